@@ -1,11 +1,12 @@
-"""What the first action of "What to do next" promised, and what it gave: programs in others' style on a GPU.
+"""What the first action of "What to do next" promised, and what it gave: programs in others' style
+on a GPU.
 
     python benchmarks/actions.py -o reports/actions.json
 
-For each program in tests/programs/gpu: `kgprof profile` as its owner would start it, with default settings; then the
-program as it stands and with the fix applied (FIX names which), in turn, ``--turns`` times each. A gain is the
-difference of the medians of ms/step, which each program prints of its own later steps; a bound is the action's, in the
-same unit.
+For each program in tests/programs/gpu: `kgprof profile` as its owner would start it, with default
+settings; then the program as it stands and with the fix applied (FIX names which), in turn,
+``--turns`` times each. A gain is the difference of the medians of ms/step, which each program
+prints of its own later steps; a bound is the action's, in the same unit.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ FIXES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", help=f"of {', '.join(FIXES)}; all by default")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/actions.json"))
@@ -67,7 +70,9 @@ def measured(name: str, fix: str, rule: str, turns: int) -> dict[str, Any]:
         "first_action": first["rule"],
         "is_the_fix_that_was_tried": first["rule"] == rule,
         "bound_ms": None if bound is None else bound / 1e3,
-        "profiled_step_ms": {name: report["runs"][0]["step"][name] / 1e3 for name in ("median", "p10", "p90")},
+        "profiled_step_ms": {
+            name: report["runs"][0]["step"][name] / 1e3 for name in ("median", "p10", "p90")
+        },
         "as_it_stands_ms": times["as it stands"],
         "fixed_ms": times["fixed"],
         "gain_ms": statistics.median(times["as it stands"]) - statistics.median(times["fixed"]),
@@ -77,7 +82,11 @@ def measured(name: str, fix: str, rule: str, turns: int) -> dict[str, Any]:
 def ms_per_step(script: Path, fix: str) -> float:
     """As the program prints it on its last line. Raises CalledProcessError where it fails."""
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=True, env={**os.environ, "FIX": fix}
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "FIX": fix},
     )
     return float(done.stdout.split()[-1])
 

@@ -1,16 +1,20 @@
-"""What the COMPILE pass costs: the first call and the later calls, with kgprof listening over without.
+"""What the COMPILE pass costs: the first call and the later calls, with kgprof listening over
+without.
 
     python benchmarks/capture_cost.py -o benchmarks/results/capture_cost.json
 
-Each measurement is a fresh process with a cold compiler cache, in which torch's compiler is imported before the clock
-starts. The two arms of a pair run one after the other, in the order ABBA from pair to pair, and the ratio is taken
-within the pair. The interval is the one of order statistics for a median, of at least 95 % whatever the distribution
-(20 pairs: the 6th to the 15th ratio).
+Each measurement is a fresh process with a cold compiler cache, in which torch's compiler is
+imported before the clock starts. The two arms of a pair run one after the other, in the order ABBA
+from pair to pair, and the ratio is taken within the pair. The interval is the one of order
+statistics for a median, of at least 95 % whatever the distribution (20 pairs: the 6th to the 15th
+ratio).
 
-A limit is held if the interval reaches it: only when all of it lies above is it known that the cost is too high. Exit
-code 0: both limits are held; 1: one is not; 2: the output is of other conditions; 6: fewer than PAIRS pairs.
+A limit is held if the interval reaches it: only when all of it lies above is it known that the cost
+is too high. Exit code 0: both limits are held; 1: one is not; 2: the output is of other conditions;
+6: fewer than PAIRS pairs.
 
-After each pair the output is written, and a later call with the same output goes on where it stopped.
+After each pair the output is written, and a later call with the same output goes on where it
+stopped.
 """
 
 from __future__ import annotations
@@ -31,7 +35,8 @@ from typing import Any
 
 BARE, CAPTURED = "bare", "captured"
 FIRST_CALL, LATER_CALLS = "first_call_s", "later_call_us"
-LIMITS = {FIRST_CALL: 1.10, LATER_CALLS: 1.02}  # of the ratio; torch.compile's time is the first call's
+# of the ratio; torch.compile's time is the first call's
+LIMITS = {FIRST_CALL: 1.10, LATER_CALLS: 1.02}
 PAIRS = 20  # fewer give no verdict
 CONFIDENCE = 0.95
 HELD, NOT_HELD, NO_VERDICT = "held", "not held", f"no verdict, below {PAIRS} pairs"
@@ -41,13 +46,17 @@ Measured = dict[str, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("workload", nargs="?", default="linkpred")
     parser.add_argument("--strategy", default="fused")
     parser.add_argument("--mode", default="default")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--pairs", type=int, default=PAIRS)
-    parser.add_argument("--calls", type=int, default=200, help="the median of the later half is the step time")
+    parser.add_argument(
+        "--calls", type=int, default=200, help="the median of the later half is the step time"
+    )
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--arm", choices=[BARE, CAPTURED], help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -59,7 +68,7 @@ def main() -> None:
     sys.exit(max(EXIT_CODES[judged["verdict"]] for judged in found["ratios"].values()))
 
 
-# ---------------------------------------------------------------- one measurement, in a process of its own
+# --------------------------------------------------------- one measurement, in a process of its own
 
 
 def measure(asked: argparse.Namespace) -> Measured:
@@ -99,11 +108,16 @@ def timed(step: Callable[[], object], synchronize: bool) -> float:
 
 
 def run_pairs(asked: argparse.Namespace) -> dict[str, Any]:
-    arguments = [asked.workload, *(f"--{name}={getattr(asked, name)}" for name in ("strategy", "mode", "device"))]
+    arguments = [
+        asked.workload,
+        *(f"--{name}={getattr(asked, name)}" for name in ("strategy", "mode", "device")),
+    ]
     arguments.append(f"--calls={asked.calls}")
     conditions = {
         "environment": environment(),
-        "workload": f"{asked.workload} {asked.strategy}.{asked.mode} on {asked.device}, {asked.calls} calls",
+        "workload": (
+            f"{asked.workload} {asked.strategy}.{asked.mode} on {asked.device}, {asked.calls} calls"
+        ),
     }
     pairs = earlier(asked.output, conditions)
     for number in range(len(pairs), asked.pairs):
@@ -112,17 +126,23 @@ def run_pairs(asked: argparse.Namespace) -> dict[str, Any]:
         print(f"pair {number + 1} of {asked.pairs}: {pairs[-1]}", file=sys.stderr, flush=True)
         if asked.output:
             asked.output.parent.mkdir(parents=True, exist_ok=True)
-            asked.output.write_text(json.dumps(report(conditions, pairs), indent=2) + "\n", encoding="utf-8")
+            asked.output.write_text(
+                json.dumps(report(conditions, pairs), indent=2) + "\n", encoding="utf-8"
+            )
     return report(conditions, pairs)
 
 
 def earlier(output: Path | None, conditions: dict[str, Any]) -> list[dict[str, Measured]]:
-    """The pairs of a call that was stopped. Exits where they were measured under other conditions."""
+    """The pairs of a call that was stopped. Exits where they were measured under other
+    conditions."""
     if output is None or not output.exists():
         return []
     found = json.loads(output.read_text(encoding="utf-8"))
     if {name: found.get(name) for name in conditions} != conditions:
-        print(f"{output} was measured under other conditions: remove it, or name another -o", file=sys.stderr)
+        print(
+            f"{output} was measured under other conditions: remove it, or name another -o",
+            file=sys.stderr,
+        )
         sys.exit(2)
     pairs: list[dict[str, Measured]] = found["pairs"]
     return pairs
@@ -140,11 +160,19 @@ def report(conditions: dict[str, Any], pairs: list[dict[str, Measured]]) -> dict
 
 def one_process(arguments: list[str]) -> Measured:
     with tempfile.TemporaryDirectory() as cache:
-        caches = {"TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor", "TRITON_CACHE_DIR": f"{cache}/triton"}
-        # The vector-ISA probe compiles the same test files in both arms; without it the ratio is of the compile alone.
+        caches = {
+            "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+            "TRITON_CACHE_DIR": f"{cache}/triton",
+        }
+        # The vector-ISA probe compiles the same test files in both arms; without it the ratio is of
+        # the compile alone.
         settings = {**os.environ, **caches, "TORCHINDUCTOR_VEC_ISA_OK": "1"}
         done = subprocess.run(
-            [sys.executable, __file__, *arguments], env=settings, check=True, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, *arguments],
+            env=settings,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
     measured: Measured = json.loads(done.stdout.splitlines()[-1])
     return measured
@@ -164,13 +192,15 @@ def judged(ratios: list[float], limit: float) -> dict[str, Any]:
 
 
 def interval(values: list[float]) -> tuple[float, float]:
-    """Of the median: the k-th smallest and the k-th largest value, with the largest k of enough confidence.
+    """Of the median: the k-th smallest and the k-th largest value, with the largest k of enough
+    confidence.
 
-    A value is below the median with probability 1/2, so the number of those that are is binomial. With fewer than six
-    values none has that confidence, and the interval is all of them.
+    A value is below the median with probability 1/2, so the number of those that are is binomial.
+    With fewer than six values none has that confidence, and the interval is all of them.
     """
     ordered, n = sorted(values), len(values)
-    outside = 0.0  # the chance that fewer than k values lie below the median, times two for both sides
+    # the chance that fewer than k values lie below the median, times two for both sides
+    outside = 0.0
     k = 0
     while k < n and (outside := outside + 2 * math.comb(n, k) / 2**n) <= 1 - CONFIDENCE:
         k += 1
@@ -182,14 +212,21 @@ def environment() -> dict[str, str]:
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     cores = len(os.sched_getaffinity(0))
-    return {"torch": torch.__version__, "python": platform.python_version(), "gpu": gpu, "cores": str(cores)}
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "gpu": gpu,
+        "cores": str(cores),
+    }
 
 
 def table(found: dict[str, Any]) -> str:
     lines = [f"{found['workload']}: captured over bare, median of pairs (95 % interval)"]
     for name, r in found["ratios"].items():
         of_pairs = f"({r['low']:.3f} to {r['high']:.3f}, {r['pairs']} pairs)"
-        lines.append(f"  {name:<14} {r['median']:.3f}  {of_pairs}  at most {r['limit']:.2f}: {r['verdict']}")
+        lines.append(
+            f"  {name:<14} {r['median']:.3f}  {of_pairs}  at most {r['limit']:.2f}: {r['verdict']}"
+        )
     return "\n".join(lines)
 
 

@@ -5,23 +5,26 @@
 | tool | how it is used | what counts as said |
 |---|---|---|
 | kgprof | its COMPILE pass over all calls of the program | its findings |
-| explain, first call | torch._dynamo.explain on each compiled callable, first arguments | a break reason's stack |
-| explain, every call | the same in every call; it forgets in between, as it resets Dynamo | a break reason's stack |
-| tlparse | on the TORCH_TRACE of all calls | the files that it writes: raw.jsonl and what that points at |
+| explain, first call | torch._dynamo.explain on each callable, first arguments | a reason's stack |
+| explain, every call | the same in every call; between calls it resets Dynamo | a reason's stack |
+| tlparse | on the TORCH_TRACE of all calls | its files: raw.jsonl and what that points at |
 
-A peer is read by somebody who looks for a line of their own: of a stack the innermost line in fixtures/corpus counts,
-wherever torch itself put the blame. tlparse says that a frame fell back to eager where a row of its failures page
-belongs to a compilation that has a break reason or a line; it says that a function recompiled where a compilation has
-a recompile_reasons file, whose function its compilation_metrics page names, and the guard's text is taken for its
-class. A recompile that converged in warm-up is a fact: whoever lists it has invented nothing, whoever leaves it out has
+A peer is read by somebody who looks for a line of their own: of a stack the innermost line in
+fixtures/corpus counts, wherever torch itself put the blame. tlparse says that a frame fell back to
+eager where a row of its failures page belongs to a compilation that has a break reason or a line;
+it says that a function recompiled where a compilation has a recompile_reasons file, whose function
+its compilation_metrics page names, and the guard's text is taken for its class. A recompile that
+converged in warm-up is a fact: whoever lists it has invented nothing, whoever leaves it out has
 missed nothing. Lines where compilation itself fails (KGP107) are left out.
 
-A tool's own count of breaks is right if it is the number of sites or the number of torch's records of them; tlparse's
-"restart(s) and/or compilation failure(s)" may hold functions that reached the recompile limit besides. explain's is
-that of the first call; what it counts in every call holds the same breaks again.
+A tool's own count of breaks is right if it is the number of sites or the number of torch's records
+of them; tlparse's "restart(s) and/or compilation failure(s)" may hold functions that reached the
+recompile limit besides. explain's is that of the first call; what it counts in every call holds the
+same breaks again.
 
-Each program runs under each tool in a process of its own, forked from one that has imported torch, and is ended after
-TIME_LIMIT_S. Answers are kept in --answers and used again while the program, torch and the tool are the same.
+Each program runs under each tool in a process of its own, forked from one that has imported torch,
+and is ended after TIME_LIMIT_S. Answers are kept in --answers and used again while the program,
+torch and the tool are the same.
 """
 
 from __future__ import annotations
@@ -64,9 +67,12 @@ Place = tuple[str, int]  # file relative to the corpus, line
 class Answer:
     """What one tool says of one program."""
 
-    breaks: set[Place] = field(default_factory=set)  # graph breaks, those that cost the frame among them
-    skipped: set[Place] = field(default_factory=set)  # of these: said that the frame fell back to eager
-    recompiled: dict[Place, set[str]] = field(default_factory=dict)  # line of the def: classes of the guards
+    # graph breaks, those that cost the frame among them
+    breaks: set[Place] = field(default_factory=set)
+    # of these: said that the frame fell back to eager
+    skipped: set[Place] = field(default_factory=set)
+    # line of the def: classes of the guards
+    recompiled: dict[Place, set[str]] = field(default_factory=dict)
     other: list[str] = field(default_factory=list)  # what else is reported as a fault
     own_count: int | None = None  # of breaks, as the tool prints it; None: it prints none
     failed: str = ""  # why there is no answer, or none to some of the calls
@@ -75,7 +81,9 @@ class Answer:
         return {
             "breaks": sorted(self.breaks),
             "skipped": sorted(self.skipped),
-            "recompiled": [[*place, sorted(kinds)] for place, kinds in sorted(self.recompiled.items())],
+            "recompiled": [
+                [*place, sorted(kinds)] for place, kinds in sorted(self.recompiled.items())
+            ],
             "other": self.other,
             "own_count": self.own_count,
             "failed": self.failed,
@@ -93,7 +101,7 @@ class Answer:
         )
 
 
-# ---------------------------------------------------------------- the tools, each in a child that torch is loaded in
+# ----------------------------------------------- the tools, each in a child that torch is loaded in
 
 
 def ask_kgprof(program: Program) -> Answer:
@@ -104,7 +112,8 @@ def ask_kgprof(program: Program) -> Answer:
         record.record(Path(folder) / "recording", (program,))
         said = found.of_run(recordings.load(Path(folder) / "recording"), record.key_of(program))
     answer = Answer()
-    for finding in sorted(said, key=lambda one: one.rule == NOTE):  # a note beside a finding says nothing of its guards
+    # a note beside a finding says nothing of its guards
+    for finding in sorted(said, key=lambda one: one.rule == NOTE):
         place = (finding.path, finding.line)
         if finding.rule in ("KGP101", "KGP102"):
             answer.breaks.add(place)
@@ -118,7 +127,8 @@ def ask_kgprof(program: Program) -> Answer:
 
 
 def ask_explain(program: Program, *, every_call: bool) -> Answer:
-    """The program's own calls of torch.compile give callables that explain themselves and then run in eager."""
+    """The program's own calls of torch.compile give callables that explain themselves and then run
+    in eager."""
     import torch
 
     answer, inside = Answer(), [False]
@@ -135,7 +145,10 @@ def ask_explain(program: Program, *, every_call: bool) -> Answer:
                     said = torch._dynamo.explain(function)(*args, **kwargs)
                     _add_explanation(answer, said, counted=not every_call)
                 except Exception as error:  # noqa: BLE001  whatever it is, explain gave no answer
-                    answer.failed = f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}"
+                    answer.failed = (
+                        f"{type(error).__name__}: "
+                        f"{str(error).splitlines()[0][:120] if str(error) else ''}"
+                    )
                 finally:
                     inside[0] = False
             return function(*args, **kwargs)
@@ -145,7 +158,11 @@ def ask_explain(program: Program, *, every_call: bool) -> Answer:
     def compile(model: Any = None, **_: Any) -> Any:  # noqa: A001  torch's own name
         if model is None:
             return explained
-        return _Standing(model, explained(model)) if isinstance(model, torch.nn.Module) else explained(model)
+        return (
+            _Standing(model, explained(model))
+            if isinstance(model, torch.nn.Module)
+            else explained(model)
+        )
 
     before, torch.compile = torch.compile, compile
     try:
@@ -158,7 +175,8 @@ def ask_explain(program: Program, *, every_call: bool) -> Answer:
 
 
 class _Standing:
-    """In a compiled module's place: explains when it is called, and is the module in everything else."""
+    """In a compiled module's place: explains when it is called, and is the module in everything
+    else."""
 
     def __init__(self, module: Any, call: Callable[..., Any]) -> None:
         object.__setattr__(self, "_module", module)
@@ -183,7 +201,8 @@ def _add_explanation(answer: Answer, said: Any, *, counted: bool) -> None:
 
 
 def ask_tlparse(program: Program) -> Answer:
-    """What TORCH_TRACE=folder does, set up after torch was imported: torch's own handler with its own formatter."""
+    """What TORCH_TRACE=folder does, set up after torch was imported: torch's own handler with its
+    own formatter."""
     from torch._logging import _internal
 
     with tempfile.TemporaryDirectory() as folder:
@@ -212,7 +231,9 @@ def read_tlparse(out: Path) -> Answer:
     answer = Answer(own_count=_restarts(out))
     breaks: dict[str, set[Place]] = {}
     guards: dict[str, str] = {}
-    for record in (json.loads(line) for line in (out / "raw.jsonl").read_text(encoding="utf-8").splitlines()):
+    for record in (
+        json.loads(line) for line in (out / "raw.jsonl").read_text(encoding="utf-8").splitlines()
+    ):
         name = f"{record.get('frame_id')}/{record.get('frame_compile_id')}"
         artifact = (record.get("artifact") or {}).get("name")
         if artifact == "dynamo_graph_break_reason":
@@ -226,20 +247,26 @@ def read_tlparse(out: Path) -> Answer:
     return answer
 
 
-def _add_metrics(answer: Answer, metrics: dict[str, Any], breaks: set[Place], guard: str | None) -> None:
+def _add_metrics(
+    answer: Answer, metrics: dict[str, Any], breaks: set[Place], guard: str | None
+) -> None:
     if guard is not None and metrics.get("co_filename"):
         place = _definition(metrics["co_filename"], metrics["co_firstlineno"])
         if place is not None:
             answer.recompiled.setdefault(place, set()).add("text" if guard.strip() else "")
     if metrics.get("fail_type"):
-        at = (metrics.get("fail_user_frame_filename") or "", metrics.get("fail_user_frame_lineno") or 0)
+        at = (
+            metrics.get("fail_user_frame_filename") or "",
+            metrics.get("fail_user_frame_lineno") or 0,
+        )
         places = breaks or _innermost([at])
         answer.breaks |= places
         answer.skipped |= places
 
 
 def _restarts(out: Path) -> int:
-    """The number in "This run had N restart(s) and/or compilation failure(s)"; without the sentence it is 0."""
+    """The number in "This run had N restart(s) and/or compilation failure(s)"; without the sentence
+    it is 0."""
     text = re.sub(r"<[^>]*>", "", (out / "index.html").read_text(encoding="utf-8"))
     found = RESTARTS.search(text)
     return int(found[1]) if found else 0
@@ -254,12 +281,17 @@ def _user_places(reason: str) -> set[Place]:
 
 def _innermost(stack: Sequence[Place]) -> set[Place]:
     """Of a stack, outermost first: its last line that is in the corpus."""
-    ours = [(str(Path(file).relative_to(CORPUS)), line) for file, line in stack if file.startswith(f"{CORPUS}/")]
+    ours = [
+        (str(Path(file).relative_to(CORPUS)), line)
+        for file, line in stack
+        if file.startswith(f"{CORPUS}/")
+    ]
     return set(ours[-1:])
 
 
 def _definition(file: str, line: int) -> Place | None:
-    """The ``def`` line of the innermost function around a line; the line itself where there is none (a lambda)."""
+    """The ``def`` line of the innermost function around a line; the line itself where there is none
+    (a lambda)."""
     if not file.startswith(f"{CORPUS}/"):
         return None
     tree = ast.parse(Path(file).read_text(encoding="utf-8"))
@@ -267,7 +299,9 @@ def _definition(file: str, line: int) -> Place | None:
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and min([node.lineno, *(d.lineno for d in node.decorator_list)]) <= line <= (node.end_lineno or node.lineno)
+        and min([node.lineno, *(d.lineno for d in node.decorator_list)])
+        <= line
+        <= (node.end_lineno or node.lineno)
     ]
     return str(Path(file).relative_to(CORPUS)), max((node.lineno for node in around), default=line)
 
@@ -307,10 +341,13 @@ def in_child(name: str, tool: str, path: str) -> None:
 
 
 def answers(asked: Sequence[Program], folder: Path) -> dict[str, dict[str, Answer]]:
-    """By tool and program; what is in ``folder`` for the same program, torch and tool is not asked again."""
+    """By tool and program; what is in ``folder`` for the same program, torch and tool is not asked
+    again."""
     folder.mkdir(parents=True, exist_ok=True)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch._dynamo", "tests.corpus.record", "tests.corpus.found"])
+    context.set_forkserver_preload(
+        ["torch", "torch._dynamo", "tests.corpus.record", "tests.corpus.found"]
+    )
     given: dict[str, dict[str, Answer]] = {tool: {} for tool in TOOLS}
     for number, program in enumerate(asked, start=1):
         print(f"{number} of {len(asked)}: {program.name}", file=sys.stderr, flush=True)
@@ -332,7 +369,9 @@ def _asked(context: Any, program: Program, tool: str, path: Path) -> Answer:
         child.kill()
         child.join()
         return Answer(failed=f"no answer within {TIME_LIMIT_S:.0f} s")
-    return _kept(path) or Answer(failed=f"the process ended with {child.exitcode}, see {path.stem}.log")
+    return _kept(path) or Answer(
+        failed=f"the process ended with {child.exitcode}, see {path.stem}.log"
+    )
 
 
 def fingerprint(program: Program, tool: str) -> str:
@@ -340,7 +379,10 @@ def fingerprint(program: Program, tool: str) -> str:
     hashed = hashlib.sha256(f"{VERSION} {tool} {versions()}".encode())
     sources = [program.path, *sorted((CORPUS / "library").glob("*.py"))]
     if tool == "kgprof":
-        sources += [*sorted((ROOT / "kgprof").rglob("*.py")), *sorted((ROOT / "tests" / "corpus").glob("*.py"))]
+        sources += [
+            *sorted((ROOT / "kgprof").rglob("*.py")),
+            *sorted((ROOT / "tests" / "corpus").glob("*.py")),
+        ]
     for path in sources:
         hashed.update(path.read_bytes())
     return f"{tool.replace(', ', '-').replace(' ', '-')}.{hashed.hexdigest()[:16]}"
@@ -364,7 +406,8 @@ class Truth:
     records: int | None  # of torch's, for all sites; None where a mark leaves it open
     recompiled: dict[Place, frozenset[str]]  # findings alone: a note may be left out
     converged: frozenset[Place]
-    limited: frozenset[Place]  # functions that reach the recompile limit, which tlparse lists as failures
+    # functions that reach the recompile limit, which tlparse lists as failures
+    limited: frozenset[Place]
     fails: bool
 
 
@@ -390,13 +433,21 @@ def place(mark: Mark) -> Place:
 
 def score(tool: str, asked: Sequence[Program], given: dict[str, Answer]) -> dict[str, Any]:
     rows = [(program, truth(program), given[program.name]) for program in asked]
-    failing_lines = {program.name: {place(m) for m in program.marks if m.rule == "KGP107"} for program in asked}
-    said = {program.name: answer.breaks - failing_lines[program.name] for program, _, answer in rows}
-    wrong_breaks = [program.name for program, known, _ in rows if said[program.name] != known.breaks]
+    failing_lines = {
+        program.name: {place(m) for m in program.marks if m.rule == "KGP107"} for program in asked
+    }
+    said = {
+        program.name: answer.breaks - failing_lines[program.name] for program, _, answer in rows
+    }
+    wrong_breaks = [
+        program.name for program, known, _ in rows if said[program.name] != known.breaks
+    ]
     invented = [
         f"{program.name}: {file}:{line}"
         for program, known, answer in rows
-        for file, line in sorted(answer.recompiled.keys() - known.recompiled.keys() - known.converged)
+        for file, line in sorted(
+            answer.recompiled.keys() - known.recompiled.keys() - known.converged
+        )
     ]
     return {
         "programs": len(rows),
@@ -404,19 +455,26 @@ def score(tool: str, asked: Sequence[Program], given: dict[str, Answer]) -> dict
         "break_lines_wrong_in": wrong_breaks,
         "breaks": sum(len(known.breaks) for _, known, _ in rows),
         "breaks_missed": sum(len(known.breaks - said[program.name]) for program, known, _ in rows),
-        "breaks_invented": sum(len(said[program.name] - known.breaks) for program, known, _ in rows),
+        "breaks_invented": sum(
+            len(said[program.name] - known.breaks) for program, known, _ in rows
+        ),
         "breaks_invented_at": [
             f"{program.name}: {file}:{line}"
             for program, known, _ in rows
             for file, line in sorted(said[program.name] - known.breaks)
         ],
         "skipped_frames": sum(len(known.skipped) for _, known, _ in rows),
-        "skipped_frames_named": sum(len(known.skipped & answer.skipped) for _, known, answer in rows),
+        "skipped_frames_named": sum(
+            len(known.skipped & answer.skipped) for _, known, answer in rows
+        ),
         "skipped_frames_invented": sum(
-            len(answer.skipped - known.skipped - failing_lines[program.name]) for program, known, answer in rows
+            len(answer.skipped - known.skipped - failing_lines[program.name])
+            for program, known, answer in rows
         ),
         "recompiling_functions": sum(len(known.recompiled) for _, known, _ in rows),
-        "recompiling_functions_named": sum(len(known.recompiled.keys() & a.recompiled) for _, known, a in rows),
+        "recompiling_functions_named": sum(
+            len(known.recompiled.keys() & a.recompiled) for _, known, a in rows
+        ),
         "recompiling_functions_invented": invented,
         "guards_right": sum(
             answer.recompiled.get(where) in (set(kinds), {"text"})
@@ -424,12 +482,15 @@ def score(tool: str, asked: Sequence[Program], given: dict[str, Answer]) -> dict
             for where, kinds in known.recompiled.items()
         ),
         "counts": sum(answer.own_count is not None for _, _, answer in rows),
-        "own_count_wrong_in": [program.name for program, known, answer in rows if count_is_wrong(known, answer)],
+        "own_count_wrong_in": [
+            program.name for program, known, answer in rows if count_is_wrong(known, answer)
+        ],
         "clean_programs": sum(program.is_clean for program in asked),
         "clean_programs_accused": [
             program.name
             for program, _, answer in rows
-            if program.is_clean and (answer.breaks or answer.skipped or answer.recompiled or answer.other)
+            if program.is_clean
+            and (answer.breaks or answer.skipped or answer.recompiled or answer.other)
         ],
         "other": {program.name: answer.other for program, _, answer in rows if answer.other},
         "no_answer": {program.name: answer.failed for program, _, answer in rows if answer.failed},
@@ -446,24 +507,41 @@ def count_is_wrong(known: Truth, answer: Answer) -> bool:
 
 COLUMNS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
     ("break lines exact, programs", lambda s: f"{s['break_lines_exact']} of {s['programs']}"),
-    ("breaks missed, invented", lambda s: f"{s['breaks_missed']} of {s['breaks']}, {s['breaks_invented']}"),
+    (
+        "breaks missed, invented",
+        lambda s: f"{s['breaks_missed']} of {s['breaks']}, {s['breaks_invented']}",
+    ),
     ("frames in eager named", lambda s: f"{s['skipped_frames_named']} of {s['skipped_frames']}"),
-    ("recompiling functions named", lambda s: f"{s['recompiling_functions_named']} of {s['recompiling_functions']}"),
+    (
+        "recompiling functions named",
+        lambda s: f"{s['recompiling_functions_named']} of {s['recompiling_functions']}",
+    ),
     ("guard shown", lambda s: f"{s['guards_right']} of {s['recompiling_functions']}"),
-    ("own count of breaks wrong, programs", lambda s: str(len(s["own_count_wrong_in"])) if s["counts"] else "none"),
-    ("clean programs accused", lambda s: f"{len(s['clean_programs_accused'])} of {s['clean_programs']}"),
+    (
+        "own count of breaks wrong, programs",
+        lambda s: str(len(s["own_count_wrong_in"])) if s["counts"] else "none",
+    ),
+    (
+        "clean programs accused",
+        lambda s: f"{len(s['clean_programs_accused'])} of {s['clean_programs']}",
+    ),
     ("programs without an answer", lambda s: str(len(s["no_answer"]))),
 )
 
 
 def stated(answer: Answer) -> str:
     """In one line; what a tool said nothing of is left out."""
-    return json.dumps({key: value for key, value in answer.encoded().items() if value not in ([], "", None)})
+    return json.dumps(
+        {key: value for key, value in answer.encoded().items() if value not in ([], "", None)}
+    )
 
 
 def table(scores: dict[str, dict[str, Any]]) -> str:
     lines = ["| | " + " | ".join(scores) + " |", "|---" * (len(scores) + 1) + "|"]
-    lines += [f"| {name} | " + " | ".join(cell(scores[tool]) for tool in scores) + " |" for name, cell in COLUMNS]
+    lines += [
+        f"| {name} | " + " | ".join(cell(scores[tool]) for tool in scores) + " |"
+        for name, cell in COLUMNS
+    ]
     return "\n".join(lines)
 
 
@@ -476,8 +554,12 @@ def chosen(names: Sequence[str]) -> Iterator[Program]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="of fixtures/corpus; all of them without one")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "programs", nargs="*", metavar="PROGRAM", help="of fixtures/corpus; all of them without one"
+    )
     parser.add_argument("--answers", type=Path, default=ROOT / "reports" / "diagnostics")
     parser.add_argument("-o", "--output", type=Path)
     asked = parser.parse_args()
@@ -488,7 +570,10 @@ def main() -> None:
     scores = {tool: score(tool, corpus, given[tool]) for tool in TOOLS}
     print(table(scores))
     if asked.output:
-        kept = {tool: {name: stated(answer) for name, answer in said.items()} for tool, said in given.items()}
+        kept = {
+            tool: {name: stated(answer) for name, answer in said.items()}
+            for tool, said in given.items()
+        }
         command = " ".join(["python", "benchmarks/diagnostics.py", *sys.argv[1:]])
         found = {"command": command, "versions": versions(), "scores": scores, "answers": kept}
         asked.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

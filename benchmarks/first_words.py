@@ -1,8 +1,9 @@
-"""What each tool's own words name on the programs of tests/reports: the cause, the line, the remedy.
+"""What each tool's own words name on the programs of tests/reports: the cause, the line, the
+remedy.
 
-    python benchmarks/first_words.py              # FAMILIES; kept in benchmarks/results/first_words.json
+    python benchmarks/first_words.py              # FAMILIES; keeps results/first_words.json
     python benchmarks/first_words.py --all        # all programs, which takes hours
-    python benchmarks/first_words.py --only NAME  # some of them, which take their place in what is kept
+    python benchmarks/first_words.py --only NAME  # these take their place in what is kept
 
 | tool | how it is used | what is read |
 |---|---|---|
@@ -13,14 +14,15 @@
 | explain | torch._dynamo.explain(step)(), printed | stdout and stderr |
 | tlparse | on the TORCH_TRACE of SCRIPT | its index and its pages of failures, breaks, recompiles |
 
-SCRIPT is the program itself; where it only defines step(), a copy that calls it STEPS times at its end, so that all
-lines keep their numbers. All tools see the same programs with the default backend: of a truth's options for
-check-graphs, --backend is left out.
+SCRIPT is the program itself; where it only defines step(), a copy that calls it STEPS times at its
+end, so that all lines keep their numbers. All tools see the same programs with the default backend:
+of a truth's options for check-graphs, --backend is left out.
 
-The marks are the same for all tools and come from the truth beside each program. ``cause`` and ``remedy``: one of its
-regular expressions matches what the tool says. ``line``: the tool writes FILE:LINE, or FILE and "line LINE" behind it.
-A healthy program is left alone by a tool that says none of ALARMS, lines left out that torch alone prints as well.
-False is an alarm about a healthy program, or one of DENIALS about a program in which that was found.
+The marks are the same for all tools and come from the truth beside each program. ``cause`` and
+``remedy``: one of its regular expressions matches what the tool says. ``line``: the tool writes
+FILE:LINE, or FILE and "line LINE" behind it. A healthy program is left alone by a tool that says
+none of ALARMS, lines left out that torch alone prints as well. False is an alarm about a healthy
+program, or one of DENIALS about a program in which that was found.
 """
 
 from __future__ import annotations
@@ -64,28 +66,45 @@ FAMILIES = {
     "a break in the program and in torch": ("compiled_training_step", "import_break_marks"),
     "one cause": ("sparse_input", "sparse_argument", "per_sample_gradient"),
     "healthy": (
-        *("warmed_at_import", "subclass_packed_weight", "reset_between_widths", "scheduled_optimizer"),
+        *(
+            "warmed_at_import",
+            "subclass_packed_weight",
+            "reset_between_widths",
+            "scheduled_optimizer",
+        ),
         *("saliency_along_a_path", "lazy_image_encoder", "sizes_from_input"),
     ),
 }
 STEPS = 20  # as check-graphs makes by default
 TIME_LIMIT_S = 600.0
 LOGS = "graph_breaks,recompiles,perf_hints"
-# Of the machine, not of the words: no tool waits for a probe of the CPU, for worker processes or for torch's threads.
-QUICK = {"TORCHINDUCTOR_VEC_ISA_OK": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
+# Of the machine, not of the words: no tool waits for a probe of the CPU, for worker processes or
+# for torch's threads.
+QUICK = {
+    "TORCHINDUCTOR_VEC_ISA_OK": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
 EXPLAIN = """
 import runpy, sys, torch
 step = runpy.run_path(sys.argv[1])["step"]
 print(torch._dynamo.explain(step)())
 """
 ALARMS = re.compile(
-    r"Graph break in user code|Graph Break Reason|^FAILED|^INCONCLUSIVE|: KGP\d{3} |: (?:warning|error) KGP\d{3} "
+    r"Graph break in user code|Graph Break Reason|^FAILED|^INCONCLUSIVE"
+    r"|: KGP\d{3} |: (?:warning|error) KGP\d{3} "
     r"|hit config\.recompile_limit|Traceback \(most recent call last\)",
     re.MULTILINE,
 )
 # What is false of a program in which one of these rules found something; no rule: in which any did.
 DENIALS = {r"^OK: gate passed": (), r"Graph Break Count: 0\b": ("KGP101", "KGP102")}
-READ_OF_TLPARSE = ("index", "failures_and_restarts", "compilation_metrics", "graph_break_reason", "recompile_reasons")
+READ_OF_TLPARSE = (
+    "index",
+    "failures_and_restarts",
+    "compilation_metrics",
+    "graph_break_reason",
+    "recompile_reasons",
+)
 _TAGS = re.compile(r"<(?:style|script)\b.*?</(?:style|script)>|<[^>]+>", re.DOTALL)
 
 
@@ -120,8 +139,13 @@ Marked = dict[str, dict[str, Marks]]  # by program and tool
 
 
 def ran(command: Sequence[str], folder: Path, **variables: str) -> Said:
-    """The command's words and exit code; one that takes too long says what it had said until then."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KGPROF_", "TORCH_LOGS"))}
+    """The command's words and exit code; one that takes too long says what it had said until
+    then."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("KGPROF_", "TORCH_LOGS"))
+    }
     began = time.monotonic()
     try:
         done = subprocess.run(
@@ -238,7 +262,10 @@ def marks(program: Program, said: Said, alone: Said) -> Marks:
     if said.impossible:
         return Marks(impossible=said.impossible)
     # The file as it is named in a sentence, in a stack, and in JSON.
-    place = rf"{re.escape(program.path.name)}(?::{program.line}\b|\\?\"?,? \"?line\"?:? {program.line}\b)"
+    place = (
+        rf"{re.escape(program.path.name)}"
+        rf"(?::{program.line}\b|\\?\"?,? \"?line\"?:? {program.line}\b)"
+    )
     alarmed = alarms(said, alone)
     return Marks(
         cause=matches(program.cause, said.text),
@@ -275,14 +302,24 @@ def marked(program: Program) -> dict[str, Marks]:
     for tool, use in TOOLS.items():
         with tempfile.TemporaryDirectory(prefix="first-words-") as folder:
             said[tool] = use(program, Path(folder))
-    print(f"{program.name}: {sum(each.seconds for each in said.values()):.0f} s", file=sys.stderr, flush=True)
+    print(
+        f"{program.name}: {sum(each.seconds for each in said.values()):.0f} s",
+        file=sys.stderr,
+        flush=True,
+    )
     return {tool: marks(program, each, said["torch alone"]) for tool, each in said.items()}
 
 
 # ---------------------------------------------------------------- table
 
 
-COLUMNS = {"cause": "cause", "line": "line", "remedy": "remedy", "left_alone": "healthy left alone", "false": "false"}
+COLUMNS = {
+    "cause": "cause",
+    "line": "line",
+    "remedy": "remedy",
+    "left_alone": "healthy left alone",
+    "false": "false",
+}
 
 
 def sums(by_program: Marked) -> dict[str, dict[str, list[int]]]:
@@ -291,7 +328,11 @@ def sums(by_program: Marked) -> dict[str, dict[str, list[int]]]:
     for tool in TOOLS:
         table[tool] = {}
         for column in COLUMNS:
-            known = [mark for each in by_program.values() if (mark := getattr(each[tool], column)) is not None]
+            known = [
+                mark
+                for each in by_program.values()
+                if (mark := getattr(each[tool], column)) is not None
+            ]
             table[tool][column] = [sum(known), len(known)]
     return table
 
@@ -301,9 +342,21 @@ def behind(by_program: Marked) -> list[str]:
     rows = []
     for name, by_tool in by_program.items():
         for column in ("cause", "line", "remedy"):
-            ours = [tool for tool in TOOLS if tool.startswith("kgprof") and getattr(by_tool[tool], column) is False]
-            peers = [tool for tool in TOOLS if not tool.startswith("kgprof") and getattr(by_tool[tool], column)]
-            rows += [f"{name}: {tool} names no {column}, {', '.join(peers)} does" for tool in ours if peers]
+            ours = [
+                tool
+                for tool in TOOLS
+                if tool.startswith("kgprof") and getattr(by_tool[tool], column) is False
+            ]
+            peers = [
+                tool
+                for tool in TOOLS
+                if not tool.startswith("kgprof") and getattr(by_tool[tool], column)
+            ]
+            rows += [
+                f"{name}: {tool} names no {column}, {', '.join(peers)} does"
+                for tool in ours
+                if peers
+            ]
     return rows
 
 

@@ -1,20 +1,24 @@
-"""How often `kgprof compare --record` is wrong about an unchanged program, and how often it finds a planted slow-down.
+"""How often `kgprof compare --record` is wrong about an unchanged program, and how often it finds a
+planted slow-down.
 
     python benchmarks/in_turn.py user.json --workload user --minutes 20
     python benchmarks/in_turn.py user-busy.json --workload user --busy --minutes 20
     python benchmarks/in_turn.py linkpred.json --workload linkpred --minutes 20
-    python benchmarks/in_turn.py --all benchmarks/results/in_turn.json user.json user-busy.json linkpred.json
+    python benchmarks/in_turn.py --all benchmarks/results/in_turn.json user.json user-busy.json
+    linkpred.json
 
-makes checkouts (the program as it is, twice; 5 % and 10 % slower), records each once so that its caches are warm, and
-then compares them by the rule of the verb, with kgprof's own recorder: pair after pair of fresh processes that time in
-turn, until every time that decides lies on one side of --limit, at most --rounds. The kinds of comparison come in turn,
-so that none has the quiet hours. A pair is in the file as soon as it is there; the same command goes on where it
-stopped, in as many sittings as one likes, and ends when there are --comparisons of each kind. ``--busy`` keeps a
+makes checkouts (the program as it is, twice; 5 % and 10 % slower), records each once so that its
+caches are warm, and then compares them by the rule of the verb, with kgprof's own recorder: pair
+after pair of fresh processes that time in turn, until every time that decides lies on one side of
+--limit, at most --rounds. The kinds of comparison come in turn, so that none has the quiet hours. A
+pair is in the file as soon as it is there; the same command goes on where it stopped, in as many
+sittings as one likes, and ends when there are --comparisons of each kind. ``--busy`` keeps a
 process beside it that spins on one core, and compares the unchanged program alone.
 
-What is slower: of ``user`` the number of layers, 42 and 44 for 40; the step has a part beside the layers, so that its
-time grows by a little less. Of ``linkpred`` every step of the evaluator, which spins for that share of what it took. A
-process has OMP_NUM_THREADS=1 unless the variable is set. ``--apart`` runs the processes of a pair one after the other.
+What is slower: of ``user`` the number of layers, 42 and 44 for 40; the step has a part beside the
+layers, so that its time grows by a little less. Of ``linkpred`` every step of the evaluator, which
+spins for that share of what it took. A process has OMP_NUM_THREADS=1 unless the variable is set.
+``--apart`` runs the processes of a pair one after the other.
 """
 
 from __future__ import annotations
@@ -90,7 +94,9 @@ def options_of(workload: str, device: str) -> m.Options:
     if workload == "user":
         return m.Options(workload="step.py:step", steps=100, **common)
     args = ("--queries", "10", "--batch-size", "32")
-    return m.Options(workload="linkpred", workload_args=args, strategies=("fused",), modes=(m.EAGER,), **common)
+    return m.Options(
+        workload="linkpred", workload_args=args, strategies=("fused",), modes=(m.EAGER,), **common
+    )
 
 
 def checkout(workload: str, share: float, folder: Path, device: str) -> Checkout:
@@ -106,15 +112,27 @@ def checkout(workload: str, share: float, folder: Path, device: str) -> Checkout
         text = file.read_text()
         if text.count(ADVANCE) != 2:
             raise SystemExit(f"{EVALUATOR} has changed: plant the slow-down elsewhere")
-        file.write_text(text.replace(ADVANCE, "_advance_slower(self._search)") + SPIN.format(share=share))
+        file.write_text(
+            text.replace(ADVANCE, "_advance_slower(self._search)") + SPIN.format(share=share)
+        )
     return Checkout(folder=str(folder), home=str(folder))
 
 
 # ---------------------------------------------------------------- pair after pair
 
 
-def compare(path: Path, question: dict[str, Any], ends: float, wanted: int, busy: bool, apart: bool, only: str) -> None:
-    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {**question, "sittings": [], "found": []}
+def compare(
+    path: Path,
+    question: dict[str, Any],
+    ends: float,
+    wanted: int,
+    busy: bool,
+    apart: bool,
+    only: str,
+) -> None:
+    kept: dict[str, Any] = (
+        json.loads(path.read_text()) if path.exists() else {**question, "sittings": [], "found": []}
+    )
     if {name: kept[name] for name in question} != question:
         raise SystemExit(f"{path} is of {[kept[name] for name in question]}: choose another file")
     kept["sittings"].append(
@@ -131,7 +149,10 @@ def compare(path: Path, question: dict[str, Any], ends: float, wanted: int, busy
         only = "unchanged"
     heads = {"": [*ARMS][1:], "unchanged": [AGAIN], "planted": [*ARMS][2:]}[only]
     with tempfile.TemporaryDirectory(prefix="kgprof-in-turn-") as scratch, neighbour(busy):
-        arms = {name: begun(name, question["workload"], question["device"], Path(scratch)) for name in (AS_IS, *heads)}
+        arms = {
+            name: begun(name, question["workload"], question["device"], Path(scratch))
+            for name in (AS_IS, *heads)
+        }
         took_s = 0.0
         while time.monotonic() + took_s < ends:
             comparison = next((each for each in kept["found"] if "verdict" not in each), None)
@@ -143,13 +164,20 @@ def compare(path: Path, question: dict[str, Any], ends: float, wanted: int, busy
                 comparison = {"head": head, "pairs": []}
                 kept["found"].append(comparison)
             began = time.monotonic()
-            comparison["pairs"].append(one_pair(arms[AS_IS], arms[comparison["head"]], comparison["pairs"], apart))
-            comparison.update(judged(comparison["pairs"], question["rounds"], question["limit_percent"] / 100))
+            comparison["pairs"].append(
+                one_pair(arms[AS_IS], arms[comparison["head"]], comparison["pairs"], apart)
+            )
+            comparison.update(
+                judged(comparison["pairs"], question["rounds"], question["limit_percent"] / 100)
+            )
             partial = path.with_name(f"{path.name}.partial")
             partial.write_text(json.dumps(kept, indent=1))
             partial.replace(path)
             took_s = time.monotonic() - began
-            said = f"{comparison['head']}, pair {len(comparison['pairs'])} in {took_s:.1f} s: {comparison['pairs'][-1]}"
+            said = (
+                f"{comparison['head']}, pair {len(comparison['pairs'])} in {took_s:.1f} s: "
+                f"{comparison['pairs'][-1]}"
+            )
             print(f"{said} {comparison.get('verdict', '')}", file=sys.stderr, flush=True)
     if path.exists():
         print(summary([path]))
@@ -177,7 +205,9 @@ def begun(name: str, workload: str, device: str, scratch: Path) -> recorder.Reco
     if dead is not None:
         raise SystemExit(f"{name}: {dead.words}")
     options = msgspec.structs.replace(options, rounds=m.MOST_ROUNDS)  # so that the caches are kept
-    made = recorder.Recorder(rest / "recording", options, plan, rest, Silent(), checkout=tree, side=name)
+    made = recorder.Recorder(
+        rest / "recording", options, plan, rest, Silent(), checkout=tree, side=name
+    )
     store.create(made.folder, made.header)
     (key,) = plan.runs
     if not made.measure(key):
@@ -185,10 +215,14 @@ def begun(name: str, workload: str, device: str, scratch: Path) -> recorder.Reco
     return made
 
 
-def one_pair(base: recorder.Recorder, head: recorder.Recorder, before: Sequence[Any], apart: bool) -> dict[str, Pair]:
+def one_pair(
+    base: recorder.Recorder, head: recorder.Recorder, before: Sequence[Any], apart: bool
+) -> dict[str, Pair]:
     """Of the step and of the evaluation, where there is one; nothing where a process died."""
     (key,) = base.plan.runs
-    files = [layout.run_folder(arm.folder, key) / f"{layout.round_name(2)}.json" for arm in (base, head)]
+    files = [
+        layout.run_folder(arm.folder, key) / f"{layout.round_name(2)}.json" for arm in (base, head)
+    ]
     for file in files:
         file.unlink(missing_ok=True)
     one, other = (base, head) if len(before) % 2 == 0 else (head, base)
@@ -200,12 +234,18 @@ def one_pair(base: recorder.Recorder, head: recorder.Recorder, before: Sequence[
         return {}
     timed = [m.decode_json(file.read_bytes(), m.TimedRound).timing for file in files]
     medians = [[statistics.median(us for group in each.step_us for us in group) for each in timed]]
-    medians += [[statistics.median(each.evaluation_s) for each in timed]] if timed[0].evaluation_s else []
-    taken = [times.taken_in_turn(each) or m.TakenInTurn(step_us=(), evaluation_s=()) for each in timed]
+    medians += (
+        [[statistics.median(each.evaluation_s) for each in timed]] if timed[0].evaluation_s else []
+    )
+    taken = [
+        times.taken_in_turn(each) or m.TakenInTurn(step_us=(), evaluation_s=()) for each in timed
+    ]
     pieces = [[each.step_us for each in taken], [each.evaluation_s for each in taken]]
     return {
         name: Pair(below, above, ratio_in_turn(*side_by_side) or above / below)
-        for name, (below, above), side_by_side in zip(("step", "evaluation"), medians, pieces, strict=False)
+        for name, (below, above), side_by_side in zip(
+            ("step", "evaluation"), medians, pieces, strict=False
+        )
     }
 
 
@@ -215,14 +255,23 @@ def judged(pairs: Sequence[Any], most: int, limit: float) -> dict[str, Any]:
         return {}
     whole = {number: pair for number, pair in enumerate(pairs, start=2) if pair}
     in_turn = InTurn(planned=most, made=look)
-    answers = {name: judge(*sides(whole, name), limit, in_turn) for name in next(iter(whole.values()), ())}
+    answers = {
+        name: judge(*sides(whole, name), limit, in_turn) for name in next(iter(whole.values()), ())
+    }
     verdicts = {OF_HEAD[answer.verdict] for answer in answers.values()}
     if look < most and (m.MetricVerdict.INCONCLUSIVE in verdicts or not verdicts):
         return {}
-    order = [m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER, m.MetricVerdict.SAME]
+    order = [
+        m.MetricVerdict.WORSE,
+        m.MetricVerdict.INCONCLUSIVE,
+        m.MetricVerdict.BETTER,
+        m.MetricVerdict.SAME,
+    ]
     return {
         "verdict": min(verdicts, key=order.index, default=m.MetricVerdict.INCONCLUSIVE),
-        "slower_beyond_chance": any(each.interval is not None and each.interval.low > 1 for each in answers.values()),
+        "slower_beyond_chance": any(
+            each.interval is not None and each.interval.low > 1 for each in answers.values()
+        ),
         "ratios": {
             name: each.interval and [each.interval.ratio, each.interval.low, each.interval.high]
             for name, each in answers.items()
@@ -254,7 +303,12 @@ def summary(paths: Sequence[Path]) -> dict[str, Any]:
         for head in dict.fromkeys(each["head"] for each in found):
             of = [each for each in found if each["head"] == head]
             apart = [math.log(pair["step"][2]) for each in of for pair in each["pairs"] if pair]
-            medians = [math.log(pair["step"][1] / pair["step"][0]) for each in of for pair in each["pairs"] if pair]
+            medians = [
+                math.log(pair["step"][1] / pair["step"][0])
+                for each in of
+                for pair in each["pairs"]
+                if pair
+            ]
             rows.append(
                 {
                     "series": path.name,
@@ -266,7 +320,8 @@ def summary(paths: Sequence[Path]) -> dict[str, Any]:
                     "pairs_mean": statistics.fmean(len(one["pairs"]) for one in of),
                     "step_ratio_median": math.exp(statistics.median(apart)),
                     "spread_percent": 100 * statistics.stdev(apart),  # of a pair's ratio
-                    "spread_of_medians_percent": 100 * statistics.stdev(medians),  # were it that of the two medians
+                    # were it that of the two medians
+                    "spread_of_medians_percent": 100 * statistics.stdev(medians),
                 }
             )
     alike = [row for row in rows if row["head"] == AGAIN]
@@ -279,26 +334,37 @@ def summary(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("series", type=Path, nargs="+")
     parser.add_argument("--workload", choices=["user", "linkpred"])
     parser.add_argument("--minutes", type=float, default=20.0, help="of this sitting")
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--apart", action="store_true")
-    parser.add_argument("--only", choices=["unchanged", "planted"], default="", help="in this sitting")
+    parser.add_argument(
+        "--only", choices=["unchanged", "planted"], default="", help="in this sitting"
+    )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--comparisons", type=int, default=20, help="of each kind, in all sittings")
     parser.add_argument("--limit", type=float, default=2.0, help="percent")
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--all", type=Path, metavar="FILE", help="only put these series together, in this file")
+    parser.add_argument(
+        "--all", type=Path, metavar="FILE", help="only put these series together, in this file"
+    )
     given = parser.parse_args()
     if given.all is not None:
-        whole = {**summary(given.series), "series": {path.name: json.loads(path.read_text()) for path in given.series}}
+        whole = {
+            **summary(given.series),
+            "series": {path.name: json.loads(path.read_text()) for path in given.series},
+        }
         given.all.write_text(json.dumps(whole, indent=1) + "\n")
         print(json.dumps(summary(given.series), indent=1))
         return
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    question = {name: getattr(given, name) for name in ("workload", "busy", "apart", "device", "rounds")}
+    question = {
+        name: getattr(given, name) for name in ("workload", "busy", "apart", "device", "rounds")
+    }
     question["limit_percent"] = given.limit
     ends = time.monotonic() + 60 * given.minutes
     compare(given.series[0], question, ends, given.comparisons, given.busy, given.apart, given.only)

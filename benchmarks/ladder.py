@@ -1,9 +1,11 @@
-"""docs/ladder.md and docs/ladder.svg: the evaluator's strategies as a ladder, each rung with its own gain.
+"""docs/ladder.md and docs/ladder.svg: the evaluator's strategies as a ladder, each rung with its
+own gain.
 
-    python benchmarks/ladder.py                         # from evaluator.json and evaluator_sequential_h200.json
-    python benchmarks/ladder.py benchmarks/results/evaluator_h100.json   # of several files the first that has a run
+    python benchmarks/ladder.py          # from evaluator.json and evaluator_sequential_h200.json
+    python benchmarks/ladder.py FILE...  # of several files the first that has a run
 
-A rung that no file has, or that was measured on another card than the first file's, is "not measured".
+A rung that no file has, or that was measured on another card than the first file's, is "not
+measured".
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-MEASURED = [ROOT / "benchmarks" / "results" / name for name in ("evaluator.json", "evaluator_sequential_h200.json")]
+MEASURED = [
+    ROOT / "benchmarks" / "results" / name
+    for name in ("evaluator.json", "evaluator_sequential_h200.json")
+]
 PAGE, PICTURE = ROOT / "docs" / "ladder.md", ROOT / "docs" / "ladder.svg"
 RUNGS = (
     ("sequential.eager", "V0", "one candidate at a time"),
@@ -55,7 +60,9 @@ def ladder(results: list[dict[str, Any]]) -> list[Rung]:
     rungs: list[Rung] = []
     before = None
     for run, version, lever in RUNGS:
-        found = next((each["runs"][run] for each in results if run in each["ms_per_candidate"]), None)
+        found = next(
+            (each["runs"][run] for each in results if run in each["ms_per_candidate"]), None
+        )
         if found is None:
             rungs.append(Rung(run, version, lever))
             continue
@@ -72,10 +79,12 @@ def page(rungs: list[Rung], card: str, result: dict[str, Any]) -> str:
     lines = [
         "# The ladder",
         "",
-        f"Time per candidate on one {card}, torch {result['environment']['torch']}: {question['data']},",
-        f"preset {question['preset']}, {question['queries']} queries, {question['corruptions']} corruptions per side. "
-        "A gain is over the measured",
-        "rung before it. Runs with equal results have the same sha256; a run of fewer candidates has another.",
+        f"Time per candidate on one {card}, torch {result['environment']['torch']}: "
+        f"{question['data']},",
+        f"preset {question['preset']}, {question['queries']} queries, {question['corruptions']} "
+        "corruptions per side. A gain is over the measured",
+        "rung before it. Runs with equal results have the same sha256; a run of fewer candidates "
+        "has another.",
         "`python benchmarks/ladder.py` makes this page of what `benchmarks/evaluator.py` measured.",
         "",
         "| version | run | what is new | µs/candidate | gain | gain in all | candidates | sha256 |",
@@ -85,7 +94,11 @@ def page(rungs: list[Rung], card: str, result: dict[str, Any]) -> str:
         cells = ["not measured", "", "", "", ""]
         if rung.ms:
             total = measured[0].ms / rung.ms if measured[0].ms else 0
-            cells = [rounded(rung.ms * 1e3), f"{rung.gain:.2f}×" if rung.gain else "", f"{rounded(total)}×"]
+            cells = [
+                rounded(rung.ms * 1e3),
+                f"{rung.gain:.2f}×" if rung.gain else "",
+                f"{rounded(total)}×",
+            ]
             cells += [f"{rung.candidates:,}", rung.sha256[:8]]
         lines.append(f"| {rung.version} | `{rung.run}` | {rung.lever} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", "![Time per candidate, on a logarithmic scale](ladder.svg)", ""])
@@ -105,9 +118,13 @@ def picture(rungs: list[Rung]) -> str:
     for place, rung in enumerate(measured):
         y = place * ROW + 4
         length = (math.log10(rung.ms or 1) - low) / (high - low) * (WIDTH - LABEL - 170)
-        figure = f"{rounded((rung.ms or 0) * 1e3)} µs" + (f", {rung.gain:.2f}×" if rung.gain else "")
+        figure = f"{rounded((rung.ms or 0) * 1e3)} µs" + (
+            f", {rung.gain:.2f}×" if rung.gain else ""
+        )
         bars.append(f'<text x="{LABEL - 8}" y="{y + 14}" text-anchor="end">{rung.run}</text>')
-        bars.append(f'<rect x="{LABEL}" y="{y}" width="{length:.0f}" height="{ROW - 8}" fill="#3366cc"/>')
+        bars.append(
+            f'<rect x="{LABEL}" y="{y}" width="{length:.0f}" height="{ROW - 8}" fill="#3366cc"/>'
+        )
         bars.append(f'<text x="{LABEL + length + 6:.0f}" y="{y + 14}">{figure}</text>')
     size = f'width="{WIDTH}" height="{len(measured) * ROW + 8}"'
     style = 'font-family="sans-serif" font-size="13" fill="#777"'

@@ -1,16 +1,19 @@
-"""What the probes cost a step of about 1 ms: ``kgprof.watch``, each of its sources alone, and the MEMORY pass's two.
+"""What the probes cost a step of about 1 ms: ``kgprof.watch``, each of its sources alone, and the
+MEMORY pass's two.
 
     python benchmarks/probes.py -o benchmarks/results/probes.json
 
-One process for each backend and arm. In it a bare step and a watched one, of the same source and compiled apart, take
-turns in the order ABBA from pair to pair. ``first``: single calls, the 31 behind the compiling one, each looked at in
-full. ``later``: blocks of 16 calls, of which the tensor probe looks at one; a block counts with its mean. About two
-minutes on two quiet cores. The step reads nothing: the hook of a read stands in the dispatcher, so it would burden both
-arms. A read costs 14 us more while it is watched (1.7 to 16, medians of 30 times 100 reads, one core, torch 2.13).
+One process for each backend and arm. In it a bare step and a watched one, of the same source and
+compiled apart, take turns in the order ABBA from pair to pair. ``first``: single calls, the 31
+behind the compiling one, each looked at in full. ``later``: blocks of 16 calls, of which the tensor
+probe looks at one; a block counts with its mean. About two minutes on two quiet cores. The step
+reads nothing: the hook of a read stands in the dispatcher, so it would burden both arms. A read
+costs 14 us more while it is watched (1.7 to 16, medians of 30 times 100 reads, one core, torch
+2.13).
 
-The interval of the median is capture_cost.py's (order statistics, at least 95 %). ``watch`` may cost 1.10 of a step
-that takes LOW_MS to HIGH_MS; a limit is held if the interval reaches it. Exit code 0: held everywhere; 1: not; 6: fewer
-than PAIRS pairs, or a step of another length.
+The interval of the median is capture_cost.py's (order statistics, at least 95 %). ``watch`` may
+cost 1.10 of a step that takes LOW_MS to HIGH_MS; a limit is held if the interval reaches it. Exit
+code 0: held everywhere; 1: not; 6: fewer than PAIRS pairs, or a step of another length.
 """
 
 from __future__ import annotations
@@ -49,7 +52,9 @@ Pair = tuple[float, float]  # microseconds a call: bare, watched
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--backend", action="append", choices=BACKENDS, help="default: each")
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("-o", "--output", type=Path)
@@ -66,7 +71,7 @@ def main() -> None:
     sys.exit(max(EXIT_CODES.get(row["verdict"], 6) for row in found["rows"] if row["verdict"]))
 
 
-# ---------------------------------------------------------------- one arm on one backend, in a process of its own
+# -------------------------------------------------- one arm on one backend, in a process of its own
 
 
 def measure(backend: str, arm: str, pairs: int) -> dict[str, list[Pair]]:
@@ -74,10 +79,12 @@ def measure(backend: str, arm: str, pairs: int) -> dict[str, list[Pair]]:
 
     torch.set_num_threads(1)
     bare, watched = step_of(backend), step_of(backend)
-    bare()  # compiled before anything listens: what is compiled later has the probes around its graph
+    # compiled before anything listens: what is compiled later has the probes around its graph
+    bare()
     with ExitStack() as stack:
         step = stack.enter_context(under(arm, watched))
-        # The compile is call 0 of the watched one. What is left of the calls that are looked at in full is ``first``.
+        # The compile is call 0 of the watched one. What is left of the calls that are looked at in
+        # full is ``first``.
         step()
         first = [paired(bare, step, 1, number) for number in range(FIRST_CALLS - 1)]
         later = [paired(bare, step, CALLS, number) for number in range(pairs)]
@@ -85,7 +92,8 @@ def measure(backend: str, arm: str, pairs: int) -> dict[str, list[Pair]]:
 
 
 def step_of(backend: str) -> Step:
-    """About 1 ms on one core of a server, with five tensors going into its graph and two coming out."""
+    """About 1 ms on one core of a server, with five tensors going into its graph and two coming
+    out."""
     import torch
 
     size = 192
@@ -93,7 +101,11 @@ def step_of(backend: str) -> Step:
     scale, shift, rows = torch.ones(size), torch.zeros(size), torch.randn(size, size)
 
     def step(
-        rows: torch.Tensor, left: torch.Tensor, right: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor
+        rows: torch.Tensor,
+        left: torch.Tensor,
+        right: torch.Tensor,
+        scale: torch.Tensor,
+        shift: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         for _ in range(3):
             rows = torch.tanh(rows @ left @ right) * scale + shift
@@ -123,7 +135,11 @@ def under(arm: str, step: Step) -> Iterator[Step]:
         with kgprof.watch(step) as watched:
             yield watched
         return
-    calls, device, project = CallIndex(), torch.device("cpu"), project_sources.project_files("benchmarks")
+    calls, device, project = (
+        CallIndex(),
+        torch.device("cpu"),
+        project_sources.project_files("benchmarks"),
+    )
     sources: dict[str, tuple[Source, ...]] = {
         "compile sources": CompileSources(calls, project, to_stderr=False).sources,
         "sync hooks": (Syncs(calls, device, project),),
@@ -147,7 +163,8 @@ def paired(bare: Step, watched: Step, calls: int, number: int) -> Pair:
 
 
 def block(step: Step, calls: int) -> float:
-    """Mean of the block: the one call in 16 that is looked at counts with its share, which a median would hide."""
+    """Mean of the block: the one call in 16 that is looked at counts with its share, which a median
+    would hide."""
     began = time.perf_counter_ns()
     for _ in range(calls):
         step()
@@ -173,11 +190,18 @@ def run(backends: list[str], pairs: int) -> dict[str, Any]:
 
 def one_process(backend: str, arm: str, pairs: int) -> dict[str, list[Pair]]:
     with tempfile.TemporaryDirectory() as cache:
-        caches = {"TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor", "TRITON_CACHE_DIR": f"{cache}/triton"}
+        caches = {
+            "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+            "TRITON_CACHE_DIR": f"{cache}/triton",
+        }
         settings = {**os.environ, **caches, "TORCHINDUCTOR_VEC_ISA_OK": "1"}
         arguments = [f"--backend={backend}", f"--arm={arm}", f"--pairs={pairs}"]
         done = subprocess.run(
-            [sys.executable, __file__, *arguments], env=settings, check=True, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, *arguments],
+            env=settings,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
     measured: dict[str, list[Pair]] = json.loads(done.stdout.splitlines()[-1])
     return measured
@@ -213,11 +237,16 @@ def row_text(row: dict[str, Any]) -> str:
     interval = f"({row['low']:.3f} to {row['high']:.3f}, {row['pairs']} pairs)"
     limit = f"  at most {LIMIT:.2f}: {row['verdict']}" if row["verdict"] else ""
     named = f"{row['backend']:<10} {row['arm']:<16} {row['when']:<6}"
-    return f"{named} {row['bare_us']:7.0f} us {row['added_us']:+6.0f} us  {row['ratio']:.3f} {interval}{limit}"
+    return (
+        f"{named} {row['bare_us']:7.0f} us {row['added_us']:+6.0f} us  "
+        f"{row['ratio']:.3f} {interval}{limit}"
+    )
 
 
 def table(found: dict[str, Any]) -> str:
-    return "\n".join(["watched over bare, median of pairs (95 % interval)", *map(row_text, found["rows"])])
+    return "\n".join(
+        ["watched over bare, median of pairs (95 % interval)", *map(row_text, found["rows"])]
+    )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""`kgprof evaluate` in one process and in several, in turn: seconds, speed-up, and whether the result is the same.
+"""`kgprof evaluate` in one process and in several, in turn: seconds, speed-up, and whether the
+result is the same.
 
     python benchmarks/processes.py 1 2 4 --turns 3 -o benchmarks/results/processes_h200.json -- \
         --data ../shared/data/family --preset seed --queries 5000 --corruptions 1000 \
         --mode default --first-look float16 --device cuda
 
-What follows ``--`` goes to `kgprof evaluate`. Three times of each: ``search`` is that of the process that searched
-longest; ``elapsed`` is from the first process's first search to the sum of all results, so with drawing, ranking and
-adding up; ``whole`` is the command from its start to its end, with imports and compilation. A speed-up is the median of
-one process over the median of several. Before the first turn, each number of processes runs once, uncounted: it fills
-the caches.
+What follows ``--`` goes to `kgprof evaluate`. Three times of each: ``search`` is that of the
+process that searched longest; ``elapsed`` is from the first process's first search to the sum of
+all results, so with drawing, ranking and adding up; ``whole`` is the command from its start to its
+end, with imports and compilation. A speed-up is the median of one process over the median of
+several. Before the first turn, each number of processes runs once, uncounted: it fills the caches.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-TIMES = {"search": "seconds", "elapsed": "elapsed_seconds"}  # fields of `kgprof evaluate --format json`
+# fields of `kgprof evaluate --format json`
+TIMES = {"search": "seconds", "elapsed": "elapsed_seconds"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("processes", nargs="+", type=int)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/processes.json"))
@@ -47,7 +51,17 @@ def main() -> None:
 
 def run(count: int, evaluate: list[str]) -> dict[str, Any]:
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(count)] if count > 1 else []
-    command = [sys.executable, *launcher, "-m", "kgprof", "evaluate", *evaluate, "-q", "--format", "json"]
+    command = [
+        sys.executable,
+        *launcher,
+        "-m",
+        "kgprof",
+        "evaluate",
+        *evaluate,
+        "-q",
+        "--format",
+        "json",
+    ]
     began = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
     whole = time.monotonic() - began
@@ -55,7 +69,10 @@ def run(count: int, evaluate: list[str]) -> dict[str, Any]:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-2000:]}")
     answer = json.loads(done.stdout)["evaluations"][0]
     times = {name: answer[field] for name, field in TIMES.items()}
-    kept = {name: answer[name] for name in ("candidates", "processes", "sha256", "peak_bytes", "peak_gpu_bytes")}
+    kept = {
+        name: answer[name]
+        for name in ("candidates", "processes", "sha256", "peak_bytes", "peak_gpu_bytes")
+    }
     return {"whole": whole, **times, **kept}
 
 
@@ -72,7 +89,9 @@ def summary(runs: dict[int, list[dict[str, Any]]], evaluate: list[str]) -> dict[
         "same_result": len({each["sha256"] for found in runs.values() for each in found}) == 1,
         "median_s": medians,
         "speed_up": {
-            count: {name: one[name] / median for name, median in of.items()} for count, of in medians.items() if one
+            count: {name: one[name] / median for name, median in of.items()}
+            for count, of in medians.items()
+            if one
         },
         "runs": runs,
     }

@@ -1,13 +1,15 @@
-"""The evaluator step that the documents publish as V10 (S0 7.2, S3 2.2), emulated on kgprof's own engine and policy.
+"""The evaluator step that the documents publish as V10 (S0 7.2, S3 2.2), emulated on kgprof's own
+engine and policy.
 
     python benchmarks/published_v10.py --device cuda -o benchmarks/results/published_v10_h200.json
     python benchmarks/published_v10.py --device cpu --max-steps 60 -- --queries 20 --corruptions 10
 
-As published: the engine runs only for slots that were just loaded, and a slot that goes on keeps the children of its
-query, so it chooses among stale states; slot i works through candidates i, i + N, i + 2N of N queries, and slots beyond
-N stay empty; the loop ends after (candidates // slots + 2) x depth steps, finished or not. Beside it the strategy
-``fused`` on the same candidates, in which every live slot's children are derived and every candidate ends.
-Options after ``--`` are those of the workload linkpred; by default the documents' sizes.
+As published: the engine runs only for slots that were just loaded, and a slot that goes on keeps
+the children of its query, so it chooses among stale states; slot i works through candidates i, i +
+N, i + 2N of N queries, and slots beyond N stay empty; the loop ends after (candidates // slots + 2)
+x depth steps, finished or not. Beside it the strategy ``fused`` on the same candidates, in which
+every live slot's children are derived and every candidate ends. Options after ``--`` are those of
+the workload linkpred; by default the documents' sizes.
 """
 
 from __future__ import annotations
@@ -35,11 +37,14 @@ SIZES = ("--preset", "seed", "--queries", "100", "--corruptions", "100")
 
 
 class Published:
-    """The published loop. ``order`` [N queries, candidates of each] holds candidates; a slot is one query's row."""
+    """The published loop. ``order`` [N queries, candidates of each] holds candidates; a slot is one
+    query's row."""
 
     def __init__(self, problem: Problem, order: torch.Tensor, cap: int) -> None:
         self.problem, self.order, self.cap = problem, order, cap
-        self.outcome = torch.full((problem.size + 1,), UNFINISHED, dtype=torch.int8, device=order.device)
+        self.outcome = torch.full(
+            (problem.size + 1,), UNFINISHED, dtype=torch.int8, device=order.device
+        )
         self.steps = self.engine_steps = 0
 
     def run(self) -> None:
@@ -48,7 +53,10 @@ class Published:
         slots, device = min(problem.batch_size, len(order)), order.device
         rows = torch.arange(slots, device=device)
         at = torch.zeros(slots, dtype=torch.int64, device=device)
-        depth, finished_all = torch.zeros_like(at), torch.zeros(slots, dtype=torch.bool, device=device)
+        depth, finished_all = (
+            torch.zeros_like(at),
+            torch.zeros(slots, dtype=torch.bool, device=device),
+        )
         states = load(problem.goals, order[rows, at], problem.engine.caps.atoms)
         children = problem.derive(states, order[rows, at])
         while self.steps < self.cap and not bool(finished_all.all()):
@@ -56,17 +64,23 @@ class Published:
             states, depth = children.states[rows, chosen.child], depth + 1
             proved, failed = states[:, 0, 0] == TRUE, states[:, 0, 0] == FALSE
             ended = (proved | failed | (depth >= problem.depth)) & ~finished_all
-            result = torch.where(proved, PROVED, torch.where(failed, FAILED, TRUNCATED)).to(torch.int8)
+            result = torch.where(proved, PROVED, torch.where(failed, FAILED, TRUNCATED)).to(
+                torch.int8
+            )
             self.outcome[torch.where(ended, order[rows, at], problem.size)] = result
             again = ended & (at + 1 < order.shape[1])
             finished_all = finished_all | (ended & ~again)
             at, depth = at + again, torch.where(again, 0, depth)
-            if bool(again.any()):  # the published torch.cond: else every slot keeps the children it has
+            # the published torch.cond: else every slot keeps the children it has
+            if bool(again.any()):
                 self.engine_steps += 1
                 fresh = load(problem.goals, order[rows, at], problem.engine.caps.atoms)
                 states = torch.where(again.view(-1, 1, 1), fresh, states)
                 derived = problem.derive(fresh, order[rows, at])
-                kept = (torch.where(_like(again, old), new, old) for new, old in zip(derived, children, strict=True))
+                kept = (
+                    torch.where(_like(again, old), new, old)
+                    for new, old in zip(derived, children, strict=True)
+                )
                 children = type(children)(*kept)
             self.steps += 1
 
@@ -75,12 +89,15 @@ def _like(mask: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return mask.view(-1, *[1] * (other.dim() - 1))
 
 
-def measured(args: list[str], device: torch.device, modes: list[str], cap: int | None) -> dict[str, Any]:
+def measured(
+    args: list[str], device: torch.device, modes: list[str], cap: int | None
+) -> dict[str, Any]:
     built = linkpred.build(args, seed=0)
     problem, candidates = built.problem(device), built.candidates
     total, batch, depth = problem.size, problem.batch_size, problem.depth
     queries = len(candidates.queries)
-    # Candidates as the sampler numbers them, a row for each query; a row that filtering left shorter repeats its first.
+    # Candidates as the sampler numbers them, a row for each query; a row that filtering left
+    # shorter repeats its first.
     slots = torch.from_numpy(candidates.slots.reshape(queries, -1)).to(device)
     order = torch.where(slots < 0, slots[:, :1], slots)
     published = Published(problem, order, cap or (total // batch + 2) * depth)
@@ -152,18 +169,28 @@ def clocked(call: Callable[[], object], device: torch.device) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--mode", action="append", help="of the strategy fused; default: eager")
-    parser.add_argument("--max-steps", type=int, help="of the published loop, in place of its own cap")
+    parser.add_argument(
+        "--max-steps", type=int, help="of the published loop, in place of its own cap"
+    )
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/published_v10.json"))
     parser.add_argument("workload", nargs="*", help="options of linkpred, after --")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
     with torch.no_grad():
-        result = measured([*SIZES, *arguments.workload], device, arguments.mode or ["eager"], arguments.max_steps)
+        result = measured(
+            [*SIZES, *arguments.workload], device, arguments.mode or ["eager"], arguments.max_steps
+        )
     gpu = torch.cuda.get_device_name() if device.type == "cuda" else None
-    result["environment"] = {"torch": torch.__version__, "python": platform.python_version(), "gpu": gpu}
+    result["environment"] = {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "gpu": gpu,
+    }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({key: value for key, value in result.items() if key != "settings"}, indent=1))

@@ -2,17 +2,19 @@
 
     python benchmarks/render.py -o benchmarks/results/render.json
 
-A trace of ``--events`` events is generated from a seed: steps, spans, a compiled region, operators, launches and
-kernels of ``--kernels`` names as long as ATen's templates are. kgprof breaks it down as it does any trace. The result
-stands in for the kernels of each run of a Profile that comes from a recording of the evaluator on an H200
-(fixtures/recordings/linkpred_h200.tgz), with ``--runs`` such runs and ``--findings`` findings, each at a place of its
-own. Every part of a report is there, and each run has as much of it as one trace gives.
+A trace of ``--events`` events is generated from a seed: steps, spans, a compiled region, operators,
+launches and kernels of ``--kernels`` names as long as ATen's templates are. kgprof breaks it down
+as it does any trace. The result stands in for the kernels of each run of a Profile that comes from
+a recording of the evaluator on an H200 (fixtures/recordings/linkpred_h200.tgz), with ``--runs``
+such runs and ``--findings`` findings, each at a place of its own. Every part of a report is there,
+and each run has as much of it as one trace gives.
 
-Each measurement is a process of its own. ``seconds`` is what `kgprof report` spends on writing the formats once it has
-the Profile: the renderers' own imports (jinja2, rich) are inside, reading the Profile is not. ``peak_bytes`` is the
-largest resident memory of that whole process, interpreter, imports and the Profile included. ``cpu_seconds`` is the
-processor's part of it, and what decides: rendering is one thread that waits for nothing, so that this is the time on a
-machine that does nothing else, also where it was measured on one that does. It fails where one format, or all of them
+Each measurement is a process of its own. ``seconds`` is what `kgprof report` spends on writing the
+formats once it has the Profile: the renderers' own imports (jinja2, rich) are inside, reading the
+Profile is not. ``peak_bytes`` is the largest resident memory of that whole process, interpreter,
+imports and the Profile included. ``cpu_seconds`` is the processor's part of it, and what decides:
+rendering is one thread that waits for nothing, so that this is the time on a machine that does
+nothing else, also where it was measured on one that does. It fails where one format, or all of them
 together, take more than LIMIT_S (median) or LIMIT_BYTES.
 """
 
@@ -47,7 +49,9 @@ MAKE = "make"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--kernels", type=int, default=1_000, help="different names among them")
     parser.add_argument("--runs", type=int, default=6)
@@ -66,7 +70,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kgprof-benchmark-") as folder:
         path = Path(folder) / "profile.json"
         own = (sys.executable, __file__, "--profile", str(path))
-        sizes = [f"--{name}={getattr(asked, name)}" for name in ("events", "kernels", "runs", "findings")]
+        sizes = [
+            f"--{name}={getattr(asked, name)}" for name in ("events", "kernels", "runs", "findings")
+        ]
         subprocess.run([*own, "--arm", MAKE, *sizes], check=True)
         rows = [measured(own, arm, asked.repeats) for arm in (*FORMATS, "all")]
         profile_bytes = path.stat().st_size
@@ -117,7 +123,9 @@ def make(asked: argparse.Namespace) -> None:
     assert isinstance(kernel_times, KernelBreakdown)
     assert len(kernel_times.rows) == asked.kernels
     assert kernel_times.steps == STEPS
-    asked.profile.write_bytes(encode_json(enlarged(profile, kernel_times, asked.runs, asked.findings)))
+    asked.profile.write_bytes(
+        encode_json(enlarged(profile, kernel_times, asked.runs, asked.findings))
+    )
 
 
 def enlarged(profile: Any, kernel_times: Any, runs: int, findings: int) -> Any:
@@ -134,7 +142,10 @@ def enlarged(profile: Any, kernel_times: Any, runs: int, findings: int) -> Any:
             file=f"/src/package/module_{number % 40}.py",
             line=10 + number,
             function=f"Layer{number}.forward",
-            text=f"        scores_{number} = self.weights[{number}] @ inputs.gather(1, index_{number})",
+            text=(
+                f"        scores_{number} = self.weights[{number}] @ inputs.gather(1, "
+                f"index_{number})"
+            ),
         )
         found.append(
             Finding(
@@ -157,7 +168,10 @@ def write_trace(path: Path, events: int, kernels: int) -> None:
     clock = 4_362_513_264_211_304  # nanoseconds
     blocks = max(events // BLOCK, kernels)
     with path.open("w", encoding="utf-8") as out:
-        out.write('{\n  "schemaVersion": 1,\n  "deviceProperties": [\n    {"id": 0, "name": "NVIDIA H200"}\n  ],\n')
+        out.write(
+            '{\n  "schemaVersion": 1,\n  "deviceProperties": [\n    {"id": 0, "name": "NVIDIA '
+            'H200"}\n  ],\n'
+        )
         out.write('  "displayTimeUnit": "ms",\n  "traceEvents": [\n')
         busy = clock
         for step in range(STEPS):
@@ -170,7 +184,10 @@ def write_trace(path: Path, events: int, kernels: int) -> None:
                 busy += length
             clock += 2_000
             write_spans(out, step, began - 1_000, clock)
-        out.write('  {"ph": "i", "cat": "Trace", "name": "Record Window End", "pid": "", "tid": "", "ts": 0}\n')
+        out.write(
+            '  {"ph": "i", "cat": "Trace", "name": "Record Window End", "pid": "", "tid": "", '
+            '"ts": 0}\n'
+        )
         out.write('  ],\n  "traceName": "trace.json"\n}\n')
 
 
@@ -184,40 +201,55 @@ def write_spans(out: TextIO, step: int, start: int, end: int) -> None:
     for inset, (category, name) in enumerate(names):
         at, length = (start + 100 * inset) / 1000, (end - start - 200 * inset) / 1000
         out.write(
-            f'  {{\n    "ph": "X", "cat": "{category}", "name": "{name}", "pid": 541, "tid": 541,\n    "ts": {at:.3f}, '
-            f'"dur": {length:.3f},\n    "args": {{}}\n  }},\n'
+            f'  {{\n    "ph": "X", "cat": "{category}", "name": "{name}", "pid": 541, "tid": '
+            f'541,\n    "ts": {at:.3f}, "dur": {length:.3f},\n    "args": {{}}\n  }},\n'
         )
 
 
 def kernel_name(kind: int) -> str:
     if kind % 3 == 0:
-        return f"triton_poi_fused_add_gather_index_mul_native_layer_norm_sigmoid_sub_unsqueeze_{kind}"
+        return (
+            f"triton_poi_fused_add_gather_index_mul_native_layer_norm_sigmoid_sub_unsqueeze_{kind}"
+        )
     return (
-        f"void at::native::vectorized_elementwise_kernel<{kind}, at::native::(anonymous namespace)::silu_kernel("
-        "at::TensorIteratorBase&)::{lambda()#1}::operator()() const::{lambda()#4}, std::array<char*, 2ul> >(int, "
-        "at::native::(anonymous namespace)::silu_kernel(at::TensorIteratorBase&)::{lambda()#1}, std::array<char*, 2>)"
+        f"void at::native::vectorized_elementwise_kernel<{kind}, at::native::(anonymous "
+        "namespace)::silu_kernel(at::TensorIteratorBase&)::{lambda()#1}::operator()() "
+        "const::{lambda()#4}, std::array<char*, 2ul> >(int, at::native::(anonymous "
+        "namespace)::silu_kernel(at::TensorIteratorBase&)::{lambda()#1}, std::array<char*, 2>)"
     )
 
 
 def write_block(out: TextIO, number: int, name: str, clock: int, start: int, length: int) -> None:
-    """An operator, its launch, the kernel, and the two ends of the arrow between them, as Kineto lays them out."""
-    host, device, arrow = '"pid": 541, "tid": 541', '"pid": 0, "tid": 7', '"cat": "ac2g", "name": "ac2g"'
+    """An operator, its launch, the kernel, and the two ends of the arrow between them, as Kineto
+    lays them out."""
+    host, device, arrow = (
+        '"pid": 541, "tid": 541',
+        '"pid": 0, "tid": 7',
+        '"cat": "ac2g", "name": "ac2g"',
+    )
     correlation = 100_000 + number
     operator, called, ran = clock / 1000, (clock + 500) / 1000, start / 1000
     out.write(
-        f'  {{\n    "ph": "X", "cat": "cpu_op", "name": "aten::op_{number % 97}", {host},\n    "ts": {operator:.3f}, '
-        f'"dur": 1.900,\n    "args": {{\n      "External id": {number},"Record function id": 0, "Ev Idx": {number}\n'
+        f'  {{\n    "ph": "X", "cat": "cpu_op", "name": "aten::op_{number % 97}", {host},\n    '
+        f'"ts": {operator:.3f}, "dur": 1.900,\n    "args": {{\n      "External id": '
+        f'{number},"Record function id": 0, "Ev Idx": {number}\n'
         "    }\n  },\n"
-        f'  {{\n    "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", {host},\n    "ts": {called:.3f}, '
-        f'"dur": 0.800,\n    "args": {{\n      "External id": {number},   "cbid": 211, "correlation": {correlation}\n'
+        f'  {{\n    "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", {host},\n    '
+        f'"ts": {called:.3f}, "dur": 0.800,\n    "args": {{\n      "External id": {number},   '
+        f'"cbid": 211, "correlation": {correlation}\n'
         "    }\n  },\n"
-        f'  {{\n    "ph": "s", "id": {correlation}, {host}, "ts": {called:.3f},\n    {arrow}\n  }},\n'
+        f'  {{\n    "ph": "s", "id": {correlation}, {host}, "ts": {called:.3f},\n    {arrow}\n  '
+        "},\n"
         f'  {{\n    "ph": "X", "cat": "kernel", "name": "{name}", {device},\n    "ts": {ran:.3f}, '
-        f'"dur": {length / 1000:.3f},\n    "args": {{\n      "External id": {number},      "queued": 0, "device": 0, '
-        f'"context": 1,      "stream": 7, "correlation": {correlation},      "registers per thread": 32,      '
-        '"shared memory": 0,      "blocks per SM": 2.060606,      "warps per SM": 32.969696,      "grid": [272, 1, 1],'
+        f'"dur": {length / 1000:.3f},\n    "args": {{\n      "External id": {number},      '
+        '"queued": 0, "device": 0, '
+        f'"context": 1,      "stream": 7, "correlation": {correlation},      "registers per '
+        'thread": 32,      '
+        '"shared memory": 0,      "blocks per SM": 2.060606,      "warps per SM": 32.969696,     '
+        ' "grid": [272, 1, 1],'
         '      "block": [512, 1, 1],      "est. achieved occupancy %": 52\n    }\n  },\n'
-        f'  {{\n    "ph": "f", "id": {correlation}, {device}, "ts": {ran:.3f},\n    {arrow}, "bp": "e"\n  }},\n'
+        f'  {{\n    "ph": "f", "id": {correlation}, {device}, "ts": {ran:.3f},\n    {arrow}, '
+        '"bp": "e"\n  },\n'
     )
 
 
@@ -230,7 +262,10 @@ def rendered(path: Path, formats: tuple[str, ...]) -> dict[str, Any]:
 
     profile = decode_json(path.read_bytes(), Profile)
     began, worked = time.perf_counter(), time.process_time()
-    sizes = [len(render.by_name(name).render(profile).encode("utf-8", errors="replace")) for name in formats]
+    sizes = [
+        len(render.by_name(name).render(profile).encode("utf-8", errors="replace"))
+        for name in formats
+    ]
     return {
         "seconds": time.perf_counter() - began,
         "cpu_seconds": time.process_time() - worked,
@@ -244,7 +279,11 @@ def measured(own: tuple[str, ...], arm: str, repeats: int) -> dict[str, Any]:
     whole = []
     for _ in range(repeats):
         began = time.perf_counter()
-        runs.append(json.loads(subprocess.run([*own, "--arm", arm], check=True, stdout=subprocess.PIPE).stdout))
+        runs.append(
+            json.loads(
+                subprocess.run([*own, "--arm", arm], check=True, stdout=subprocess.PIPE).stdout
+            )
+        )
         whole.append(time.perf_counter() - began)
     seconds, peak = [run["seconds"] for run in runs], max(run["peak_bytes"] for run in runs)
     (size,) = {run["bytes"] for run in runs}  # the same Profile gives the same bytes

@@ -1,12 +1,15 @@
-"""What the documents' claims need beside the built-in workloads' times: small measurements, each by itself.
+"""What the documents' claims need beside the built-in workloads' times: small measurements, each by
+itself.
 
-    python benchmarks/seed_numbers.py --device cuda -o benchmarks/results/seed_numbers_h200.json --until-s 500
+    python benchmarks/seed_numbers.py --device cuda -o benchmarks/results/seed_numbers_h200.json
+    --until-s 500
     python benchmarks/seed_numbers.py --device cpu counts tensors
 
-Each item runs in a process of its own, with a cold compiler cache and a limit, and its figures are written as soon as
-they are there; a later call goes on where the last one stopped. An item that failed keeps its error and what it had
-measured by then. A time is in microseconds: the median, p10 and p90 of blocks of calls that torch.utils.benchmark
-timed, which awaits the GPU. docs/seeds.toml names these figures as "item.figure".
+Each item runs in a process of its own, with a cold compiler cache and a limit, and its figures are
+written as soon as they are there; a later call goes on where the last one stopped. An item that
+failed keeps its error and what it had measured by then. A time is in microseconds: the median, p10
+and p90 of blocks of calls that torch.utils.benchmark timed, which awaits the GPU. docs/seeds.toml
+names these figures as "item.figure".
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ class Item(NamedTuple):
 ITEMS: dict[str, Item] = {}
 
 
-def item(name: str, *, cuda: bool = True) -> Callable[[Callable[[Any], Measured]], Callable[[Any], Measured]]:
+def item(
+    name: str, *, cuda: bool = True
+) -> Callable[[Callable[[Any], Measured]], Callable[[Any], Measured]]:
     def add(measure: Callable[[Any], Measured]) -> Callable[[Any], Measured]:
         ITEMS[name] = Item(measure, cuda)
         return measure
@@ -53,17 +58,26 @@ def item(name: str, *, cuda: bool = True) -> Callable[[Callable[[Any], Measured]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help=f"of: {', '.join(ITEMS)}; all that the device can do by default")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", help=f"of: {', '.join(ITEMS)}; all that the device can do by default"
+    )
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--until-s", type=float, default=float("inf"), help="start no item later than this")
+    parser.add_argument(
+        "--until-s", type=float, default=float("inf"), help="start no item later than this"
+    )
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/seed_numbers.json"))
     parser.add_argument("--item", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.item:
         measure_here(arguments.item, arguments.device)
         return
-    began, kept = time.monotonic(), json.loads(arguments.output.read_text()) if arguments.output.exists() else {}
+    began, kept = (
+        time.monotonic(),
+        json.loads(arguments.output.read_text()) if arguments.output.exists() else {},
+    )
     items = kept.setdefault("items", {})
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     for name in arguments.names or [
@@ -74,7 +88,10 @@ def main() -> None:
         items[name] = in_a_child(name, arguments.device)
         kept["environment"] = items[name].pop("environment", None) or kept.get("environment")
         arguments.output.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-        print(f"{name}: {len(items[name]['figures'])} figures, {items[name]['error'] or 'complete'}", flush=True)
+        print(
+            f"{name}: {len(items[name]['figures'])} figures, {items[name]['error'] or 'complete'}",
+            flush=True,
+        )
 
 
 def in_a_child(name: str, device: str) -> dict[str, Any]:
@@ -103,7 +120,9 @@ def in_a_child(name: str, device: str) -> dict[str, Any]:
                 entry["error"] = f"not done after {LIMIT_S} s"
             else:
                 if ran.returncode:
-                    entry["error"] = (ran.stderr.strip().splitlines() or [f"ended with {ran.returncode}"])[-1][:300]
+                    entry["error"] = (
+                        ran.stderr.strip().splitlines() or [f"ended with {ran.returncode}"]
+                    )[-1][:300]
         for line in lines.read_text().splitlines():
             if line.startswith('{"kgprof": '):
                 key, figure = json.loads(line)["kgprof"]
@@ -137,7 +156,13 @@ def count(value: float, unit: str) -> Figure:
 def spread(samples: list[float], unit: str = "us") -> Figure:
     ordered = sorted(samples)
     at = [ordered[round(part * (len(ordered) - 1))] for part in (0.1, 0.9)]
-    return {"value": statistics.median(ordered), "p10": at[0], "p90": at[1], "samples": len(ordered), "unit": unit}
+    return {
+        "value": statistics.median(ordered),
+        "p10": at[0],
+        "p90": at[1],
+        "samples": len(ordered),
+        "unit": unit,
+    }
 
 
 def timed(call: Callable[[], object], seconds: float = BLOCK_S) -> Figure:
@@ -145,7 +170,8 @@ def timed(call: Callable[[], object], seconds: float = BLOCK_S) -> Figure:
     import torch
     from torch.utils.benchmark import Timer
 
-    # With its own default of one thread a compiled function would be compiled again: Dynamo guards on their number.
+    # With its own default of one thread a compiled function would be compiled again: Dynamo guards
+    # on their number.
     timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
     return spread([each * 1e6 for each in timer.blocked_autorange(min_run_time=seconds).times])
 
@@ -190,7 +216,11 @@ def traced(call: Callable[[], object], calls: int = 4) -> Traced:
             call()
         torch.cuda.synchronize()
     events = profiled.events()
-    on_gpu = [each.name for each in events if each.device_type.name == "CUDA" and not each.is_user_annotation]
+    on_gpu = [
+        each.name
+        for each in events
+        if each.device_type.name == "CUDA" and not each.is_user_annotation
+    ]
     launches = sum(each.name == "cudaGraphLaunch" for each in events)
     return Traced(sorted(on_gpu)[::calls], launches / calls)
 
@@ -211,8 +241,11 @@ def captured(call: Callable[[], Any], warm_up: int = 3) -> tuple[Any, Any]:
     return graph, output
 
 
-def compilations(function: Callable[..., object], inputs: list[tuple[Any, ...]], **options: Any) -> tuple[int, int]:
-    """How many graphs were compiled over the calls with ``inputs``, and of how many operations; no code is made."""
+def compilations(
+    function: Callable[..., object], inputs: list[tuple[Any, ...]], **options: Any
+) -> tuple[int, int]:
+    """How many graphs were compiled over the calls with ``inputs``, and of how many operations; no
+    code is made."""
     import torch
     from torch._dynamo.testing import CompileCounter
 
@@ -247,7 +280,11 @@ def counts(device: Any) -> Measured:
         "with_print": (_with_print, [(x,)], {}),
         "elementwise_mask": (lambda x: x * (x.abs() > 0.5).float(), [(x,)] * 3, {}),
         "list_and_loop": (_list_and_loop, [(x,)] * 3, {}),
-        "shape_condition": (_shape_condition, [(torch.randn(n, 2, device=device),) for n in (12, 4, 14, 5, 16)], {}),
+        "shape_condition": (
+            _shape_condition,
+            [(torch.randn(n, 2, device=device),) for n in (12, 4, 14, 5, 16)],
+            {},
+        ),
         "both_branches": (Branches().to(device), [(x[:, :10], True), (x[:, :10], False)], {}),
         "one_branch": (Branches().to(device), [(x[:, :10], True)], {}),
     }
@@ -267,7 +304,10 @@ def counts(device: Any) -> Measured:
     torch.compiler.reset()
     taken = first_call(lambda: torch.compile(_thousand_operations, backend="eager")(x))
     yield "capture_per_operation", {**taken, "value": taken["value"] * 1e6 / many[1], "unit": "us"}
-    for name, function in {"item": lambda x: x * x.sum().item(), "nonzero": lambda x: x.nonzero() + 1}.items():
+    for name, function in {
+        "item": lambda x: x * x.sum().item(),
+        "nonzero": lambda x: x.nonzero() + 1,
+    }.items():
         torch.compiler.reset()
         whole = torch.compile(function, fullgraph=True, backend="eager")
         yield f"fullgraph_{name}", outcome(functools.partial(whole, x))
@@ -278,7 +318,10 @@ def outcome(call: Callable[[], object]) -> Figure:
     try:
         call()
     except Exception as error:  # noqa: BLE001  which error it is, is what is measured
-        return {**count(0, "ends well"), "note": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"}
+        return {
+            **count(0, "ends well"),
+            "note": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}",
+        }
     return count(1, "ends well")
 
 
@@ -322,25 +365,38 @@ def tensors(device: Any) -> Measured:
     whole = torch.arange(4.0, device=device)
     left, right = whole[:2], whole[2:]
     right.fill_(9)
-    yield "halves_share_storage", count(left.untyped_storage().data_ptr() == right.untyped_storage().data_ptr(), "true")
+    yield (
+        "halves_share_storage",
+        count(left.untyped_storage().data_ptr() == right.untyped_storage().data_ptr(), "true"),
+    )
     yield "halves_overlap", count(left.max().item() == 9, "true")
     optimizer = torch.optim.AdamW(nn.Linear(3, 3).to(device).parameters())
     yield "optimizer_can_be_compiled", outcome(lambda: torch.compile(optimizer))  # type: ignore[call-overload]
     yield "optimizer_step_can_be_compiled", outcome(torch.compile(optimizer.step, backend="eager"))
     weights = [_trained(device, first=first) for first in ("model", "optimizer")]
-    yield "order_of_compile_and_optimizer.difference", count((weights[0] - weights[1]).abs().max().item(), "difference")
+    yield (
+        "order_of_compile_and_optimizer.difference",
+        count((weights[0] - weights[1]).abs().max().item(), "difference"),
+    )
     modes = torch._inductor.list_mode_options()
-    yield "reduce_overhead_is_cuda_graphs", count(modes["reduce-overhead"] == {"triton.cudagraphs": True}, "true")
+    yield (
+        "reduce_overhead_is_cuda_graphs",
+        count(modes["reduce-overhead"] == {"triton.cudagraphs": True}, "true"),
+    )
     before = torch.get_float32_matmul_precision()
     torch.compile(lambda x: x @ x, backend="eager")(torch.randn(8, 8, device=device))
     yield "compiling_turns_tf32_on", count(torch.get_float32_matmul_precision() != before, "true")
     yield "torch_backends_triton_exists", count(hasattr(torch.backends, "triton"), "true")
-    yield "dynamo_config_cache_dir_exists", outcome(lambda: getattr(torch._dynamo.config, "cache_dir"))  # noqa: B009  torch raises its own error
+    # torch raises its own error
+    config = torch._dynamo.config
+    yield "dynamo_config_cache_dir_exists", outcome(lambda: getattr(config, "cache_dir"))  # noqa: B009
     yield "recompile_limit", count(torch._dynamo.config.recompile_limit, "graphs of one function")
     yield (
         "mark_dynamic_inside",
         outcome(
-            lambda: torch.compile(_marks_itself, backend="eager", fullgraph=True)(torch.randn(4, 2, device=device))
+            lambda: torch.compile(_marks_itself, backend="eager", fullgraph=True)(
+                torch.randn(4, 2, device=device)
+            )
         ),
     )
 
@@ -353,7 +409,8 @@ def _marks_itself(x: Any) -> Any:
 
 
 def _trained(device: Any, *, first: str) -> Any:
-    """The weights after three steps; ``first`` is what comes first, compiling the model or making the optimizer."""
+    """The weights after three steps; ``first`` is what comes first, compiling the model or making
+    the optimizer."""
     import torch
     from torch import nn
 
@@ -375,7 +432,8 @@ def _trained(device: Any, *, first: str) -> Any:
 
 @item("fusion")
 def fusion(device: Any) -> Measured:
-    """S2's table: times, what compiling takes cold and with a warm disk cache, and what is still allocated."""
+    """S2's table: times, what compiling takes cold and with a warm disk cache, and what is still
+    allocated."""
     import torch
 
     from kgprof.workloads.examples.fusion import FusionDemo
@@ -414,7 +472,8 @@ def _peak(call: Callable[[], object]) -> Figure:
 
 @item("small-graphs")
 def small_graphs(device: Any) -> Measured:
-    """10, 100 and 1,000 kernels launched one by one, and as one graph: the CPU's time, and the whole time."""
+    """10, 100 and 1,000 kernels launched one by one, and as one graph: the CPU's time, and the
+    whole time."""
     import torch
 
     x = torch.zeros(256, device=device)
@@ -433,12 +492,16 @@ def small_graphs(device: Any) -> Measured:
 
 @item("small-ops")
 def small_ops(device: Any) -> Measured:
-    """20 times Linear and ReLU on [8, 256]: by hand-made graph and in TF32, and why compiling in float32 is slower."""
+    """20 times Linear and ReLU on [8, 256]: by hand-made graph and in TF32, and why compiling in
+    float32 is slower."""
     import torch
 
     from kgprof.workloads.examples.small_ops import ManySmallOps
 
-    model, x = ManySmallOps(20, 256).to(device).requires_grad_(False), torch.randn(8, 256, device=device)
+    model, x = (
+        ManySmallOps(20, 256).to(device).requires_grad_(False),
+        torch.randn(8, 256, device=device),
+    )
     layer: Any = model.layers[0]
     for precision in ("highest", "high"):
         torch.set_float32_matmul_precision(precision)
@@ -470,7 +533,8 @@ def _on_gpu(call: Callable[[], object]) -> Figure:
 
 @item("cuda-graphs")
 def cuda_graphs(device: Any) -> Measured:
-    """What mode reduce-overhead does with each of these: graph launches, other kernels, and whether it stays right."""
+    """What mode reduce-overhead does with each of these: graph launches, other kernels, and whether
+    it stays right."""
     import torch
 
     buffer, weight = torch.zeros(64, device=device), torch.randn(64, 64, device=device)
@@ -510,7 +574,10 @@ def cuda_graphs(device: Any) -> Measured:
                 apart = max(apart, (compiled(x.clone()) - right).abs().max().item())
             seen = traced(functools.partial(_on_a_copy, compiled, inputs[0]))
         except Exception as error:  # noqa: BLE001  one of them shall not end the others
-            yield f"{name}.error", {**count(1, "raised"), "note": str(error).strip().splitlines()[0][:200]}
+            yield (
+                f"{name}.error",
+                {**count(1, "raised"), "note": str(error).strip().splitlines()[0][:200]},
+            )
             continue
         yield f"{name}.difference", count(apart, "difference")
         yield f"{name}.graph_launches", count(seen.graph_launches, "graph launches a call")
@@ -523,7 +590,8 @@ def _on_a_copy(function: Callable[[Any], Any], x: Any) -> Any:
 
 @item("sync")
 def sync(device: Any) -> Measured:
-    """A read of one bool with an idle GPU, and behind about 8 ms of queued work: it waits for the work."""
+    """A read of one bool with an idle GPU, and behind about 8 ms of queued work: it waits for the
+    work."""
     import torch
 
     flags = torch.zeros(256, dtype=torch.bool, device=device)
@@ -543,13 +611,29 @@ def sync(device: Any) -> Measured:
 
 @item("foreach-copy")
 def foreach_copy(device: Any) -> Measured:
-    """Ten state tensors of the evaluator copied one by one and together, of one type and of three."""
+    """Ten state tensors of the evaluator copied one by one and together, of one type and of
+    three."""
     import torch
 
-    shapes = [(256, 6, 3), (256, 120, 6, 3), (256,), (256, 120), (256,), (256,), (256,), (20200,), (256,), (256,)]
-    for name, kinds in {"one_type": (torch.int64,), "three_types": (torch.int64, torch.bool, torch.int32)}.items():
+    shapes = [
+        (256, 6, 3),
+        (256, 120, 6, 3),
+        (256,),
+        (256, 120),
+        (256,),
+        (256,),
+        (256,),
+        (20200,),
+        (256,),
+        (256,),
+    ]
+    for name, kinds in {
+        "one_type": (torch.int64,),
+        "three_types": (torch.int64, torch.bool, torch.int32),
+    }.items():
         into = [
-            torch.zeros(shape, dtype=kinds[number % len(kinds)], device=device) for number, shape in enumerate(shapes)
+            torch.zeros(shape, dtype=kinds[number % len(kinds)], device=device)
+            for number, shape in enumerate(shapes)
         ]
         source = [torch.ones_like(each) for each in into]
 
@@ -566,7 +650,8 @@ def foreach_copy(device: Any) -> Measured:
 
 @item("shapes")
 def shapes(device: Any) -> Measured:
-    """S1's benchmark: a block 768 wide over four batch sizes, one graph each, one for all, or as torch decides."""
+    """S1's benchmark: a block 768 wide over four batch sizes, one graph each, one for all, or as
+    torch decides."""
     import torch
 
     from kgprof.workloads.examples.transformer import TransformerBlock
@@ -581,7 +666,10 @@ def shapes(device: Any) -> Measured:
             yield f"{name}_{size}.first_call", first_call(functools.partial(compiled, x))
         for size, x in batches.items():
             yield f"{name}_{size}", timed(functools.partial(compiled, x))
-        yield f"{name}.graphs", count(torch._dynamo.utils.counters["stats"]["unique_graphs"], "graphs")
+        yield (
+            f"{name}.graphs",
+            count(torch._dynamo.utils.counters["stats"]["unique_graphs"], "graphs"),
+        )
 
 
 @item("matmul-kernels")
@@ -590,7 +678,10 @@ def matmul_kernels(device: Any) -> Measured:
     import torch
     from torch.nn.functional import gelu
 
-    x, weight = (torch.randn(shape, device=device, dtype=torch.bfloat16) for shape in ((4096, 1024), (1024, 4096)))
+    x, weight = (
+        torch.randn(shape, device=device, dtype=torch.bfloat16)
+        for shape in ((4096, 1024), (1024, 4096))
+    )
     bias = torch.randn(4096, device=device, dtype=torch.bfloat16)
 
     def function(x: Any, weight: Any, bias: Any) -> Any:
@@ -609,7 +700,8 @@ def matmul_kernels(device: Any) -> Measured:
 
 @item("kernel-names")
 def kernel_names(device: Any) -> Measured:
-    """relu(layer_norm(linear(x) + x)): the kernel that has addmm in its name, and the matmul beside it."""
+    """relu(layer_norm(linear(x) + x)): the kernel that has addmm in its name, and the matmul beside
+    it."""
     import torch
     from torch import nn
 
@@ -632,7 +724,8 @@ def kernel_names(device: Any) -> Measured:
 
 @item("training")
 def training(device: Any) -> Measured:
-    """A step of 12 layers, 768 wide, on [8, 128]: its parts, its precision, and what recomputing saves."""
+    """A step of 12 layers, 768 wide, on [8, 128]: its parts, its precision, and what recomputing
+    saves."""
     import torch
 
     for name, precision, autocast, compiled, recompute in (
@@ -647,7 +740,9 @@ def training(device: Any) -> Measured:
         torch.compiler.reset()
         torch.cuda.empty_cache()
         torch.set_float32_matmul_precision(precision)
-        parts, peak, first = _training_parts(device, autocast=autocast, compiled=compiled, recompute=recompute)
+        parts, peak, first = _training_parts(
+            device, autocast=autocast, compiled=compiled, recompute=recompute
+        )
         yield f"{name}.first_call", first
         for part, samples in parts.items():
             yield f"{name}.{part}", spread(samples)
@@ -657,7 +752,8 @@ def training(device: Any) -> Measured:
 def _training_parts(
     device: Any, *, autocast: bool, compiled: bool, recompute: bool
 ) -> tuple[dict[str, list[float]], int, Figure]:
-    """Microseconds of forward, backward, optimizer and the whole step by CUDA events; peak bytes; the first step."""
+    """Microseconds of forward, backward, optimizer and the whole step by CUDA events; peak bytes;
+    the first step."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -670,7 +766,9 @@ def _training_parts(
     optimizer = torch.optim.AdamW(whole.parameters(), lr=1e-4)
     model = torch.compile(whole) if compiled else whole
     shape = (sizes["batch"], sizes["tokens"])
-    tokens, targets = (torch.randint(0, sizes["vocabulary"], shape, device=device) for _ in range(2))
+    tokens, targets = (
+        torch.randint(0, sizes["vocabulary"], shape, device=device) for _ in range(2)
+    )
 
     def step() -> list[Any]:
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]  # type: ignore[no-untyped-call]
@@ -694,20 +792,28 @@ def _training_parts(
     torch.cuda.synchronize()
     parts = {
         name: [marks[begin].elapsed_time(marks[end]) * 1e3 for marks in taken]
-        for name, begin, end in (("forward", 0, 1), ("backward", 1, 2), ("optimizer", 2, 3), ("step", 0, 3))
+        for name, begin, end in (
+            ("forward", 0, 1),
+            ("backward", 1, 2),
+            ("optimizer", 2, 3),
+            ("step", 0, 3),
+        )
     }
     return parts, torch.cuda.max_memory_allocated(), first
 
 
 @item("optimizer")
 def optimizer(device: Any) -> Measured:
-    """AdamW over twelve transformer layers: torch's own step, its fused one, and optimizer.step compiled."""
+    """AdamW over twelve transformer layers: torch's own step, its fused one, and optimizer.step
+    compiled."""
     import torch
 
     from kgprof.workloads.examples.transformer import TransformerBlock
 
     def made(**options: Any) -> Any:
-        parameters = [each for _ in range(12) for each in TransformerBlock(768, 12).to(device).parameters()]
+        parameters = [
+            each for _ in range(12) for each in TransformerBlock(768, 12).to(device).parameters()
+        ]
         for each in parameters:
             each.grad = torch.randn_like(each)
         return torch.optim.AdamW(parameters, lr=1e-4, **options)
@@ -724,7 +830,8 @@ def optimizer(device: Any) -> Measured:
 
 @item("graph-cache")
 def graph_cache(device: Any) -> Measured:
-    """S4's cache, one captured graph for each (m, n, k): right for each, and its time beside the functions'."""
+    """S4's cache, one captured graph for each (m, n, k): right for each, and its time beside the
+    functions'."""
     import torch
 
     from kgprof.workloads.examples.silu_mul import GraphCache, silu_mul
@@ -732,7 +839,9 @@ def graph_cache(device: Any) -> Measured:
     cache, graphs = GraphCache(), 0
     for m, n, k in ((128, 4096, 4096), (256, 4096, 4096), (256, 2048, 4096)):
         a = torch.randn(m, k, device=device, dtype=torch.bfloat16)
-        b1, b2 = (torch.randn(n, k, device=device, dtype=torch.bfloat16).t() / k**0.5 for _ in range(2))
+        b1, b2 = (
+            torch.randn(n, k, device=device, dtype=torch.bfloat16).t() / k**0.5 for _ in range(2)
+        )
         cache(a, b1, b2)
         fresh = torch.randn_like(a)
         apart = (cache(fresh, b1, b2) - silu_mul(fresh, b1, b2)).abs().max().item()
@@ -749,7 +858,10 @@ def tf32(device: Any) -> Measured:
     """The query scorer's matmul and a large one in float32, with and without TF32."""
     import torch
 
-    query, content = torch.randn(32, 1, 768, device=device), torch.randn(32, 196, 768, device=device)
+    query, content = (
+        torch.randn(32, 1, 768, device=device),
+        torch.randn(32, 196, 768, device=device),
+    )
     square = torch.randn(4096, 4096, device=device)
     for precision in ("highest", "high"):
         torch.set_float32_matmul_precision(precision)
@@ -767,18 +879,26 @@ def ceilings(device: Any) -> Measured:
     assert not isinstance(entry, m.Skipped), entry.reason
     for each in entry.measured:
         yield each.dtype or each.operation, spread(list(each.per_s), each.unit)
-    yield "unavailable", {**count(len(entry.unavailable), "types"), "note": "; ".join(entry.unavailable)[:200]}
+    yield (
+        "unavailable",
+        {**count(len(entry.unavailable), "types"), "note": "; ".join(entry.unavailable)[:200]},
+    )
 
 
 def _capture(device: Any, *, mode: str, warm_up: int, new_shape: bool = False) -> Measured:
-    """silu(a) * b to half: captured by hand after ``warm_up`` calls, replayed on fresh inputs, held to eager mode."""
+    """silu(a) * b to half: captured by hand after ``warm_up`` calls, replayed on fresh inputs, held
+    to eager mode."""
     import torch
     from torch.nn.functional import silu
 
     def eager(a: Any, b: Any) -> Any:
         return (silu(a) * b).half()
 
-    function: Any = eager if mode == "eager" else torch.compile(eager, mode=mode, dynamic=False if new_shape else None)
+    function: Any = (
+        eager
+        if mode == "eager"
+        else torch.compile(eager, mode=mode, dynamic=False if new_shape else None)
+    )
     a, b = (torch.randn(256, 4096, device=device) for _ in range(2))
     try:
         for _ in range(warm_up):
@@ -793,7 +913,10 @@ def _capture(device: Any, *, mode: str, warm_up: int, new_shape: bool = False) -
         torch.cuda.synchronize()
     except Exception as error:  # noqa: BLE001  which error it is, is what is measured
         sentence = next(iter(str(error).strip().splitlines()), "")
-        yield "correct", {**count(0, "correct"), "note": f"{type(error).__name__}: {sentence[:200]}"}
+        yield (
+            "correct",
+            {**count(0, "correct"), "note": f"{type(error).__name__}: {sentence[:200]}"},
+        )
         return
     apart = (output.float() - eager(a, b).float()).abs().max().item()
     yield "correct", count(apart < 0.01, "correct")

@@ -1,19 +1,22 @@
-"""docs/seeds.md and reports/example/seeds.html: the documents' claims held against what was measured.
+"""docs/seeds.md and reports/example/seeds.html: the documents' claims held against what was
+measured.
 
     python benchmarks/seeds.py            # from docs/seeds.toml and the kept results
     make seeds                            # measures first, on a GPU machine
 
-docs/seeds.toml has a table for each claim. ``id``, ``where`` (document and section), ``rows`` (of the list of what the
-documents hold) and ``says``, in our words. What the document has is a ``figure`` in ``unit``, or ``at_least`` and
-``at_most``. ``ours`` is an expression over the names of ``of``, each a figure of a kept result, in the same unit;
-without ``of`` it is arithmetic on the document's own figures. ``because`` is one sentence on the outcome, and
-``status`` the outcome that it was written for: where figures give another, or a sentence is missing, this program ends
-with an error. An ``answer`` is of rows that ask for something in place of claiming a figure: what gives it here, and
-``by`` which pages and tests, each a file, FILE#HEADING or TEST_FILE::TEST.
+docs/seeds.toml has a table for each claim. ``id``, ``where`` (document and section), ``rows`` (of
+the list of what the documents hold) and ``says``, in our words. What the document has is a
+``figure`` in ``unit``, or ``at_least`` and ``at_most``. ``ours`` is an expression over the names of
+``of``, each a figure of a kept result, in the same unit; without ``of`` it is arithmetic on the
+document's own figures. ``because`` is one sentence on the outcome, and ``status`` the outcome that
+it was written for: where figures give another, or a sentence is missing, this program ends with an
+error. An ``answer`` is of rows that ask for something in place of claiming a figure: what gives it
+here, and ``by`` which pages and tests, each a file, FILE#HEADING or TEST_FILE::TEST.
 
-A ``fact`` is to hold as it stands, ``arithmetic`` within 5 %, a ``figure`` of another card within 25 %, or by the
-claim's own ``tolerance``. What holds is confirmed; a fact, a sum or a lone bound that does not hold is refuted; a
-figure is different, as is a gain that is none, and refuted where a gain is a loss.
+A ``fact`` is to hold as it stands, ``arithmetic`` within 5 %, a ``figure`` of another card within
+25 %, or by the claim's own ``tolerance``. What holds is confirmed; a fact, a sum or a lone bound
+that does not hold is refuted; a figure is different, as is a gain that is none, and refuted where a
+gain is a loss.
 """
 
 from __future__ import annotations
@@ -41,7 +44,10 @@ from kgprof.wording import plural
 ROOT = Path(__file__).resolve().parent.parent
 CLAIMS = ROOT / "docs" / "seeds.toml"
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = {"markdown": ROOT / "docs" / "seeds.md", "html": ROOT / "reports" / "example" / "seeds.html"}
+PAGES = {
+    "markdown": ROOT / "docs" / "seeds.md",
+    "html": ROOT / "reports" / "example" / "seeds.html",
+}
 FILES = {
     "examples": ("examples_h200.json", "examples.py"),
     "numbers": ("seed_numbers_h200.json", "seed_numbers.py"),
@@ -111,7 +117,10 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "numbers": key.partition(".")[0],
             }.get(file, "")
             by.setdefault(FILES[file][1], []).append(what)
-        commands = [" ".join([program, *dict.fromkeys(filter(None, names))]) for program, names in by.items()]
+        commands = [
+            " ".join([program, *dict.fromkeys(filter(None, names))])
+            for program, names in by.items()
+        ]
         return ", ".join(commands) or f"arithmetic: {self.ours}"
 
 
@@ -143,19 +152,28 @@ def main() -> None:
 
 
 def read_claims() -> tuple[Claim, ...]:
-    return msgspec.convert(tomllib.loads(CLAIMS.read_text(encoding="utf-8"))["claim"], tuple[Claim, ...])
+    return msgspec.convert(
+        tomllib.loads(CLAIMS.read_text(encoding="utf-8"))["claim"], tuple[Claim, ...]
+    )
 
 
 def read_answers() -> tuple[Answer, ...]:
-    return msgspec.convert(tomllib.loads(CLAIMS.read_text(encoding="utf-8"))["answer"], tuple[Answer, ...])
+    return msgspec.convert(
+        tomllib.loads(CLAIMS.read_text(encoding="utf-8"))["answer"], tuple[Answer, ...]
+    )
 
 
 def unexplained(outcomes: list[Outcome]) -> Iterator[str]:
     """Claims whose sentence was written for another outcome, or is missing."""
     for each in outcomes:
-        if each.status is not Status.NOT_MEASURED and (each.claim.status != each.status or not each.claim.because):
+        if each.status is not Status.NOT_MEASURED and (
+            each.claim.status != each.status or not each.claim.because
+        ):
             figure = "" if each.ours is None else in_unit(each.ours, each.claim.unit)
-            yield f"{each.claim.id}: {each.status} ({figure}), explained as {each.claim.status or 'nothing'}"
+            yield (
+                f"{each.claim.id}: {each.status} ({figure}), explained as "
+                f"{each.claim.status or 'nothing'}"
+            )
 
 
 # ---------------------------------------------------------------- figures
@@ -169,7 +187,9 @@ def outcome_of(claim: Claim) -> Outcome:
     if lacking := [each for each in needed.values() if isinstance(each, str)]:
         if on_a_cpu is not None:
             alone = ("on a CPU alone",)
-            return Outcome(claim=claim, status=status_of(claim, on_a_cpu), ours=on_a_cpu, inputs=alone)
+            return Outcome(
+                claim=claim, status=status_of(claim, on_a_cpu), ours=on_a_cpu, inputs=alone
+            )
         return Outcome(claim=claim, status=Status.NOT_MEASURED, missing=lacking[0])
     figures = {name: each for name, each in needed.items() if not isinstance(each, str)}
     ours = evaluated(claim.ours, {name: each["value"] for name, each in figures.items()})
@@ -177,7 +197,9 @@ def outcome_of(claim: Claim) -> Outcome:
         claim=claim,
         status=status_of(claim, ours),
         ours=ours,
-        inputs=tuple(text for name, each in figures.items() if (text := described(name, each, claim))),
+        inputs=tuple(
+            text for name, each in figures.items() if (text := described(name, each, claim))
+        ),
         on_a_cpu=on_a_cpu,
     )
 
@@ -192,7 +214,8 @@ def status_of(claim: Claim, ours: float) -> Status:
         if (low is None or ours >= low) and (high is None or ours <= high):
             return Status.CONFIRMED
         one_bound = low is None or high is None
-        if claim.unit == "x" and low is not None and low >= 1:  # a gain: none at all, or the contrary
+        # a gain: none at all, or the contrary
+        if claim.unit == "x" and low is not None and low >= 1:
             one_bound = ours < 1
         return Status.REFUTED if claim.kind != "figure" or one_bound else Status.DIFFERENT
     tolerance = TOLERANCE[claim.kind] if claim.tolerance is None else claim.tolerance
@@ -220,7 +243,11 @@ def kept(reference: str, numbers: str = FILES["numbers"][0]) -> dict[str, Any] |
     cell_name, _, field = key.partition("#")
     cell = results.get("cells" if file == "examples" else "cases", {}).get(cell_name, {})
     if file == "captures" and cell:
-        outcome = {"value": int(cell["outcome"] == "correct"), "unit": "yes/no", "note": cell.get("why", "")}
+        outcome = {
+            "value": int(cell["outcome"] == "correct"),
+            "unit": "yes/no",
+            "note": cell.get("why", ""),
+        }
         return {**cell[field], "value": cell[field]["median"], "unit": "us"} if field else outcome
     if not cell or "error" in cell:
         return str(cell.get("error") or NOT_YET)
@@ -228,7 +255,13 @@ def kept(reference: str, numbers: str = FILES["numbers"][0]) -> dict[str, Any] |
         unit = {"first_call_s": "s", "busy_us_per_step": "us", "peak_bytes": "bytes"}.get(field, "")
         return {"value": cell[field], "unit": unit}
     step = cell["step_us"]
-    return {"value": step["median"], "p10": step["low"], "p90": step["high"], "samples": step["blocks"], "unit": "us"}
+    return {
+        "value": step["median"],
+        "p10": step["low"],
+        "p90": step["high"],
+        "samples": step["blocks"],
+        "unit": "us",
+    }
 
 
 @cache
@@ -255,16 +288,26 @@ def in_unit(value: float, unit: str) -> str:
         return duration(value * _TIMES[unit])
     if unit == "yes/no":
         return "yes" if value else "no"
-    number = f"{value:,.0f}" if value == round(value) else digits(value) if abs(value) >= 1e-4 else f"{value:.1e}"
+    number = (
+        f"{value:,.0f}"
+        if value == round(value)
+        else digits(value)
+        if abs(value) >= 1e-4
+        else f"{value:.1e}"
+    )
     noun, _, rest = unit.partition(" ")
     unit = f"{noun.removesuffix('s')} {rest}".strip() if value == 1 else unit
-    return {"x": f"{digits(value)}\N{MULTIPLICATION SIGN}", "%": f"{number} %"}.get(unit, f"{number} {unit}")
+    return {"x": f"{digits(value)}\N{MULTIPLICATION SIGN}", "%": f"{number} %"}.get(
+        unit, f"{number} {unit}"
+    )
 
 
 def described(name: str, figure: Mapping[str, Any], claim: Claim) -> str:
     """An input with its spread; nothing where it is the figure itself and a count."""
     note = f"torch: {figure['note']}" if "note" in figure and "Error" in figure["note"] else ""
-    if "samples" not in figure and (claim.ours == name or claim.of[name].startswith(("numbers:", "captures:"))):
+    if "samples" not in figure and (
+        claim.ours == name or claim.of[name].startswith(("numbers:", "captures:"))
+    ):
         return note
     rate = figure["unit"] in ("bytes/s", "FLOP/s")
     size, unit = (1e12, f"T{figure['unit']}") if rate else (1.0, figure["unit"])
@@ -288,20 +331,25 @@ def summary(outcomes: list[Outcome]) -> str:
 
 def page(outcomes: list[Outcome]) -> sheet.Sheet:
     environment = read_results(FILES["numbers"][0]).get("environment") or {}
-    names = [f"{word}{environment[key]}" for key, word in _ENVIRONMENT.items() if environment.get(key)]
+    names = [
+        f"{word}{environment[key]}" for key, word in _ENVIRONMENT.items() if environment.get(key)
+    ]
     cpu = (read_results(ON_A_CPU).get("environment") or {}).get("torch")
     all_measured = all(each.status is not Status.NOT_MEASURED for each in outcomes)
     intro = (
-        "A figure of another card is confirmed within 25 %, arithmetic within 5 %, a count only if it is the same. "
-        "What is off is different; a gain that is a loss, a count or a sum that does not hold is refuted. Times are "
-        "medians; in brackets p10 and p90 of that many blocks of calls, or the lowest and highest of nine. Programs "
-        "are those of benchmarks/, with --device cuda; the claims and expressions are in docs/seeds.toml, what was "
-        "measured in benchmarks/results/."
+        "A figure of another card is confirmed within 25 %, arithmetic within 5 %, a count only if "
+        "it is the same. What is off is different; a gain that is a loss, a count or a sum that "
+        "does not hold is refuted. Times are medians; in brackets p10 and p90 of that many blocks "
+        "of calls, or the lowest and highest of nine. Programs are those of benchmarks/, with "
+        "--device cuda; the claims and expressions are in docs/seeds.toml, what was measured in "
+        "benchmarks/results/."
     )
     sections = [sheet.Section(title="How to read this", blocks=(intro,))]
     for short, title in DOCUMENTS.items():
         rows = tuple(row_of(each) for each in outcomes if each.claim.where.startswith(short))
-        sections.append(sheet.Section(title=title, blocks=(Table(label=title, columns=COLUMNS, rows=rows),)))
+        sections.append(
+            sheet.Section(title=title, blocks=(Table(label=title, columns=COLUMNS, rows=rows),))
+        )
     sections += [
         sheet.Section(title="Speed-up by operator mix", blocks=(mixes(),), intro=MIXES),
         sheet.Section(title="What kgprof answers", blocks=(answers(),), intro=ANSWERS),
@@ -310,7 +358,9 @@ def page(outcomes: list[Outcome]) -> sheet.Sheet:
         title="The documents' figures, measured again",
         status=m.VerdictStatus.OK if all_measured else m.VerdictStatus.ATTENTION,
         verdict=summary(outcomes),
-        trust="One card; a document's own card is another, so ratios and counts say more than times."
+        trust=(
+            "One card; a document's own card is another, so ratios and counts say more than times."
+        )
         + ("" if all_measured else " What is missing, make seeds measures on a GPU machine."),
         facts=(*names, *([f"counts also on a CPU with torch {cpu}"] if cpu else [])),
         sections=tuple(sections),
@@ -318,8 +368,9 @@ def page(outcomes: list[Outcome]) -> sheet.Sheet:
 
 
 MIXES = (
-    "Each built-in workload in its document's shapes: eager mode's step over the compiled one's. GPU busy: kernel time "
-    "in an eager step; in the rest of it the GPU waits for launches, which a CUDA graph saves. Float32 without TF32."
+    "Each built-in workload in its document's shapes: eager mode's step over the compiled one's. "
+    "GPU busy: kernel time in an eager step; in the rest of it the GPU waits for launches, which a "
+    "CUDA graph saves. Float32 without TF32."
 )
 MIX = {  # workload/strategy -> what its step is made of
     "pointwise/sin_cos": "pointwise, 3 operators",
@@ -335,7 +386,10 @@ MIX = {  # workload/strategy -> what its step is made of
     "vit/inference": "matmuls, attention, 12 layers",
     "vit/training": "the same with backward and optimizer",
 }
-ANSWERS = "What a document asks for without a figure, or beside it: what gives it here, and the pages and tests."
+ANSWERS = (
+    "What a document asks for without a figure, or beside it: what gives it "
+    "here, and the pages and tests."
+)
 
 
 def mixes() -> Table:
@@ -343,9 +397,12 @@ def mixes() -> Table:
     rows = []
     for name, mix in MIX.items():
         measured = {
-            mode: cells.get(f"{name}/{mode}", {}) for mode in ("eager", "default", "reduce-overhead", "max-autotune")
+            mode: cells.get(f"{name}/{mode}", {})
+            for mode in ("eager", "default", "reduce-overhead", "max-autotune")
         }
-        steps = {mode: cell["step_us"]["median"] for mode, cell in measured.items() if "step_us" in cell}
+        steps = {
+            mode: cell["step_us"]["median"] for mode, cell in measured.items() if "step_us" in cell
+        }
         kernels = [measured[mode].get("kernels_per_step") for mode in ("eager", "default")]
         busy = measured["eager"].get("busy_us_per_step")
         rows.append(
@@ -354,8 +411,12 @@ def mixes() -> Table:
                     Cell(name),
                     Cell(mix),
                     Cell(duration(steps["eager"]), value=steps["eager"]),
-                    Cell(f"{min(100.0, 100 * busy / steps['eager']):.0f} %") if busy else missing(NOT_KEPT),
-                    Cell(" to ".join(f"{each:.0f}" for each in kernels)) if all(kernels) else missing(NOT_KEPT),
+                    Cell(f"{min(100.0, 100 * busy / steps['eager']):.0f} %")
+                    if busy
+                    else missing(NOT_KEPT),
+                    Cell(" to ".join(f"{each:.0f}" for each in kernels))
+                    if all(kernels)
+                    else missing(NOT_KEPT),
                     *(
                         Cell(f"{digits(steps['eager'] / steps[mode])}\N{MULTIPLICATION SIGN}")
                         if mode in steps
@@ -365,15 +426,30 @@ def mixes() -> Table:
                 )
             )
         )
-    heads = ("Workload", "Operators", "Eager step", "GPU busy", "Kernels", "default", "reduce-overhead", "max-autotune")
+    heads = (
+        "Workload",
+        "Operators",
+        "Eager step",
+        "GPU busy",
+        "Kernels",
+        "default",
+        "reduce-overhead",
+        "max-autotune",
+    )
     columns = tuple(Column(head, style="") for head in heads)
-    return Table(label="Speed-up over eager mode by operator mix", columns=columns, rows=tuple(rows))
+    return Table(
+        label="Speed-up over eager mode by operator mix", columns=columns, rows=tuple(rows)
+    )
 
 
 def answers() -> Table:
     rows = tuple(
         Row(
-            cells=(Cell(each.says, details=(f"{each.where}, {rows_of(each.rows)}",)), Cell(each.answer), Cell(by(each)))
+            cells=(
+                Cell(each.says, details=(f"{each.where}, {rows_of(each.rows)}",)),
+                Cell(each.answer),
+                Cell(by(each)),
+            )
         )
         for each in read_answers()
     )
@@ -404,8 +480,14 @@ def row_of(outcome: Outcome) -> Row:
     rows = rows_of(claim.rows)
     why = "" if outcome.status is Status.NOT_MEASURED else f". {claim.because}"
     comparable = claim.figure and claim.unit != "yes/no"
-    ratio = outcome.ours / claim.figure if outcome.ours is not None and comparable and claim.figure else None
-    on_a_cpu = (f"CPU: {in_unit(outcome.on_a_cpu, claim.unit)}",) if outcome.on_a_cpu is not None else ()
+    ratio = (
+        outcome.ours / claim.figure
+        if outcome.ours is not None and comparable and claim.figure
+        else None
+    )
+    on_a_cpu = (
+        (f"CPU: {in_unit(outcome.on_a_cpu, claim.unit)}",) if outcome.on_a_cpu is not None else ()
+    )
     cells = (
         Cell(claim.says, details=(f"{claim.where}, {rows}{why}",)),
         Cell(claim.claimed),

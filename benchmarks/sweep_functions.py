@@ -1,6 +1,8 @@
-"""Nine steps, of which a sweep's verdict and break-even are checked by running them: sweep_check.py --make.
+"""Nine steps, of which a sweep's verdict and break-even are checked by running them: sweep_check.py
+--make.
 
-In seven of them fusion saves much, so that compiling pays within seconds; in two a library does the work.
+In seven of them fusion saves much, so that compiling pays within seconds; in two a library does the
+work.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ x, y = torch.randn(rows, columns, device=device), torch.rand(rows, columns, devi
 scale, bias = torch.rand(columns, device=device), torch.randn(columns, device=device)
 weight = torch.randn(columns, columns, device=device) / columns**0.5
 small = torch.randn(1024, device=device)
-tall, wide = torch.randn(rows // 2, columns, device=device), torch.randn(columns, rows // 2, device=device)
+tall, wide = (
+    torch.randn(rows // 2, columns, device=device),
+    torch.randn(columns, rows // 2, device=device),
+)
 
 
 def polynomial() -> torch.Tensor:
@@ -46,7 +51,12 @@ def many_small() -> torch.Tensor:
 
 def distances() -> torch.Tensor:
     apart = x - y
-    return (apart * apart + apart.abs() * scale - apart.clamp(min=0) * bias).sqrt().nan_to_num().sum(-1)
+    return (
+        (apart * apart + apart.abs() * scale - apart.clamp(min=0) * bias)
+        .sqrt()
+        .nan_to_num()
+        .sum(-1)
+    )
 
 
 def mixed() -> torch.Tensor:
@@ -66,7 +76,9 @@ def product() -> torch.Tensor:
     return tall @ wide
 
 
-perceptron = nn.Sequential(nn.Linear(columns, columns), nn.ReLU(), nn.Linear(columns, columns)).to(device)
+perceptron = nn.Sequential(nn.Linear(columns, columns), nn.ReLU(), nn.Linear(columns, columns)).to(
+    device
+)
 
 
 @torch.no_grad()

@@ -1,23 +1,28 @@
-"""Compares kgprof's clocks with torch.utils.benchmark and triton.testing.do_bench, on the same closures.
+"""Compares kgprof's clocks with torch.utils.benchmark and triton.testing.do_bench, on the same
+closures.
 
     python benchmarks/timing.py --device cuda -o benchmarks/results/timing_h100.json
     python benchmarks/timing.py --device cpu
 
 Each pair measures the same thing:
 
-- wall: the mean time of a call in a group of calls, of which the last is awaited. kgprof's is a group of a sweep's
+- wall: the mean time of a call in a group of calls, of which the last is awaited. kgprof's is a
+  group of a sweep's
   cell; the tool is torch.utils.benchmark.Timer.
-- flushed: a call between two CUDA events, after a write that empties the L2 cache. kgprof's is the clock of TIMING; the
+- flushed: a call between two CUDA events, after a write that empties the L2 cache. kgprof's is the
+  clock of TIMING; the
   tool is triton.testing.do_bench.
-- stepped: every call between two CUDA events, as TIMING times steps. There is no tool for it, so it is compared with
+- stepped: every call between two CUDA events, as TIMING times steps. There is no tool for it, so it
+  is compared with
   Timer: the difference is the cost of an event, which only a step of a few kernels shows.
 
-A clock, a CPU and a power limit drift by more than 3 % within seconds. So the two sides take short slices in turn
-(ours, tool, tool, ours) of SLICE_S each. What is compared is the median of the slices' ratios; its 95 % interval
-(order statistics) says how well that is known.
+A clock, a CPU and a power limit drift by more than 3 % within seconds. So the two sides take short
+slices in turn (ours, tool, tool, ours) of SLICE_S each. What is compared is the median of the
+slices' ratios; its 95 % interval (order statistics) says how well that is known.
 
-A flushed slice is the mean of the middle half of its calls, on both sides: events are read in steps of up to 0.5 us,
-and the median of a short call jumps between two of them. The medians over all calls are in the file too.
+A flushed slice is the mean of the middle half of its calls, on both sides: events are read in steps
+of up to 0.5 us, and the median of a short call jumps between two of them. The medians over all
+calls are in the file too.
 """
 
 from __future__ import annotations
@@ -57,7 +62,8 @@ class Stepped:
 
 
 def closures(device: torch.device) -> Iterator[tuple[str, Closure]]:
-    """20, on an H100 from 6 us to 49 ms: single kernels, chains that the CPU launches, and matmuls."""
+    """20, on an H100 from 6 us to 49 ms: single kernels, chains that the CPU launches, and
+    matmuls."""
     large = device.type == "cuda"
 
     def tensor(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -71,10 +77,16 @@ def closures(device: torch.device) -> Iterator[tuple[str, Closure]]:
     for side in (1024, 2048, 4096, 8192, 12288) if large else (128, 512):
         dtype = torch.bfloat16 if large else torch.float32
         a, b = tensor(side, side, dtype=dtype), tensor(side, side, dtype=dtype)
-        yield f"matmul of {side} x {side}", functools.partial(torch.mm, a, b, out=torch.empty_like(a))
+        yield (
+            f"matmul of {side} x {side}",
+            functools.partial(torch.mm, a, b, out=torch.empty_like(a)),
+        )
     for side in (4096, 10752) if large else ():
         a, b = tensor(side, side), tensor(side, side)
-        yield f"float32 matmul of {side} x {side}", functools.partial(torch.mm, a, b, out=torch.empty_like(a))
+        yield (
+            f"float32 matmul of {side} x {side}",
+            functools.partial(torch.mm, a, b, out=torch.empty_like(a)),
+        )
 
 
 def chain(x: torch.Tensor, count: int) -> None:
@@ -88,11 +100,13 @@ def wall(closure: Closure, device: torch.device, step_s: float) -> tuple[Slice, 
     session: Any = Stepped(closure)
     calls = max(sweep_cell.FEWEST_STEPS, int(SLICE_S / step_s))
     timer = Timer("call()", globals={"call": closure}, num_threads=torch.get_num_threads())
-    return lambda: [sweep_cell.group_us(session, device, calls)], lambda: [timer.timeit(calls).median * 1e6]
+    return lambda: [sweep_cell.group_us(session, device, calls)], lambda: [
+        timer.timeit(calls).median * 1e6
+    ]
 
 
 def flushed(closure: Closure, device: torch.device, step_s: float) -> tuple[Slice, Slice]:
-    from triton.testing import do_bench  # type: ignore[import-untyped]
+    from triton.testing import do_bench
 
     def empty_cache() -> torch.Tensor:
         return torch.empty(FLUSHED_BYTES // 4, dtype=torch.int32, device=device)
@@ -159,7 +173,9 @@ def compared(ours: Sequence[Sequence[float]], tool: Sequence[Sequence[float]]) -
         "ratio": statistics.median(ratios),
         "ratio_95": [ratios[rank], ratios[-1 - rank]],
         "us": [statistics.median(side) for side in means],
-        "median_of_all_calls_us": [statistics.median(us for each in side for us in each) for side in (ours, tool)],
+        "median_of_all_calls_us": [
+            statistics.median(us for each in side for us in each) for side in (ours, tool)
+        ],
         "calls_of_a_slice": [len(side[0]) for side in (ours, tool)],
         "slices_us": [[float(f"{us:.5g}") for us in side] for side in means],
     }
@@ -172,7 +188,8 @@ def midmean(us: Sequence[float]) -> float:
 
 
 def interval_rank(count: int) -> int:
-    """Between the ordered values ``rank`` and ``count - 1 - rank`` the median lies with 95 % or more."""
+    """Between the ordered values ``rank`` and ``count - 1 - rank`` the median lies with 95 % or
+    more."""
     below, rank = 0.0, 0
     while rank < (count - 1) // 2 and below + math.comb(count, rank) / 2**count <= 0.025:
         below += math.comb(count, rank) / 2**count
@@ -184,24 +201,36 @@ def line(name: str, pair: str, found: dict[str, Any]) -> str:
     low, high = found["ratio_95"]
     apart = f"{found['ratio'] - 1:+.2%} (95 % {low - 1:+.2%} to {high - 1:+.2%})"
     note = "" if min(found["us"]) >= LEAST_US else f"; below {LEAST_US:.0f} us"
-    return f"{pair:<8} {name:<30} {found['us'][0]:>10,.2f} {found['us'][1]:>10,.2f} us  {apart}{note}"
+    return (
+        f"{pair:<8} {name:<30} {found['us'][0]:>10,.2f} {found['us'][1]:>10,.2f} us  {apart}{note}"
+    )
 
 
 def summary(pair: str, found: Sequence[dict[str, Any]]) -> str:
     apart = [abs(each["ratio"] - 1) for each in found]
     longest = max((max(each["us"]) for each in found), default=0)
     least = min((min(each["us"]) for each in found), default=0)
-    within = f"{sum(each <= LIMIT for each in apart)} of {len(apart)} within {LIMIT:.0%} of {PAIRS[pair]}"
-    return f"{pair}: {within}, at most {max(apart, default=0):.2%} apart; {least:.2f} us to {longest / 1e3:.1f} ms"
+    within = (
+        f"{sum(each <= LIMIT for each in apart)} of {len(apart)} within {LIMIT:.0%} "
+        f"of {PAIRS[pair]}"
+    )
+    return (
+        f"{pair}: {within}, at most {max(apart, default=0):.2%} apart; {least:.2f} us "
+        f"to {longest / 1e3:.1f} ms"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--slices", type=int, default=24, help="of each side of a pair")
     parser.add_argument("--pair", action="append", choices=PAIRS, help="only this one; repeatable")
     parser.add_argument("--only", default="", help="closures whose name contains this")
-    parser.add_argument("--until-s", type=float, default=math.inf, help="start no closure later than this")
+    parser.add_argument(
+        "--until-s", type=float, default=math.inf, help="start no closure later than this"
+    )
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/timing.json"))
     asked = parser.parse_args()
     device, began = torch.device(asked.device), time.monotonic()

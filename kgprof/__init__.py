@@ -11,14 +11,16 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "step", "watch"]
 
 _on_step: Callable[[], None] | None = None  # set while a script is recorded or a block is watched
-_profiled = False  # a child of `kgprof profile` or `check-graphs`, which measures this process itself
+# a child of `kgprof profile` or `check-graphs`, which measures this process itself
+_profiled = False
 
 
 def step() -> None:
-    """Say that a step begins here, for ``kgprof profile script.py`` and ``kgprof.watch``; elsewhere it does nothing.
+    """Say that a step begins here, for ``kgprof profile script.py`` and ``kgprof.watch``; elsewhere
+    it does nothing.
 
-    Where a program calls it, the steps of the report are counted by it, whatever optimizers and compiled functions
-    there are. Call it at the top of the loop's body, outside compiled code.
+    Where a program calls it, the steps of the report are counted by it, whatever optimizers and
+    compiled functions there are. Call it at the top of the loop's body, outside compiled code.
     """
     if _on_step is not None:
         _on_step()

@@ -1,7 +1,9 @@
-"""What a Profile says of its rules: where each was looked for, and why it could not be seen elsewhere.
+"""What a Profile says of its rules: where each was looked for, and why it could not be seen
+elsewhere.
 
-The collectors answer for each rule in each run (``collectors/witnesses.py``); the answers stand in the Profile as its
-``coverage``. Whoever writes "pass", "fixed", "checked" or "no finding" asks here.
+The collectors answer for each rule in each run (``collectors/witnesses.py``); the answers stand in
+the Profile as its ``coverage``. Whoever writes "pass", "fixed", "checked" or "no finding" asks
+here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,9 +15,11 @@ UNKNOWN_RULE = "the kgprof that made this report does not have this rule"
 
 
 def missing(rows: Sequence[m.Coverage], run: m.RunKey | None, *rules: str) -> str:
-    """Say why one of these rules may have escaped in a run; empty where all were looked for in all of it.
+    """Say why one of these rules may have escaped in a run; empty where all were looked for in all
+    of it.
 
-    A finding of no run (``run`` is None) is one of the whole Profile: one run that was looked at is enough.
+    A finding of no run (``run`` is None) is one of the whole Profile: one run that was looked at is
+    enough.
     """
     if not rows:
         return NOT_WRITTEN_DOWN
@@ -27,7 +31,8 @@ def missing(rows: Sequence[m.Coverage], run: m.RunKey | None, *rules: str) -> st
 
 
 def one_sided(rows: Sequence[m.Coverage], other: Sequence[m.Coverage]) -> dict[str, list[str]]:
-    """List the rules that only ``other`` looked for in a run of both, by the reason why ``rows`` did not."""
+    """List the rules that only ``other`` looked for in a run of both, by the reason why ``rows``
+    did not."""
     common = {row.run for row in rows} or {row.run for row in other}
     rules: dict[str, list[str]] = {}
     for row in other:
@@ -39,7 +44,12 @@ def one_sided(rows: Sequence[m.Coverage], other: Sequence[m.Coverage]) -> dict[s
 
 def checked(rows: Sequence[m.Coverage], rules: Sequence[m.Rule]) -> tuple[m.Rule, ...]:
     """List the rules that were looked for in some run, or by which something was found."""
-    known = {rule for row in rows if row.status is not m.CoverageStatus.NOT_LOOKED_FOR for rule in row.rules}
+    known = {
+        rule
+        for row in rows
+        if row.status is not m.CoverageStatus.NOT_LOOKED_FOR
+        for rule in row.rules
+    }
     return tuple(rule for rule in rules if rule.id in known)
 
 
@@ -55,4 +65,6 @@ def gaps(rows: Sequence[m.Coverage]) -> Iterator[m.Omission]:
     for row in rows:
         if row.missing:
             rules = "rules" if len(row.rules) > 1 else "rule"
-            yield m.Omission(what=f"{rules} {', '.join(row.rules)}", reason=row.missing, run=row.run)
+            yield m.Omission(
+                what=f"{rules} {', '.join(row.rules)}", reason=row.missing, run=row.run
+            )

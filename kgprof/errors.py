@@ -40,7 +40,9 @@ class UsageError(KgprofError):
 class InputError(UsageError):
     """A file is missing, unreadable or malformed; ``path`` and ``line`` (from 1) say where."""
 
-    def __init__(self, message: str, *, path: Path | str, line: int | None = None, hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, path: Path | str, line: int | None = None, hint: str = ""
+    ) -> None:
         place = f"{path}:{line}" if line is not None else str(path)
         super().__init__(f"{place}: {message}", hint=hint)
 
@@ -50,7 +52,8 @@ class OutputError(UsageError):
 
 
 class NoBaseError(KgprofError):
-    """The workload is new, or cannot be loaded in the base: there is nothing to compare the head with."""
+    """The workload is new, or cannot be loaded in the base: there is nothing to compare the head
+    with."""
 
     exit_code = EXIT_NOTHING_MEASURED
 

@@ -2,24 +2,39 @@
 
 What is known about two sides decides which of three rules holds; the first that can is taken.
 
-1. **Pairs in turn** (`compare --record`): Student's t over the logarithms of the pairs' ratios, each of which is
-   ``ratio_in_turn`` where the two processes took turns, and the quotient of their medians where one ran after the
-   other. Drift of the machine is nearly the same on both sides of a pair and changes its sign from pair to pair. The
-   recording ends as soon as the limit is decided, so the interval is taken again and again: it is a repeated confidence
-   interval (C. Jennison and B. W. Turnbull, Journal of the Royal Statistical Society B 51, 1989, 305-361). Look k of at
-   most N pairs spends f(n_k / N) - f(n_(k-1) / N) of ALPHA, with f(t) = t ** SPENDING (the power family of K. Kim and
-   D. L. DeMets, Biometrika 74, 1987, 149-154). Each look has the quantile of its own share, so by Bonferroni's
+1. **Pairs in turn** (`compare --record`): Student's t over the logarithms of the pairs' ratios,
+  each of which is
+   ``ratio_in_turn`` where the two processes took turns, and the quotient of their medians where one
+   ran after the
+   other. Drift of the machine is nearly the same on both sides of a pair and changes its sign from
+   pair to pair. The
+   recording ends as soon as the limit is decided, so the interval is taken again and again: it is a
+   repeated confidence
+   interval (C. Jennison and B. W. Turnbull, Journal of the Royal Statistical Society B 51, 1989,
+   305-361). Look k of at
+   most N pairs spends f(n_k / N) - f(n_(k-1) / N) of ALPHA, with f(t) = t ** SPENDING (the power
+   family of K. Kim and
+   D. L. DeMets, Biometrika 74, 1987, 149-154). Each look has the quantile of its own share, so by
+   Bonferroni's
    inequality the sum holds however the looks depend on each other.
-2. **Rounds**: a round is a fresh process, so its median is one independent sample; the steps within one are not.
-   Welch's interval for the difference of the means of their logarithms (B. L. Welch, Biometrika 34, 1947: unequal
-   variances, Satterthwaite's degrees of freedom). Rounds that do not overlap decide also where that interval is wide:
-   if so many of them do so by chance in at most ALPHA of all cases (the exact rank test: 2 in all the ways to part
+2. **Rounds**: a round is a fresh process, so its median is one independent sample; the steps within
+  one are not.
+   Welch's interval for the difference of the means of their logarithms (B. L. Welch, Biometrika 34,
+   1947: unequal
+   variances, Satterthwaite's degrees of freedom). Rounds that do not overlap decide also where that
+   interval is wide:
+   if so many of them do so by chance in at most ALPHA of all cases (the exact rank test: 2 in all
+   the ways to part
    them), or if they are APART.
-3. **One process each**: the ranges must not overlap, and the medians must be APART; processes of one program were seen
-   1.4 and 1.5 times apart on an H200 (torch 2.11, the evaluator). Times that vary more than NOISY within one process
-   rank nothing. A range over several processes, as that of a sum of parts, has their distance in it already.
+3. **One process each**: the ranges must not overlap, and the medians must be APART; processes of
+  one program were seen
+   1.4 and 1.5 times apart on an H200 (torch 2.11, the evaluator). Times that vary more than NOISY
+     within one process
+   rank nothing. A range over several processes, as that of a sum of parts, has their distance in it
+   already.
 
-An interval that leaves out 1 decides, and one that lies within LEVEL_WITHIN of 1 says that both are level.
+An interval that leaves out 1 decides, and one that lies within LEVEL_WITHIN of 1 says that both are
+level.
 """
 
 import functools
@@ -54,7 +69,9 @@ class Doubt(StrEnum):
     OVERLAP = "their spreads overlap ({ranges})"
     CLOSE = f"one process each ranks runs that are {APART:g}× apart or more"
     ONE_ROUND = "an interval needs at least two rounds per side"
-    STRADDLES = "{second} takes {low} to {high}× as long as {first} (95 % interval, {rounds} processes)"
+    STRADDLES = (
+        "{second} takes {low} to {high}× as long as {first} (95 % interval, {rounds} processes)"
+    )
 
 
 class InTurn(NamedTuple):
@@ -72,9 +89,9 @@ class InTurn(NamedTuple):
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured of one program, in any unit of time.
 
-    Of one process its median, and its range: eight of ten of its steps, or all of its whole evaluations. Of several
-    processes a median each, by the number of the round; and of rounds that took turns with another side's the pieces of
-    work in their order."""
+    Of one process its median, and its range: eight of ten of its steps, or all of its whole
+    evaluations. Of several processes a median each, by the number of the round; and of rounds that
+    took turns with another side's the pieces of work in their order."""
 
     median: float
     low: float
@@ -91,7 +108,8 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """The time of the second side over that of the first. ``first`` and ``second``: a middle time of each."""
+    """The time of the second side over that of the first. ``first`` and ``second``: a middle time
+    of each."""
 
     first: float
     second: float
@@ -112,7 +130,8 @@ class Faster(msgspec.Struct, frozen=True):
 
 
 class Level(msgspec.Struct, frozen=True):
-    """They take equally long; of two sides with a limit, the second one takes no longer than that allows."""
+    """They take equally long; of two sides with a limit, the second one takes no longer than that
+    allows."""
 
     interval: Interval
     verdict: ClassVar = m.Judged.LEVEL
@@ -127,18 +146,25 @@ class Unknown(msgspec.Struct, frozen=True):
 Answer = Faster | Level | Unknown
 
 
-def judge(first: Samples, second: Samples, limit: float | None = None, in_turn: InTurn | None = None) -> Answer:
+def judge(
+    first: Samples, second: Samples, limit: float | None = None, in_turn: InTurn | None = None
+) -> Answer:
     """Which of the two is faster.
 
-    ``limit``: the share by which the second side may take longer, 0.05 for 5 %. It is held against an interval only:
-    neither one process each nor the order of the rounds says by how much a side is slower.
+    ``limit``: the share by which the second side may take longer, 0.05 for 5 %. It is held against
+    an interval only: neither one process each nor the order of the rounds says by how much a side
+    is slower.
     """
     if in_turn is not None:
         measured = paired(pairs(first, second, in_turn), in_turn) if in_turn.look else None
     else:
         measured = welch(first.rounds.values(), second.rounds.values())
     if measured is not None:
-        apart = limit is None and in_turn is None and _rounds_apart(first.rounds.values(), second.rounds.values())
+        apart = (
+            limit is None
+            and in_turn is None
+            and _rounds_apart(first.rounds.values(), second.rounds.values())
+        )
         return Faster(measured) if apart else decided(measured, limit)
     return _by_ranges(first, second) if limit is None else Unknown(Doubt.ONE_ROUND)
 
@@ -171,7 +197,10 @@ def _by_ranges(first: Samples, second: Samples) -> Answer:
         low=second.low / first.high,
         high=second.high / first.low,
     )
-    in_one, by = min(first.processes, second.processes) == 1, max(measured.ratio, 1 / measured.ratio)
+    in_one, by = (
+        min(first.processes, second.processes) == 1,
+        max(measured.ratio, 1 / measured.ratio),
+    )
     if in_one and min(first.count, second.count) < FEWEST:
         return Unknown(Doubt.ONCE)
     if in_one and max(first.variation, second.variation) > NOISY:
@@ -185,7 +214,8 @@ def _by_ranges(first: Samples, second: Samples) -> Answer:
 
 
 def welch(first: Collection[float], second: Collection[float]) -> Interval | None:
-    """Of rounds of which none belongs to another. None for too few of them, or a time that is none."""
+    """Of rounds of which none belongs to another. None for too few of them, or a time that is
+    none."""
     if min(len(first), len(second)) < FEWEST_ROUNDS or min(*first, *second) <= 0:
         return None
     logs = [*map(math.log, first)], [*map(math.log, second)]
@@ -206,13 +236,16 @@ def _half_width(variances: tuple[float, float], rounds: tuple[int, int]) -> floa
     parts = variances[0] / rounds[0], variances[1] / rounds[1]
     if not sum(parts):
         return 0.0
-    degrees = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, rounds, strict=True))
+    degrees = sum(parts) ** 2 / sum(
+        part**2 / (n - 1) for part, n in zip(parts, rounds, strict=True)
+    )
     whole = max(1, math.floor(degrees + 1e-9))  # 1e-9: 3.9999999999 is 4, rounded
     return t_quantile(whole) * math.sqrt(sum(parts))
 
 
 def rounds_to_settle(first: Samples, second: Samples, limit: float) -> int | None:
-    """Rounds a side with which the interval would leave the limit, were ratio and variances as they are now.
+    """Rounds a side with which the interval would leave the limit, were ratio and variances as they
+    are now.
 
     None where more than MOST_ROUNDS would be needed, or where there is no variance to reckon with.
     """
@@ -229,8 +262,8 @@ def rounds_to_settle(first: Samples, second: Samples, limit: float) -> int | Non
 
 @functools.lru_cache(maxsize=4096)
 def t_quantile(degrees: int, alpha: float = ALPHA) -> float:
-    """What Student's t exceeds in absolute value with probability ``alpha``; its distribution is a finite series
-    (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4)."""
+    """What Student's t exceeds in absolute value with probability ``alpha``; its distribution is a
+    finite series (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4)."""
 
     def within(angle: float) -> float:
         cosine, odd = math.cos(angle), degrees % 2
@@ -259,7 +292,8 @@ class Pair(NamedTuple):
 
 
 def pairs(first: Samples, second: Samples, in_turn: InTurn) -> list[Pair]:
-    """The rounds that both sides have, up to the last look. Round 1 is in none: its caches were cold."""
+    """The rounds that both sides have, up to the last look. Round 1 is in none: its caches were
+    cold."""
     made = []
     for number in range(2, (in_turn.look or in_turn.planned) + 2):
         if number in first.rounds and number in second.rounds:
@@ -282,20 +316,28 @@ def share(look: int, planned: int) -> float:
 
 
 def paired(of: Sequence[Pair], in_turn: InTurn) -> Interval | None:
-    """At its look; some pairs may have been lost. None for fewer than two, or a time that is none."""
+    """At its look; some pairs may have been lost. None for fewer than two, or a time that is
+    none."""
     if len(of) < FEWEST_ROUNDS or min(min(pair) for pair in of) <= 0:
         return None
     apart = [math.log(pair.ratio) for pair in of]
-    half = t_quantile(len(of) - 1, share(in_turn.look, in_turn.planned)) * math.sqrt(variance(apart) / len(of))
+    half = t_quantile(len(of) - 1, share(in_turn.look, in_turn.planned)) * math.sqrt(
+        variance(apart) / len(of)
+    )
     middle = fmean(math.log(pair.first * pair.second) / 2 for pair in of)
     return _interval(middle - fmean(apart) / 2, middle + fmean(apart) / 2, half)
 
 
 def ratio_in_turn(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Of two processes that timed the same pieces of work in turn: the median of the pieces' ratios. None without any.
+    """Of two processes that timed the same pieces of work in turn: the median of the pieces'
+    ratios. None without any.
 
-    Where a core is now fast and now slow, the median step of a process is of the one speed or of the other, as it had
-    more of; two pieces side by side had the same one, but for a few.
+    Where a core is now fast and now slow, the median step of a process is of the one speed or of
+    the other, as it had more of; two pieces side by side had the same one, but for a few.
     """
-    both = [after / before for before, after in zip(first, second, strict=False) if before > 0 and after > 0]
+    both = [
+        after / before
+        for before, after in zip(first, second, strict=False)
+        if before > 0 and after > 0
+    ]
     return median(both) if both else None

@@ -89,7 +89,9 @@ def words(run: m.RunReport) -> str:
         return ""
     leading = found.leading
     mostly = f" (mostly {what})" if (what := most_of(leading)) else ""
-    return f"limited by {leading.limit}{mostly}: {100 * leading.share:.0f} % of {_whole(run, found)}"
+    return (
+        f"limited by {leading.limit}{mostly}: {100 * leading.share:.0f} % of {_whole(run, found)}"
+    )
 
 
 def most_of(share: m.LimitShare) -> str:
@@ -99,7 +101,8 @@ def most_of(share: m.LimitShare) -> str:
 
 
 def _whole(run: m.RunReport, found: m.RunLimits) -> str:
-    """Name what the shares are of: no other time than the one that the report ranks by, unless it says which."""
+    """Name what the shares are of: no other time than the one that the report ranks by, unless it
+    says which."""
     ms = f"{figure(found.step_us / 1e3)} ms"
     if isinstance(run.step, m.Skipped):
         return f"the traced step ({ms} under torch.profiler)"

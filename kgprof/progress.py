@@ -1,4 +1,5 @@
-"""What the user sees on stderr while children work: one live table on a terminal, else a plain line per phase."""
+"""What the user sees on stderr while children work: one live table on a terminal, else a plain line
+per phase."""
 
 from __future__ import annotations
 
@@ -18,13 +19,18 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 REFRESHES_PER_SECOND = 2  # beside a child that is being timed
-_WORDS = {"plan": "loading the workload", "prepare": "starting the process", "agreement": "comparing results"}
+_WORDS = {
+    "plan": "loading the workload",
+    "prepare": "starting the process",
+    "agreement": "comparing results",
+}
 _ROWS = 12  # of the table: those around the run that is measured
 _RESULT_FROM = 110  # columns of a terminal that has room for what each run gave
 
 
 def tell(text: str, stream: TextIO | None = None) -> None:
-    """A line on stderr. Whoever read it may have gone (``2>&1 | head``): the work goes on, and its exit code stands."""
+    """A line on stderr. Whoever read it may have gone (``2>&1 | head``): the work goes on, and its
+    exit code stands."""
     stream = sys.stderr if stream is None else stream
     if stream is None:  # closed by who started us
         return
@@ -35,13 +41,15 @@ def tell(text: str, stream: TextIO | None = None) -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Into nothing with what is still buffered: it would raise once more when Python closes the stream."""
+    """Into nothing with what is still buffered: it would raise once more when Python closes the
+    stream."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Progress(Protocol):
-    """Told of each phase, from any thread, of what a run gave once it is measured (``short``: for a column), and in
-    advance which runs in which passes are to come. ``beside``: other runs go on; an empty name: this one has ended."""
+    """Told of each phase, from any thread, of what a run gave once it is measured (``short``: for a
+    column), and in advance which runs in which passes are to come. ``beside``: other runs go on; an
+    empty name: this one has ended."""
 
     def expect(self, runs: Sequence[m.RunKey], passes: Sequence[str]) -> None: ...
     def phase(self, name: str, key: m.RunKey | None, *, beside: bool = False) -> None: ...
@@ -51,7 +59,8 @@ class Progress(Protocol):
 def choose(
     *, quiet: bool, live: bool = True, verbose: bool = False, stream: TextIO | None = None
 ) -> AbstractContextManager[Progress]:
-    """Silence, plain lines (a pipe, CI, a dumb terminal, ``verbose``), or a live table; entered to record."""
+    """Silence, plain lines (a pipe, CI, a dumb terminal, ``verbose``), or a live table; entered to
+    record."""
     stream = sys.stderr if stream is None else stream
     if quiet or stream is None:  # stderr is None where it was closed by who started us
         return Silent()
@@ -60,7 +69,12 @@ def choose(
 
 def is_terminal(stream: TextIO | None) -> bool:
     """Somebody looks at it, and it can do more than lines."""
-    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
+    return (
+        stream is not None
+        and stream.isatty()
+        and os.environ.get("TERM") != "dumb"
+        and not os.environ.get("CI")
+    )
 
 
 class Silent(AbstractContextManager["Silent"]):
@@ -78,7 +92,8 @@ class Silent(AbstractContextManager["Silent"]):
 
 
 class Plain(Silent):
-    """``kgprof:   12.3 s  fused.default  timing`` when a phase begins; the time is since the command began."""
+    """``kgprof:   12.3 s  fused.default  timing`` when a phase begins; the time is since the
+    command began."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -93,8 +108,8 @@ class Plain(Silent):
 
 
 class Live:
-    """A table of runs by passes, with what each took, and below it the time that has passed and is left; gone at the
-    end, when the result is shown in its place."""
+    """A table of runs by passes, with what each took, and below it the time that has passed and is
+    left; gone at the end, when the result is shown in its place."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -107,7 +122,8 @@ class Live:
         self._passes: tuple[str, ...] = ()
         self._took: dict[m.RunKey, dict[str, float]] = {}
         self._gave: dict[m.RunKey, str] = {}
-        self._running: dict[m.RunKey | None, tuple[str, float]] = {}  # the phase, and when it began; the latest last
+        # the phase, and when it began; the latest last
+        self._running: dict[m.RunKey | None, tuple[str, float]] = {}
         self._screen = Screen(
             console=self._console,
             transient=True,
@@ -192,7 +208,8 @@ class Live:
 
     def _foot(self, now: float) -> str:
         running = [
-            f"{said(name)} {f'({key.slug})' if key is not None else ''}" for key, (name, _) in self._running.items()
+            f"{said(name)} {f'({key.slug})' if key is not None else ''}"
+            for key, (name, _) in self._running.items()
         ]
         what = ", ".join(map(str.strip, running))
         left = self._left_s(now)
@@ -200,8 +217,8 @@ class Live:
         return f"{what or 'starting'}; {seconds(now - self._began)} elapsed{eta}"
 
     def _left_s(self, now: float) -> float | None:
-        """What the runs that are not done would take: the mean of those that are, of the same mode if there is one.
-        None until one is, and when all have begun."""
+        """What the runs that are not done would take: the mean of those that are, of the same mode
+        if there is one. None until one is, and when all have begun."""
         here = next(iter(self._running), None)
         if not self._passes or len(self._running) != 1 or here not in self._runs:
             return None
@@ -212,11 +229,15 @@ class Live:
             return None  # a further round over all runs, or what is done once all are timed
 
         def expected(key: m.RunKey) -> float:
-            alike = [took for other, took in done if other.mode == key.mode] or [took for _, took in done]
+            alike = [took for other, took in done if other.mode == key.mode] or [
+                took for _, took in done
+            ]
             return sum(alike) / len(alike)
 
         begun = spent[at][1] + now - self._running[here][1]
-        return max(1.0, expected(self._runs[at]) - begun) + sum(expected(key) for key in self._runs[at + 1 :])
+        return max(1.0, expected(self._runs[at]) - begun) + sum(
+            expected(key) for key in self._runs[at + 1 :]
+        )
 
 
 def seconds(spent: float) -> str:
@@ -234,4 +255,6 @@ def said(name: str) -> str:
 
 
 def _line(spent: float, name: str, key: m.RunKey | None) -> str:
-    return f"kgprof: {spent:7.1f} s  {f'{key.slug}  {said(name)}' if key is not None else said(name)}"
+    return (
+        f"kgprof: {spent:7.1f} s  {f'{key.slug}  {said(name)}' if key is not None else said(name)}"
+    )

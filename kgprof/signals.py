@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 ENDING = tuple(
-    signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if name in signal.Signals.__members__
+    signal.Signals[name]
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+    if name in signal.Signals.__members__
 )
-APART_S = 0.3  # `timeout` and a closing terminal send theirs to the process and to its group: that is one signal
+# `timeout` and a closing terminal send theirs to the process and to its group: that is one signal
+APART_S = 0.3
 
 
 class Signals(contextlib.AbstractContextManager["Signals"]):
-    """Hands each to ``on``; ``came`` is the first. One that is ignored (nohup), or C code's to handle, stays as it is,
-    and so does one that would end the process, unless ``unhandled`` asks for those as well."""
+    """Hands each to ``on``; ``came`` is the first. One that is ignored (nohup), or C code's to
+    handle, stays as it is, and so does one that would end the process, unless ``unhandled`` asks
+    for those as well."""
 
     def __init__(self, on: Callable[[signal.Signals], None], *, unhandled: bool = False) -> None:
         self.came: signal.Signals | None = None
@@ -27,7 +31,8 @@ class Signals(contextlib.AbstractContextManager["Signals"]):
         self._handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Signals:
-        if threading.current_thread() is threading.main_thread():  # no other thread is ever interrupted
+        # no other thread is ever interrupted
+        if threading.current_thread() is threading.main_thread():
             for number in ENDING:
                 handler = signal.getsignal(number)
                 if callable(handler) or (self._unhandled and handler is signal.SIG_DFL):
@@ -53,9 +58,12 @@ def words(number: signal.Signals) -> str:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for it. Without a /proc nobody knows, and the answer is no."""
+    """Whether a process has a handler for it. Without a /proc nobody knows, and the answer is
+    no."""
     with contextlib.suppress(OSError, StopIteration, ValueError):
-        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+        lines = (
+            Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+        )
         mask = next(line.split()[1] for line in lines if line.startswith("SigCgt:"))
         return bool(int(mask, 16) >> (number - 1) & 1)
     return False

@@ -9,7 +9,8 @@ from itertools import groupby
 
 
 def figure(value: float, digits: int = 3) -> str:
-    """For columns: always ``digits`` significant digits; whole numbers above a thousand keep all their digits."""
+    """For columns: always ``digits`` significant digits; whole numbers above a thousand keep all
+    their digits."""
     if value == 0:
         return "0"
     exponent = int(f"{value:e}".rpartition("e")[2])
@@ -18,15 +19,16 @@ def figure(value: float, digits: int = 3) -> str:
 
 
 def short(value: float, digits: int = 3, *, sign: str = "") -> str:
-    """For sentences: the same without zeros at the end. ``sign``: "+" where a positive one has its sign too."""
+    """For sentences: the same without zeros at the end. ``sign``: "+" where a positive one has its
+    sign too."""
     if abs(value) >= 10**digits:
         return f"{value:{sign},.0f}"
     return f"{Decimal(f'{value:.{digits}g}'):{sign},f}"
 
 
 def plural(number: float, noun: str, nouns: str = "", *, digits: int = 3, sign: str = "") -> str:
-    """A number and its noun: "1 step", "1,234 steps", "0.95 launches". ``nouns``: the plural, if it is not the noun
-    with an s; ``digits`` and ``sign``: as ``short`` writes a mean."""
+    """A number and its noun: "1 step", "1,234 steps", "0.95 launches". ``nouns``: the plural, if it
+    is not the noun with an s; ``digits`` and ``sign``: as ``short`` writes a mean."""
     shown = f"{number:{sign},}" if isinstance(number, int) else short(number, digits, sign=sign)
     return f"{shown} {noun if shown.removeprefix('+') == '1' else nouns or f'{noun}s'}"
 
@@ -54,12 +56,15 @@ def ranges(lines: Iterable[int]) -> str:
     """Lines of a file, neighbours together: "18,81-84"; of many the first few."""
     near = groupby(enumerate(sorted({*lines})), lambda numbered: numbered[1] - numbered[0])
     groups = [[line for _, line in group] for _, group in near]
-    shown = ",".join(f"{group[0]}-{group[-1]}" if group[1:] else f"{group[0]}" for group in groups[:RANGES])
+    shown = ",".join(
+        f"{group[0]}-{group[-1]}" if group[1:] else f"{group[0]}" for group in groups[:RANGES]
+    )
     return f"{shown},\N{HORIZONTAL ELLIPSIS}" if len(groups) > RANGES else shown
 
 
 def opening(text: str) -> str:
-    """The first line of an error's words, and what it announces: "backend='inductor' raised: AssertionError: ..."."""
+    """The first line of an error's words, and what it announces: "backend='inductor' raised:
+    AssertionError: ..."."""
     first, *others = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     return f"{first} {others[0]}" if first.endswith(":") and others else first
 
@@ -76,14 +81,16 @@ _INSTALLED = re.compile(r"(?:.*/|<)(?:site|dist)-packages>?/(?P<file>.+)")
 
 
 def relative(file: str, root: str) -> str:
-    """``file`` as seen from ``root``; one that lies elsewhere, or is relative already, stays as it is."""
+    """``file`` as seen from ``root``; one that lies elsewhere, or is relative already, stays as it
+    is."""
     path, top = file.replace("\\", "/"), root.replace("\\", "/").rstrip("/")
     inside = top and path.startswith(f"{top}/")
     return posixpath.normpath(path[len(top) + 1 :]) if inside else path
 
 
 def shared(file: str, root: str) -> str:
-    """As ``relative``; one that is installed from its site-packages on, so that two environments name it alike."""
+    """As ``relative``; one that is installed from its site-packages on, so that two environments
+    name it alike."""
     path = relative(file, root)
     found = _INSTALLED.fullmatch(path)
     return f"site-packages/{found['file']}" if found else path
@@ -95,8 +102,8 @@ _KEPT_END = 24
 
 
 def short_name(name: str, length: int = KERNEL_NAME_LENGTH) -> str:
-    """A C++ name without what all of them share and without its parameters; what is still too long loses its middle,
-    for Inductor's generated names are told apart by the number at their end."""
+    """A C++ name without what all of them share and without its parameters; what is still too long
+    loses its middle, for Inductor's generated names are told apart by the number at their end."""
     for noise in _NOISE:
         name = name.replace(noise, "")
     return middle_out(_without_parameters(name), length)
@@ -109,8 +116,8 @@ def middle_out(name: str, length: int) -> str:
 
 
 def _without_parameters(name: str) -> str:
-    """Up to the parenthesis that ends a function's name, outside of its template's arguments. One after a space is
-    part of a name: "Memcpy DtoH (Device -> Pageable)"."""
+    """Up to the parenthesis that ends a function's name, outside of its template's arguments. One
+    after a space is part of a name: "Memcpy DtoH (Device -> Pageable)"."""
     depth = 0
     for at, character in enumerate(name):
         if character == "(" and depth <= 0 and name[:at].strip() and name[at - 1] != " ":

@@ -1,4 +1,5 @@
-"""One Inductor cache directory for all tests; the only skips allowed are a missing GPU, ../shared or right to mount."""
+"""One Inductor cache directory for all tests; the only skips allowed are a missing GPU, ../shared
+or right to mount."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from tests import scratch
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 PACKAGE = Path(__file__).resolve().parents[1] / "kgprof"
-# What takes longest, begun first, so that of two processes none is left with a minute's work at the end. (By itself
-# pytest-xdist begins with the files that hold most tests, which are the quick ones.)
+# What takes longest, begun first, so that of two processes none is left with a minute's work at the
+# end. (By itself pytest-xdist begins with the files that hold most tests, which are the quick
+# ones.)
 LONGEST = (
     "tests/programs/",
     "tests/test_cli.py",
@@ -41,8 +43,9 @@ LONGEST = (
 # One cold compile for the whole session; the vector-ISA probe alone takes 8-12 s.
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(scratch.new_folder()))
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
-# Two test processes start programs on two cores: torch's threads would wait for each other, spinning.
-# tests/programs/test_own.py took 184 s of a processor with them and 148 s without, both times on a busy machine.
+# Two test processes start programs on two cores: torch's threads would wait for each other,
+# spinning. tests/programs/test_own.py took 184 s of a processor with them and 148 s without, both
+# times on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The tests' own job is not the job of the commands that they run.
 for _name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
@@ -50,12 +53,13 @@ for _name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Hundreds of tests start kgprof in processes of their own. Where PYTHONDONTWRITEBYTECODE is set, as in most
-    # images, each of them would compile its modules again; what is compiled once they all read.
+    # Hundreds of tests start kgprof in processes of their own. Where PYTHONDONTWRITEBYTECODE is
+    # set, as in most images, each of them would compile its modules again; what is compiled once
+    # they all read.
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(PACKAGE, quiet=2)
-    # A shell has what it starts in the background ignore SIGINT and SIGQUIT, nohup SIGHUP, and so would every process
-    # that a test sends them to.
+    # A shell has what it starts in the background ignore SIGINT and SIGQUIT, nohup SIGHUP, and so
+    # would every process that a test sends them to.
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGQUIT, signal.SIG_DFL),
@@ -67,7 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Eleven thousand tests and torch stay until the end: the garbage collector need not look at them each time."""
+    """Eleven thousand tests and torch stay until the end: the garbage collector need not look at
+    them each time."""
     gc.disable()
     try:
         return (yield)
@@ -91,8 +96,13 @@ def _cuda_available() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Only a GPU, ../shared and the right to mount may be missing. Anything else that is absent is a failure."""
-    items.sort(key=lambda item: next((at for at, path in enumerate(LONGEST) if item.nodeid.startswith(path)), 99))
+    """Only a GPU, ../shared and the right to mount may be missing. Anything else that is absent is
+    a failure."""
+    items.sort(
+        key=lambda item: next(
+            (at for at, path in enumerate(LONGEST) if item.nodeid.startswith(path)), 99
+        )
+    )
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if gpu_items and not _cuda_available():
         for item in gpu_items:
@@ -108,19 +118,25 @@ def _may_skip(item: pytest.Item) -> bool:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A skip for any other reason would hide a missing dependency: it counts as a failure."""
     report = yield
     if report.skipped and not hasattr(report, "wasxfail") and not _may_skip(item):
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} skipped without the marker gpu, shared or mounts: {report.longrepr}"
+        report.longrepr = (
+            f"{item.nodeid} skipped without the marker gpu, shared or mounts: {report.longrepr}"
+        )
     return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.getreports("skipped")
     if skipped:
-        terminalreporter.section("skipped tests, by name (only a missing GPU, ../shared or right to mount may skip)")
+        terminalreporter.section(
+            "skipped tests, by name (only a missing GPU, ../shared or right to mount may skip)"
+        )
         for report in skipped:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
             terminalreporter.line(f"{report.nodeid}: {reason}")

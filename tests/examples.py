@@ -36,7 +36,8 @@ REGRESSION = "12-depth-limit-as-a-tensor"
 
 
 def reports() -> dict[str, bytes]:
-    """Name and content of each. What lies beside a report (its JSON, its traces) it carries itself."""
+    """Name and content of each. What lies beside a report (its JSON, its traces) it carries
+    itself."""
     regression = next(one for one in regressions() if one.name == REGRESSION)
     with tempfile.TemporaryDirectory(prefix="kgprof-examples-") as scratch:
         folder = Path(scratch)
@@ -44,7 +45,15 @@ def reports() -> dict[str, bytes]:
         unpack(unchanged(regression.setting, 0), folder / "main")
         unpack(regression.recording, folder / "pull-request")
         run(folder, "report", "evaluator", "--no-hta", "-o", "evaluator-report")
-        run(folder, "compare", "main", "pull-request", "-o", "comparison-report", exit_codes={0, 1, 6})
+        run(
+            folder,
+            "compare",
+            "main",
+            "pull-request",
+            "-o",
+            "comparison-report",
+            exit_codes={0, 1, 6},
+        )
         return {
             "evaluator.html": (folder / "evaluator-report" / "report.html").read_bytes(),
             "comparison.html": (folder / "comparison-report" / "report.html").read_bytes(),
@@ -87,13 +96,18 @@ def swept() -> bytes:
     names = [f"{each.question.workload} ({each.question.device_name})" for each in sweeps]
     made = [sweep_sheet(weighed(each, each.executions), further(each)) for each in sweeps]
     pages = list(zip(names, made, strict=True))
-    sections = (replace(part, title=f"{name}: {part.title}") for name, page in pages for part in page.sections)
+    sections = (
+        replace(part, title=f"{name}: {part.title}")
+        for name, page in pages
+        for part in page.sections
+    )
     status = max((page.status for _, page in pages), key=list(m.VerdictStatus).index)
     whole = replace(
         pages[0][1],
         title="Three sweeps on two cards",
         facts=tuple(
-            f"{each.question.workload}: {', '.join(page.facts)}" for each, page in zip(sweeps, made, strict=True)
+            f"{each.question.workload}: {', '.join(page.facts)}"
+            for each, page in zip(sweeps, made, strict=True)
         ),
         status=status,
         verdict="; ".join(f"{name}: {page.verdict}" for name, page in pages),
@@ -110,12 +124,22 @@ def unpack(archive: Path, folder: Path) -> None:
 
 def run(folder: Path, *arguments: str, exit_codes: Set[int] = frozenset({0})) -> None:
     """kgprof in ``folder``, so that no path of this machine gets into a report."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("KGPROF_", "GITHUB_"))}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), environment.get("PYTHONPATH"))))
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("KGPROF_", "GITHUB_"))
+    }
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, (str(ROOT), environment.get("PYTHONPATH")))
+    )
     command = [sys.executable, "-m", "kgprof", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode not in exit_codes:
-        raise RuntimeError(f"kgprof {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
+        raise RuntimeError(
+            f"kgprof {' '.join(arguments)} ended with {done.returncode}: {done.stderr}"
+        )
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""Finds every regular expression of kgprof and how it is asked: in the tree of its modules and in secrets.toml."""
+"""Finds every regular expression of kgprof and how it is asked: in the tree of its modules and in
+secrets.toml."""
 
 import ast
 import importlib
@@ -70,7 +71,9 @@ def _made() -> Iterator[Expression]:
     for known in redaction.Redactor(names, root="/work/project")._patterns:
         yield Expression(f"redaction, {known.category}", known.find, frozenset())
     string = redaction._JSON_STRING.pattern
-    yield Expression("a trace's secrets", re.compile(rf'((?:"a_token"|"key")\s*:\s*){string}'), frozenset())
+    yield Expression(
+        "a trace's secrets", re.compile(rf'((?:"a_token"|"key")\s*:\s*){string}'), frozenset()
+    )
     imported = r"\bsettings import [^#\n]{0,1000}\bWIDTH\b|\bsettings\.WIDTH\b"
     yield Expression("compare/changes.py _takes", re.compile(imported), frozenset())
     for doing in changes._DOING.values():
@@ -139,18 +142,27 @@ def _called(path: Path, tree: ast.Module) -> Iterator[Expression]:
                 continue
             pattern, method = call.args[0], call.func.attr
             if isinstance(pattern, ast.Constant):
-                yield Expression(f"{place}:{call.lineno}", re.compile(pattern.value), frozenset((method,)))
+                yield Expression(
+                    f"{place}:{call.lineno}", re.compile(pattern.value), frozenset((method,))
+                )
             elif method not in FROM_ONE_PLACE and not _is_made(place, functions, call):
-                raise AssertionError(f"{place}:{call.lineno}: put its function into MADE of {__file__}")
+                raise AssertionError(
+                    f"{place}:{call.lineno}: put its function into MADE of {__file__}"
+                )
 
 
 def _of_re(node: ast.AST) -> TypeGuard[Any]:
     called = node.func if isinstance(node, ast.Call) else None
-    return isinstance(called, ast.Attribute) and called.attr in CALLS and _last_name(called.value) == "re"
+    return (
+        isinstance(called, ast.Attribute)
+        and called.attr in CALLS
+        and _last_name(called.value) == "re"
+    )
 
 
 def _is_made(place: str, functions: list[ast.FunctionDef], call: ast.Call) -> bool:
     return any(
-        f"{place} {function.name}" in MADE and function.lineno <= call.lineno <= (function.end_lineno or 0)
+        f"{place} {function.name}" in MADE
+        and function.lineno <= call.lineno <= (function.end_lineno or 0)
         for function in functions
     )

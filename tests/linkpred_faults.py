@@ -1,7 +1,8 @@
-"""Faults put into the evaluator itself: a copy of the package in which one statement more stands in a strategy's step.
+"""Faults put into the evaluator itself: a copy of the package in which one statement more stands in
+a strategy's step.
 
-The copy runs by ``python -m kgprof`` in its folder, so everything but that statement is the real thing: the real step,
-compiled as the evaluator compiles it, in the real child process.
+The copy runs by ``python -m kgprof`` in its folder, so everything but that statement is the real
+thing: the real step, compiled as the evaluator compiles it, in the real child process.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ SMALL = ("--queries", "20", "--batch-size", "32")
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """``statement`` is put behind the line ``after`` of a strategy's file, both without their indentation."""
+    """``statement`` is put behind the line ``after`` of a strategy's file, both without their
+    indentation."""
 
     statement: str
     after: str = "children = problem.derive(now.slots.states, now.slots.candidate)"
@@ -29,7 +31,9 @@ class Fault:
 
 
 GRAPH_BREAK = Fault(statement='print("a step")')
-RECOMPILES = Fault(statement='self.trail = getattr(self, "trail", "") + "."; moved_by = len(self.trail)')
+RECOMPILES = Fault(
+    statement='self.trail = getattr(self, "trail", "") + "."; moved_by = len(self.trail)'
+)
 SYNC = Fault(statement="waits = children.number.sum().item()")
 
 
@@ -46,7 +50,9 @@ class Planted:
 
 def plant(fault: Fault | None, folder: Path) -> Planted:
     """The package copied into ``folder``, with the fault; without one, as it is."""
-    shutil.copytree(ROOT / "kgprof", folder / "kgprof", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "kgprof", folder / "kgprof", ignore=shutil.ignore_patterns("__pycache__")
+    )
     for beside in ("templates", "fixtures"):
         (folder / beside).symlink_to(ROOT / beside)
     fault = fault or Fault(statement="")
@@ -56,14 +62,28 @@ def plant(fault: Fault | None, folder: Path) -> Planted:
     indent = " " * (len(lines[at]) - len(lines[at].lstrip()))
     lines.insert(at + 1, (indent + fault.statement).rstrip())
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (step,) = [number for number, line in enumerate(lines, start=1) if line.strip().startswith("def step(")]
+    (step,) = [
+        number for number, line in enumerate(lines, start=1) if line.strip().startswith("def step(")
+    ]
     return Planted(folder=folder, file=file, line=at + 2, step=step, strategy=fault.strategy)
 
 
 def check_graphs(planted: Planted, *args: str) -> subprocess.CompletedProcess[str]:
     """The gate over the copy, in seconds: no code is generated."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("KGPROF_") and key != "CI"}
-    command = [sys.executable, "-m", "kgprof", "check-graphs", "linkpred", "--strategy", planted.strategy]
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("KGPROF_") and key != "CI"
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "kgprof",
+        "check-graphs",
+        "linkpred",
+        "--strategy",
+        planted.strategy,
+    ]
     return subprocess.run(
         [*command, *QUICK, *args, "--", *SMALL],
         cwd=planted.folder,

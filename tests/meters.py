@@ -1,7 +1,8 @@
 """Measures the size and density of kgprof by room: ``python -m tests.meters``.
 
-Size is one sum of nodes of the syntax tree, nodes of the templates and entries of the data files, so that moving a
-thing from one to another changes nothing. CONTRIBUTING.md says how to read the table.
+Size is one sum of nodes of the syntax tree, nodes of the templates and entries of the data files,
+so that moving a thing from one to another changes nothing. CONTRIBUTING.md says how to read the
+table.
 """
 
 import ast
@@ -45,15 +46,20 @@ class Meters(NamedTuple):
 
 @functools.cache
 def by_room(root: Path = ROOT) -> dict[str, Meters]:
-    """Returns the meters of each folder below kgprof/, of its own modules as "kgprof", and of the templates."""
+    """Returns the meters of each folder below kgprof/, of its own modules as "kgprof", and of the
+    templates."""
     rooms: dict[str, Counter[str]] = {}
     package = root / "kgprof"
     for path in sorted(package.rglob("*.py")):
         rooms.setdefault(_room(path, package), Counter()).update(of_module(path.read_text("utf-8")))
     for path in sorted(package.rglob("*.toml")):
-        rooms.setdefault(_room(path, package), Counter())[ENTRIES] += entries(tomllib.loads(path.read_text("utf-8")))
+        rooms.setdefault(_room(path, package), Counter())[ENTRIES] += entries(
+            tomllib.loads(path.read_text("utf-8"))
+        )
     for path in sorted((root / TEMPLATES).rglob("*.jinja")):
-        rooms.setdefault(TEMPLATES, Counter())[TEMPLATE_NODES] += template_nodes(path.read_text("utf-8"))
+        rooms.setdefault(TEMPLATES, Counter())[TEMPLATE_NODES] += template_nodes(
+            path.read_text("utf-8")
+        )
     return {room: Meters(counts) for room, counts in sorted(rooms.items())}
 
 
@@ -99,10 +105,17 @@ def median_function(root: Path = ROOT) -> float:
 def _docstrings(tree: ast.Module) -> Iterator[ast.AST]:
     """Yields the statement and the constant of each docstring."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
+        if (
+            not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            or not node.body
+        ):
             continue
         first = node.body[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        if (
+            isinstance(first, ast.Expr)
+            and isinstance(first.value, ast.Constant)
+            and isinstance(first.value.value, str)
+        ):
             yield first
             yield first.value
 
@@ -110,22 +123,44 @@ def _docstrings(tree: ast.Module) -> Iterator[ast.AST]:
 def _is_a_copy(keyword: ast.keyword) -> bool:
     """Says whether it is ``x=x`` or ``x=y.x``; an underscore before a name does not count."""
     value = keyword.value
-    name = value.id if isinstance(value, ast.Name) else value.attr if isinstance(value, ast.Attribute) else None
-    return name is not None and keyword.arg is not None and name.lstrip("_") == keyword.arg.lstrip("_")
+    name = (
+        value.id
+        if isinstance(value, ast.Name)
+        else value.attr
+        if isinstance(value, ast.Attribute)
+        else None
+    )
+    return (
+        name is not None and keyword.arg is not None and name.lstrip("_") == keyword.arg.lstrip("_")
+    )
 
 
 def _asks_for_skipped(call: ast.Call) -> bool:
-    """Says whether it is ``isinstance(x, Skipped)`` of a value that is not computed in the same place."""
-    if not (isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2):
+    """Says whether it is ``isinstance(x, Skipped)`` of a value that is not computed in the same
+    place."""
+    if not (
+        isinstance(call.func, ast.Name) and call.func.id == "isinstance" and len(call.args) == 2
+    ):
         return False
     asked, kind = call.args
-    named = kind.attr if isinstance(kind, ast.Attribute) else kind.id if isinstance(kind, ast.Name) else ""
+    named = (
+        kind.attr
+        if isinstance(kind, ast.Attribute)
+        else kind.id
+        if isinstance(kind, ast.Name)
+        else ""
+    )
     return named == "Skipped" and not any(isinstance(node, ast.Call) for node in ast.walk(asked))
 
 
 def template_nodes(text: str) -> int:
     """Counts the nodes of a template, as jinja2 parses it."""
-    return sum(1 for _ in _below(jinja2.Environment(extensions=["jinja2.ext.do"], autoescape=True).parse(text)))
+    return sum(
+        1
+        for _ in _below(
+            jinja2.Environment(extensions=["jinja2.ext.do"], autoescape=True).parse(text)
+        )
+    )
 
 
 def _below(node: jinja2.nodes.Node) -> Iterator[jinja2.nodes.Node]:
@@ -146,9 +181,17 @@ def entries(value: Any) -> int:
 def made_code(tree: ast.Module) -> Iterator[str]:
     """Yields eval, exec and compile as often as they are named or called."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in CALLED_ON_TEXT:
+        if (
+            isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Load)
+            and node.id in CALLED_ON_TEXT
+        ):
             yield node.id
-        elif isinstance(node, ast.Attribute) and node.attr in CALLED_ON_TEXT and _is_builtins(node.value):
+        elif (
+            isinstance(node, ast.Attribute)
+            and node.attr in CALLED_ON_TEXT
+            and _is_builtins(node.value)
+        ):
             yield node.attr
 
 
@@ -159,15 +202,13 @@ def _is_builtins(node: ast.expr) -> bool:
 def table(rooms: dict[str, Meters]) -> Iterable[str]:
     """Yields the lines of the table; the last one is of all rooms."""
     yield (
-        f"{'room':<12}{'size':>9}{'nodes/stmt':>12}{'cond/1000':>11}{'classes':>9}{'copied':>8}{'skipped':>9}"
-        f"{'>100 columns':>14}"
+        f"{'room':<12}{'size':>9}{'nodes/stmt':>12}{'cond/1000':>11}{'classes':>9}{'copied':>8}{'skipped':>9}{'>100 columns':>14}"  # noqa: E501
     )
     everything = Meters(sum((meters.counts for meters in rooms.values()), Counter()))
     for room, meters in (*rooms.items(), ("all", everything)):
         counts = meters.counts
         yield (
-            f"{room:<12}{meters.size:>9,}{meters.nodes_per_statement:>12.2f}{meters.conditional_per_1000_lines:>11.1f}"
-            f"{counts[CLASSES]:>9}{counts[COPIED]:>8}{counts[SKIPPED]:>9}{counts[LONG_LINES]:>14,}"
+            f"{room:<12}{meters.size:>9,}{meters.nodes_per_statement:>12.2f}{meters.conditional_per_1000_lines:>11.1f}{counts[CLASSES]:>9}{counts[COPIED]:>8}{counts[SKIPPED]:>9}{counts[LONG_LINES]:>14,}"
         )
 
 

@@ -1,15 +1,17 @@
 """Finds regular expressions that read a run of text again from each of its characters.
 
-A search for ``[0-9]+x`` in "000...0" reads to the end from the first zero, fails, and begins again at the second zero:
-time grows with the square of the length. An expression does so when some word both leads from its start to a loop and
-goes once around that loop. ``rescanned`` looks for such a word in the parsed expression:
+A search for ``[0-9]+x`` in "000...0" reads to the end from the first zero, fails, and begins again
+at the second zero: time grows with the square of the length. An expression does so when some word
+both leads from its start to a loop and goes once around that loop. ``rescanned`` looks for such a
+word in the parsed expression:
 
-    expression ── re._parser ──► _Automaton: one state per set of characters, edges with conditions on neighbours
+    expression ── re._parser ──► _Automaton: one state per set of characters, edges with conditions
+    on neighbours
                ── words ──► words that lead to a loop and around it
                ── steps.counted ──► words of which four times as many take more than ``GROWTH`` times the steps
 
 No clock is read.
-"""
+"""  # noqa: E501
 
 import itertools
 import re
@@ -20,18 +22,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-# A repetition with a higher limit takes as long as one without; those below are read again at most so many times.
+# A repetition with a higher limit takes as long as one without; those below are read again at most
+# so many times.
 LONG = 1024
 REPEATED = 12
 ENDS = 3
-# Four times the text takes 4 times the steps if each character is read once, and up to 16 times if not.
+# Four times the text takes 4 times the steps if each character is read once, and up to 16 times if
+# not.
 GROWTH = 8
 MOST_STEPS = 300_000
 _MOST_VISITED = 100_000
 _ALPHABET = "".join(map(chr, range(128))) + "\u00e9\u0661\u4e16\u00a0\u2502\u2192\u200b\ufeff"
 
 Test = Callable[[str], bool]
-Edges = dict[int, int]  # the state that follows, and the pairs of neighbours between which that is so
+# the state that follows, and the pairs of neighbours between which that is so
+Edges = dict[int, int]
 
 
 def rescanned(expression: re.Pattern[Any]) -> str | None:
@@ -53,7 +58,8 @@ def _first_rotation(word: str) -> str:
 
 
 def _uncovered(expression: re.Pattern[Any], word: str, ends: list[str]) -> Iterator[str]:
-    """Yields ends before which the first match does not cover at least half of the repeated word."""
+    """Yields ends before which the first match does not cover at least half of the repeated
+    word."""
     pairs = ("".join(pair) for pair in itertools.product(ends, repeat=2))
     for end in ("", *ends, *pairs):
         text = word * 6 + end
@@ -63,9 +69,15 @@ def _uncovered(expression: re.Pattern[Any], word: str, ends: list[str]) -> Itera
 
 
 _CATEGORIES: dict[Any, Callable[[str, bool], bool]] = {
-    c.CATEGORY_DIGIT: lambda character, plain: character.isdigit() and (character.isascii() or not plain),
-    c.CATEGORY_SPACE: lambda character, plain: character.isspace() and (character.isascii() or not plain),
-    c.CATEGORY_WORD: lambda character, plain: _in_a_word(character) and (character.isascii() or not plain),
+    c.CATEGORY_DIGIT: lambda character, plain: (
+        character.isdigit() and (character.isascii() or not plain)
+    ),
+    c.CATEGORY_SPACE: lambda character, plain: (
+        character.isspace() and (character.isascii() or not plain)
+    ),
+    c.CATEGORY_WORD: lambda character, plain: (
+        _in_a_word(character) and (character.isascii() or not plain)
+    ),
 }
 _NEGATED = {
     c.CATEGORY_NOT_DIGIT: c.CATEGORY_DIGIT,
@@ -124,10 +136,12 @@ def _either_case(holds: Test, flags: int) -> Test:
 
 @dataclass
 class _Automaton:
-    """The states of an expression. State 0 is the start, state 1 the end; each other one reads a character.
+    """The states of an expression. State 0 is the start, state 1 the end; each other one reads a
+    character.
 
-    Characters are classes: those that no set of the expression tells apart are one. A condition is an integer with a
-    bit for each pair (class before, class after); the last class stands for the edge of the text.
+    Characters are classes: those that no set of the expression tells apart are one. A condition is
+    an integer with a bit for each pair (class before, class after); the last class stands for the
+    edge of the text.
     """
 
     expression: re.Pattern[Any]
@@ -137,11 +151,15 @@ class _Automaton:
 
     def __post_init__(self) -> None:
         self.flags = self.expression.flags
-        self.alphabet = _ALPHABET + "".join(sorted(set(str(self.expression.pattern)) - set(_ALPHABET)))
+        self.alphabet = _ALPHABET + "".join(
+            sorted(set(str(self.expression.pattern)) - set(_ALPHABET))
+        )
         tree = parser.parse(self.expression.pattern, self.flags & ~re.DEBUG)
         tests = [_in_a_word, lambda character: character == "\n", *_tests_in(tree, self.flags)]
         signatures: dict[tuple[bool, ...], str] = {}
-        for character in sorted(self.alphabet, key=lambda each: (not each.isalnum(), not each.isprintable())):
+        for character in sorted(
+            self.alphabet, key=lambda each: (not each.isalnum(), not each.isprintable())
+        ):
             signatures.setdefault(tuple(test(character) for test in tests), character)
         self.classes = list(signatures.values())
         self.width = len(self.classes) + 1
@@ -199,7 +217,9 @@ class _Automaton:
 
     def _read(self, test: Test, before: int, after: int) -> None:
         state = self._new()
-        self.sets[state] = frozenset(i for i, character in enumerate(self.classes) if test(character))
+        self.sets[state] = frozenset(
+            i for i, character in enumerate(self.classes) if test(character)
+        )
         self._join(before, state)
         self._join(state, after)
 
@@ -214,12 +234,19 @@ class _Automaton:
         if least == 0:
             self._join(before, after)
 
-    def _look(self, negated: bool, behind: bool, items: Any, before: int, after: int, flags: int) -> None:
-        """Adds a condition if a look at one character is asked for. A longer look ahead is read and leads nowhere."""
+    def _look(
+        self, negated: bool, behind: bool, items: Any, before: int, after: int, flags: int
+    ) -> None:
+        """Adds a condition if a look at one character is asked for. A longer look ahead is read and
+        leads nowhere."""
         branches = [[item] for item in items]
         if len(items) == 1 and items[0][0] is c.BRANCH:
             branches = [list(branch) for branch in items[0][1][1]]
-        tests = [one_character(*branch[0], flags) for branch in branches if len(branch) == 1 and len(items) == 1]
+        tests = [
+            one_character(*branch[0], flags)
+            for branch in branches
+            if len(branch) == 1 and len(items) == 1
+        ]
         if len(tests) == len(branches) and all(tests):
 
             def allowed(one: str, two: str) -> bool:
@@ -243,7 +270,8 @@ class _Automaton:
         return condition
 
     def _remove_free_edges(self) -> None:
-        """Leaves edges between states that read, each with the condition of the way between them."""
+        """Leaves edges between states that read, each with the condition of the way between
+        them."""
         for state in (0, *self.sets):
             reached: Edges = {}
             queue = deque(self._free.get(state, {}).items())
@@ -254,8 +282,12 @@ class _Automaton:
                     continue
                 reached[at] = grown
                 if at not in self.sets:
-                    queue.extend((then, grown & more) for then, more in self._free.get(at, {}).items())
-            self.edges[state] = {at: condition for at, condition in reached.items() if at in self.sets}
+                    queue.extend(
+                        (then, grown & more) for then, more in self._free.get(at, {}).items()
+                    )
+            self.edges[state] = {
+                at: condition for at, condition in reached.items() if at in self.sets
+            }
 
     # ------------------------------------------------ words
 
@@ -281,11 +313,14 @@ class _Automaton:
                     stack.extend(self.edges[at])
             reach[state] = seen
         return {
-            state: frozenset(at for at in seen if state in reach[at]) for state, seen in reach.items() if state in seen
+            state: frozenset(at for at in seen if state in reach[at])
+            for state, seen in reach.items()
+            if state in seen
         }
 
     def _word(self, state: int, last: int, circle: frozenset[int]) -> str:
-        """Two readers read the same word: one from the start, one around the loop; both end in ``state``.
+        """Two readers read the same word: one from the start, one around the loop; both end in
+        ``state``.
 
         The word before it was the same, so that both begin behind its last character.
         """
@@ -308,7 +343,9 @@ class _Automaton:
                                 return self._spelled(came, target)
         return ""
 
-    def _spelled(self, came: dict[tuple[int, int, int], tuple[int, int, int]], target: tuple[int, int, int]) -> str:
+    def _spelled(
+        self, came: dict[tuple[int, int, int], tuple[int, int, int]], target: tuple[int, int, int]
+    ) -> str:
         word, at = "", target
         while at[0] != 0:
             word = self.classes[at[2]] + word
@@ -317,7 +354,7 @@ class _Automaton:
 
 
 def neighbours(at: Any, flags: int) -> Callable[[str, str], bool]:
-    """Returns which characters may stand before and after ``^``, ``$``, ``\\b`` and the like; "" is the text's edge."""
+    """Returns which characters may stand before and after ``^``, ``$``, ``\\b`` and the like; "" is the text's edge."""  # noqa: E501
     lines = bool(flags & re.MULTILINE)
     return {
         c.AT_BEGINNING: lambda one, _: one == "" or (lines and one == "\n"),

@@ -1,4 +1,5 @@
-"""One folder for what tests make besides pytest's own: gone when the session is over, or the interpreter ends."""
+"""One folder for what tests make besides pytest's own: gone when the session is over, or the
+interpreter ends."""
 
 from __future__ import annotations
 

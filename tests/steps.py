@@ -1,4 +1,5 @@
-"""Counts the steps of a search, as a backtracking engine takes them; a step is a character looked at or a way tried."""
+"""Counts the steps of a search, as a backtracking engine takes them; a step is a character looked
+at or a way tried."""
 
 import re
 import re._constants as c
@@ -11,7 +12,8 @@ from typing import Any
 from tests.rescans import LONG, neighbours, one_character
 
 Then = Callable[[int], int]
-Try = Callable[[int, Then], int]  # from a place, with what has to follow: where the match ends, or NO_MATCH
+# from a place, with what has to follow: where the match ends, or NO_MATCH
+Try = Callable[[int, Then], int]
 NO_MATCH = -1
 SHORTENED = 8
 
@@ -88,7 +90,9 @@ class _Search:
             return lambda at, then: taken(at, then) if group in self.groups else other(at, then)
         if op is c.AT:
             allowed = neighbours(value, flags)
-            return lambda at, then: then(at) if allowed(self._at(at - 1), self._at(at)) else NO_MATCH
+            return lambda at, then: (
+                then(at) if allowed(self._at(at - 1), self._at(at)) else NO_MATCH
+            )
         if op in (c.ASSERT, c.ASSERT_NOT):
             return self._look(value[0] < 0, value[1], flags, wanted=op is c.ASSERT)
         raise NotImplementedError(op)
@@ -162,7 +166,8 @@ class _Search:
 
     def _repeat(self, value: Any, flags: int, *, greedy: bool) -> Try:
         least, most, items = value
-        if most <= LONG:  # a text as short as this one does not show where such a limit ends the reading
+        # a text as short as this one does not show where such a limit ends the reading
+        if most <= LONG:
             most = max(least, min(most, SHORTENED))
         if len(items) == 1 and greedy and (test := one_character(*items[0], flags)):
             return self._run(test, least, most)
@@ -174,7 +179,9 @@ class _Search:
             def once_more() -> int:
                 if done >= most:
                     return NO_MATCH
-                return inside(at, lambda place: NO_MATCH if place == at else repeat(place, then, done + 1))
+                return inside(
+                    at, lambda place: NO_MATCH if place == at else repeat(place, then, done + 1)
+                )
 
             if greedy and (end := once_more()) != NO_MATCH:
                 return end

@@ -50,13 +50,16 @@ def test_the_same_processes_judge_what_is_advised_for_other_numbers_of_execution
     """At 100,000 executions and more a start is paid back, and the last step decides."""
     cells = {EAGER.name: measured(0.0, 900, 901, 899), DEFAULT.name: measured(1.0, 100, 101, 99)}
 
-    found = loaded("brute_force").advised(SWEEP, {"cells": {**cells, TUNED.name: measured(9.0, 50, 51, 49)}})
+    found = loaded("brute_force").advised(
+        SWEEP, {"cells": {**cells, TUNED.name: measured(9.0, 50, 51, 49)}}
+    )
 
     chosen = {n: (each["recommended"], each["fastest"], each["right"]) for n, each in found.items()}
     assert chosen == {
         "1000": (EAGER.name, EAGER.name, True),
         "100000": (DEFAULT.name, DEFAULT.name, True),  # 11 s against 14 s
-        "1000000": (DEFAULT.name, TUNED.name, False),  # 99 us against 100 us pays 8 s back after 8 million
+        # 99 us against 100 us pays 8 s back after 8 million
+        "1000000": (DEFAULT.name, TUNED.name, False),
     }
 
 
@@ -66,10 +69,16 @@ def test_before_three_rounds_of_every_cell_nothing_is_judged() -> None:
     assert loaded("brute_force").judged(SWEEP, {"cells": cells}) == {}
 
 
-def test_what_several_cores_measured_is_one_file_and_no_workload_stands_in_two(tmp_path: Path) -> None:
+def test_what_several_cores_measured_is_one_file_and_no_workload_stands_in_two(
+    tmp_path: Path,
+) -> None:
     late, early = tmp_path / "late.json", tmp_path / "early.json"
-    late.write_text(json.dumps({"sittings": [{"at": "2026-02"}], "workloads": {"fusion": {"cells": {}}}}))
-    early.write_text(json.dumps({"sittings": [{"at": "2026-01"}], "workloads": {"layers": {"cells": {}}}}))
+    late.write_text(
+        json.dumps({"sittings": [{"at": "2026-02"}], "workloads": {"fusion": {"cells": {}}}})
+    )
+    early.write_text(
+        json.dumps({"sittings": [{"at": "2026-01"}], "workloads": {"layers": {"cells": {}}}})
+    )
     merged = loaded("brute_force").merged
 
     found = merged([late, early])
@@ -82,11 +91,15 @@ def test_what_several_cores_measured_is_one_file_and_no_workload_stands_in_two(t
 
 def test_the_kept_verdicts_of_eight_workloads_are_right() -> None:
     """For the number of executions that was asked for; each by three rounds or more."""
-    kept = json.loads((BENCHMARKS / "results" / "brute_force_cpu.json").read_text("utf-8"))["workloads"]
+    kept = json.loads((BENCHMARKS / "results" / "brute_force_cpu.json").read_text("utf-8"))[
+        "workloads"
+    ]
 
     found = {name: each["found"] for name, each in kept.items()}
 
     assert len(found) == 8
     assert [name for name, each in found.items() if not each["right"]] == []
-    assert [name for name, each in found.items() if each["recommended"] != each["fastest"]] == ["scaled-relu"]
+    assert [name for name, each in found.items() if each["recommended"] != each["fastest"]] == [
+        "scaled-relu"
+    ]
     assert min(each["rounds"] for each in found.values()) >= 3

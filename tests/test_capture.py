@@ -1,4 +1,5 @@
-"""kgprof capture as its user sees it, on a machine without a GPU; the cases themselves are in tests/record."""
+"""kgprof capture as its user sees it, on a machine without a GPU; the cases themselves are in
+tests/record."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def test_without_a_gpu_every_case_does_not_apply_and_one_sentence_says_so(
     workload, out, copy = tmp_path / "model.py", tmp_path / "out", tmp_path / "copy.json"
     workload.write_text(STEP)
 
-    code = cli.run(["capture", f"{workload}:step", "-q", "-o", str(out), "--format", f"json={copy}"])
+    code = cli.run(
+        ["capture", f"{workload}:step", "-q", "-o", str(out), "--format", f"json={copy}"]
+    )
     printed = capsys.readouterr()
 
     assert code == EXIT_WORKLOAD
@@ -41,7 +44,9 @@ def test_without_a_gpu_every_case_does_not_apply_and_one_sentence_says_so(
     assert sorted(path.name for path in out.iterdir()) == ["capture.html", "capture.json"]
     report = m.decode_json((out / "capture.json").read_bytes(), m.CaptureReport)
     assert copy.read_bytes() == (out / "capture.json").read_bytes()
-    assert [each.name for each in report.results] == [each.name for each in captures.usual_cases(built_in=False)]
+    assert [each.name for each in report.results] == [
+        each.name for each in captures.usual_cases(built_in=False)
+    ]
     assert {each.outcome for each in report.results} == {CaptureOutcome.NOT_APPLICABLE}
     assert not report.tried
     assert "ones(4)" not in printed.out
@@ -76,7 +81,11 @@ def test_a_workload_that_raises_when_it_is_loaded_is_one_error(
     ],
 )
 def test_what_cannot_be_is_refused(
-    args: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    args: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
@@ -86,7 +95,9 @@ def test_what_cannot_be_is_refused(
     assert words in capsys.readouterr().err
 
 
-def test_the_usual_cases_are_listed_and_all_of_them_are_more(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_usual_cases_are_listed_and_all_of_them_are_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert cli.run(["capture", "--list"]) == EXIT_OK
     usual = capsys.readouterr().out.splitlines()
     assert cli.run(["capture", "--list", "--all"]) == EXIT_OK

@@ -1,4 +1,5 @@
-"""What one H200 gave: the sheet is made from it, and the page of the documentation says the same."""
+"""What one H200 gave: the sheet is made from it, and the page of the documentation says the
+same."""
 
 from __future__ import annotations
 
@@ -32,7 +33,12 @@ def test_the_sheet_is_made_from_what_was_recorded(name: str) -> None:
     page, text = (form(capture_sheet(kept)) for form in (sheet.html, sheet.text))
 
     assert isinstance(kept.advice, m.CaptureAdvice)
-    for words in ("NVIDIA H200", "torch 2.11.0+cu130", kept.advice.summary, *(result.name for result in kept.results)):
+    for words in (
+        "NVIDIA H200",
+        "torch 2.11.0+cu130",
+        kept.advice.summary,
+        *(result.name for result in kept.results),
+    ):
         assert words in page
         assert words in " ".join(text.split())
 
@@ -58,7 +64,12 @@ def test_a_warm_default_compile_was_captured_right_and_modes_with_own_graphs_rai
     assert outcomes("seed-s4")["capture-as-is"] is CaptureOutcome.CORRECT
     assert outcomes("seed-s4")["capture-reduce-overhead"] is CaptureOutcome.RAISED
     assert outcomes("silu-mul")["capture-eager-cold"] is CaptureOutcome.RAISED
-    hung = [name for name in WORKLOADS for outcome in outcomes(name).values() if outcome is CaptureOutcome.HUNG]
+    hung = [
+        name
+        for name in WORKLOADS
+        for outcome in outcomes(name).values()
+        if outcome is CaptureOutcome.HUNG
+    ]
     assert hung == []
 
 

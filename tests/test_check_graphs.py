@@ -1,4 +1,5 @@
-"""`kgprof check-graphs` as CI meets it: its exit codes, what stdout holds, and what it leaves in the repository."""
+"""`kgprof check-graphs` as CI meets it: its exit codes, what stdout holds, and what it leaves in
+the repository."""
 
 from __future__ import annotations
 
@@ -27,12 +28,19 @@ from tests.gate import gated
 ROOT = Path(__file__).resolve().parent.parent
 GRAPHS = ROOT / "fixtures" / "workloads" / "graphs.py"
 QUICK = ("--backend", "eager", "--steps", "5", "-o", "out", "--quiet")
-PRINTS = next(n for n, line in enumerate(GRAPHS.read_text().splitlines(), start=1) if "print(" in line)
+PRINTS = next(
+    n for n, line in enumerate(GRAPHS.read_text().splitlines(), start=1) if "print(" in line
+)
 
 
 def check(name: str, *args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, with a child of its own; the repository of ``cwd`` is none of kgprof's."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("KGPROF_") and key != "CI"}
+    """In a process of its own, with a child of its own; the repository of ``cwd`` is none of
+    kgprof's."""
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("KGPROF_") and key != "CI"
+    }
     return subprocess.run(
         [sys.executable, "-m", "kgprof", "check-graphs", f"{GRAPHS}:{name}", *QUICK, *args],
         cwd=cwd,
@@ -43,7 +51,9 @@ def check(name: str, *args: str, cwd: Path, **environment: str) -> subprocess.Co
     )
 
 
-def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *args: str) -> str:
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *args: str
+) -> str:
     """Exit code 2, nothing on stdout, nothing run; what was said."""
     monkeypatch.chdir(tmp_path)
     code = cli.run(["check-graphs", f"{GRAPHS}:clean", *args])
@@ -57,8 +67,11 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Profile]:
-    """Three workloads in one recording, the last of which raises: what the command said, and the Profile."""
+def recorded(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[subprocess.CompletedProcess[str], Profile]:
+    """Three workloads in one recording, the last of which raises: what the command said, and the
+    Profile."""
     folder = tmp_path_factory.mktemp("gate")
     done = check("every", "--format", "json", cwd=folder)
     return done, reading.read(folder / "out")
@@ -69,7 +82,9 @@ def alone(profile: Profile, strategy: str) -> Profile:
     return msgspec.structs.replace(
         profile,
         runs=tuple(run for run in profile.runs if run.key.strategy == strategy),
-        findings=tuple(f for f in profile.findings if f.run is not None and f.run.strategy == strategy),
+        findings=tuple(
+            f for f in profile.findings if f.run is not None and f.run.strategy == strategy
+        ),
     )
 
 
@@ -80,27 +95,44 @@ def test_a_workload_that_raises_leads_and_json_stays_json(
 
     report = json.loads(done.stdout)
     assert (done.returncode, report["exit_code"], report["verdict"]["status"]) == (4, 4, "failed")
-    assert report["verdict"]["text"].startswith("no verdict, the workload failed: raises.as-is raised during COMPILE")
-    assert any(one.startswith("compiles_nothing.as-is: nothing was compiled") for one in report["verdict"]["reasons"])
+    assert report["verdict"]["text"].startswith(
+        "no verdict, the workload failed: raises.as-is raised during COMPILE"
+    )
+    assert any(
+        one.startswith("compiles_nothing.as-is: nothing was compiled")
+        for one in report["verdict"]["reasons"]
+    )
     assert "this step does not work" in done.stderr
     skipped = {"kind": "skipped", "reason": "only the COMPILE pass was requested"}
     assert [run["host"] for run in report["runs"][:2]] == [skipped, skipped]
 
 
 @pytest.mark.parametrize("name", ["wants_a_full_graph", "script"])
-def test_a_graph_break_that_ends_the_program_is_told_at_its_line_first(name: str, tmp_path: Path) -> None:
-    """The exit code says that the program raised, since what would have come after the break was not seen."""
-    # given: torch.compile(fullgraph=True) around a print, as a step and as a whole program that calls it
+def test_a_graph_break_that_ends_the_program_is_told_at_its_line_first(
+    name: str, tmp_path: Path
+) -> None:
+    """The exit code says that the program raised, since what would have come after the break was
+    not seen."""
+    # given: torch.compile(fullgraph=True) around a print, as a step and as a whole program that
+    # calls it
     program = tmp_path / "step.py"
     text = GRAPHS.read_text()
     program.write_text(text if name != "script" else f"{text}\n\nwants_a_full_graph()\n")
-    line = text.splitlines().index('    print("in the step")', text[: text.index("def wants_a")].count("\n")) + 1
+    line = (
+        text.splitlines().index(
+            '    print("in the step")', text[: text.index("def wants_a")].count("\n")
+        )
+        + 1
+    )
     workload = f"{program}:{name}" if name != "script" else str(program)
 
     done = subprocess.run(
         [sys.executable, "-m", "kgprof", "check-graphs", workload, *QUICK],
         cwd=tmp_path,
-        env={**{key: value for key, value in os.environ.items() if key != "CI"}, "PYTHONPATH": str(ROOT)},
+        env={
+            **{key: value for key, value in os.environ.items() if key != "CI"},
+            "PYTHONPATH": str(ROOT),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -108,13 +140,18 @@ def test_a_graph_break_that_ends_the_program_is_told_at_its_line_first(name: str
 
     why = "because of print: Failed to trace builtin operator (GB0059)"
     refused = f"KGP107 compiling wants_a_full_graph raised Unsupported {why}"
-    verdict = f"FAILED: no verdict, the workload failed: step.py:{line}: {refused}, which ended the program: "
+    verdict = (
+        f"FAILED: no verdict, the workload failed: step.py:{line}: {refused}, which "
+        "ended the program: "
+    )
     assert done.returncode == 4, done.stderr
     assert done.stdout.startswith(f"step.py:{line}: {refused} [")
     assert [said for said in done.stdout.splitlines() if said.startswith(verdict)], done.stdout
 
 
-def test_nothing_compiled_is_no_pass(recorded: tuple[subprocess.CompletedProcess[str], Profile]) -> None:
+def test_nothing_compiled_is_no_pass(
+    recorded: tuple[subprocess.CompletedProcess[str], Profile],
+) -> None:
     judged = judge(alone(recorded[1], "compiles_nothing"), combined(Configuration()))
 
     assert (judged.exit_code, judged.verdict.status) == (5, "inconclusive")
@@ -128,9 +165,17 @@ def test_compilation_switched_off_is_no_pass_and_names_the_variable(tmp_path: Pa
 
 
 def test_a_clean_workload_passes_in_every_format_at_once(tmp_path: Path) -> None:
-    files = {"json": "r.json", "sarif": "r.sarif", "junit": "r.xml", "github": "r.annotations", "markdown": "r.md"}
+    files = {
+        "json": "r.json",
+        "sarif": "r.sarif",
+        "junit": "r.xml",
+        "github": "r.annotations",
+        "markdown": "r.md",
+    }
 
-    done = check("clean", *(f"--format={name}={file}" for name, file in files.items()), cwd=tmp_path)
+    done = check(
+        "clean", *(f"--format={name}={file}" for name, file in files.items()), cwd=tmp_path
+    )
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "OK: gate passed: 4 budgets met in 1 run"
@@ -143,9 +188,9 @@ def test_a_clean_workload_passes_in_every_format_at_once(tmp_path: Path) -> None
     assert len(sarif["tool"]["driver"]["rules"]) == len(report["rules"]) > 0
     assert (suites.get("failures"), suites.get("errors")) == ("0", "0")
     assert annotations == "::notice title=kgprof%3A ok::gate passed: 4 budgets met in 1 run\n"
-    assert "| clean.as-is | graph-breaks | 0 sites | 0 sites | held |" in (tmp_path / "r.md").read_text(
-        encoding="utf-8"
-    )
+    assert "| clean.as-is | graph-breaks | 0 sites | 0 sites | held |" in (
+        tmp_path / "r.md"
+    ).read_text(encoding="utf-8")
 
 
 def test_a_cuda_graph_budget_on_a_cpu_run_is_inconclusive(
@@ -154,7 +199,9 @@ def test_a_cuda_graph_budget_on_a_cpu_run_is_inconclusive(
     faults: list[str] = []
     budget = parse_options(["cudagraph-skips=0"], None, None, None, faults)
     compiled = alone(recorded[1], "clean")
-    by_inductor = msgspec.structs.replace(compiled, options=msgspec.structs.replace(compiled.options, backend=""))
+    by_inductor = msgspec.structs.replace(
+        compiled, options=msgspec.structs.replace(compiled.options, backend="")
+    )
 
     judged = judge(by_inductor, combined(budget, None, (), ""))
 
@@ -171,7 +218,8 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
     assert done.returncode == 1, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     (at,) = [number for number, line in enumerate(lines) if ": KGP101 " in line]
-    # then: the workload lies in another repository, so its whole path and its lines are nobody's here
+    # then: the workload lies in another repository, so its whole path and its lines are nobody's
+    # here
     shown = Redactor(private_names({**os.environ, "PYTHONPATH": str(ROOT)}))(str(GRAPHS))
     assert lines[at].startswith(f"{shown}:{PRINTS}: KGP101 ")
     assert 'print("in the step")' not in done.stdout
@@ -179,7 +227,9 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
 
     # when: the Recording is read again, where none of the gate's files are
     monkeypatch.chdir(tmp_path)
-    written = {name: (tmp_path / "out" / name).read_bytes() for name in ("report.json", "report.html")}
+    written = {
+        name: (tmp_path / "out" / name).read_bytes() for name in ("report.json", "report.html")
+    }
     code = cli.run(["report", "out", "-o", "again"])
     said = capsys.readouterr().out
 
@@ -191,11 +241,16 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
 
     # when: what fails is written down
     recording = reading.judged_profile(recordings.load(tmp_path / "out"), ())
-    code = writing.write_baseline(judge(recording, combined(Configuration())), combined(Configuration()), whole=True)
+    code = writing.write_baseline(
+        judge(recording, combined(Configuration())), combined(Configuration()), whole=True
+    )
 
     # then: the gate waits for a reason and an owner
     assert code == 0
-    assert "1 of them needs a reason and an owner before the gate runs again" in capsys.readouterr().err
+    assert (
+        "1 of them needs a reason and an owner before the gate runs again"
+        in capsys.readouterr().err
+    )
     said = refused(tmp_path, monkeypatch, capsys)
     assert "reason is empty; fill it in" in said
     assert "owner is empty; fill it in" in said
@@ -203,20 +258,25 @@ def test_a_print_in_the_step_fails_at_its_line_until_it_is_accepted(
     # when: they are given
     file = tmp_path / accepted.FILE
     text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace('reason = ""', 'reason = "a demo"').replace('owner = ""', 'owner = "ana"'), "utf-8")
+    file.write_text(
+        text.replace('reason = ""', 'reason = "a demo"').replace('owner = ""', 'owner = "ana"'),
+        "utf-8",
+    )
     judged = judge(recording, reading.gate_settings(Configuration(), []))
 
     assert judged.exit_code == 0
     assert [finding.accepted.startswith("ana, until ") for finding in judged.findings] == [True]
 
 
-# ---------------------------------------------------------------- what is refused before anything runs
+# ------------------------------------------------------------- what is refused before anything runs
 
 
 def test_the_faults_of_options_configuration_and_accepted_findings_are_told_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "pyproject.toml").write_text("[tool.kgprof]\nfail_on = 'error'\n[tool.kgprof.max]\nrecompile = 0\n")
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.kgprof]\nfail_on = 'error'\n[tool.kgprof.max]\nrecompile = 0\n"
+    )
     (tmp_path / accepted.FILE).write_text(
         "[[accepted]]\nrule = 'KGP101'\nfile = 'a.py'\nfunction = 'f'\nexpires = 2027-01-01\n"
     )
@@ -255,7 +315,11 @@ def test_two_configurations_in_one_folder_are_refused(
     ],
 )
 def test_a_slip_is_one_clear_error(
-    args: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    args: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert expected in refused(tmp_path, monkeypatch, capsys, *args)
 
@@ -285,33 +349,45 @@ def test_the_configuration_is_found_above_but_not_beyond_the_repository(
 # ---------------------------------------------------------------- the baseline
 
 
-def test_a_baseline_is_not_written_from_a_run_that_died(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_baseline_is_not_written_from_a_run_that_died(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "accepted.toml"
     settings = combined(Configuration(), path=str(file))
-    dead = judge(gated.profile(gated.finding(), runs=(run(gated.FUSED), died(gated.BATCHED))), settings)
+    dead = judge(
+        gated.profile(gated.finding(), runs=(run(gated.FUSED), died(gated.BATCHED))), settings
+    )
 
     assert writing.write_baseline(dead, settings, whole=True) == 4
     assert not file.exists()
     assert "the baseline is left as it is" in capsys.readouterr().err
 
 
-def test_an_empty_baseline_says_what_may_be_done_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_baseline_says_what_may_be_done_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "accepted.toml"
     settings = combined(Configuration(), path=str(file))
 
     assert writing.write_baseline(judge(gated.profile(), settings), settings, whole=True) == 0
 
-    said = "0 accepted findings: nothing fails, so there is nothing to accept, and the file can be deleted"
+    said = (
+        "0 accepted findings: nothing fails, so there is nothing to accept, and the "
+        "file can be deleted"
+    )
     assert capsys.readouterr().err == f"kgprof: {file}: {said}\n"
     # when: the gate reads what was written
     read = reading.gate_settings(Configuration(accepted=str(file)), [])
     assert read.notes == (
-        "accepted.toml accepts nothing: --update-baseline writes what fails now into it; otherwise delete it",
+        "accepted.toml accepts nothing: --update-baseline writes what fails now into it; "
+        "otherwise delete it",
     )
     assert judge(gated.profile(), read).exit_code == 0
 
 
-@pytest.mark.parametrize(("metric", "kept"), [("compile-seconds", []), ("cudagraph-skips", [gated.entry("KGP103")])])
+@pytest.mark.parametrize(
+    ("metric", "kept"), [("compile-seconds", []), ("cudagraph-skips", [gated.entry("KGP103")])]
+)
 def test_an_entry_that_matches_nothing_is_dropped_only_when_everything_was_observed(
     metric: str, kept: list[AcceptedEntry], tmp_path: Path
 ) -> None:

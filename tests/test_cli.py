@@ -1,6 +1,7 @@
 """The command line as its user meets it: what it prints where, and with which exit code it ends.
 
-Whole recordings run in child processes and import torch there, so they are few and each looks at much.
+Whole recordings run in child processes and import torch there, so they are few and each looks at
+much.
 """
 
 from __future__ import annotations
@@ -58,7 +59,12 @@ main()
 
 def kgprof(*args: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*args), cwd=cwd, env=surroundings(environment), capture_output=True, text=True, check=False
+        command(*args),
+        cwd=cwd,
+        env=surroundings(environment),
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -68,14 +74,22 @@ def command(*args: str | Path) -> list[str]:
 
 def surroundings(environment: dict[str, str]) -> dict[str, str]:
     """Of this process, without what a developer or a CI machine may have set."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("KGPROF_") and key != "CI"}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("KGPROF_") and key != "CI"
+    }
     return {**kept, "PYTHONPATH": str(ROOT), **environment}
 
 
 def error_and_hint(stderr: str) -> list[str]:
     """The lines after the progress, of which each run's step time, or how it ended, is a part."""
     of_a_run = re.compile(r"kgprof: [\w.-]+\.[\w-]+: ")
-    return [line for line in stderr.splitlines() if not (line.startswith("kgprof:  ") or of_a_run.match(line))]
+    return [
+        line
+        for line in stderr.splitlines()
+        if not (line.startswith("kgprof:  ") or of_a_run.match(line))
+    ]
 
 
 def here(args: Sequence[str | Path], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -97,7 +111,12 @@ def test_help_is_instant_and_imports_nothing_heavy(tmp_path: Path) -> None:
         "print(code, first, sorted(heavy & set(sys.modules)))"
     )
     checked = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=surroundings({}), capture_output=True, text=True, check=True
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=surroundings({}),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert checked.stdout.splitlines()[-1] == "0 [] []"
 
@@ -112,8 +131,12 @@ def _cpu_seconds(args: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-@pytest.mark.parametrize("verb", ["profile", "check-graphs", "report", "trace", "export", "schema", "explain"])
-def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "verb", ["profile", "check-graphs", "report", "trace", "export", "schema", "explain"]
+)
+def test_every_verb_explains_itself_with_an_example(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = here([verb, "--help"], capsys)
 
     assert (code, err) == (0, "")
@@ -142,44 +165,86 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         (["profile", "nowhere.py:step"], ["nowhere.py: file not found", "path/file.py:name"]),
         (["profile", "script.py"], ["script.py: file not found", "file.py:name"]),
         (["profile", "--stps", "3"], ["'--stps'", "--steps", "own options go after --"]),
-        (["profile", "linkpred", "--queries", "3"], ["'--queries'", "the workload's own options go after --"]),
-        (["profile", "linkpred", "extra"], ["unexpected extra argument (extra)", "see kgprof profile --help"]),
-        (["profile", "--steps", "0"], ["'--steps': 0 is not in the range x>=1", "see kgprof profile --help"]),
+        (
+            ["profile", "linkpred", "--queries", "3"],
+            ["'--queries'", "the workload's own options go after --"],
+        ),
+        (
+            ["profile", "linkpred", "extra"],
+            ["unexpected extra argument (extra)", "see kgprof profile --help"],
+        ),
+        (
+            ["profile", "--steps", "0"],
+            ["'--steps': 0 is not in the range x>=1", "see kgprof profile --help"],
+        ),
         (
             ["profile", "--steps", "3", "--warmup", "3"],
             ["--warmup 3 leaves no steady step of --steps 3", "more --steps"],
         ),
         (["profile", "--timeout", "0"], ["'--timeout': 0.0 is not in the range 0<x<=604800"]),
-        (["profile", "--timeout", "inf"], ["'--timeout': inf is not in the range 0<x<=604800", "--help"]),
+        (
+            ["profile", "--timeout", "inf"],
+            ["'--timeout': inf is not in the range 0<x<=604800", "--help"],
+        ),
         (["profile", "--timeout", "nan"], ["'--timeout': nan is not in the range 0<x<=604800"]),
-        (["check-graphs", "--timeout", "1e10"], ["'--timeout': 10000000000.0 is not in the range 0<x<=604800"]),
+        (
+            ["check-graphs", "--timeout", "1e10"],
+            ["'--timeout': 10000000000.0 is not in the range 0<x<=604800"],
+        ),
         (["profile", "--duration", "nan"], ["'--duration': nan is not in the range x>0"]),
         (["sweep", "--minutes", "nan"], ["'--minutes': nan is not in the range 0<x<=10080"]),
         (["profile", ""], ["no workload ''", "pkg.mod:name"]),
-        (["export", "out"], ["missing option '--to'. Choose from: speedscope, perfetto, graph, code\n  hint: see"]),
-        (["profile", "--mode", "egaer"], ["no mode 'egaer'; did you mean 'eager'?", "the modes are eager, default"]),
+        (
+            ["export", "out"],
+            ["missing option '--to'. Choose from: speedscope, perfetto, graph, code\n  hint: see"],
+        ),
+        (
+            ["profile", "--mode", "egaer"],
+            ["no mode 'egaer'; did you mean 'eager'?", "the modes are eager, default"],
+        ),
         (["profile", "--device", "gpu"], ["'gpu' is not one of 'auto', 'cpu', 'cuda'"]),
         (["profile", "--format", "jsn"], ["unknown format 'jsn'", "did you mean json?"]),
-        (["profile", "--format", "json", "--format", "text"], ["two formats cannot share stdout", "json=report.json"]),
+        (
+            ["profile", "--format", "json", "--format", "text"],
+            ["two formats cannot share stdout", "json=report.json"],
+        ),
         (["profile", "--format", f"json={__file__}/x"], [f"cannot write to {__file__}/x"]),
         (["profile", "--format", "json=/dev/stdout"], ["cannot write to /dev/stdout"]),
         (["compare", "a", "b", "--format", "json=-"], ["cannot write to -"]),
-        (["extract", "report.html", "-o", "-"], ["cannot write to -", "write to stdout if no path is given"]),
+        (
+            ["extract", "report.html", "-o", "-"],
+            ["cannot write to -", "write to stdout if no path is given"],
+        ),
         (["profile", "-o", __file__], [f"cannot write to {__file__}: ", "-o"]),
         (["profile", "-o", "/proc/kgprof"], ["cannot write to /proc/kgprof: ", "-o"]),
         (["profile", "--", "--qeries", "3"], ["--queries", "kgprof profile linkpred -- --help"]),
         (["report", "/nowhere"], ["/nowhere: file or folder not found", "kgprof profile"]),
         (["report", str(ROOT)], [f"{ROOT}: no Recording found", "kgprof profile"]),
-        (["report", "a" * 300], [f"{'a' * 300}/recording.json: File name too long", "choose a path"]),
-        (["report", ""], ["'[RECORDING]': it is empty; give a file or folder", "see kgprof report --help"]),
+        (
+            ["report", "a" * 300],
+            [f"{'a' * 300}/recording.json: File name too long", "choose a path"],
+        ),
+        (
+            ["report", ""],
+            ["'[RECORDING]': it is empty; give a file or folder", "see kgprof report --help"],
+        ),
         (["profile", "-o", ""], ["'--output': it is empty", "see kgprof profile --help"]),
-        (["extract", "/nowhere.html"], ["/nowhere.html: file not found", "give a report.html written by kgprof"]),
+        (
+            ["extract", "/nowhere.html"],
+            ["/nowhere.html: file not found", "give a report.html written by kgprof"],
+        ),
         (["report"], ["report needs exactly one input", "give a RECORDING, or --torch-trace DIR"]),
-        (["explain", "KGP510"], ["no rule 'KGP510'; did you mean 'KGP", "`kgprof explain` lists them all"]),
+        (
+            ["explain", "KGP510"],
+            ["no rule 'KGP510'; did you mean 'KGP", "`kgprof explain` lists them all"],
+        ),
         (["explain", "kgp510"], ["no rule 'kgp510'; did you mean 'KGP"]),
         (["explain", "kgp50"], ["no rule 'kgp50'; did you mean 'KGP5"]),
         (["profile", "--evaluations", "0"], ["'--evaluations': 0 is not in the range x>=1"]),
-        (["check-graphs", "--evaluations", "2"], ["'--evaluations'", "see kgprof check-graphs --help"]),
+        (
+            ["check-graphs", "--evaluations", "2"],
+            ["'--evaluations'", "see kgprof check-graphs --help"],
+        ),
         (["profile", "--rounds", "0"], ["'--rounds': 0 is not in the range 1<=x<=1000"]),
         (["check-graphs", "--rounds", "2"], ["'--rounds'", "see kgprof check-graphs --help"]),
         (
@@ -188,7 +253,11 @@ def test_the_version_names_torch_without_importing_it(tmp_path: Path) -> None:
         ),
         (
             ["profile", __file__, "--mode", "default"],
-            ["--mode does not work for a script", "model = torch.compile(model)", f"kgprof sweep {__file__}"],
+            [
+                "--mode does not work for a script",
+                "model = torch.compile(model)",
+                f"kgprof sweep {__file__}",
+            ],
         ),
         (
             ["profile", "--rounds", "2", "--passes", "compile"],
@@ -210,7 +279,9 @@ def test_a_slip_is_one_clear_error_with_exit_code_2(
         assert part in err
 
 
-def test_a_folder_that_is_not_kgprofs_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_kgprofs_is_not_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "report.html").write_text("someone else's", encoding="utf-8")
 
     code, _, err = here(["profile", "-o", tmp_path], capsys)
@@ -249,7 +320,12 @@ def test_rules_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> N
     assert {"KGP501", "KGP502", "KGP504"} <= {rule.id for rule in RULES}
     assert code == 0
     assert explained == by_name
-    for heading in ("KGP501 result-differs-from-eager (error)", "\nWhy\n", "\nExample\n", "\nWhat to do\n"):
+    for heading in (
+        "KGP501 result-differs-from-eager (error)",
+        "\nWhy\n",
+        "\nExample\n",
+        "\nWhat to do\n",
+    ):
         assert heading in explained
 
 
@@ -259,11 +335,18 @@ def test_a_recording_is_rendered_again_without_torch(tmp_path: Path) -> None:
     done = kgprof("report", "out", cwd=tmp_path)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "out/report.html\n", "")
-    assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8").lower().startswith("<!doctype html>")
+    assert (
+        (tmp_path / "out" / "report.html")
+        .read_text(encoding="utf-8")
+        .lower()
+        .startswith("<!doctype html>")
+    )
     again = kgprof("report", "out/report.html", "-o", "elsewhere", cwd=tmp_path)
     assert (again.returncode, again.stdout) == (0, "elsewhere/report.html\n")
     for name in ("report.html", "report.json"):
-        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "elsewhere" / name).read_bytes()
+        assert (tmp_path / "out" / name).read_bytes() == (
+            tmp_path / "elsewhere" / name
+        ).read_bytes()
 
 
 def test_formats_go_to_stdout_and_to_files_and_the_schema_describes_them(
@@ -285,7 +368,13 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     handmade.write(tmp_path / "recording")
 
     piped = subprocess.run(
-        ["bash", "-c", 'set -o pipefail; "$@" | head -c 1', "bash", *command("report", tmp_path, "--format", "html")],
+        [
+            "bash",
+            "-c",
+            'set -o pipefail; "$@" | head -c 1',
+            "bash",
+            *command("report", tmp_path, "--format", "html"),
+        ],
         env=surroundings({}),
         capture_output=True,
         text=True,
@@ -296,7 +385,9 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("args", [["--help"], ["--version"], ["explain"]], ids=" ".join)
-def test_a_reader_of_stdout_that_has_gone_before_the_first_byte_is_none_either(args: list[str]) -> None:
+def test_a_reader_of_stdout_that_has_gone_before_the_first_byte_is_none_either(
+    args: list[str],
+) -> None:
     done = unheard(args, "stdout", "stderr")
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -314,7 +405,9 @@ def unheard(args: Sequence[str], closed: str, heard: str) -> subprocess.Complete
     os.close(reader)
     try:
         streams: dict[str, int] = {closed: writer, heard: subprocess.PIPE}
-        return subprocess.run(command(*args), env=surroundings({}), text=True, check=False, **streams)  # type: ignore[call-overload,no-any-return]
+        return subprocess.run(
+            command(*args), env=surroundings({}), text=True, check=False, **streams
+        )  # type: ignore[call-overload,no-any-return]
     finally:
         os.close(writer)
 
@@ -322,14 +415,26 @@ def unheard(args: Sequence[str], closed: str, heard: str) -> subprocess.Complete
 @pytest.mark.parametrize(
     ("args", "where", "code", "said"),
     [
-        (["explain"], ">/dev/full", 2, "kgprof: error: cannot write to stdout: No space left on device\n  hint: "),
-        (["--help"], ">/dev/full", 2, "kgprof: error: stdout could not be written in full: No space left on device\n"),
+        (
+            ["explain"],
+            ">/dev/full",
+            2,
+            "kgprof: error: cannot write to stdout: No space left on device\n  hint: ",
+        ),
+        (
+            ["--help"],
+            ">/dev/full",
+            2,
+            "kgprof: error: stdout could not be written in full: No space left on device\n",
+        ),
         (["explain"], ">&-", 0, ""),
         (["compare", "/nowhere", "/nowhere"], "2>&-", 2, ""),
         (["compare", "/nowhere", "/nowhere"], "2>/dev/full", 2, ""),
     ],
 )
-def test_a_stream_that_is_full_or_closed_is_no_fault_of_ours(args: list[str], where: str, code: int, said: str) -> None:
+def test_a_stream_that_is_full_or_closed_is_no_fault_of_ours(
+    args: list[str], where: str, code: int, said: str
+) -> None:
     done = subprocess.run(
         ["bash", "-c", f'"$@" {where}', "bash", *command(*args)],
         env=surroundings({}),
@@ -363,7 +468,10 @@ def test_a_folder_that_may_not_be_looked_into_is_one_clear_error(
     code, out, err = here(["report", tmp_path], capsys)
 
     assert (code, out) == (2, "")
-    assert err == f"kgprof: error: {tmp_path}: Permission denied\n  hint: choose a path that you may read and write\n"
+    assert err == (
+        f"kgprof: error: {tmp_path}: Permission denied\n  hint: choose a path that "
+        "you may read and write\n"
+    )
 
 
 def test_a_fault_of_our_own_is_exit_3_and_its_traceback_lies_in_a_named_file(
@@ -403,7 +511,9 @@ def test_a_full_disk_while_rendering_is_one_clear_error(
     code, _, err = here(["report", tmp_path], capsys)
 
     assert code == 2
-    assert err.startswith(f"kgprof: error: cannot write {tmp_path / 'report.json'}: No space left on device\n  hint: ")
+    assert err.startswith(
+        f"kgprof: error: cannot write {tmp_path / 'report.json'}: No space left on device\n  hint: "
+    )
 
 
 def test_options_come_from_the_environment_too(
@@ -427,12 +537,19 @@ def test_no_two_options_of_a_verb_share_a_variable(monkeypatch: pytest.MonkeyPat
     for verb, command in verbs.cli.commands.items():
         prefix = f"KGPROF_{verb.upper().replace('-', '_')}"
         given = [option for option in command.params if isinstance(option, click.Option)]
-        for name in {spelt.removeprefix("--") for option in given for spelt in option.opts if spelt[:2] == "--"}:
+        for name in {
+            spelt.removeprefix("--")
+            for option in given
+            for spelt in option.opts
+            if spelt[:2] == "--"
+        }:
             variable = f"{prefix}_{name.upper().replace('-', '_')}"
             with monkeypatch.context() as patch:
                 patch.setenv(variable, "1")
                 context = click.Context(command, auto_envvar_prefix=prefix)
-                assert sum(option.resolve_envvar_value(context) is not None for option in given) <= 1, variable
+                assert (
+                    sum(option.resolve_envvar_value(context) is not None for option in given) <= 1
+                ), variable
 
 
 # ---------------------------------------------------------------- with a plan that is refused
@@ -445,7 +562,10 @@ def test_no_two_options_of_a_verb_share_a_variable(monkeypatch: pytest.MonkeyPat
             [f"{SHAPES}:strategies", "--strategy", "prodct"],
             {},
             2,
-            ["has no strategy 'prodct'; did you mean 'product'?", "it has: product, compiled, wrong"],
+            [
+                "has no strategy 'prodct'; did you mean 'product'?",
+                "it has: product, compiled, wrong",
+            ],
         ),
         (
             ["linkpred", "--", "--data", "/nowhere"],
@@ -463,13 +583,21 @@ def test_no_two_options_of_a_verb_share_a_variable(monkeypatch: pytest.MonkeyPat
             [f"{SHAPES}:eager", "--mode", "default"],
             {"PATH": "/nowhere", "CXX": "no-such-compiler"},
             2,
-            ["no C++ compiler, and Inductor needs one on the CPU", "no-such-compiler", "--mode eager"],
+            [
+                "no C++ compiler, and Inductor needs one on the CPU",
+                "no-such-compiler",
+                "--mode eager",
+            ],
         ),
         (
             [f"{SHAPES}:eager", "--mode", "default"],
             {"TORCH_COMPILE_DISABLE": "1"},
             2,
-            ["TORCH_COMPILE_DISABLE=1 is set, so torch.compile would compile nothing in eager.default", "unset"],
+            [
+                "TORCH_COMPILE_DISABLE=1 is set, so torch.compile would compile nothing in "
+                "eager.default",
+                "unset",
+            ],
         ),
     ],
     ids=["unknown-strategy", "no-data", "no-gpu", "no-compiler", "compilation-off"],
@@ -489,19 +617,33 @@ def test_what_cannot_run_is_refused_before_anything_is_measured(
 
 
 def test_a_workload_that_raises_while_it_is_imported_is_a_run_that_died(tmp_path: Path) -> None:
-    done = kgprof("profile", "-o", "out", f"{WORKLOADS / 'raises_on_import.py'}:step", "--format", "json", cwd=tmp_path)
+    done = kgprof(
+        "profile",
+        "-o",
+        "out",
+        f"{WORKLOADS / 'raises_on_import.py'}:step",
+        "--format",
+        "json",
+        cwd=tmp_path,
+    )
 
     report = json.loads(done.stdout)
     assert (done.returncode, report["exit_code"]) == (4, 4), done.stderr
     log = Path("out", "recording", "runs", "step.as-is", "log.txt")
     raised = "raised RuntimeError while it was imported: this module cannot be imported"
-    shown = Redactor(private_names({**os.environ, "PYTHONPATH": str(ROOT)}))(str(WORKLOADS / "raises_on_import.py"))
+    shown = Redactor(private_names({**os.environ, "PYTHONPATH": str(ROOT)}))(
+        str(WORKLOADS / "raises_on_import.py")
+    )
     assert error_and_hint(done.stderr)[:2] == [
         f"kgprof: error: step.as-is raised during PLAN: {shown} {raised} (exit code 1)",
         f"  hint: its log: {log}",
     ]
-    assert "RuntimeError: this module cannot be imported" in (tmp_path / log).read_text(encoding="utf-8")
-    assert report["runs"][0]["exit"]["traceback"].endswith("RuntimeError: this module cannot be imported\n")
+    assert "RuntimeError: this module cannot be imported" in (tmp_path / log).read_text(
+        encoding="utf-8"
+    )
+    assert report["runs"][0]["exit"]["traceback"].endswith(
+        "RuntimeError: this module cannot be imported\n"
+    )
     assert (tmp_path / "out" / "report.html").is_file()
 
 
@@ -513,7 +655,8 @@ def test_the_ten_line_example_is_compiled_measured_and_reported(tmp_path: Path) 
     shutil.copy(WORKLOADS / "ten_lines.py", tmp_path)
     assert len((tmp_path / "ten_lines.py").read_text(encoding="utf-8").splitlines()) <= 10
     (tmp_path / "tmp").mkdir()
-    # torch keeps its precompiled headers, and kgprof the files of its probe, where the next run finds them
+    # torch keeps its precompiled headers, and kgprof the files of its probe, where the next run
+    # finds them
     kept = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
     kept.mkdir(exist_ok=True)
     (tmp_path / "tmp" / kept.name).symlink_to(kept)
@@ -522,7 +665,9 @@ def test_the_ten_line_example_is_compiled_measured_and_reported(tmp_path: Path) 
 
     # when
     done = subprocess.run(
-        command("profile", "ten_lines.py:step", "--device", "cpu", "--mode", "eager", "--mode", "as-is"),
+        command(
+            "profile", "ten_lines.py:step", "--device", "cpu", "--mode", "eager", "--mode", "as-is"
+        ),
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -557,26 +702,36 @@ def test_the_ten_line_example_is_compiled_measured_and_reported(tmp_path: Path) 
     assert kernels_of_inductor(layout.trace_path(recording, as_is.key, PassName.KERNELS))
     assert not kernels_of_inductor(layout.trace_path(recording, as_is.key, PassName.TRACE))
 
-    # the plan makes no vector-ISA probe for runs that may not compile; nothing was left in the temporary folder
+    # the plan makes no vector-ISA probe for runs that may not compile; nothing was left in the
+    # temporary folder
     why = "a run's own process runs it when it first uses Inductor, so it is not timed"
     assert recording.header.plan.vector_isa_probe_s == Skipped(reason=why)
     assert not recording.header.plan.vector_isa_works
     assert not list((tmp_path / "tmp").glob("kgprof-*"))
 
     # progress is one plain line a phase
-    phases = [line.split("s  ", 1)[1] for line in done.stderr.splitlines() if line.startswith("kgprof:  ")]
+    phases = [
+        line.split("s  ", 1)[1] for line in done.stderr.splitlines() if line.startswith("kgprof:  ")
+    ]
     measured = ["starting the process", "compile", "timing", "trace", "host", "stack"]
     in_second_process = {
         "eager": ["starting the process", "memory"],
         "as-is": ["starting the process", "memory", "kernels"],
     }
     assert phases[0].startswith("until it is complete, the result is in ")
-    first = ["loading the workload", *(f"step.{mode}  {phase}" for mode in in_second_process for phase in measured)]
+    first = [
+        "loading the workload",
+        *(f"step.{mode}  {phase}" for mode in in_second_process for phase in measured),
+    ]
     assert phases[1 : len(first) + 1] == first
     later = phases[len(first) + 1 :]  # of two processes at a time, and the comparison's
     for mode, phase_names in in_second_process.items():
-        assert [line for line in later if line.startswith(f"step.{mode}")] == [f"step.{mode}  {x}" for x in phase_names]
-    assert sum(map(len, in_second_process.values())) + later.count("comparing results") == len(later)
+        assert [line for line in later if line.startswith(f"step.{mode}")] == [
+            f"step.{mode}  {x}" for x in phase_names
+        ]
+    assert sum(map(len, in_second_process.values())) + later.count("comparing results") == len(
+        later
+    )
     assert "comparing results" in later
 
 
@@ -623,13 +778,15 @@ def test_strategies_that_die_leave_the_others_results(tmp_path: Path) -> None:
     # each death is one error with the process's own exit code and its log
     logs = f"  hint: its log: out/recording/runs/{{}}.as-is/{layout.LOG}"
     assert error_and_hint(done.stderr)[:8] == [
-        "kgprof: error: raises.as-is raised during COMPILE: ValueError: the second step does not work (exit code 1)",
+        "kgprof: error: raises.as-is raised during COMPILE: ValueError: the second step does not "
+        "work (exit code 1)",
         logs.format("raises"),
         "kgprof: error: killed.as-is was killed during TRACE: SIGKILL (exit code -9)",
         logs.format("killed"),
         "kgprof: error: segfaults.as-is was killed during COMPILE: SIGSEGV (exit code -11)",
         logs.format("segfaults"),
-        "kgprof: error: leaves.as-is raised during COMPILE: the process exited with code 7 (exit code 7)",
+        "kgprof: error: leaves.as-is raised during COMPILE: the process exited with code 7 (exit "
+        "code 7)",
         logs.format("leaves"),
     ]
     raised, killed, crashed = recordings.load(tmp_path / "out").runs[1:4]
@@ -651,8 +808,8 @@ def hangs():
         open("hangs", "w").close()
         time.sleep(3600)
 """
-# A child's time is up when it hangs, however long a busy machine takes to import torch before that. What counts the
-# seconds themselves is in tests/record/test_children.py.
+# A child's time is up when it hangs, however long a busy machine takes to import torch before that.
+# What counts the seconds themselves is in tests/record/test_children.py.
 UP_WHEN_IT_HANGS = """
 import os, queue, time
 from kgprof.record import children
@@ -683,7 +840,8 @@ def test_a_workload_that_hangs_is_ended_after_its_time(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stdout) == (4, "out/report.html\n")
     assert done.stderr.splitlines() == [
-        "kgprof: error: hangs.as-is timed out during COMPILE: timed out after 15 s (--timeout) (exit code -15)",
+        "kgprof: error: hangs.as-is timed out during COMPILE: timed out after 15 s (--timeout) "
+        "(exit code -15)",
         "  hint: its log: out/recording/runs/hangs.as-is/log.txt",
     ]
     (hung,) = recordings.load(tmp_path / "out").runs
@@ -692,8 +850,12 @@ def test_a_workload_that_hangs_is_ended_after_its_time(tmp_path: Path) -> None:
 
 
 # SIGTERM in a pass is in tests/cli/test_endings.py too, where the child is not a real one.
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_an_interrupted_recording_is_rendered_and_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
+def test_an_interrupted_recording_is_rendered_and_leaves_no_process(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     (tmp_path / "slow.py").write_text(
         "import os, time\n"
         "def quick(): return 1\n"
@@ -723,8 +885,12 @@ def test_an_interrupted_recording_is_rendered_and_leaves_no_process(tmp_path: Pa
     assert [run.exit.outcome for run in recording.runs] == ["ok", "interrupted", "interrupted"]
     assert recording.runs[1].exit.during == "compile"
     assert recording.runs[2].exit.message == "never started: kgprof was interrupted before it"
-    assert re.findall(r"its log: (.*)", err) == ["out/recording/runs/slow.as-is/log.txt"]  # the third run has none
-    assert json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["exit_code"] == 130
+    # the third run has none
+    assert re.findall(r"its log: (.*)", err) == ["out/recording/runs/slow.as-is/log.txt"]
+    assert (
+        json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["exit_code"]
+        == 130
+    )
     assert is_gone(int((tmp_path / "pid").read_text(encoding="ascii")))
 
 
@@ -764,7 +930,17 @@ def test_without_a_compiler_the_eager_run_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_whole_evaluations_are_timed_and_a_workloads_own_results_compared(tmp_path: Path) -> None:
-    done = kgprof("profile", f"{SHAPES}:counters", "--steps", "5", "--evaluations", "2", "-o", "out", cwd=tmp_path)
+    done = kgprof(
+        "profile",
+        f"{SHAPES}:counters",
+        "--steps",
+        "5",
+        "--evaluations",
+        "2",
+        "-o",
+        "out",
+        cwd=tmp_path,
+    )
 
     assert done.returncode == 0, done.stderr
     recording = recordings.load(tmp_path / "out")
@@ -783,7 +959,15 @@ def test_what_a_workload_prints_goes_to_its_log(tmp_path: Path) -> None:
     handmade.write(tmp_path / "out" / "recording")
 
     done = kgprof(
-        "profile", f"{SHAPES}:speaks", "-o", "out", "--steps", "4", "--passes", "compile,timing", cwd=tmp_path
+        "profile",
+        f"{SHAPES}:speaks",
+        "-o",
+        "out",
+        "--steps",
+        "4",
+        "--passes",
+        "compile,timing",
+        cwd=tmp_path,
     )
 
     assert (done.returncode, done.stdout) == (0, "out/report.html\n"), done.stderr
@@ -794,14 +978,17 @@ def test_what_a_workload_prints_goes_to_its_log(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_up_is_one_clear_error(tmp_path: Path) -> None:
-    done = kgprof("profile", f"{MISBEHAVING}:fills_the_disk", "-o", "out", "--steps", "4", cwd=tmp_path)
+    done = kgprof(
+        "profile", f"{MISBEHAVING}:fills_the_disk", "-o", "out", "--steps", "4", cwd=tmp_path
+    )
 
     assert (done.returncode, done.stdout) == (2, "")
     error, hint = error_and_hint(done.stderr)
     assert error.startswith("kgprof: error: cannot write ")
     assert error.endswith(": File too large")
     assert hint.startswith(
-        "  hint: free some disk space, or choose a writable place; what was measured is in out/recording."
+        "  hint: free some disk space, or choose a writable place; what was measured is in "
+        "out/recording."
     )
     (run,) = recordings.load(tmp_path / "out").runs
     assert (run.exit.outcome, run.exit.during) == ("raised", "compile")

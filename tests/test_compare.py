@@ -1,4 +1,5 @@
-"""`kgprof compare` on the command line: what it reads, what it refuses, what it says and how it ends."""
+"""`kgprof compare` on the command line: what it reads, what it refuses, what it says and how it
+ends."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def here(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, st
 
 
 @pytest.fixture(autouse=True)
-def away_from_this_repositorys_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def away_from_this_repositorys_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path)
 
@@ -68,11 +71,15 @@ def test_a_folder_a_page_and_a_document_say_the_same(
 
 
 def test_a_recording_is_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By the folder, by recording/ and by its header; made in one round, so that nothing is said of times."""
+    """By the folder, by recording/ and by its header; made in one round, so that nothing is said of
+    times."""
     handmade.write(tmp_path / "out" / "recording")
     recording = tmp_path / "out" / "recording"
 
-    said = [here(capsys, "compare", tmp_path / "out", path) for path in (recording, recording / "recording.json")]
+    said = [
+        here(capsys, "compare", tmp_path / "out", path)
+        for path in (recording, recording / "recording.json")
+    ]
 
     assert [code for code, _, _ in said] == [4, 4]  # lost.default died in head
     assert all("lost.default" in out.splitlines()[4] for _, out, _ in said)
@@ -89,7 +96,9 @@ def test_a_report_beside_no_recording_stands_for_the_folder(
 # ---------------------------------------------------------------- what it refuses
 
 
-def test_what_is_not_there_is_said_once(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_there_is_said_once(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, err = here(capsys, "compare", base, tmp_path / "nowhere")
 
     assert (code, out) == (2, "")
@@ -100,7 +109,11 @@ def test_what_is_not_there_is_said_once(base: Path, tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("report.html", "<!doctype html><title>another tool</title></html>", "not a report.html written by kgprof"),
+        (
+            "report.html",
+            "<!doctype html><title>another tool</title></html>",
+            "not a report.html written by kgprof",
+        ),
         ("report.json", "{", "not a kgprof Profile"),
         ("report.json", f'{{"schema_version": {PROFILE_SCHEMA_VERSION}}}', "not a kgprof Profile"),
         ("report.json", "[" * 100_000, "not a kgprof Profile"),
@@ -199,7 +212,9 @@ def test_a_value_that_another_one_needs_may_be_missing(
     assert (out[:9], err) == ("<!DOCTYPE", "")
 
 
-def test_a_page_that_breaks_off_is_refused(base: Path, worse: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_that_breaks_off_is_refused(
+    base: Path, worse: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = (worse / "report.html").read_text(encoding="utf-8")
     (worse / "report.html").write_text(text[: text.index('id="profile"') + 500], encoding="utf-8")
 
@@ -209,9 +224,13 @@ def test_a_page_that_breaks_off_is_refused(base: Path, worse: Path, capsys: pyte
     assert "is truncated" in err
 
 
-def test_a_newer_schema_is_refused(base: Path, worse: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_newer_schema_is_refused(
+    base: Path, worse: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     document = json.loads((worse / "report.json").read_text())
-    (worse / "report.json").write_text(json.dumps({**document, "schema_version": PROFILE_SCHEMA_VERSION + 1}))
+    (worse / "report.json").write_text(
+        json.dumps({**document, "schema_version": PROFILE_SCHEMA_VERSION + 1})
+    )
 
     code, _, err = here(capsys, "compare", base, worse)
 
@@ -231,7 +250,9 @@ def test_a_comparison_is_refused_as_a_side(
     assert f"{tmp_path.name}/compared is itself a comparison and cannot be one of its sides" in err
 
 
-def test_two_workloads_are_refused(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_workloads_are_refused(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = reported(tmp_path / "other", profile(workload="train.py:step"))
 
     code, _, err = here(capsys, "compare", base, other)
@@ -282,7 +303,9 @@ def test_budgets_stand_in_the_configuration_and_options_win(
     assert here(capsys, "compare", base, worse, "--max-regression", "step=10%")[0] == 1
 
 
-def test_a_fault_in_the_configuration_is_told(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_in_the_configuration_is_told(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "kgprof.toml").write_text("max-regression = {stepp = 5}\n")
 
     code, _, err = here(capsys, "compare", base, base)
@@ -291,9 +314,14 @@ def test_a_fault_in_the_configuration_is_told(base: Path, tmp_path: Path, capsys
     assert "max-regression.stepp: no metric 'stepp' (did you mean step?)" in err
 
 
-def test_what_the_project_accepts_does_not_fail(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_project_accepts_does_not_fail(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     head = reported(tmp_path / "head", profile(findings=(finding(),)))
-    entry = '[[accepted]]\nrule = "KGP201"\nfile = "step.py"\nfunction = "step"\nreason = "see #12"\nowner = "ada"\n'
+    entry = (
+        '[[accepted]]\nrule = "KGP201"\nfile = "step.py"\nfunction = "step"\nreason '
+        '= "see #12"\nowner = "ada"\n'
+    )
     assert here(capsys, "compare", base, head)[0] == 1
 
     (tmp_path / "kgprof-accepted.toml").write_text(f"{entry}expires = 2027-01-31\n")
@@ -315,7 +343,10 @@ def test_json_holds_heads_profile_with_the_comparison(
     assert (code, found.exit_code) == (1, 1)
     assert found.comparison is not None
     folder = base.parent.name
-    assert (found.comparison.base.source, found.comparison.head.source) == (f"{folder}/base", f"{folder}/head")
+    assert (found.comparison.base.source, found.comparison.head.source) == (
+        f"{folder}/base",
+        f"{folder}/head",
+    )
     _, whole, _ = here(capsys, "compare", base, worse, "--format", "json", "--no-redact")
     assert f'"source": "{base}"' in whole
     assert encode_json(found).decode().strip() == out.strip()
@@ -340,7 +371,9 @@ def test_another_environment_ends_with_six_unless_it_is_allowed(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = slower(profile(), 1200.0)
-    elsewhere = msgspec.structs.replace(given, environment=msgspec.structs.replace(given.environment, torch="2.14.0"))
+    elsewhere = msgspec.structs.replace(
+        given, environment=msgspec.structs.replace(given.environment, torch="2.14.0")
+    )
     head = reported(tmp_path / "head", elsewhere)
 
     code, out, _ = here(capsys, "compare", base, head)
@@ -360,7 +393,9 @@ def test_the_same_two_give_the_same_bytes(
     assert one == two
 
 
-def test_nothing_is_left_beside_the_inputs(base: Path, worse: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_left_beside_the_inputs(
+    base: Path, worse: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = sorted(path.name for path in (*base.iterdir(), *worse.iterdir()))
     shutil.copytree(base, base.parent / "copy")
 

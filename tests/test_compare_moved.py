@@ -1,4 +1,5 @@
-"""What is found in a program before and after its lines moved, and in another checkout: the same, and nothing new."""
+"""What is found in a program before and after its lines moved, and in another checkout: the same,
+and nothing new."""
 
 from __future__ import annotations
 
@@ -101,7 +102,9 @@ def test_lines_that_moved_leave_every_fingerprint_as_it_is(tmp_path: Path) -> No
     before, after = found_in(file, FAULTS), found_in(file, MOVED + FAULTS)
 
     assert rules(before) >= {"KGP101", "KGP105", "KGP201", "KGP402", "KGP404"}
-    lines = [[finding.location.line for finding in side if finding.location] for side in (before, after)]
+    lines = [
+        [finding.location.line for finding in side if finding.location] for side in (before, after)
+    ]
     assert min(lines[1]) > max(lines[0]) - len(FAULTS.splitlines()) + len(MOVED.splitlines())
     assert [finding.fingerprint for finding in after] == [finding.fingerprint for finding in before]
 

@@ -1,4 +1,5 @@
-"""`kgprof check-graphs` of modules and objects that compile while they are imported: what their steps run is judged."""
+"""`kgprof check-graphs` of modules and objects that compile while they are imported: what their
+steps run is judged."""
 
 from __future__ import annotations
 
@@ -86,7 +87,11 @@ def check(folder: Path, workload: str, *args: str) -> tuple[int, str]:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
     quick = ("--steps", "4", "--backend", "eager", "-o", "out", "--quiet")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("KGPROF_") and key != "CI"}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("KGPROF_") and key != "CI"
+    }
     done = subprocess.run(
         [sys.executable, "-m", "kgprof", "check-graphs", workload, *quick, *args],
         cwd=folder,
@@ -115,10 +120,17 @@ def test_each_strategy_is_judged_by_the_code_that_it_runs(tmp_path: Path) -> Non
     [
         pytest.param("served.jobs:Nested.step", 0, "OK: gate passed", id="nested"),
         pytest.param("served.jobs:broken", 1, "graph_break breaks the graph in noisy", id="broken"),
-        pytest.param("served.lengths:reduced", 1, "recompiled 7 times before the first call", id="at its limit"),
+        pytest.param(
+            "served.lengths:reduced",
+            1,
+            "recompiled 7 times before the first call",
+            id="at its limit",
+        ),
     ],
 )
-def test_a_function_of_a_module_that_compiled_before(tmp_path: Path, workload: str, code: int, word: str) -> None:
+def test_a_function_of_a_module_that_compiled_before(
+    tmp_path: Path, workload: str, code: int, word: str
+) -> None:
     ended, words = check(tmp_path, workload)
 
     assert ended == code, words

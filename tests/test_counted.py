@@ -16,7 +16,14 @@ from tests.gate.gated import FUSED
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(0, "0 steps"), (1, "1 step"), (2, "2 steps"), (1234, "1,234 steps"), (10_000, "10,000 steps")]
+    ("number", "said"),
+    [
+        (0, "0 steps"),
+        (1, "1 step"),
+        (2, "2 steps"),
+        (1234, "1,234 steps"),
+        (10_000, "10,000 steps"),
+    ],
 )
 def test_one_is_singular_and_thousands_are_grouped(number: int, said: str) -> None:
     assert plural(number, "step") == said
@@ -24,7 +31,13 @@ def test_one_is_singular_and_thousands_are_grouped(number: int, said: str) -> No
 
 @pytest.mark.parametrize(
     ("number", "said"),
-    [(1.0, "1 launch"), (0.9999, "1 launch"), (0.95, "0.95 launches"), (1.5, "1.5 launches"), (64.12, "64.1 launches")],
+    [
+        (1.0, "1 launch"),
+        (0.9999, "1 launch"),
+        (0.95, "0.95 launches"),
+        (1.5, "1.5 launches"),
+        (64.12, "64.1 launches"),
+    ],
 )
 def test_a_mean_that_reads_as_one_is_singular(number: float, said: str) -> None:
     assert plural(number, "launch", "launches") == said

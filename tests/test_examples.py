@@ -1,4 +1,5 @@
-"""The committed example reports are what today's kgprof writes, so that a reader of them sees today's page."""
+"""The committed example reports are what today's kgprof writes, so that a reader of them sees
+today's page."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def test_a_picture_is_small_enough_for_a_readme() -> None:
         assert len(picture) <= examples.PICTURE_BYTES
 
 
-@pytest.mark.parametrize("name", ["evaluator.html", "comparison.html", "capture.html", "sweep.html"])
+@pytest.mark.parametrize(
+    "name", ["evaluator.html", "comparison.html", "capture.html", "sweep.html"]
+)
 def test_it_is_todays(name: str, made: dict[str, bytes]) -> None:
     today = made[name] == (examples.EXAMPLE / name).read_bytes()
 

@@ -21,7 +21,9 @@ def here(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, st
     return code, said.out, said.err
 
 
-def test_the_page_alone_gives_report_json_byte_for_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_alone_gives_report_json_byte_for_byte(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # given: a report as kgprof writes it, and its page as somebody else downloaded it
     handmade.write(tmp_path / "out" / "recording")
     here(capsys, "report", tmp_path / "out", "--no-hta")
@@ -38,10 +40,14 @@ def test_the_page_alone_gives_report_json_byte_for_byte(tmp_path: Path, capsys: 
     assert (tmp_path / "new" / "x.json").read_text(encoding="utf-8") == written
 
 
-def test_what_the_page_had_to_leave_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_page_had_to_leave_out_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     profile = profiles.huge()
     page = tmp_path / "report.html"
-    page.write_text(Html().render(msgspec.structs.replace(profile, runs=profile.runs[:18])), encoding="utf-8")
+    page.write_text(
+        Html().render(msgspec.structs.replace(profile, runs=profile.runs[:18])), encoding="utf-8"
+    )
 
     code, out, err = here(capsys, "extract", page)
 
@@ -63,7 +69,10 @@ def test_what_the_page_had_to_leave_out_is_said(tmp_path: Path, capsys: pytest.C
     [
         ("missing.html", "file not found\n  hint: give a report.html written by kgprof\n"),
         ("", "this is a folder, not a report\n  hint: give the report.html in it\n"),
-        ("report.json", "not a report.html written by kgprof\n  hint: give a report.html written by kgprof\n"),
+        (
+            "report.json",
+            "not a report.html written by kgprof\n  hint: give a report.html written by kgprof\n",
+        ),
         ("cut.html", "the report "),
     ],
 )

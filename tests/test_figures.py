@@ -20,7 +20,9 @@ from kgprof.wording import figure, opening, ranges, short
         (1.2e-5, "0.0000120", "0.000012"),
     ],
 )
-def test_a_figure_has_three_significant_digits_and_no_exponent(value: float, column: str, sentence: str) -> None:
+def test_a_figure_has_three_significant_digits_and_no_exponent(
+    value: float, column: str, sentence: str
+) -> None:
     assert (figure(value), short(value)) == (column, sentence)
 
 

@@ -5,8 +5,9 @@ import pytest
 from kgprof.wording import short_name
 
 COPY = (
-    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
-    "TensorListMetadata<2>, at::native::Copy<int, int> >(at::native::(anonymous namespace)::TensorListMetadata<2>, int)"
+    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous "
+    "namespace)::TensorListMetadata<2>, at::native::Copy<int, int> >(at::native::(anonymous "
+    "namespace)::TensorListMetadata<2>, int)"
 )
 
 
@@ -14,7 +15,8 @@ COPY = (
     ("name", "short"),
     [
         (
-            "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::silu_kernel>(int)",
+            "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous "
+            "namespace)::silu_kernel>(int)",
             "vectorized_elementwise_kernel<4, silu_kernel>",
         ),
         (COPY, "multi_tensor_apply_kernel<TensorListMetadata<2>, Copy<int, int> >"),

@@ -87,7 +87,9 @@ def judged(run: RunReport, waits: dict[Location | None, float] | None = None) ->
     return result
 
 
-def leading(run: RunReport, waits: dict[Location | None, float] | None = None) -> tuple[LimitKind, str] | None:
+def leading(
+    run: RunReport, waits: dict[Location | None, float] | None = None
+) -> tuple[LimitKind, str] | None:
     share = judged(run, waits).leading
     return None if share is None else (share.limit, share.name)
 
@@ -95,10 +97,14 @@ def leading(run: RunReport, waits: dict[Location | None, float] | None = None) -
 @pytest.mark.parametrize(
     ("spans", "limit"),
     [
-        pytest.param({"aten::mm": 40, "aten::add": 40, "Torch-Compiled Region: 0/0": 40}, (LimitKind.LAUNCHES, "")),
+        pytest.param(
+            {"aten::mm": 40, "aten::add": 40, "Torch-Compiled Region: 0/0": 40},
+            (LimitKind.LAUNCHES, ""),
+        ),
         pytest.param({"aten::cudnn_rnn": 90, "aten::mm": 10}, (LimitKind.HOST, "aten::cudnn_rnn")),
         pytest.param(
-            {"(Python between traced operations)": 90, "aten::mm": 10}, (LimitKind.HOST, limits.PYTHON_BETWEEN)
+            {"(Python between traced operations)": 90, "aten::mm": 10},
+            (LimitKind.HOST, limits.PYTHON_BETWEEN),
         ),
         pytest.param(
             {"enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__": 90, "aten::mm": 10},
@@ -117,11 +123,16 @@ def test_a_line_that_waits_for_half_of_the_step_is_the_limit() -> None:
     found = judged(report(waited_for=idle(**{"aten::mm": 10.0, "aten::add": 10.0})), {LINE: 200.0})
 
     assert found.leading is not None
-    assert (found.leading.limit, found.leading.location, found.leading.us) == (LimitKind.SYNC, LINE, 200.0)
+    assert (found.leading.limit, found.leading.location, found.leading.us) == (
+        LimitKind.SYNC,
+        LINE,
+        200.0,
+    )
 
 
 def test_a_wait_that_both_passes_saw_counts_once() -> None:
-    # given: 300 us idle; MEMORY saw 200 us of waits, and TRACE idle time only in the same wait and in launches
+    # given: 300 us idle; MEMORY saw 200 us of waits, and TRACE idle time only in the same wait and
+    # in launches
     spans = {"cudaDeviceSynchronize": 150.0, "aten::mm": 75.0, "aten::add": 75.0}
     found = judged(report(waited_for=idle(**spans)), {LINE: 200.0})
 
@@ -141,7 +152,9 @@ def test_a_wait_that_only_the_trace_saw_has_no_line() -> None:
 
 def test_the_lines_of_one_kind_count_together() -> None:
     # given: five lines wait 40 us each, and one operator takes 100
-    waits: dict[Location | None, float] = {Location(file="a.py", line=line): 40.0 for line in range(5)}
+    waits: dict[Location | None, float] = {
+        Location(file="a.py", line=line): 40.0 for line in range(5)
+    }
     found = judged(report(waited_for=idle(**{"aten::cudnn_rnn": 100.0})), waits)
 
     assert found.leading is not None
@@ -156,7 +169,12 @@ def test_two_kinds_of_about_the_same_size_decide_nothing() -> None:
 
 def test_a_gpu_that_is_mostly_idle_is_not_limited_by_its_kernels() -> None:
     # given: 45 % of the step is compute; the idle rest has three reasons of a fifth each
-    spans = {"enumerate(DataLoader)#x": 1.0, "(outside any traced operation)": 1.0, "aten::a": 0.6, "aten::b": 0.6}
+    spans = {
+        "enumerate(DataLoader)#x": 1.0,
+        "(outside any traced operation)": 1.0,
+        "aten::a": 0.6,
+        "aten::b": 0.6,
+    }
     found = judged(report(busy_us=180.0, waited_for=idle(**spans), placed={Bound.COMPUTE: 180.0}))
 
     assert found.leading is None
@@ -249,7 +267,12 @@ def test_steps_that_vary_do_not_matter_where_the_gpu_is_busy_throughout() -> Non
 
 
 def test_many_equal_shares_have_no_leader() -> None:
-    spans = {"enumerate(DataLoader)#x": 10, "(outside any traced operation)": 10, "aten::a": 5, "aten::b": 5}
+    spans = {
+        "enumerate(DataLoader)#x": 10,
+        "(outside any traced operation)": 10,
+        "aten::a": 5,
+        "aten::b": 5,
+    }
     found = judged(report(busy_us=100.0, waited_for=idle(**spans)), {LINE: 80.0})
 
     assert found.leading is None

@@ -1,4 +1,5 @@
-"""The evaluator as an H200 ran it, read again by this version: its reads, its buffers, and whether torch.cond pays."""
+"""The evaluator as an H200 ran it, read again by this version: its reads, its buffers, and whether
+torch.cond pays."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from kgprof.reading import recordings
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "fixtures" / "recordings"
 ARCHIVE = RECORDINGS / "linkpred_torch_cond_h200.tgz"
-LATER = RECORDINGS / "evaluator_h200.tgz"  # with eager, three rounds, and the shapes of library calls
+# with eager, three rounds, and the shapes of library calls
+LATER = RECORDINGS / "evaluator_h200.tgz"
 COND, FUSED = "torch_cond", "fused"
 MODES = ("default", "reduce-overhead")
 
@@ -50,7 +52,9 @@ def places(profile: Profile, strategy: str, mode: str) -> list[tuple[str, str, s
     return sorted(
         (found.rule, Path(found.location.file).name, found.location.text.strip())
         for found in profile.findings
-        if found.run == RunKey(strategy=strategy, mode=mode) and found.rule.startswith("KGP2") and found.location
+        if found.run == RunKey(strategy=strategy, mode=mode)
+        and found.rule.startswith("KGP2")
+        and found.location
     )
 
 
@@ -58,7 +62,9 @@ def test_torch_cond_reads_once_more_a_step_than_fused(profile: Profile) -> None:
     expected = {COND: 2.0, FUSED: 1.0}
 
     assert reads(profile) == {
-        RunKey(strategy=strategy, mode=mode): number for strategy, number in expected.items() for mode in MODES
+        RunKey(strategy=strategy, mode=mode): number
+        for strategy, number in expected.items()
+        for mode in MODES
     }
 
 
@@ -75,7 +81,16 @@ def test_the_read_that_is_more_is_the_predicates(mode: str, profile: Profile) ->
 def test_no_buffer_moved_nothing_is_shared_and_nothing_disagrees(profile: Profile) -> None:
     rules = {found.rule for found in profile.findings}
 
-    assert not rules & {"KGP305", "KGP401", "KGP402", "KGP403", "KGP404", "KGP405", "KGP406", "KGP503"}
+    assert not rules & {
+        "KGP305",
+        "KGP401",
+        "KGP402",
+        "KGP403",
+        "KGP404",
+        "KGP405",
+        "KGP406",
+        "KGP503",
+    }
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -87,11 +102,15 @@ def test_the_trade_off_says_what_the_measured_times_say(mode: str, profile: Prof
     assert isinstance(fused, Spread)
 
     # when
-    (weighed,) = (one for one in profile.trade_offs if one.guarded == RunKey(strategy=COND, mode=mode))
+    (weighed,) = (
+        one for one in profile.trade_offs if one.guarded == RunKey(strategy=COND, mode=mode)
+    )
 
     # then
     assert fused.maximum < cond.minimum
-    assert weighed.verdict == ("remove it" if cond.median >= APART * fused.median else "inconclusive")
+    assert weighed.verdict == (
+        "remove it" if cond.median >= APART * fused.median else "inconclusive"
+    )
     assert weighed.syncs_per_step == 1.0
     assert weighed.location is not None
     assert weighed.location.text.strip() == "states, number, dropped = torch.cond("
@@ -100,32 +119,49 @@ def test_the_trade_off_says_what_the_measured_times_say(mode: str, profile: Prof
 def test_the_checklist_fails_where_torch_cond_stands(profile: Profile) -> None:
     failed = {item.id for item in profile.checklist if item.status == "fail"}
 
-    assert failed == {"no-reads-inside", "cond-costs-cuda-graphs", "few-reads", "reads-weighed", "copied-together"}
+    assert failed == {
+        "no-reads-inside",
+        "cond-costs-cuda-graphs",
+        "few-reads",
+        "reads-weighed",
+        "copied-together",
+    }
 
 
 # ---------------------------------------------------------------- kernels
 
 
 def kernels(profile: Profile, strategy: str, mode: str) -> KernelBreakdown:
-    (found,) = (run.kernels for run in profile.runs if run.key == RunKey(strategy=strategy, mode=mode))
+    (found,) = (
+        run.kernels for run in profile.runs if run.key == RunKey(strategy=strategy, mode=mode)
+    )
     assert isinstance(found, KernelBreakdown)
     return found
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("strategy", [COND, FUSED])
-def test_all_that_inductor_generated_has_its_source_lines(strategy: str, mode: str, profile: Profile) -> None:
+def test_all_that_inductor_generated_has_its_source_lines(
+    strategy: str, mode: str, profile: Profile
+) -> None:
     """Also where a CUDA graph replays it. No line is that of a ``def``."""
     generated = [row for row in kernels(profile, strategy, mode).rows if row.generator == "triton"]
 
     assert generated
-    assert sum(row.lines_us for row in generated) == pytest.approx(sum(row.total_us for row in generated))
-    assert not [line for row in generated for line in row.lines if line.text.strip().startswith("def ")]
+    assert sum(row.lines_us for row in generated) == pytest.approx(
+        sum(row.total_us for row in generated)
+    )
+    assert not [
+        line for row in generated for line in row.lines if line.text.strip().startswith("def ")
+    ]
 
 
 @pytest.mark.parametrize("strategy", [COND, FUSED])
-def test_in_mode_default_almost_all_device_time_has_its_line(strategy: str, profile: Profile) -> None:
-    """Library calls and eager copies and scatters too; what the truth of a tensor copies to the host has none."""
+def test_in_mode_default_almost_all_device_time_has_its_line(
+    strategy: str, profile: Profile
+) -> None:
+    """Library calls and eager copies and scatters too; what the truth of a tensor copies to the
+    host has none."""
     found = kernels(profile, strategy, "default")
 
     assert isinstance(found.lines_us, float)
@@ -134,9 +170,15 @@ def test_in_mode_default_almost_all_device_time_has_its_line(strategy: str, prof
 
 
 def test_the_evaluators_own_copies_stand_at_their_line(profile: Profile) -> None:
-    (copies,) = (row for row in kernels(profile, FUSED, "reduce-overhead").rows if row.name.startswith("Memcpy DtoD"))
+    (copies,) = (
+        row
+        for row in kernels(profile, FUSED, "reduce-overhead").rows
+        if row.name.startswith("Memcpy DtoD")
+    )
 
-    assert [(Path(line.file).name, line.function) for line in copies.lines] == [("slots.py", "SlotStrategy.commit")]
+    assert [(Path(line.file).name, line.function) for line in copies.lines] == [
+        ("slots.py", "SlotStrategy.commit")
+    ]
     assert copies.lines_us == pytest.approx(copies.total_us)
 
 
@@ -151,7 +193,9 @@ def test_the_ten_largest_launches_are_placed_or_say_why(profile: Profile) -> Non
 
 
 @pytest.mark.parametrize("strategy", [COND, FUSED])
-def test_with_the_shapes_of_library_calls_the_ten_largest_are_placed(strategy: str, later: Profile) -> None:
+def test_with_the_shapes_of_library_calls_the_ten_largest_are_placed(
+    strategy: str, later: Profile
+) -> None:
     roofline = kernels(later, strategy, "default").roofline
 
     assert isinstance(roofline, Roofline)
@@ -159,11 +203,16 @@ def test_with_the_shapes_of_library_calls_the_ten_largest_are_placed(strategy: s
 
 
 def test_nsight_compute_says_the_same_of_one_kernel(profile: Profile) -> None:
-    """ncu 2025 on the same card: 31 registers, 1,056,768 bytes from memory (what is written stays in the L2 cache),
-    3,801,136 through L2 with what the caches of the processors fetch twice, 38.8 % of the warps active."""
+    """ncu 2025 on the same card: 31 registers, 1,056,768 bytes from memory (what is written stays
+    in the L2 cache), 3,801,136 through L2 with what the caches of the processors fetch twice, 38.8
+    % of the warps active."""
     roofline = kernels(profile, FUSED, "default").roofline
     assert isinstance(roofline, Roofline)
-    (norm,) = (row for row in roofline.rows if row.name == "triton_per_fused_native_layer_norm_relu_view_27")
+    (norm,) = (
+        row
+        for row in roofline.rows
+        if row.name == "triton_per_fused_native_layer_norm_relu_view_27"
+    )
 
     assert (norm.grid, norm.block, norm.registers) == ((2048, 1, 1), (64, 1, 1), 31)
     assert isinstance(norm.bytes_moved, int)

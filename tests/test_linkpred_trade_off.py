@@ -1,4 +1,5 @@
-"""The evaluator's own trade-off, measured: a read of the predicate of torch.cond against one call for all slots."""
+"""The evaluator's own trade-off, measured: a read of the predicate of torch.cond against one call
+for all slots."""
 
 from __future__ import annotations
 
@@ -54,7 +55,11 @@ def test_the_verdict_agrees_with_the_times_of_the_two(tmp_path: Path) -> None:
     always, guarded = profile.runs
     (found,) = profile.trade_offs
     times = per_candidate(guarded), per_candidate(always)
-    assert (found.guarded, found.always, found.net, found.net_always) == (guarded.key, always.key, *times)
+    assert (found.guarded, found.always, found.net, found.net_always) == (
+        guarded.key,
+        always.key,
+        *times,
+    )
     # Times on a machine with other work may overlap; whatever they are, the verdict is theirs.
     expected = "keep the read" if times[0].median < times[1].median else "remove it"
     overlapping = max(time.minimum for time in times) <= min(time.maximum for time in times)

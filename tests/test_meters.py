@@ -1,4 +1,5 @@
-"""kgprof does not grow or become denser without somebody deciding so: ceilings, and meters that nothing fools."""
+"""kgprof does not grow or become denser without somebody deciding so: ceilings, and meters that
+nothing fools."""
 
 from __future__ import annotations
 
@@ -21,18 +22,20 @@ from tests.meters import (
     whole,
 )
 
-# What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only with a feature.
-MOST_SIZE = 351_600
+# What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
+# with a feature.
+MOST_SIZE = 351_720
 CEILINGS = {
-    "nodes per statement": 9.68,
-    "nodes of the median function": 89,
-    "conditional expressions per 1,000 lines": 39.0,
+    "nodes per statement": 9.67,
+    "nodes of the median function": 88,
+    "conditional expressions per 1,000 lines": 32.6,
     meters.CLASSES: 723,
     meters.COPIED: 1893,
     meters.SKIPPED: 462,
-    meters.LONG_LINES: 6536,
+    meters.LONG_LINES: 30,
 }
-# Where code is made from text: a person's own script, and an exception that Python raises at a signal.
+# Where code is made from text: a person's own script, and an exception that Python raises at a
+# signal.
 MADE_CODE = {
     "record/child.py": ["exec"],
     "record/script.py": ["exec"],
@@ -74,7 +77,8 @@ def test_code_is_made_from_text_only_where_it_is_known() -> None:
         ("", 1, 0),
         ("x = 1", 4, 1),  # Module, Assign, Name, Constant; Store does not count
         ('"""Says nothing."""\nx = 1', 4, 1),
-        ("def f():\n    '''Says nothing.'''\n    return 1", 5, 2),  # Module, FunctionDef, arguments, Return, Constant
+        # Module, FunctionDef, arguments, Return, Constant
+        ("def f():\n    '''Says nothing.'''\n    return 1", 5, 2),
         ('f"{x}"', 5, 1),  # Module, Expr, JoinedStr, FormattedValue, Name
         ('f"{x + 1}"', 8, 1),  # BinOp, Add and Constant more
         ("x if y else z", 6, 1),
@@ -93,7 +97,10 @@ def test_copies_are_keywords_that_hand_on_what_has_their_name() -> None:
 
 
 def test_skipped_conditional_and_long_lines_are_counted() -> None:
-    text = f"class A: pass\na = b if isinstance(c, m.Skipped) else isinstance(d, int)\n{'e' * 101} = 1\n{'f' * 100} = 1"
+    text = (
+        "class A: pass\na = b if isinstance(c, m.Skipped) else isinstance(d, "
+        f"int)\n{'e' * 101} = 1\n{'f' * 100} = 1"
+    )
 
     counts = of_module(text)
 
@@ -107,7 +114,9 @@ def test_what_moves_to_a_template_or_a_data_file_counts_there() -> None:
     assert Meters(of_module("x = 1")).size == 4
 
 
-@pytest.mark.parametrize("text", ['exec("x = 1")', "run = eval", "builtins.exec(text)", "def f():\n    compile(a)"])
+@pytest.mark.parametrize(
+    "text", ['exec("x = 1")', "run = eval", "builtins.exec(text)", "def f():\n    compile(a)"]
+)
 def test_code_that_is_made_from_text_is_seen(text: str) -> None:
     assert len(list(made_code(ast.parse(text)))) == 1
 
@@ -116,7 +125,9 @@ def test_every_room_has_its_line() -> None:
     rooms = by_room(ROOT)
     lines = list(table(rooms))
 
-    assert {path.name for path in (ROOT / "kgprof").iterdir() if (path / "__init__.py").exists()} <= rooms.keys()
+    assert {
+        path.name for path in (ROOT / "kgprof").iterdir() if (path / "__init__.py").exists()
+    } <= rooms.keys()
     assert sum(room.size for room in rooms.values()) == whole().size
     assert [line.split()[0] for line in lines] == ["room", *rooms, "all"]
 

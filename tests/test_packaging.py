@@ -1,4 +1,5 @@
-"""The wheel is what users get: built from the sdist, its console script must work from another directory."""
+"""The wheel is what users get: built from the sdist, its console script must work from another
+directory."""
 
 from __future__ import annotations
 
@@ -21,8 +22,12 @@ def declared_packages() -> set[str]:
 
 
 def test_every_package_folder_is_declared() -> None:
-    # given: a subpackage forgotten in setup.cfg works in an editable install and is missing from the wheel
-    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "kgprof").rglob("__init__.py")}
+    # given: a subpackage forgotten in setup.cfg works in an editable install and is missing from
+    # the wheel
+    folders = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for path in (ROOT / "kgprof").rglob("__init__.py")
+    }
     mapped = {"kgprof.templates", "kgprof.fixtures"}
 
     assert declared_packages() == folders | mapped
@@ -60,34 +65,63 @@ def test_wheel_holds_templates_and_no_recordings(wheel: Path) -> None:
     assert "kgprof/py.typed" in names
     assert "kgprof/templates/report.html.jinja" in names
     assert "kgprof/templates/assets/report.css" in names
-    tables = ("measures/operators.toml", "analysis/secrets.toml", "collectors/library_switches.toml")
+    tables = (
+        "measures/operators.toml",
+        "analysis/secrets.toml",
+        "collectors/library_switches.toml",
+    )
     assert {f"kgprof/{table}" for table in tables} <= set(names)
     assert "kgprof/workloads/linkpred/strategies/fused.py" in names
-    assert not [name for name in names if name.startswith(("tests/", "reports/", "kgprof/fixtures/recordings/"))]
+    assert not [
+        name
+        for name in names
+        if name.startswith(("tests/", "reports/", "kgprof/fixtures/recordings/"))
+    ]
 
 
 def test_console_script_works_from_another_directory(wheel: Path, tmp_path: Path) -> None:
-    # given: an environment of its own that sees this one's packages, so that only kgprof comes from the wheel
+    # given: an environment of its own that sees this one's packages, so that only kgprof comes from
+    # the wheel
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     site = next((environment / "lib").glob("python3*/site-packages"))
     here = next(Path(path) for path in sys.path if path.endswith("site-packages"))
-    # The editable kgprof of this environment must not answer instead: its finder is a .pth line, and .pth files are
-    # only read in site directories, not in a path added by one.
+    # The editable kgprof of this environment must not answer instead: its finder is a .pth line,
+    # and .pth files are only read in site directories, not in a path added by one.
     (site / "packages-of-the-test-environment.pth").write_text(f"{here}\n", encoding="utf-8")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run([*install, "--prefix", str(environment), "--ignore-installed", str(wheel)], check=True)
+    subprocess.run(
+        [*install, "--prefix", str(environment), "--ignore-installed", str(wheel)], check=True
+    )
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     script = environment / "bin" / "kgprof"
-    bare = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "KGPROF"))}
+    bare = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "KGPROF"))
+    }
 
     # when
-    version = subprocess.run([script, "--version"], cwd=elsewhere, env=bare, check=True, capture_output=True, text=True)
+    version = subprocess.run(
+        [script, "--version"], cwd=elsewhere, env=bare, check=True, capture_output=True, text=True
+    )
     python = str(environment / "bin" / "python")
     where = [python, "-c", "import kgprof, sys; print(kgprof.__file__)"]
-    module = subprocess.run(where, cwd=elsewhere, env=bare, check=True, capture_output=True, text=True)
-    small = ["--mode", "eager", "--strategy", "fused", "-o", "out", "--", "--queries", "2", "--corruptions", "2"]
+    module = subprocess.run(
+        where, cwd=elsewhere, env=bare, check=True, capture_output=True, text=True
+    )
+    small = [
+        "--mode",
+        "eager",
+        "--strategy",
+        "fused",
+        "-o",
+        "out",
+        "--",
+        "--queries",
+        "2",
+        "--corruptions",
+        "2",
+    ]
     profile = subprocess.run(
         [python, str(script), "profile", "linkpred", *small],
         cwd=elsewhere,

@@ -45,7 +45,9 @@ def test_a_pipe_gets_one_plain_line_a_phase() -> None:
 
 
 @pytest.mark.parametrize(("variable", "value"), [("CI", "true"), ("TERM", "dumb")])
-def test_ci_and_a_dumb_terminal_get_plain_lines_too(variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ci_and_a_dumb_terminal_get_plain_lines_too(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(variable, value)
 
     assert "\x1b" not in shown(Terminal())
@@ -76,11 +78,14 @@ def test_a_terminal_gets_one_table_of_runs_by_passes_that_goes_away() -> None:
     text = stream.getvalue()
     assert "\x1b[?25l" in text  # the cursor is hidden while the table is drawn
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")  # and shown again
-    assert text.rindex("\x1b[2K") > text.rindex("starting the process (fused.default)")  # what was drawn is erased
+    # what was drawn is erased
+    assert text.rindex("\x1b[2K") > text.rindex("starting the process (fused.default)")
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     assert re.search(r"run +compile +timing", plain)
     assert re.search(r"fused\.eager +· +0\.0 s", plain)
-    assert re.search(r"starting the process \(fused\.default\); 0\.0 s elapsed, about 1\.0 s left", plain)
+    assert re.search(
+        r"starting the process \(fused\.default\); 0\.0 s elapsed, about 1\.0 s left", plain
+    )
 
 
 def test_two_runs_at_a_time_are_both_shown_until_each_has_ended() -> None:
@@ -95,7 +100,9 @@ def test_two_runs_at_a_time_are_both_shown_until_each_has_ended() -> None:
         told.phase("", eager, beside=True)
         one = table(told)
 
-    assert re.search(r"memory \(fused\.eager\), memory \(fused\.default\); 0\.0 s elapsed$", both, re.MULTILINE)
+    assert re.search(
+        r"memory \(fused\.eager\), memory \(fused\.default\); 0\.0 s elapsed$", both, re.MULTILINE
+    )
     runs_on = re.compile(r"(fused\.\w+) +0\.0 s(…?)$", re.MULTILINE)
     assert runs_on.findall(both) == [("fused.eager", "…"), ("fused.default", "…")]
     assert runs_on.findall(one) == [("fused.eager", ""), ("fused.default", "…")]
@@ -118,7 +125,8 @@ def test_verbose_gets_every_phase_as_a_line_on_a_terminal_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spent", "words"), [(3.21, "3.2 s"), (41.4, "41 s"), (125.2, "2 min 05 s"), (59.7, "1 min 00 s")]
+    ("spent", "words"),
+    [(3.21, "3.2 s"), (41.4, "41 s"), (125.2, "2 min 05 s"), (59.7, "1 min 00 s")],
 )
 def test_a_time_is_said_in_few_digits(spent: float, words: str) -> None:
     assert progress.seconds(spent) == words

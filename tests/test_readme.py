@@ -1,4 +1,5 @@
-"""Every kgprof command in the documentation exists, with these options, and every link leads somewhere."""
+"""Every kgprof command in the documentation exists, with these options, and every link leads
+somewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ("docs/seeds.md",)
 PAGES = [
     *("README.md", "SECURITY.md", "CONTRIBUTING.md"),
-    *(name for path in sorted((ROOT / "docs").glob("*.md")) if (name := f"docs/{path.name}") not in GENERATED),
+    *(
+        name
+        for path in sorted((ROOT / "docs").glob("*.md"))
+        if (name := f"docs/{path.name}") not in GENERATED
+    ),
 ]
 
 
@@ -25,7 +30,9 @@ def commands(page: str) -> list[list[str]]:
     text = (ROOT / page).read_text(encoding="utf-8")
     blocks = "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
     lines = [*re.findall(r"^(?:[^#\n]*(?:&&|-m) )?kgprof (\S.*)$", blocks, re.MULTILINE)]
-    lines += re.findall(r"`kgprof ([a-z][^`]*)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+    lines += re.findall(
+        r"`kgprof ([a-z][^`]*)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    )
     return [shlex.split(line.rstrip(")"), comments=True) for line in lines]
 
 
@@ -40,10 +47,15 @@ def test_every_command_exists_with_its_options(page: str) -> None:
         verb = verbs.cli.commands.get(words[0])
         assert verb is not None, words
         own = words[1 : words.index("--")] if "--" in words else words[1:]
-        known = {name for param in verb.params for name in (*param.opts, *param.secondary_opts)} | {"--help", "-h"}
+        known = {name for param in verb.params for name in (*param.opts, *param.secondary_opts)} | {
+            "--help",
+            "-h",
+        }
         if words[0] == "evaluate":  # its options are the evaluator's
             known.update(re.findall(r"--[\w-]+", loading.evaluate(["--help"])[0]))
-        assert [word for word in own if word.startswith("-") and word.partition("=")[0] not in known] == [], words
+        assert [
+            word for word in own if word.startswith("-") and word.partition("=")[0] not in known
+        ] == [], words
         assert isinstance(verb, click.Command)
 
 
@@ -62,7 +74,9 @@ def leads_somewhere(page: Path, link: str) -> bool:
     if not target.exists() or not anchor:
         return target.exists()
     headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
-    return anchor in [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    return anchor in [
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
+    ]
 
 
 def test_the_readme_takes_five_minutes_to_read() -> None:

@@ -1,4 +1,5 @@
-"""Time grows with the length of a text and not with its square: no expression reads a run again from each character."""
+"""Time grows with the length of a text and not with its square: no expression reads a run again
+from each character."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def test_an_expression_that_reads_a_run_once_is_left_alone(pattern: str) -> None
 
 def test_no_expression_of_kgprof_reads_a_run_again() -> None:
     searched = [expression for expression in expressions() if expression.searches]
-    again = [(place, word) for place, pattern, _ in searched if (word := rescanned(pattern)) is not None]
+    again = [
+        (place, word) for place, pattern, _ in searched if (word := rescanned(pattern)) is not None
+    ]
 
     assert again == []
     assert len(searched) > 150
@@ -75,8 +78,46 @@ def test_a_function_that_is_said_to_make_expressions_is_there(place: str) -> Non
 
 LENGTHS = (10_000, 100_000, 1_000_000)
 PIECES = (
-    *("0", "%", "%41", "a", "A", "aB3", "-", ".", "=", "/", "/%", "/a=", "'", '"', '\\"', "\\", " ", "\n", "\t"),
-    *("(", "[", "{", ":", ";", "|", "#", "<", "&", "&amp;", "$", "é", "1x", "-eyJabc", "key", "token=", "digest "),
+    *(
+        "0",
+        "%",
+        "%41",
+        "a",
+        "A",
+        "aB3",
+        "-",
+        ".",
+        "=",
+        "/",
+        "/%",
+        "/a=",
+        "'",
+        '"',
+        '\\"',
+        "\\",
+        " ",
+        "\n",
+        "\t",
+    ),
+    *(
+        "(",
+        "[",
+        "{",
+        ":",
+        ";",
+        "|",
+        "#",
+        "<",
+        "&",
+        "&amp;",
+        "$",
+        "é",
+        "1x",
+        "-eyJabc",
+        "key",
+        "token=",
+        "digest ",
+    ),
     *(";PWD={A", "A=<<B\n", "File: ", "a.b(", "::", "https://h/x ", "x" * 15 + " "),
 )
 
@@ -84,7 +125,9 @@ PIECES = (
 @pytest.mark.long
 @pytest.mark.parametrize("piece", PIECES)
 def test_redaction_takes_a_time_that_grows_with_the_length(piece: str) -> None:
-    names = m.PrivateNames(users=("annabel",), hosts=("build7.corp.example",), homes=("/srv/annabel",))
+    names = m.PrivateNames(
+        users=("annabel",), hosts=("build7.corp.example",), homes=("/srv/annabel",)
+    )
     seconds = {}
     for length in LENGTHS:
         text = (piece * length)[:length]
@@ -93,15 +136,18 @@ def test_redaction_takes_a_time_that_grows_with_the_length(piece: str) -> None:
         seconds[length] = max(time.process_time() - began, 0.001)
     few, many, most = seconds.values()
     print(  # noqa: T201
-        f"{piece!r}: {most:.2f} s for {LENGTHS[-1]:,} characters; ratios {many / few:.1f}, {most / many:.1f}"
+        f"{piece!r}: {most:.2f} s for {LENGTHS[-1]:,} characters; ratios {many / few:.1f}, "
+        f"{most / many:.1f}"
     )
 
-    assert most < 30 * many + 1  # ten times as long: ten times as much, and a hundred times if it were the square
+    # ten times as long: ten times as much, and a hundred times if it were the square
+    assert most < 30 * many + 1
 
 
 @pytest.mark.long
 def test_no_expression_takes_longer_than_the_text_is_long() -> None:
-    """Prints the slowest ratio of each expression, from 100,000 to 1,000,000 characters of each alphabet."""
+    """Prints the slowest ratio of each expression, from 100,000 to 1,000,000 characters of each
+    alphabet."""
     worst: Counter[str] = Counter()
     for place, pattern, asked in expressions():
         if isinstance(pattern.pattern, bytes) or (asked and asked <= {"match", "fullmatch"}):

@@ -19,7 +19,8 @@ ROOMS = (
     "judge",  # which of two times is shorter: nobody else decides it
     *("progress", "signals"),
     "coverage",  # what a Profile says of its rules: seen, not seen, could not be seen
-    "reading",  # a Recording's layout, its traces, records and sources; Evidence: each of them read once
+    # a Recording's layout, its traces, records and sources; Evidence: each of them read once
+    "reading",
     "measures",  # what the passes of one run measured
     "limits",  # what limits a run, by the shares of its step
     "workloads",  # imports torch
@@ -31,14 +32,35 @@ ROOMS = (
 )
 # Modules of the vocabulary, each importing only those before it.
 MODEL = (
-    *("structs", "compile_records", "memory_records", "passes", "evaluation", "findings", "times", "kernels", "limits"),
+    *(
+        "structs",
+        "compile_records",
+        "memory_records",
+        "passes",
+        "evaluation",
+        "findings",
+        "times",
+        "kernels",
+        "limits",
+    ),
     *("recording", "comparison", "profile", "capturing", "sweep"),
 )
 BUILT_IN_NAMED = "linkpred (the built-in link-prediction evaluator"  # the help of `kgprof profile`
 MAY_IMPORT_TORCH = ("record", "workloads")
-PURE = ("judge", "reading", "measures", "collectors", "analysis", "compare", "gate", "render", "export")
+PURE = (
+    "judge",
+    "reading",
+    "measures",
+    "collectors",
+    "analysis",
+    "compare",
+    "gate",
+    "render",
+    "export",
+)
 OPENS = "reading/files.py"  # the one module that opens files of others, for which it needs os
-# Who reads only through it: all that stands right of the wall, and the modules of record/ that read what others left.
+# Who reads only through it: all that stands right of the wall, and the modules of record/ that read
+# what others left.
 READERS = (*PURE, "watching", "cli")
 READERS_AMONG_RECORDERS = ("kineto_files", "torch_trace_files", "project_sources", "kept_traces")
 OWN_FILES = {  # kgprof's own, from its package
@@ -64,7 +86,8 @@ def name_of(module: Path) -> str:
 
 @functools.cache
 def imports(text: str) -> frozenset[str]:
-    """Every name imported anywhere in a module: ``kgprof.reading`` and ``kgprof.reading.kineto`` alike."""
+    """Every name imported anywhere in a module: ``kgprof.reading`` and ``kgprof.reading.kineto``
+    alike."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -101,7 +124,14 @@ def test_a_room_imports_only_rooms_before_it(module: Path) -> None:
         ("analysis", "if TYPE_CHECKING:\n    from kgprof.gate import Settings"),
         ("render", "from kgprof import model as m, cli"),
     ],
-    ids=["module level", "from the package", "plain import", "in a function", "for types", "among others"],
+    ids=[
+        "module level",
+        "from the package",
+        "plain import",
+        "in a function",
+        "for types",
+        "among others",
+    ],
 )
 def test_a_wrong_import_of_each_kind_is_seen(room: str, text: str) -> None:
     assert list(wrong_imports(room, text))
@@ -109,14 +139,20 @@ def test_a_wrong_import_of_each_kind_is_seen(room: str, text: str) -> None:
 
 @pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_torch_is_imported_left_of_the_wall_only(module: Path) -> None:
-    torch_imports = {name for name in imports(module.read_text("utf-8")) if name.split(".")[0] == "torch"}
+    torch_imports = {
+        name for name in imports(module.read_text("utf-8")) if name.split(".")[0] == "torch"
+    }
 
     assert not torch_imports or room_of(module) in MAY_IMPORT_TORCH
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if room_of(m) != "workloads"], ids=name_of)
 def test_the_profiler_never_imports_the_evaluator(module: Path) -> None:
-    assert not {name for name in imports(module.read_text("utf-8")) if name.startswith("kgprof.workloads.linkpred")}
+    assert not {
+        name
+        for name in imports(module.read_text("utf-8"))
+        if name.startswith("kgprof.workloads.linkpred")
+    }
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if room_of(m) in PURE], ids=name_of)
@@ -135,7 +171,9 @@ def opening(text: str) -> Iterator[str]:
             yield f"{node.module}.{node.names[0].name}"
         if not isinstance(node, ast.Call):
             continue
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = (
+            node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        )
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         modes = [str(each.value) for each in given if isinstance(each, ast.Constant)]
         from_open_file = any(keyword.arg == "fileobj" for keyword in node.keywords)
@@ -146,7 +184,9 @@ def opening(text: str) -> Iterator[str]:
 
 
 def reads_what_others_wrote(module: Path) -> bool:
-    return room_of(module) in READERS or (room_of(module) == "record" and module.stem in READERS_AMONG_RECORDERS)
+    return room_of(module) in READERS or (
+        room_of(module) == "record" and module.stem in READERS_AMONG_RECORDERS
+    )
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if reads_what_others_wrote(m)], ids=name_of)
@@ -178,7 +218,9 @@ def test_each_way_to_open_a_file_is_seen(text: str) -> None:
     assert list(opening(text))
 
 
-@pytest.mark.parametrize("text", ["path.open('ab')", "open(path, 'w')", "gzip.GzipFile(fileobj=raw)", "opened(path)"])
+@pytest.mark.parametrize(
+    "text", ["path.open('ab')", "open(path, 'w')", "gzip.GzipFile(fileobj=raw)", "opened(path)"]
+)
 def test_what_writes_or_is_open_is_no_violation(text: str) -> None:
     assert not list(opening(text))
 
@@ -187,7 +229,11 @@ def test_what_writes_or_is_open_is_no_violation(text: str) -> None:
 def test_hta_is_imported_in_its_own_process_only(module: Path) -> None:
     text = module.read_text("utf-8")
     if name_of(module) == "record/holistic.py":  # inside the function that only its process calls
-        text = "\n".join(ast.unparse(node) for node in ast.parse(text).body if not isinstance(node, ast.FunctionDef))
+        text = "\n".join(
+            ast.unparse(node)
+            for node in ast.parse(text).body
+            if not isinstance(node, ast.FunctionDef)
+        )
 
     assert not {name for name in imports(text) if name.split(".")[0] == "hta"}
 
@@ -205,17 +251,22 @@ def test_the_vocabulary_is_all_known_and_has_one_door() -> None:
         name_of(module): names
         for module in MODULES
         if room_of(module) != "model"
-        and (names := {n for n in imports(module.read_text("utf-8")) if n.startswith("kgprof.model.")})
+        and (
+            names := {
+                n for n in imports(module.read_text("utf-8")) if n.startswith("kgprof.model.")
+            }
+        )
     }
 
     assert {module.stem for module in MODULES if room_of(module) == "model"} == {"__init__", *MODEL}
     assert not through_the_wall
 
 
-# What only the built-in workload speaks of; general rooms know units of work, outcomes and metrics. A comparison has a
-# head, and a log a head and a tail, so these two stand in it only beside the word for what they are of.
+# What only the built-in workload speaks of; general rooms know units of work, outcomes and metrics.
+# A comparison has a head, and a log a head and a tail, so these two stand in it only beside the
+# word for what they are of.
 LINK_PREDICTION = re.compile(
-    r"(?<![a-z])(candidates?|(un)?proved|mrr|hits_?(@|at)|corruptions?|triples?|reciprocal ranks?|ranking metrics?)"
+    r"(?<![a-z])(candidates?|(un)?proved|mrr|hits_?(@|at)|corruptions?|triples?|reciprocal ranks?|ranking metrics?)"  # noqa: E501
     r"(?![a-z])|\b(head and )?tail sides?\b|\blink[ -]prediction\b|\bknowledge[ -]graphs?\b",
     re.IGNORECASE,
 )
@@ -229,11 +280,15 @@ GENERAL = [
 ]
 
 
-@pytest.mark.parametrize("file", GENERAL, ids=lambda file: file.relative_to(PACKAGE.parent).as_posix())
+@pytest.mark.parametrize(
+    "file", GENERAL, ids=lambda file: file.relative_to(PACKAGE.parent).as_posix()
+)
 def test_the_general_rooms_have_no_word_of_link_prediction(file: Path) -> None:
     lines = file.read_text("utf-8").splitlines()
 
-    assert not [line for line in lines if LINK_PREDICTION.search(line) and BUILT_IN_NAMED not in line]
+    assert not [
+        line for line in lines if LINK_PREDICTION.search(line) and BUILT_IN_NAMED not in line
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
-"""Scripts on the command line: what goes to stdout, the exit codes, and torchrun's ranks in one report.
+"""Scripts on the command line: what goes to stdout, the exit codes, and torchrun's ranks in one
+report.
 
-Whole recordings are few and each looks at much; how a script runs is in tests/record/test_script.py.
+Whole recordings are few and each looks at much; how a script runs is in
+tests/record/test_script.py.
 """
 
 from __future__ import annotations
@@ -25,7 +27,11 @@ TRAINING = ROOT / "fixtures" / "workloads" / "training.py"
 def kgprof(
     *args: str | Path, cwd: Path, before: tuple[str, ...] = (), **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("KGPROF_") and key != "CI"}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("KGPROF_") and key != "CI"
+    }
     return subprocess.run(
         [sys.executable, *before, "-m", "kgprof", *map(str, args)],
         cwd=cwd,
@@ -48,13 +54,22 @@ def kgprof(
         (["check-graphs", "-m", "no.such.module"], ["no module named 'no.such.module'"]),
         (["profile", "-m", "not-a-name"], ["-m 'not-a-name' is not a module name"]),
         (["profile", "-m", "email"], ["'email' is a package without __main__"]),
-        (["profile", "-m", "json.tool", "script.py"], ["-m json.tool and WORKLOAD script.py are two workloads"]),
+        (
+            ["profile", "-m", "json.tool", "script.py"],
+            ["-m json.tool and WORKLOAD script.py are two workloads"],
+        ),
         (
             ["profile", "script.py", "--strategy", "x", "--passes", "compile,tming"],
             ["no pass 'tming'", "timing"],
         ),
-        (["profile", "linkpred", "--max-steps", "3"], ["--max-steps is for scripts, but linkpred is not one"]),
-        (["check-graphs", "linkpred", "--duration", "3"], ["--duration is for scripts, but linkpred is not one"]),
+        (
+            ["profile", "linkpred", "--max-steps", "3"],
+            ["--max-steps is for scripts, but linkpred is not one"],
+        ),
+        (
+            ["check-graphs", "linkpred", "--duration", "3"],
+            ["--duration is for scripts, but linkpred is not one"],
+        ),
     ],
 )
 def test_bad_input_is_one_clear_error_before_anything_runs(
@@ -87,7 +102,10 @@ def test_ranks_agree_on_a_folder_without_speaking() -> None:
     assert one is not None
     assert zero.identity == one.identity
     assert ranks.agreed_folder("train", zero) == ranks.agreed_folder("train", one)
-    assert (zero.folder(Path("out")), one.folder(Path("out"))) == (Path("out/rank0"), Path("out/rank1"))
+    assert (zero.folder(Path("out")), one.folder(Path("out"))) == (
+        Path("out/rank0"),
+        Path("out/rank1"),
+    )
     assert ranks.launch({}) is None
     assert ranks.launch({"RANK": "0", "WORLD_SIZE": "1"}) is None
 
@@ -104,19 +122,26 @@ def test_ranks_on_several_machines_need_a_folder_that_all_of_them_see() -> None:
 
 
 def test_a_script_that_raises_is_profiled_and_stdout_is_json(tmp_path: Path) -> None:
-    done = kgprof("profile", TRAINING, "-o", "out", "--format", "json", "--", "--fail-at", "5", cwd=tmp_path)
+    done = kgprof(
+        "profile", TRAINING, "-o", "out", "--format", "json", "--", "--fail-at", "5", cwd=tmp_path
+    )
 
     report = json.loads(done.stdout)
     (run,) = report["runs"]
-    assert (done.returncode, report["exit_code"], run["exit"]["exit_code"]) == (4, 4, 1), done.stderr
+    assert (done.returncode, report["exit_code"], run["exit"]["exit_code"]) == (4, 4, 1), (
+        done.stderr
+    )
     assert (
-        "kgprof: error: training.as-is raised during SCRIPT: ValueError: no more batches (exit code 1)" in done.stderr
+        "kgprof: error: training.as-is raised during SCRIPT: ValueError: no more batches (exit "
+        "code 1)" in done.stderr
     )
     assert "step 0\nstep 1\nstep 2\nstep 3\nstep 4\n" in done.stderr
     assert "kgprof/record" not in run["exit"]["traceback"]
     assert run["script"]["step"] == "an optimizer step"
     assert run["script"]["steps"] == 5
-    counted = "a step is an optimizer step; 5 counted (also seen: 5 times a call of a compiled function)"
+    counted = (
+        "a step is an optimizer step; 5 counted (also seen: 5 times a call of a compiled function)"
+    )
     assert run["notes"][0] == counted
     assert [compilation["compile_id"] for compilation in run["compile"]["compilations"]] == ["0/0"]
     assert run["step"]["reason"].startswith("a script runs once")
@@ -125,17 +150,24 @@ def test_a_script_that_raises_is_profiled_and_stdout_is_json(tmp_path: Path) -> 
 
 @pytest.mark.long
 def test_a_script_that_cannot_run_twice_has_not_failed(tmp_path: Path) -> None:
-    steps = "import os, torch\nmodel = torch.nn.Linear(4, 4)\nfor _ in range(40):\n    model(torch.ones(4))\n"
+    steps = (
+        "import os, torch\nmodel = torch.nn.Linear(4, 4)\nfor _ in range(40):\n    "
+        "model(torch.ones(4))\n"
+    )
     text = f"{steps}os.mkdir('made')\n"
     (tmp_path / "once.py").write_text(text + "print('done')\n", encoding="utf-8")
-    (tmp_path / "sooner.py").write_text(text.replace("\n", "\nos.mkdir('sooner')\n", 1), encoding="utf-8")
+    (tmp_path / "sooner.py").write_text(
+        text.replace("\n", "\nos.mkdir('sooner')\n", 1), encoding="utf-8"
+    )
 
     once = kgprof("profile", "once.py", "-o", "out", "--format", "json", cwd=tmp_path)
     (tmp_path / "made").rmdir()
     sooner = kgprof("profile", "sooner.py", "-o", "out", "--format", "json", cwd=tmp_path)
 
     (run,) = json.loads(once.stdout)["runs"]
-    assert (once.returncode, run["exit"]["outcome"], once.stderr.count("done")) == (0, "ok", 1), once.stderr
+    assert (once.returncode, run["exit"]["outcome"], once.stderr.count("done")) == (0, "ok", 1), (
+        once.stderr
+    )
     assert run["step"]["samples"] == 36  # its steps were over when it failed
     (run,) = json.loads(sooner.stdout)["runs"]
     assert (sooner.returncode, run["exit"]["outcome"]) == (0, "ok"), sooner.stderr
@@ -144,7 +176,11 @@ def test_a_script_that_cannot_run_twice_has_not_failed(tmp_path: Path) -> None:
 
 def test_what_a_script_prints_is_no_command_to_a_github_job(tmp_path: Path) -> None:
     said = ("::error file=a.py::no", "::set-output name=x::1", "##[error]no", "half a line")
-    lines = (f"print({said[0]!r})", f"print({said[1]!r}, file=sys.stderr)", f"print({said[2]!r}, {said[3]!r}, end='')")
+    lines = (
+        f"print({said[0]!r})",
+        f"print({said[1]!r}, file=sys.stderr)",
+        f"print({said[2]!r}, {said[3]!r}, end='')",
+    )
     text = "\n".join(("import sys", *lines))
     (tmp_path / "prints.py").write_text(text, encoding="utf-8")
 
@@ -165,7 +201,12 @@ def test_the_gate_judges_a_script_by_one_run_of_it(tmp_path: Path) -> None:
 
     assert once.stderr == ""
     (note,) = json.loads(once.stdout)["findings"]
-    assert (once.returncode, note["rule"], note["level"], note["one_off"]) == (0, "KGP103", "note", True)
+    assert (once.returncode, note["rule"], note["level"], note["one_off"]) == (
+        0,
+        "KGP103",
+        "note",
+        True,
+    )
     assert "in call 4" in note["message"]
     (finding,) = json.loads(failed.stdout)["findings"]
     assert (failed.returncode, finding["rule"], finding["location"]["line"]) == (1, "KGP103", 23)
@@ -173,8 +214,12 @@ def test_the_gate_judges_a_script_by_one_run_of_it(tmp_path: Path) -> None:
     assert "nothing was compiled" in nothing.stdout
 
 
-def test_a_script_too_short_to_have_a_steady_state_does_not_pass_for_one_without_recompiles(tmp_path: Path) -> None:
-    done = kgprof("check-graphs", TRAINING, "-o", "out", "--quiet", "--", "--steps", "2", cwd=tmp_path)
+def test_a_script_too_short_to_have_a_steady_state_does_not_pass_for_one_without_recompiles(
+    tmp_path: Path,
+) -> None:
+    done = kgprof(
+        "check-graphs", TRAINING, "-o", "out", "--quiet", "--", "--steps", "2", cwd=tmp_path
+    )
 
     assert done.returncode == 6
     assert "recompiles not observed: the program made 2 steps, and --warmup is 3" in done.stdout
@@ -183,7 +228,7 @@ def test_a_script_too_short_to_have_a_steady_state_does_not_pass_for_one_without
 def test_torchruns_ranks_are_one_report_and_what_only_one_compiled_is_said(tmp_path: Path) -> None:
     torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
     done = kgprof(
-        "profile", TRAINING, "--format", "json", "--passes", "compile", "--", "--longer-on-rank", "1",
+        "profile", TRAINING, "--format", "json", "--passes", "compile", "--", "--longer-on-rank", "1",  # noqa: E501
         cwd=tmp_path, before=torchrun,
     )  # fmt: skip
 
@@ -193,12 +238,20 @@ def test_torchruns_ranks_are_one_report_and_what_only_one_compiled_is_said(tmp_p
     assert [run["key"]["strategy"] for run in (zero, one)] == ["training-rank0", "training-rank1"]
     assert [run["script"]["rank"] for run in (zero, one)] == [0, 1]
     assert "1 graph that other ranks compiled was not compiled on rank 0" in zero["notes"]
-    differs = "compiled on rank 1 of 2 only: 0/1 of loss_of, training.py:22 (tensor 'rows' size mismatch"
+    differs = (
+        "compiled on rank 1 of 2 only: 0/1 of loss_of, training.py:22 (tensor 'rows' size mismatch"
+    )
     assert any(note.startswith(differs) for note in one["notes"])
     (finding,) = report["findings"]
     assert (finding["rule"], finding["run"]["strategy"]) == ("KGP103", "training-rank1")
     (folder,) = (tmp_path / "reports").iterdir()
-    assert {path.name for path in folder.iterdir()} == {"rank0", "rank1", "recording", "report.html", "report.json"}
+    assert {path.name for path in folder.iterdir()} == {
+        "rank0",
+        "rank1",
+        "recording",
+        "report.html",
+        "report.json",
+    }
 
 
 STRAGGLER = """
@@ -219,12 +272,24 @@ dist.destroy_process_group()
 def test_the_rank_that_the_others_wait_for_leads_the_report_of_a_launch(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(STRAGGLER, encoding="utf-8")
     torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
-    done = kgprof("profile", "train.py", "--format", "json", "--passes", "trace", cwd=tmp_path, before=torchrun)
+    done = kgprof(
+        "profile",
+        "train.py",
+        "--format",
+        "json",
+        "--passes",
+        "trace",
+        cwd=tmp_path,
+        before=torchrun,
+    )
 
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     balance = report["rank_balance"]
-    assert (balance["straggler"]["strategy"], balance["cause"]) == ("train-rank1", "its CPU is late")
+    assert (balance["straggler"]["strategy"], balance["cause"]) == (
+        "train-rank1",
+        "its CPU is late",
+    )
     assert report["verdict"]["text"].startswith("rank 1 is late: rank 0 waits ")
     (page,) = tmp_path.glob("reports/*/report.html")
     assert "gloo:all_reduce" in page.read_text("utf-8")
@@ -232,17 +297,23 @@ def test_the_rank_that_the_others_wait_for_leads_the_report_of_a_launch(tmp_path
 
 def test_a_script_that_only_launches_others_says_how_to_start_kgprof_inside(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("", encoding="utf-8")
-    start = "[sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node', '1', 'train.py', '--lr', '1']"
+    start = (
+        "[sys.executable, '-m', 'torch.distributed.run', '--nproc-per-node', '1', "
+        "'train.py', '--lr', '1']"
+    )
     launcher = f"import subprocess, sys\nsubprocess.run({start}, check=True)\n"
     (tmp_path / "launch.py").write_text(launcher, encoding="utf-8")
 
     done = kgprof("profile", "launch.py", "--format", "json", cwd=tmp_path)
 
     report = json.loads(done.stdout)
-    command = "python -m torch.distributed.run --nproc-per-node 1 -m kgprof profile train.py -- --lr 1"
+    command = (
+        "python -m torch.distributed.run --nproc-per-node 1 -m kgprof profile train.py -- --lr 1"
+    )
     assert done.returncode == 5
     assert report["verdict"]["text"].endswith(
-        f"the script only launches other processes (torch.distributed.run), and kgprof sees only its own. Run {command}"
+        "the script only launches other processes (torch.distributed.run), and kgprof sees only "
+        f"its own. Run {command}"
     )
     (finding,) = report["findings"]
     assert (finding["rule"], finding["fix"]) == ("KGP504", command)

@@ -1,4 +1,5 @@
-"""docs/seeds.md and reports/example/seeds.html follow from docs/seeds.toml and the kept results, by stated rules."""
+"""docs/seeds.md and reports/example/seeds.html follow from docs/seeds.toml and the kept results, by
+stated rules."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ import pytest
 import torch
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-# Of the list of what the documents hold: what belongs to captures and to the documents' tables, and wrong claims.
+# Of the list of what the documents hold: what belongs to captures and to the documents' tables, and
+# wrong claims.
 ROWS = {
     34,
     77,
@@ -41,11 +43,82 @@ ROWS = {
 ROWS -= {210}
 # What belongs to the sweep.
 SWEEP_ROWS = {
-    *(17, 18, 19, 74, 75, 76, 80, 81, 83, 89, 94, 96, 97, 98, 99, 100, 101, 102, 104, 113, 114, 119, 120, 121, 122),
-    *(125, 129, 133, 134, 137, 139, 141, 142, 143, 148, 149, 150, 152, 153, 154, 155, 156, 157, 161, 162, 164, 165),
+    *(
+        17,
+        18,
+        19,
+        74,
+        75,
+        76,
+        80,
+        81,
+        83,
+        89,
+        94,
+        96,
+        97,
+        98,
+        99,
+        100,
+        101,
+        102,
+        104,
+        113,
+        114,
+        119,
+        120,
+        121,
+        122,
+    ),
+    *(
+        125,
+        129,
+        133,
+        134,
+        137,
+        139,
+        141,
+        142,
+        143,
+        148,
+        149,
+        150,
+        152,
+        153,
+        154,
+        155,
+        156,
+        157,
+        161,
+        162,
+        164,
+        165,
+    ),
     *(166, 168, 193, 210),
 }
-WRONG_CLAIMS = {5, 7, 8, 11, 14, 25, 30, 35, 40, 55, 70, 88, 92, 93, 95, 103, 111, 126, 171, 179, 187}
+WRONG_CLAIMS = {
+    5,
+    7,
+    8,
+    11,
+    14,
+    25,
+    30,
+    35,
+    40,
+    55,
+    70,
+    88,
+    92,
+    93,
+    95,
+    103,
+    111,
+    126,
+    171,
+    179,
+    187,
+}
 
 
 def loaded(name: str) -> ModuleType:
@@ -63,7 +136,9 @@ def seeds() -> ModuleType:
     return loaded("seeds")
 
 
-def test_every_row_of_the_sweep_has_a_figure_or_an_answer_whose_pages_and_tests_are_there(seeds: ModuleType) -> None:
+def test_every_row_of_the_sweep_has_a_figure_or_an_answer_whose_pages_and_tests_are_there(
+    seeds: ModuleType,
+) -> None:
     answers = seeds.read_answers()
 
     answered = {row for each in (*seeds.read_claims(), *answers) for row in each.rows}
@@ -82,7 +157,11 @@ def test_every_row_of_the_sweep_has_a_figure_or_an_answer_whose_pages_and_tests_
 
 def test_triton_templates_ran_in_the_recording_that_is_kept() -> None:
     """By max-autotune's own choice: cuBLAS is among the 19 that it timed."""
-    kept = json.loads((BENCHMARKS.parent / "fixtures" / "sweeps" / "h100" / "triton-templates.json").read_text("utf-8"))
+    kept = json.loads(
+        (BENCHMARKS.parent / "fixtures" / "sweeps" / "h100" / "triton-templates.json").read_text(
+            "utf-8"
+        )
+    )
     (run,) = kept["runs"]
     names = {row["name"]: row["count"] for row in run["kernels"]["rows"]}
 
@@ -93,7 +172,16 @@ def test_triton_templates_ran_in_the_recording_that_is_kept() -> None:
 
 
 def claim(seeds: ModuleType, **fields: Any) -> Any:
-    filled = {"id": "a", "where": "S0", "rows": (1,), "says": "a", "unit": "x", "because": "b", "ours": "1", **fields}
+    filled = {
+        "id": "a",
+        "where": "S0",
+        "rows": (1,),
+        "says": "a",
+        "unit": "x",
+        "because": "b",
+        "ours": "1",
+        **fields,
+    }
     return seeds.Claim(**filled)
 
 
@@ -104,7 +192,9 @@ def test_the_pages_are_what_the_claims_and_the_kept_results_give(seeds: ModuleTy
 
     assert list(seeds.unexplained(outcomes)) == []
     for name, path in seeds.PAGES.items():
-        assert path.read_text(encoding="utf-8") == made[name], f"python benchmarks/seeds.py makes {path} again"
+        assert path.read_text(encoding="utf-8") == made[name], (
+            f"python benchmarks/seeds.py makes {path} again"
+        )
 
 
 def test_every_row_of_the_documents_tables_is_there(seeds: ModuleType) -> None:
@@ -142,9 +232,15 @@ def test_an_outcome_follows_from_the_figures(
     assert seeds.status_of(claim(seeds, **fields), ours) == status
 
 
-def test_a_figure_that_is_not_kept_is_not_measured_and_a_new_outcome_needs_a_new_sentence(seeds: ModuleType) -> None:
-    missing = seeds.outcome_of(claim(seeds, figure=1.0, of={"a": "examples:fusion/fusion/nowhere"}, ours="a"))
-    other = seeds.outcome_of(claim(seeds, figure=16.5, ours="8 / 2", kind="arithmetic", status="confirmed"))
+def test_a_figure_that_is_not_kept_is_not_measured_and_a_new_outcome_needs_a_new_sentence(
+    seeds: ModuleType,
+) -> None:
+    missing = seeds.outcome_of(
+        claim(seeds, figure=1.0, of={"a": "examples:fusion/fusion/nowhere"}, ours="a")
+    )
+    other = seeds.outcome_of(
+        claim(seeds, figure=16.5, ours="8 / 2", kind="arithmetic", status="confirmed")
+    )
 
     assert (missing.status, missing.ours, missing.missing) == ("not measured", None, seeds.NOT_YET)
     assert list(seeds.unexplained([missing, other])) == [
@@ -166,13 +262,27 @@ def test_an_item_that_fails_ends_no_other_and_a_later_call_goes_on(
 
     failed, whole = first["items"]["ceilings"], first["items"]["tensors"]
     assert "a CPU run has no GPU kernels" in failed["error"]
-    assert (whole["error"], whole["figures"]["copy_returns_self"]) == ("", {"unit": "true", "value": 1})
+    assert (whole["error"], whole["figures"]["copy_returns_self"]) == (
+        "",
+        {"unit": "true", "value": 1},
+    )
     assert first["environment"]["torch"] == torch.__version__
 
 
 def test_the_published_step_is_capped_and_loses_what_lies_behind_its_stale_children() -> None:
     published = loaded("published_v10")
-    sizes = ["--queries", "6", "--corruptions", "4", "--batch-size", "8", "--depth", "6", "--dtype", "float32"]
+    sizes = [
+        "--queries",
+        "6",
+        "--corruptions",
+        "4",
+        "--batch-size",
+        "8",
+        "--depth",
+        "6",
+        "--dtype",
+        "float32",
+    ]
 
     with torch.no_grad():
         found = published.measured(sizes, torch.device("cpu"), ["eager"], None)

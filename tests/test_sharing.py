@@ -1,4 +1,5 @@
-"""What leaves the machine through the command line: reports without private names, summaries where a CI job has one."""
+"""What leaves the machine through the command line: reports without private names, summaries where
+a CI job has one."""
 
 from __future__ import annotations
 
@@ -25,9 +26,18 @@ SECRET = "hf_" + "Qw" * 17
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    """A Recording by somebody: their name, their machine's and a token are in its command, a log and a trace."""
+    """A Recording by somebody: their name, their machine's and a token are in its command, a log
+    and a trace."""
     recording = handmade.write(tmp_path / "out" / "recording")
-    words = ("kgprof", "profile", "/srv/people/analima/project/a.py", "--", "--where", "gpu-node17", SECRET)
+    words = (
+        "kgprof",
+        "profile",
+        "/srv/people/analima/project/a.py",
+        "--",
+        "--where",
+        "gpu-node17",
+        SECRET,
+    )
     header = msgspec.structs.replace(recording.header, private=HERE, command=words)
     folder = Path(recording.folder)
     store.write_json(folder / layout.HEADER, header)
@@ -35,7 +45,10 @@ def recorded(tmp_path: Path) -> Path:
     log.write_text(f"loading /srv/people/analima/weights with {SECRET}\n", encoding="utf-8")
     trace = layout.trace_path(recording, handmade.BATCHED, PassName.TRACE)
     document = json.loads(gzip.decompress(trace.read_bytes()))
-    document["traceEvents"][0]["args"] = {"file": "/srv/people/analima/project/a.py", "host": "gpu-node17"}
+    document["traceEvents"][0]["args"] = {
+        "file": "/srv/people/analima/project/a.py",
+        "host": "gpu-node17",
+    }
     trace.write_bytes(gzip.compress(json.dumps(document).encode()))
     return tmp_path / "out"
 
@@ -55,9 +68,19 @@ def test_what_a_report_holds_names_neither_people_nor_machines(recorded: Path) -
 
     for name in ("report.html", "report.json"):
         assert private_in((recorded / name).read_text(encoding="utf-8")) == set()
-    assert private_in(carried_traces((recorded / "report.html").read_text(encoding="utf-8"))) == set()
+    assert (
+        private_in(carried_traces((recorded / "report.html").read_text(encoding="utf-8"))) == set()
+    )
     found = decode_json((recorded / "report.json").read_bytes(), Profile)
-    assert found.command == ("kgprof", "profile", "~/project/a.py", "--", "--where", "<host>", "<token>")
+    assert found.command == (
+        "kgprof",
+        "profile",
+        "~/project/a.py",
+        "--",
+        "--where",
+        "<host>",
+        "<token>",
+    )
     assert found.contents is not None
     assert found.contents.redaction
     # then: the Recording is as it was, and says so
@@ -73,7 +96,9 @@ def test_each_format_is_made_of_what_is_redacted(
 ) -> None:
     # given: whatever is rendered is kept
     renderer, seen = render.by_name(form), []
-    monkeypatch.setattr(type(renderer), "render", lambda self, profile: seen.append(profile) or "made")
+    monkeypatch.setattr(
+        type(renderer), "render", lambda self, profile: seen.append(profile) or "made"
+    )
 
     cli.run(["report", str(recorded), "--format", f"{form}={tmp_path / 'made'}"])
 
@@ -88,14 +113,25 @@ def test_each_format_there_is_is_among_them() -> None:
 
 
 @pytest.mark.parametrize("viewer", ["perfetto", "speedscope"])
-def test_what_is_exported_is_redacted_unless_it_is_not_wanted(viewer: str, recorded: Path, tmp_path: Path) -> None:
+def test_what_is_exported_is_redacted_unless_it_is_not_wanted(
+    viewer: str, recorded: Path, tmp_path: Path
+) -> None:
     trace = layout.trace_path(recordings.load(recorded), handmade.BATCHED, PassName.TRACE)
     document = json.loads(gzip.decompress(trace.read_bytes()))
     for event in document["traceEvents"]:
         event["name"] = f"{event['name']} by analima on gpu-node17 with {SECRET}"
         event["args"] = {**event.get("args", {}), "password": "hunter2"}
     trace.write_bytes(gzip.compress(json.dumps(document).encode()))
-    words = ["export", str(recorded), "--to", viewer, "--run", "batched.eager", "-o", str(tmp_path / "file")]
+    words = [
+        "export",
+        str(recorded),
+        "--to",
+        viewer,
+        "--run",
+        "batched.eager",
+        "-o",
+        str(tmp_path / "file"),
+    ]
 
     def exported(*more: str) -> str:
         assert cli.run([*words, *more]) == 0
@@ -113,7 +149,16 @@ def test_a_damaged_trace_is_exported_as_it_is_or_not_at_all(
 ) -> None:
     trace = layout.trace_path(recordings.load(recorded), handmade.BATCHED, PassName.TRACE)
     trace.write_bytes(trace.read_bytes()[:-20])
-    words = ["export", str(recorded), "--to", "perfetto", "--run", "batched.eager", "-o", str(tmp_path / "file")]
+    words = [
+        "export",
+        str(recorded),
+        "--to",
+        "perfetto",
+        "--run",
+        "batched.eager",
+        "-o",
+        str(tmp_path / "file"),
+    ]
 
     assert cli.run(words) == 2
     assert "cannot be searched for secrets" in capsys.readouterr().err
@@ -162,7 +207,9 @@ def test_the_box_on_the_page_counts_what_was_left_out(recorded: Path) -> None:
 
 
 def test_a_new_recording_says_that_it_is_private(recorded: Path) -> None:
-    assert "nothing in it is redacted" in (recorded / "recording" / layout.PRIVATE).read_text(encoding="utf-8")
+    assert "nothing in it is redacted" in (recorded / "recording" / layout.PRIVATE).read_text(
+        encoding="utf-8"
+    )
 
 
 # ---------------------------------------------------------------- the job summary
@@ -177,7 +224,10 @@ def test_a_job_gets_the_summary_and_is_told(
     assert cli.run(["report", str(recorded)]) == 0
 
     said = capsys.readouterr()
-    assert said.err == f"kgprof: the summary was added to the job summary: {summary} (--no-ci leaves it out)\n"
+    assert (
+        said.err
+        == f"kgprof: the summary was added to the job summary: {summary} (--no-ci leaves it out)\n"
+    )
     assert said.out == f"{recorded / 'report.html'}\n"
     text = summary.read_text(encoding="utf-8")
     assert text.startswith("### kgprof: `invented` on ")
@@ -222,4 +272,6 @@ def test_stdout_of_a_github_job_holds_no_command(
     for name in ("json", "html", "junit", "sarif", "text", "markdown"):
         assert cli.run(["report", str(recorded), "--format", name]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert [line for line in lines if line.strip().startswith("::error") or "##[" in line] == [], name
+        assert [
+            line for line in lines if line.strip().startswith("::error") or "##[" in line
+        ] == [], name

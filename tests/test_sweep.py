@@ -1,4 +1,5 @@
-"""kgprof sweep and kgprof advise on the command line: what is written, what is printed, and how they end."""
+"""kgprof sweep and kgprof advise on the command line: what is written, what is printed, and how
+they end."""
 
 from __future__ import annotations
 
@@ -43,15 +44,31 @@ net = torch.compile(torch.nn.Linear(4, 4), backend="eager")
 for _ in range(12):
     net(torch.ones(2, 4)).sum()
 """
-QUICK = ("--device", "cpu", "--processes", "1", "--steps", "4", "--minutes", "60", "--no-ladder", "--no-ci")
+QUICK = (
+    "--device",
+    "cpu",
+    "--processes",
+    "1",
+    "--steps",
+    "4",
+    "--minutes",
+    "60",
+    "--no-ladder",
+    "--no-ci",
+)
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which cells were swept of which one died and one raised; its ``out`` and what was printed."""
+    """A folder in which cells were swept of which one died and one raised; its ``out`` and what was
+    printed."""
     folder = tmp_path_factory.mktemp("sweep")
     (folder / "program.py").write_text(PROGRAM)
-    backends = [option for name in ("dying", "raising", "aot_eager", "onnxrt") for option in ("--backend", name)]
+    backends = [
+        option
+        for name in ("dying", "raising", "aot_eager", "onnxrt")
+        for option in ("--backend", name)
+    ]
     done = kgprof("sweep", "program.py:step", *backends, *QUICK, "-o", "out", cwd=folder)
     (folder / "stdout").write_text(done.stdout)
     (folder / "stderr").write_text(done.stderr)
@@ -61,12 +78,21 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_cell_that_dies_or_raises_costs_itself(swept: Path) -> None:
     found = m.decode_json((swept / "out" / "sweep.json").read_bytes(), m.Sweep)
-    ends = {each.cell.name: each.failed and each.failed.outcome for each in found.cells if each.processes}
+    ends = {
+        each.cell.name: each.failed and each.failed.outcome
+        for each in found.cells
+        if each.processes
+    }
     times = [each for result in found.cells for each in result.measured() if each.step_us]
     compiled = next(each for each in found.cells if each.cell.backend == "aot_eager").measured()[0]
 
     assert (swept / "code").read_text() == "0"
-    assert ends == {"eager": None, "backend dying": "killed", "backend raising": "raised", "backend aot_eager": None}
+    assert ends == {
+        "eager": None,
+        "backend dying": "killed",
+        "backend raising": "raised",
+        "backend aot_eager": None,
+    }
     assert [len(each.start_s) for each in times] == [3, 3]
     assert compiled.frames == 1
     assert isinstance(compiled.stages, m.CompileStages)
@@ -92,7 +118,9 @@ def test_resume_runs_only_what_is_missing_and_refuses_another_question(swept: Pa
 
     assert more.returncode == 0
     processes = [line for line in more.stderr.splitlines() if "cold caches" in line]
-    assert [line.split("step.")[1] for line in processes] == ["backend eager  process 1, cold caches"]
+    assert [line.split("step.")[1] for line in processes] == [
+        "backend eager  process 1, cold caches"
+    ]
     measured = [len(each["processes"]) for each in json.loads(more.stdout)["cells"]]
     assert measured == [1, 1, 1, 1, 1]
     assert other.returncode == 2
@@ -100,7 +128,9 @@ def test_resume_runs_only_what_is_missing_and_refuses_another_question(swept: Pa
 
 
 def test_advise_measures_nothing_and_names_its_inputs(swept: Path) -> None:
-    done = kgprof("advise", "out", "--executions", "7", "--memory", "1", "--format", "markdown", cwd=swept)
+    done = kgprof(
+        "advise", "out", "--executions", "7", "--memory", "1", "--format", "markdown", cwd=swept
+    )
     nothing = kgprof("advise", "nowhere", "--executions", "7", cwd=swept)
 
     assert done.returncode == 0
@@ -113,12 +143,26 @@ def test_advise_measures_nothing_and_names_its_inputs(swept: Path) -> None:
 def test_a_script_compiles_in_the_cells_backend(swept: Path) -> None:
     (swept / "script.py").write_text(SCRIPT)
 
-    done = kgprof("sweep", "script.py", "--mode", "as-is", "--backend", "aot_eager", *QUICK, "-o", "s", cwd=swept)
+    done = kgprof(
+        "sweep",
+        "script.py",
+        "--mode",
+        "as-is",
+        "--backend",
+        "aot_eager",
+        *QUICK,
+        "-o",
+        "s",
+        cwd=swept,
+    )
 
     found = m.decode_json((swept / "s" / "sweep.json").read_bytes(), m.Sweep)
     assert done.returncode == 0
     cold = {each.cell.name: each.measured(cold=True)[0] for each in found.cells}
-    assert {name: times.frames for name, times in cold.items()} == {"eager": 0, "backend aot_eager": 1}
+    assert {name: times.frames for name, times in cold.items()} == {
+        "eager": 0,
+        "backend aot_eager": 1,
+    }
     (eager,), (warm,) = (each.measured(cold=False) for each in found.cells)
     assert [len(times.start_s) for times in (eager, warm)] == [3, 3]
     assert warm.start_s[0] > 10 * warm.start_s[2]  # it compiles with warm caches too
@@ -129,7 +173,10 @@ def test_exit_codes() -> None:
     def code(*cells: m.CellResult) -> int:
         return exit_code(weighed(sweep(*cells), 10))
 
-    eager, compiled = cell(EAGER, 200, 200, 200, cold_s=[0.0]), cell(DEFAULT, 100, 100, 100, cold_s=[1.0])
+    eager, compiled = (
+        cell(EAGER, 200, 200, 200, cold_s=[0.0]),
+        cell(DEFAULT, 100, 100, 100, cold_s=[1.0]),
+    )
 
     assert code(eager, compiled) == 0
     assert code(eager, dead(DEFAULT)) == 0
@@ -145,17 +192,33 @@ def test_what_an_earlier_sweep_tried_is_not_tried_again_and_sizes_have_the_cells
     # given: the best cell has options of its own
     best = replace(DEFAULT, size=("--batch", "8"))
     eager = replace(EAGER, size=best.size)
-    found = weighed(sweep(cell(eager, *[900] * 3, cold_s=[0.0]), cell(best, *[90] * 3, cold_s=[1.0])), 1_000_000)
+    found = weighed(
+        sweep(cell(eager, *[900] * 3, cold_s=[0.0]), cell(best, *[90] * 3, cold_s=[1.0])), 1_000_000
+    )
     nothing = m.Skipped(reason="no rung differs")
-    ladder = m.Ladder(strategy="step", cell=best.name, steps=1, rungs=(), first=None, minified=nothing)
+    ladder = m.Ladder(
+        strategy="step", cell=best.name, steps=1, rungs=(), first=None, minified=nothing
+    )
     climbed, given, caches = [], [], Caches(folder=tmp_path / "caches")
     monkeypatch.setattr(sweeping, "climb", lambda of, _: climbed.append(of.cell) or ladder)
-    monkeypatch.setattr(sweeping, "compare_policies", lambda of, _: given.append(of.options.workload_args) or nothing)
+    monkeypatch.setattr(
+        sweeping,
+        "compare_policies",
+        lambda of, _: given.append(of.options.workload_args) or nothing,
+    )
 
     def tried(before: m.Sweep) -> m.Sweep:
         asked = m.Options(workload="model.py:step", workload_args=("--deep",))
         return sweeping.tried(
-            before, asked, True, (2, 4), tmp_path, tmp_path, progress.choose(quiet=True), math.inf, caches
+            before,
+            asked,
+            True,
+            (2, 4),
+            tmp_path,
+            tmp_path,
+            progress.choose(quiet=True),
+            math.inf,
+            caches,
         )
 
     # when
@@ -171,16 +234,25 @@ def test_what_an_earlier_sweep_tried_is_not_tried_again_and_sizes_have_the_cells
 def test_a_ladder_that_ran_out_of_time_is_climbed_again_and_a_start_with_shipped_caches_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = weighed(sweep(cell(EAGER, *[900] * 3, cold_s=[0.0]), cell(DEFAULT, *[90] * 3, cold_s=[1.0])), 1_000_000)
+    found = weighed(
+        sweep(cell(EAGER, *[900] * 3, cold_s=[0.0]), cell(DEFAULT, *[90] * 3, cold_s=[1.0])),
+        1_000_000,
+    )
     none, limits = m.Skipped(reason="no rung differs"), []
 
     def climb(of: trials.CellTrials, _: Path) -> m.Ladder:
         limits.append(of.until)
         rungs = ((m.Rung.CAPTURE, trials.TIME_UP),)
-        return m.Ladder(strategy="step", cell=DEFAULT.name, steps=1, rungs=rungs, first=None, minified=none)
+        return m.Ladder(
+            strategy="step", cell=DEFAULT.name, steps=1, rungs=rungs, first=None, minified=none
+        )
 
     monkeypatch.setattr(sweeping, "climb", climb)
-    asked, quiet, caches = m.Options(workload="model.py:step"), progress.choose(quiet=True), Caches(folder=tmp_path)
+    asked, quiet, caches = (
+        m.Options(workload="model.py:step"),
+        progress.choose(quiet=True),
+        Caches(folder=tmp_path),
+    )
 
     for _ in range(2):
         found = sweeping.tried(found, asked, True, None, tmp_path, tmp_path, quiet, 0.0, caches)
@@ -192,9 +264,14 @@ def test_a_ladder_that_ran_out_of_time_is_climbed_again_and_a_start_with_shipped
 def test_an_interruption_keeps_the_ladder_and_says_that_sizes_were_not_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = weighed(sweep(cell(EAGER, *[900] * 3, cold_s=[0.0]), cell(DEFAULT, *[90] * 3, cold_s=[1.0])), 1_000_000)
+    found = weighed(
+        sweep(cell(EAGER, *[900] * 3, cold_s=[0.0]), cell(DEFAULT, *[90] * 3, cold_s=[1.0])),
+        1_000_000,
+    )
     none = m.Skipped(reason="no rung differs")
-    ladder = m.Ladder(strategy="step", cell=DEFAULT.name, steps=1, rungs=(), first=None, minified=none)
+    ladder = m.Ladder(
+        strategy="step", cell=DEFAULT.name, steps=1, rungs=(), first=None, minified=none
+    )
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -202,7 +279,11 @@ def test_an_interruption_keeps_the_ladder_and_says_that_sizes_were_not_tried(
     monkeypatch.setattr(sweeping, "climb", lambda *_, **__: ladder)
     monkeypatch.setattr(sweeping, "compare_policies", interrupted)
 
-    asked, quiet, caches = m.Options(workload="model.py:step"), progress.choose(quiet=True), Caches(folder=tmp_path)
+    asked, quiet, caches = (
+        m.Options(workload="model.py:step"),
+        progress.choose(quiet=True),
+        Caches(folder=tmp_path),
+    )
     kept = sweeping.tried(found, asked, True, (2, 4), tmp_path, tmp_path, quiet, math.inf, caches)
 
     assert (kept.interrupted, kept.ladder) == (True, ladder)
@@ -230,7 +311,9 @@ def test_sizes_are_two_or_more(tmp_path: Path, sizes: str) -> None:
 
 @pytest.mark.long
 def test_the_best_cell_is_held_to_float64_and_sizes_are_tried(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text("import torch\ndef step(x=torch.ones(6, 4)):\n    return x.sin() + 1\n")
+    (tmp_path / "program.py").write_text(
+        "import torch\ndef step(x=torch.ones(6, 4)):\n    return x.sin() + 1\n"
+    )
     quick = [option for option in QUICK if option != "--no-ladder"]
 
     done = kgprof(
@@ -242,7 +325,9 @@ def test_the_best_cell_is_held_to_float64_and_sizes_are_tried(tmp_path: Path) ->
     found = m.decode_json(done.stdout, m.Sweep)
     assert isinstance(found.ladder, m.Ladder)
     assert (found.ladder.first, found.ladder.cell) == (None, "backend aot_eager")
-    assert [rung for rung, result in found.ladder.rungs if isinstance(result, m.RungResult)] == list(m.Rung)
+    assert [
+        rung for rung, result in found.ladder.rungs if isinstance(result, m.RungResult)
+    ] == list(m.Rung)
     assert isinstance(found.shapes, m.Shapes)
     assert all(isinstance(result, m.PolicyResult) for _, result in found.shapes.policies)
     page = (tmp_path / "out" / "sweep.html").read_text()

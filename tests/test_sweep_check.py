@@ -32,7 +32,9 @@ def test_curves_cross_where_the_compiled_one_is_ahead_for_good(
     assert found == (pytest.approx(crossed) if crossed is not None else None)
 
 
-@pytest.mark.parametrize(("name", "inside", "pairs"), [("sweep_check_cpu", 11, 12), ("sweep_check_h100", 6, 6)])
+@pytest.mark.parametrize(
+    ("name", "inside", "pairs"), [("sweep_check_cpu", 11, 12), ("sweep_check_h100", 6, 6)]
+)
 def test_the_kept_curves_cross_inside_their_intervals(name: str, inside: int, pairs: int) -> None:
     checked = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text("utf-8"))
 

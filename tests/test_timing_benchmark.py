@@ -21,7 +21,8 @@ def test_on_an_h100_the_clocks_agree_with_the_tools(pair: str) -> None:
     """20 closures from 5 us to 50 ms; each by its slices' ratios and by the plain medians."""
     found = KEPT["pairs"][pair]
     again = {
-        name: timing.compared(*([[us] for us in side] for side in each["slices_us"])) for name, each in found.items()
+        name: timing.compared(*([[us] for us in side] for side in each["slices_us"]))
+        for name, each in found.items()
     }
     medians = [each["median_of_all_calls_us"] for each in found.values()]
 
@@ -36,8 +37,12 @@ def test_on_an_h100_the_clocks_agree_with_the_tools(pair: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("true_ratio", "within"), [(1.0, True), (1.01, True), (1.05, False), (0.95, False)])
-def test_a_machine_that_drifts_hides_no_difference_and_makes_none(true_ratio: float, within: bool) -> None:
+@pytest.mark.parametrize(
+    ("true_ratio", "within"), [(1.0, True), (1.01, True), (1.05, False), (0.95, False)]
+)
+def test_a_machine_that_drifts_hides_no_difference_and_makes_none(
+    true_ratio: float, within: bool
+) -> None:
     """Both sides of a slice see the same drift; one slice in ten is interrupted."""
     draw = random.Random(0)
     ours, tool = [], []
@@ -68,7 +73,9 @@ def test_an_event_clock_of_half_a_microsecond_is_read_finer_than_a_tick() -> Non
 
 
 @pytest.mark.parametrize(("count", "rank"), [(6, 0), (10, 1), (20, 5), (24, 6)])
-def test_the_interval_of_a_median_is_as_wide_as_the_tables_of_order_statistics_say(count: int, rank: int) -> None:
+def test_the_interval_of_a_median_is_as_wide_as_the_tables_of_order_statistics_say(
+    count: int, rank: int
+) -> None:
     assert timing.interval_rank(count) == rank
 
 

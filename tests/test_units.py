@@ -21,7 +21,11 @@ FOR_PEOPLE = ("html", "markdown", "text")
 
 
 def kgprof(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("KGPROF_") and key != "CI"}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("KGPROF_") and key != "CI"
+    }
     return subprocess.run(
         [sys.executable, "-m", "kgprof", *args],
         cwd=cwd,
@@ -68,9 +72,15 @@ def test_a_whole_job_says_how_many_it_was_and_how_good(folder: Path) -> None:
     assert isinstance(run.evaluation_time, Spread)
     assert isinstance(run.per_unit, Spread)
     assert (run.evaluation.units, run.evaluation.steps) == (1000, 4)
-    assert run.per_unit.median == pytest.approx(run.evaluation_time.median)  # s for 1,000 are ms for one
+    # s for 1,000 are ms for one
+    assert run.per_unit.median == pytest.approx(run.evaluation_time.median)
     (accuracy,) = run.evaluation.metrics
-    assert (accuracy.label, accuracy.value, accuracy.unit, accuracy.better) == ("accuracy", 91.0, "%", "higher")
+    assert (accuracy.label, accuracy.value, accuracy.unit, accuracy.better) == (
+        "accuracy",
+        91.0,
+        "%",
+        "higher",
+    )
 
 
 @pytest.mark.parametrize("name", ["base", "job"])

@@ -36,12 +36,16 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def said(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
     """Each rule with the text of the line that it is at."""
-    return [(found.rule, found.location.text.strip() if found.location else "") for found in findings]
+    return [
+        (found.rule, found.location.text.strip() if found.location else "") for found in findings
+    ]
 
 
 def line_with(text: str) -> int:
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
-    return next(number for number, line in enumerate(lines, 1) if text in line and "line_with" not in line)
+    return next(
+        number for number, line in enumerate(lines, 1) if text in line and "line_with" not in line
+    )
 
 
 def reads_its_sum(x: torch.Tensor) -> float:
@@ -89,7 +93,9 @@ def test_a_read_is_found_at_its_line_with_its_count_a_step() -> None:
 
     assert said(step.findings) == [("KGP201", "return x.sum().item()  # the read")]
     assert step.syncs_per_step == 2
-    assert step.notes == ("nothing was compiled while it was watched; code compiled earlier is not analysed",)
+    assert step.notes == (
+        "nothing was compiled while it was watched; code compiled earlier is not analysed",
+    )
 
 
 def test_breaks_and_recompiles_are_found_as_in_a_report() -> None:
@@ -178,8 +184,8 @@ def test_a_line_that_reads_in_warm_up_alone_is_noted() -> None:
     assert (watched.findings, watched.syncs_per_step) == ((), 0)
     place = f"{Path(__file__).name}:{line_with('  # once')}"
     assert [note for note in watched.notes if "warm-up" in note] == [
-        f"1 line syncs during warm-up only, so they count in no per-step figure and no finding: {place} "
-        "test_a_line_that_reads_in_warm_up_alone_is_noted.step"
+        "1 line syncs during warm-up only, so they count in no per-step figure and no finding: "
+        f"{place} test_a_line_that_reads_in_warm_up_alone_is_noted.step"
     ]
 
 
@@ -212,10 +218,12 @@ def test_its_words_name_file_line_rule_and_cause() -> None:
 
     assert head == "kgprof.watch reads_its_sum: 1 finding in 2 steps, 1 sync per step"
     assert finding == (
-        f"{__file__}:{line_with('  # the read')}: KGP201 on a GPU converting a tensor to a number would force a sync, "
-        "once per step"
+        f"{__file__}:{line_with('  # the read')}: KGP201 on a GPU converting a tensor to a number "
+        "would force a sync, once per step"
     )
-    assert f"<td>{__file__}:{line_with('  # the read')}</td><td>KGP201</td>" in watched._repr_html_()
+    assert (
+        f"<td>{__file__}:{line_with('  # the read')}</td><td>KGP201</td>" in watched._repr_html_()
+    )
 
 
 # ---------------------------------------------------------------- what it leaves behind
@@ -236,7 +244,9 @@ def hooks() -> dict[str, object]:
             if name.startswith("torch")
         ],
         "step": kgprof._on_step,
-        "dispatcher": torch._C._dispatch_has_kernel_for_dispatch_key("aten::_local_scalar_dense", "BackendSelect"),
+        "dispatcher": torch._C._dispatch_has_kernel_for_dispatch_key(
+            "aten::_local_scalar_dense", "BackendSelect"
+        ),
         "warnings": list(warnings.filters),
     }
 
@@ -309,7 +319,9 @@ def test_the_second_run_of_a_cell_replaces_the_first_and_says_so() -> None:
         first(torch.ones(4))
     second = kgprof.watch(reads_its_sum)
 
-    with pytest.warns(UserWarning, match="reads_its_sum is watched from now on instead of reads_its_sum"):
+    with pytest.warns(
+        UserWarning, match="reads_its_sum is watched from now on instead of reads_its_sum"
+    ):
         second(torch.ones(4))
     for _ in range(3):
         second(torch.ones(4))
@@ -401,7 +413,9 @@ def test_after_stop_the_function_still_runs_and_takes_no_step() -> None:
         (len, {"warmup": -1}, "warmup must be a number of steps"),
     ],
 )
-def test_what_cannot_be_watched_is_refused(given: object, options: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_watched_is_refused(
+    given: object, options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(UsageError, match=words):
         kgprof.watch(given, **options)
 
@@ -423,7 +437,9 @@ def test_what_is_typed_into_a_repl_is_found_by_its_line() -> None:
         "print(watched)\n"
     )
 
-    done = subprocess.run([sys.executable, "-i", "-q"], input=typed, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-i", "-q"], input=typed, capture_output=True, text=True, check=True
+    )
 
     assert "<stdin>:1: KGP201 on a GPU converting" in done.stdout
 
@@ -446,7 +462,9 @@ def test_the_example_of_the_documentation_finds_what_it_says(tmp_path: Path) -> 
 
 def test_in_a_program_that_is_profiled_it_stands_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kgprof, "_profiled", True)
-    aside = "kgprof runs and measures this program itself, so nothing is watched here; see its report"
+    aside = (
+        "kgprof runs and measures this program itself, so nothing is watched here; see its report"
+    )
 
     watched = kgprof.watch(reads_its_sum)
     with kgprof.watch([torch.ones(2)]) as block:
@@ -455,8 +473,14 @@ def test_in_a_program_that_is_profiled_it_stands_aside(monkeypatch: pytest.Monke
 
     assert result == 4
     assert (watched.steps, block.steps) == (0, 0)
-    assert (watched.findings, watched.notes, watched.syncs_per_step) == ((), (aside,), Skipped(reason=aside))
-    assert f"{watched!r}".endswith(f"reads_its_sum: no finding in 0 steps, syncs per step not observed\nnote: {aside}")
+    assert (watched.findings, watched.notes, watched.syncs_per_step) == (
+        (),
+        (aside,),
+        Skipped(reason=aside),
+    )
+    assert f"{watched!r}".endswith(
+        f"reads_its_sum: no finding in 0 steps, syncs per step not observed\nnote: {aside}"
+    )
 
 
 # ---------------------------------------------------------------- it harms nobody
@@ -480,7 +504,9 @@ def test_lazy_modules_are_made_and_initialised_while_it_watches() -> None:
     assert watched.unavailable == ()
 
 
-def test_a_listener_that_fails_is_switched_off_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listener_that_fails_is_switched_off_and_said_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(*_: object) -> None:
         raise LookupError("a fault of the probe's")
 
@@ -496,7 +522,9 @@ def test_a_listener_that_fails_is_switched_off_and_said_once(monkeypatch: pytest
     assert note.endswith("and was switched off")
 
 
-def test_a_fault_in_looking_where_tensors_lie_leaves_the_program_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_looking_where_tensors_lie_leaves_the_program_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(*_: object) -> None:
         raise LookupError("a fault of the hook's")
 
@@ -507,4 +535,8 @@ def test_a_fault_in_looking_where_tensors_lie_leaves_the_program_alone(monkeypat
     watched.stop()
 
     assert results == [3.0, 3.0, 3.0]
-    assert [note for note in watched.unavailable if "where tensors would be on a GPU is not known" in note]
+    assert [
+        note
+        for note in watched.unavailable
+        if "where tensors would be on a GPU is not known" in note
+    ]

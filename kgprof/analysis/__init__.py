@@ -1,6 +1,8 @@
-"""From a Recording to the Profile: pure, so that any old Recording can be read again by a better rule.
+"""From a Recording to the Profile: pure, so that any old Recording can be read again by a better
+rule.
 
-No torch, no clock, no environment, no network; what files of a Recording are read, kgprof.reading reads.
+No torch, no clock, no environment, no network; what files of a Recording are read, kgprof.reading
+reads.
 """
 
 from collections.abc import Sequence
@@ -34,23 +36,32 @@ from kgprof.measures.times import rounds, step_series
 from kgprof.reading import while_loading
 from kgprof.reading.evidence import Evidence, RunEvidence
 
-TEXTS, TEXT_CHARACTERS = 24, 12_000  # graphs and generated code in the Profile: how many of a run, and of each
+# graphs and generated code in the Profile: how many of a run, and of each
+TEXTS, TEXT_CHARACTERS = 24, 12_000
 LOG_LIMIT_BYTES = 64 * 1024  # of each run's log in the Profile: its head and its tail, half each
 
 
 def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = ()) -> m.Profile:
-    """Read a Recording. Whatever cannot be read becomes Skipped with its reason; nothing is raised for a bad run.
+    """Read a Recording. Whatever cannot be read becomes Skipped with its reason; nothing is raised
+    for a bad run.
 
-    ``kind_overrides``: the project's own rules for kinds of kernels. Raises re.error for a pattern that is none.
+    ``kind_overrides``: the project's own rules for kinds of kernels. Raises re.error for a pattern
+    that is none.
     """
     recording = while_loading.apart(recording)
-    evidence, header, plan = Evidence(recording, kind_overrides), recording.header, recording.header.plan
+    evidence, header, plan = (
+        Evidence(recording, kind_overrides),
+        recording.header,
+        recording.header.plan,
+    )
     evidence.once(kinds_of)
     across = ranks.notes(evidence)
     runs = times.with_speedups([_report(run, across.get(run.key, ())) for run in evidence.runs])
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
     root, today = plan.environment.source_root, header.created_utc[:10]
-    findings, entries = accepted.apply(recording.accepted, collectors.findings(evidence), root=root, today=today)
+    findings, entries = accepted.apply(
+        recording.accepted, collectors.findings(evidence), root=root, today=today
+    )
     covered = witnesses.coverage(evidence, collectors.RULES, findings)
     runs = tuple(_with_limits(run, findings) for run in runs)
     weighed, balance = trade_offs(evidence, runs), rank_balance(evidence, runs)
@@ -72,7 +83,11 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
             uncompared=_uncompared(recording),
             balance=balance,
             differences=changed,
-            expired=[accepted.expired_words(entry) for entry in entries if entry.status is m.AcceptedStatus.EXPIRED],
+            expired=[
+                accepted.expired_words(entry)
+                for entry in entries
+                if entry.status is m.AcceptedStatus.EXPIRED
+            ],
             actions=next_actions,
         ),
         environment=plan.environment,
@@ -121,11 +136,21 @@ def _with_limits(run: m.RunReport, findings: Sequence[m.Finding]) -> m.RunReport
     return msgspec.structs.replace(run, limits=limits.limits(run, waits))
 
 
-def _overridden(overrides: Sequence[m.KindOverride], runs: Sequence[m.RunReport]) -> tuple[m.KindOverride, ...]:
+def _overridden(
+    overrides: Sequence[m.KindOverride], runs: Sequence[m.RunReport]
+) -> tuple[m.KindOverride, ...]:
     """With the number of rows that each decided."""
-    rows = [row for run in runs if isinstance(run.kernels, m.KernelBreakdown) for row in run.kernels.rows]
+    rows = [
+        row
+        for run in runs
+        if isinstance(run.kernels, m.KernelBreakdown)
+        for row in run.kernels.rows
+    ]
     decided = (sum(row.rule == rule_of(override) for row in rows) for override in overrides)
-    return tuple(msgspec.structs.replace(one, kernels=number) for one, number in zip(overrides, decided, strict=True))
+    return tuple(
+        msgspec.structs.replace(one, kernels=number)
+        for one, number in zip(overrides, decided, strict=True)
+    )
 
 
 def _sources(evidence: Evidence) -> tuple[m.ProjectSource, ...]:
@@ -135,7 +160,9 @@ def _sources(evidence: Evidence) -> tuple[m.ProjectSource, ...]:
         m.ProjectSource(
             file=name,
             sha256=file.sha256,
-            text=m.Skipped(reason=file.left_out or "not recorded") if file.text is None else file.text,
+            text=m.Skipped(reason=file.left_out or "not recorded")
+            if file.text is None
+            else file.text,
         )
         for name, file in sorted(files.items())
     )
@@ -146,8 +173,11 @@ def _exit_code(recording: m.Recording) -> int:
     outcomes: set[str] = set()
     for run in recording.runs:
         further = (record.exit for record in run.rounds if isinstance(run.timing, m.TimingPass))
-        outcomes.update(ended.outcome for ended in (run.exit, run.probe_exit, *further) if ended is not None)
-    # A run that never ended is interrupted: kgprof itself may have been killed and could not write it down.
+        outcomes.update(
+            ended.outcome for ended in (run.exit, run.probe_exit, *further) if ended is not None
+        )
+    # A run that never ended is interrupted: kgprof itself may have been killed and could not write
+    # it down.
     if recording.header.interrupted or m.Outcome.INTERRUPTED in outcomes:
         return EXIT_INTERRUPTED
     if outcomes - {m.Outcome.OK}:
@@ -166,11 +196,16 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     slow_first = None
     if isinstance(record.timing, m.TimingPass):
         slow_first = record.timing.slow_first
-        notes += (*record.timing.notes, *([times.slow_first_words(slow_first)] if slow_first else []))
+        notes += (
+            *record.timing.notes,
+            *([times.slow_first_words(slow_first)] if slow_first else []),
+        )
     phases = run.once(training_phases)
     if isinstance(phases, m.TrainingPhases) and phases.backward_passes > 1:
         passes = f"{phases.backward_passes} backward passes per optimizer step"
-        notes.append(f"gradient accumulation: {passes}; a step, and so its time, includes all of them")
+        notes.append(
+            f"gradient accumulation: {passes}; a step, and so its time, includes all of them"
+        )
     return m.RunReport(
         key=run.key,
         is_baseline=run.key == plan.baseline,
@@ -205,17 +240,23 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     )
 
 
-def _agreement(agreement: m.Agreement | m.Skipped, key: m.RunKey) -> tuple[m.RunAgreement | m.Skipped, m.RunKey | None]:
-    """Of one run, and what it was compared with where that is not the plan's baseline, which left no result."""
+def _agreement(
+    agreement: m.Agreement | m.Skipped, key: m.RunKey
+) -> tuple[m.RunAgreement | m.Skipped, m.RunKey | None]:
+    """Of one run, and what it was compared with where that is not the plan's baseline, which left
+    no result."""
     if isinstance(agreement, m.Skipped):
         return agreement, None
-    of_run = dict(agreement.runs).get(key, m.Skipped(reason="this run was left out when results were compared"))
+    of_run = dict(agreement.runs).get(
+        key, m.Skipped(reason="this run was left out when results were compared")
+    )
     compared = isinstance(of_run, m.RunAgreement) and of_run.compared and agreement.baseline != key
     return of_run, agreement.baseline if compared else None
 
 
 def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
-    """The first call on a cold cache and those after warm-up; stages and recompiles by the compiler's records."""
+    """The first call on a cold cache and those after warm-up; stages and recompiles by the
+    compiler's records."""
     compiled, trace = run.record.compile, run.compiler
     if isinstance(compiled, m.Skipped):
         return compiled
@@ -224,8 +265,8 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     unseen = m.Skipped(reason="calls were not observed, only the compilations in them")
     steady = times.spread(compiled.watched_us, unit="us", measured_in=m.PassName.COMPILE)
     if run.record.script is not None and isinstance(run.record.trace, m.TracePass):
-        # Few steps come before the profiler; as it only slows a step down, the shorter of both is nearer. Behind those
-        # is the one in which it starts.
+        # Few steps come before the profiler; as it only slows a step down, the shorter of both is
+        # nearer. Behind those is the one in which it starts.
         steps = enumerate(run.record.trace.step_us, len(compiled.call_us) + 1)
         without = [us for step, us in steps if step not in compiled.compiled_in]
         traced = times.spread(without, unit="us", measured_in=m.PassName.TRACE)
@@ -243,7 +284,9 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         cache=compiled.cache,
         compiling=compiled.compiling,
         autotuned=compiled.autotuned,
-        stages=origins if isinstance(origins := run.record.kernel_origins, m.Skipped) else origins.stages,
+        stages=origins
+        if isinstance(origins := run.record.kernel_origins, m.Skipped)
+        else origins.stages,
         texts=tuple(map(_beginning, trace.all.texts[:TEXTS])) if trace else (),
     )
     return (
@@ -259,17 +302,29 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
 
 
 def _changed(run: RunEvidence) -> tuple[m.Unavailable, ...]:
-    """What failed while kgprof listened, and compiles without it: then what else was seen is of another program."""
+    """What failed while kgprof listened, and compiles without it: then what else was seen is of
+    another program."""
     for failure in run.changed_by_listening[:1]:
         place = f"{failure.function} ({PurePath(failure.file).name}:{failure.first_line})"
-        why = f"kgprof's listening changed the program: the backend failed for {place} ({failure.error})"
-        return (m.Unavailable(capture="compilation", why=f"{why}, and compiles it when nothing listens"),)
+        why = (
+            f"kgprof's listening changed the program: the backend failed for {place} "
+            f"({failure.error})"
+        )
+        return (
+            m.Unavailable(
+                capture="compilation", why=f"{why}, and compiles it when nothing listens"
+            ),
+        )
     return ()
 
 
 def _beginning(text: m.CompiledText) -> m.CompiledText:
     cut = max(0, len(text.text) - TEXT_CHARACTERS)
-    return msgspec.structs.replace(text, text=text.text[:TEXT_CHARACTERS], cut=text.cut + cut) if cut else text
+    return (
+        msgspec.structs.replace(text, text=text.text[:TEXT_CHARACTERS], cut=text.cut + cut)
+        if cut
+        else text
+    )
 
 
 def _host_functions(host: m.HostPass | m.Skipped) -> m.HostBreakdown | m.Skipped:
@@ -281,17 +336,25 @@ def _host_functions(host: m.HostPass | m.Skipped) -> m.HostBreakdown | m.Skipped
     return m.HostBreakdown(
         steps=len(host.step_us),
         total_self_us=host.total_self_us or sum(row.self_us for row in host.rows),
-        rows=tuple(sorted(host.rows, key=lambda row: (-row.self_us, row.file, row.line, row.function))),
+        rows=tuple(
+            sorted(host.rows, key=lambda row: (-row.self_us, row.file, row.line, row.function))
+        ),
         rows_left_out=host.rows_left_out,
     )
 
 
 def _excerpt(log: str) -> m.LogExcerpt:
-    """Head and tail: the first error and the last words of a child are both worth more than the middle."""
+    """Head and tail: the first error and the last words of a child are both worth more than the
+    middle."""
     data = log.encode("utf-8", errors="replace")
     if len(data) <= LOG_LIMIT_BYTES:
         return m.LogExcerpt(text=data.decode("utf-8"), left_out_bytes=0)
     half = LOG_LIMIT_BYTES // 2
-    head, tail = data[:half].decode("utf-8", errors="ignore"), data[-half:].decode("utf-8", errors="ignore")
+    head, tail = (
+        data[:half].decode("utf-8", errors="ignore"),
+        data[-half:].decode("utf-8", errors="ignore"),
+    )
     left_out = len(data) - len(head.encode()) - len(tail.encode())
-    return m.LogExcerpt(text=f"{head}\n[... {left_out:,} bytes left out ...]\n{tail}", left_out_bytes=left_out)
+    return m.LogExcerpt(
+        text=f"{head}\n[... {left_out:,} bytes left out ...]\n{tail}", left_out_bytes=left_out
+    )

@@ -1,8 +1,9 @@
-"""What to do next: at most three fixes for the run that a reader would choose. Those that relieve what limits its step
-come first, where that is decided; of them, and of the others, those that could save most.
+"""What to do next: at most three fixes for the run that a reader would choose. Those that relieve
+what limits its step come first, where that is decided; of them, and of the others, those that could
+save most.
 
-A symptom comes after a reason that covers most of it: a GPU that is idle between an optimizer's launches is mended at
-the optimizer, whose own bound is smaller only because it is more exact.
+A symptom comes after a reason that covers most of it: a GPU that is idle between an optimizer's
+launches is mended at the optimizer, whose own bound is smaller only because it is more exact.
 """
 
 from __future__ import annotations
@@ -19,35 +20,60 @@ from kgprof.reading.evidence import Evidence
 MOST = 3
 MOST_OF_IT = 0.5  # of a symptom's bound
 WORTH_SHARE = 0.01  # of the step: a smaller bound is no reason to do anything
-# A wrong result, a contradiction or an empty measurement is no matter of speed, and leads the report anyway.
+# A wrong result, a contradiction or an empty measurement is no matter of speed, and leads the
+# report anyway.
 NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
 
 
-def actions(evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[m.Finding]) -> tuple[m.Action, ...]:
-    """Those with a bound by its size, then errors and warnings without one in the order of the report."""
+def actions(
+    evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[m.Finding]
+) -> tuple[m.Action, ...]:
+    """Those with a bound by its size, then errors and warnings without one in the order of the
+    report."""
     # The fastest of those whose results may be believed; without times, the first.
     ended = [run for run in runs if run.exit.outcome == m.Outcome.OK or run.was_stopped]
     sound = [run for run in ended if not run.results_differ]
-    timed = [(run.step.median, index) for index, run in enumerate(sound) if isinstance(run.step, m.Spread)]
+    timed = [
+        (run.step.median, index)
+        for index, run in enumerate(sound)
+        if isinstance(run.step, m.Spread)
+    ]
     if not sound:
         return ()
     run = sound[min(timed)[1] if timed else 0]
-    idle_us = {event.run: event.idle_us for event in evidence.once(device_idle.collect)}.get(run.key)
+    idle_us = {event.run: event.idle_us for event in evidence.once(device_idle.collect)}.get(
+        run.key
+    )
     step_us = run.step.median if isinstance(run.step, m.Spread) else None
     found = list(_found(run, findings, idle_us, step_us))
     bounded = [action for action in found if isinstance(action.saves, m.Saving)]
-    bounded.sort(key=lambda action: -action.saves.us_per_step if isinstance(action.saves, m.Saving) else 0.0)
-    reasons = {a.rule: a.saves.us_per_step for a in bounded if a.fix and isinstance(a.saves, m.Saving)}
-    explained = {rule.id: max((reasons.get(reason, 0.0) for reason in rule.symptom_of), default=0.0) for rule in RULES}
     bounded.sort(
-        key=lambda a: isinstance(a.saves, m.Saving) and explained.get(a.rule, 0.0) > MOST_OF_IT * a.saves.us_per_step
+        key=lambda action: -action.saves.us_per_step if isinstance(action.saves, m.Saving) else 0.0
+    )
+    reasons = {
+        a.rule: a.saves.us_per_step for a in bounded if a.fix and isinstance(a.saves, m.Saving)
+    }
+    explained = {
+        rule.id: max((reasons.get(reason, 0.0) for reason in rule.symptom_of), default=0.0)
+        for rule in RULES
+    }
+    bounded.sort(
+        key=lambda a: (
+            isinstance(a.saves, m.Saving)
+            and explained.get(a.rule, 0.0) > MOST_OF_IT * a.saves.us_per_step
+        )
     )
     in_order = [*bounded, *(action for action in found if isinstance(action.saves, m.Skipped))]
     leading = run.limits.leading if isinstance(run.limits, m.RunLimits) else None
-    relieving = {rule.id for rule in RULES if leading is not None and leading.limit in rule.relieves}
+    relieving = {
+        rule.id for rule in RULES if leading is not None and leading.limit in rule.relieves
+    }
     in_order.sort(key=lambda action: action.rule not in relieving)
-    fixes = [action.fix for action in in_order]  # one that mends several places is named once, at the first of them
-    return tuple(a for place, a in enumerate(in_order) if not a.fix or fixes.index(a.fix) == place)[:MOST]
+    # one that mends several places is named once, at the first of them
+    fixes = [action.fix for action in in_order]
+    return tuple(a for place, a in enumerate(in_order) if not a.fix or fixes.index(a.fix) == place)[
+        :MOST
+    ]
 
 
 def _found(
@@ -63,11 +89,15 @@ def _found(
             continue
         saves = _bound(finding, rule, idle_us)
         if isinstance(saves, m.Saving) or gains or _asks_for_something(finding):
-            habits[_habit(finding), isinstance(saves, m.Saving)].append(replace(finding, saves=saves))
+            habits[_habit(finding), isinstance(saves, m.Saving)].append(
+                replace(finding, saves=saves)
+            )
     for first, *more in habits.values():
         saves, fix = first.saves, first.fix
         if isinstance(saves, m.Saving):
-            together = sum(one.saves.us_per_step for one in (first, *more) if isinstance(one.saves, m.Saving))
+            together = sum(
+                one.saves.us_per_step for one in (first, *more) if isinstance(one.saves, m.Saving)
+            )
             if idle_us is not None and rule_of(first).topic is m.Topic.SYNCS:
                 together = min(together, idle_us)
             if step_us and together < WORTH_SHARE * step_us:
@@ -76,7 +106,10 @@ def _found(
         if any(one.fix != fix for one in more):
             fix += "  # and likewise on the other lines"
         also = tuple(one.location for one in more if one.location)
-        lines, text = len({(one.file, one.line) for one in (first.location, *also) if one}), first.message
+        lines, text = (
+            len({(one.file, one.line) for one in (first.location, *also) if one}),
+            first.message,
+        )
         if first.location and lines > 1:
             alike = all(one.message == text for one in more)
             most = f" on line {first.location.line}, and likewise on {lines - 1} more"
@@ -96,19 +129,21 @@ def _found(
 
 
 def _habit(finding: m.Finding) -> tuple[object, ...]:
-    """The same for findings that one fix mends, and for those of one kind in one function of the program. What is
-    written for a graph break mends all of its kind."""
+    """The same for findings that one fix mends, and for those of one kind in one function of the
+    program. What is written for a graph break mends all of its kind."""
     cause = finding.refusal.cause if finding.refusal else None
     kind = (cause.identity, cause.operator) if cause else finding.reads and finding.reads.cause
     by_fix = finding.library or (cause and finding.fix)
     if not by_fix and (place := finding.location) is not None and kind:
-        function = place.function if place.function[:1] != "<" else ""  # the module's own level, comprehensions too
+        # the module's own level, comprehensions too
+        function = place.function if place.function[:1] != "<" else ""
         return finding.rule, place.file, function, kind, bool(finding.fix), finding.no_fix
     return finding.rule, finding.fix or finding.fingerprint
 
 
 def _asks_for_something(finding: m.Finding) -> bool:
-    """What reads in many steps; no other note. On a CPU ``.cpu()`` costs nothing, nor does what is a warning there."""
+    """What reads in many steps; no other note. On a CPU ``.cpu()`` costs nothing, nor does what is
+    a warning there."""
     if (reads := finding.reads) is not None and reads.steps:
         often = reads.in_steps > syncs.SELDOM * reads.steps
         return often and (finding.level is not m.Level.NOTE or finding.rule == syncs.WOULD_SYNC.id)
@@ -118,7 +153,11 @@ def _asks_for_something(finding: m.Finding) -> bool:
 def _bound(finding: m.Finding, rule: m.Rule, idle_us: float | None) -> m.Saving | m.Skipped:
     """The finding's own; a sync is worth at most the idle time that it leaves behind it."""
     cost = finding.cost
-    if isinstance(finding.saves, m.Saving) or rule.topic is not m.Topic.SYNCS or isinstance(cost, m.Skipped):
+    if (
+        isinstance(finding.saves, m.Saving)
+        or rule.topic is not m.Topic.SYNCS
+        or isinstance(cost, m.Skipped)
+    ):
         return finding.saves
     if idle_us is None or cost.unit != "us/step":
         return finding.saves

@@ -1,4 +1,5 @@
-"""Which way to write it: from the outcomes of ``kgprof capture`` to one recommendation, with code and confidence."""
+"""Which way to write it: from the outcomes of ``kgprof capture`` to one recommendation, with code
+and confidence."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,13 +8,17 @@ from kgprof import model as m
 from kgprof.judge import Level, Samples, Unknown, judge
 from kgprof.wording import figure
 
-WORTH = 0.05  # of the time: a simpler way is recommended that takes no longer than this beyond the fastest
+# of the time: a simpler way is recommended that takes no longer than this beyond the fastest
+WORTH = 0.05
 # Ways to write it, the simplest first.
 SIMPLEST = (
     (m.CaptureWay.CALL, m.EAGER),
     (m.CaptureWay.CALL, m.AS_IS),
     (m.CaptureWay.CALL, "default"),
-    *((m.CaptureWay.CALL, mode) for mode in ("reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")),
+    *(
+        (m.CaptureWay.CALL, mode)
+        for mode in ("reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+    ),
     *((m.CaptureWay.CALLABLES, mode) for mode in (m.EAGER, "default")),
     *((m.CaptureWay.CAPTURE, mode) for mode in (m.EAGER, m.AS_IS, *m.CAPTURE_MODES[1:])),
 )
@@ -21,7 +26,8 @@ _PLAIN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[\d+\])*")  # what can stand in
 
 
 def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice | m.Skipped:
-    """``function`` is the step's own name. Skipped where no way that was tried gave correct results."""
+    """``function`` is the step's own name. Skipped where no way that was tried gave correct
+    results."""
     ways = [result for result in results if is_a_way(result.case)]
     right = [result for result in ways if result.outcome is m.CaptureOutcome.CORRECT]
     if not right:
@@ -37,10 +43,18 @@ def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice
         reason += f" A call takes {figure(cost)} µs, and {figure(plain)} µs in eager mode."
     copies = best.answer.copies_us if best.answer is not None else None
     if isinstance(copies, m.Spread):
-        declared = any(each.declared for each in best.answer.inputs) if best.answer is not None else False
-        which = "included for the declared inputs" if declared else "not included; at most that, if all inputs are new"
+        declared = (
+            any(each.declared for each in best.answer.inputs) if best.answer is not None else False
+        )
+        which = (
+            "included for the declared inputs"
+            if declared
+            else "not included; at most that, if all inputs are new"
+        )
         reason += f" Copying new inputs takes {figure(copies.median)} µs ({which})."
-    slower = sorted((each, name) for name, each in costs.items() if cost is not None and each > cost)
+    slower = sorted(
+        (each, name) for name, each in costs.items() if cost is not None and each > cost
+    )
     if slower and slower[0][0] != plain:
         reason += f" The next fastest is {slower[0][1]} with {figure(slower[0][0])} µs."
     if cost is not None and near:
@@ -58,7 +72,8 @@ def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice
 
 
 def is_a_way(case: m.CaptureCase) -> bool:
-    """Whether somebody would write it so: with the usual warm-up, and nothing that is there to provoke a failure."""
+    """Whether somebody would write it so: with the usual warm-up, and nothing that is there to
+    provoke a failure."""
     return case == m.CaptureCase(way=case.way, mode=case.mode)
 
 
@@ -67,14 +82,16 @@ def _why_none(ways: Sequence[m.CaptureResult]) -> str:
         return "no case was tried that is a way to write it: leave out --case"
     if all(way.outcome is m.CaptureOutcome.NOT_APPLICABLE for way in ways):
         return ways[0].why
-    return f"none of the {len(ways)} ways to write it that were tried gave the results of eager mode"
+    return (
+        f"none of the {len(ways)} ways to write it that were tried gave the results of eager mode"
+    )
 
 
 def _best(
     right: Sequence[m.CaptureResult], costs: dict[str, float]
 ) -> tuple[m.CaptureResult, tuple[m.CaptureResult, ...]]:
-    """The simplest of those that are level with the fastest, or within WORTH of it; and the fastest one where that is
-    another."""
+    """The simplest of those that are level with the fastest, or within WORTH of it; and the fastest
+    one where that is another."""
 
     def simplicity(result: m.CaptureResult) -> int:
         return SIMPLEST.index((result.case.way, result.case.mode))
@@ -99,23 +116,43 @@ def _samples(result: m.CaptureResult) -> Samples:
     time = result.answer.call_us
     assert isinstance(time, m.Spread)
     copies = (result.cost_us or 0.0) - time.median
-    return Samples(median=time.median + copies, low=time.p10 + copies, high=time.p90 + copies, count=time.samples)
+    return Samples(
+        median=time.median + copies,
+        low=time.p10 + copies,
+        high=time.p90 + copies,
+        count=time.samples,
+    )
 
 
 def _confidence(
-    best: m.CaptureResult, near: Sequence[m.CaptureResult], results: Sequence[m.CaptureResult], costs: dict[str, float]
+    best: m.CaptureResult,
+    near: Sequence[m.CaptureResult],
+    results: Sequence[m.CaptureResult],
+    costs: dict[str, float],
 ) -> tuple[m.Confidence, tuple[str, ...]]:
     low, medium = [], []
     if best.name not in costs:
         low.append("nothing was timed, so the simplest way is recommended")
     if best.answer is not None and best.answer.blind:
-        low.append("other inputs did not change the result, so a replay with old values could not be detected")
-    kin = [r for r in results if (r.case.way, r.case.mode) == (best.case.way, best.case.mode) and r is not best]
+        low.append(
+            "other inputs did not change the result, so a replay with old values could not be "
+            "detected"
+        )
+    kin = [
+        r
+        for r in results
+        if (r.case.way, r.case.mode) == (best.case.way, best.case.mode) and r is not best
+    ]
     tried = [r for r in kin if not r.case.rebound and r.case.beside is m.Beside.NOTHING]
     harmless = (m.CaptureOutcome.CORRECT, m.CaptureOutcome.NOT_APPLICABLE)
-    # That a first call raises in a capture is told among the warnings: the recommended code makes warm-up calls.
+    # That a first call raises in a capture is told among the warnings: the recommended code makes
+    # warm-up calls.
     raised = m.CaptureOutcome.RAISED
-    failed = [r for r in tried if r.outcome not in harmless and (r.case.warmups or r.outcome is not raised)]
+    failed = [
+        r
+        for r in tried
+        if r.outcome not in harmless and (r.case.warmups or r.outcome is not raised)
+    ]
     ended = {m.CaptureOutcome.WRONG: "gave wrong results", raised: "raised"}
     medium += [f"{r.name} {ended.get(r.outcome, 'hung')}" for r in failed]
     if near:
@@ -132,16 +169,24 @@ def _confidence(
 
 
 def _summary(case: m.CaptureCase) -> str:
-    compiled = f"torch.compile with mode={case.mode!r}" if case.mode != "default" else "torch.compile"
-    own = {m.EAGER: "without torch.compile", m.AS_IS: "as it stands"}.get(case.mode, f"with {compiled}")
+    compiled = (
+        f"torch.compile with mode={case.mode!r}" if case.mode != "default" else "torch.compile"
+    )
+    own = {m.EAGER: "without torch.compile", m.AS_IS: "as it stands"}.get(
+        case.mode, f"with {compiled}"
+    )
     match case.way:
         case m.CaptureWay.CAPTURE:
-            return f"Capture the function {own} in torch.cuda.graph after {case.warmups} warm-up calls."
+            return (
+                f"Capture the function {own} in torch.cuda.graph after {case.warmups} warm-up "
+                "calls."
+            )
         case m.CaptureWay.CALLABLES:
             return f"Give the function {own} to torch.cuda.make_graphed_callables."
     if case.mode in m.OWN_GRAPHS:
         return (
-            f"Call the function with {compiled}, which replays CUDA graphs of its own, and do not capture it yourself."
+            f"Call the function with {compiled}, which replays CUDA graphs of its own, "
+            "and do not capture it yourself."
         )
     return f"Call the function {own}, without a CUDA graph."
 
@@ -153,9 +198,13 @@ def code(best: m.CaptureResult, function: str) -> str:
     """What to write in place of a plain call."""
     case = best.case
     inputs = [each.name for each in (best.answer.inputs if best.answer is not None else ())]
-    shown = [name if _PLAIN.fullmatch(name) else f"input_{number}" for number, name in enumerate(inputs)]
+    shown = [
+        name if _PLAIN.fullmatch(name) else f"input_{number}" for number, name in enumerate(inputs)
+    ]
     mode = "" if case.mode == "default" else f", mode={case.mode!r}"
-    wrapped = [] if case.mode in (m.EAGER, m.AS_IS) else [f"compiled = torch.compile({function}{mode})"]
+    wrapped = (
+        [] if case.mode in (m.EAGER, m.AS_IS) else [f"compiled = torch.compile({function}{mode})"]
+    )
     step = "compiled" if wrapped else function
     match case.way:
         case m.CaptureWay.CAPTURE:
@@ -188,7 +237,10 @@ def _capture(step: str, inputs: Sequence[str], warmups: int) -> list[str]:
         "",
         "# for each call:",
     ]
-    lines += [f"{name}.copy_({_new(name)})  # never {name} = ...: the graph reads this memory" for name in inputs]
+    lines += [
+        f"{name}.copy_({_new(name)})  # never {name} = ...: the graph reads this memory"
+        for name in inputs
+    ]
     return [*lines, "graph.replay()", "kept = output.clone()  # the next replay overwrites output"]
 
 
@@ -204,8 +256,15 @@ def _warnings(best: m.CaptureResult, results: Sequence[m.CaptureResult]) -> Iter
     by_name = {result.name: result for result in results}
     for result in results:
         if result.outcome is m.CaptureOutcome.WRONG:
-            what = "the result for the old inputs" if result.answer and result.answer.stale else "a wrong result"
-            yield f"{result.name} gave {what} without an error. In that case the function is {result.case.words}."
+            what = (
+                "the result for the old inputs"
+                if result.answer and result.answer.stale
+                else "a wrong result"
+            )
+            yield (
+                f"{result.name} gave {what} without an error. In that case the function is "
+                f"{result.case.words}."
+            )
     for result in results:
         if result.outcome is m.CaptureOutcome.HUNG:
             yield f"{result.name} hung. In that case the function is {result.case.words}."
@@ -220,8 +279,8 @@ def _warnings(best: m.CaptureResult, results: Sequence[m.CaptureResult]) -> Iter
     allowed = [r.case.error_mode for r in threads if r.outcome is m.CaptureOutcome.CORRECT]
     if refused and allowed:
         yield (
-            f"Another thread must not allocate GPU memory during the capture with capture_error_mode={refused[0]!r}; "
-            f"with {allowed[0]!r} it may."
+            "Another thread must not allocate GPU memory during the capture with "
+            f"capture_error_mode={refused[0]!r}; with {allowed[0]!r} it may."
         )
     cold = by_name.get(f"capture-{best.case.mode}-cold")
     if cold is not None and cold.outcome is m.CaptureOutcome.RAISED:

@@ -1,15 +1,17 @@
-"""The practices that torch.compile and CUDA graphs reward, each looked at on this program: pass, fail, not observed.
+"""The practices that torch.compile and CUDA graphs reward, each looked at on this program: pass,
+fail, not observed.
 
-An item fails by findings (or figures) of this Profile and names them. It passes only by something that was seen, in
-runs in which its rules were looked for (the Profile's coverage): where they were not, or there was nothing to look at,
-it is not observed, with the reason. What a practice forbids is
-judged by its effect and not by the words of the program: nobody reads whether ``fullgraph=True`` stands in it, but
-whether it would hold.
+An item fails by findings (or figures) of this Profile and names them. It passes only by something
+that was seen, in runs in which its rules were looked for (the Profile's coverage): where they were
+not, or there was nothing to look at, it is not observed, with the reason. What a practice forbids
+is judged by its effect and not by the words of the program: nobody reads whether ``fullgraph=True``
+stands in it, but whether it would hold.
 
-One item needs to know how declared buffers get their next values, and what the copies cost: kernels per step, and their
-share of the time. A copy is ``copy_`` or ``_foreach_copy_`` called from eager code, so outside of every compiled region
-and of every other operator. A trace does not say into which tensor, so all such copies of a step are counted, whether
-they go into a declared buffer or not.
+One item needs to know how declared buffers get their next values, and what the copies cost: kernels
+per step, and their share of the time. A copy is ``copy_`` or ``_foreach_copy_`` called from eager
+code, so outside of every compiled region and of every other operator. A trace does not say into
+which tensor, so all such copies of a step are counted, whether they go into a declared buffer or
+not.
 """
 
 import re
@@ -47,7 +49,8 @@ NONE_COPIED = m.Skipped(reason="no declared buffer is copied into outside of com
 
 
 class CopyCost(m.Tagged, frozen=True, kw_only=True, tag="copycost"):
-    """Per step of ``measured_in``: CUDA: kernels and copies on the device; CPU: ``aten::copy_`` operators."""
+    """Per step of ``measured_in``: CUDA: kernels and copies on the device; CPU: ``aten::copy_``
+    operators."""
 
     kernels: float
     duration_us: float
@@ -68,12 +71,15 @@ class BufferCopies(m.Model, frozen=True, kw_only=True):
 
 
 def buffer_copies(evidence: Evidence) -> tuple[BufferCopies, ...]:
-    """In the plan's order; nothing for a run that declares no buffers or whose MEMORY pass watched none."""
+    """In the plan's order; nothing for a run that declares no buffers or whose MEMORY pass watched
+    none."""
     named: dict[m.RunKey, dict[str, list[str]]] = {}
     dtypes: dict[m.RunKey, set[str]] = defaultdict(set)
     for event in evidence.once(addresses.collect):
         if isinstance(event, BufferUse):
-            by_pattern = named.setdefault(event.run, {each: [] for each in (COPIED_INTO, MUTATED, REBOUND, UNWRITTEN)})
+            by_pattern = named.setdefault(
+                event.run, {each: [] for each in (COPIED_INTO, MUTATED, REBOUND, UNWRITTEN)}
+            )
             by_pattern[event.pattern].append(event.name)
             dtypes[event.run] |= {event.dtype} if event.pattern == COPIED_INTO else set()
     return tuple(
@@ -92,12 +98,17 @@ def _cost(run: RunEvidence) -> CopyCost | m.Skipped:
     traced, trace, work = run.record.trace, run.trace(m.PassName.TRACE), run.once(launched_in_trace)
     if isinstance(traced, m.Skipped) or isinstance(trace, m.Skipped) or isinstance(work, m.Skipped):
         return m.first_skipped(traced, trace, work)
-    return cost(trace.columns, work if run.whole.device == "cuda" else None, steps=len(traced.step_us))
+    return cost(
+        trace.columns, work if run.whole.device == "cuda" else None, steps=len(traced.step_us)
+    )
 
 
 def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m.Skipped:
-    """What the copies in a trace of ``steps`` steps cost. ``work``: what ran on the GPU; None for a CPU run."""
-    outermost = launches.outermost(columns, columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX))
+    """What the copies in a trace of ``steps`` steps cost. ``work``: what ran on the GPU; None for a
+    CPU run."""
+    outermost = launches.outermost(
+        columns, columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX)
+    )
     copies = np.zeros(len(columns), np.bool_)
     copies[outermost] = columns.named(*COPIES)[outermost]
     if not len(outermost) or not steps:
@@ -105,11 +116,15 @@ def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m
     if work is None:
         single = np.flatnonzero(columns.of_category("cpu_op") & columns.named(ONE_COPY))
         kernels = int((launches.innermost(columns, copies, single) != NOBODY).sum())
-        spent_ns, total_ns = (int(columns.duration_ns[which].sum()) for which in (copies, outermost))
+        spent_ns, total_ns = (
+            int(columns.duration_ns[which].sum()) for which in (copies, outermost)
+        )
     else:
         ours = work.events[launches.innermost(columns, copies, work.calls) != NOBODY]
         kernels = len(ours)
-        spent_ns, total_ns = (int(columns.duration_ns[which].sum()) for which in (ours, work.events))
+        spent_ns, total_ns = (
+            int(columns.duration_ns[which].sum()) for which in (ours, work.events)
+        )
     if not total_ns:
         return m.Skipped(reason="nothing ran on the GPU in the traced steps")
     return CopyCost(
@@ -120,7 +135,8 @@ def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m
     )
 
 
-SEPARATE_COPIES = 3  # from so many copy kernels a step, and more than dtypes, one _foreach_copy_ a dtype pays
+# from so many copy kernels a step, and more than dtypes, one _foreach_copy_ a dtype pays
+SEPARATE_COPIES = 3
 NAMED = 3  # runs; beyond it their number says more than their names
 EAGER_SHARE = 0.25  # of the device time: what eager code may take before it is worth compiling
 
@@ -134,18 +150,23 @@ TITLES = {
     "(torch.compiler.cudagraph_mark_step_begin())",
     "static-shapes": "Every call has the same shapes",
     "no-reads-inside": "No sync inside a compiled function",
-    "cuda-graphs-tried": "CUDA graphs (mode='reduce-overhead') are tried where the GPU waits for the CPU",
+    "cuda-graphs-tried": (
+        "CUDA graphs (mode='reduce-overhead') are tried where the GPU waits for the CPU"
+    ),
     "whole-graphs": "Every compiled function is one graph (fullgraph=True would work)",
     "no-dynamic-shapes": "No dynamic shapes are compiled",
     "no-branch-on-values": "No Python branch on a tensor's value in compiled code",
     "no-prints": "Compiled functions neither print nor log",
     "no-recompile-in-loop": "No recompile in the loop after warm-up",
-    "mixed-precision": "Matmuls run in bfloat16 or float16 if that makes this GPU faster (torch.autocast)",
+    "mixed-precision": (
+        "Matmuls run in bfloat16 or float16 if that makes this GPU faster (torch.autocast)"
+    ),
     "measured-against-eager": "Compiled code was timed against eager",
     "plain-checkpoints": "Checkpoints have the uncompiled module's keys, without _orig_mod.",
     "cond-predicate": "The predicate of torch.cond is one boolean tensor",
     "cond-branches-match": (
-        "Both branches of torch.cond return the same number of tensors, with equal shapes and dtypes"
+        "Both branches of torch.cond return the same number of tensors, with equal shapes and "
+        "dtypes"
     ),
     "cond-no-aliasing": "No branch of torch.cond returns an operand without a copy",
     "cond-no-writes": "No branch of torch.cond writes to an operand",
@@ -154,10 +175,13 @@ TITLES = {
     "few-reads": "No sync in the step loop",
     "copied-together": "Several buffers are copied with one torch._foreach_copy_",
     "reads-weighed": "Syncs that skip work are worth it",
-    "expensive-parts-compiled": f"Most GPU time is compiled code (eager code launches at most {EAGER_SHARE:.0%} of it)",
+    "expensive-parts-compiled": (
+        f"Most GPU time is compiled code (eager code launches at most {EAGER_SHARE:.0%} of it)"
+    ),
 }
 
-_DATA_DEPENDENT = {"GB0033", "GB0034", "GB0035", "GB0170"}  # torch's registry: data-dependent operator, assert, branch
+# torch's registry: data-dependent operator, assert, branch
+_DATA_DEPENDENT = {"GB0033", "GB0034", "GB0035", "GB0170"}
 _SAYS = re.compile(r"\bprint\s*\(|\blogg(?:er|ing)\.\w+\s*\(|\bwarnings\.warn\s*\(")
 NO_CUDA_GRAPHS = "a CPU has no CUDA graphs"
 NO_BUFFERS = "the workload declares no persistent buffers"
@@ -179,7 +203,9 @@ class Seen:
         self.on_cuda = evidence.device == "cuda"
         self.runs = [run for run in runs if run.key.mode != m.EAGER]
         self.timed_in_eager = {
-            run.key.strategy for run in runs if run.key.mode == m.EAGER and isinstance(run.step, m.Spread)
+            run.key.strategy
+            for run in runs
+            if run.key.mode == m.EAGER and isinstance(run.step, m.Spread)
         }
         self.trade_offs = [one for one in trade_offs if one.guarded.mode != m.EAGER]
         watched = self.looked_for(addresses.UNSTABLE)
@@ -195,24 +221,36 @@ class Seen:
         self.read_watched = [
             run.key
             for run in self.runs
-            if isinstance(run.memory, m.MemorySummary) and not isinstance(run.memory.syncs_per_step, m.Skipped)
+            if isinstance(run.memory, m.MemorySummary)
+            and not isinstance(run.memory.syncs_per_step, m.Skipped)
         ]
-        recorded = [(run, run.records) for run in evidence.recording.runs if isinstance(run.records, m.CompileRecords)]
+        recorded = [
+            (run, run.records)
+            for run in evidence.recording.runs
+            if isinstance(run.records, m.CompileRecords)
+        ]
         # With at least one compiled graph, whose records are whole.
         whole = self.looked_for(graph_breaks.GRAPH_BREAK)
         self.compiled = [
             run.key
             for run in self.runs
-            if run.key in whole and isinstance(run.compile, m.CompileSummary) and _made_a_graph(run.compile)
+            if run.key in whole
+            and isinstance(run.compile, m.CompileSummary)
+            and _made_a_graph(run.compile)
         ]
         # Calls of compiled functions after warm-up: no guard looked at what they were given.
         self.eager_calls = sum(
             sum(run.compile.compiled_calls.eager.values())
             for run in self.runs
-            if isinstance(run.compile, m.CompileSummary) and isinstance(run.compile.compiled_calls, m.CallsOfCompiled)
+            if isinstance(run.compile, m.CompileSummary)
+            and isinstance(run.compile.compiled_calls, m.CallsOfCompiled)
         )
         # In which Inductor was asked for CUDA graphs, eager ones too.
-        self.requested = [run.key for run, records in recorded if any(graph.cuda_graphs for graph in records.graphs)]
+        self.requested = [
+            run.key
+            for run, records in recorded
+            if any(graph.cuda_graphs for graph in records.graphs)
+        ]
         # In which a compiled graph took a decision by torch.cond.
         self.conds = [
             run.key
@@ -233,11 +271,14 @@ class Seen:
         return [run.key for run in self.runs if not coverage.missing(self.covered, run.key, *ids)]
 
     def missing(self, *rules: m.Rule) -> str:
-        """Say why these rules were looked for in no run that compiles; empty where they were in one."""
+        """Say why these rules were looked for in no run that compiles; empty where they were in
+        one."""
         if self.looked_for(*rules):
             return ""
         ids = [rule.id for rule in rules]
-        return next((coverage.missing(self.covered, run.key, *ids) for run in self.runs), "no run compiles")
+        return next(
+            (coverage.missing(self.covered, run.key, *ids) for run in self.runs), "no run compiles"
+        )
 
     @property
     def unwatched(self) -> str:
@@ -249,7 +290,11 @@ class Seen:
     @property
     def unread(self) -> str:
         """Say why no sync was counted; empty where they were in one run."""
-        return "" if self.read_watched else self.missing(*syncs.WAITING) or "the program has no steps to count"
+        return (
+            ""
+            if self.read_watched
+            else self.missing(*syncs.WAITING) or "the program has no steps to count"
+        )
 
     @property
     def no_replay(self) -> str:
@@ -273,7 +318,13 @@ def checklist(
     if evidence.recording.header.options.for_a_gate:
         return ()
     seen = Seen(evidence, runs, findings, trade_offs, covered)
-    judged = (*_for_cuda_graphs(seen), *_for_compile(seen), *_for_training(seen), *_for_cond(seen), *_for_speed(seen))
+    judged = (
+        *_for_cuda_graphs(seen),
+        *_for_compile(seen),
+        *_for_training(seen),
+        *_for_cond(seen),
+        *_for_speed(seen),
+    )
     items = {item.id: item for item in judged}
     return tuple(items[id_] for id_ in TITLES)
 
@@ -290,7 +341,12 @@ def _at(one: m.Finding | aliases.Alias) -> tuple[object, ...]:
 def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     graphs = sum(len(run.tensors.graphs) for run in seen.tensors)
     of_graphs = f"{plural(graphs, 'compiled graph')} of {_named(run.key for run in seen.tensors)}"
-    inputs = [(run, tensor) for run in seen.tensors for graph in run.tensors.graphs for tensor in graph.inputs]
+    inputs = [
+        (run, tensor)
+        for run in seen.tensors
+        for graph in run.tensors.graphs
+        for tensor in graph.inputs
+    ]
     kept = sum(not any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
     declared = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
     yield _item(
@@ -301,12 +357,21 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
             for one in seen.buffers
             if one.rebound
         ],
-        passed=f"{kept:,} of {plural(len(inputs), 'input')} of {of_graphs} kept their addresses after warm-up"
+        passed=(
+            f"{kept:,} of {plural(len(inputs), 'input')} of {of_graphs} kept their "
+            "addresses after warm-up"
+        )
         + (" (none of the others lives from call to call)" if kept < len(inputs) else "")
-        + (f"; {plural(declared, 'declared buffer')}, none replaced by a new tensor" if declared else ""),
+        + (
+            f"; {plural(declared, 'declared buffer')}, none replaced by a new tensor"
+            if declared
+            else ""
+        ),
         unseen=seen.unwatched,
     )
-    copied = [found for found in seen.findings if found.rule == addresses.COPIED.id and seen.on_cuda]
+    copied = [
+        found for found in seen.findings if found.rule == addresses.COPIED.id and seen.on_cuda
+    ]
     none = "no input was copied before a replay"
     unseen = seen.no_replay or seen.missing(addresses.COPIED)
     yield _item("captured-by-reference", against=copied, passed=none, unseen=unseen)
@@ -330,7 +395,10 @@ def _copied_outside(buffers: Sequence[BufferCopies]) -> m.ChecklistItem:
     bad = [
         f"{', '.join(names)} {how} in {one.run.slug}"
         for one in buffers
-        for names, how in ((one.rebound, "rebound"), (one.mutated, "written to inside a compiled function"))
+        for names, how in (
+            (one.rebound, "rebound"),
+            (one.mutated, "written to inside a compiled function"),
+        )
         if names
     ]
     copied = [one for one in buffers if one.copied]
@@ -338,7 +406,8 @@ def _copied_outside(buffers: Sequence[BufferCopies]) -> m.ChecklistItem:
     names = {name for one in copied for name in one.copied}
     runs = _named(one.run for one in copied)
     passed = (
-        f"{plural(len(names), 'buffer')} updated by copy_, none replaced or written to inside compiled code, in {runs}"
+        f"{plural(len(names), 'buffer')} updated by copy_, none replaced or written "
+        f"to inside compiled code, in {runs}"
     )
     return _item("copied-outside", failed=bad, passed=passed, unseen=none)
 
@@ -347,12 +416,16 @@ def _steps_marked(seen: Seen) -> m.ChecklistItem:
     events = seen.evidence.once(aliases.collect)
     held = {_at(event) for event in events if event.kind == aliases.REPLAY and event.serious}
     steps = {run.key.slug: run.tensors.steps_marked for run in seen.tensors}
-    marked = [f"{plural(number, 'step')} marked in {slug}" for slug, number in steps.items() if number]
+    marked = [
+        f"{plural(number, 'step')} marked in {slug}" for slug, number in steps.items() if number
+    ]
     watched = {*seen.requested} & {run.key for run in seen.tensors}
     return _item(
         "steps-marked",
         against=[finding for finding in seen.of(aliases.OUTPUTS) if _at(finding) in held],
-        passed=f"none kept; {', '.join(marked)}" if marked else ("none kept (cudagraph_mark_step_begin() not called)"),
+        passed=f"none kept; {', '.join(marked)}"
+        if marked
+        else ("none kept (cudagraph_mark_step_begin() not called)"),
         unseen=seen.no_replay or ("" if watched else seen.unwatched),
     )
 
@@ -363,21 +436,39 @@ def _made_a_graph(summary: m.CompileSummary) -> bool:
 
 def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     def in_compiled(
-        id_: str, passed: str, against: Sequence[m.Finding] = (), failed: Sequence[str] = (), unseen: str = ""
+        id_: str,
+        passed: str,
+        against: Sequence[m.Finding] = (),
+        failed: Sequence[str] = (),
+        unseen: str = "",
     ) -> m.ChecklistItem:
         if not seen.compiled:
             unseen = seen.missing(graph_breaks.GRAPH_BREAK) or "nothing was compiled"
-        return _item(id_, against=against, failed=failed, passed=f"{passed} in {_named(seen.compiled)}", unseen=unseen)
+        return _item(
+            id_,
+            against=against,
+            failed=failed,
+            passed=f"{passed} in {_named(seen.compiled)}",
+            unseen=unseen,
+        )
 
     for_sizes = [
         event
         for event in seen.evidence.once(recompiles.collect)
         if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles)
     ]
-    again = [found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE]
-    unseen = f"{plural(seen.eager_calls, 'call')} of compiled functions ran eagerly, with sizes that nobody saw"
+    again = [
+        found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE
+    ]
+    unseen = (
+        f"{plural(seen.eager_calls, 'call')} of compiled functions ran eagerly, with "
+        "sizes that nobody saw"
+    )
     yield in_compiled(
-        "static-shapes", "no recompile because of a size", again, unseen=unseen if seen.eager_calls else ""
+        "static-shapes",
+        "no recompile because of a size",
+        again,
+        unseen=unseen if seen.eager_calls else "",
     )
     yield _cuda_graphs_tried(seen)
     broken = seen.of(graph_breaks.GRAPH_BREAK, SKIPPED_FRAME)
@@ -386,20 +477,26 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield in_compiled("whole-graphs", f"no graph break and no skipped frame{beside}", broken)
     # A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a tensor's.
     symbolic = [
-        f"{run.key.slug} has symbolic sizes: right if they change, else torch.compile(dynamic=False)"
+        f"{run.key.slug} has symbolic sizes: right if they change, else "
+        "torch.compile(dynamic=False)"
         for run in seen.evidence.recording.runs
         if isinstance(run.records, m.CompileRecords)
         and any(
-            isinstance(symbol := record.metadata.get("create_symbol"), dict) and ".size()" in str(symbol.get("source"))
+            isinstance(symbol := record.metadata.get("create_symbol"), dict)
+            and ".size()" in str(symbol.get("source"))
             for record in run.records.records
         )
     ]
     yield in_compiled("no-dynamic-shapes", "every size is a constant", failed=symbolic)
     events = seen.evidence.once(graph_breaks.collect)
     breaks = list(zip(events, graph_breaks.diagnose(events), strict=True))
-    on_values = [finding for event, finding in breaks if _DATA_DEPENDENT & set(event.refusal.cause.gb_ids)]
+    on_values = [
+        finding for event, finding in breaks if _DATA_DEPENDENT & set(event.refusal.cause.gb_ids)
+    ]
     yield in_compiled("no-branch-on-values", "no graph break for a value", on_values)
-    prints = [finding for event, finding in breaks if event.location and _SAYS.search(event.location.text)]
+    prints = [
+        finding for event, finding in breaks if event.location and _SAYS.search(event.location.text)
+    ]
     yield in_compiled("no-prints", "no graph break at a line that prints, warns or logs", prints)
     lines, failed = [each for run in seen.runs if run.script for each in run.script.checkpoints], []
     root = seen.evidence.recording.header.plan.environment.source_root
@@ -407,13 +504,22 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     for line in lines:
         at = f"{relative(line.location.file, root)}:{line.location.line}"
         if line.into_compiled is None and line.compiled_keys:
-            failed.append(f"{at} saves keys with _orig_mod.; save {strip.replace('state.', 'model.state_dict().')}")
+            failed.append(
+                f"{at} saves keys with _orig_mod.; save "
+                f"{strip.replace('state.', 'model.state_dict().')}"
+            )
         elif line.into_compiled and not line.compiled_keys:
-            failed.append(f"{at} loads plain keys into a compiled module: load them before torch.compile")
+            failed.append(
+                f"{at} loads plain keys into a compiled module: load them before torch.compile"
+            )
         elif line.into_compiled is False and line.compiled_keys:
-            failed.append(f"{at} loads keys with _orig_mod. into a module that is not compiled: load {strip}")
+            failed.append(
+                f"{at} loads keys with _orig_mod. into a module that is not compiled: load {strip}"
+            )
     passed = f"{plural(len(lines), 'line')} saved or loaded tensors, none under such keys,"
-    yield in_compiled("plain-checkpoints", passed, failed=failed, unseen="" if lines else "no checkpoint was seen")
+    yield in_compiled(
+        "plain-checkpoints", passed, failed=failed, unseen="" if lines else "no checkpoint was seen"
+    )
 
 
 def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
@@ -421,10 +527,14 @@ def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
     steady_from = {
         run.key: run.compile.steady_from
         for run in seen.evidence.recording.runs
-        if run.key in seen.compiled and run.key in told_apart and isinstance(run.compile, m.CompilePass)
+        if run.key in seen.compiled
+        and run.key in told_apart
+        and isinstance(run.compile, m.CompilePass)
     }
     warm = {
-        run.key: [one for one in run.compile.compilations if (one.call or 0) >= steady_from[run.key]]
+        run.key: [
+            one for one in run.compile.compilations if (one.call or 0) >= steady_from[run.key]
+        ]
         for run in seen.runs
         if run.key in steady_from
         and isinstance(run.compile, m.CompileSummary)
@@ -439,7 +549,10 @@ def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
         if number > 1
     ]
     number = sum(map(len, warm.values()))
-    once = f"{plural(number, 'compilation')} after warm-up in {_named(warm)}, each function in one step only"
+    once = (
+        f"{plural(number, 'compilation')} after warm-up in {_named(warm)}, each "
+        "function in one step only"
+    )
     against = seen.of(recompiles.IN_STEADY_STATE, recompiles.LIMIT_REACHED, recompiles.UNBOUNDED)
     yield _item(
         "no-recompile-in-loop",
@@ -449,7 +562,9 @@ def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
         unseen="" if warm else seen.missing(*recompiles.RULES) or "nothing was compiled",
     )
     in_half = {
-        key: next((row.name for row in kernels.rows if matmul_precision.IN_HALF.search(row.name)), "")
+        key: next(
+            (row.name for row in kernels.rows if matmul_precision.IN_HALF.search(row.name)), ""
+        )
         for key, kernels in seen.kernels.items()
     }
     slow = (matmul_precision.FLOAT32_ON_CUDA_CORES, matmul_precision.NO_AUTOCAST)
@@ -461,7 +576,11 @@ def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
         unseen = why
     yield _item(
         "mixed-precision",
-        against=[found for found in seen.findings if found.rule in ids and found.run and in_half.get(found.run) == ""],
+        against=[
+            found
+            for found in seen.findings
+            if found.rule in ids and found.run and in_half.get(found.run) == ""
+        ],
         passed="; ".join(f"{key.slug} runs {name}" for key, name in in_half.items() if name),
         unseen=unseen,
     )
@@ -478,25 +597,41 @@ def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
     """Where the device waits for the host, CUDA graphs are the first thing to try."""
     if requested := seen.requested:
         passed = f"CUDA graphs were requested in {_named(requested)}"
-        return _item("cuda-graphs-tried", passed=passed, unseen="" if seen.on_cuda else NO_CUDA_GRAPHS)
+        return _item(
+            "cuda-graphs-tried", passed=passed, unseen="" if seen.on_cuda else NO_CUDA_GRAPHS
+        )
     return _item(
         "cuda-graphs-tried",
         against=seen.of(*device_idle.RULES),
-        passed=f"the GPU is busy for most of the step in {_named(seen.looked_for(*device_idle.RULES))}",
+        passed=(
+            f"the GPU is busy for most of the step in {_named(seen.looked_for(*device_idle.RULES))}"
+        ),
         unseen=seen.missing(*device_idle.RULES) if seen.on_cuda else NO_CUDA_GRAPHS,
     )
 
 
 def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
     conds = seen.conds
-    refused = [event for event in seen.evidence.once(aliases.collect) if event.rule == aliases.COND.id]
+    refused = [
+        event for event in seen.evidence.once(aliases.collect) if event.rule == aliases.COND.id
+    ]
     none = "" if conds or refused else "no torch.cond ran in compiled code while MEMORY watched"
     unlooked = seen.missing(aliases.COND)
     for id_, kind, refuses, otherwise in (
         ("cond-predicate", None, "any other predicate", "before it ran"),
         ("cond-branches-match", None, "branches that differ", "for another reason"),
-        ("cond-no-aliasing", aliases.ALIASING, "a branch that returns its operand", "for another reason"),
-        ("cond-no-writes", aliases.MUTATION, "a branch that writes to its operand", "for another reason"),
+        (
+            "cond-no-aliasing",
+            aliases.ALIASING,
+            "a branch that returns its operand",
+            "for another reason",
+        ),
+        (
+            "cond-no-writes",
+            aliases.MUTATION,
+            "a branch that writes to its operand",
+            "for another reason",
+        ),
     ):
         at = {_at(event) for event in refused if event.kind == kind}
         yield _item(
@@ -506,12 +641,16 @@ def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
             unseen=unlooked if conds or at else none or f"torch refused the branches {otherwise}",
         )
     lost_by = (cuda_graphs.SKIPPED, cuda_graphs.PARTITIONED, cuda_graphs.NONE_LAUNCHED)
-    together = "" if set(seen.requested) & set(conds) else "no run with torch.cond requested CUDA graphs"
+    together = (
+        "" if set(seen.requested) & set(conds) else "no run with torch.cond requested CUDA graphs"
+    )
     on_cpu = f"{NO_CUDA_GRAPHS}; on a GPU they leave torch.cond out"
     yield _item(
         "cond-costs-cuda-graphs",
         against=[finding for finding in seen.of(*lost_by) if finding.run in conds],
-        passed=f"CUDA graphs were requested in {_named(seen.requested)}, and torch.cond prevented none",
+        passed=(
+            f"CUDA graphs were requested in {_named(seen.requested)}, and torch.cond prevented none"
+        ),
         unseen=none or (together or seen.missing(*lost_by) if seen.on_cuda else on_cpu),
     )
 
@@ -525,14 +664,18 @@ def _for_speed(seen: Seen) -> Iterator[m.ChecklistItem]:
     yield copies_together(seen.buffers, on_cuda=seen.on_cuda)
     slower = [one for one in seen.trade_offs if one.verdict == m.ReadVerdict.REMOVE]
     faster = [one for one in seen.trade_offs if one.verdict == m.ReadVerdict.KEEP]
-    undecided = next((one.text for one in seen.trade_offs), "the workload declares no alternatives to compare")
+    undecided = next(
+        (one.text for one in seen.trade_offs), "the workload declares no alternatives to compare"
+    )
     yield _item(
         "reads-weighed",
         failed=[f"{one.guarded.slug} takes longer than {one.always.slug}" for one in slower],
         passed="; ".join(f"{one.guarded.slug} takes less than {one.always.slug}" for one in faster),
         unseen="" if faster else undecided,
     )
-    in_regions = {key: [one.total_us for one in kernels.by_region] for key, kernels in seen.kernels.items()}
+    in_regions = {
+        key: [one.total_us for one in kernels.by_region] for key, kernels in seen.kernels.items()
+    }
     shares = {key: 1 - sum(us[:-1]) / sum(us) for key, us in in_regions.items() if sum(us)}
     eager = {key: share for key, share in shares.items() if share > EAGER_SHARE}
     yield _item(
@@ -549,21 +692,25 @@ def _outside(shares: Mapping[m.RunKey, float]) -> str:
 
 
 def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> m.ChecklistItem:
-    costs = [(one.run.slug, one, one.cost) for one in buffers if one.copied and not isinstance(one.cost, m.Skipped)]
+    costs = [
+        (one.run.slug, one, one.cost)
+        for one in buffers
+        if one.copied and not isinstance(one.cost, m.Skipped)
+    ]
     skipped = [one.cost.reason for one in buffers if isinstance(one.cost, m.Skipped)]
     on_cpu = "" if on_cuda else "a CPU launches no kernels: one copy or several cost the same"
     return _item(
         "copied-together",
         failed=[
             f"{slug}: {plural(round(cost.kernels), 'copy', 'copies')} per step for "
-            f"{plural(len(one.copied), 'buffer')} of {plural(one.dtypes, 'dtype')}; copy the buffers "
-            "of each dtype with a torch._foreach_copy_ of their own"
+            f"{plural(len(one.copied), 'buffer')} of {plural(one.dtypes, 'dtype')}; copy the "
+            "buffers of each dtype with a torch._foreach_copy_ of their own"
             for slug, one, cost in costs
             if on_cuda and cost.kernels >= SEPARATE_COPIES and cost.kernels > one.dtypes
         ],
         passed="; ".join(
-            f"{slug}: {short(cost.kernels)} {'copy' if cost.kernels == 1 else 'copies'} per step for "
-            f"{plural(len(one.copied), 'buffer')}, {cost.share:.1%} of the time"
+            f"{slug}: {short(cost.kernels)} {'copy' if cost.kernels == 1 else 'copies'} per step "
+            f"for {plural(len(one.copied), 'buffer')}, {cost.share:.1%} of the time"
             for slug, one, cost in costs
         ),
         unseen=on_cpu if costs else next(iter(skipped), NO_BUFFERS),
@@ -571,10 +718,17 @@ def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> m.Chec
 
 
 def _item(
-    id_: str, *, passed: str, unseen: str = "", against: Sequence[m.Finding] = (), failed: Sequence[str] = ()
+    id_: str,
+    *,
+    passed: str,
+    unseen: str = "",
+    against: Sequence[m.Finding] = (),
+    failed: Sequence[str] = (),
 ) -> m.ChecklistItem:
     """Something against it outweighs everything; then comes why it could not be seen."""
-    status, evidence = (m.PracticeStatus.NOT_OBSERVED, unseen) if unseen else (m.PracticeStatus.PASS, passed)
+    status, evidence = (
+        (m.PracticeStatus.NOT_OBSERVED, unseen) if unseen else (m.PracticeStatus.PASS, passed)
+    )
     if against or failed:
         status, reasons = m.PracticeStatus.FAIL, [*failed]
         for first in against[:1]:  # its message; the others are behind the links
@@ -583,7 +737,9 @@ def _item(
             reasons.append(f"{first.rule}: {first.message}{where}{more}")
         evidence = "; ".join(reasons)
     marks = tuple(dict.fromkeys(finding.fingerprint for finding in against if finding.fingerprint))
-    return m.ChecklistItem(id=id_, title=TITLES[id_], status=status, evidence=evidence, findings=marks)
+    return m.ChecklistItem(
+        id=id_, title=TITLES[id_], status=status, evidence=evidence, findings=marks
+    )
 
 
 def _named(runs: Iterable[m.RunKey]) -> str:

@@ -1,4 +1,5 @@
-"""What the MEMORY pass says of each run: peaks, what a mode takes over eager, and reads per step."""
+"""What the MEMORY pass says of each run: peaks, what a mode takes over eager, and reads per
+step."""
 
 from pathlib import PurePath
 
@@ -7,7 +8,9 @@ from kgprof.collectors import syncs, witnesses
 from kgprof.reading.evidence import RunEvidence
 
 _NO_POOLS = m.Skipped(reason="this Recording has no data on the pools of CUDA graphs")
-_ON_A_CPU = m.Skipped(reason="CPU allocations are not counted; the resident set is measured instead")
+_ON_A_CPU = m.Skipped(
+    reason="CPU allocations are not counted; the resident set is measured instead"
+)
 NAMED = 5  # lines in one note
 LOW, MODERATE = 0.10, 0.25  # of what eager mode takes
 MARGIN = 1.25  # of a budget, for peaks that were not seen
@@ -21,7 +24,11 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
     unseen, events = _why_no_reads(run), run.whole.once(syncs.collect)
     on_gpu = run.whole.device == "cuda"
     pools: int | m.Skipped = _NO_POOLS if on_gpu else _ON_A_CPU
-    if on_gpu and isinstance(memory.peaks, m.MemoryPeaks) and isinstance(memory.peaks.graph_pool_bytes, int):
+    if (
+        on_gpu
+        and isinstance(memory.peaks, m.MemoryPeaks)
+        and isinstance(memory.peaks.graph_pool_bytes, int)
+    ):
         pools = memory.peaks.taken_bytes
     mine, theirs = _peak(run), _eager_peak(run)
     both = (mine, theirs) if isinstance(mine, int) and isinstance(theirs, int) else None
@@ -34,7 +41,9 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
         of_eager=m.first_skipped(theirs, mine) if both is None else both[1] / max(1, both[0]),
         tier=None if both is None else tier(both[0] / max(1, both[1]) - 1.0),
         budget_bytes=mine if isinstance(mine, m.Skipped) else round(mine * MARGIN),
-        syncs_per_step=m.Skipped(reason=unseen) if unseen else syncs.syncs_per_step(events, run.key),
+        syncs_per_step=m.Skipped(reason=unseen)
+        if unseen
+        else syncs.syncs_per_step(events, run.key),
         reads={} if unseen else syncs.reads_by_finding(events, run.key),
         warm_up_reads=() if unseen else syncs.warm_up_reads(run),
     )
@@ -42,7 +51,13 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
 
 def tier(over: float) -> m.MemoryTier:
     """``over``: what a run takes over eager mode, as a share of what that takes."""
-    return m.MemoryTier.LOW if over < LOW else m.MemoryTier.MODERATE if over < MODERATE else m.MemoryTier.HIGH
+    return (
+        m.MemoryTier.LOW
+        if over < LOW
+        else m.MemoryTier.MODERATE
+        if over < MODERATE
+        else m.MemoryTier.HIGH
+    )
 
 
 def notes(summary: m.MemorySummary | m.Skipped) -> tuple[str, ...]:
@@ -50,11 +65,17 @@ def notes(summary: m.MemorySummary | m.Skipped) -> tuple[str, ...]:
     if isinstance(summary, m.Skipped) or not summary.warm_up_reads:
         return ()
     lines = summary.warm_up_reads
-    places = [f"{PurePath(place.file).name}:{place.line} {place.function}".rstrip() for place in lines[:NAMED]]
+    places = [
+        f"{PurePath(place.file).name}:{place.line} {place.function}".rstrip()
+        for place in lines[:NAMED]
+    ]
     more = f" and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
     one = "1 line syncs" if len(lines) == 1 else f"{len(lines)} lines sync"
     return (
-        (f"{one} during warm-up only, so they count in no per-step figure and no finding: {', '.join(places)}{more}"),
+        (
+            f"{one} during warm-up only, so they count in no per-step figure and no finding: "
+            f"{', '.join(places)}{more}"
+        ),
     )
 
 
@@ -63,7 +84,9 @@ def _why_no_reads(run: RunEvidence) -> str:
     watched, script = run.once(witnesses.WITNESSES[m.Witness.READS]), run.record.script
     if isinstance(watched, m.Skipped):
         return watched.reason
-    return "the program has no steps to count" if script is not None and script.is_one_window else ""
+    return (
+        "the program has no steps to count" if script is not None and script.is_one_window else ""
+    )
 
 
 def _eager_peak(run: RunEvidence) -> int | m.Skipped:
@@ -74,7 +97,9 @@ def _eager_peak(run: RunEvidence) -> int | m.Skipped:
         return m.Skipped(reason=f"{run.key.strategy} was not run in mode eager")
     theirs, mine = _peak(eager), _peak(run)
     if isinstance(theirs, m.Skipped):
-        return mine if isinstance(mine, m.Skipped) else m.Skipped(reason=f"eager run: {theirs.reason}")
+        return (
+            mine if isinstance(mine, m.Skipped) else m.Skipped(reason=f"eager run: {theirs.reason}")
+        )
     return theirs
 
 

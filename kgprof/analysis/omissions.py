@@ -5,7 +5,10 @@ from typing import Any
 
 from kgprof import model as m
 
-_IN_ORDER = [m.PassName(name) for name in ("compile", "timing", "trace", "host", "stack", "memory", "kernels")]
+_IN_ORDER = [
+    m.PassName(name)
+    for name in ("compile", "timing", "trace", "host", "stack", "memory", "kernels")
+]
 
 
 def omissions(recording: m.Recording, reports: Sequence[m.RunReport]) -> tuple[m.Omission, ...]:
@@ -27,7 +30,8 @@ def omissions(recording: m.Recording, reports: Sequence[m.RunReport]) -> tuple[m
 
 
 def _reasons(gaps: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, str]]:
-    """Why each is not there: it is Skipped, or the reason itself; whatever else it is, nothing is missing."""
+    """Why each is not there: it is Skipped, or the reason itself; whatever else it is, nothing is
+    missing."""
     for what, value in gaps:
         reason = value.reason if isinstance(value, m.Skipped) else value
         if reason and isinstance(reason, str):
@@ -35,12 +39,17 @@ def _reasons(gaps: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, str]]:
 
 
 def _gaps(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, Any]]:
-    """A derived figure is named only where its own pass was there, so that one cause is said once."""
+    """A derived figure is named only where its own pass was there, so that one cause is said
+    once."""
     if run.probe_exit is not None and run.probe_exit.outcome != m.Outcome.OK:
         yield "the second process of this run", f"it {run.probe_exit.words}"
-    passes = {f"{name.upper()} pass": run.left_by(name) for name in _IN_ORDER} | {"evaluation": run.evaluation}
+    passes = {f"{name.upper()} pass": run.left_by(name) for name in _IN_ORDER} | {
+        "evaluation": run.evaluation
+    }
     yield from passes.items()
-    if run.exit.outcome != m.Outcome.OK and not any(isinstance(value, m.Skipped) for value in passes.values()):
+    if run.exit.outcome != m.Outcome.OK and not any(
+        isinstance(value, m.Skipped) for value in passes.values()
+    ):
         yield "the rest of this run", report.how_it_ended
     if isinstance(run.timing, m.TimingPass):
         yield "ms/step", report.step
@@ -59,12 +68,20 @@ def _gaps(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, Any]]:
     yield "comparison of results", report.agreement
     if isinstance(report.compile, m.CompileSummary):
         yield from (("part of COMPILE", lost.words) for lost in report.compile.capture_unavailable)
-        never_ran = f"no call ran it, so nothing is said about it: {m.functions_of(report.compile.unused)}"
+        never_ran = (
+            f"no call ran it, so nothing is said about it: {m.functions_of(report.compile.unused)}"
+        )
         yield "code compiled while the workload was loaded", report.compile.unused and never_ran
     if isinstance(run.memory, m.MemoryPass):
         yield from (("part of MEMORY", lost.words) for lost in run.memory.capture_unavailable)
     yield "the run without kgprof's listeners", run.control
     if isinstance(report.host, m.HostBreakdown) and report.host.rows_left_out:
-        yield "further host functions", f"{report.host.rows_left_out:,} with less self time were not recorded"
+        yield (
+            "further host functions",
+            f"{report.host.rows_left_out:,} with less self time were not recorded",
+        )
     if report.log.left_out_bytes:
-        yield "the middle of the log", f"{report.log.left_out_bytes:,} bytes; the Recording holds more of it"
+        yield (
+            "the middle of the log",
+            f"{report.log.left_out_bytes:,} bytes; the Recording holds more of it",
+        )

@@ -1,8 +1,10 @@
-"""The ranks of one job beside each other: whether they compiled the same graphs, and which of them the others wait for.
+"""The ranks of one job beside each other: whether they compiled the same graphs, and which of them
+the others wait for.
 
-Ranks that compile different graphs wait for each other's compilers, and collectives inside the graphs may never meet.
-Ranks that meet in collectives take equally long for a step, whoever is slow, as the others wait inside them: the late
-rank is the one that waits shortest, and what it does longer than the others is the cause.
+Ranks that compile different graphs wait for each other's compilers, and collectives inside the
+graphs may never meet. Ranks that meet in collectives take equally long for a step, whoever is slow,
+as the others wait inside them: the late rank is the one that waits shortest, and what it does
+longer than the others is the cause.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,18 +24,24 @@ NAMED = 5  # differences in words; the others are counted
 
 
 def notes(evidence: Evidence) -> Mapping[m.RunKey, tuple[str, ...]]:
-    """By run: what only some ranks compiled, on each rank that did; nothing where there are no two ranks."""
+    """By run: what only some ranks compiled, on each rank that did; nothing where there are no two
+    ranks."""
     scripts = [(run, run.record.script) for run in evidence.runs if run.record.script is not None]
     ranks = {run.key: script.rank for run, script in scripts if script.rank is not None}
     if len(ranks) < 2:
         return {}
     compiled = {run.key: _graphs(run) for run, _ in scripts if run.key in ranks}
     everything = dict.fromkeys(graph for graphs in compiled.values() for graph in graphs)
-    partial = [graph for graph in everything if not all(graph in graphs for graphs in compiled.values())]
+    partial = [
+        graph for graph in everything if not all(graph in graphs for graphs in compiled.values())
+    ]
     if not everything:
         return {}
     if not partial:
-        same = f"all {len(ranks)} ranks compiled the same {plural(len(everything), 'graph')}, with the same compile ids"
+        same = (
+            f"all {len(ranks)} ranks compiled the same "
+            f"{plural(len(everything), 'graph')}, with the same compile ids"
+        )
         return dict.fromkeys(ranks, (same,))
     return {key: tuple(_said(key, ranks, compiled, partial)) for key in ranks}
 
@@ -47,14 +55,22 @@ def _graphs(run: RunEvidence) -> dict[Graph, str]:
     compiled = {}
     for one in trace.compiled:
         if (frame := one.frame) is not None:
-            place = f"{frame.function}, {frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line}"
+            place = (
+                f"{frame.function}, "
+                f"{frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line}"
+            )
             guards = why.get(one.compile_id, ())
-            compiled[one.compile_id, place] = f" ({guards[0].text})" if guards and guards[0].text else ""
+            compiled[one.compile_id, place] = (
+                f" ({guards[0].text})" if guards and guards[0].text else ""
+            )
     return compiled
 
 
 def _said(
-    key: m.RunKey, ranks: Mapping[m.RunKey, int], compiled: Mapping[m.RunKey, dict[Graph, str]], partial: list[Graph]
+    key: m.RunKey,
+    ranks: Mapping[m.RunKey, int],
+    compiled: Mapping[m.RunKey, dict[Graph, str]],
+    partial: list[Graph],
 ) -> Iterable[str]:
     mine = [graph for graph in partial if graph in compiled[key]]
     for graph in mine[:NAMED]:
@@ -65,24 +81,32 @@ def _said(
     if len(mine) > NAMED:
         yield f"and {len(mine) - NAMED} more graphs that not every rank compiled"
     if lacking := len(partial) - len(mine):
-        graphs = f"{plural(lacking, 'graph')} that other ranks compiled {'was' if lacking == 1 else 'were'}"
+        graphs = (
+            f"{plural(lacking, 'graph')} that other ranks compiled "
+            f"{'was' if lacking == 1 else 'were'}"
+        )
         yield f"{graphs} not compiled on rank {ranks[key]}"
 
 
-STRAGGLES_FROM = 1.05  # without collectives: largest compute time over the median; below it ranks are called level
+# without collectives: largest compute time over the median; below it ranks are called level
+STRAGGLES_FROM = 1.05
 LATE_FROM = 0.05  # of a step, that the others wait for the late rank and do nothing else meanwhile
-SURE_FROM = 3.0  # standard errors over the steps, by which the others' waits are longer than its own
+# standard errors over the steps, by which the others' waits are longer than its own
+SURE_FROM = 3.0
 
 
 def rank_balance(evidence: Evidence, reports: Sequence[m.RunReport]) -> m.RankBalance | None:
-    """Of traces, or of the ranks of one launch. None where there are no two ranks, or none of a launch was traced.
+    """Of traces, or of the ranks of one launch. None where there are no two ranks, or none of a
+    launch was traced.
 
     Of two files of one rank the first counts.
     """
     files = evidence.recording.header.plan.trace_files
     every = [(file.key, file.rank) for file in files if not file.against]
     if not files and any(isinstance(report.kernels, m.KernelBreakdown) for report in reports):
-        every = [(report.key, report.script.rank) for report in reports if report.script is not None]
+        every = [
+            (report.key, report.script.rank) for report in reports if report.script is not None
+        ]
     numbered = [(key, rank) for key, rank in every if rank is not None]
     if len({rank for _, rank in numbered}) < 2:
         return None
@@ -94,14 +118,20 @@ def rank_balance(evidence: Evidence, reports: Sequence[m.RunReport]) -> m.RankBa
         if isinstance(load, m.RankLoad) and rank not in loads:
             loads[rank] = load
         else:
-            why = load if isinstance(load, str) else f"another file of rank {rank} is already counted"
+            why = (
+                load if isinstance(load, str) else f"another file of rank {rank} is already counted"
+            )
             left_out.append(f"{key.strategy}: {why}")
     ranks = tuple(loads[rank] for rank in sorted(loads))
     if len(ranks) < 2:
-        text = "the ranks cannot be compared: fewer than two have work and collectives in marked steps"
+        text = (
+            "the ranks cannot be compared: fewer than two have work and collectives in marked steps"
+        )
         return m.RankBalance(ranks=ranks, text=text, left_out=tuple(left_out))
     runs = [run for load in ranks if (run := evidence.run(load.run)) is not None]
-    waits = collectives.matched([run.once(collectives.of_run) for run in runs], [load.rank for load in ranks])
+    waits = collectives.matched(
+        [run.once(collectives.of_run) for run in runs], [load.rank for load in ranks]
+    )
     straggler, late, cause = None, None, None
     if isinstance(waits, m.Skipped):
         straggler, text = _straggler(ranks)
@@ -122,38 +152,65 @@ def rank_balance(evidence: Evidence, reports: Sequence[m.RunReport]) -> m.RankBa
 
 
 def _late(ranks: Sequence[m.RankLoad], waits: collectives.Matched) -> tuple[m.RankLoad | None, str]:
-    """The rank that waits shortest, if that is no chance and costs the others a part of their step."""
+    """The rank that waits shortest, if that is no chance and costs the others a part of their
+    step."""
     steps = waits.waits_us.shape[1]
     place = int(waits.waits_us.mean(axis=1).argmin())
     late, others = ranks[place], [load for load in ranks if load is not ranks[place]]
     step_us = median(load.step_us for load in ranks)
     cost_us = median(load.exposed_us for load in others) - late.exposed_us
     shorter_us = np.delete(waits.waits_us, place, axis=0).mean(axis=0) - waits.waits_us[place]
-    by_chance = steps < 2 or shorter_us.mean() <= SURE_FROM * shorter_us.std(ddof=1) / np.sqrt(steps)
+    by_chance = steps < 2 or shorter_us.mean() <= SURE_FROM * shorter_us.std(ddof=1) / np.sqrt(
+        steps
+    )
     if by_chance or cost_us < LATE_FROM * step_us:
         last = int((waits.waits_us.argmin(axis=0) == place).sum())
         who = f"rank {others[0].rank}" if len(others) == 1 else "the others"
-        waited = f"{who} waited {figure(max(0.0, cost_us) / 1000)} of {figure(step_us / 1000)} ms per step for it"
-        return None, f"no rank is late: rank {late.rank} came last in {last} of {plural(steps, 'step')}, and {waited}"
+        waited = (
+            f"{who} waited {figure(max(0.0, cost_us) / 1000)} of {figure(step_us / 1000)} "
+            "ms per step for it"
+        )
+        return (
+            None,
+            f"no rank is late: rank {late.rank} came last in {last} of {plural(steps, 'step')}, "
+            f"and {waited}",
+        )
     who = f"rank {others[0].rank} waits" if len(others) == 1 else "the other ranks wait"
-    part = f"{figure(cost_us / 1000)} of {figure(step_us / 1000)} ms per step ({cost_us / step_us:.0%})"
+    part = (
+        f"{figure(cost_us / 1000)} of {figure(step_us / 1000)} ms per step "
+        f"({cost_us / step_us:.0%})"
+    )
     return late, f"rank {late.rank} is late: {who} {part} for it"
 
 
 def _cause(
-    late: m.RankLoad, others: Sequence[m.RankLoad], kernels: Mapping[m.RunKey, m.KernelBreakdown | m.Skipped]
+    late: m.RankLoad,
+    others: Sequence[m.RankLoad],
+    kernels: Mapping[m.RunKey, m.KernelBreakdown | m.Skipped],
 ) -> tuple[m.LateCause | None, str]:
-    """What takes the late rank longest, against the median of the others, and the kernel or operator that grew most."""
+    """What takes the late rank longest, against the median of the others, and the kernel or
+    operator that grew most."""
 
     def beyond(value: Callable[[m.RankLoad], float]) -> tuple[float, str]:
         mine, theirs = value(late), median(value(load) for load in others)
         return mine - theirs, f"{figure(mine / 1000)} vs {figure(theirs / 1000)} ms per step"
 
-    shown = {load.run: found for load in (late, *others) if isinstance(found := kernels[load.run], m.KernelBreakdown)}
+    shown = {
+        load.run: found
+        for load in (late, *others)
+        if isinstance(found := kernels[load.run], m.KernelBreakdown)
+    }
     on_gpu = shown[late.run].device == "cuda"
-    waits = "its GPU waits longer for its CPU" if on_gpu else "it spends longer in Python between operators"
+    waits = (
+        "its GPU waits longer for its CPU"
+        if on_gpu
+        else "it spends longer in Python between operators"
+    )
     causes = {
-        m.LateCause.COMPUTE: (*beyond(lambda load: load.compute_us - load.copies_us), "it computes longer"),
+        m.LateCause.COMPUTE: (
+            *beyond(lambda load: load.compute_us - load.copies_us),
+            "it computes longer",
+        ),
         m.LateCause.HOST: (*beyond(lambda load: load.idle_us), waits),
         m.LateCause.COPIES: (*beyond(lambda load: load.copies_us), "its copies take longer"),
     }
@@ -163,7 +220,10 @@ def _cause(
         return None, "but the traces do not show why"
     if cause is m.LateCause.HOST:
         return cause, f"because {words}: {figures}"
-    copies, not_work = cause is m.LateCause.COPIES, (m.KernelKind.FRAMEWORK, m.KernelKind.COMMUNICATION)
+    copies, not_work = (
+        cause is m.LateCause.COPIES,
+        (m.KernelKind.FRAMEWORK, m.KernelKind.COMMUNICATION),
+    )
     mine, *theirs = (
         {
             row.name: row.total_us / load.steps
@@ -172,7 +232,9 @@ def _cause(
         }
         for load in (late, *others)
     )
-    growth = {name: us - median(other.get(name, 0.0) for other in theirs) for name, us in mine.items()}
+    growth = {
+        name: us - median(other.get(name, 0.0) for other in theirs) for name, us in mine.items()
+    }
     most = max(growth, key=lambda name: growth[name], default="")
     named = f", most of it {short_name(most)}" if most and growth[most] > more_us / 2 else ""
     return cause, f"because {words}: {figures}{named}"
@@ -204,8 +266,18 @@ def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m
 def _straggler(ranks: Sequence[m.RankLoad]) -> tuple[m.RunKey | None, str]:
     slowest = max(ranks, key=lambda load: load.compute_us)
     middle = median(load.compute_us for load in ranks)
-    evidence = f"{figure(slowest.compute_us / 1000)} ms of compute per step, median {figure(middle / 1000)}"
+    evidence = (
+        f"{figure(slowest.compute_us / 1000)} ms of compute per step, median "
+        f"{figure(middle / 1000)}"
+    )
     if not middle or slowest.compute_us < STRAGGLES_FROM * middle:
-        return None, f"no rank computes {STRAGGLES_FROM}× as long as the median (rank {slowest.rank}: {evidence})"
-    said = f"rank {slowest.rank} computes {slowest.compute_us / middle:.2f}× as long as the median ({evidence})"
+        return (
+            None,
+            f"no rank computes {STRAGGLES_FROM}× as long as the median (rank {slowest.rank}: "
+            f"{evidence})",
+        )
+    said = (
+        f"rank {slowest.rank} computes {slowest.compute_us / middle:.2f}× as long as "
+        f"the median ({evidence})"
+    )
     return slowest.run, f"{said}; the traces do not show whether the others wait for it"

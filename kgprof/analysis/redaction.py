@@ -1,8 +1,9 @@
-"""What a Profile leaves out so that it can be attached to a pull request: names, secrets, foreign folders and source.
+"""What a Profile leaves out so that it can be attached to a pull request: names, secrets, foreign
+folders and source.
 
-It works on the finished Profile, every string of it whatever the field, so that no renderer has to think of it and no
-new field can be forgotten. Fingerprints stay as they are: they were made from what stood there before, and two
-Profiles are compared by them.
+It works on the finished Profile, every string of it whatever the field, so that no renderer has to
+think of it and no new field can be forgotten. Fingerprints stay as they are: they were made from
+what stood there before, and two Profiles are compared by them.
 """
 
 import hashlib
@@ -15,7 +16,15 @@ import msgspec
 
 from kgprof import collectors
 from kgprof import model as m
-from kgprof.analysis.secrets import SECRET, SECRETS, SWITCHES, Named, Pattern, named, without_secrets
+from kgprof.analysis.secrets import (
+    SECRET,
+    SECRETS,
+    SWITCHES,
+    Named,
+    Pattern,
+    named,
+    without_secrets,
+)
 
 T = TypeVar("T")
 R = TypeVar("R", bound=m.Profile | m.CaptureReport | m.Sweep)
@@ -24,9 +33,14 @@ NONE, REPO, ALL = SOURCES = ("none", "repo", "all")
 LEFT_OUT = "<source line left out>"
 
 HOMES, USERS, HOSTS = "home directories", "user names", "host names"
-VALUES, FOLDERS, REPOSITORY = "values of environment variables", "folders outside the repository", "repository folder"
+VALUES, FOLDERS, REPOSITORY = (
+    "values of environment variables",
+    "folders outside the repository",
+    "repository folder",
+)
 
-_IDENTITIES = ("fingerprint", "findings", "reads")  # fields that hold fingerprints, which must stay what they are
+# fields that hold fingerprints, which must stay what they are
+_IDENTITIES = ("fingerprint", "findings", "reads")
 _FINGERPRINT = re.compile(r"[0-9a-f]{12}")
 
 # Accounts that every machine or CI system has: they name nobody.
@@ -36,7 +50,8 @@ _NOBODY = frozenset(
         *("runner", "ubuntu", "debian", "ec2-user", "jenkins", "docker", "vscode"),
     }
 )
-_SHORTEST_NAME = 4  # characters of a user name that is looked for in running text; "max" and "al" are words
+# characters of a user name that is looked for in running text; "max" and "al" are words
+_SHORTEST_NAME = 4
 _LOCAL = frozenset(("localhost", "localdomain", "ip6-localhost"))
 
 
@@ -48,7 +63,8 @@ _PATH_START = r"(?:(?<=file://)|(?<![\w.\-~>/]))"
 def _beginning(start: str, path: str, name: str) -> re.Pattern[str]:
     """Compiles an expression for ``path`` behind ``start``.
 
-    It takes any other path of such names as a group "kept", as a whole: no second search begins inside of it.
+    It takes any other path of such names as a group "kept", as a whole: no second search begins
+    inside of it.
     """
     return re.compile(rf"{start}(?:{path}|(?P<kept>(?:/{name})+))")
 
@@ -66,10 +82,16 @@ _PYTHON = Pattern(
     needs="/lib/python3.",
 )
 _ANY_HOME = Pattern(
-    HOMES, re.compile(rf"{_PATH_START}(?:/[\w.-]+){{0,3}}?/(?:home|Users)/(?!Shared){_PATH_END}"), "~", needs="/"
+    HOMES,
+    re.compile(rf"{_PATH_START}(?:/[\w.-]+){{0,3}}?/(?:home|Users)/(?!Shared){_PATH_END}"),
+    "~",
+    needs="/",
 )
 _WINDOWS_HOME = Pattern(
-    HOMES, re.compile(r"(?i)\b[A-Z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^\\/\s\"'<>|:]+"), "~", needs=":"
+    HOMES,
+    re.compile(r"(?i)\b[A-Z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^\\/\s\"'<>|:]+"),
+    "~",
+    needs=":",
 )
 _ROOTS_HOME = Pattern(HOMES, re.compile(rf"{_PATH_START}/root(?=/)"), "~", needs="/root/")
 # Every machine has these. In /tmp, /var and /run lie anybody's folders.
@@ -87,7 +109,8 @@ _NAMED_HOME = re.compile(r"/(?:home|Users)/([\w.-]+)")
 
 
 class Redactor:
-    """Takes out of a text what identifies a machine, a person or an account. ``counts``: how often, by category."""
+    """Takes out of a text what identifies a machine, a person or an account. ``counts``: how often,
+    by category."""
 
     def __init__(self, private: m.PrivateNames, *, root: str = "") -> None:
         self.counts: Counter[str] = Counter()
@@ -126,7 +149,8 @@ class Redactor:
 
 
 def _replaced(find: re.Pattern[str], put: str, text: str) -> tuple[str, int]:
-    """Returns the text with each match replaced, and their number. A match with a group "kept" stays."""
+    """Returns the text with each match replaced, and their number. A match with a group "kept"
+    stays."""
     if "kept" not in find.groupindex:
         return find.subn(put, text)
     number = 0
@@ -142,46 +166,76 @@ def _replaced(find: re.Pattern[str], put: str, text: str) -> tuple[str, int]:
 
 
 def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
-    """What lies in the repository is named from its top, and what PYTHONPATH leads to from there; then homes,
-    libraries, and the rest by its last two names."""
+    """What lies in the repository is named from its top, and what PYTHONPATH leads to from there;
+    then homes, libraries, and the rest by its last two names."""
     yield from (_SITE_PACKAGES, _PYTHON)
     if root.startswith("/") and root.strip("/"):
         top = re.escape(root.rstrip("/"))
         yield Pattern(REPOSITORY, re.compile(rf"{_PATH_START}{top}/"), "", needs="/")
-        yield Pattern(REPOSITORY, re.compile(rf"{_PATH_START}{top}(?![\w.-])"), "<repository>", needs="/")
+        yield Pattern(
+            REPOSITORY, re.compile(rf"{_PATH_START}{top}(?![\w.-])"), "<repository>", needs="/"
+        )
     for folder in sorted(set(private.import_folders), key=len, reverse=True):
-        yield Pattern(FOLDERS, re.compile(rf"{_PATH_START}{re.escape(folder)}(?=/)"), "<PYTHONPATH>", needs=folder)
+        yield Pattern(
+            FOLDERS,
+            re.compile(rf"{_PATH_START}{re.escape(folder)}(?=/)"),
+            "<PYTHONPATH>",
+            needs=folder,
+        )
     for home in sorted({home.rstrip("/") for home in private.homes}, key=len, reverse=True):
         if home.count("/") >= 1:
-            yield Pattern(HOMES, re.compile(rf"{_PATH_START}{re.escape(home)}(?![\w.-])"), "~", needs=home)
-    yield from (_ANY_HOME, _WINDOWS_HOME, _ROOTS_HOME, Pattern(FOLDERS, _ELSEWHERE, "<elsewhere>", needs="/"))
+            yield Pattern(
+                HOMES, re.compile(rf"{_PATH_START}{re.escape(home)}(?![\w.-])"), "~", needs=home
+            )
+    yield from (
+        _ANY_HOME,
+        _WINDOWS_HOME,
+        _ROOTS_HOME,
+        Pattern(FOLDERS, _ELSEWHERE, "<elsewhere>", needs="/"),
+    )
 
 
 def _names(private: m.PrivateNames) -> Iterable[Pattern]:
     for user in _longest_first(private.users):
         name = re.escape(user)
-        in_a_path = rf"(?:(?<=/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])|(?<![A-Za-z0-9]){name}(?=@[A-Za-z0-9])"
+        in_a_path = (
+            rf"(?:(?<=/)|(?<=torchinductor_)){name}(?![A-Za-z0-9.-])"
+            rf"|(?<![A-Za-z0-9]){name}(?=@[A-Za-z0-9])"
+        )
         anywhere = rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])"
         plain = len(user) >= _SHORTEST_NAME and not _is_a_word(user)
         yield Pattern(USERS, re.compile(anywhere if plain else in_a_path), "<user>", needs=user)
-    for host in _longest_first((*private.hosts, *(host.partition(".")[0] for host in private.hosts))):
+    for host in _longest_first(
+        (*private.hosts, *(host.partition(".")[0] for host in private.hosts))
+    ):
         if len(host) >= _SHORTEST_NAME and host not in _LOCAL and not _is_a_word(host):
             yield Pattern(
-                HOSTS, re.compile(rf"(?<![A-Za-z0-9-]){re.escape(host)}(?![A-Za-z0-9-])"), "<host>", needs=host
+                HOSTS,
+                re.compile(rf"(?<![A-Za-z0-9-]){re.escape(host)}(?![A-Za-z0-9-])"),
+                "<host>",
+                needs=host,
             )
 
 
 def _longest_first(names: Iterable[str]) -> list[str]:
-    return sorted({name for name in names if name and name not in _NOBODY}, key=lambda name: (-len(name), name))
+    return sorted(
+        {name for name in names if name and name not in _NOBODY},
+        key=lambda name: (-len(name), name),
+    )
 
 
 _WORD = re.compile(r"[a-z][a-z-]+")
 
 
 def _is_a_word(name: str) -> bool:
-    """Whether kgprof itself says it: who is called "step" must not turn every step of a report into a user."""
+    """Whether kgprof itself says it: who is called "step" must not turn every step of a report into
+    a user."""
     if not _OURS:
-        text = m.encode_json(collectors.RULES).decode() + " " + m.encode_json(msgspec.json.schema(m.Profile)).decode()
+        text = (
+            m.encode_json(collectors.RULES).decode()
+            + " "
+            + m.encode_json(msgspec.json.schema(m.Profile)).decode()
+        )
         _OURS.update(_WORD.findall(text.lower().replace("_", " ")))
     return name.lower() in _OURS
 
@@ -193,12 +247,15 @@ _JSON_STRING = re.compile(r'(?<!\\)"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 def redacted_trace(text: str, private: m.PrivateNames, *, root: str = "") -> str:
-    """A Kineto trace with every string redacted as those of a Profile are; a trace says each a thousandfold."""
+    """A Kineto trace with every string redacted as those of a Profile are; a trace says each a
+    thousandfold."""
     users = tuple(dict.fromkeys((*private.users, *sorted(set(_NAMED_HOME.findall(text))))))
     redactor = Redactor(msgspec.structs.replace(private, users=users), root=root)
     strings = set(_JSON_STRING.findall(text))
     if keys := [
-        key for key in strings if _NAME_ONLY.fullmatch(key[1:-1]) and named(key[1:-1], no_code=True) >= Named.IF_QUOTED
+        key
+        for key in strings
+        if _NAME_ONLY.fullmatch(key[1:-1]) and named(key[1:-1], no_code=True) >= Named.IF_QUOTED
     ]:
         beside = rf"((?:{'|'.join(map(re.escape, sorted(keys)))})\s*:\s*){_JSON_STRING.pattern}"
         text = re.sub(beside, rf'\1"{SECRET}"', text)
@@ -211,11 +268,13 @@ def redacted_trace(text: str, private: m.PrivateNames, *, root: str = "") -> str
 # ---------------------------------------------------------------- a Profile
 
 
-def redacted(profile: m.Profile, private: m.PrivateNames, *, source: str = REPO, redact: bool = True) -> m.Profile:
+def redacted(
+    profile: m.Profile, private: m.PrivateNames, *, source: str = REPO, redact: bool = True
+) -> m.Profile:
     """The Profile as it may be shown, with its ``contents``.
 
-    ``redact=False`` leaves names and secrets; ``source`` is obeyed all the same. A Profile that has been through here
-    comes out as it is, but for what is asked for beyond that.
+    ``redact=False`` leaves names and secrets; ``source`` is obeyed all the same. A Profile that has
+    been through here comes out as it is, but for what is asked for beyond that.
     """
     root = profile.environment.source_root
     kept = _SourceLines(source, root)
@@ -230,14 +289,18 @@ def redacted(profile: m.Profile, private: m.PrivateNames, *, source: str = REPO,
         contents=m.Contents(
             redaction=redact or before.redaction,
             source=min((source, before.source), key=SOURCES.index),
-            redacted=tuple(m.RedactedCategory(category=name, count=counts[name]) for name in sorted(counts)),
+            redacted=tuple(
+                m.RedactedCategory(category=name, count=counts[name]) for name in sorted(counts)
+            ),
             source_lines=len(kept.shown),
             source_lines_left_out=before.source_lines_left_out + len(kept.left_out),
         ),
     )
 
 
-def redacted_text(text: m.CompiledText, header: m.RecordingHeader, *, source: str, redact: bool) -> m.CompiledText:
+def redacted_text(
+    text: m.CompiledText, header: m.RecordingHeader, *, source: str, redact: bool
+) -> m.CompiledText:
     """A graph or code as it may leave the machine."""
     root = header.plan.environment.source_root
     safe: m.CompiledText = _SourceLines(source, root).of(text)
@@ -251,9 +314,13 @@ def redacted_report(report: R, private: m.PrivateNames, *, source: str, redact: 
 
 
 def _identities_left_out(report: R, private: m.PrivateNames) -> tuple[R, Counter[str]]:
-    """And how often, by category. With the users that its own paths name, as a Recording may come from another machine;
-    and with values of variables that are not known to be switches, of which two digits say where they are equal."""
-    named, environment = _NAMED_HOME.findall(msgspec.json.encode(report).decode()), report.environment
+    """And how often, by category. With the users that its own paths name, as a Recording may come
+    from another machine; and with values of variables that are not known to be switches, of which
+    two digits say where they are equal."""
+    named, environment = (
+        _NAMED_HOME.findall(msgspec.json.encode(report).decode()),
+        report.environment,
+    )
     users = tuple(dict.fromkeys((*private.users, *sorted(named))))
     redactor = Redactor(msgspec.structs.replace(private, users=users), root=environment.source_root)
     flags = {name: _value(name, value, redactor) for name, value in environment.flags.items()}
@@ -279,7 +346,8 @@ def _value(name: str, value: str, redactor: Redactor) -> str:
 
 
 def _arguments(words: tuple[str, ...], redactor: Redactor) -> tuple[str, ...]:
-    """``--hf-token VALUE``: what follows an option that is named as a secret; and of ``--hf-token=VALUE`` the value."""
+    """``--hf-token VALUE``: what follows an option that is named as a secret; and of
+    ``--hf-token=VALUE`` the value."""
     put: list[str] = []
     for before, word in zip(("", *words), words, strict=False):
         name, equals, value = word.partition("=")
@@ -295,7 +363,12 @@ _NAME_ONLY = re.compile(r"[\w.-]{1,80}")
 _NO_TEXT = frozenset({int, float, bool, type(None)})  # as most of a Profile is
 
 
-def _walk(value: Any, text: Callable[[str], str], field: str = "", location: Callable[[Any], Any] | None = None) -> Any:
+def _walk(
+    value: Any,
+    text: Callable[[str], str],
+    field: str = "",
+    location: Callable[[Any], Any] | None = None,
+) -> Any:
     """The same value with every string replaced; what does not change stays the same object."""
     kind = type(value)
     if kind is str:  # an enum is a string too, and stays
@@ -313,11 +386,15 @@ def _walk(value: Any, text: Callable[[str], str], field: str = "", location: Cal
         if _NO_TEXT.issuperset(map(type, value)):
             return value
         items = tuple(_walk(item, text, field, location) for item in value)
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        return (
+            items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        )
     return _walk_mapping(value, text, field) if isinstance(value, dict) else value
 
 
-def _walk_mapping(value: Mapping[str, Any], text: Callable[[str], str], field: str) -> Mapping[str, Any]:
+def _walk_mapping(
+    value: Mapping[str, Any], text: Callable[[str], str], field: str
+) -> Mapping[str, Any]:
     """Two keys that become one are told apart by a number; what a key names as a secret is one."""
     put: dict[str, Any] = {}
     for key, item in value.items():
@@ -327,24 +404,32 @@ def _walk_mapping(value: Mapping[str, Any], text: Callable[[str], str], field: s
             number += 1
             name = f"{wanted} ({number})"
         put[name] = _walk(item, text, field)
-        if isinstance(text, Redactor) and type(item) is str and field != "flags" and _NAME_ONLY.fullmatch(key):
+        if (
+            isinstance(text, Redactor)
+            and type(item) is str
+            and field != "flags"
+            and _NAME_ONLY.fullmatch(key)
+        ):
             put[name] = text.beside(str(key), put[name])
     return value if put == value else put
 
 
 # ---------------------------------------------------------------- source lines
 
-# A frame of a traceback, and the lines below it that stand further in: the source line and its carets. A log may put
-# the same prefix before each of them.
+# A frame of a traceback, and the lines below it that stand further in: the source line and its
+# carets. A log may put the same prefix before each of them.
 _FRAME = re.compile(
     r"^(?P<head>(?P<indent>[^\n\"]*?)File \"(?P<file>[^\"\n]+)\", line (?P<line>\d+)[^\n]*\n)"
     r"(?P<code>(?:(?P=indent)[ \t]{2,}[^\n]*(?:\n|\Z))+)",
     re.MULTILINE,
 )
 # torch's guards end with the line that they come from, generated code names it.
-_BESIDE = re.compile(r"(?P<head># )(?P<code>[^\n#]+?)(?P<tail>  # (?P<file>[^\s:]+):(?P<line>\d+) in \S+)")
+_BESIDE = re.compile(
+    r"(?P<head># )(?P<code>[^\n#]+?)(?P<tail>  # (?P<file>[^\s:]+):(?P<line>\d+) in \S+)"
+)
 _GENERATED = re.compile(
-    r"(?P<head>File: (?P<file>[^\n:]+):(?P<line>\d+) in [^,\n]{1,256}, code: )(?P<code>[^\n]+)(?P<tail>)"
+    r"(?P<head>File: (?P<file>[^\n:]+):(?P<line>\d+) in [^,\n]{1,256}, code: )"
+    r"(?P<code>[^\n]+)(?P<tail>)"
 )
 
 
@@ -361,7 +446,8 @@ class _SourceLines:
         return _walk(value, self._in_text, location=self._location)  # type: ignore[no-any-return]
 
     def _location(self, place: m.Location | m.ProjectSource | m.CompiledText) -> Any:
-        if isinstance(place, m.CompiledText):  # it is source in another form, and quotes the lines that it was made of
+        # it is source in another form, and quotes the lines that it was made of
+        if isinstance(place, m.CompiledText):
             if self._wanted == NONE:
                 return msgspec.structs.replace(place, text="", cut=place.cut + len(place.text))
             return msgspec.structs.replace(place, text=self._in_text(place.text))
@@ -399,7 +485,8 @@ class _SourceLines:
         return stays
 
     def _in_repository(self, file: str) -> bool:
-        """Installed packages are nobody's source here, also in a virtual environment below git's top folder."""
+        """Installed packages are nobody's source here, also in a virtual environment below git's
+        top folder."""
         if "/site-packages/" in file or "/dist-packages/" in file or file.startswith(("<", "~")):
             return False
         return not file.startswith("/") or (bool(self._root) and file.startswith(f"{self._root}/"))

@@ -1,7 +1,8 @@
-"""Secrets in a text: what a name gives away, what has the shape of a credential, and what looks like chance.
+"""Secrets in a text: what a name gives away, what has the shape of a credential, and what looks
+like chance.
 
-Python and JSON are parsed, line by line where the whole is neither; logs, command lines, headers and ``.env`` are read
-by patterns. ``secrets.toml`` holds the words and the shapes.
+Python and JSON are parsed, line by line where the whole is neither; logs, command lines, headers
+and ``.env`` are read by patterns. ``secrets.toml`` holds the words and the shapes.
 """
 
 import ast
@@ -19,10 +20,16 @@ from importlib import resources
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-TOKENS, CREDENTIALS, SECRETS = "tokens and keys", "credentials in URLs", "values of variables named as secrets"
+TOKENS, CREDENTIALS, SECRETS = (
+    "tokens and keys",
+    "credentials in URLs",
+    "values of variables named as secrets",
+)
 SECRET, TOKEN = "<secret>", "<token>"
 
-_RULES = tomllib.loads(resources.files("kgprof.analysis").joinpath("secrets.toml").read_text(encoding="utf-8"))
+_RULES = tomllib.loads(
+    resources.files("kgprof.analysis").joinpath("secrets.toml").read_text(encoding="utf-8")
+)
 _WORDS = {name: tuple(words.split()) for name, words in _RULES["names"].items()}
 _FIND: dict[str, re.Pattern[str]] = {
     name: re.compile(find.lstrip("\n")) for name, find in _RULES["expressions"].items()
@@ -43,7 +50,8 @@ class Named(IntEnum):
 
 @functools.lru_cache(4096)
 def named(name: str, *, no_code: bool = False) -> Named:
-    """``no_code``: on a command line, in an environment or a query, where a word stands for itself."""
+    """``no_code``: on a command line, in an environment or a query, where a word stands for
+    itself."""
     words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
     while len(words) > 1 and words[-1] in _WORDS["qualifiers"]:
         words.pop()
@@ -58,14 +66,20 @@ def named(name: str, *, no_code: bool = False) -> Named:
     if last in ("auth", "cookie") or (last == "pwd" and (before or not name.isupper())):
         return Named.SURELY if surely or (last == "pwd" and before) else Named.IF_QUOTED
     a_pass = last == "pass" and (
-        before in _WORDS["before_pass"] or (before and name.isupper() and before not in _WORDS["compiler"])
+        before in _WORDS["before_pass"]
+        or (before and name.isupper() and before not in _WORDS["compiler"])
     )
     return Named.SURELY if a_pass else Named.NOTHING
 
 
 def _hides(name: Named, value: str, *, quoted: bool) -> bool:
-    """Whether this value is a secret under such a name. A template, a path, a call or another name is none."""
-    if name == Named.NOTHING or value.lower() in ("", *_WORDS["plain_value"]) or _FIND["template"].fullmatch(value):
+    """Whether this value is a secret under such a name. A template, a path, a call or another name
+    is none."""
+    if (
+        name == Named.NOTHING
+        or value.lower() in ("", *_WORDS["plain_value"])
+        or _FIND["template"].fullmatch(value)
+    ):
         return False
     by_chance = random(value) or _FIND["hexadecimal"].fullmatch(value) is not None
     if by_chance or _FIND["path"].fullmatch(value):
@@ -79,16 +93,30 @@ def _hides(name: Named, value: str, *, quoted: bool) -> bool:
 
 @functools.lru_cache(65536)
 def random(text: str) -> bool:
-    """Whether letters and digits follow each other as by chance, unlike those of a hash, a kernel or a word."""
+    """Whether letters and digits follow each other as by chance, unlike those of a hash, a kernel
+    or a word."""
     bare = _FIND["sizes"].sub("", text)
     joined = re.sub("[-_+]", "", bare)  # base64 has a few of them
-    for run in (*_FIND["run"].findall(bare), *_FIND["run"].findall(joined)[: 8 * len(joined) > 7 * len(bare) > 7 * 28]):
+    for run in (
+        *_FIND["run"].findall(bare),
+        *_FIND["run"].findall(joined)[: 8 * len(joined) > 7 * len(bare) > 7 * 28],
+    ):
         groups = re.findall("[0-9]+|[a-z]+|[A-Z]+", run)
-        numbers, mixed = sum(group[0].isdigit() for group in groups), not (run.islower() or run.isupper())
+        numbers, mixed = (
+            sum(group[0].isdigit() for group in groups),
+            not (run.islower() or run.isupper()),
+        )
         words = mixed and sum(map(len, _FIND["camel"].findall(run))) > 0.65 * len(run)
-        entropy = math.log2(len(run)) - sum(n * math.log2(n) for n in Counter(run).values()) / len(run)
+        entropy = math.log2(len(run)) - sum(n * math.log2(n) for n in Counter(run).values()) / len(
+            run
+        )
         changes = len(groups) / len(run) + (0.1 if len(run) >= 28 else 0.0)
-        chance = not words and numbers >= 3 - mixed and changes > (0.42 if mixed else 0.3) and entropy > 3.4
+        chance = (
+            not words
+            and numbers >= 3 - mixed
+            and changes > (0.42 if mixed else 0.3)
+            and entropy > 3.4
+        )
         if chance and (mixed or run in bare) and not _FIND["hash"].fullmatch(run):
             return True
     return False
@@ -97,15 +125,19 @@ def random(text: str) -> bool:
 @functools.lru_cache(65536)
 def _without_tokens(word: str) -> str:
     put = _SHAPES.sub(TOKEN, word)
-    put = _FIND["prefixed"].sub(lambda found: found[0] if found[1].lower() in _WORDS["hashed"] else TOKEN, put)
+    put = _FIND["prefixed"].sub(
+        lambda found: found[0] if found[1].lower() in _WORDS["hashed"] else TOKEN, put
+    )
     return _FIND["piece"].sub(lambda piece: TOKEN if random(piece[0]) else piece[0], put)
 
 
 # ---------------------------------------------------------------- what is parsed
 
-PARSED, PARSED_OFTEN = 500_000, 10_000  # characters of the longest text that is parsed, and from several places on
+# characters of the longest text that is parsed, and from several places on
+PARSED, PARSED_OFTEN = 500_000, 10_000
 
-_WRAPPERS = (("", ""), ("{", "}"), ("f(", ")"), ("", ")"), ("", "\n pass"))  # for lines that are a part of something
+# for lines that are a part of something
+_WRAPPERS = (("", ""), ("{", "}"), ("f(", ")"), ("", ")"), ("", "\n pass"))
 
 
 def _tree(text: str) -> tuple[int, ast.AST]:
@@ -137,7 +169,9 @@ def _pairs(node: ast.AST) -> Iterable[tuple[Any, Any]]:
             return ((left, right), (right, left))
         case ast.arguments(args=names, defaults=values):
             return zip(reversed([each.arg for each in names]), reversed(values), strict=False)
-        case ast.Call(func=called, args=[ast.Constant() as name, value, *_]) if _name(called) in _WORDS["setters"]:
+        case ast.Call(func=called, args=[ast.Constant() as name, value, *_]) if (
+            _name(called) in _WORDS["setters"]
+        ):
             return ((name, value),)
         case ast.Call(func=called, args=values) if (
             named(_name(called)) == Named.SURELY or _name(called) in _WORDS["logins"]
@@ -148,13 +182,22 @@ def _pairs(node: ast.AST) -> Iterable[tuple[Any, Any]]:
 
 def _name(node: Any) -> str:
     while isinstance(node, ast.Subscript):
-        node = node.slice if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) else node.value
-    part = node if isinstance(node, str) else getattr(node, "attr", getattr(node, "id", getattr(node, "value", "")))
+        node = (
+            node.slice
+            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+            else node.value
+        )
+    part = (
+        node
+        if isinstance(node, str)
+        else getattr(node, "attr", getattr(node, "id", getattr(node, "value", "")))
+    )
     return part if isinstance(part, str) and len(part) < 80 else ""
 
 
 def _literals(value: Any) -> Iterator[Any]:
-    """The strings and bytes that a value is made of, but for those that name what is looked up or called."""
+    """The strings and bytes that a value is made of, but for those that name what is looked up or
+    called."""
     parts = [value]
     while parts:
         match part := parts.pop():
@@ -162,8 +205,22 @@ def _literals(value: Any) -> Iterator[Any]:
                 yield part
             case ast.Call(func=called, args=given):
                 name = _name(called)
-                parts += given if name in _WORDS["decoders"] else given[1:] if name in _WORDS["setters"] else [called]
-            case ast.BinOp() | ast.BoolOp() | ast.IfExp() | ast.Tuple() | ast.List() | ast.Set() | ast.Attribute():
+                parts += (
+                    given
+                    if name in _WORDS["decoders"]
+                    else given[1:]
+                    if name in _WORDS["setters"]
+                    else [called]
+                )
+            case (
+                ast.BinOp()
+                | ast.BoolOp()
+                | ast.IfExp()
+                | ast.Tuple()
+                | ast.List()
+                | ast.Set()
+                | ast.Attribute()
+            ):
                 parts += ast.iter_child_nodes(part)
 
 
@@ -178,19 +235,38 @@ def _without_literals(text: str) -> str:
         for literal in _literals(value):
             parts = literal.values if isinstance(literal, ast.JoinedStr) else [literal]
             shown = [part.value for part in parts if isinstance(part, ast.Constant)]
-            said = "".join(part if isinstance(part, str) else repr(part)[2:-1] for part in shown).strip()
+            said = "".join(
+                part if isinstance(part, str) else repr(part)[2:-1] for part in shown
+            ).strip()
             if _hides(named(_name(name)), said, quoted=True):
-                first, last = (literal.lineno, literal.col_offset), (literal.end_lineno, literal.end_col_offset)
-                emptied.add(tuple(starts[line - 1] + column - head * (line == 1) for line, column in (first, last)))
+                first, last = (
+                    (literal.lineno, literal.col_offset),
+                    (literal.end_lineno, literal.end_col_offset),
+                )
+                emptied.add(
+                    tuple(
+                        starts[line - 1] + column - head * (line == 1)
+                        for line, column in (first, last)
+                    )
+                )
     for start, end in sorted(emptied, reverse=True):
-        quoted = re.sub(rb"(?s)^([A-Za-z]*)(\"{3}|'{3}|\"|').*", rb"\1\2<secret>\2", data[start:end])
+        quoted = re.sub(
+            rb"(?s)^([A-Za-z]*)(\"{3}|'{3}|\"|').*", rb"\1\2<secret>\2", data[start:end]
+        )
         data = data[:start] + quoted + data[end:]
-    return f"{lead}{data.decode('utf-8', 'surrogatepass')}{text[len(text.rstrip()) :]}" if emptied else text
+    return (
+        f"{lead}{data.decode('utf-8', 'surrogatepass')}{text[len(text.rstrip()) :]}"
+        if emptied
+        else text
+    )
 
 
 def _behind_a_prefix(text: str) -> str:
-    """The same of what follows a time, a level, a file's name, or what else a log puts before a line."""
-    for found in itertools.islice(_FIND["prefix_end"].finditer(text), 8 if len(text) < PARSED_OFTEN else 1):
+    """The same of what follows a time, a level, a file's name, or what else a log puts before a
+    line."""
+    for found in itertools.islice(
+        _FIND["prefix_end"].finditer(text), 8 if len(text) < PARSED_OFTEN else 1
+    ):
         put = _without_literals(text[found.end() :])
         if put != text[found.end() :]:
             return text[: found.end()] + put
@@ -204,16 +280,20 @@ class Pattern(NamedTuple):
     category: str
     find: re.Pattern[str]
     put: str
-    needs: str = ""  # what every match holds: a text without it is not searched, which is most of the time
+    # what every match holds: a text without it is not searched, which is most of the time
+    needs: str = ""
 
 
 class Pair(NamedTuple):
-    find: re.Pattern[str]  # with groups "name", "value" and, where the value is in quotes or the like, "q"
+    # with groups "name", "value" and, where the value is in quotes or the like, "q"
+    find: re.Pattern[str]
     needs: tuple[str, ...]
 
 
 PAIRS = tuple(Pair(re.compile(each["find"]), tuple(each["needs"])) for each in _RULES["pairs"])
-PATTERNS = tuple(Pattern(**{**each, "find": re.compile(each["find"])}) for each in _RULES["patterns"])
+PATTERNS = tuple(
+    Pattern(**{**each, "find": re.compile(each["find"])}) for each in _RULES["patterns"]
+)
 
 
 def _without_values(text: str) -> str:
@@ -223,18 +303,24 @@ def _without_values(text: str) -> str:
         before = _FIND["name_before"].search(text, max(0, found.start() - 64), found.start())
         first = before.start() if before else found.start()
         name, by, quoted = text[first : found.end("name")], found["by"], found["quote"] is not None
-        value, part = (found["literal"], "literal") if quoted else (found["word"].rstrip(")]}>`:."), "word")
+        value, part = (
+            (found["literal"], "literal") if quoted else (found["word"].rstrip(")]}>`:."), "word")
+        )
         start = found.end("name")
         option = name.startswith("-") and ":" not in by
         if option or set(by) & set(":="):
-            placeholder = "=" not in by and value.isupper() and value.replace("_", "").isalpha()  # --token TOKEN
+            # --token TOKEN
+            placeholder = "=" not in by and value.isupper() and value.replace("_", "").isalpha()
             placeholder |= value == "default="  # ("--token", default="...")
             beside = not (option and placeholder)
         else:  # ("Authorization", "token ...")
             beside = quoted and bool(
-                _FIND["opens"].search(text, max(0, first - 4), first) and _FIND["closes"].match(text, found.end())
+                _FIND["opens"].search(text, max(0, first - 4), first)
+                and _FIND["closes"].match(text, found.end())
             )
-        set_there = option or (by == "=" and (name.isupper() or text[max(0, first - 1) : first] in ("?", "&", ";")))
+        set_there = option or (
+            by == "=" and (name.isupper() or text[max(0, first - 1) : first] in ("?", "&", ";"))
+        )
         if beside and _hides(named(name, no_code=set_there), value, quoted=quoted or set_there):
             put += text[done : found.start(part)] + SECRET
             start = done = found.start(part) + len(value)
@@ -259,19 +345,27 @@ def _decoded(line: str) -> str:
     if "%" in line:
         line = _FIND["percents"].sub(lambda word: unquote(unquote(word[0])), line)
     line = _FIND["colours"].sub("", line)
-    line = _FIND["entities"].sub(lambda entity: html.unescape(entity[0]), line) if "&" in line else line
-    line = _FIND["escapes"].sub(lambda code: chr(int(code[1], 16)), line) if "\\u00" in line else line
+    line = (
+        _FIND["entities"].sub(lambda entity: html.unescape(entity[0]), line)
+        if "&" in line
+        else line
+    )
+    line = (
+        _FIND["escapes"].sub(lambda code: chr(int(code[1], 16)), line) if "\\u00" in line else line
+    )
     return line.replace("\uff1a", ":").replace("\uff1d", "=")
 
 
 def without_secrets(text: str, counts: Counter[str]) -> str:
-    """The text with each secret replaced by what it was; ``counts`` how many, by category. A line that holds one in
-    another encoding becomes the decoded one."""
+    """The text with each secret replaced by what it was; ``counts`` how many, by category. A line
+    that holds one in another encoding becomes the decoded one."""
     text = _without_plain(text, counts)
     if not (text.isascii() and _ENCODED.isdisjoint(text)):
         lines = text.split("\n")
         for number, line in enumerate(lines):
-            if (decoded := _decoded(line)) != line and (safe := _without_plain(decoded, counts)) != decoded:
+            if (decoded := _decoded(line)) != line and (
+                safe := _without_plain(decoded, counts)
+            ) != decoded:
                 lines[number] = safe
         text = "\n".join(lines)
     return text
@@ -289,10 +383,17 @@ def _without_plain(text: str, counts: Counter[str]) -> str:
             whole = _behind_a_prefix(text)
             lines = text.splitlines(keepends=True) if whole == text else ()
             text = (
-                "".join(_behind_a_prefix(line) if _FIND["in_names"].search(line) else line for line in lines) or whole
+                "".join(
+                    _behind_a_prefix(line) if _FIND["in_names"].search(line) else line
+                    for line in lines
+                )
+                or whole
             )
         text = _without_values(text)
     text = _FIND["long"].sub(lambda word: _without_tokens(word[0]), text)
-    for category, more in ((SECRETS, text.count(SECRET) - before[0]), (TOKENS, text.count(TOKEN) - before[1])):
+    for category, more in (
+        (SECRETS, text.count(SECRET) - before[0]),
+        (TOKENS, text.count(TOKEN) - before[1]),
+    ):
         counts.update({category: more} if more > 0 else {})
     return text

@@ -1,9 +1,11 @@
-"""The difference of two analysed traces: where the one spends more or less time in a step than the other.
+"""The difference of two analysed traces: where the one spends more or less time in a step than the
+other.
 
-Both sides are ``KernelBreakdown``s, so a trace that kgprof recorded and one that somebody else did compare alike.
-Times and counts are divided by the number of steps of their own side. Every table adds up to the difference of the
-totals, because each table of a breakdown adds up to its total. Kernels that Inductor generated go by their names
-without the number that it gives them in the order in which it makes them.
+Both sides are ``KernelBreakdown``s, so a trace that kgprof recorded and one that somebody else did
+compare alike. Times and counts are divided by the number of steps of their own side. Every table
+adds up to the difference of the totals, because each table of a breakdown adds up to its total.
+Kernels that Inductor generated go by their names without the number that it gives them in the order
+in which it makes them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,26 +18,42 @@ _Amount = tuple[float, int | None]  # microseconds and how many, of the whole wi
 _Side = dict[_Name, _Amount]
 
 
-def differences(files: Sequence[m.TraceFile], reports: Sequence[m.RunReport]) -> tuple[m.TraceDifference, ...]:
-    """Each trace against the one of the same rank on the other side, or against the only one that there is."""
+def differences(
+    files: Sequence[m.TraceFile], reports: Sequence[m.RunReport]
+) -> tuple[m.TraceDifference, ...]:
+    """Each trace against the one of the same rank on the other side, or against the only one that
+    there is."""
     kernels = {report.key: report.kernels for report in reports}
     others = [file for file in files if file.against]
     made: list[m.TraceDifference] = []
     for file in (file for file in files if not file.against):
-        of_its_rank = [other for other in others if other.rank is not None and other.rank == file.rank]
+        of_its_rank = [
+            other for other in others if other.rank is not None and other.rank == file.rank
+        ]
         for other in others if len(others) == 1 else of_its_rank[:1]:
-            made.append(difference(kernels[other.key], kernels[file.key], run=file.key, against=other.key))
+            made.append(
+                difference(kernels[other.key], kernels[file.key], run=file.key, against=other.key)
+            )
     return tuple(made)
 
 
 def difference(
-    before: m.KernelBreakdown | m.Skipped, after: m.KernelBreakdown | m.Skipped, *, run: m.RunKey, against: m.RunKey
+    before: m.KernelBreakdown | m.Skipped,
+    after: m.KernelBreakdown | m.Skipped,
+    *,
+    run: m.RunKey,
+    against: m.RunKey,
 ) -> m.TraceDifference:
-    """``after``, the trace of ``run``, less ``before``, that of ``against``; or why they cannot be compared."""
+    """``after``, the trace of ``run``, less ``before``, that of ``against``; or why they cannot be
+    compared."""
     if isinstance(before, m.Skipped):
-        return m.TraceDifference(run=run, against=against, missing=f"{against.strategy}: {before.reason}")
+        return m.TraceDifference(
+            run=run, against=against, missing=f"{against.strategy}: {before.reason}"
+        )
     if isinstance(after, m.Skipped):
-        return m.TraceDifference(run=run, against=against, missing=f"{run.strategy}: {after.reason}")
+        return m.TraceDifference(
+            run=run, against=against, missing=f"{run.strategy}: {after.reason}"
+        )
     if reason := _incomparable(before, after, run, against):
         return m.TraceDifference(run=run, against=against, missing=reason)
     steps = before.steps or 1, after.steps or 1
@@ -46,7 +64,11 @@ def difference(
         return m.Change(
             name=name[0],
             kind=name[1],
-            status=m.Presence.NEW if earlier is None else m.Presence.GONE if later is None else m.Presence.BOTH,
+            status=m.Presence.NEW
+            if earlier is None
+            else m.Presence.GONE
+            if later is None
+            else m.Presence.BOTH,
             before_us=before_us / steps[0],
             after_us=after_us / steps[1],
             delta_us=after_us / steps[1] - before_us / steps[0],
@@ -57,7 +79,10 @@ def difference(
     def changes(side: Callable[[m.KernelBreakdown], _Side]) -> tuple[m.Change, ...]:
         """One row a name that either side has, the largest difference first, up or down."""
         earlier, later = side(before), side(after)
-        rows = [change(name, earlier.get(name), later.get(name)) for name in dict.fromkeys((*earlier, *later))]
+        rows = [
+            change(name, earlier.get(name), later.get(name))
+            for name in dict.fromkeys((*earlier, *later))
+        ]
         return tuple(sorted(rows, key=lambda row: (-abs(row.delta_us), row.name, row.kind or "")))
 
     return m.TraceDifference(
@@ -72,15 +97,22 @@ def difference(
             change((name, None), (getattr(before, field), None), (getattr(after, field), None))
             for name, field in (("window", "window_us"), ("busy", "busy_us"), ("idle", "idle_us"))
         ),
-        kinds=changes(lambda side: _added_up((kind.kind.value, kind.kind, kind) for kind in side.kinds)),
-        kernels=changes(lambda side: _added_up((plain_name(row.name), row.kind, row) for row in side.rows)),
+        kinds=changes(
+            lambda side: _added_up((kind.kind.value, kind.kind, kind) for kind in side.kinds)
+        ),
+        kernels=changes(
+            lambda side: _added_up((plain_name(row.name), row.kind, row) for row in side.rows)
+        ),
         spans=changes(lambda side: _added_up((span.span, None, span) for span in side.by_span)),
         regions=changes(lambda side: _added_up((span.span, None, span) for span in side.by_region)),
     )
 
 
-def _added_up(rows: Iterable[tuple[str, m.KernelKind | None, m.KindTotal | m.KernelRow | m.SpanTotal]]) -> _Side:
-    """By name and kind; of two rows with the same of both (a kernel and a copy of one name) the sum."""
+def _added_up(
+    rows: Iterable[tuple[str, m.KernelKind | None, m.KindTotal | m.KernelRow | m.SpanTotal]],
+) -> _Side:
+    """By name and kind; of two rows with the same of both (a kernel and a copy of one name) the
+    sum."""
     found: _Side = {}
     for name, kind, row in rows:
         us, count = found.get((name, kind), (0.0, 0))
@@ -88,7 +120,9 @@ def _added_up(rows: Iterable[tuple[str, m.KernelKind | None, m.KindTotal | m.Ker
     return found
 
 
-def _incomparable(before: m.KernelBreakdown, after: m.KernelBreakdown, run: m.RunKey, against: m.RunKey) -> str:
+def _incomparable(
+    before: m.KernelBreakdown, after: m.KernelBreakdown, run: m.RunKey, against: m.RunKey
+) -> str:
     """Empty where the two can be compared."""
     if before.device != after.device:
         measured = {"cuda": "GPU kernels", "cpu": "CPU operators"}
@@ -96,5 +130,8 @@ def _incomparable(before: m.KernelBreakdown, after: m.KernelBreakdown, run: m.Ru
         return f"{run.strategy} has the times of {ours}, {against.strategy} those of {theirs}"
     if bool(before.steps) != bool(after.steps):
         unmarked = run if before.steps else against
-        return f"{unmarked.strategy} marks no steps (ProfilerStep#) but the other one does, so there is no common unit"
+        return (
+            f"{unmarked.strategy} marks no steps (ProfilerStep#) but the other one does, "
+            "so there is no common unit"
+        )
     return ""

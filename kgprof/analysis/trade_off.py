@@ -1,7 +1,9 @@
-"""Is a read worth what it saves? Work behind a read of its predicate against the same work done in every step.
+"""Is a read worth what it saves? Work behind a read of its predicate against the same work done in
+every step.
 
-The verdict is by measured times of the two runs, held against each other as the report's first line holds runs: with
-the same spreads and the same doubts. What the read itself costs is told beside it, where it was seen.
+The verdict is by measured times of the two runs, held against each other as the report's first line
+holds runs: with the same spreads and the same doubts. What the read itself costs is told beside it,
+where it was seen.
 """
 
 from collections.abc import Sequence
@@ -50,7 +52,12 @@ def trade_offs(evidence: Evidence, runs: Sequence[m.RunReport]) -> tuple[m.Trade
 
 
 def weigh(
-    guarded: m.RunReport, always: m.RunReport | None, always_key: m.RunKey, events: Sequence[Sync], *, on_cuda: bool
+    guarded: m.RunReport,
+    always: m.RunReport | None,
+    always_key: m.RunKey,
+    events: Sequence[Sync],
+    *,
+    on_cuda: bool,
 ) -> m.TradeOff:
     """``events``: of all runs."""
     # Where the guarded run reads and the other one does not.
@@ -126,19 +133,25 @@ def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, Time
     if not (evaluates(guarded) or evaluates(always)):
         return PER_STEP, guarded.step, always.step
     theirs = _whole(always)
-    unlike = isinstance(mine, m.Spread) and isinstance(theirs, m.Spread)  # units here, whole evaluations there
+    # units here, whole evaluations there
+    unlike = isinstance(mine, m.Spread) and isinstance(theirs, m.Spread)
     return each, mine, m.Skipped(reason=STEPS_DIFFER) if unlike else theirs
 
 
 def _whole(run: m.RunReport) -> Time:
     """Or why there is no time a unit."""
-    return uncounted_evaluation(run) if isinstance(uncounted_evaluation(run), m.Spread) else run.per_unit
+    return (
+        uncounted_evaluation(run)
+        if isinstance(uncounted_evaluation(run), m.Spread)
+        else run.per_unit
+    )
 
 
 def _saved(
     guarded: m.RunReport, always: m.RunReport | None, unit: Unit, sync_us: float | m.Skipped
 ) -> float | m.Skipped:
-    """What a step, or a whole evaluation, without the guard takes more, and the waits that it is spared, in us."""
+    """What a step, or a whole evaluation, without the guard takes more, and the waits that it is
+    spared, in us."""
     if always is None:
         return NOT_RUN
     by_step = unit is PER_STEP
@@ -168,7 +181,9 @@ def _judged(
     differ = any(each.results_differ for each in (run, other) if each is not None)
     if other is None or isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped) or differ:
         times = zip(names, (mine, theirs), strict=True)
-        why = "; ".join(f"{name}: {time.reason}" for name, time in times if isinstance(time, m.Skipped))
+        why = "; ".join(
+            f"{name}: {time.reason}" for name, time in times if isinstance(time, m.Skipped)
+        )
         text = f"{names[0]} and {names[1]} were not compared: {'results differ' if differ else why}"
         return m.ReadVerdict.NOT_OBSERVED, text
     if not isinstance(reads, m.Skipped) and reads <= 0:

@@ -1,10 +1,11 @@
-"""Which run is the fastest, by how much, and whether these times can tell at all; and the report's first line, in
-words: what a reviewer should take away if they read nothing else.
+"""Which run is the fastest, by how much, and whether these times can tell at all; and the report's
+first line, in words: what a reviewer should take away if they read nothing else.
 
-Its colour says how far the sentence stands, and nothing else. Green: it stands. Amber: it stands with a reservation,
-which the line before or below it names (results that were not compared, a part of the work undecided, a run in which
-nothing was compiled, two sources that disagree, an accepted finding that has expired); or it is inconclusive. Red:
-something failed. Other warnings are something to gain and are counted beside the sentence: none makes it doubtful.
+Its colour says how far the sentence stands, and nothing else. Green: it stands. Amber: it stands
+with a reservation, which the line before or below it names (results that were not compared, a part
+of the work undecided, a run in which nothing was compiled, two sources that disagree, an accepted
+finding that has expired); or it is inconclusive. Red: something failed. Other warnings are
+something to gain and are counted beside the sentence: none makes it doubtful.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +36,8 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
-    """The fastest among the runs whose results may be believed, on what all of them have in common."""
+    """The fastest among the runs whose results may be believed, on what all of them have in
+    common."""
     if (found := ranked(runs)) is not None:
         return _ranking(found, baseline)
     sound = [run for run in runs if not run.results_differ]
@@ -43,7 +45,9 @@ def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     if not per_step:
         return Remark(text=_untimed(runs))
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
-        takes = ", ".join(f"{run.key.slug} takes {figure(time.median / 1e3)} ms" for run, time in per_step)
+        takes = ", ".join(
+            f"{run.key.slug} takes {figure(time.median / 1e3)} ms" for run, time in per_step
+        )
         return Remark(text=f"{takes} from its first line to its end (no steps)")
     for finished, unit in whole_jobs(sound):
         if finished:
@@ -54,20 +58,33 @@ def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
 
 
 def _untimed(runs: Sequence[m.RunReport]) -> str:
-    """What there is instead: the steps of scripts, traces, or compilations of a TORCH_TRACE directory."""
-    scripts = [(run, run.script) for run in runs if run.script and (run.script.steps or run.script.is_one_window)]
+    """What there is instead: the steps of scripts, traces, or compilations of a TORCH_TRACE
+    directory."""
+    scripts = [
+        (run, run.script)
+        for run in runs
+        if run.script and (run.script.steps or run.script.is_one_window)
+    ]
     if scripts:
         return "; ".join(_about(run, script) for run, script in scripts)
     compiled = [run.compile for run in runs if not isinstance(run.compile, m.Skipped)]
     from_files = compiled and all(run.script is not None and not run.script.counted for run in runs)
     compilations = plural(sum(len(summary.compilations) for summary in compiled), "compilation")
-    among = f"{compilations} in {plural(len(runs), 'process', 'processes')}; a TORCH_TRACE directory holds no times"
+    among = (
+        f"{compilations} in {plural(len(runs), 'process', 'processes')}; a "
+        "TORCH_TRACE directory holds no times"
+    )
     return _traced(runs) or (among if from_files else "no run has a time")
 
 
 def _about(run: m.RunReport, script: m.ScriptRun) -> str:
-    """The step of a script that was not run again for TIMING: as long as it took under the instruments."""
-    finer = f"; kgprof.step() at the top of {script.closure} makes a step of each call" if script.closure else ""
+    """The step of a script that was not run again for TIMING: as long as it took under the
+    instruments."""
+    finer = (
+        f"; kgprof.step() at the top of {script.closure} makes a step of each call"
+        if script.closure
+        else ""
+    )
     if script.is_one_window:
         return f"{run.key.slug} has no steps, and was not timed{finer}"
     steps = f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}"
@@ -76,13 +93,19 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> str:
     steady = run.compile.steady
     if isinstance(steady, m.Skipped):
         return f"{steps}; no step time: {steady.reason}{finer}"
-    under = "under torch.profiler" if steady.measured_in == m.PassName.TRACE else "with kgprof's listeners on"
+    under = (
+        "under torch.profiler"
+        if steady.measured_in == m.PassName.TRACE
+        else "with kgprof's listeners on"
+    )
     return f"{run.key.slug} takes about {PER_STEP.say(steady.median)} ({under})"
 
 
 def _traced(runs: Sequence[m.RunReport]) -> str:
     """How busy each device was, of runs that were only traced; empty where none was."""
-    found = [(run.key.slug, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
+    found = [
+        (run.key.slug, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)
+    ]
     parts = []
     for slug, kernels in found[:TRACED_TO_NAME]:
         what = "GPU busy" if kernels.device == "cuda" else "operators running"
@@ -90,7 +113,9 @@ def _traced(runs: Sequence[m.RunReport]) -> str:
         unmarked = "the traced window, in which no steps are marked"
         of = plural(kernels.steps, "traced step") if kernels.steps else unmarked
         parts.append(f"{slug}: {what} {percent:.1f} % of {of}")
-    return "; ".join(parts) + (f"; and {len(found) - len(parts)} more" if len(found) > len(parts) else "")
+    return "; ".join(parts) + (
+        f"; and {len(found) - len(parts)} more" if len(found) > len(parts) else ""
+    )
 
 
 def processes(*runs: m.RunReport) -> str:
@@ -104,13 +129,19 @@ def processes(*runs: m.RunReport) -> str:
 
 
 def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
-    """By the medians of all rounds where every run has several, else by those of one process each."""
+    """By the medians of all rounds where every run has several, else by those of one process
+    each."""
     unit, ((first, best), *others) = found.unit, found.runs
     if not others:
         once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
         varied = within_process(best, unit).variation
-        # A function is called alike each time; a script trains and evaluates, and its last batch is a smaller one.
-        why = "the machine was busy" if first.script is None else "its steps do different work, or the machine was busy"
+        # A function is called alike each time; a script trains and evaluates, and its last batch is
+        # a smaller one.
+        why = (
+            "the machine was busy"
+            if first.script is None
+            else "its steps do different work, or the machine was busy"
+        )
         busy = (f"its times varied {figure(varied)}× within the run: {why}",)
         text = f"{first.key.slug} takes {unit.say(best.median)}{once}"
         return Remark(text=text, notes=busy if varied > NOISY else ())
@@ -118,15 +149,25 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     answers = {run.key: answer for (run, _), answer in zip(others, found.answers, strict=True)}
     notes = (processes(first, *(run for run, _ in others)), *_contradictions(first, others))
     notes += tuple(
-        f"in {run.key.slug} {times.slow_first_words(run.slow_first)}" for run in (first, against) if run.slow_first
+        f"in {run.key.slug} {times.slow_first_words(run.slow_first)}"
+        for run in (first, against)
+        if run.slow_first
     )
     if answers[against.key].verdict is not m.Judged.FASTER:
         why = times.why_not(answers[against.key], _named(first), _named(against), unit)
-        figures = f"{first.key.slug} took {unit.say(best.median)}, {against.key.slug} {unit.say(time.median)}"
+        figures = (
+            f"{first.key.slug} took {unit.say(best.median)}, {against.key.slug} "
+            f"{unit.say(time.median)}"
+        )
         if isinstance(answers[against.key], Level):
-            return Remark(text=f"{first.key.slug} and {against.key.slug} are level: {figures}", notes=(*notes, why))
+            return Remark(
+                text=f"{first.key.slug} and {against.key.slug} are level: {figures}",
+                notes=(*notes, why),
+            )
         return Remark(text=f"cannot rank: {figures}; {why}", status=INCONCLUSIVE, notes=notes)
-    close = [(run, other) for run, other in others if answers[run.key].verdict is not m.Judged.FASTER]
+    close = [
+        (run, other) for run, other in others if answers[run.key].verdict is not m.Judged.FASTER
+    ]
     names = " and ".join([first.key.slug, *(run.key.slug for run, _ in close)][:2])
     names += f" and {len(close) - 1} more" if len(close) > 1 else ""
     gain = f"{figure(time.median / best.median)}× faster than {against.key.slug}"
@@ -147,15 +188,18 @@ def _named(run: m.RunReport) -> tuple[str, m.RunReport]:
     return run.key.slug, run
 
 
-def _contradictions(first: m.RunReport, others: Sequence[tuple[m.RunReport, m.Spread]]) -> Iterator[str]:
+def _contradictions(
+    first: m.RunReport, others: Sequence[tuple[m.RunReport, m.Spread]]
+) -> Iterator[str]:
     """Runs of the same strategy whose GPU did clearly less in a step than that of the fastest."""
     mine = _busy_us(first)
     for run, _ in others:
         its = _busy_us(run)
         if mine and its and run.key.strategy == first.key.strategy and its < LESS_WORK * mine:
             yield (
-                f"{run.key.slug} has less GPU work per step ({figure(its)} vs {figure(mine)} µs of {first.key.slug}), "
-                "so its longer time comes from the CPU or from chance in that process"
+                f"{run.key.slug} has less GPU work per step ({figure(its)} vs {figure(mine)} µs of "
+                f"{first.key.slug}), so its longer time comes from the CPU or from chance in that "
+                "process"
             )
 
 
@@ -167,7 +211,8 @@ def _busy_us(run: m.RunReport) -> float | None:
 
 
 WORST_LAST = (OK, ATTENTION, INCONCLUSIVE)  # of what a verdict is made of; a failure is a headline
-DOUBTS = (m.Topic.COVERAGE, m.Topic.SOURCES, m.Topic.RESULTS)  # warnings about what the report rests on
+# warnings about what the report rests on
+DOUBTS = (m.Topic.COVERAGE, m.Topic.SOURCES, m.Topic.RESULTS)
 SPOILED_FROM = 0.5  # of the work: so much of it undecided is said before anything else
 
 
@@ -185,8 +230,8 @@ def verdict(
 ) -> m.Verdict:
     """The worst thing that happened leads; what stands in spite of it follows as reasons.
 
-    ``uncompared``: why a workload that can compare its results did not. ``findings``: those that nobody accepts.
-    ``actions``: of a script the first of them stands in the first line.
+    ``uncompared``: why a workload that can compare its results did not. ``findings``: those that
+    nobody accepts. ``actions``: of a script the first of them stands in the first line.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
     rank, results, (work, lead) = fastest(runs, baseline), _results(runs, uncompared), _work(runs)
@@ -207,21 +252,29 @@ def verdict(
         remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {limited}")
     if actions and any(run.script is not None and run.script.step for run in runs):
         first = actions[0]
-        places = [f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in first.lines.items()]
+        places = [
+            f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in first.lines.items()
+        ]
         what = ": ".join(filter(None, (", ".join(places), first.text)))
         remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {what}")
     answer, *rest = remarks
-    doubts = [each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS]
+    doubts = [
+        each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS
+    ]
     trust = "; ".join((*answer.notes, *(remark.text for remark in rest), *_by_message(doubts)))
     if not headlines:
         statuses = [remark.status for remark in remarks]
         statuses += [ATTENTION] if expired or lead or doubts else []
         status = max(statuses, key=WORST_LAST.index)
         notes = (*expired, *_by_message(findings))
-        return m.Verdict(status=status, lead=lead, text=answer.text, trust=trust, reasons=_once(notes))
+        return m.Verdict(
+            status=status, lead=lead, text=answer.text, trust=trust, reasons=_once(notes)
+        )
     (status, text), *more = headlines
     said = tuple(line for line in (lead, *(remark.text for remark in remarks)) if line)
-    return m.Verdict(status=status, text=text, reasons=_once((*(line for _, line in more), *expired, *said)))
+    return m.Verdict(
+        status=status, text=text, reasons=_once((*(line for _, line in more), *expired, *said))
+    )
 
 
 def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:
@@ -230,7 +283,9 @@ def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:
     for finding in findings:
         slugs = runs.setdefault(finding.message, [])
         slugs += [finding.run.slug] if finding.run and finding.run.slug not in slugs else []
-    return tuple(f"{', '.join(slugs)}: {message}" if slugs else message for message, slugs in runs.items())
+    return tuple(
+        f"{', '.join(slugs)}: {message}" if slugs else message for message, slugs in runs.items()
+    )
 
 
 def _once(lines: Iterable[str]) -> tuple[str, ...]:
@@ -244,16 +299,25 @@ def _headlines(
     lines: list[tuple[m.VerdictStatus, str]] = []
     if interrupted:
         ended = sum(run.exit.outcome == m.Outcome.OK for run in runs)
-        lines.append((INCONCLUSIVE, f"interrupted: {ended} of {plural(len(runs), 'run')} are complete"))
+        lines.append(
+            (INCONCLUSIVE, f"interrupted: {ended} of {plural(len(runs), 'run')} are complete")
+        )
     lines += [
-        (FAILED, run.how_it_ended) for run in runs if run.exit.outcome not in (m.Outcome.OK, m.Outcome.INTERRUPTED)
+        (FAILED, run.how_it_ended)
+        for run in runs
+        if run.exit.outcome not in (m.Outcome.OK, m.Outcome.INTERRUPTED)
     ]
     lines += [  # that of MEMORY and KERNELS
         (FAILED, f"{run.key.slug}: its second process {run.probe_exit.words}")
         for run in runs
-        if run.probe_exit is not None and run.probe_exit.outcome not in (m.Outcome.OK, m.Outcome.INTERRUPTED)
+        if run.probe_exit is not None
+        and run.probe_exit.outcome not in (m.Outcome.OK, m.Outcome.INTERRUPTED)
     ]
-    rounds = [(run, run.rounds.lost) for run in runs if isinstance(run.rounds, m.Rounds) and not interrupted]
+    rounds = [
+        (run, run.rounds.lost)
+        for run in runs
+        if isinstance(run.rounds, m.Rounds) and not interrupted
+    ]
     lines += [(FAILED, f"{run.key.slug}: {lost}") for run, every in rounds for lost in every]
     errors = [finding for finding in findings if finding.level is m.Level.ERROR]
     lines += [(FAILED, message) for message in _by_message(errors)]
@@ -264,13 +328,15 @@ def _headlines(
 
 
 def _results(runs: Sequence[m.RunReport], uncompared: str) -> Remark | None:
-    """What the comparison of results came to. A run that was held against nothing but itself has not been compared."""
+    """What the comparison of results came to. A run that was held against nothing but itself has
+    not been compared."""
     if uncompared:
         return Remark(text=f"results were not compared: {uncompared}", status=ATTENTION)
     compared = [
         run.agreement
         for run in runs
-        if isinstance(run.agreement, m.RunAgreement) and (run.compared_with or run.agreement.reference_compared)
+        if isinstance(run.agreement, m.RunAgreement)
+        and (run.compared_with or run.agreement.reference_compared)
     ]
     if any(run.results_differ for run in runs):
         return None
@@ -278,7 +344,9 @@ def _results(runs: Sequence[m.RunReport], uncompared: str) -> Remark | None:
         alone = any(isinstance(run.agreement, m.RunAgreement) for run in runs)
         reasons = _without_agreement(runs) or "there was no other result"
         status = ATTENTION if len(runs) > 1 else OK
-        return Remark(text=f"results were not compared: {reasons}", status=status) if alone else None
+        return (
+            Remark(text=f"results were not compared: {reasons}", status=status) if alone else None
+        )
     ties = sum(agreement.near_ties + agreement.reference_near_ties for agreement in compared)
     missing = _without_agreement(runs)
     unknown = f" ({missing})" if missing else ""
@@ -293,19 +361,30 @@ def _without_agreement(runs: Sequence[m.RunReport]) -> str:
     for run in runs:
         if isinstance(run.agreement, m.Skipped):
             by_reason.setdefault(run.agreement.reason, []).append(run.key.slug)
-    return "; ".join(f"{', '.join(names)} not compared: {reason}" for reason, names in by_reason.items())
+    return "; ".join(
+        f"{', '.join(names)} not compared: {reason}" for reason, names in by_reason.items()
+    )
 
 
 def _work(runs: Sequence[m.RunReport]) -> tuple[tuple[Remark, ...], str]:
-    """Whether all of it was finished; and how much of it is not known of the run with the most, whose metrics rest on
-    that: the second, to stand before everything else, where that is most of it."""
+    """Whether all of it was finished; and how much of it is not known of the run with the most,
+    whose metrics rest on that: the second, to stand before everything else, where that is most of
+    it."""
     evaluations = [run.evaluation for run in runs if not isinstance(run.evaluation, m.Skipped)]
     units = {evaluation.units for evaluation in evaluations}
     unit = next((run.unit for run in runs if run.counts_units), None)
     remarks = []
-    if unit is not None and len(units) == 1 and not any(evaluation.unfinished for evaluation in evaluations):
+    if (
+        unit is not None
+        and len(units) == 1
+        and not any(evaluation.unfinished for evaluation in evaluations)
+    ):
         remarks.append(Remark(text=f"all {plural(units.pop(), unit.name, unit.plural)} finished"))
-    unknown = [(tally, evaluation.units) for evaluation in evaluations if (tally := evaluation.undecided) is not None]
+    unknown = [
+        (tally, evaluation.units)
+        for evaluation in evaluations
+        if (tally := evaluation.undecided) is not None
+    ]
     if not unknown:
         return tuple(remarks), ""
     worst, of = max(unknown, key=lambda pair: pair[0].count / pair[1])

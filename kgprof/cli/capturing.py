@@ -1,4 +1,5 @@
-"""``kgprof capture`` from its options to its page: the cases that were asked for, the report, and its formats."""
+"""``kgprof capture`` from its options to its page: the cases that were asked for, the report, and
+its formats."""
 
 import datetime
 import shlex
@@ -65,12 +66,16 @@ def captured(options: m.Options, cases: Sequence[m.CaptureCase], context: Contex
             interrupted=trying.interrupted,
         )
         sharing = context.sharing
-        report = redacted_report(report, private_names(), source=sharing.source, redact=sharing.redact)
+        report = redacted_report(
+            report, private_names(), source=sharing.source, redact=sharing.redact
+        )
         shown = capture_sheet(report)
         texts = {FILES[0]: m.encode_json(report).decode(), FILES[1]: sheet.html(shown)}
         store.write_reports(work.folder, texts)
         page = work.finish() / FILES[1]
-    emit_sheet(shown, report, context, otherwise=f"{terminal.sheet(shown, sys.stdout).rstrip()}\n\n{page}")
+    emit_sheet(
+        shown, report, context, otherwise=f"{terminal.sheet(shown, sys.stdout).rstrip()}\n\n{page}"
+    )
     if not report.tried and not report.interrupted:
         why = next(iter(dict.fromkeys(result.why for result in report.results)), "")
         say(f"no case could be run: {why}", f"the page names each case: {shlex.quote(str(page))}")

@@ -1,4 +1,5 @@
-"""`kgprof compare`: two Recordings as they stand, more than two, or two checkouts that are recorded in turn first."""
+"""`kgprof compare`: two Recordings as they stand, more than two, or two checkouts that are recorded
+in turn first."""
 
 import contextlib
 import uuid
@@ -47,7 +48,10 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
         written = [output / name for name in layout.REPORTS] if output is not None else []
         written += [one.path for one in self.context.outputs if one.path is not None]
         self._refuse_overwriting((base, head), written)
-        sources = (reading.named_side(base, context.sharing), reading.named_side(head, context.sharing))
+        sources = (
+            reading.named_side(base, context.sharing),
+            reading.named_side(head, context.sharing),
+        )
         found, recording = self._compared(base, head, sources), reading.recording_of(head)
         writing.add_to_job_summary(found, context.job)
         if output is not None:
@@ -62,14 +66,18 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
         for output in self.context.outputs:
             if output.form not in SHEET_FORMATS:
                 why = f"a history of {len(paths)} recordings has no format {output.form}"
-                raise UsageError(why, hint=f"one of {', '.join(SHEET_FORMATS)}, or compare two of them")
+                raise UsageError(
+                    why, hint=f"one of {', '.join(SHEET_FORMATS)}, or compare two of them"
+                )
         written = [folder / name for name in HISTORY_FILES] if folder is not None else []
         written += [one.path for one in self.context.outputs if one.path is not None]
         self._refuse_overwriting(paths, written)
         if folder is not None:
             refuse_in_the_way(folder, HISTORY_FILES)
         read = (reading.with_accepted(reading.side(path, sharing), self.entries) for path in paths)
-        shown = [redacted(each, private, source=sharing.source, redact=sharing.redact) for each in read]
+        shown = [
+            redacted(each, private, source=sharing.source, redact=sharing.redact) for each in read
+        ]
         found = history(shown, self.settings, [reading.named_side(path, sharing) for path in paths])
         page = history_sheet(found)
         if folder is not None:
@@ -85,29 +93,41 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
 
     def _compared(self, base: Path, head: Path, sources: tuple[str, str]) -> m.Profile:
         sharing = self.context.sharing
-        before, after = (reading.with_accepted(reading.side(path, sharing), self.entries) for path in (base, head))
+        before, after = (
+            reading.with_accepted(reading.side(path, sharing), self.entries)
+            for path in (base, head)
+        )
         diff = reading.diff_between(before, after)
         found = compared(before, after, self.settings, sources=sources, diff=diff)
-        # A side that came as a report may have been made with --no-redact, and the other side's page would say it.
+        # A side that came as a report may have been made with --no-redact, and the other side's
+        # page would say it.
         return redacted(found, private_names(), source=sharing.source, redact=sharing.redact)
 
-    def checkouts(self, base: str, head: str, workload: str, ask: Callable[[], m.Options], *, most: int) -> int:
-        """The exit code of what is recorded now, pair by pair. ``ask`` gives the options, in a checkout."""
+    def checkouts(
+        self, base: str, head: str, workload: str, ask: Callable[[], m.Options], *, most: int
+    ) -> int:
+        """The exit code of what is recorded now, pair by pair. ``ask`` gives the options, in a
+        checkout."""
         output = self.context.output or default_folder(f"compare-{workload.rpartition('/')[2]}")
-        if (output / BASE).exists() and not (output / BASE / layout.FOLDER / layout.HEADER).is_file():
+        if (output / BASE).exists() and not (
+            output / BASE / layout.FOLDER / layout.HEADER
+        ).is_file():
             why = "already exists and is not a Recording's"
             raise UsageError(f"{output / BASE} {why}", hint="choose another folder with -o")
         refuse_other_platforms()
         with in_turn.checkouts(base, head, workload) as trees:
             files = [
-                _workload_file(name, tree, workload) for name, tree in zip(("HEAD", "BASE"), trees[::-1], strict=True)
+                _workload_file(name, tree, workload)
+                for name, tree in zip(("HEAD", "BASE"), trees[::-1], strict=True)
             ]
             with contextlib.chdir(trees[1].folder):
                 asked = ask()
             inputs = [*self.inputs, *(file for file in files if file is not None)]
             with making(output, inputs, self.context) as work:
                 places = work.folder / BASE, work.folder
-                one, other = (reading.named_side(Path(given), self.context.sharing) for given in (base, head))
+                one, other = (
+                    reading.named_side(Path(given), self.context.sharing) for given in (base, head)
+                )
                 judge = partial(self._compared, *places, (one, other))
                 whole = self._record(asked, trees, places, judge, most=most)
                 work.check()
@@ -127,7 +147,10 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
         *,
         most: int,
     ) -> bool:
-        limits = {str(name): percent for name, percent in {**DEFAULT_BUDGETS, **self.settings.budgets}.items()}
+        limits = {
+            str(name): percent
+            for name, percent in {**DEFAULT_BUDGETS, **self.settings.budgets}.items()
+        }
         pair = partial(m.InTurn, id=uuid.uuid4().hex, most_rounds=most, limits=limits)
         one, other = (
             in_turn.Side(told=pair(side=side), checkout=tree, output=place)
@@ -143,7 +166,9 @@ class Comparing(msgspec.Struct, frozen=True, kw_only=True):
                 shown,
                 looks=looks(most),
                 decided=lambda pairs: _decided(judge(), pairs, shown),
-                redact=Redactor(private_names(), root=trees[1].folder) if self.context.sharing.redact else str,
+                redact=Redactor(private_names(), root=trees[1].folder)
+                if self.context.sharing.redact
+                else str,
             )
 
 
@@ -169,7 +194,8 @@ def _workload_file(side: str, tree: Checkout, workload: str) -> Path | None:
 
 
 def _decided(found: m.Profile, pairs: int, shown: progress.Progress) -> bool:
-    """Whether each time that decides lies on one side of its limit, or none was timed that could."""
+    """Whether each time that decides lies on one side of its limit, or none was timed that
+    could."""
     assert found.comparison is not None
     undecided = []
     for run in found.comparison.runs:
@@ -177,4 +203,7 @@ def _decided(found: m.Profile, pairs: int, shown: progress.Progress) -> bool:
             shown.result(f"after {pairs} pairs: {metric_words(metric)}: {metric.verdict}", run.run)
             undecided.append(metric.undecided)
     few = m.Undecided.ONE_ROUND
-    return all(why is few for why in undecided) or not {few, m.Undecided.STRADDLES_BUDGET}.intersection(undecided)
+    return all(why is few for why in undecided) or not {
+        few,
+        m.Undecided.STRADDLES_BUDGET,
+    }.intersection(undecided)

@@ -32,12 +32,17 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         if not context.writing:
             raise KeyboardInterrupt
         context.writing, context.interrupted = False, True
-        again = f"kgprof: {words(number)}: measurement is over and the report is being written; press again to stop\n"
-        with contextlib.suppress(OSError):  # nobody reads it; not by print, which may be at work just now
+        again = (
+            f"kgprof: {words(number)}: measurement is over and the report is being "
+            "written; press again to stop\n"
+        )
+        # nobody reads it; not by print, which may be at work just now
+        with contextlib.suppress(OSError):
             os.write(2, again.encode())
 
-    # Never left: one that comes while the interpreter shuts down must not take the exit code away. The interpreter
-    # itself takes handlers of Python away before it is gone, but leaves what is ignored.
+    # Never left: one that comes while the interpreter shuts down must not take the exit code away.
+    # The interpreter itself takes handlers of Python away before it is gone, but leaves what is
+    # ignored.
     Signals(end, unhandled=True).__enter__()
     code = run(args, context)
     for number in ENDING:
@@ -60,7 +65,8 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
         say("interrupted", unfinished(context))
         return EXIT_INTERRUPTED
     except click.ClickException as error:
-        text = " ".join(error.format_message().split())  # click begins with a capital and ends with a full stop
+        # click begins with a capital and ends with a full stop
+        text = " ".join(error.format_message().split())
         at = error.ctx if isinstance(error, click.UsageError) else None
         hint = f"see {at.command_path if at else 'kgprof'} --help"
         if at and at.info_name == "profile" and isinstance(error, click.NoSuchOption):
@@ -75,11 +81,18 @@ def run(args: Sequence[str] | None = None, context: Context | None = None) -> in
             say(f"{error.filename}: {error.strerror}", "choose a path that you may read and write")
             return EXIT_USAGE
         if error.errno in _DISK:
-            hint = "; ".join(filter(None, ("free some disk space and run again", unfinished(context))))
-            say(f"{error.filename or context.folder or 'stdout'} could not be written in full: {error.strerror}", hint)
+            hint = "; ".join(
+                filter(None, ("free some disk space and run again", unfinished(context)))
+            )
+            say(
+                f"{error.filename or context.folder or 'stdout'} could not be written in full: "
+                f"{error.strerror}",
+                hint,
+            )
             return EXIT_USAGE
         return internal_error(error, context)
-    except Exception as error:  # noqa: BLE001  the last resort: the traceback goes to a file that is named
+    # the last resort: the traceback goes to a file that is named
+    except Exception as error:  # noqa: BLE001
         return internal_error(error, context)
 
 
@@ -88,19 +101,29 @@ def unfinished(context: Context) -> str:
     work = context.unfinished
     if work is None or not work.begun:
         return ""
-    return f"what was measured is in {work.folder}; to report on it: kgprof report {shlex.quote(str(work.folder))}"
+    return (
+        f"what was measured is in {work.folder}; to report on it: kgprof report "
+        f"{shlex.quote(str(work.folder))}"
+    )
 
 
 def internal_error(error: Exception, context: Context) -> int:
     text = "".join(traceback.format_exception(error))
-    folder = context.folder if context.folder is not None and context.folder.is_dir() else Path(tempfile.gettempdir())
+    folder = (
+        context.folder
+        if context.folder is not None and context.folder.is_dir()
+        else Path(tempfile.gettempdir())
+    )
     path = folder / f"kgprof-traceback-{os.getpid()}.txt"
     try:
         path.write_text(text, encoding="utf-8")
         hint = f"this is a bug in kgprof; traceback written to {path}"
     except OSError as unwritable:
         hint = f"this is a bug in kgprof; run again with -v for its traceback ({unwritable})"
-    say(f"internal error: {type(error).__name__}: {error}", "; ".join(filter(None, (hint, unfinished(context)))))
+    say(
+        f"internal error: {type(error).__name__}: {error}",
+        "; ".join(filter(None, (hint, unfinished(context)))),
+    )
     if context.verbose:
         tell(text)
     return EXIT_INTERNAL

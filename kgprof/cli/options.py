@@ -1,4 +1,5 @@
-"""What can be asked for on the command line: click options, the checks behind them, and what they come to."""
+"""What can be asked for on the command line: click options, the checks behind them, and what they
+come to."""
 
 from __future__ import annotations
 
@@ -24,8 +25,10 @@ if TYPE_CHECKING:  # --help is instant
 DEFAULTS = m.Options()
 MODES = (m.EAGER, *m.COMPILED_MODES, m.AS_IS)
 PASSES = tuple(str(name) for name in m.PassName)
-SCRIPT_PASSES = tuple(sorted(name for name, declared in m.PASSES.items() if declared.listens))  # of its one run
-TIMED_BELOW_S = 60.0  # of a script whose passes were not chosen: a shorter one runs once more for TIMING
+# of its one run
+SCRIPT_PASSES = tuple(sorted(name for name, declared in m.PASSES.items() if declared.listens))
+# of a script whose passes were not chosen: a shorter one runs once more for TIMING
+TIMED_BELOW_S = 60.0
 MODULE, WORKLOAD_ARGS = "kgprof.module", "kgprof.workload_args"  # in click's own notes
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 PAIRS = 10  # of `kgprof compare --record`, at most
@@ -42,7 +45,8 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Context:
-    """What an error message needs to know (was -v given, and where does this run write?), and how to report."""
+    """What an error message needs to know (was -v given, and where does this run write?), and how
+    to report."""
 
     verbose: bool = False
     folder: Path | None = None
@@ -53,12 +57,13 @@ class Context:
     outputs: tuple[Output, ...] = ()
     quiet: bool = False
     sharing: Sharing = field(default_factory=Sharing)
-    job: Job = field(default_factory=Job)  # outside of CI, and with --no-ci, one that offers nothing
+    # outside of CI, and with --no-ci, one that offers nothing
+    job: Job = field(default_factory=Job)
 
 
 class Place(click.Path):
-    """A file or folder by its name. Empty it would be the working directory, which a variable that is not set asks of
-    nobody."""
+    """A file or folder by its name. Empty it would be the working directory, which a variable that
+    is not set asks of nobody."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
@@ -87,14 +92,20 @@ def remembered(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         raise AssertionError(f"nothing remembers {param.name}")
 
 
-def checked_modes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+def checked_modes(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
     for value in values:
         if value not in MODES:
-            raise UsageError(unknown("mode", value, MODES), hint=f"the modes are {', '.join(MODES)}")
+            raise UsageError(
+                unknown("mode", value, MODES), hint=f"the modes are {', '.join(MODES)}"
+            )
     return values
 
 
-def checked_sizes(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, ...] | None:
+def checked_sizes(
+    _: click.Context, __: click.Parameter, given: str | None
+) -> tuple[int, ...] | None:
     """Empty for ``own``; None where the option was not given."""
     if given is None or given == "own":
         return None if given is None else ()
@@ -104,7 +115,8 @@ def checked_sizes(_: click.Context, __: click.Parameter, given: str | None) -> t
         sizes = (0,)
     if min(sizes) < 1 or len(set(sizes)) < 2:
         raise UsageError(
-            f"--sizes must be two or more sizes, got {given}", hint=("for example --sizes 8,16,24, or --sizes own")
+            f"--sizes must be two or more sizes, got {given}",
+            hint=("for example --sizes 8,16,24, or --sizes own"),
         )
     return sizes
 
@@ -122,7 +134,8 @@ class Above0(click.FloatRange):
 
 
 class Spelt(click.Option):
-    """Its variable is spelt as the option is, whatever its parameter is called: KGPROF_PROFILE_MODE for --mode."""
+    """Its variable is spelt as the option is, whatever its parameter is called: KGPROF_PROFILE_MODE
+    for --mode."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         name = self.opts[-1].removeprefix("--").replace("-", "_").upper()
@@ -150,23 +163,31 @@ def number(
     name: str, default: int, words: str, *into: str, least: int = 1, most: int | None = None
 ) -> Callable[[Any], Any]:
     within = click.IntRange(min=least, max=most)
-    return click.option(name, *into, cls=Spelt, type=within, default=default, show_default=True, help=words)
+    return click.option(
+        name, *into, cls=Spelt, type=within, default=default, show_default=True, help=words
+    )
 
 
 def time_limit(default: float, words: str) -> Callable[[Any], Any]:
     within = Above0(LONGEST_TIMEOUT_S)
-    return click.option("--timeout", type=within, default=default, show_default=True, metavar="SECONDS", help=words)
+    return click.option(
+        "--timeout", type=within, default=default, show_default=True, metavar="SECONDS", help=words
+    )
 
 
 remembered_option = partial(click.option, expose_value=False, callback=remembered)
 verbose_option = remembered_option(
-    "-v", "--verbose", is_flag=True, help="Show every phase, all details of the result, and the traceback of a crash."
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Show every phase, all details of the result, and the traceback of a crash.",
 )
 
 redact_option = remembered_option(
     "--no-redact",
     is_flag=True,
-    help="Do not remove what identifies a machine or a person, or secrets, from the report: names, home directories, "
+    help="Do not remove what identifies a machine or a person, or secrets, from the "
+    "report: names, home directories, "
     "tokens.",
 )
 
@@ -185,7 +206,9 @@ report_options = in_order(
     remembered_option(
         "--no-ci",
         is_flag=True,
-        help="Do not detect CI: write no job summary, and do not fence off what the workload prints.",
+        help=(
+            "Do not detect CI: write no job summary, and do not fence off what the workload prints."
+        ),
     ),
     verbose_option,
 )
@@ -199,18 +222,24 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> None:
-    """Raises UsageError for an unknown format or a second one on stdout, before anything has been measured."""
+    """Raises UsageError for an unknown format or a second one on stdout, before anything has been
+    measured."""
     if values:
         from kgprof import render
 
-        given = ((render.by_name(name).name, path) for name, _, path in (value.partition("=") for value in values))
+        given = (
+            (render.by_name(name).name, path)
+            for name, _, path in (value.partition("=") for value in values)
+        )
         remembered(ctx, param, _outputs(given))
 
 
 def _outputs(given: Iterable[tuple[str, str]]) -> tuple[Output, ...]:
     outputs = [Output(form=name, path=Path(path) if path else None) for name, path in given]
     if sum(output.path is None for output in outputs) > 1:
-        raise UsageError("two formats cannot share stdout", hint="write one to a file: --format json=report.json")
+        raise UsageError(
+            "two formats cannot share stdout", hint="write one to a file: --format json=report.json"
+        )
     for output in outputs:
         if output.path is not None:
             refuse_unwritable(output.path)
@@ -224,12 +253,19 @@ class FormatOption(Spelt):
         from kgprof.render import RENDERERS
 
         *names, last = (renderer.name for renderer in RENDERERS)
-        self.help = f"Print the result as {', '.join(names)} or {last}, on stdout or into PATH. Repeatable."
+        self.help = (
+            f"Print the result as {', '.join(names)} or {last}, on stdout or into PATH. Repeatable."
+        )
         return super().get_help_record(ctx)
 
 
 format_option = remembered_option(
-    "--format", "outputs", cls=FormatOption, multiple=True, metavar="FORMAT[=PATH]", callback=parse_formats
+    "--format",
+    "outputs",
+    cls=FormatOption,
+    multiple=True,
+    metavar="FORMAT[=PATH]",
+    callback=parse_formats,
 )
 
 
@@ -238,7 +274,9 @@ def parse_sheet_formats(ctx: click.Context, param: click.Parameter, values: Sequ
     given = [(name, path) for name, _, path in (value.partition("=") for value in values)]
     for name, _ in given:
         if name not in SHEET_FORMATS:
-            raise UsageError(unknown("format", name, SHEET_FORMATS), hint=f"one of {', '.join(SHEET_FORMATS)}")
+            raise UsageError(
+                unknown("format", name, SHEET_FORMATS), hint=f"one of {', '.join(SHEET_FORMATS)}"
+            )
     remembered(ctx, param, _outputs(given))
 
 
@@ -246,7 +284,8 @@ sheet_format_option = many(
     "--format",
     "outputs",
     "FORMAT[=PATH]",
-    f"Print the result as {', '.join(SHEET_FORMATS[:-1])} or {SHEET_FORMATS[-1]}, on stdout or into PATH. Repeatable.",
+    f"Print the result as {', '.join(SHEET_FORMATS[:-1])} or {SHEET_FORMATS[-1]}, on stdout or "
+    "into PATH. Repeatable.",
     callback=parse_sheet_formats,
     expose_value=False,
 )
@@ -260,11 +299,15 @@ def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if module is None:
         return value
     if value != param.get_default(ctx):
-        raise UsageError(f"-m {module} and WORKLOAD {value} are two workloads", hint="name one of them")
+        raise UsageError(
+            f"-m {module} and WORKLOAD {value} are two workloads", hint="name one of them"
+        )
     return f"{MODULE_OPTION}{module}"
 
 
-def parsed_passes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[m.PassName, ...]:
+def parsed_passes(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[m.PassName, ...]:
     names = [name.strip().lower() for name in (value or "").split(",") if name.strip()]
     for name in names:
         if name not in PASSES:
@@ -279,9 +322,11 @@ def passes_help() -> str:
     left_out = [str(name) for name, declared in m.PASSES.items() if not declared.by_default]
     reruns = [str(name) for name, declared in m.PASSES.items() if declared.reruns]
     return (
-        f"Passes to run: {', '.join(PASSES)}.  [default: all{' but ' if left_out else ''}{', '.join(left_out)}; "
-        f"scripts: {','.join(SCRIPT_PASSES)} from one run, and timing if that took less than {TIMED_BELOW_S:.0f} s; "
-        f"{', '.join(reruns[:-1])} and {reruns[-1]} each run the script once more]"
+        f"Passes to run: {', '.join(PASSES)}.  [default: "
+        f"all{' but ' if left_out else ''}{', '.join(left_out)}; scripts: "
+        f"{','.join(SCRIPT_PASSES)} from one run, and timing if that took less than "
+        f"{TIMED_BELOW_S:.0f} s; {', '.join(reruns[:-1])} and {reruns[-1]} each run the script "
+        "once more]"
     )
 
 
@@ -300,7 +345,8 @@ hta_option = click.option(
     "--rerun-hta/--no-hta",
     "hta",
     default=None,
-    help="Re-run HolisticTraceAnalysis on every GPU trace, or skip it. Default: run once and reuse the result (about "
+    help="Re-run HolisticTraceAnalysis on every GPU trace, or skip it. Default: run "
+    "once and reuse the result (about "
     "1 s per trace).",
 )
 torch_trace_option = click.option(
@@ -316,7 +362,9 @@ device_option = click.option(
     show_default=True,
     help="auto means cuda if torch sees a GPU.",
 )
-quiet_option = remembered_option("-q", "--quiet", is_flag=True, help="Print errors and the last line only.")
+quiet_option = remembered_option(
+    "-q", "--quiet", is_flag=True, help="Print errors and the last line only."
+)
 accepted_option = click.option(
     "--accepted", metavar="PATH", help="File of accepted findings.  [default: kgprof-accepted.toml]"
 )
@@ -328,19 +376,29 @@ def folder_option(words: str) -> Callable[[Any], Any]:
 
 
 output_option = folder_option("Folder for the report.  [default: reports/WORKLOAD-TIME]")
-seed_option = number("--seed", DEFAULTS.seed, "Seed for all random number generators.", least=0, most=2**32 - 1)
+seed_option = number(
+    "--seed", DEFAULTS.seed, "Seed for all random number generators.", least=0, most=2**32 - 1
+)
 
 # What every verb takes that runs a workload step by step, and some at once.
-timeout_option = time_limit(DEFAULTS.timeout_s, "Time limit per child process, in seconds (at most 7 days).")
+timeout_option = time_limit(
+    DEFAULTS.timeout_s, "Time limit per child process, in seconds (at most 7 days)."
+)
 step_options = in_order(
     many("--strategy", "strategies", "NAME", "Run only this strategy. Repeatable."),
-    many("--mode", "modes", "MODE", f"Run only this mode: {', '.join(MODES)}. Repeatable.", callback=checked_modes),
+    many(
+        "--mode",
+        "modes",
+        "MODE",
+        f"Run only this mode: {', '.join(MODES)}. Repeatable.",
+        callback=checked_modes,
+    ),
     device_option,
     number(
         "--steps",
         DEFAULTS.steps,
-        "Steps of the compile, trace and host passes (stack: at most 5), and of each timed group if the workload has "
-        "no evaluations.",
+        "Steps of the compile, trace and host passes (stack: at most 5), and of each timed group "
+        "if the workload has no evaluations.",
     ),
     number("--warmup", DEFAULTS.warmup, "How many of these steps are warm-up.", least=0),
 )
@@ -368,18 +426,24 @@ run_options = in_order(
 )
 
 
-passes_option = click.option("--passes", metavar="PASS,...", callback=parsed_passes, help=passes_help())
+passes_option = click.option(
+    "--passes", metavar="PASS,...", callback=parsed_passes, help=passes_help()
+)
 evaluations_option = number(
     "--evaluations",
     DEFAULTS.evaluations,
-    "Whole evaluations to time; after two, more run only if those differ by over 3 % and time allows.",
+    "Whole evaluations to time; after two, more run only if those differ by over 3 % and time "
+    "allows.",
 )
 # What `kgprof compare --record` takes beside its own.
-recorded_options = in_order(step_options, passes_option, evaluations_option, seed_option, timeout_option, quiet_option)
+recorded_options = in_order(
+    step_options, passes_option, evaluations_option, seed_option, timeout_option, quiet_option
+)
 
 
 def refuse_unless_recorded(ctx: click.Context, sides: Sequence[Path], *, record: bool) -> None:
-    """Raises UsageError for too many sides or too few, and for an option of a run without --record."""
+    """Raises UsageError for too many sides or too few, and for an option of a run without
+    --record."""
     if record and not 2 <= len(sides) <= 3:
         raise UsageError(
             f"--record needs BASE HEAD [WORKLOAD], got {len(sides)} arguments",
@@ -388,25 +452,56 @@ def refuse_unless_recorded(ctx: click.Context, sides: Sequence[Path], *, record:
     if record:
         return
     if len(sides) < 2:
-        raise UsageError("compare needs BASE and HEAD", hint="give two folders that `kgprof profile` wrote")
-    own = ("rounds", "strategies", "modes", "device", "steps", "warmup", "passes", "evaluations", "seed", "timeout")
-    given = [name for name in own if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+        raise UsageError(
+            "compare needs BASE and HEAD", hint="give two folders that `kgprof profile` wrote"
+        )
+    own = (
+        "rounds",
+        "strategies",
+        "modes",
+        "device",
+        "steps",
+        "warmup",
+        "passes",
+        "evaluations",
+        "seed",
+        "timeout",
+    )
+    given = [
+        name
+        for name in own
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
     given += ["--"] * bool(ctx.meta.get(WORKLOAD_ARGS))
     if given:
-        raise UsageError(f"compare runs nothing, so {' and '.join(given)} cannot be used", hint="add --record")
+        raise UsageError(
+            f"compare runs nothing, so {' and '.join(given)} cannot be used", hint="add --record"
+        )
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Raises UsageError for a folder, for a file with anything but folders above it (the missing ones are made when it
-    is written), and for the name of a stream that says something else: stdout is asked for by no name."""
+    """Raises UsageError for a folder, for a file with anything but folders above it (the missing
+    ones are made when it is written), and for the name of a stream that says something else: stdout
+    is asked for by no name."""
     above = next((parent for parent in path.absolute().parents if parent.exists()), None)
-    if str(path) in ("-", "/dev/stdout", "/dev/stderr") or path.is_dir() or above is None or not above.is_dir():
-        hint = "choose a file in a writable folder; --format and extract write to stdout if no path is given"
+    if (
+        str(path) in ("-", "/dev/stdout", "/dev/stderr")
+        or path.is_dir()
+        or above is None
+        or not above.is_dir()
+    ):
+        hint = (
+            "choose a file in a writable folder; --format and extract write to stdout if "
+            "no path is given"
+        )
         raise UsageError(f"cannot write to {path}", hint=hint)
 
 
-def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, **given: Any) -> m.Options:
-    """``given`` are fields of Options, which the parameters of ``run_options`` are named after (all but --timeout).
+def asked_for(
+    workload: str, workload_args: tuple[str, ...], *, timeout: float, **given: Any
+) -> m.Options:
+    """``given`` are fields of Options, which the parameters of ``run_options`` are named after (all
+    but --timeout).
 
     Raises UsageError for a workload that cannot be one, before a child is started for it.
     """
@@ -420,26 +515,43 @@ def asked_for(workload: str, workload_args: tuple[str, ...], *, timeout: float, 
     rounds, passes = given.get("rounds", DEFAULTS.rounds), given.get("passes", ())
     if programs.is_program(workload):
         refuse_for_a_script(workload, rounds, given.get("modes", ()), passes)
-        given |= {"passes": passes} if passes else {"passes": SCRIPT_PASSES, "timing_below_s": TIMED_BELOW_S}
-    for option, value in {"--max-steps": given.get("max_steps"), "--duration": given.get("duration_s")}.items():
+        given |= (
+            {"passes": passes}
+            if passes
+            else {"passes": SCRIPT_PASSES, "timing_below_s": TIMED_BELOW_S}
+        )
+    for option, value in {
+        "--max-steps": given.get("max_steps"),
+        "--duration": given.get("duration_s"),
+    }.items():
         if value is not None and not programs.is_program(workload):
             only = f"{option} is for scripts, but {workload} is not one"
             raise UsageError(only, hint="a script is script.py, or -m pkg.mod")
     if rounds > 1 and passes and m.PassName.TIMING not in passes:
-        raise UsageError(f"--rounds {rounds} repeats TIMING, but --passes leaves it out", hint="add timing to --passes")
+        raise UsageError(
+            f"--rounds {rounds} repeats TIMING, but --passes leaves it out",
+            hint="add timing to --passes",
+        )
     return m.Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
 
 
-def refuse_for_a_script(workload: str, rounds: int, modes: Sequence[str], passes: Sequence[m.PassName]) -> None:
+def refuse_for_a_script(
+    workload: str, rounds: int, modes: Sequence[str], passes: Sequence[m.PassName]
+) -> None:
     """Raises UsageError for what only a workload with steps of its own has."""
     if any(mode != m.AS_IS for mode in modes):
         raise UsageError(
             f"--mode does not work for a script ({workload}), which kgprof profiles as it stands",
-            hint=f"write model = torch.compile(model) in it; kgprof sweep {workload} then tries its modes",
+            hint=(
+                f"write model = torch.compile(model) in it; kgprof sweep {workload} then "
+                "tries its modes"
+            ),
         )
     for name in passes:
         if not (m.PASSES[name].listens or m.PASSES[name].reruns):
-            raise UsageError(f"a script has no {name.upper()} pass", hint=m.PASSES[name].not_in_script)
+            raise UsageError(
+                f"a script has no {name.upper()} pass", hint=m.PASSES[name].not_in_script
+            )
     if rounds > 1:
         raise UsageError(
             f"--rounds {rounds} does not work for a script ({workload})",
@@ -447,12 +559,26 @@ def refuse_for_a_script(workload: str, rounds: int, modes: Sequence[str], passes
         )
 
 
-def traced_options(ctx: click.Context, torch_trace: Path, workload_args: tuple[str, ...]) -> m.Options:
+def traced_options(
+    ctx: click.Context, torch_trace: Path, workload_args: tuple[str, ...]
+) -> m.Options:
     """Raises UsageError for what asks for a run as well."""
-    run_only = ("workload", "strategies", "modes", "device", "steps", "warmup", "max_steps", "duration_s", "backend")
-    given = [name for name in run_only if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE] + [
-        "--"
-    ] * bool(workload_args)
+    run_only = (
+        "workload",
+        "strategies",
+        "modes",
+        "device",
+        "steps",
+        "warmup",
+        "max_steps",
+        "duration_s",
+        "backend",
+    )
+    given = [
+        name
+        for name in run_only
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ] + ["--"] * bool(workload_args)
     if given or ctx.meta.get(MODULE):
         raise UsageError(
             f"--torch-trace runs nothing, so {' and '.join(given) or '-m'} cannot be used with it",

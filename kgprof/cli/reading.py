@@ -1,4 +1,5 @@
-"""From a Recording or a report on disk to the Profile that is shown, and the configuration that has a say in it.
+"""From a Recording or a report on disk to the Profile that is shown, and the configuration that has
+a say in it.
 
 The verbs import it when they run.
 """
@@ -27,27 +28,37 @@ from kgprof.record import holistic
 from kgprof.render import embedded_profile
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-CONFIGURATION = ("kgprof.toml", "pyproject.toml")  # looked for from the working directory up to git's top folder
+# looked for from the working directory up to git's top folder
+CONFIGURATION = ("kgprof.toml", "pyproject.toml")
 
 
 def read(
-    recording: Path, *, hta: bool | None = False, quiet: bool = False, sharing: Sharing | None = None
+    recording: Path,
+    *,
+    hta: bool | None = False,
+    quiet: bool = False,
+    sharing: Sharing | None = None,
 ) -> m.Profile:
-    """The Profile, without what must not be shown; of a Recording that check-graphs made, with the gate it was held to.
+    """The Profile, without what must not be shown; of a Recording that check-graphs made, with the
+    gate it was held to.
 
-    ``hta``: ask HolisticTraceAnalysis about GPU traces (None: those that it has not been asked about).
+    ``hta``: ask HolisticTraceAnalysis about GPU traces (None: those that it has not been asked
+    about).
     """
     sharing = sharing or Sharing()
     kinds = kernel_kinds()
     loaded = recordings.load(recording)
     if hta is not False:
-        loaded = holistic.asked(loaded, again=bool(hta), say=(lambda text: None) if quiet else inform)
+        loaded = holistic.asked(
+            loaded, again=bool(hta), say=(lambda text: None) if quiet else inform
+        )
     profile = judged_profile(loaded, kinds)
     return redacted(profile, loaded.header.private, source=sharing.source, redact=sharing.redact)
 
 
 def judged_profile(loaded: m.Recording, kinds: tuple[m.KindOverride, ...]) -> m.Profile:
-    """As it was recorded: files are named as they were, and what must not be shown is still in it."""
+    """As it was recorded: files are named as they were, and what must not be shown is still in
+    it."""
     profile = analyse(loaded, kinds)
     if loaded.gate is None:
         return profile
@@ -56,7 +67,8 @@ def judged_profile(loaded: m.Recording, kinds: tuple[m.KindOverride, ...]) -> m.
 
 
 def gate_settings(options: Configuration, faults: list[str]) -> m.GateSettings:
-    """Options, the configuration file and the file of accepted findings. Raises UsageError with every fault of all."""
+    """Options, the configuration file and the file of accepted findings. Raises UsageError with
+    every fault of all."""
     folder, file = gate_configuration(faults)
     path, entries = accepted_file(options.accepted, folder, file, faults, must_exist=False)
     refuse(faults)
@@ -65,7 +77,10 @@ def gate_settings(options: Configuration, faults: list[str]) -> m.GateSettings:
     settings = combined(options, file, entries or (), str(path))
     if entries is None or entries:
         return settings
-    empty = f"{path.name} accepts nothing: --update-baseline writes what fails now into it; otherwise delete it"
+    empty = (
+        f"{path.name} accepts nothing: --update-baseline writes what fails now into "
+        "it; otherwise delete it"
+    )
     return msgspec.structs.replace(settings, notes=(*settings.notes, empty))
 
 
@@ -75,15 +90,23 @@ def repository(folder: Path) -> Path | None:
 
 
 def gate_configuration(faults: list[str]) -> tuple[Path, Configuration | None]:
-    """What the nearest folder says that says anything, and that folder (the working directory when none does)."""
+    """What the nearest folder says that says anything, and that folder (the working directory when
+    none does)."""
     here = Path.cwd()
     top = repository(here)
     for folder in (here, *here.parents):
-        texts = {str(folder / name): text_of(folder / name, faults, top or folder) for name in CONFIGURATION}
-        parsed = [parse_file(path, text, faults) for path, text in texts.items() if text is not None]
+        texts = {
+            str(folder / name): text_of(folder / name, faults, top or folder)
+            for name in CONFIGURATION
+        }
+        parsed = [
+            parse_file(path, text, faults) for path, text in texts.items() if text is not None
+        ]
         saying = [configuration for configuration in parsed if configuration is not None]
         if len(saying) > 1:
-            faults.append(f"{folder}: {' and '.join(CONFIGURATION)} both configure kgprof; keep one")
+            faults.append(
+                f"{folder}: {' and '.join(CONFIGURATION)} both configure kgprof; keep one"
+            )
         if saying:
             return folder, saying[0]
         if folder == top:
@@ -92,10 +115,15 @@ def gate_configuration(faults: list[str]) -> tuple[Path, Configuration | None]:
 
 
 def kernel_kinds() -> tuple[m.KindOverride, ...]:
-    """The project's own rules for kinds of kernels. Raises UsageError with every fault of the configuration."""
+    """The project's own rules for kinds of kernels. Raises UsageError with every fault of the
+    configuration."""
     faults: list[str] = []
     _, file = gate_configuration(faults)
-    refuse(faults, hint="kgprof reads its configuration for every report", where="kgprof's configuration")
+    refuse(
+        faults,
+        hint="kgprof reads its configuration for every report",
+        where="kgprof's configuration",
+    )
     return file.kernel_kinds if file is not None else ()
 
 
@@ -111,7 +139,8 @@ def text_of(path: Path, faults: list[str], within: Path | None = None) -> str | 
 
 
 def side(path: Path, sharing: Sharing) -> m.Profile:
-    """BASE or HEAD. A file is read as it stands; of a folder the Recording, or the report.json where there is none.
+    """BASE or HEAD. A file is read as it stands; of a folder the Recording, or the report.json
+    where there is none.
 
     Raises InputError.
     """
@@ -131,17 +160,36 @@ def side(path: Path, sharing: Sharing) -> m.Profile:
 
 
 def diff_between(base: m.Profile, head: m.Profile) -> str:
-    """What git says changed in Python files between the two commits; empty where one is not known or not here, and of
-    a head that was recorded with changes on top of its commit."""
+    """What git says changed in Python files between the two commits; empty where one is not known
+    or not here, and of a head that was recorded with changes on top of its commit."""
     commits = [side.environment.git_commit for side in (base, head)]
     known = [commit for commit in commits if isinstance(commit, str) and _COMMIT.fullmatch(commit)]
     if len({*known}) < 2 or head.environment.git_dirty is not False:
         return ""
-    asked = ["git", "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--unified=50", *known, "--", "*.py"]
+    asked = [
+        "git",
+        "diff",
+        "--no-color",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--unified=50",
+        *known,
+        "--",
+        "*.py",
+    ]
     top = repository(Path.cwd())
     try:
-        done = subprocess.run(asked, cwd=top, capture_output=True, text=True, errors="replace", timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):  # no git here, or one that hangs: the sources have to do
+        done = subprocess.run(
+            asked,
+            cwd=top,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20,
+            check=False,
+        )
+    # no git here, or one that hangs: the sources have to do
+    except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout if done.returncode == 0 else ""
 
@@ -152,7 +200,8 @@ def named_side(path: Path, sharing: Sharing) -> str:
 
 
 def recording_of(path: Path) -> Path | None:
-    """The Recording in a folder, from which a page takes its traces; None for a file that stands for itself."""
+    """The Recording in a folder, from which a page takes its traces; None for a file that stands
+    for itself."""
     if not path.is_dir():
         return None
     try:
@@ -162,13 +211,19 @@ def recording_of(path: Path) -> Path | None:
 
 
 def compare_settings(
-    budgets: tuple[str, ...], fail_on: str | None, accepted: str | None, allow_different_environment: bool
+    budgets: tuple[str, ...],
+    fail_on: str | None,
+    accepted: str | None,
+    allow_different_environment: bool,
 ) -> tuple[CompareSettings, tuple[m.AcceptedEntry, ...]]:
-    """Options over the configuration file over the defaults. Raises UsageError with every fault of all."""
+    """Options over the configuration file over the defaults. Raises UsageError with every fault of
+    all."""
     faults: list[str] = []
     folder, file = gate_configuration(faults)
     table = file.max_regression if file is not None else None
-    from_file = metrics.regression_table(table, str(folder), BUDGETED, faults) if table is not None else {}
+    from_file = (
+        metrics.regression_table(table, str(folder), BUDGETED, faults) if table is not None else {}
+    )
     from_options = metrics.parse_regressions(budgets, BUDGETED, faults)
     _, entries = accepted_file(accepted, folder, file, faults, must_exist=True)
     refuse(faults, hint="`kgprof compare --help` shows every form", where="compare's settings")
@@ -181,11 +236,20 @@ def compare_settings(
 
 
 def accepted_file(
-    given: str | None, folder: Path, file: Configuration | None, faults: list[str], *, must_exist: bool
+    given: str | None,
+    folder: Path,
+    file: Configuration | None,
+    faults: list[str],
+    *,
+    must_exist: bool,
 ) -> tuple[Path, tuple[m.AcceptedEntry, ...] | None]:
-    """The option's, the configuration's in its ``folder``, or the usual name there; None where there is no file, which
-    is a fault where the option names one that ``must_exist``."""
-    path = Path(given) if given is not None else folder / ((file and file.accepted) or accepted_findings.FILE)
+    """The option's, the configuration's in its ``folder``, or the usual name there; None where
+    there is no file, which is a fault where the option names one that ``must_exist``."""
+    path = (
+        Path(given)
+        if given is not None
+        else folder / ((file and file.accepted) or accepted_findings.FILE)
+    )
     text = text_of(path, faults, None if given is not None else repository(folder) or folder)
     if must_exist and text is None and given is not None:
         faults.append(f"{path}: file not found")
@@ -195,7 +259,10 @@ def accepted_file(
 def configuration(accepted: str | None) -> list[Path]:
     """The files from the working directory on that may have a say in it."""
     named = accepted if accepted is not None else accepted_findings.FILE
-    return [Path(named), *(folder / name for folder in (Path.cwd(), *Path.cwd().parents) for name in CONFIGURATION)]
+    return [
+        Path(named),
+        *(folder / name for folder in (Path.cwd(), *Path.cwd().parents) for name in CONFIGURATION),
+    ]
 
 
 def accepted_here(given: str | None) -> tuple[m.AcceptedEntry, ...]:

@@ -1,4 +1,5 @@
-"""From options to a Recording on disk: which folder, what it must not overwrite, how progress is shown."""
+"""From options to a Recording on disk: which folder, what it must not overwrite, how progress is
+shown."""
 
 import contextlib
 import os
@@ -21,8 +22,11 @@ from kgprof.record.unfinished import Unfinished, refuse_in_the_way, refuse_overw
 from kgprof.workloads import loading, programs
 
 
-def refuse(output: Path, inputs: Iterable[Path], context: Context, names: Sequence[str] = layout.REPORTS) -> None:
-    """Raises UsageError where the result would take the place of an input, of another output or of no result."""
+def refuse(
+    output: Path, inputs: Iterable[Path], context: Context, names: Sequence[str] = layout.REPORTS
+) -> None:
+    """Raises UsageError where the result would take the place of an input, of another output or of
+    no result."""
     files = [one.path for one in context.outputs if one.path is not None]
     folders = [output / layout.FOLDER, output / layout.UNFINISHED]
     refuse_overwriting(inputs, [*folders, *(output / name for name in names), *files])
@@ -39,8 +43,8 @@ def making(
     worth_keeping: bool = True,
     names: Sequence[str] = layout.REPORTS,
 ) -> Iterator[Unfinished]:
-    """The unfinished folder of ``output``, for a result of these files. Raises UsageError where an input or somebody's
-    file would be overwritten, or somebody writes."""
+    """The unfinished folder of ``output``, for a result of these files. Raises UsageError where an
+    input or somebody's file would be overwritten, or somebody writes."""
     refuse(output, inputs, context, names)
     context.folder = output
     with Unfinished(output, worth_keeping=worth_keeping) as work:
@@ -49,11 +53,18 @@ def making(
 
 
 @contextlib.contextmanager
-def torch_trace_read(options: m.Options, torch_trace: Path, context: Context) -> Iterator[Unfinished]:
+def torch_trace_read(
+    options: m.Options, torch_trace: Path, context: Context
+) -> Iterator[Unfinished]:
     """With the Recording of what torch wrote in it."""
-    from kgprof.record import torch_trace_files  # looks for torch, which no other verb's parent process does
+    # looks for torch, which no other verb's parent process does
+    from kgprof.record import torch_trace_files
 
-    output = context.output if context.output is not None else default_folder(torch_trace.absolute().name)
+    output = (
+        context.output
+        if context.output is not None
+        else default_folder(torch_trace.absolute().name)
+    )
     read = [torch_trace, *torch_trace.glob("*")]
     with making(output, read, context, worth_keeping=False) as work:
         torch_trace_files.record_directory(torch_trace, work.folder, options)
@@ -61,7 +72,9 @@ def torch_trace_read(options: m.Options, torch_trace: Path, context: Context) ->
 
 
 @contextlib.contextmanager
-def run_here(options: m.Options, inputs: Iterable[Path], context: Context) -> Iterator[Unfinished | int]:
+def run_here(
+    options: m.Options, inputs: Iterable[Path], context: Context
+) -> Iterator[Unfinished | int]:
     """With the Recording of a run in it; an exit code on a rank that leaves the rest to rank 0.
 
     For a script this process may be one of torchrun's ranks.
@@ -75,9 +88,11 @@ def run_here(options: m.Options, inputs: Iterable[Path], context: Context) -> It
     target = programs.find(options.workload) if is_program else loading.find(options.workload)
     named = [target.file] if target is not None and target.file is not None else []
     named += [Path(arg.rpartition("=")[2]) for arg in options.workload_args]
-    inputs = [*inputs, *(path for path in named if os.path.exists(path))]  # which takes any text for a path
+    # which takes any text for a path
+    inputs = [*inputs, *(path for path in named if os.path.exists(path))]
     own = launched.folder(output) if launched is not None else output
-    if launched is not None:  # else the place of the whole would be looked at when the program has run
+    # else the place of the whole would be looked at when the program has run
+    if launched is not None:
         refuse(output, inputs, context)
     # A live line and what a script prints would write over each other.
     shown = progress.choose(quiet=context.quiet, live=not is_program, verbose=context.verbose)
@@ -86,7 +101,9 @@ def run_here(options: m.Options, inputs: Iterable[Path], context: Context) -> It
             ranks.begin(output, launched)
         with shown as phases, fenced(echo(context.quiet), context.job) as printed:
             phases.phase(f"until it is complete, the result is in {work.folder}", None)
-            redact = Redactor(private_names(), root=str(Path.cwd())) if context.sharing.redact else str
+            redact = (
+                Redactor(private_names(), root=str(Path.cwd())) if context.sharing.redact else str
+            )
             try:
                 record(options, work.folder, phases, echo=printed, redact=redact)
             except KeyboardInterrupt:
@@ -95,7 +112,9 @@ def run_here(options: m.Options, inputs: Iterable[Path], context: Context) -> It
                 context.interrupted = True
             finally:
                 work.check()
-        context.interrupted = context.interrupted or recordings.load_header(work.recording).interrupted
+        context.interrupted = (
+            context.interrupted or recordings.load_header(work.recording).interrupted
+        )
         if launched is None:
             context.writing = not context.interrupted
             yield work

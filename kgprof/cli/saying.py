@@ -1,5 +1,6 @@
-"""The words of the command line: an error or a remark on stderr, and what was asked for on stdout; and what a CI job
-offers and takes for a command: the job summary, the run's page, the log that is parsed.
+"""The words of the command line: an error or a remark on stderr, and what was asked for on stdout;
+and what a CI job offers and takes for a command: the job summary, the run's page, the log that is
+parsed.
 
 The command line hands over its environment; nothing here reads it.
 """
@@ -18,7 +19,8 @@ import msgspec
 from kgprof.errors import UsageError
 from kgprof.progress import discard, tell
 
-SUMMARY_BYTES = 900 * 1024  # GitHub drops the whole summary of a step above 1 MiB, and other tools write there too
+# GitHub drops the whole summary of a step above 1 MiB, and other tools write there too
+SUMMARY_BYTES = 900 * 1024
 SMALLEST_SUMMARY_BYTES = 4 * 1024  # below it there is no room for a verdict and a table
 
 Write = Callable[[bytes], None]
@@ -62,7 +64,9 @@ def append_summary(path: Path, made: Callable[[int], str]) -> str:
         taken = path.stat().st_size if path.exists() else 0
         room = SUMMARY_BYTES - taken
         if room < SMALLEST_SUMMARY_BYTES:
-            return f"the job summary is full ({taken:,} bytes), so this run was left out of it: {path}"
+            return (
+                f"the job summary is full ({taken:,} bytes), so this run was left out of it: {path}"
+            )
         text = made(room - 1)
         with path.open("ab") as file:
             file.write(f"{text}\n".encode("utf-8", errors="replace"))
@@ -76,10 +80,12 @@ def append_summary(path: Path, made: Callable[[int], str]) -> str:
 
 @contextlib.contextmanager
 def fenced(write: Write, job: Job) -> Iterator[Write]:
-    """What a workload prints, between a line that stops commands and one that only the holder of its token can write.
+    """What a workload prints, between a line that stops commands and one that only the holder of
+    its token can write.
 
-    Opened at the first byte, so that a workload that prints nothing leaves no trace of it. What comes after the block
-    is dropped: a process that the workload left behind may still hold the pipe.
+    Opened at the first byte, so that a workload that prints nothing leaves no trace of it. What
+    comes after the block is dropped: a process that the workload left behind may still hold the
+    pipe.
     """
     if not job.parses_log:
         yield write
@@ -123,7 +129,8 @@ def inert_document(text: str, suffix: str) -> str:
     return text
 
 
-# In a style sheet "::" begins lines as well; there nothing may change, its hash is in the page's policy.
+# In a style sheet "::" begins lines as well; there nothing may change, its hash is in the page's
+# policy.
 _KNOWN_COMMAND = re.compile(
     r"^([^\S\n]*)::(?=(?:error|warning|notice|debug|group|endgroup|add-mask|add-path|add-matcher|remove-matcher|echo|"
     r"set-env|set-output|save-state|stop-commands|internal-[a-z-]+)\b)",
@@ -142,14 +149,16 @@ def inform(text: str) -> None:
 
 
 def to_stdout(text: str) -> None:
-    """With one newline at its end. A reader that has gone away (`| head`) is no error and no exit code.
+    """With one newline at its end. A reader that has gone away (`| head`) is no error and no exit
+    code.
 
     Raises UsageError where it is a file that cannot be written, as for a file that was named.
     """
     if sys.stdout is None:  # closed by who started us
         return
     try:
-        # What a terminal's encoding has no character for is written as Python does, as on stderr: \u2013.
+        # What a terminal's encoding has no character for is written as Python does, as on stderr:
+        # \u2013.
         shown = text.removesuffix("\n").encode(sys.stdout.encoding, errors="backslashreplace")
         click.echo(shown.decode(sys.stdout.encoding))
         sys.stdout.flush()
@@ -158,5 +167,6 @@ def to_stdout(text: str) -> None:
     except OSError as error:
         discard(sys.stdout)
         raise UsageError(
-            f"cannot write to stdout: {error.strerror or error}", hint="free some disk space, or send it elsewhere"
+            f"cannot write to stdout: {error.strerror or error}",
+            hint="free some disk space, or send it elsewhere",
         ) from error

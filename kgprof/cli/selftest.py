@@ -1,7 +1,8 @@
-"""``kgprof selftest``: a workload with known answers through every capture, on this machine and this torch.
+"""``kgprof selftest``: a workload with known answers through every capture, on this machine and
+this torch.
 
-What is run is what ``kgprof profile`` runs, in child processes; this module is torch-free and only compares. A capture
-works, is unavailable (and says why), or gave a wrong answer.
+What is run is what ``kgprof profile`` runs, in child processes; this module is torch-free and only
+compares. A capture works, is unavailable (and says why), or gave a wrong answer.
 """
 
 import re
@@ -32,11 +33,18 @@ WORKS, UNAVAILABLE, WRONG = "works", "unavailable", "wrong"
 NO_DISAGREEMENT = f"no {SOURCES_DISAGREE.id}"
 PRINT_BREAK = "GB0059"  # torch's id of the break that a call of print is
 
-# What is known to differ from release to release: read by people who wonder why two machines say different things.
+# What is known to differ from release to release: read by people who wonder why two machines say
+# different things.
 KNOWN_DIFFERENCES = MappingProxyType(
     {
-        "2.11": (f"torch 2.11 gives no reason for a generator that it skips ({SKIPPED_FRAME.id} names none)",),
-        "2.13": ("torch 2.13 gives a reason for a generator that it skips, and still writes no record of it",),
+        "2.11": (
+            f"torch 2.11 gives no reason for a generator that it skips ({SKIPPED_FRAME.id} names "
+            "none)",
+        ),
+        "2.13": (
+            "torch 2.13 gives a reason for a generator that it skips, and still writes no record "
+            "of it",
+        ),
     }
 )
 
@@ -69,8 +77,8 @@ class Answers(m.Model, frozen=True, kw_only=True):
 
 
 def selftest(device: str, progress: Progress, *, timeout_s: float) -> Answers:
-    """Raises UsageError where the device is not there, KgprofError where kgprof itself fails, KeyboardInterrupt where
-    it was interrupted: half of a run would be full of wrong answers."""
+    """Raises UsageError where the device is not there, KgprofError where kgprof itself fails,
+    KeyboardInterrupt where it was interrupted: half of a run would be full of wrong answers."""
     with scratch_folder("kgprof-selftest-") as scratch:
         recording = recordings.load(record(asked(device, timeout_s=timeout_s), scratch, progress))
         if recording.header.interrupted:
@@ -113,14 +121,20 @@ def compare(recording: m.Recording) -> Answers:
 
 def lines(answers: Answers) -> Iterator[str]:
     """For people: one line a capture, then what torch of this version is known to do otherwise."""
-    yield f"kgprof {answers.kgprof}, torch {answers.torch}, triton {answers.triton}, Python {answers.python}"
+    yield (
+        f"kgprof {answers.kgprof}, torch {answers.torch}, triton {answers.triton}, "
+        f"Python {answers.python}"
+    )
     yield f"{answers.device}; {answers.platform}"
     yield ""
     width = max(len(check.capture) for check in answers.checks)
     for check in answers.checks:
         wrong = check.status == WRONG
         got = f"expected {check.expected}, got {check.got}" if wrong else check.got
-        yield f"{check.capture:<{width}}  {check.status.upper() if wrong else check.status:<11}  {got}"
+        yield (
+            f"{check.capture:<{width}}  "
+            f"{check.status.upper() if wrong else check.status:<11}  {got}"
+        )
     if answers.differences:
         yield ""
         yield from answers.differences
@@ -142,9 +156,16 @@ class Seen:
         self.on_cuda = profile.device == "cuda"
         self.environment: m.Environment = profile.environment
         text = WORKLOAD.read_text(encoding="utf-8").splitlines()
-        marks = ((re.search(r"# answer: (.+)$", line), number) for number, line in enumerate(text, start=1))
+        marks = (
+            (re.search(r"# answer: (.+)$", line), number)
+            for number, line in enumerate(text, start=1)
+        )
         self.line = {mark[1].strip(): number for mark, number in marks if mark}
-        unavailable = self.run.compile.capture_unavailable if isinstance(self.run.compile, m.CompilePass) else ()
+        unavailable = (
+            self.run.compile.capture_unavailable
+            if isinstance(self.run.compile, m.CompilePass)
+            else ()
+        )
         if isinstance(self.run.memory, m.MemoryPass):
             unavailable += self.run.memory.capture_unavailable
         self.unavailable = unavailable
@@ -161,7 +182,9 @@ class Seen:
         }
 
     def messages(self, rule: str) -> str:
-        return "; ".join(finding.message for finding in self.profile.findings if finding.rule == rule)
+        return "; ".join(
+            finding.message for finding in self.profile.findings if finding.rule == rule
+        )
 
 
 class Unavailable(Exception):  # noqa: N818  no error: the check has no answer
@@ -172,8 +195,8 @@ Answer = tuple[str, str]  # (expected, got), equal where the capture is right
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """``source``: what has to have been listened to; ``compiled``: whether there have to be records of compilations;
-    ``device``: the only one on which there is something to see."""
+    """``source``: what has to have been listened to; ``compiled``: whether there have to be records
+    of compilations; ``device``: the only one on which there is something to see."""
 
     capture: str
     answer: Callable[[Seen], Answer]
@@ -192,7 +215,12 @@ class Probe(msgspec.Struct, frozen=True):
             expected, got = self.answer(seen)
         except Unavailable as why:
             return Checked(capture=self.capture, status=UNAVAILABLE, expected="", got=str(why))
-        return Checked(capture=self.capture, status=WORKS if expected == got else WRONG, expected=expected, got=got)
+        return Checked(
+            capture=self.capture,
+            status=WORKS if expected == got else WRONG,
+            expected=expected,
+            got=got,
+        )
 
 
 ELSEWHERE = {"cuda": "CUDA graphs are not observable on a CPU run", "cpu": "not needed on a GPU"}
@@ -218,7 +246,9 @@ def demand(expected: str, right: bool, got: str) -> Answer:
 
 
 def _graph_break(seen: Seen) -> Answer:
-    want, got = at_line(f"{GRAPH_BREAK.id} at", seen.line["graph break"], seen.findings(GRAPH_BREAK.id))
+    want, got = at_line(
+        f"{GRAPH_BREAK.id} at", seen.line["graph break"], seen.findings(GRAPH_BREAK.id)
+    )
     return (
         f"{want}, {PRINT_BREAK}",
         f"{got}, {PRINT_BREAK if PRINT_BREAK in seen.messages(GRAPH_BREAK.id) else 'no id'}",
@@ -227,10 +257,17 @@ def _graph_break(seen: Seen) -> Answer:
 
 def _recompile(seen: Seen) -> Answer:
     message = seen.messages(IN_STEADY_STATE.id)
-    what = "size" if "size of x, dimension 0: expected 8, got 9" in message else message or "nothing"
+    what = (
+        "size" if "size of x, dimension 0: expected 8, got 9" in message else message or "nothing"
+    )
     calls = re.search(r"in call (\d+)", message)
-    want, got = at_line(f"{IN_STEADY_STATE.id} at", seen.line["recompile"], seen.findings(IN_STEADY_STATE.id))
-    return f"{want}, size, in call {RESIZED_AT}", f"{got}, {what}, in call {calls[1] if calls else 'none'}"
+    want, got = at_line(
+        f"{IN_STEADY_STATE.id} at", seen.line["recompile"], seen.findings(IN_STEADY_STATE.id)
+    )
+    return (
+        f"{want}, size, in call {RESIZED_AT}",
+        f"{got}, {what}, in call {calls[1] if calls else 'none'}",
+    )
 
 
 def _frames(seen: Seen) -> Answer:
@@ -238,16 +275,25 @@ def _frames(seen: Seen) -> Answer:
     resumed = f"torch_dynamo_resume_in_breaks_at_{seen.line['graph break']}"
     want = {"breaks": "compiled", resumed: "compiled", "loops": "skipped"}
     got = {name: listed({row.outcome for row in rows if row.function == name}) for name in want}
-    expected, outcome = (", ".join(f"{name} {value}" for name, value in side.items()) for side in (want, got))
+    expected, outcome = (
+        ", ".join(f"{name} {value}" for name, value in side.items()) for side in (want, got)
+    )
     return expected, outcome
 
 
 def _graphs(seen: Seen) -> Answer:
     """A graph of ``resized`` runs once in each call: the first in those before the size changed."""
     records = there(seen.run.records)
-    frames = {row.compile_id for row in records.frames if row.function == "resized" and row.compile_id}
-    runs = sorted(sum(graph.runs.values()) for graph in records.graphs if graph.compile_id in frames)
-    want, got = (", ".join(map(str, side)) or "none" for side in (sorted([RESIZED_AT, STEPS - RESIZED_AT]), runs))
+    frames = {
+        row.compile_id for row in records.frames if row.function == "resized" and row.compile_id
+    }
+    runs = sorted(
+        sum(graph.runs.values()) for graph in records.graphs if graph.compile_id in frames
+    )
+    want, got = (
+        ", ".join(map(str, side)) or "none"
+        for side in (sorted([RESIZED_AT, STEPS - RESIZED_AT]), runs)
+    )
     return f"runs {want}", f"runs {got}"
 
 
@@ -256,7 +302,9 @@ def _registry(seen: Seen) -> Answer:
     if not registry:
         raise Unavailable("this torch ships no graph_break_registry.json")
     entry = registry.get(PRINT_BREAK)
-    return demand(f"{PRINT_BREAK} explained", bool(entry and entry.explanation), f"only {listed(registry)}")
+    return demand(
+        f"{PRINT_BREAK} explained", bool(entry and entry.explanation), f"only {listed(registry)}"
+    )
 
 
 def _inductor(seen: Seen) -> Answer:
@@ -271,12 +319,19 @@ def _inductor(seen: Seen) -> Answer:
 
 def _cuda_graph_log(seen: Seen) -> Answer:
     logs = there(seen.run.records).logs
-    return demand("a recording is logged", any("ecord" in line.text for line in logs), f"{len(logs)} other messages")
+    return demand(
+        "a recording is logged",
+        any("ecord" in line.text for line in logs),
+        f"{len(logs)} other messages",
+    )
 
 
 def _cuda_graphs(seen: Seen) -> Answer:
     kernels = there(seen.report.kernels)
-    return f"{STEPS} launches in {STEPS} steps", f"{there(kernels.graph_launches)} launches in {kernels.steps} steps"
+    return (
+        f"{STEPS} launches in {STEPS} steps",
+        f"{there(kernels.graph_launches)} launches in {kernels.steps} steps",
+    )
 
 
 def _clock(seen: Seen) -> Answer:
@@ -294,7 +349,11 @@ def _trace(seen: Seen) -> Answer:
     if seen.on_cuda:
         products = sum(row.count for row in rows if row.kind == "gemm")
         least = PRODUCTS * STEPS
-        return demand(f"at least {least} GEMM kernels on the GPU", products >= least, f"{products} GEMM kernels")
+        return demand(
+            f"at least {least} GEMM kernels on the GPU",
+            products >= least,
+            f"{products} GEMM kernels",
+        )
     products = sum(row.count for row in rows if row.name == "aten::mm")
     return f"aten::mm {PRODUCTS * STEPS} times", f"aten::mm {products} times"
 
@@ -302,14 +361,24 @@ def _trace(seen: Seen) -> Answer:
 def _cpp_kernels(seen: Seen) -> Answer:
     there(seen.run.kernels)
     kernels = seen.report.kernels
-    named = isinstance(kernels, m.KernelBreakdown) and any(row.generator == "cpp" for row in kernels.rows)
+    named = isinstance(kernels, m.KernelBreakdown) and any(
+        row.generator == "cpp" for row in kernels.rows
+    )
     return demand("a C++ kernel by name", named, "none")
 
 
 def _eager_calls(seen: Seen) -> Answer:
     """In one entry: all products are of one line."""
-    products = [origin for origin in there(seen.run.kernel_origins).origins if origin.kernel == "torch.ops.aten.mm"]
-    return at_line("a product at", seen.line["eager call"], {line.line for origin in products for line in origin.lines})
+    products = [
+        origin
+        for origin in there(seen.run.kernel_origins).origins
+        if origin.kernel == "torch.ops.aten.mm"
+    ]
+    return at_line(
+        "a product at",
+        seen.line["eager call"],
+        {line.line for origin in products for line in origin.lines},
+    )
 
 
 def _library_calls(seen: Seen) -> Answer:
@@ -317,21 +386,33 @@ def _library_calls(seen: Seen) -> Answer:
     origins = there(seen.run.kernel_origins).origins
     if not seen.on_cuda:
         there(seen.environment.compiler)
-    scatters = [origin for origin in origins if origin.compile_id and origin.kernel.startswith("aten.scatter_reduce")]
-    lines = {line.line for origin in scatters for line in origin.lines if line.file == str(WORKLOAD)}
+    scatters = [
+        origin
+        for origin in origins
+        if origin.compile_id and origin.kernel.startswith("aten.scatter_reduce")
+    ]
+    lines = {
+        line.line for origin in scatters for line in origin.lines if line.file == str(WORKLOAD)
+    }
     return at_line("a scatter from", seen.line["library call"], lines)
 
 
 def _ceilings(seen: Seen) -> Answer:
-    measured = {row.operation for row in there(seen.ceilings).measured if row.per_s and min(row.per_s) > 0}
+    measured = {
+        row.operation for row in there(seen.ceilings).measured if row.per_s and min(row.per_s) > 0
+    }
     wanted = {m.COPY, m.MATMUL}
     return demand(
-        f"{m.COPY} and {m.MATMUL} above 0 a second", measured == wanted, f"{listed(measured)} above 0 a second"
+        f"{m.COPY} and {m.MATMUL} above 0 a second",
+        measured == wanted,
+        f"{listed(measured)} above 0 a second",
     )
 
 
 def _host(seen: Seen) -> Answer:
-    calls = sum(row.calls for row in there(seen.run.host).rows if row.function.endswith("known_work"))
+    calls = sum(
+        row.calls for row in there(seen.run.host).rows if row.function.endswith("known_work")
+    )
     return f"known_work called {STEPS} times", f"known_work called {calls} times"
 
 
@@ -339,23 +420,38 @@ def _stacks(seen: Seen) -> Answer:
     """A function of a known name stands under its caller, and its products under it."""
     flame = there(seen.report.flame)
     names = [flame.names[flame.frames[frame].name] for frame in flame.frame]
-    at = [node for node, name in enumerate(names) if name == "known_work" and names[flame.parent[node]] == "step"]
+    at = [
+        node
+        for node, name in enumerate(names)
+        if name == "known_work" and names[flame.parent[node]] == "step"
+    ]
     below = set(at)
     for node, parent in enumerate(flame.parent):  # parents come first
         if parent in below:
             below.add(node)
     products = sum(flame.calls[node] for node in below if names[node] == "aten::mm")
     want = f"known_work under step, {PRODUCTS * flame.steps} products in {flame.steps} steps"
-    return want, f"known_work under {'step' if at else 'nothing'}, {products} products in {flame.steps} steps"
+    return (
+        want,
+        f"known_work under {'step' if at else 'nothing'}, {products} products in {flame.steps} "
+        "steps",
+    )
 
 
 def _syncs(seen: Seen) -> Answer:
     records = there(there(seen.run.memory).syncs).records
-    read = [r for r in records if r.op == "aten::_local_scalar_dense" and r.frames and not r.compile_id]
-    at = sum(sum(record.calls.values()) for record in read if record.frames[0].line == seen.line["sync"])
+    read = [
+        r for r in records if r.op == "aten::_local_scalar_dense" and r.frames and not r.compile_id
+    ]
+    at = sum(
+        sum(record.calls.values()) for record in read if record.frames[0].line == seen.line["sync"]
+    )
     elsewhere = sorted({record.frames[0].line for record in read} - {seen.line["sync"]})
     also = f", and at {', '.join(map(str, elsewhere))}" if elsewhere else ""
-    return f"line {seen.line['sync']} reads {STEPS} times", f"line {seen.line['sync']} reads {at} times{also}"
+    return (
+        f"line {seen.line['sync']} reads {STEPS} times",
+        f"line {seen.line['sync']} reads {at} times{also}",
+    )
 
 
 def _cond(seen: Seen) -> Answer:
@@ -383,7 +479,9 @@ PROBES = (
     Probe("structured trace: recompile", _recompile, source="structured trace", compiled=True),
     Probe(
         "skip records",
-        lambda seen: at_line(f"{SKIPPED_FRAME.id} at", seen.line["skipped frame"], seen.findings(SKIPPED_FRAME.id)),
+        lambda seen: at_line(
+            f"{SKIPPED_FRAME.id} at", seen.line["skipped frame"], seen.findings(SKIPPED_FRAME.id)
+        ),
         source="skip records",
         compiled=True,
     ),
@@ -396,7 +494,9 @@ PROBES = (
     ),
     Probe(
         "torch logs",
-        lambda seen: demand("torch's text of the break", "Graph break" in seen.run.log, "none in the log"),
+        lambda seen: demand(
+            "torch's text of the break", "Graph break" in seen.run.log, "none in the log"
+        ),
         source="torch logs",
     ),
     Probe("graph-break registry", _registry, compiled=True),

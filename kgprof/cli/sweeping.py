@@ -1,4 +1,5 @@
-"""`kgprof sweep` and `kgprof advise`: from options to a sheet, through cells that were measured now or earlier."""
+"""`kgprof sweep` and `kgprof advise`: from options to a sheet, through cells that were measured now
+or earlier."""
 
 import sys
 import time
@@ -58,11 +59,16 @@ def swept(
 ) -> int:
     """The exit code of a sweep whose sheet is in its place."""
     folder = default_folder(asked.workload)
-    output = context.output if context.output is not None else folder.with_name(f"sweep-{folder.name}")
+    output = (
+        context.output if context.output is not None else folder.with_name(f"sweep-{folder.name}")
+    )
     ends = time.monotonic() + 60 * minutes - ENDING_S
     earlier = earlier_sweep(output) if resume else None
     target = (programs if programs.is_program(asked.workload) else loading).find(asked.workload)
-    inputs, private = [target.file] if target is not None and target.file is not None else [], private_names()
+    inputs, private = (
+        [target.file] if target is not None and target.file is not None else [],
+        private_names(),
+    )
 
     def shown(sweep: m.Sweep) -> m.Sweep:
         sharing = context.sharing
@@ -72,7 +78,9 @@ def swept(
         making(output, inputs, context, worth_keeping=False, names=FILES) as work,
         scratch_folder("kgprof-") as scratch,
         progress.choose(
-            quiet=context.quiet, live=not programs.is_program(asked.workload), verbose=context.verbose
+            quiet=context.quiet,
+            live=not programs.is_program(asked.workload),
+            verbose=context.verbose,
         ) as phases,
     ):
 
@@ -89,13 +97,21 @@ def swept(
         if not context.quiet:
             announce(session, cells, turns, repeats, minutes, climbs(ladder, asked.workload))
         session.until, within = ends, minutes * (1 - LADDER_SHARE * climbs(ladder, asked.workload))
-        found = session.run(turns=turns, repeats=repeats, minutes=within, ahead=lambda sweep: ahead(sweep, executions))
+        found = session.run(
+            turns=turns,
+            repeats=repeats,
+            minutes=within,
+            ahead=lambda sweep: ahead(sweep, executions),
+        )
         found = weighed(found, executions)
         caches = session.caches("caches-trials", kept=True)
         found = tried(found, asked, ladder, varying, scratch, work.folder, phases, ends, caches)
-        context.interrupted, found = found.interrupted, shown(weighed(found, executions))  # with what the ladder says
+        # with what the ladder says
+        context.interrupted, found = found.interrupted, shown(weighed(found, executions))
         page = sheet(found, further(found))
-        store.write_reports(work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)})
+        store.write_reports(
+            work.folder, {FILES[0]: m.encode_json(found).decode(), FILES[1]: printers.html(page)}
+        )
         output = work.finish()
     complain(found)
     if not context.quiet:
@@ -126,15 +142,26 @@ def tried(
     ends: float,
     caches: children.Caches,
 ) -> m.Sweep:
-    """The correctness ladder of the best cell that compiles, unless an earlier sweep has it, and the policies for sizes
-    (``varying`` None: without). What runs at ``ends`` is ended."""
+    """The correctness ladder of the best cell that compiles, unless an earlier sweep has it, and
+    the policies for sizes (``varying`` None: without). What runs at ``ends`` is ended."""
     if found.interrupted or not (ladder or varying is not None):
         return found
-    ahead = [cell for verdict in found.verdicts for cell in (verdict.best, verdict.runner_up) if cell is not None]
-    timed = [(each.step.median, each.cell) for each in found.worth if isinstance(each.step, m.Spread)]
-    cell = next((each for each in (*ahead, *(cell for _, cell in sorted(timed))) if each.compiles), None)
+    ahead = [
+        cell
+        for verdict in found.verdicts
+        for cell in (verdict.best, verdict.runner_up)
+        if cell is not None
+    ]
+    timed = [
+        (each.step.median, each.cell) for each in found.worth if isinstance(each.step, m.Spread)
+    ]
+    cell = next(
+        (each for each in (*ahead, *(cell for _, cell in sorted(timed))) if each.compiles), None
+    )
     if cell is None:
-        return msgspec.structs.replace(found, ladder=m.Skipped(reason="no cell that compiles was timed"))
+        return msgspec.structs.replace(
+            found, ladder=m.Skipped(reason="no cell that compiles was timed")
+        )
     key = m.RunKey(strategy=found.question.strategy, mode=cell.name)
     trials = CellTrials(
         options=asked,
@@ -148,12 +175,17 @@ def tried(
     )
     try:
         before = found.ladder
-        whole = isinstance(before, m.Ladder) and TIME_UP not in (*dict(before.rungs).values(), before.minified)
+        whole = isinstance(before, m.Ladder) and TIME_UP not in (
+            *dict(before.rungs).values(),
+            before.minified,
+        )
         if ladder and not (whole and isinstance(before, m.Ladder) and before.cell == cell.name):
             found = msgspec.structs.replace(found, ladder=climb(trials, folder))
         if varying is not None:
             sized = msgspec.structs.replace(asked, workload_args=(*asked.workload_args, *cell.size))
-            found = msgspec.structs.replace(found, shapes=compare_policies(replace(trials, options=sized), varying))
+            found = msgspec.structs.replace(
+                found, shapes=compare_policies(replace(trials, options=sized), varying)
+            )
         if ladder:
             phases.phase("a start with shipped caches", key)
             found = msgspec.structs.replace(found, shipped=shipped_cache(trials))
@@ -176,14 +208,23 @@ def exit_code(found: m.Sweep) -> int:
     if not ran or all(each.dead for each in ran):
         return EXIT_OK if found.interrupted else EXIT_WORKLOAD
     alive = [each for each in ran if each.cell.compiles and not each.dead]
-    if alive and not any(times.frames for each in alive for times in each.measured()) and not found.interrupted:
+    if (
+        alive
+        and not any(times.frames for each in alive for times in each.measured())
+        and not found.interrupted
+    ):
         say(NOTHING_COMPILED, "your own function can be swept as file.py:name; kgprof compiles it")
         return EXIT_NOTHING_MEASURED
     return EXIT_OK
 
 
 def announce(
-    session: Session, cells: Sequence[m.CellResult], turns: int, repeats: int, minutes: float, ladder: bool
+    session: Session,
+    cells: Sequence[m.CellResult],
+    turns: int,
+    repeats: int,
+    minutes: float,
+    ladder: bool,
 ) -> None:
     """The plan, before anything is measured."""
     left = [each for each in cells if not each.not_run]
@@ -193,7 +234,8 @@ def announce(
     inform(
         f"strategy {session.strategy}: {plural(len(left), 'cell')}, each in "
         f"{plural(turns, 'process', 'processes')}, about {short(max(guess, 0.1), 2)} minutes, "
-        f"at most {short(minutes)} (--minutes){over}" + (f"; {plural(kept, 'cell')} measured before" if kept else "")
+        f"at most {short(minutes)} (--minutes){over}"
+        + (f"; {plural(kept, 'cell')} measured before" if kept else "")
     )
     if session.others:
         inform(f"other strategies (choose one with --strategy): {', '.join(session.others)}")
@@ -204,7 +246,8 @@ def announce(
 
 
 def stages_of(records: tuple[m.TraceRecord, ...]) -> m.CompileStages | m.Skipped:
-    """The seconds of all compilations in each stage; Skipped if there is none, or one whose spans are missing."""
+    """The seconds of all compilations in each stage; Skipped if there is none, or one whose spans
+    are missing."""
     trace = RunTrace(
         m.RunKey(strategy="", mode=""),
         m.CompileRecords(records=records),
@@ -224,7 +267,8 @@ def stages_of(records: tuple[m.TraceRecord, ...]) -> m.CompileStages | m.Skipped
 
 
 def earlier_sweep(output: Path) -> m.Sweep | None:
-    """Of the last sweep into this folder, or of one that was killed there; None if there is none yet."""
+    """Of the last sweep into this folder, or of one that was killed there; None if there is none
+    yet."""
     for folder in (output / layout.UNFINISHED, output):
         if (folder / FILES[0]).is_file():
             return read_sweep(folder / FILES[0])
@@ -233,22 +277,37 @@ def earlier_sweep(output: Path) -> m.Sweep | None:
 
 def read_sweep(path: Path) -> m.Sweep:
     """``path``: the file, or the folder that holds it. Raises InputError."""
-    file = path / FILES[0] if path.is_dir() else path.with_name(FILES[0]) if path.name == FILES[1] else path
+    file = (
+        path / FILES[0]
+        if path.is_dir()
+        else path.with_name(FILES[0])
+        if path.name == FILES[1]
+        else path
+    )
     hint = "give the folder that `kgprof sweep` wrote"
     try:
         found = m.decode_json(files.content(file, MOST_BYTES), m.Sweep)
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", path=file, hint=hint) from error
+        raise InputError(
+            f"cannot be read: {error.strerror or error}", path=file, hint=hint
+        ) from error
     except msgspec.DecodeError as error:
         raise InputError(f"not a sweep of kgprof: {error}", path=file, hint=hint) from error
     if found.schema_version > m.SWEEP_SCHEMA_VERSION:
-        raise InputError(f"written by a later kgprof ({found.environment.kgprof})", path=file, hint="update kgprof")
+        raise InputError(
+            f"written by a later kgprof ({found.environment.kgprof})",
+            path=file,
+            hint="update kgprof",
+        )
     return found
 
 
 def advised(path: Path, executions: int, memory_bytes: int | None, context: Context) -> int:
-    """The verdict of a sweep for another number of executions, and for so much memory. Measures nothing."""
-    earlier = redacted_report(read_sweep(path), private_names(), source="all", redact=context.sharing.redact)
+    """The verdict of a sweep for another number of executions, and for so much memory. Measures
+    nothing."""
+    earlier = redacted_report(
+        read_sweep(path), private_names(), source="all", redact=context.sharing.redact
+    )
     found = weighed(earlier, executions, memory_bytes)
     page = sheet(found, further(found))
     memory = "any memory" if memory_bytes is None else plural(memory_bytes, "byte")

@@ -1,4 +1,5 @@
-"""What a terminal gets in place of plain text: its width, its colour, the short form, and where to go on."""
+"""What a terminal gets in place of plain text: its width, its colour, the short form, and where to
+go on."""
 
 import os
 import shutil
@@ -24,7 +25,8 @@ def layout(stream: TextIO | None) -> tuple[bool, int]:
 
 
 def text(profile: m.Profile, *, verbose: bool, stream: TextIO | None = None) -> str:
-    """All of it for a file or a log, the short form for a terminal, unless it is asked to be ``verbose``."""
+    """All of it for a file or a log, the short form for a terminal, unless it is asked to be
+    ``verbose``."""
     stream = sys.stdout if stream is None else stream
     color, width = layout(stream)
     return Text(color=color, width=width, brief=is_terminal(stream) and not verbose).render(profile)
@@ -50,6 +52,8 @@ def next_command(profile: m.Profile, folder: Path) -> str:
         return f"kgprof explain {profile.actions[0].rule}"
     if profile.verdict.status is m.VerdictStatus.INCONCLUSIVE and profile.options.rounds == 1:
         return (
-            f"{' '.join(profile.command[:3])} --rounds 3" if len(profile.command) > 2 else "kgprof profile --rounds 3"
+            f"{' '.join(profile.command[:3])} --rounds 3"
+            if len(profile.command) > 2
+            else "kgprof profile --rounds 3"
         )
     return f"kgprof report {folder} --format markdown"

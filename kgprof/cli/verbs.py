@@ -1,4 +1,5 @@
-"""The verbs, one short function each; what one needs is imported inside it, so that --help is instant."""
+"""The verbs, one short function each; what one needs is imported inside it, so that --help is
+instant."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,10 +24,14 @@ TRACED_PASSES = tuple(str(name) for name in layout.TRACE_FILES)
 
 
 def fail_on_option(words: str) -> Callable[[Any], Any]:
-    return click.option("--fail-on", type=click.Choice([str(level) for level in m.FailOn]), help=words)
+    return click.option(
+        "--fail-on", type=click.Choice([str(level) for level in m.FailOn]), help=words
+    )
 
 
-form_option = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+form_option = click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
 
 
 class Verbs(click.Group):
@@ -34,13 +39,16 @@ class Verbs(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise UsageError(options.unknown("command", args[0], self.list_commands(ctx)), hint="see kgprof --help")
+            raise UsageError(
+                options.unknown("command", args[0], self.list_commands(ctx)),
+                hint="see kgprof --help",
+            )
         return super().resolve_command(ctx, args)
 
 
 class WorkloadCommand(click.Command):
-    """Keeps what stands after ``--`` for the workload; click would take its first word for an argument of ours. With
-    ``-- --help`` nothing runs but that."""
+    """Keeps what stands after ``--`` for the workload; click would take its first word for an
+    argument of ours. With ``-- --help`` nothing runs but that."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -91,7 +99,12 @@ def installed(package: str) -> str:
     },
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=versions, help="Print the version and exit."
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=versions,
+    help="Print the version and exit.",
 )
 @click.pass_context
 def cli(ctx: click.Context) -> None:
@@ -118,25 +131,31 @@ def cli(ctx: click.Context) -> None:
 @options.number(
     "--rounds",
     DEFAULTS.rounds,
-    "Repeat TIMING in N fresh processes, interleaved across runs, for the intervals of `kgprof compare`. Caches are "
-    "warm from the second on. Not available for scripts.",
+    "Repeat TIMING in N fresh processes, interleaved across runs, for the intervals of `kgprof "
+    "compare`. Caches are warm from the second on. Not available for scripts.",
     most=m.MOST_ROUNDS,
 )
 @click.option(
     "--accepted",
     metavar="PATH",
-    help="File of accepted findings, which the report strikes through.  [default: kgprof-accepted.toml]",
+    help=(
+        "File of accepted findings, which the report strikes through.  [default: "
+        "kgprof-accepted.toml]"
+    ),
 )
 @options.hta_option
 @options.report_options
 @click.pass_context
-def profile(ctx: click.Context, /, workload: str, hta: bool | None, accepted: str | None, **given: Any) -> int:
+def profile(
+    ctx: click.Context, /, workload: str, hta: bool | None, accepted: str | None, **given: Any
+) -> int:
     """Run WORKLOAD, measure it, and write report.html and report.json.
 
-    WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), another built-in (kgprof workloads
-    lists them), pkg.mod:name or path/file.py:name, where name is a function without arguments (one step) or an object
-    with strategies. Each strategy runs in each mode in its own process. Or it is a whole script.py (-m pkg.mod for a
-    module), which runs once, unmodified, with the arguments after --. The last line on stdout is the report's path.
+    WORKLOAD is linkpred (the built-in link-prediction evaluator, and the default), another built-in
+    (kgprof workloads lists them), pkg.mod:name or path/file.py:name, where name is a function
+    without arguments (one step) or an object with strategies. Each strategy runs in each mode in
+    its own process. Or it is a whole script.py (-m pkg.mod for a module), which runs once,
+    unmodified, with the arguments after --. The last line on stdout is the report's path.
 
     \b
     For example:  kgprof profile linkpred --strategy fused -- --queries 100
@@ -169,18 +188,27 @@ def profile(ctx: click.Context, /, workload: str, hta: bool | None, accepted: st
     "--max",
     "budgets",
     "[STRATEGY[.MODE]:]METRIC=N",
-    "A budget: graph-breaks, skipped-frames, recompiles, eager-calls, cache-bypasses, cudagraph-skips, "
-    "compile-seconds or syncs-per-step. Repeatable.  [default: graph-breaks=0, skipped-frames=0, recompiles=0; more "
-    "than 0 eager-calls warn]",
+    "A budget: graph-breaks, skipped-frames, recompiles, eager-calls, cache-bypasses, "
+    "cudagraph-skips, compile-seconds or syncs-per-step. Repeatable.  [default: graph-breaks=0, "
+    "skipped-frames=0, recompiles=0; more than 0 eager-calls warn]",
 )
-@fail_on_option("Lowest severity that fails the check, for findings no budget covers.  [default: error]")
+@fail_on_option(
+    "Lowest severity that fails the check, for findings no budget covers.  [default: error]"
+)
 @click.option(
     "--backend",
     type=click.Choice(m.BACKENDS),
-    help="Backend to use instead of Inductor, if no budget needs generated code.  [default: inductor]",
+    help=(
+        "Backend to use instead of Inductor, if no budget needs generated code.  "
+        "[default: inductor]"
+    ),
 )
 @options.accepted_option
-@click.option("--update-baseline", is_flag=True, help="Write what fails now into that file, for you to add reasons.")
+@click.option(
+    "--update-baseline",
+    is_flag=True,
+    help="Write what fails now into that file, for you to add reasons.",
+)
 @options.torch_trace_option
 @options.report_options
 @click.pass_context
@@ -198,15 +226,15 @@ def check_graphs(
 ) -> int:
     """Fail when WORKLOAD breaks graphs, falls back to eager or recompiles: the gate for CI.
 
-    Only the COMPILE pass runs, and MEMORY if syncs-per-step has a budget. Budgets, --fail-on, --backend and the file
-    of accepted findings can also be set in kgprof.toml, or in pyproject.toml under [tool.kgprof]. Exit code 0:
-    passed; 1: failed; 2: wrong option or file; 4: the workload died; 5: nothing was compiled; 6: something with a
-    budget was not observed.
+    Only the COMPILE pass runs, and MEMORY if syncs-per-step has a budget. Budgets, --fail-on,
+    --backend and the file of accepted findings can also be set in kgprof.toml, or in pyproject.toml
+    under [tool.kgprof]. Exit code 0: passed; 1: failed; 2: wrong option or file; 4: the workload
+    died; 5: nothing was compiled; 6: something with a budget was not observed.
 
     \b
     For example:  kgprof check-graphs my_model.py:step --backend aot_eager
                   kgprof check-graphs --max recompiles=1 --max fused.default:compile-seconds=60
-                  kgprof check-graphs --format sarif=kgprof.sarif --format junit=kgprof.xml --format github
+                  kgprof check-graphs --format sarif=kgprof.sarif --format junit=kgprof.xml
                   kgprof check-graphs --torch-trace DIR        logs of a run under TORCH_TRACE=DIR
     """
     from kgprof.cli import reading, writing
@@ -217,14 +245,18 @@ def check_graphs(
 
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
     faults: list[str] = []
-    settings = reading.gate_settings(parse_options(budgets, fail_on, backend, accepted, faults), faults)
+    settings = reading.gate_settings(
+        parse_options(budgets, fail_on, backend, accepted, faults), faults
+    )
     context = ctx.ensure_object(Context)
     if torch_trace is not None:
         asked = options.traced_options(ctx, torch_trace, workload_args)
         making: Any = torch_trace_read(asked, torch_trace, context)
     else:
         refuse_other_platforms()
-        asked = options.asked_for(workload, workload_args, **given, passes=passes(settings), backend=settings.backend)
+        asked = options.asked_for(
+            workload, workload_args, **given, passes=passes(settings), backend=settings.backend
+        )
         making = run_here(asked, reading.configuration(accepted), context)
     with making as ran:
         if isinstance(ran, int):
@@ -238,7 +270,9 @@ def check_graphs(
     writing.emit(found, recording, context)
     if update_baseline:
         judged = reading.judged_profile(recordings.load(recording), reading.kernel_kinds())
-        return writing.write_baseline(judged, settings, whole=not asked.strategies and not asked.modes)
+        return writing.write_baseline(
+            judged, settings, whole=not asked.strategies and not asked.modes
+        )
     return found.exit_code
 
 
@@ -250,12 +284,15 @@ def check_graphs(
 @options.format_option
 @options.report_options
 @click.pass_context
-def report(ctx: click.Context, recording: Path | None, torch_trace: Path | None, hta: bool | None) -> int:
+def report(
+    ctx: click.Context, recording: Path | None, torch_trace: Path | None, hta: bool | None
+) -> int:
     """Write the report of a Recording again; torch is not needed.
 
-    RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html, report.json. A
-    recording of `kgprof check-graphs` is judged again by its own budgets and accepted findings. Exit code 0 means
-    that the report was written; the result of the run or gate is in it (exit_code in report.json).
+    RECORDING is the folder that `kgprof profile` wrote, or anything in it: recording/, report.html,
+    report.json. A recording of `kgprof check-graphs` is judged again by its own budgets and
+    accepted findings. Exit code 0 means that the report was written; the result of the run or gate
+    is in it (exit_code in report.json).
 
     \b
     For example:  kgprof report reports/linkpred-20260102T030405Z
@@ -268,7 +305,9 @@ def report(ctx: click.Context, recording: Path | None, torch_trace: Path | None,
     from kgprof.record.unfinished import refuse_overwriting
 
     if (recording is None) == (torch_trace is None):
-        raise UsageError("report needs exactly one input", hint="give a RECORDING, or --torch-trace DIR")
+        raise UsageError(
+            "report needs exactly one input", hint="give a RECORDING, or --torch-trace DIR"
+        )
     context = ctx.ensure_object(Context)
     output, outputs, page = context.output, context.outputs, None
     if torch_trace is not None:
@@ -285,7 +324,9 @@ def report(ctx: click.Context, recording: Path | None, torch_trace: Path | None,
         refuse_overwriting([], [*reports, *files], folder)
         found = read(folder, hta=hta, sharing=context.sharing)
         context.folder = where
-        page = writing.write_report(where, found, folder, context.job) if where is not None else None
+        page = (
+            writing.write_report(where, found, folder, context.job) if where is not None else None
+        )
     writing.add_to_job_summary(found, context.job)
     if page is not None and not outputs:
         writing.show_ending(found, page, context)
@@ -300,7 +341,10 @@ def report(ctx: click.Context, recording: Path | None, torch_trace: Path | None,
     multiple=True,
     type=PLACE,
     metavar="FILE|DIR",
-    help="Compare with this trace (or these, rank by rank): µs per step by kernel, kind and span. Repeatable.",
+    help=(
+        "Compare with this trace (or these, rank by rank): µs per step by kernel, "
+        "kind and span. Repeatable."
+    ),
 )
 @options.folder_option("Folder for the report.  [default: reports/NAME-TIME]")
 @options.hta_option
@@ -308,18 +352,21 @@ def report(ctx: click.Context, recording: Path | None, torch_trace: Path | None,
 @options.quiet_option
 @options.report_options
 @click.pass_context
-def trace(ctx: click.Context, traces: tuple[Path, ...], against: tuple[Path, ...], hta: bool | None) -> int:
+def trace(
+    ctx: click.Context, traces: tuple[Path, ...], against: tuple[Path, ...], hta: bool | None
+) -> int:
     """Write a report about traces that torch.profiler wrote in any program; runs nothing.
 
-    FILE is a Kineto trace, plain or gzip; in a DIR all .json and .json.gz files are read, one per rank. The rank
-    comes from the trace's distributedInfo, otherwise from the file name. A truncated file is read as far as possible,
-    and the report says so. The traces are copied into the Recording, so that `kgprof report` can read it again
-    without them. Exit code 0: the report was written; 2: no trace could be read; 5: they have nothing to measure. The
-    last line on stdout is the report's path.
+    FILE is a Kineto trace, plain or gzip; in a DIR all .json and .json.gz files are read, one per
+    rank. The rank comes from the trace's distributedInfo, otherwise from the file name. A truncated
+    file is read as far as possible, and the report says so. The traces are copied into the
+    Recording, so that `kgprof report` can read it again without them. Exit code 0: the report was
+    written; 2: no trace could be read; 5: they have nothing to measure. The last line on stdout is
+    the report's path.
 
     \b
     For example:  kgprof trace trace.json.gz
-                  kgprof trace profiles/                     one trace per rank: who computes longest, who waits
+                  kgprof trace profiles/     one trace per rank: who computes longest, who waits
                   kgprof trace new.json --against old.json --format text
     """
     from kgprof import progress
@@ -330,13 +377,23 @@ def trace(ctx: click.Context, traces: tuple[Path, ...], against: tuple[Path, ...
 
     kernel_kinds()  # a fault in them is told before anything is read
     context = ctx.ensure_object(Context)
-    where = context.output if context.output is not None else default_folder(kineto_files.title(traces[:1]))
+    where = (
+        context.output
+        if context.output is not None
+        else default_folder(kineto_files.title(traces[:1]))
+    )
     asked = m.Options(workload=kineto_files.title(traces), passes=(m.PassName.TRACE,))
     named = (*traces, *against)
-    files = [path for path in kineto_files.find(named) if path in named or path.name not in layout.REPORTS]
+    files = [
+        path
+        for path in kineto_files.find(named)
+        if path in named or path.name not in layout.REPORTS
+    ]
     with making(where, files, context, worth_keeping=False) as work:
         with progress.choose(quiet=context.quiet, verbose=context.verbose) as shown_progress:
-            _, unread = kineto_files.record_files(traces, work.folder, asked, shown_progress, against=against)
+            _, unread = kineto_files.record_files(
+                traces, work.folder, asked, shown_progress, against=against
+            )
             shown_progress.phase("analysis", None)
         for sentence in unread:
             inform(f"left out: {sentence}")
@@ -350,29 +407,49 @@ def trace(ctx: click.Context, traces: tuple[Path, ...], against: tuple[Path, ...
     "viewer",
     type=click.Choice((*VIEWERS, m.GRAPH, m.CODE)),
     required=True,
-    help="Viewer to write the trace for; graph: the FX graphs that Dynamo captured; code: what Inductor generated.",
+    help=(
+        "Viewer to write the trace for; graph: the FX graphs that Dynamo captured; "
+        "code: what Inductor generated."
+    ),
 )
-@click.option("--run", "slug", metavar="STRATEGY.MODE", help="Run to export.  [default: the only one that has a trace]")
+@click.option(
+    "--run",
+    "slug",
+    metavar="STRATEGY.MODE",
+    help="Run to export.  [default: the only one that has a trace]",
+)
 @click.option(
     "--pass",
     "name",
     cls=Spelt,
     type=click.Choice(TRACED_PASSES),
-    help="Trace of the run to export.  [default: kernels if there is one, as in the report; otherwise trace]",
+    help=(
+        "Trace of the run to export.  [default: kernels if there is one, as in the "
+        "report; otherwise trace]"
+    ),
 )
 @click.option("-o", "--output", type=PLACE, required=True, metavar="FILE", help="File to write.")
 @options.redact_option
 @options.source_option
 @options.verbose_option
 @click.pass_context
-def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, name: str | None, output: Path) -> int:
-    """Write the trace of one run for another viewer (speedscope, Perfetto), or its FX graphs or generated code.
+def export(
+    ctx: click.Context,
+    recording: Path,
+    viewer: str,
+    slug: str | None,
+    name: str | None,
+    output: Path,
+) -> int:
+    """Write the trace of one run for another viewer (speedscope, Perfetto), or its FX graphs or
+    generated code.
 
-    RECORDING is the folder that `kgprof profile` or `kgprof trace` wrote, or anything in it. For perfetto FILE is the
-    trace as torch.profiler wrote it (gzipped JSON; chrome://tracing reads it too). For speedscope it is the nesting
-    of spans, operators and CUDA calls on each thread, of Python functions if the trace was recorded with stacks, and
-    of the work on each stream. graph and code write the text of every compilation of the run. All are redacted like a
-    report. The last line on stdout is FILE.
+    RECORDING is the folder that `kgprof profile` or `kgprof trace` wrote, or anything in it. For
+    perfetto FILE is the trace as torch.profiler wrote it (gzipped JSON; chrome://tracing reads it
+    too). For speedscope it is the nesting of spans, operators and CUDA calls on each thread, of
+    Python functions if the trace was recorded with stacks, and of the work on each stream. graph
+    and code write the text of every compilation of the run. All are redacted like a report. The
+    last line on stdout is FILE.
 
     \b
     For example:  kgprof export my-run --to speedscope --run fused.default -o fused.speedscope.json
@@ -416,7 +493,8 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     "--backend",
     "backends",
     "NAME",
-    "inductor, eager, aot_eager, cudagraphs, or any that torch has registered. Repeatable.  [default: inductor]",
+    "inductor, eager, aot_eager, cudagraphs, or any that torch has registered. Repeatable.  "
+    "[default: inductor]",
 )
 @options.many(
     "--dynamic",
@@ -441,7 +519,10 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
 @click.option(
     "--ladder/--no-ladder",
     default=True,
-    help="Check the best cell's results against float64, and time a start with shipped caches.  [default: on]",
+    help=(
+        "Check the best cell's results against float64, and time a start with "
+        "shipped caches.  [default: on]"
+    ),
 )
 @click.option(
     "--sizes",
@@ -449,10 +530,15 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     cls=Spelt,
     metavar="N,N,...",
     callback=options.checked_sizes,
-    help="Try static and dynamic shapes, buckets and padding with these row counts, in this order; own: the sizes "
+    help="Try static and dynamic shapes, buckets and padding with these row counts, "
+    "in this order; own: the sizes "
     "the program itself uses.",
 )
-@options.number("--executions", m.SWEEP_EXECUTIONS, "Steps per start of your program; the verdict is for this number.")
+@options.number(
+    "--executions",
+    m.SWEEP_EXECUTIONS,
+    "Steps per start of your program; the verdict is for this number.",
+)
 @options.number(
     "--processes",
     m.TURNS,
@@ -464,16 +550,25 @@ def export(ctx: click.Context, recording: Path, viewer: str, slug: str | None, n
     "--repeats",
     type=click.IntRange(min=1, max=m.MOST_ROUNDS),
     default=1,
-    help=f"Cold starts per cell.  [default: {m.COLD_STARTS} for the best, the runner-up and eager, otherwise 1]",
+    help=(
+        f"Cold starts per cell.  [default: {m.COLD_STARTS} for the best, the "
+        "runner-up and eager, otherwise 1]"
+    ),
 )
 @click.option(
     "--minutes",
     type=options.Above0(options.LONGEST_TIMEOUT_S / 60),
     default=m.SWEEP_MINUTES,
     show_default=True,
-    help="Start no process that would probably end after MINUTES; a third of them is for the ladder.",
+    help=(
+        "Start no process that would probably end after MINUTES; a third of them is for the ladder."
+    ),
 )
-@click.option("--resume", is_flag=True, help="Reuse the cells that an earlier sweep into the same folder finished.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Reuse the cells that an earlier sweep into the same folder finished.",
+)
 @options.device_option
 @options.number("--steps", DEFAULTS.steps, "Steps per timed group.")
 @options.number("--warmup", DEFAULTS.warmup, "Warm-up calls per process.")
@@ -497,20 +592,22 @@ def sweep(
     timeout: float,
     **given: Any,
 ) -> int:
-    """Which mode of torch.compile should WORKLOAD use, and is compiling worth it? Runs it in all of them.
+    """Which mode of torch.compile should WORKLOAD use, and is compiling worth it? Runs it in all of
+    them.
 
-    Each cell (a mode or backend, with its dynamic shapes and precision) runs in fresh processes, interleaved across
-    cells: first with cold caches, then with warm ones. The answer names the mode to use, the line to write, and when
-    each cell has paid for its compilation. After --minutes the best cell's results are checked against float64, stage
-    by stage of torch.compile. WORKLOAD is what `kgprof profile` takes; for a script, kgprof changes the settings of
-    its own torch.compile calls. If a cell dies, the others still run. Exit code 0: cells were measured; 4: all cells
-    died; 5: nothing was compiled; 130: interrupted, and what was measured is kept. The last line on stdout is the
-    page's path.
+    Each cell (a mode or backend, with its dynamic shapes and precision) runs in fresh processes,
+    interleaved across cells: first with cold caches, then with warm ones. The answer names the mode
+    to use, the line to write, and when each cell has paid for its compilation. After --minutes the
+    best cell's results are checked against float64, stage by stage of torch.compile. WORKLOAD is
+    what `kgprof profile` takes; for a script, kgprof changes the settings of its own torch.compile
+    calls. If a cell dies, the others still run. Exit code 0: cells were measured; 4: all cells
+    died; 5: nothing was compiled; 130: interrupted, and what was measured is kept. The last line on
+    stdout is the page's path.
 
     \b
     For example:  kgprof sweep my_model.py:step --executions 50000
                   kgprof sweep train.py --mode default --mode reduce-overhead -- --epochs 1
-                  kgprof sweep small-ops --backend inductor --backend aot_eager --precision as-is --precision bf16
+                  kgprof sweep small-ops --backend inductor --backend aot_eager --precision bf16
     """
     import shlex
 
@@ -537,14 +634,23 @@ def sweep(
     strategies = (strategy,) if strategy else ()
     measured = {name: given.pop(name) for name in ("device", "steps", "warmup", "seed")}
     asked = m.Options(
-        workload=workload, workload_args=workload_args, strategies=strategies, timeout_s=timeout, **measured
+        workload=workload,
+        workload_args=workload_args,
+        strategies=strategies,
+        timeout_s=timeout,
+        **measured,
     )
     return swept(asked, grid, **given, context=context)
 
 
 @cli.command()
 @click.argument("sweep_dir", type=PLACE)
-@click.option("--executions", type=click.IntRange(min=1), required=True, help="Steps per start of your program.")
+@click.option(
+    "--executions",
+    type=click.IntRange(min=1),
+    required=True,
+    help="Steps per start of your program.",
+)
 @click.option(
     "--memory",
     "memory_bytes",
@@ -558,10 +664,11 @@ def sweep(
 @options.verbose_option
 @click.pass_context
 def advise(ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: int | None) -> int:
-    """Should this workload be compiled, and how? Answer from a sweep, for so many executions and so much memory.
+    """Should this workload be compiled, and how? Answer from a sweep, for so many executions and so
+    much memory.
 
-    SWEEP_DIR is the folder that `kgprof sweep` wrote. Nothing is run. Memory is the GPU's where there is one, else
-    the process's.
+    SWEEP_DIR is the folder that `kgprof sweep` wrote. Nothing is run. Memory is the GPU's where
+    there is one, else the process's.
 
     \b
     For example:  kgprof advise reports/sweep-my_model-step-20260102T030405Z --executions 200
@@ -577,12 +684,16 @@ def advise(ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: i
 @click.option(
     "--record",
     is_flag=True,
-    help="BASE and HEAD are checkouts (folders, or commits of the repository here): record WORKLOAD in both, in turn.",
+    help=(
+        "BASE and HEAD are checkouts (folders, or commits of the repository here): "
+        "record WORKLOAD in both, in turn."
+    ),
 )
 @options.number(
     "--rounds",
     options.PAIRS,
-    "With --record: time each side in at most N fresh processes; it stops as soon as every limit is decided.",
+    "With --record: time each side in at most N fresh processes; it stops as soon as every limit "
+    "is decided.",
     least=2,
     most=m.MOST_ROUNDS,
 )
@@ -590,16 +701,19 @@ def advise(ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: i
     "--max-regression",
     "budgets",
     "METRIC=PERCENT",
-    "How much worse than base a metric may be: step, evaluation, unit, peak-allocated, kernels-per-step ... "
-    "Repeatable.  [default: step=5%, evaluation=5%]",
+    "How much worse than base a metric may be: step, evaluation, unit, peak-allocated, "
+    "kernels-per-step ... Repeatable.  [default: step=5%, evaluation=5%]",
 )
 @fail_on_option("Lowest severity of a new finding that fails.  [default: warning]")
 @click.option(
-    "--allow-different-environment", is_flag=True, help="Compare times even if the GPU, torch version or flags differ."
+    "--allow-different-environment",
+    is_flag=True,
+    help="Compare times even if the GPU, torch version or flags differ.",
 )
 @options.accepted_option
 @options.folder_option(
-    "Write report.html and report.json to this folder.  [default with --record: reports/compare-WORKLOAD-TIME]"
+    "Write report.html and report.json to this folder.  [default with --record: "
+    "reports/compare-WORKLOAD-TIME]"
 )
 @options.format_option
 @options.recorded_options
@@ -617,27 +731,32 @@ def compare(
     accepted: str | None,
     **given: Any,
 ) -> int:
-    """Is HEAD slower than BASE, and why? Compares two recordings of one workload, or records two checkouts in turn.
+    """Is HEAD slower than BASE, and why? Compares two recordings of one workload, or records two
+    checkouts in turn.
 
-    Without --record nothing runs: BASE and HEAD are each what `kgprof profile` or `kgprof check-graphs` wrote, the
-    folder, its recording/, its report.json, or only the report.html from a pull request. Findings are matched even if
-    their lines moved. A time is worse if its whole 95 % interval is above the limit, unchanged if all of it is below,
-    otherwise inconclusive. Intervals are over rounds, so record both sides with --rounds 5 or more.
+    Without --record nothing runs: BASE and HEAD are each what `kgprof profile` or `kgprof
+    check-graphs` wrote, the folder, its recording/, its report.json, or only the report.html from a
+    pull request. Findings are matched even if their lines moved. A time is worse if its whole 95 %
+    interval is above the limit, unchanged if all of it is below, otherwise inconclusive. Intervals
+    are over rounds, so record both sides with --rounds 5 or more.
 
-    With --record both sides are recorded here by pairs of processes that take turns, so that what drifts on this
-    machine drifts under both. It ends when every limit is decided, after at most --rounds processes per side.
+    With --record both sides are recorded here by pairs of processes that take turns, so that what
+    drifts on this machine drifts under both. It ends when every limit is decided, after at most
+    --rounds processes per side.
 
-    More than two recordings A B C ... are shown as a history in that order: each metric as a line and a table, with
-    its change against the first and the previous one (history.html and history.json with -o; exit code 0).
+    More than two recordings A B C ... are shown as a history in that order: each metric as a line
+    and a table, with its change against the first and the previous one (history.html and
+    history.json with -o; exit code 0).
 
-    Limits and --fail-on can also be set in kgprof.toml, or in pyproject.toml under [tool.kgprof]. Exit code 0: no
-    regression; 1: a time or a limited metric is worse, results changed, or a finding is new; 2: wrong option or file;
-    4: the workload died in HEAD; 5: no run is on both sides, or BASE lacks the workload; 6: inconclusive (noise, too
-    few rounds, another environment, or the machine itself changed).
+    Limits and --fail-on can also be set in kgprof.toml, or in pyproject.toml under [tool.kgprof].
+    Exit code 0: no regression; 1: a time or a limited metric is worse, results changed, or a
+    finding is new; 2: wrong option or file; 4: the workload died in HEAD; 5: no run is on both
+    sides, or BASE lacks the workload; 6: inconclusive (noise, too few rounds, another environment,
+    or the machine itself changed).
 
     \b
     For example:  kgprof compare --record HEAD^ . my_model.py:step
-                  kgprof compare --record ../main . linkpred --max-regression step=2% -- --queries 100
+                  kgprof compare --record ../v1 . linkpred --max-regression step=2% -- --queries 100
                   kgprof compare base-run head-run
                   kgprof compare main/report.html report.html --format markdown
                   kgprof compare v1 v2 v3 -o history
@@ -646,9 +765,14 @@ def compare(
     from kgprof.cli.comparing import Comparing
 
     options.refuse_unless_recorded(ctx, sides, record=record)
-    settings, entries = reading.compare_settings(budgets, fail_on, accepted, allow_different_environment)
+    settings, entries = reading.compare_settings(
+        budgets, fail_on, accepted, allow_different_environment
+    )
     comparing = Comparing(
-        settings=settings, entries=entries, inputs=reading.configuration(accepted), context=ctx.ensure_object(Context)
+        settings=settings,
+        entries=entries,
+        inputs=reading.configuration(accepted),
+        context=ctx.ensure_object(Context),
     )
     if not record:
         return comparing.recordings(*sides) if len(sides) == 2 else comparing.history(sides)
@@ -659,15 +783,24 @@ def compare(
 
 @cli.command(cls=WorkloadCommand)
 @click.argument("workload", required=False)
-@options.many("--case", "cases", "NAME", "Try only cases that match this pattern (capture-default*). Repeatable.")
+@options.many(
+    "--case",
+    "cases",
+    "NAME",
+    "Try only cases that match this pattern (capture-default*). Repeatable.",
+)
 @click.option("--list", "listing", is_flag=True, help="Print the cases and exit.")
 @click.option(
-    "--all", "every", is_flag=True, help="Try every combination instead of one change at a time: hundreds of cases."
+    "--all",
+    "every",
+    is_flag=True,
+    help="Try every combination instead of one change at a time: hundreds of cases.",
 )
 @click.option("--strategy", metavar="NAME", help="Strategy of the workload.  [default: its first]")
 @options.time_limit(
     options.CASE_TIMEOUT_S,
-    "Time limit per case; after it the case counts as hung. Native stacks (with py-spy or gdb) may take 30 s more.",
+    "Time limit per case; after it the case counts as hung. Native stacks (with py-spy or gdb) "
+    "may take 30 s more.",
 )
 @options.seed_option
 @options.output_option
@@ -686,13 +819,15 @@ def capture(
     timeout: float,
     seed: int,
 ) -> int:
-    """Can WORKLOAD be captured in a CUDA graph, and how is it best written? Tries it and compares with eager mode.
+    """Can WORKLOAD be captured in a CUDA graph, and how is it best written? Tries it and compares
+    with eager mode.
 
-    WORKLOAD is a built-in (kgprof workloads lists them), pkg.mod:name or path/file.py:name, where name is a function
-    without arguments or an object with strategies. kgprof finds the tensors that it reads, changes their values
-    between replays, and compares results. Each case runs in its own process and is correct, wrong, raised, hung or
-    not applicable; one recommendation follows, as code. A failed case is also an answer. Exit code 0: the cases were
-    tried; 4: none could be run, for example without a CUDA device. The last line on stdout is the page's path.
+    WORKLOAD is a built-in (kgprof workloads lists them), pkg.mod:name or path/file.py:name, where
+    name is a function without arguments or an object with strategies. kgprof finds the tensors that
+    it reads, changes their values between replays, and compares results. Each case runs in its own
+    process and is correct, wrong, raised, hung or not applicable; one recommendation follows, as
+    code. A failed case is also an answer. Exit code 0: the cases were tried; 4: none could be run,
+    for example without a CUDA device. The last line on stdout is the page's path.
 
     \b
     For example:  kgprof capture silu-mul
@@ -710,25 +845,33 @@ def capture(
         return EXIT_OK
     refuse_other_platforms()
     if workload is None:
-        raise UsageError("kgprof capture needs a WORKLOAD", hint="for example: kgprof capture my_model.py:step")
+        raise UsageError(
+            "kgprof capture needs a WORKLOAD", hint="for example: kgprof capture my_model.py:step"
+        )
     loading.check_arguments(workload, workload_args)
     strategies = (strategy,) if strategy else ()
     asked = m.Options(
-        workload=workload, workload_args=workload_args, strategies=strategies, timeout_s=timeout, seed=seed
+        workload=workload,
+        workload_args=workload_args,
+        strategies=strategies,
+        timeout_s=timeout,
+        seed=seed,
     )
     return capturing.captured(asked, chosen, ctx.ensure_object(Context))
 
 
 @cli.command()
 @click.argument("report", type=PLACE, metavar="REPORT")
-@click.option("-o", "--output", type=PLACE, metavar="FILE", help="File to write.  [default: stdout]")
+@click.option(
+    "-o", "--output", type=PLACE, metavar="FILE", help="File to write.  [default: stdout]"
+)
 @options.verbose_option
 def extract(report: Path, output: Path | None) -> int:
     """Write the report.json that is embedded in a report.html.
 
-    REPORT is only the page, as attached or downloaded. If parts were omitted from it to stay under 1 MB, kgprof names
-    them on stderr. Exit code 0: written; 2: not a kgprof report, truncated, without a Profile, or from a newer
-    kgprof.
+    REPORT is only the page, as attached or downloaded. If parts were omitted from it to stay under
+    1 MB, kgprof names them on stderr. Exit code 0: written; 2: not a kgprof report, truncated,
+    without a Profile, or from a newer kgprof.
 
     \b
     For example:  kgprof extract report.html -o report.json
@@ -774,8 +917,8 @@ def schema() -> int:
 def selftest(device: str, form: str, quiet: bool) -> int:
     """Check every capture on this machine and torch against a workload with known answers.
 
-    Each capture works, is unavailable (with the reason), or is WRONG (expected, got). An unavailable capture is not a
-    failure. Exit code 0: no answer is wrong; 1: at least one is.
+    Each capture works, is unavailable (with the reason), or is WRONG (expected, got). An
+    unavailable capture is not a failure. Exit code 0: no answer is wrong; 1: at least one is.
 
     \b
     For example:  kgprof selftest --device cpu
@@ -792,9 +935,12 @@ def selftest(device: str, form: str, quiet: bool) -> int:
 
 @cli.command()
 @click.argument("rule", required=False)
-@click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "markdown"]), default="text", show_default=True
+)
 def explain(rule: str | None, form: str) -> int:
-    """Explain a rule: what it means, why it costs time, an example, the fix. Without RULE, list all.
+    """Explain a rule: what it means, why it costs time, an example, the fix. Without RULE, list
+    all.
 
     \b
     For example:  kgprof explain KGP501
@@ -805,7 +951,9 @@ def explain(rule: str | None, form: str) -> int:
 
     if form == "markdown":
         if rule is not None:
-            raise UsageError("--format markdown prints every rule", hint="leave out RULE or --format")
+            raise UsageError(
+                "--format markdown prints every rule", hint="leave out RULE or --format"
+            )
         to_stdout(rules_page(RULES))
         return EXIT_OK
     if rule is None:
@@ -814,7 +962,10 @@ def explain(rule: str | None, form: str) -> int:
     named = {name: known for known in RULES for name in (known.id, known.name)}
     name = rule.upper() if rule[:3].lower() == "kgp" else rule.lower()
     if name not in named:
-        raise UsageError(options.unknown("rule", rule, tuple(named), near=name), hint="`kgprof explain` lists them all")
+        raise UsageError(
+            options.unknown("rule", rule, tuple(named), near=name),
+            hint="`kgprof explain` lists them all",
+        )
     shown = named[name]
     to_stdout(
         f"{shown.id} {shown.name} ({shown.level})\n\n{shown.summary}\n\n"
@@ -828,8 +979,8 @@ def explain(rule: str | None, form: str) -> int:
 def workloads(form: str) -> int:
     """List the built-in workloads: what each shows and the document it comes from.
 
-    S0 and S3 are about the evaluator, S1 is a guide to torch.compile, S2 an account of its stages and cost, S4 a
-    diagnosis of a CUDA graph that could not be captured.
+    S0 and S3 are about the evaluator, S1 is a guide to torch.compile, S2 an account of its stages
+    and cost, S4 a diagnosis of a CUDA graph that could not be captured.
 
     \b
     For example:  kgprof profile small-ops
@@ -850,11 +1001,16 @@ def workloads(form: str) -> int:
 
 @cli.command(
     add_help_option=False,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []},
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+        "help_option_names": [],
+    },
 )
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def evaluate(args: tuple[str, ...]) -> int:
-    """Run linkpred (the built-in link-prediction evaluator) alone, without profiling, and print how well it ranks."""
+    """Run linkpred (the built-in link-prediction evaluator) alone, without profiling, and print how
+    well it ranks."""
     from kgprof.workloads import loading
 
     text, code = loading.evaluate(args)
@@ -866,7 +1022,8 @@ def evaluate(args: tuple[str, ...]) -> int:
 @cli.command()
 @form_option
 def datasets(form: str) -> int:
-    """List the graphs of linkpred (the built-in link-prediction evaluator): counts, licence and source."""
+    """List the graphs of linkpred (the built-in link-prediction evaluator): counts, licence and
+    source."""
     from kgprof.workloads import loading
 
     to_stdout(inert(loading.datasets(form)))
@@ -875,7 +1032,12 @@ def datasets(form: str) -> int:
 
 @cli.command("ci-init")
 @click.argument("place", metavar="github|gitlab", type=click.Choice(["github", "gitlab"]))
-@click.option("--workload", default=DEFAULTS.workload, show_default=True, help="Workload that the workflow profiles.")
+@click.option(
+    "--workload",
+    default=DEFAULTS.workload,
+    show_default=True,
+    help="Workload that the workflow profiles.",
+)
 @click.option(
     "-o",
     "--output",
@@ -887,23 +1049,33 @@ def datasets(form: str) -> int:
     "--from",
     "source",
     metavar="SOURCE",
-    help="Where pip takes kgprof from: git+https://HOST/OWNER/REPOSITORY@COMMIT, or ./FOLDER of the repository. "
+    help="Where pip takes kgprof from: git+https://HOST/OWNER/REPOSITORY@COMMIT, or ./"
+    "FOLDER of the repository. "
     " [default: the commit that this kgprof was installed from]",
 )
 @click.option("--force", is_flag=True, help="Overwrite a file that kgprof did not write.")
 @options.verbose_option
-def write_ci(place: str, workload: str, output: Path | None, source: str | None, force: bool) -> int:
-    """Write a workflow that records a pull request's base and head in turn on one runner and compares them.
+def write_ci(
+    place: str, workload: str, output: Path | None, source: str | None, force: bool
+) -> int:
+    """Write a workflow that records a pull request's base and head in turn on one runner and
+    compares them.
 
-    Actions and kgprof are pinned by commit, torch by the version that is installed here. Check what it installs before
-    you commit it. On GitHub, no code of the pull request runs in the job whose token can comment. The last line on
-    stdout is the file's path.
+    Actions and kgprof are pinned by commit, torch by the version that is installed here. Check what
+    it installs before you commit it. On GitHub, no code of the pull request runs in the job whose
+    token can comment. The last line on stdout is the file's path.
 
     \b
     For example:  kgprof ci-init github --workload my_model.py:step
                   kgprof ci-init gitlab -o ci/kgprof.yml
     """
-    from kgprof.cli.writing import PATHS, kgprof_source, refuse_to_replace, refuse_what_is_no_file, workflow
+    from kgprof.cli.writing import (
+        PATHS,
+        kgprof_source,
+        refuse_to_replace,
+        refuse_what_is_no_file,
+        workflow,
+    )
     from kgprof.record import store
 
     path = output if output is not None else PATHS[place]
@@ -917,6 +1089,8 @@ def write_ci(place: str, workload: str, output: Path | None, source: str | None,
     text = workflow(place, workload=workload, torch=pinned, path=path, source=address)
     store.write_export(path, text.encode())
     if not address:
-        inform("fill in KGPROF before you commit the file, or use --from: no package index has kgprof")
+        inform(
+            "fill in KGPROF before you commit the file, or use --from: no package index has kgprof"
+        )
     to_stdout(str(path))
     return EXIT_OK

@@ -1,5 +1,5 @@
-"""What leaves kgprof: report files, formats on stdout, the job summary, and a workflow for a repository's CI. The verbs
-import it when they run."""
+"""What leaves kgprof: report files, formats on stdout, the job summary, and a workflow for a
+repository's CI. The verbs import it when they run."""
 
 import datetime
 import gzip
@@ -22,7 +22,14 @@ from kgprof.cli.options import Context, Sharing
 from kgprof.cli.reading import read
 from kgprof.cli.saying import Job, append_summary, inert_document, inform, say, to_stdout
 from kgprof.collectors import accepted
-from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK, InputError, UsageError
+from kgprof.errors import (
+    EXIT_GATE_FAILED,
+    EXIT_INCONCLUSIVE,
+    EXIT_NOTHING_MEASURED,
+    EXIT_OK,
+    InputError,
+    UsageError,
+)
 from kgprof.progress import is_terminal, tell
 from kgprof.reading import files, layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
@@ -44,12 +51,13 @@ _PLACEHOLDER = re.compile(r"@([A-Z]+)@")
 def workflow(place: str, *, workload: str, torch: str, path: Path, source: str = "") -> str:
     """Returns the text of the file ``path``. Every value is a string in double quotes.
 
-    ``torch``: the version to pin, as the package index names it; empty for any. ``source``: where pip takes kgprof
-    from; if that is not known it is empty, and the job stops and says so. Raises UsageError for a workload that cannot
-    stand in the file.
+    ``torch``: the version to pin, as the package index names it; empty for any. ``source``: where
+    pip takes kgprof from; if that is not known it is empty, and the job stops and says so. Raises
+    UsageError for a workload that cannot stand in the file.
     """
     _refuse_workload(workload)
-    # What neither ends an HTML comment nor a YAML string; two workloads in one repository have two comments.
+    # What neither ends an HTML comment nor a YAML string; two workloads in one repository have two
+    # comments.
     values = {
         "VERSION": __version__,
         "WORKLOAD": _quoted(workload),
@@ -76,11 +84,14 @@ def _refuse_workload(workload: str) -> None:
         raise UsageError("the workload is empty", hint="name one with --workload model.py:step")
     if "${{" in workload:
         raise UsageError(
-            f"the workload {workload!r} contains ${{{{, which GitHub replaces by secrets and the like",
+            f"the workload {workload!r} contains ${{{{, which GitHub replaces by secrets and the "
+            "like",
             hint="rename the file or the function",
         )
     if any("\ud800" <= character <= "\udfff" for character in workload):
-        raise UsageError(f"the workload {workload!r} is not UTF-8", hint="rename the file or the function")
+        raise UsageError(
+            f"the workload {workload!r} is not UTF-8", hint="rename the file or the function"
+        )
 
 
 _AT_A_COMMIT = re.compile(r"git\+https://[A-Za-z0-9.-]+(?::\d+)?/[\w./~-]+@[0-9a-f]{40}")
@@ -88,9 +99,11 @@ _FOLDER = re.compile(r"\./[\w./-]+")
 
 
 def kgprof_source(source: str | None) -> str:
-    """Returns where pip takes kgprof from: as given, or the git address and commit that this kgprof was installed from.
+    """Returns where pip takes kgprof from: as given, or the git address and commit that this kgprof
+    was installed from.
 
-    Empty if it was installed otherwise. Raises UsageError for anything that another person could replace.
+    Empty if it was installed otherwise. Raises UsageError for anything that another person could
+    replace.
     """
     if source is None:
         try:
@@ -100,23 +113,36 @@ def kgprof_source(source: str | None) -> str:
         known = json.loads(text) if text else {}
         source = f"git+{known.get('url', '')}@{known.get('vcs_info', {}).get('commit_id', '')}"
         return source if _AT_A_COMMIT.fullmatch(source) else ""
-    if _AT_A_COMMIT.fullmatch(source) or (_FOLDER.fullmatch(source) and ".." not in source.split("/")):
+    if _AT_A_COMMIT.fullmatch(source) or (
+        _FOLDER.fullmatch(source) and ".." not in source.split("/")
+    ):
         return source
     raise UsageError(
         f"--from {source!r} names no commit",
-        hint="use git+https://HOST/OWNER/REPOSITORY@COMMIT with all 40 digits, or a folder of the repository: ./PATH",
+        hint=(
+            "use git+https://HOST/OWNER/REPOSITORY@COMMIT with all 40 digits, or a "
+            "folder of the repository: ./PATH"
+        ),
     )
 
 
 def refuse_what_is_no_file(path: Path) -> None:
-    """Raises UsageError for a FIFO, a device or a symbolic link, and for a link among a relative path's folders."""
-    links = [part for part in (path, *path.parents) if part.is_symlink() and (part == path or not path.is_absolute())]
+    """Raises UsageError for a FIFO, a device or a symbolic link, and for a link among a relative
+    path's folders."""
+    links = [
+        part
+        for part in (path, *path.parents)
+        if part.is_symlink() and (part == path or not path.is_absolute())
+    ]
     if links:
         raise UsageError(
-            f"cannot write to {path}: {links[-1]} is a symbolic link", hint="name the file that it leads to with -o"
+            f"cannot write to {path}: {links[-1]} is a symbolic link",
+            hint="name the file that it leads to with -o",
         )
     if path.exists() and not path.is_file():
-        raise UsageError(f"cannot write to {path}: it is not a regular file", hint="name another file with -o")
+        raise UsageError(
+            f"cannot write to {path}: it is not a regular file", hint="name another file with -o"
+        )
 
 
 def refuse_to_replace(path: Path) -> None:
@@ -131,7 +157,8 @@ def refuse_to_replace(path: Path) -> None:
         ) from error
     if not ours:
         raise UsageError(
-            f"{path} was not written by `kgprof ci-init`", hint="name another file with -o, or replace it with --force"
+            f"{path} was not written by `kgprof ci-init`",
+            hint="name another file with -o, or replace it with --force",
         )
 
 
@@ -139,7 +166,9 @@ BASELINE_DAYS = 90  # how long a finding that --update-baseline adds is accepted
 LOOKED_THROUGH_BYTES = 2**29  # of a trace that leaves the machine, unpacked
 
 
-def finished(work: Unfinished, context: Context, *, hta: bool | None = False) -> tuple[m.Profile, Path]:
+def finished(
+    work: Unfinished, context: Context, *, hta: bool | None = False
+) -> tuple[m.Profile, Path]:
     """The Profile of what is in ``work``, and its page: everything is in its place."""
     profile = read(work.recording, hta=hta, quiet=context.quiet, sharing=context.sharing)
     write_report(work.folder, profile, work.recording, context.job)
@@ -149,7 +178,8 @@ def finished(work: Unfinished, context: Context, *, hta: bool | None = False) ->
 
 
 def reported(work: Unfinished, context: Context, *, hta: bool | None) -> int:
-    """The exit code of a Recording whose report is put in its place, and wherever else it was asked for."""
+    """The exit code of a Recording whose report is put in its place, and wherever else it was asked
+    for."""
     profile, page = finished(work, context, hta=hta)
     if profile.exit_code == EXIT_NOTHING_MEASURED:
         say("nothing was measured", "the report says why")
@@ -157,7 +187,8 @@ def reported(work: Unfinished, context: Context, *, hta: bool | None) -> int:
 
 
 def ended(profile: m.Profile, page: Path, context: Context) -> int:
-    """The exit code of what was recorded just now, its result told in short and in every form that was asked for."""
+    """The exit code of what was recorded just now, its result told in short and in every form that
+    was asked for."""
     if not context.quiet and is_terminal(sys.stderr):
         show_ending(profile, page, context)
     elif not context.quiet:
@@ -170,34 +201,53 @@ def ended(profile: m.Profile, page: Path, context: Context) -> int:
 
 
 def show_ending(profile: m.Profile, page: Path, context: Context) -> None:
-    """On a terminal the result in short, and what to run next; stdout gets the page's path as ever."""
+    """On a terminal the result in short, and what to run next; stdout gets the page's path as
+    ever."""
     if is_terminal(sys.stderr):
         tell(terminal.text(profile, verbose=context.verbose, stream=sys.stderr))
         tell(f"next: {terminal.next_command(profile, page.parent)}")
 
 
-def write_report(folder: Path, profile: m.Profile, recording: Path | None, job: Job | None = None) -> Path:
+def write_report(
+    folder: Path, profile: m.Profile, recording: Path | None, job: Job | None = None
+) -> Path:
     """report.json and report.html, both or none; the path of the latter."""
-    texts = {f"report.{form}": rendered(form, profile, recording, folder, job) for form in ("json", "html")}
+    texts = {
+        f"report.{form}": rendered(form, profile, recording, folder, job)
+        for form in ("json", "html")
+    }
     store.write_reports(folder, texts)
     return folder / "report.html"
 
 
-def rendered(form: str, profile: m.Profile, recording: Path | None, folder: Path | None, job: Job | None = None) -> str:
-    """``folder``: where the document will stand; None where nothing can stand beside it, as on stdout. ``job``: whose
-    pages a comment may link."""
+def rendered(
+    form: str,
+    profile: m.Profile,
+    recording: Path | None,
+    folder: Path | None,
+    job: Job | None = None,
+) -> str:
+    """``folder``: where the document will stand; None where nothing can stand beside it, as on
+    stdout. ``job``: whose pages a comment may link."""
     if form == Markdown.name and job is not None:
         return Markdown(report_url=job.run_url, source_url=job.source_url).render(profile)
     source_url = job.source_url if job is not None else ""
-    return render.by_name(form, partial(trace_files, profile, recording, folder), source_url).render(profile)
+    return render.by_name(
+        form, partial(trace_files, profile, recording, folder), source_url
+    ).render(profile)
 
 
 def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None) -> list[TraceFile]:
-    """Each run's trace, for a page that stands in ``folder``. One that is elsewhere than its Recording gets those that
-    it does not carry beside it; a comparison of two reports has no Recording, and none."""
+    """Each run's trace, for a page that stands in ``folder``. One that is elsewhere than its
+    Recording gets those that it does not carry beside it; a comparison of two reports has no
+    Recording, and none."""
     if recording is None:
         return []
-    private = recordings.load_header(recording) if profile.contents and profile.contents.redaction else None
+    private = (
+        recordings.load_header(recording)
+        if profile.contents and profile.contents.redaction
+        else None
+    )
     files = []
     for trace in kept_traces.kept_traces(recording, [run.key for run in profile.runs]):
         link, place = "", stay
@@ -220,9 +270,11 @@ def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None)
     return files
 
 
-def looked_through(path: Path, private: m.RecordingHeader | None, most_bytes: int = EMBEDDED_BYTES) -> bytes | None:
-    """A gzipped trace of at most ``most_bytes`` as it may leave the machine; None for one that cannot be looked
-    through, because it is larger, damaged, or no trace's size once unpacked.
+def looked_through(
+    path: Path, private: m.RecordingHeader | None, most_bytes: int = EMBEDDED_BYTES
+) -> bytes | None:
+    """A gzipped trace of at most ``most_bytes`` as it may leave the machine; None for one that
+    cannot be looked through, because it is larger, damaged, or no trace's size once unpacked.
 
     ``private`` names what must not be in it; None where the report may say everything.
     """
@@ -242,29 +294,40 @@ def looked_through(path: Path, private: m.RecordingHeader | None, most_bytes: in
 
 
 def write_trace(path: Path, file: Path | bytes, private: m.RecordingHeader | None) -> None:
-    """A trace, or what an exporter made of one, as it may leave the machine. Raises InputError for a damaged one, and
-    UsageError where it cannot be written."""
+    """A trace, or what an exporter made of one, as it may leave the machine. Raises InputError for
+    a damaged one, and UsageError where it cannot be written."""
     if isinstance(file, bytes):
         root = private.plan.environment.source_root if private else ""
-        safe = redacted_trace(file.decode(), private.private, root=root).encode() if private else file
+        safe = (
+            redacted_trace(file.decode(), private.private, root=root).encode() if private else file
+        )
     elif private is None:
         return store.copy_trace(file, path)
     elif (carried := looked_through(file, private, LOOKED_THROUGH_BYTES)) is not None:
         safe = carried
     else:
-        message = f"cannot be searched for secrets: it is truncated, or larger than {LOOKED_THROUGH_BYTES:,} bytes"
+        message = (
+            "cannot be searched for secrets: it is truncated, or larger than "
+            f"{LOOKED_THROUGH_BYTES:,} bytes"
+        )
         raise InputError(message, path=file, hint="--no-redact copies it unchanged")
     return store.write_export(path, safe)
 
 
-def write_texts(path: Path, recording: m.Recording, slug: str | None, what: str, sharing: Sharing) -> None:
-    """The graphs or the code of one run, a heading before each. Raises UsageError where several runs have some and none
-    was named, or the run is not there; InputError where it has none."""
+def write_texts(
+    path: Path, recording: m.Recording, slug: str | None, what: str, sharing: Sharing
+) -> None:
+    """The graphs or the code of one run, a heading before each. Raises UsageError where several
+    runs have some and none was named, or the run is not there; InputError where it has none."""
     if sharing.source == "none":
-        raise UsageError(f"--include-source none leaves nothing of a {what}", hint="give repo or all")
+        raise UsageError(
+            f"--include-source none leaves nothing of a {what}", hint="give repo or all"
+        )
     known = {run.key.slug: run.records for run in recording.runs}
     if slug is not None and slug not in known:
-        raise UsageError(f"no run {slug!r} in this Recording", hint=f"its runs are {', '.join(known)}")
+        raise UsageError(
+            f"no run {slug!r} in this Recording", hint=f"its runs are {', '.join(known)}"
+        )
     texts = {
         name: [text for text in records.texts if text.what == what]
         for name, records in known.items()
@@ -273,16 +336,23 @@ def write_texts(path: Path, recording: m.Recording, slug: str | None, what: str,
     having = [name for name, found in texts.items() if found]
     if not having:
         hint = (
-            "nothing was compiled, or an older kgprof recorded it" if slug else "give --passes compile when recording"
+            "nothing was compiled, or an older kgprof recorded it"
+            if slug
+            else "give --passes compile when recording"
         )
         raise InputError(f"no {what} was recorded", path=slug or recording.folder, hint=hint)
     if len(having) > 1:
-        raise UsageError(f"{len(having)} runs have a {what}", hint=f"choose one with --run: {', '.join(having)}")
+        raise UsageError(
+            f"{len(having)} runs have a {what}", hint=f"choose one with --run: {', '.join(having)}"
+        )
     parts = []
     for text in texts[having[0]]:
         safe = redacted_text(text, recording.header, source=sharing.source, redact=sharing.redact)
         cut = f", {safe.cut:,} characters left out at its end" if safe.cut else ""
-        parts.append(f"# {having[0]}, compilation {safe.compile_id or 'unknown'}{cut}\n{safe.text.rstrip()}\n")
+        parts.append(
+            f"# {having[0]}, compilation "
+            f"{safe.compile_id or 'unknown'}{cut}\n{safe.text.rstrip()}\n"
+        )
     store.write_export(path, "\n\n".join(parts).encode())
 
 
@@ -292,16 +362,19 @@ def add_to_job_summary(profile: m.Profile, job: Job) -> None:
         return
     wrong = append_summary(
         job.summary,
-        lambda room: Markdown(limit=room, in_bytes=True, report_url=job.run_url, source_url=job.source_url).render(
-            profile
-        ),
+        lambda room: Markdown(
+            limit=room, in_bytes=True, report_url=job.run_url, source_url=job.source_url
+        ).render(profile),
     )
     added = f"the summary was added to the job summary: {job.summary} (--no-ci leaves it out)"
     inform(f"warning: {wrong}" if wrong else added)
 
 
-def emit(profile: m.Profile, recording: Path | None, context: Context, *, otherwise: str | None = None) -> None:
-    """Files first; on stdout the one format that was asked for there, or ``otherwise``, or else the text.
+def emit(
+    profile: m.Profile, recording: Path | None, context: Context, *, otherwise: str | None = None
+) -> None:
+    """Files first; on stdout the one format that was asked for there, or ``otherwise``, or else the
+    text.
 
     A job that takes commands from its log gets none that a run wrote.
     """
@@ -309,7 +382,9 @@ def emit(profile: m.Profile, recording: Path | None, context: Context, *, otherw
     for output in context.outputs:
         if (path := output.path) is not None:
             folder = None if store.is_stream(path) else path.parent
-            store.write_reports(path.parent, {path.name: rendered(output.form, profile, recording, folder, job)})
+            store.write_reports(
+                path.parent, {path.name: rendered(output.form, profile, recording, folder, job)}
+            )
             continue
         text = rendered(output.form, profile, recording, None, job)
         if job.parses_log:
@@ -321,13 +396,19 @@ def emit(profile: m.Profile, recording: Path | None, context: Context, *, otherw
 
 
 def emit_sheet(
-    page: sheets.Sheet, data: m.Sweep | m.CaptureReport | m.History, context: Context, *, otherwise: str
+    page: sheets.Sheet,
+    data: m.Sweep | m.CaptureReport | m.History,
+    context: Context,
+    *,
+    otherwise: str,
 ) -> None:
     """As ``emit``, of a verb that shows a sheet; ``data`` is what the sheet was made from."""
     printers = {"text": sheets.text, "html": sheets.html, "markdown": sheets.markdown}
     text = otherwise
     for output in context.outputs:
-        made = m.encode_json(data).decode() if output.form == "json" else printers[output.form](page)
+        made = (
+            m.encode_json(data).decode() if output.form == "json" else printers[output.form](page)
+        )
         if output.form == "text" and output.path is None:
             made = terminal.sheet(page, sys.stdout)
         if output.path is not None:
@@ -344,28 +425,44 @@ def complain_of_runs(profile: m.Profile, recording: Path) -> None:
             code = f" (exit code {run.exit.exit_code})" if run.exit.exit_code is not None else ""
             log = layout.run_folder(recording, run.key) / layout.LOG
             hint = f"its log: {log}" if log.exists() else ""
-            if run.was_stopped and run.exit.outcome is m.Outcome.TIMED_OUT and run.script is not None:
-                hint = f"the report shows its first {run.script.steps:,} steps; a smaller --timeout ends it sooner"
+            if (
+                run.was_stopped
+                and run.exit.outcome is m.Outcome.TIMED_OUT
+                and run.script is not None
+            ):
+                hint = (
+                    f"the report shows its first {run.script.steps:,} steps; a smaller "
+                    "--timeout ends it sooner"
+                )
             say(f"{run.key.slug} {run.exit.words}{code}", hint)
     for run in profile.runs:
         for lost in () if isinstance(run.rounds, m.Skipped) else run.rounds.lost:
-            say(f"{run.key.slug}: {lost}", f"its log: {layout.run_folder(recording, run.key) / 'round_*_log.txt'}")
+            say(
+                f"{run.key.slug}: {lost}",
+                f"its log: {layout.run_folder(recording, run.key) / 'round_*_log.txt'}",
+            )
 
 
 def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool) -> int:
     """The file of accepted findings as of now; what is new waits there for a reason and an owner.
 
-    Nothing is written when a run died or compiled nothing: its findings are not known. Entries that match nothing are
-    dropped only when every run was there, and every budget observed, to match them.
+    Nothing is written when a run died or compiled nothing: its findings are not known. Entries that
+    match nothing are dropped only when every run was there, and every budget observed, to match
+    them.
     """
-    if profile.exit_code not in (EXIT_OK, EXIT_GATE_FAILED, EXIT_INCONCLUSIVE) or profile.gate is None:
+    if (
+        profile.exit_code not in (EXIT_OK, EXIT_GATE_FAILED, EXIT_INCONCLUSIVE)
+        or profile.gate is None
+    ):
         say("the baseline is left as it is", "not every run could be checked")
         return profile.exit_code
     root, failing = profile.environment.source_root, profile.gate.failing
     to_accept = [f for i, f in enumerate(profile.findings) if i in failing or f.accepted]
     expires = (datetime.date.today() + datetime.timedelta(days=BASELINE_DAYS)).isoformat()
     keep_unused = not whole or profile.exit_code == EXIT_INCONCLUSIVE
-    entries = accepted.updated(settings.accepted, to_accept, root=root, expires=expires, keep_unused=keep_unused)
+    entries = accepted.updated(
+        settings.accepted, to_accept, root=root, expires=expires, keep_unused=keep_unused
+    )
     path = Path(settings.accepted_path)
     store.write_reports(path.parent, {path.name: accepted.write(entries)})
     new = sum(not entry.reason for entry in entries)

@@ -1,4 +1,5 @@
-"""One topic a file: the rules it speaks for, what it collects from a Recording, and what that means.
+"""One topic a file: the rules it speaks for, what it collects from a Recording, and what that
+means.
 
 COLLECTORS is the room's table of contents: a new collector is one module and one line here.
 """
@@ -83,19 +84,25 @@ _SEVERITY = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 2}
 
 
 def findings(evidence: Evidence) -> tuple[m.Finding, ...]:
-    """What every collector found: errors first, then what costs most, then by rule and in the plan's order."""
-    found = [finding for collector in COLLECTORS for finding in collector.diagnose(evidence.once(collector.collect))]
+    """What every collector found: errors first, then what costs most, then by rule and in the
+    plan's order."""
+    found = [
+        finding
+        for collector in COLLECTORS
+        for finding in collector.diagnose(evidence.once(collector.collect))
+    ]
     return tuple(sorted(with_switches(evidence, found), key=weight))
 
 
 def rule_of(finding: m.Finding) -> m.Rule:
-    """With today's facts about it; a finding of a newer kgprof may be by a rule that is not known here."""
+    """With today's facts about it; a finding of a newer kgprof may be by a rule that is not known
+    here."""
     return _BY_ID.get(finding.rule) or m.unknown_rule(finding.rule, finding.level)
 
 
 def weight(finding: m.Finding) -> tuple[int, bool, bool, float, str, float]:
-    """For sorting, the gravest first: one whose cost is not known stands behind those of its level whose cost is, and a
-    read in each step before one in a few."""
+    """For sorting, the gravest first: one whose cost is not known stands behind those of its level
+    whose cost is, and a read in each step before one in a few."""
     often = finding.reads.events / max(1, finding.reads.steps) if finding.reads else 0.0
     if isinstance(finding.cost, m.Skipped):
         return _SEVERITY[finding.level], True, False, 0.0, finding.rule, -often

@@ -1,17 +1,19 @@
-"""Findings that the project accepts: a file in the repository, each entry with a reason, an owner and a last day.
+"""Findings that the project accepts: a file in the repository, each entry with a reason, an owner
+and a last day.
 
     [[accepted]]
     rule = "KGP101"
     file = "src/model.py"      # as the findings name it: relative to git's top folder
     function = "Model.step"
     gb = "GB0059"              # optional: torch's id of the graph break
-    library = "transformers/modeling_utils.py:warn_once"  # optional: the library's function in which it happened
+    library = "transformers/modeling_utils.py:warn_once"  # optional: the library's function in
+    which it happened
     reason = "the loss is printed once an epoch"
     owner = "ana"
     expires = 2027-06-30       # the last day on which it holds
 
-An empty reason or owner is a fault of the file. ``--update-baseline`` writes new entries with both empty, so that
-somebody has to fill them in before the gate runs again.
+An empty reason or owner is a fault of the file. ``--update-baseline`` writes new entries with both
+empty, so that somebody has to fill them in before the gate runs again.
 """
 
 import json
@@ -30,14 +32,16 @@ REQUIRED = ("rule", "file", "function", "reason", "owner", "expires")
 OPTIONAL = ("gb", "library")
 _DAY = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 _HEAD = """\
-# Findings of `kgprof check-graphs` that this project accepts for now. Each needs a reason, an owner and a last day;
-# `kgprof check-graphs --update-baseline` adds what is new, with reason and owner left for you to fill in.
+# Findings of `kgprof check-graphs` that this project accepts for now. Each needs a reason, an owner
+# and a last day; `kgprof check-graphs --update-baseline` adds what is new, with reason and owner
+# left for you to fill in.
 """
 
 
 def matches(entry: m.AcceptedEntry, finding: m.Finding, root: str) -> bool:
-    """Line numbers are left out: they move with every edit above them. An entry without ``library`` may be from the
-    time when all that a line leads to was one finding, and matches what that finding stood for."""
+    """Line numbers are left out: they move with every edit above them. An entry without ``library``
+    may be from the time when all that a line leads to was one finding, and matches what that
+    finding stood for."""
     place = finding.location
     where = (shared(place.file, root), place.function) if place else ("", "")
     if where != (shared(entry.file, root), entry.function):
@@ -46,7 +50,9 @@ def matches(entry: m.AcceptedEntry, finding: m.Finding, root: str) -> bool:
         return False
     same = (finding.rule, graph_break_id(finding))
     folded = finding.refusal.folded if finding.refusal and not entry.library else None
-    before = (SKIPPED_FRAME.id if folded.into_fallen else finding.rule, folded.gb_id) if folded else same
+    before = (
+        (SKIPPED_FRAME.id if folded.into_fallen else finding.rule, folded.gb_id) if folded else same
+    )
     return any(entry.rule == rule and entry.gb in ("", gb) for rule, gb in (same, before))
 
 
@@ -71,12 +77,19 @@ def parse(text: str, path: str, faults: list[str]) -> tuple[m.AcceptedEntry, ...
     except ValueError as error:
         faults.append(f"{path}: {error}")
         return ()
-    faults += [f"{path}: unknown key {key!r}{nearest(key, ['accepted'])}" for key in document if key != "accepted"]
+    faults += [
+        f"{path}: unknown key {key!r}{nearest(key, ['accepted'])}"
+        for key in document
+        if key != "accepted"
+    ]
     entries = document.get("accepted", [])
     if not isinstance(entries, list):
         faults.append(f"{path}: accepted must be written as [[accepted]]")
         return ()
-    read = [_entry(entry, f"{path}: entry {number}", faults) for number, entry in enumerate(entries, start=1)]
+    read = [
+        _entry(entry, f"{path}: entry {number}", faults)
+        for number, entry in enumerate(entries, start=1)
+    ]
     return tuple(entry for entry in read if entry is not None)
 
 
@@ -87,13 +100,21 @@ def _entry(entry: object, place: str, faults: list[str]) -> m.AcceptedEntry | No
     before = len(faults)
     place = f"{place} ({entry.get('rule', '?')} {entry.get('file', '?')})"
     known = (*REQUIRED, *OPTIONAL)
-    faults += [f"{place}: unknown key {key!r}{nearest(key, known)}" for key in entry if key not in known]
+    faults += [
+        f"{place}: unknown key {key!r}{nearest(key, known)}" for key in entry if key not in known
+    ]
     texts = {key: str(value).strip() for key, value in entry.items()}
     # A finding about a whole run has no file and no function; reason and owner are never empty.
     faults += [f"{place}: {key} is missing" for key in REQUIRED if key not in texts]
-    faults += [f"{place}: {key} is empty; fill it in" for key in ("rule", "reason", "owner") if texts.get(key) == ""]
+    faults += [
+        f"{place}: {key} is empty; fill it in"
+        for key in ("rule", "reason", "owner")
+        if texts.get(key) == ""
+    ]
     if "expires" in texts and not _DAY.fullmatch(texts["expires"]):
-        faults.append(f"{place}: expires must be a date such as 2027-06-30, not {texts['expires']!r}")
+        faults.append(
+            f"{place}: expires must be a date such as 2027-06-30, not {texts['expires']!r}"
+        )
     if len(faults) > before:
         return None
     return m.AcceptedEntry(**{key: texts.get(key, "") for key in known})
@@ -105,10 +126,13 @@ def _entry(entry: object, place: str, faults: list[str]) -> m.AcceptedEntry | No
 def apply(
     entries: Sequence[m.AcceptedEntry], findings: Sequence[m.Finding], *, root: str, today: str
 ) -> tuple[tuple[m.Finding, ...], tuple[m.AcceptedFinding, ...]]:
-    """The findings, marked where they are accepted, and how each entry fared. An expired entry accepts nothing."""
+    """The findings, marked where they are accepted, and how each entry fared. An expired entry
+    accepts nothing."""
     marked = []
     for finding in findings:
-        valid = (entry for entry in entries if entry.expires >= today and matches(entry, finding, root))
+        valid = (
+            entry for entry in entries if entry.expires >= today and matches(entry, finding, root)
+        )
         if entry := next(valid, None):
             reason = f"{entry.owner}, until {entry.expires}: {entry.reason}"
             finding = msgspec.structs.replace(finding, accepted=reason)
@@ -120,10 +144,14 @@ def expired_words(entry: m.AcceptedFinding) -> str:
     """Why a finding that was accepted counts again."""
     place = ":".join(part for part in (entry.file, entry.function) if part)
     where = f" in {place}" if place else ""
-    return f"expired on {entry.expires}: accepted {entry.rule}{where} ({entry.owner}: {entry.reason})"
+    return (
+        f"expired on {entry.expires}: accepted {entry.rule}{where} ({entry.owner}: {entry.reason})"
+    )
 
 
-def _fared(entry: m.AcceptedEntry, findings: Sequence[m.Finding], root: str, today: str) -> m.AcceptedFinding:
+def _fared(
+    entry: m.AcceptedEntry, findings: Sequence[m.Finding], root: str, today: str
+) -> m.AcceptedFinding:
     matched = sum(matches(entry, finding, root) for finding in findings)
     used = m.AcceptedStatus.USED if matched else m.AcceptedStatus.UNUSED
     return m.AcceptedFinding(
@@ -144,13 +172,22 @@ def _fared(entry: m.AcceptedEntry, findings: Sequence[m.Finding], root: str, tod
 
 
 def updated(
-    entries: Sequence[m.AcceptedEntry], findings: Sequence[m.Finding], *, root: str, expires: str, keep_unused: bool
+    entries: Sequence[m.AcceptedEntry],
+    findings: Sequence[m.Finding],
+    *,
+    root: str,
+    expires: str,
+    keep_unused: bool,
 ) -> tuple[m.AcceptedEntry, ...]:
-    """The entries that still match something, as they are, then one for each finding that none of them covers.
+    """The entries that still match something, as they are, then one for each finding that none of
+    them covers.
 
-    An expired entry keeps its day: to go on accepting it is a decision, and a file that renews itself takes none.
+    An expired entry keeps its day: to go on accepting it is a decision, and a file that renews
+    itself takes none.
     """
-    kept = [entry for entry in entries if keep_unused or any(matches(entry, f, root) for f in findings)]
+    kept = [
+        entry for entry in entries if keep_unused or any(matches(entry, f, root) for f in findings)
+    ]
     new: dict[m.AcceptedEntry, None] = {}
     for finding in findings:
         if any(matches(entry, finding, root) for entry in kept):
@@ -174,8 +211,15 @@ def write(entries: Sequence[m.AcceptedEntry]) -> str:
     """The file's text."""
     tables = []
     for entry in entries:
-        fields = {key: getattr(entry, key) for key in ("rule", "file", "function", "gb", "library", "reason", "owner")}
-        lines = [f"{key} = {_quoted(text)}" for key, text in fields.items() if text or key not in OPTIONAL]
+        fields = {
+            key: getattr(entry, key)
+            for key in ("rule", "file", "function", "gb", "library", "reason", "owner")
+        }
+        lines = [
+            f"{key} = {_quoted(text)}"
+            for key, text in fields.items()
+            if text or key not in OPTIONAL
+        ]
         tables.append("\n".join(("[[accepted]]", *lines, f"expires = {entry.expires}\n")))
     return "\n".join([_HEAD, *tables])
 

@@ -1,11 +1,14 @@
-"""KGP305 and KGP401: inputs of compiled graphs that do not stay where they are, and what a CUDA graph copies for it.
+"""KGP305 and KGP401: inputs of compiled graphs that do not stay where they are, and what a CUDA
+graph copies for it.
 
-An address counts as another one also where the allocator has given an old one out again: nothing promises that it
-will. What one graph of a call hands to the next is no input of the program's, and gradients are new in each step by
-torch's own default; neither is reported, but for the gradient that the CUDA graph of a backward copies.
+An address counts as another one also where the allocator has given an old one out again: nothing
+promises that it will. What one graph of a call hands to the next is no input of the program's, and
+gradients are new in each step by torch's own default; neither is reported, but for the gradient
+that the CUDA graph of a backward copies.
 
-What a CUDA graph copies is proven by the ``aten::_foreach_copy_`` in the compiled region of the trace, beside a
-launch; which inputs it were is told by what Dynamo marked as fixed. On a CPU both are a prediction.
+What a CUDA graph copies is proven by the ``aten::_foreach_copy_`` in the compiled region of the
+trace, beside a launch; which inputs it were is told by what Dynamo marked as fixed. On a CPU both
+are a prediction.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +19,14 @@ import numpy as np
 from kgprof import model as m
 from kgprof.collectors.cuda_graphs import NOT_ON_CPU
 from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
-from kgprof.collectors.tensor_facts import RunTensors, is_gradient, last_name, run_tensors, said, writes_what_moves
+from kgprof.collectors.tensor_facts import (
+    RunTensors,
+    is_gradient,
+    last_name,
+    run_tensors,
+    said,
+    writes_what_moves,
+)
 from kgprof.measures.input_copies import input_copies_in_trace
 from kgprof.reading.evidence import Evidence, RunEvidence
 
@@ -28,15 +38,18 @@ COPIED = m.Rule(
     level=m.Level.WARNING,
     summary="A CUDA graph copies this input into its own memory before each replay.",
     why=(
-        "A CUDA graph reads the addresses that it was recorded with. torch therefore copies every input whose "
-        "address is not known to be fixed into a buffer of the graph before each replay: one more launch, and as "
-        f"much memory traffic as the input is large. Below {COPY_BYTES:,} bytes per replay it is a note; on a CPU it "
-        "is a prediction."
+        "A CUDA graph reads the addresses that it was recorded with. torch therefore copies every "
+        "input whose address is not known to be fixed into a buffer of the graph before each "
+        "replay: one more launch, and as much memory traffic as the input is large. Below "
+        f"{COPY_BYTES:,} bytes per replay it is a note; on a CPU it is a prediction."
     ),
-    example="state = step(state) with mode='reduce-overhead': the whole state is copied in every step.",
+    example=(
+        "state = step(state) with mode='reduce-overhead': the whole state is copied in every step."
+    ),
     remedy=(
-        "Keep the tensor in a buffer of the module, or mark it with torch._dynamo.mark_static_address, and write the "
-        "new values into it with copy_. A batch that comes from outside has to be copied; copy it only once."
+        "Keep the tensor in a buffer of the module, or mark it with "
+        "torch._dynamo.mark_static_address, and write the new values into it with copy_. A batch "
+        "that comes from outside has to be copied; copy it only once."
     ),
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.TENSORS,),),
@@ -49,16 +62,24 @@ UNSTABLE = m.Rule(
     id="KGP401",
     name="unstable-input-address",
     level=m.Level.WARNING,
-    summary="After warm-up an input of a compiled region is at a different address from the previous call.",
-    why=(
-        "CUDA graphs, and every cache keyed by an address, need memory that stays in place. A tensor that each step "
-        "replaces (x = f(x)) instead of overwriting is new memory every time: torch copies it before each replay, or "
-        "records the graph again. If it does neither, this is a note."
+    summary=(
+        "After warm-up an input of a compiled region is at a different address from "
+        "the previous call."
     ),
-    example="self.state = self.cell(x, self.state), in place of self.state.copy_(self.cell(x, self.state)).",
+    why=(
+        "CUDA graphs, and every cache keyed by an address, need memory that stays in place. A "
+        "tensor that each step replaces (x = f(x)) instead of overwriting is new memory every "
+        "time: torch copies it before each replay, or records the graph again. If it does neither, "
+        "this is a note."
+    ),
+    example=(
+        "self.state = self.cell(x, self.state), in place of "
+        "self.state.copy_(self.cell(x, self.state))."
+    ),
     remedy=(
-        "Allocate the tensor once and write into it: state.copy_(new), or torch._foreach_copy_ for many, outside the "
-        "compiled function. A new batch in each step is fine unless CUDA graphs are used."
+        "Allocate the tensor once and write into it: state.copy_(new), or torch._foreach_copy_ for "
+        "many, outside the compiled function. A new batch in each step is fine unless CUDA graphs "
+        "are used."
     ),
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
@@ -73,7 +94,8 @@ MUTATED, REBOUND, COPIED_INTO, UNWRITTEN = "mutated", "rebound", "copied", "unwr
 
 
 class AddressChange(m.Model, frozen=True, kw_only=True):
-    """Inputs that one line passes at changing addresses, or a declared buffer that does not stay."""
+    """Inputs that one line passes at changing addresses, or a declared buffer that does not
+    stay."""
 
     run: m.RunKey
     location: m.Location | None
@@ -104,8 +126,8 @@ class CopiedInput(m.Model, frozen=True, kw_only=True):
 
 
 class BufferUse(m.Model, frozen=True, kw_only=True):
-    """How one declared buffer gets its next values. ``pattern``: copied (written outside of compiled graphs), mutated
-    (inside), rebound, unwritten."""
+    """How one declared buffer gets its next values. ``pattern``: copied (written outside of
+    compiled graphs), mutated (inside), rebound, unwritten."""
 
     run: m.RunKey
     name: str
@@ -131,7 +153,8 @@ def collect(evidence: Evidence) -> tuple[Event, ...]:
     events: list[Event] = []
     for tensors in evidence.once(run_tensors):
         buffers = tuple(_buffer(tensors, buffer) for buffer in tensors.tensors.buffers or ())
-        # Names of arguments that take a declared buffer, by the memory where both lay first -> the buffer's name.
+        # Names of arguments that take a declared buffer, by the memory where both lay first -> the
+        # buffer's name.
         lay = {(b.first.address, b.first.shape): b.name for b in tensors.tensors.buffers or ()}
         passed: dict[tuple[str, str], str] = {}
         for graph, tensor, held in _inputs(tensors):
@@ -140,7 +163,9 @@ def collect(evidence: Evidence) -> tuple[Event, ...]:
                 passed.setdefault((graph.compile_id, tensor.name), name)
         events += buffers
         events += _changes(tensors, passed)
-        events += _of_buffers(tensors, [buffer for buffer in buffers if buffer.name not in passed.values()])
+        events += _of_buffers(
+            tensors, [buffer for buffer in buffers if buffer.name not in passed.values()]
+        )
         events += _copied(tensors)
     return tuple(events)
 
@@ -166,14 +191,15 @@ def _buffer(tensors: RunTensors, buffer: m.WatchedBuffer) -> BufferUse:
 
 
 def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Iterator[AddressChange]:
-    """One event a line, whatever the number of tensors and graphs that it moves. A declared buffer that is captured
-    has an event of its own, at the line that rebinds it."""
+    """One event a line, whatever the number of tensors and graphs that it moves. A declared buffer
+    that is captured has an event of its own, at the line that rebinds it."""
     captured = {buffer.name.rpartition(".")[2] for buffer in tensors.tensors.buffers or ()}
     moving = []
     for graph, tensor, held in _inputs(tensors):
         from_this_call = sum(held.made_now.values())
         told = not tensors.is_argument(graph, tensor.name) and last_name(tensor.name) in captured
-        # A script has a new batch in each step, and one compiled block may be called for each layer of a model.
+        # A script has a new batch in each step, and one compiled block may be called for each layer
+        # of a model.
         costs = not tensors.of_script or bool(graph.cuda_graphs and held.made_before)
         if costs and tensors.steady(held.moved) and len(held.moved) > from_this_call and not told:
             moving.append((graph, tensor, held))
@@ -181,10 +207,14 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
         yield AddressChange(
             **_fields(tensors, lines, passed),
             related=lines[1:],
-            calls=tuple(sorted({call for _, _, held in passed for call in tensors.steady(held.moved)})),
+            calls=tuple(
+                sorted({call for _, _, held in passed for call in tensors.steady(held.moved)})
+            ),
             watched=max(held.watched for _, _, held in passed),
             carried=_once(maker for _, _, held in passed for maker in held.made_before),
-            declared=any((graph.compile_id, tensor.name) in declared for graph, tensor, _ in passed),
+            declared=any(
+                (graph.compile_id, tensor.name) in declared for graph, tensor, _ in passed
+            ),
             cuda_graphs=any(graph.cuda_graphs for graph, _, _ in passed) and not tensors.of_script,
         )
 
@@ -197,16 +227,25 @@ def _inputs(tensors: RunTensors) -> Iterator[Passed]:
                 yield from ((graph, tensor, held) for held in tensor.held)
 
 
-def _by_line(tensors: RunTensors, passed: list[Passed]) -> Iterator[tuple[tuple[m.Location, ...], list[Passed]]]:
-    """With the lines that pass the first of each group, or bind its name; those of backwards for themselves."""
-    inputs = [(tensors.passing(graph, tensor.name, held), (graph, tensor, held)) for graph, tensor, held in passed]
+def _by_line(
+    tensors: RunTensors, passed: list[Passed]
+) -> Iterator[tuple[tuple[m.Location, ...], list[Passed]]]:
+    """With the lines that pass the first of each group, or bind its name; those of backwards for
+    themselves."""
+    inputs = [
+        (tensors.passing(graph, tensor.name, held), (graph, tensor, held))
+        for graph, tensor, held in passed
+    ]
     for group in grouped(
-        inputs, lambda one: (line_of(next(iter(one[0]), None), one[1][0].compile_id), one[1][0].backward)
+        inputs,
+        lambda one: (line_of(next(iter(one[0]), None), one[1][0].compile_id), one[1][0].backward),
     ):
         yield group[0][0], [one for _, one in group]
 
 
-def _fields(tensors: RunTensors, lines: tuple[m.Location, ...], passed: list[Passed]) -> dict[str, Any]:
+def _fields(
+    tensors: RunTensors, lines: tuple[m.Location, ...], passed: list[Passed]
+) -> dict[str, Any]:
     """What both events say of the inputs that one line passes."""
     first = lines[0] if lines else None
     return {
@@ -226,7 +265,9 @@ def _once(values: Iterable[str]) -> tuple[str, ...]:
 def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[AddressChange]:
     """A line that rebinds several buffers is one event."""
     moved = (buffer for buffer in buffers if buffer.calls)
-    for group in grouped(moved, lambda buffer: line_of(next(iter(buffer.lines), None), buffer.name)):
+    for group in grouped(
+        moved, lambda buffer: line_of(next(iter(buffer.lines), None), buffer.name)
+    ):
         lines = group[0].lines
         first = lines[0] if lines else None
         yield AddressChange(
@@ -247,14 +288,19 @@ def _of_buffers(tensors: RunTensors, buffers: list[BufferUse]) -> Iterator[Addre
 
 def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
     on_cuda = tensors.run.whole.device == "cuda"
-    graphs = [graph for graph in tensors.graphs if graph.cuda_graphs and not writes_what_moves(graph)]
+    graphs = [
+        graph for graph in tensors.graphs if graph.cuda_graphs and not writes_what_moves(graph)
+    ]
     if not graphs:
         return
-    launches, copies, took = _copies(tensors.run) if on_cuda else (NOT_ON_CPU, NOT_ON_CPU, NOT_ON_CPU)
+    launches, copies, took = (
+        _copies(tensors.run) if on_cuda else (NOT_ON_CPU, NOT_ON_CPU, NOT_ON_CPU)
+    )
     if launches == 0:
         return  # no graph was replayed, so nothing was copied into one; KGP303 says so
     copied = []
-    # What the forward kept for its backward stays where it is; the gradient of a loss is one number.
+    # What the forward kept for its backward stays where it is; the gradient of a loss is one
+    # number.
     coming_in = (
         (graph, tensor, held)
         for graph in tensors.tensors.backwards
@@ -263,21 +309,36 @@ def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
         if tensor.name.startswith(m.INCOMING) and held.last.shape
     )
     for graph, tensor, held in (*_inputs(tensors), *coming_in):
-        steady = held.watched > tensors.steady_from  # the first call may run a graph several times, to warm it up
+        # the first call may run a graph several times, to warm it up
+        steady = held.watched > tensors.steady_from
         # torch's own rule: neither fixed nor made by the graph before, and on the device.
         moves = not tensor.static and held.last.size_bytes > 0 and not held.made_now
-        if steady and graph in graphs and moves and (held.last.device.startswith("cuda") or not on_cuda):
+        if (
+            steady
+            and graph in graphs
+            and moves
+            and (held.last.device.startswith("cuda") or not on_cuda)
+        ):
             copied.append((graph, tensor, held))
     groups = list(_by_line(tensors, copied))
-    if len(groups) > 1 and not isinstance(took, m.Skipped):  # a trace does not say whose input a copy is
-        together = f"the inputs of {len(groups)} places are copied together: {took.value:,.1f} µs per step in all"
+    # a trace does not say whose input a copy is
+    if len(groups) > 1 and not isinstance(took, m.Skipped):
+        together = (
+            f"the inputs of {len(groups)} places are copied together: {took.value:,.1f} "
+            "µs per step in all"
+        )
         took = m.Skipped(reason=together)
     for lines, passed in groups:
-        yield CopiedInput(**_fields(tensors, lines, passed), copies_per_step=copies, cost=took, on_cuda=on_cuda)
+        yield CopiedInput(
+            **_fields(tensors, lines, passed), copies_per_step=copies, cost=took, on_cuda=on_cuda
+        )
 
 
-def _copies(run: RunEvidence) -> tuple[float | m.Skipped, float | m.Skipped, m.FindingCost | m.Skipped]:
-    """Launches of CUDA graphs and copies inside compiled regions, a step of TRACE; what those before a replay took."""
+def _copies(
+    run: RunEvidence,
+) -> tuple[float | m.Skipped, float | m.Skipped, m.FindingCost | m.Skipped]:
+    """Launches of CUDA graphs and copies inside compiled regions, a step of TRACE; what those
+    before a replay took."""
     traced, trace = run.record.trace, run.trace(m.PassName.TRACE)
     if isinstance(trace, m.Skipped):
         return trace, trace, trace
@@ -286,14 +347,18 @@ def _copies(run: RunEvidence) -> tuple[float | m.Skipped, float | m.Skipped, m.F
     regions, copied = columns.named(REGION), columns.named(FOREACH_COPY)
     inside = 0
     for start, end in zip(columns.start_ns[regions], columns.end_ns[regions], strict=True):
-        inside += int(np.count_nonzero((columns.start_ns[copied] >= start) & (columns.start_ns[copied] < end)))
+        inside += int(
+            np.count_nonzero((columns.start_ns[copied] >= start) & (columns.start_ns[copied] < end))
+        )
     took, what = run.once(input_copies_in_trace), "GPU time of the copies before each replay"
     cost: m.FindingCost | m.Skipped = m.Skipped(reason="TRACE shows no GPU copy before a replay")
     if isinstance(took, m.Skipped):
         cost = took
     elif took.count:
         each, traced_in = took.total_us / steps, (m.PassName.TRACE,)
-        cost = m.FindingCost(value=each, unit="us/step", what=what, measured_in=traced_in, samples=steps)
+        cost = m.FindingCost(
+            value=each, unit="us/step", what=what, measured_in=traced_in, samples=steps
+        )
     return np.count_nonzero(columns.named(LAUNCH)) / steps, inside / steps, cost
 
 
@@ -309,7 +374,11 @@ def _moved(event: AddressChange) -> m.Finding:
     names, times = ", ".join(event.names), f"in {len(event.calls)} of the calls after warm-up"
     several = len(event.names) > 1
     buffers = "the declared buffers " if several else "the declared buffer "
-    taken = f", input{'s' if several else ''} of {', '.join(event.functions)}," if event.functions else ""
+    taken = (
+        f", input{'s' if several else ''} of {', '.join(event.functions)},"
+        if event.functions
+        else ""
+    )
     what = f"{buffers if event.declared else ''}{names}{taken}"
     serious = event.declared or event.cuda_graphs or event.carried
     why = "it is new memory, and the operation that allocated it was not observed"
@@ -331,10 +400,17 @@ def _moved(event: AddressChange) -> m.Finding:
 
 
 def _copied_finding(event: CopiedInput) -> m.Finding:
-    names, size, functions = ", ".join(event.names), f"{event.size_bytes:,} bytes", ", ".join(event.functions)
+    names, size, functions = (
+        ", ".join(event.names),
+        f"{event.size_bytes:,} bytes",
+        ", ".join(event.functions),
+    )
     if event.names[0].startswith(m.INCOMING):
         size += " (a loss computed inside the compiled function sends one number instead)"
-    message, proven = f"the CUDA graph of {functions} copies {names} before each replay: {size}", False
+    message, proven = (
+        f"the CUDA graph of {functions} copies {names} before each replay: {size}",
+        False,
+    )
     if not event.on_cuda:
         message = f"on CUDA the graph of {functions} would copy {names} before each replay: {size}"
     elif isinstance(event.copies_per_step, m.Skipped):

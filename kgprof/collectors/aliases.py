@@ -1,8 +1,10 @@
-"""KGP402, 403, 405 and 406: tensors around a compiled function that share memory, and what that does to it.
+"""KGP402, 403, 405 and 406: tensors around a compiled function that share memory, and what that
+does to it.
 
-Sharing is exact: two ranges of one storage that interleave without a common element share nothing. What ran is the
-truth; what AOTAutograd had decided beforehand stands beside it in the detail, and misses inputs that come back as they
-are. KGP406 is an exception of torch's, told by the id of its explanation (GB0040, GB0041).
+Sharing is exact: two ranges of one storage that interleave without a common element share nothing.
+What ran is the truth; what AOTAutograd had decided beforehand stands beside it in the detail, and
+misses inputs that come back as they are. KGP406 is an exception of torch's, told by the id of its
+explanation (GB0040, GB0041).
 
 Not seen: a view of an argument that is made before a graph break and only handed back behind it.
 """
@@ -14,7 +16,15 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
-from kgprof.collectors.tensor_facts import RunTensors, at, is_written, overlaps_itself, relation, run_tensors, said
+from kgprof.collectors.tensor_facts import (
+    RunTensors,
+    at,
+    is_written,
+    overlaps_itself,
+    relation,
+    run_tensors,
+    said,
+)
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
 from kgprof.wording import plural
@@ -25,12 +35,18 @@ OUTPUT_INPUT = m.Rule(
     level=m.Level.WARNING,
     summary="A compiled function returns memory that it shares with its arguments.",
     why=(
-        "Writing to the result also changes the argument, and the other way round. A buffer returned without a copy "
-        "is overwritten by the next step while the caller still holds it. torch must also rebuild such an output "
-        "outside the graph in every call. It is a note if nothing writes to the tensor and no CUDA graphs are used."
+        "Writing to the result also changes the argument, and the other way round. A buffer "
+        "returned without a copy is overwritten by the next step while the caller still holds it. "
+        "torch must also rebuild such an output outside the graph in every call. It is a note if "
+        "nothing writes to the tensor and no CUDA graphs are used."
     ),
-    example="def step(x): return x.view(-1); or def step(self, x): self.state.add_(x); return self.state.",
-    remedy="Return a copy (x.clone()), or let the caller make the view and return only new tensors.",
+    example=(
+        "def step(x): return x.view(-1); or def step(self, x): self.state.add_(x); "
+        "return self.state."
+    ),
+    remedy=(
+        "Return a copy (x.clone()), or let the caller make the view and return only new tensors."
+    ),
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
     can_cost=(),
@@ -41,15 +57,22 @@ OUTPUTS = m.Rule(
     id="KGP403",
     name="outputs-alias-each-other",
     level=m.Level.WARNING,
-    summary="Two results of a compiled function, or of two replays of its CUDA graph, share memory.",
-    why=(
-        "Writing to one result changes the other. A CUDA graph writes to the same memory at every replay: it "
-        "overwrites a result that was kept from an earlier step, or torch refuses to read that result."
+    summary=(
+        "Two results of a compiled function, or of two replays of its CUDA graph, share memory."
     ),
-    example="def step(x): y = x + 1; return y, y.t(); or history.append(step(x)) with mode='reduce-overhead'.",
+    why=(
+        "Writing to one result changes the other. A CUDA graph writes to the same memory at every "
+        "replay: it overwrites a result that was kept from an earlier step, or torch refuses to "
+        "read that result."
+    ),
+    example=(
+        "def step(x): y = x + 1; return y, y.t(); or history.append(step(x)) with "
+        "mode='reduce-overhead'."
+    ),
     remedy=(
-        "Return one of the two and derive the other outside, or clone it. Clone what you keep beyond the next step, "
-        "and call torch.compiler.cudagraph_mark_step_begin() at the start of each step."
+        "Return one of the two and derive the other outside, or clone it. Clone what you keep "
+        "beyond the next step, and call torch.compiler.cudagraph_mark_step_begin() at the start of "
+        "each step."
     ),
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
@@ -61,13 +84,19 @@ OVERLAPPING = m.Rule(
     id="KGP405",
     name="overlapping-memory",
     level=m.Level.WARNING,
-    summary="A compiled function writes to an input that shares memory with another one, or with itself.",
-    why=(
-        "torch then rebuilds both inputs from one base tensor and guards on how they overlap, so a change of the "
-        "overlap recompiles. The result of writing to an expanded tensor also depends on the order in which its "
-        "elements are written."
+    summary=(
+        "A compiled function writes to an input that shares memory with another one, "
+        "or with itself."
     ),
-    example="step(buffer[:6], buffer[2:]) where step writes to the first; x.expand(4, 3) passed to x.add_(y).",
+    why=(
+        "torch then rebuilds both inputs from one base tensor and guards on how they overlap, so a "
+        "change of the overlap recompiles. The result of writing to an expanded tensor also "
+        "depends on the order in which its elements are written."
+    ),
+    example=(
+        "step(buffer[:6], buffer[2:]) where step writes to the first; x.expand(4, 3) "
+        "passed to x.add_(y)."
+    ),
     remedy="Pass tensors that do not overlap, or a contiguous copy: x.expand(4, 3).contiguous().",
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
@@ -79,13 +108,19 @@ COND = m.Rule(
     id="KGP406",
     name="cond-branch-aliases",
     level=m.Level.ERROR,
-    summary="A branch of torch.cond returns an operand or a view of it, one tensor twice, or writes to an operand.",
+    summary=(
+        "A branch of torch.cond returns an operand or a view of it, one tensor "
+        "twice, or writes to an operand."
+    ),
     why=(
-        "torch.cond always refuses this, in eager mode too, and no fallback catches the error. A branch must return "
-        "new memory, because the caller cannot know which branch ran."
+        "torch.cond always refuses this, in eager mode too, and no fallback catches the error. A "
+        "branch must return new memory, because the caller cannot know which branch ran."
     ),
     example="torch.cond(pred, lambda x: x, lambda x: x.sin(), (x,)).",
-    remedy="Return x.clone() instead of x or a view of it, and compute new values instead of writing to operands.",
+    remedy=(
+        "Return x.clone() instead of x or a view of it, and compute new values "
+        "instead of writing to operands."
+    ),
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.FRAME_HOOK,),),
     can_cost=(),
@@ -107,8 +142,8 @@ _USER_CODE = "from user code:"
 
 
 class Alias(m.Model, frozen=True, kw_only=True):
-    """Memory that is shared at one place. ``kind``: identity and view (402, 403), replay (403), inputs and
-    internal (405), aliasing and mutation (406)."""
+    """Memory that is shared at one place. ``kind``: identity and view (402, 403), replay (403),
+    inputs and internal (405), aliasing and mutation (406)."""
 
     run: m.RunKey
     rule: str
@@ -125,7 +160,11 @@ class Alias(m.Model, frozen=True, kw_only=True):
 
 def collect(evidence: Evidence) -> tuple[Alias, ...]:
     on_cuda = evidence.device == "cuda"
-    shared = (event for tensors in evidence.once(run_tensors) for event in _of_run(tensors, on_cuda=on_cuda))
+    shared = (
+        event
+        for tensors in evidence.once(run_tensors)
+        for event in _of_run(tensors, on_cuda=on_cuda)
+    )
     return (*shared, *_refused(evidence))
 
 
@@ -137,10 +176,16 @@ def _of_run(tensors: RunTensors, *, on_cuda: bool) -> Iterator[Alias]:
     found = [
         event
         for graph in tensors.graphs
-        for event in (*_outputs(tensors, graph), *_held(tensors, graph, on_cuda=on_cuda), *_inputs(tensors, graph))
+        for event in (
+            *_outputs(tensors, graph),
+            *_held(tensors, graph, on_cuda=on_cuda),
+            *_inputs(tensors, graph),
+        )
     ]
     order = (VIEW, IDENTITY, REPLAY, INPUTS, INTERNAL, UNKNOWN)
-    for events in grouped(found, lambda event: (event.rule, line_of(event.location), event.function)):
+    for events in grouped(
+        found, lambda event: (event.rule, line_of(event.location), event.function)
+    ):
         yield msgspec.structs.replace(
             events[0],
             kind=min((event.kind for event in events), key=order.index),
@@ -152,11 +197,12 @@ def _of_run(tensors: RunTensors, *, on_cuda: bool) -> Iterator[Alias]:
 
 
 def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
-    """Only of a graph that ends its function: what another one gives out is no result of the program's. An input with
-    an origin is something of the program's, or lies in it."""
+    """Only of a graph that ends its function: what another one gives out is no result of the
+    program's. An input with an origin is something of the program's, or lies in it."""
     if not graph.returns:
         return
-    shared: list[tuple[int | None, str, str, str, int]] = []  # input, its source, what is said of it, kind, calls
+    # input, its source, what is said of it, kind, calls
+    shared: list[tuple[int | None, str, str, str, int]] = []
     from_inputs = set()
     for overlap in graph.overlaps:
         (kind, index), (other, _) = at(overlap.left), at(overlap.right)
@@ -165,7 +211,15 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         source = tensors.origin(graph, graph.inputs[index])
         if source and (found := relation(overlap)):
             from_inputs.add(overlap.right)
-            shared.append((index, source, f"{overlap.right} is {found}", _KINDS.get(found, VIEW), overlap.runs))
+            shared.append(
+                (
+                    index,
+                    source,
+                    f"{overlap.right} is {found}",
+                    _KINDS.get(found, VIEW),
+                    overlap.runs,
+                )
+            )
     names = [tensor.name for tensor in graph.inputs]
     for name in graph.returned_inputs:
         place = names.index(name) if name in names else None
@@ -176,8 +230,10 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         if source:
             shared.append((place, source, "it is returned without a copy", IDENTITY, graph.runs))
     for place, source, words, kind, calls in shared:
-        # An incoming gradient that is passed on as it is: autograd copies what it keeps of a CUDA graph.
-        in_library = tensors.of_script and not tensors.source.project.holds(graph.file)  # which knows its own caches
+        # An incoming gradient that is passed on as it is: autograd copies what it keeps of a CUDA
+        # graph.
+        # which knows its own caches
+        in_library = tensors.of_script and not tensors.source.project.holds(graph.file)
         written = place is not None and is_written(graph, place) and not in_library
         serious = written or bool(graph.cuda_graphs and not graph.backward)
         if in_library and not serious:
@@ -185,26 +241,46 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         pair = f"{said(source)}: {words}"
         yield _alias(tensors, graph, OUTPUT_INPUT, kind, pair, serious=serious, calls=calls)
     for overlap in graph.overlaps:  # two views of one input are told by that input
-        if {at(overlap.left)[0], at(overlap.right)[0]} != {"output"} or {overlap.left, overlap.right} <= from_inputs:
+        if {at(overlap.left)[0], at(overlap.right)[0]} != {"output"} or {
+            overlap.left,
+            overlap.right,
+        } <= from_inputs:
             continue
         if found := relation(overlap):
-            pair = f"{overlap.left} and {overlap.right}: one is {found}" if found != "unknown" else "not known exactly"
+            pair = (
+                f"{overlap.left} and {overlap.right}: one is {found}"
+                if found != "unknown"
+                else "not known exactly"
+            )
             kind, serious = _KINDS.get(found, VIEW), bool(graph.cuda_graphs and not graph.backward)
             yield _alias(tensors, graph, OUTPUTS, kind, pair, serious=serious, calls=overlap.runs)
     for name in graph.returned_twice:
         if name not in names and name not in graph.returned_inputs:
             pair = f"{name} is returned twice"
-            yield _alias(tensors, graph, OUTPUTS, IDENTITY, pair, serious=bool(graph.cuda_graphs), calls=graph.runs)
+            yield _alias(
+                tensors,
+                graph,
+                OUTPUTS,
+                IDENTITY,
+                pair,
+                serious=bool(graph.cuda_graphs),
+                calls=graph.runs,
+            )
 
 
 def _held(tensors: RunTensors, graph: m.WatchedGraph, *, on_cuda: bool) -> Iterator[Alias]:
-    """A result that is still there when the call after its own has ended: with CUDA graphs it was written over."""
+    """A result that is still there when the call after its own has ended: with CUDA graphs it was
+    written over."""
     if not graph.cuda_graphs:
         return
     marked = tensors.tensors.steps_marked
     for held in graph.held_outputs:
         if calls := tensors.steady(held.calls):
-            words = "is kept beyond the next replay" if on_cuda else "would be kept beyond the next replay on CUDA"
+            words = (
+                "is kept beyond the next replay"
+                if on_cuda
+                else "would be kept beyond the next replay on CUDA"
+            )
             marks = (
                 f"cudagraph_mark_step_begin was called {plural(marked, 'time')}"
                 if marked
@@ -218,24 +294,52 @@ def _inputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
     """Only where one of the two is written to: reading does no harm."""
     for overlap in graph.overlaps:
         (kind, left), (other, right) = at(overlap.left), at(overlap.right)
-        if (kind, other) != ("input", "input") or not (is_written(graph, left) or is_written(graph, right)):
+        if (kind, other) != ("input", "input") or not (
+            is_written(graph, left) or is_written(graph, right)
+        ):
             continue
         if found := relation(overlap):
             names = f"{said(graph.inputs[left].name)} and {said(graph.inputs[right].name)}"
             kind = INPUTS if found != "unknown" else UNKNOWN
             pair = f"{names} share memory, and one is written to"
-            yield _alias(tensors, graph, OVERLAPPING, kind, pair, serious=found != "unknown", calls=overlap.runs)
+            yield _alias(
+                tensors,
+                graph,
+                OVERLAPPING,
+                kind,
+                pair,
+                serious=found != "unknown",
+                calls=overlap.runs,
+            )
     for index, tensor in enumerate(graph.inputs):
         if is_written(graph, index) and (held := next(iter(tensor.held), None)) is not None:
             itself = overlaps_itself(held.last)
             if itself is not False:
-                pair = f"{said(tensor.name)} has elements that share memory (stride {list(held.last.stride)})"
+                pair = (
+                    f"{said(tensor.name)} has elements that share memory (stride "
+                    f"{list(held.last.stride)})"
+                )
                 kind = INTERNAL if itself else UNKNOWN
-                yield _alias(tensors, graph, OVERLAPPING, kind, pair, serious=bool(itself), calls=held.watched)
+                yield _alias(
+                    tensors,
+                    graph,
+                    OVERLAPPING,
+                    kind,
+                    pair,
+                    serious=bool(itself),
+                    calls=held.watched,
+                )
 
 
 def _alias(
-    tensors: RunTensors, graph: m.WatchedGraph, rule: m.Rule, kind: str, pair: str, *, serious: bool, calls: int
+    tensors: RunTensors,
+    graph: m.WatchedGraph,
+    rule: m.Rule,
+    kind: str,
+    pair: str,
+    *,
+    serious: bool,
+    calls: int,
 ) -> Alias:
     place, of_backward = tensors.definition(graph), ("backward",) if graph.backward else ()
     return Alias(
@@ -246,7 +350,9 @@ def _alias(
         location=place,
         pairs=(pair,),
         serious=serious,
-        identity="\0".join((*(tensors.source.identity(place) or (user_function(graph.function),)), *of_backward)),
+        identity="\0".join(
+            (*(tensors.source.identity(place) or (user_function(graph.function),)), *of_backward)
+        ),
         detail=tensors.intent(graph),
         calls=calls,
     )
@@ -256,8 +362,9 @@ def _alias(
 
 
 def _refused(evidence: Evidence) -> list[Alias]:
-    """One event a line of torch.cond, from the frames whose compilation raised and from runs that ended so: at the line
-    that torch quotes of the user's stack, else at the compiled function's, or in an eager call at the traceback's."""
+    """One event a line of torch.cond, from the frames whose compilation raised and from runs that
+    ended so: at the line that torch quotes of the user's stack, else at the compiled function's, or
+    in an eager call at the traceback's."""
     events = []
     for trace in evidence.compilers:
         for row in trace.all.frames:
@@ -285,12 +392,20 @@ def refused_branch(text: str) -> str:
 def quoted_line(source: SourceText, text: str) -> m.Location | None:
     """The innermost line of the project in a stack that torch quotes outermost first."""
     lines = (found.group("file", "line", "function") for found in _FILE_LINE.finditer(text))
-    stack = tuple(m.Location(file=file, line=int(line), function=name or "") for file, line, name in lines)
+    stack = tuple(
+        m.Location(file=file, line=int(line), function=name or "") for file, line, name in lines
+    )
     return source.innermost(stack)
 
 
-def _cond(run: m.RunKey, source: SourceText, kind: str, place: m.Location | None, text: str) -> Alias:
-    words = "returns an operand, a view of one, or one tensor twice" if kind == ALIASING else "writes to an operand"
+def _cond(
+    run: m.RunKey, source: SourceText, kind: str, place: m.Location | None, text: str
+) -> Alias:
+    words = (
+        "returns an operand, a view of one, or one tensor twice"
+        if kind == ALIASING
+        else "writes to an operand"
+    )
     return Alias(
         run=run,
         rule=COND.id,
@@ -301,7 +416,9 @@ def _cond(run: m.RunKey, source: SourceText, kind: str, place: m.Location | None
         serious=True,
         identity="\0".join(source.identity(place)),
         related=source.branches(place, "cond") if place else (),
-        detail=text[text.find("Encountered") if "Encountered" in text else 0 :].partition(_USER_CODE)[0].strip(),
+        detail=text[text.find("Encountered") if "Encountered" in text else 0 :]
+        .partition(_USER_CODE)[0]
+        .strip(),
         calls=1,
     )
 
@@ -313,9 +430,13 @@ def diagnose(events: tuple[Alias, ...]) -> tuple[m.Finding, ...]:
     findings = []
     for event in events:
         rule = next(rule for rule in RULES if rule.id == event.rule)
-        pairs = "; ".join(event.pairs[:4]) + (f"; and {len(event.pairs) - 4} more" if len(event.pairs) > 4 else "")
+        pairs = "; ".join(event.pairs[:4]) + (
+            f"; and {len(event.pairs) - 4} more" if len(event.pairs) > 4 else ""
+        )
         what = {
-            OUTPUT_INPUT.id: f"{event.function} returns memory that it shares with its arguments: {pairs}",
+            OUTPUT_INPUT.id: (
+                f"{event.function} returns memory that it shares with its arguments: {pairs}"
+            ),
             OUTPUTS.id: f"results of {event.function} share memory: {pairs}",
             OVERLAPPING.id: f"inputs of {event.function} overlap: {pairs}",
             COND.id: f"{pairs}: torch refuses it",

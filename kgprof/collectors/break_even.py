@@ -14,31 +14,39 @@ NEVER_BREAKS_EVEN = m.Rule(
     id="KGP603",
     name="never-breaks-even",
     level=m.Level.WARNING,
-    summary="The compiled step is not faster than the eager one, so its compile time is never recovered.",
+    summary=(
+        "The compiled step is not faster than the eager one, so its compile time is "
+        "never recovered."
+    ),
     why=(
-        "Compiling costs seconds at every start (fewer with warm compiler caches), and shorter steps have to pay for "
-        "it. Both sides are measured: compile cost is what the calls before steady state take beyond as many steady "
-        "calls, minus the same for the eager run; step times are TIMING's. It is a warning if the compiled run is "
-        "slower: with --rounds, if the 95 % interval of the ratio lies above 1; in one process each, if nine of ten "
-        f"of its steps are above nine of ten of eager's and the medians are {APART:g}× apart or more. It is a note if "
-        f"the two are level, or if the break-even is more than {LATE_AFTER_H:g} hours of steps away. Anything between "
-        f"is not decided, and so are times that vary by more than {NOISY:g}× within one process."
+        "Compiling costs seconds at every start (fewer with warm compiler caches), and shorter "
+        "steps have to pay for it. Both sides are measured: compile cost is what the calls before "
+        "steady state take beyond as many steady calls, minus the same for the eager run; step "
+        "times are TIMING's. It is a warning if the compiled run is slower: with --rounds, if the "
+        "95 % interval of the ratio lies above 1; in one process each, if nine of ten of its "
+        f"steps are above nine of ten of eager's and the medians are {APART:g}× apart or more. It "
+        f"is a note if the two are level, or if the break-even is more than {LATE_AFTER_H:g} hours "
+        "of steps away. Anything between is not decided, and so are times that vary by more than "
+        f"{NOISY:g}× within one process."
     ),
     example=(
-        "A step of three small operators on a CPU: guards and the call into compiled code take longer than fusing "
-        "the three saves."
+        "A step of three small operators on a CPU: guards and the call into compiled code take "
+        "longer than fusing the three saves."
     ),
     remedy=(
         f"Find out why it is not faster: graph breaks ({graph_breaks.GRAPH_BREAK.id}), recompiles "
-        f"({recompiles.IN_STEADY_STATE.id} to {recompiles.UNBOUNDED.id}), a GPU that waits for the CPU "
-        f"({device_idle.DEVICE_IDLE.id}, {device_idle.LAUNCH_BOUND.id}). If there is none of these, compile only the "
-        "part that takes the time, enlarge the batch, or leave this step in eager mode."
+        f"({recompiles.IN_STEADY_STATE.id} to {recompiles.UNBOUNDED.id}), a GPU that waits for the "
+        f"CPU ({device_idle.DEVICE_IDLE.id}, {device_idle.LAUNCH_BOUND.id}). If there is none of "
+        "these, compile only the part that takes the time, enlarge the batch, or leave this step "
+        "in eager mode."
     ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.EAGER_TIMES,),),
     can_cost=(),
     judged_from_times=True,
-    symptom_of=tuple(rule.id for rule in (*graph_breaks.RULES, *recompiles.RULES, *device_idle.RULES)),
+    symptom_of=tuple(
+        rule.id for rule in (*graph_breaks.RULES, *recompiles.RULES, *device_idle.RULES)
+    ),
 )
 RULES = (NEVER_BREAKS_EVEN,)
 
@@ -54,18 +62,30 @@ def diagnose(events: tuple[m.Economics, ...]) -> tuple[m.Finding, ...]:
     for event in events:
         after_h = event.cold.after_s / 3600 if isinstance(event.cold, m.BreakEven) else None
         never = event.verdict == m.Payoff.NEVER
-        if not never and event.verdict != m.Payoff.LEVEL and (after_h is None or after_h <= LATE_AFTER_H):
+        if (
+            not never
+            and event.verdict != m.Payoff.LEVEL
+            and (after_h is None or after_h <= LATE_AFTER_H)
+        ):
             continue
         cost: m.FindingCost | m.Skipped
         if isinstance(event.cold_s, m.Skipped):
             cost = event.cold_s
         else:
             what = "compile time, on a cold cache"
-            cost = m.FindingCost(value=event.cold_s, unit="s", what=what, measured_in=(m.PassName.COMPILE,), samples=1)
+            cost = m.FindingCost(
+                value=event.cold_s,
+                unit="s",
+                what=what,
+                measured_in=(m.PassName.COMPILE,),
+                samples=1,
+            )
         finding = m.Finding(
             rule=NEVER_BREAKS_EVEN.id,
             level=NEVER_BREAKS_EVEN.level if never else m.Level.NOTE,
-            message=event.text if after_h is None else f"{event.text}, which is {short(after_h)} hours of steps",
+            message=event.text
+            if after_h is None
+            else f"{event.text}, which is {short(after_h)} hours of steps",
             run=event.run,
             fingerprint=fingerprint(NEVER_BREAKS_EVEN.id, event.run),
             cost=cost,

@@ -1,4 +1,5 @@
-"""KGP106: what each compilation found in Inductor's and AOTAutograd's caches on disk, and what cannot be cached."""
+"""KGP106: what each compilation found in Inductor's and AOTAutograd's caches on disk, and what
+cannot be cached."""
 
 import itertools
 import re
@@ -16,16 +17,18 @@ CACHE_BYPASSED = m.Rule(
     level=m.Level.WARNING,
     summary="torch cannot cache this graph, so every process recompiles it.",
     why=(
-        "Inductor and AOTAutograd keep what they generate on disk, and the next process starts in a fraction of the "
-        "time. A graph with an operator that torch cannot cache (torch.cond is one, in torch 2.11 to 2.15) is never "
-        "looked up and never stored, so each start of the program pays the full compile time. So is a graph that is "
-        "compiled with a custom pass of Inductor that has no uuid()."
+        "Inductor and AOTAutograd keep what they generate on disk, and the next process starts in "
+        "a fraction of the time. A graph with an operator that torch cannot cache (torch.cond is "
+        "one, in torch 2.11 to 2.15) is never looked up and never stored, so each start of the "
+        "program pays the full compile time. So is a graph that is compiled with a custom pass of "
+        "Inductor that has no uuid()."
     ),
     example="torch.cond(mask.any(), expand, keep, (state,)) inside the compiled step.",
     remedy=(
-        "An operator: express it with others that can be cached (in place of torch.cond, torch.where over both "
-        "results), or keep it in a small compiled function of its own so that the rest is cached. A custom pass of "
-        "Inductor: make it a torch._inductor.custom_graph_pass.CustomGraphPass with a uuid()."
+        "An operator: express it with others that can be cached (in place of torch.cond, "
+        "torch.where over both results), or keep it in a small compiled function of its own so "
+        "that the rest is cached. A custom pass of Inductor: make it a "
+        "torch._inductor.custom_graph_pass.CustomGraphPass with a uuid()."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.GENERATED_CODE),),
@@ -35,7 +38,8 @@ CACHE_BYPASSED = m.Rule(
 )
 RULES = (CACHE_BYPASSED,)
 OF_A_LIBRARY = (
-    "it is a library's function, and so is what keeps it from being cached, unless you set passes of Inductor"
+    "it is a library's function, and so is what keeps it from being cached, "
+    "unless you set passes of Inductor"
 )
 
 # Artifact names of torch.__trace: what they are called here, and the cache.
@@ -49,7 +53,8 @@ class CacheUse(m.Model, frozen=True, kw_only=True):
 
     run: m.RunKey
     compile_id: str
-    location: m.Location | None  # the def of the compiled function; of a library's the line that leads there
+    # the def of the compiled function; of a library's the line that leads there
+    location: m.Location | None
     library: m.PackageLine | None = None  # the def of a library's function
     cache: str  # "FX graph cache", "AOTAutograd cache"
     outcome: str  # hit, miss, bypass
@@ -60,7 +65,9 @@ class CacheUse(m.Model, frozen=True, kw_only=True):
 
 def collect(evidence: Evidence) -> tuple[CacheUse, ...]:
     uses = []
-    for trace, (prefix, cache), outcome in itertools.product(evidence.compilers, _CACHES.items(), _OUTCOMES):
+    for trace, (prefix, cache), outcome in itertools.product(
+        evidence.compilers, _CACHES.items(), _OUTCOMES
+    ):
         for record in trace.artifacts(f"{prefix}_{outcome}"):
             compiled = trace.compilation(compile_id(record.metadata), record.call)
             location = place_of(trace, compiled) if compiled else None
@@ -84,10 +91,13 @@ def collect(evidence: Evidence) -> tuple[CacheUse, ...]:
 def tallies(events: tuple[CacheUse, ...], run: m.RunKey) -> tuple[m.CacheTally, ...]:
     """Of one run, a row for each cache."""
     outcomes = {
-        cache: [use.outcome for use in events if (use.run, use.cache) == (run, cache)] for cache in _CACHES.values()
+        cache: [use.outcome for use in events if (use.run, use.cache) == (run, cache)]
+        for cache in _CACHES.values()
     }
     return tuple(
-        m.CacheTally(cache=cache, hits=of.count("hit"), misses=of.count("miss"), bypasses=of.count("bypass"))
+        m.CacheTally(
+            cache=cache, hits=of.count("hit"), misses=of.count("miss"), bypasses=of.count("bypass")
+        )
         for cache, of in outcomes.items()
     )
 
@@ -97,7 +107,9 @@ def _reason(payload: str | None) -> str:
     decoded = json_object(payload or "{}")
     if payload and not decoded:
         return "torch's record could not be read"
-    return _ADDRESS.sub("", " ".join(str(decoded.get("cache_bypass_reason") or "torch gave no reason").split()))
+    return _ADDRESS.sub(
+        "", " ".join(str(decoded.get("cache_bypass_reason") or "torch gave no reason").split())
+    )
 
 
 def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
@@ -110,7 +122,9 @@ def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
         name = first.location.function if first.location else "a graph"
         name = f"{first.library.function} in {first.library}" if first.library else name
         # What Inductor generated has a cache of its own, behind that of AOTAutograd.
-        again = "recompiled" if _CACHES["fx_graph_cache"] in caches else "traced by AOTAutograd again"
+        again = (
+            "recompiled" if _CACHES["fx_graph_cache"] in caches else "traced by AOTAutograd again"
+        )
         finding = m.Finding(
             rule=CACHE_BYPASSED.id,
             level=m.Level.NOTE if first.library else CACHE_BYPASSED.level,

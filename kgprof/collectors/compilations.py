@@ -1,8 +1,8 @@
 """KGP107, and where the seconds of each compilation went: six stages that add up to its duration.
 
-The stages come from the spans that torch writes for its own timeline (``chromium_event`` records, a begin and an end
-each). A span's own time, without that of the spans inside it, belongs to its stage; spans that are not named here
-belong to the stage around them.
+The stages come from the spans that torch writes for its own timeline (``chromium_event`` records, a
+begin and an end each). A span's own time, without that of the spans inside it, belongs to its
+stage; spans that are not named here belong to the stage around them.
 """
 
 import re
@@ -35,14 +35,18 @@ COMPILE_FAILED = m.Rule(
     level=m.Level.ERROR,
     summary="Compiling a function raised an exception instead of falling back to eager.",
     why=(
-        "With fullgraph=True the first line that torch cannot trace raises an error, and so does any backend "
-        "failure. A program that catches it runs eagerly, pays for the attempt again in every call (failures are not "
-        "cached) and shows no graph break anywhere."
+        "With fullgraph=True the first line that torch cannot trace raises an error, and so does "
+        "any backend failure. A program that catches it runs eagerly, pays for the attempt again "
+        "in every call (failures are not cached) and shows no graph break anywhere."
     ),
-    example="torch.compile(step, fullgraph=True) where step prints; a custom backend that raises NotImplementedError.",
+    example=(
+        "torch.compile(step, fullgraph=True) where step prints; a custom backend "
+        "that raises NotImplementedError."
+    ),
     remedy=(
-        "Fix the line that the finding points to. If a backend failed, compile with backend='eager', then "
-        "'aot_eager', then 'inductor': the first one that fails is the stage to examine."
+        "Fix the line that the finding points to. If a backend failed, compile with "
+        "backend='eager', then 'aot_eager', then 'inductor': the first one that fails is the stage "
+        "to examine."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -54,7 +58,9 @@ RULES = (COMPILE_FAILED,)
 
 _POINT = re.compile(r"^  - (.+)$", re.MULTILINE)  # of torch's list of what is violated
 _MARKED = re.compile(r"You marked L\['(?P<name>\w+)'\]\.size\(\)\[(?P<dimension>\d+)\]")
-_REGISTERS_FAKE = re.compile(r"(?<![\w.])(?:[^\WA-Za-z_]|\.)*+(?P<name>[A-Za-z_][\w.]*\.register_fake)\b")
+_REGISTERS_FAKE = re.compile(
+    r"(?<![\w.])(?:[^\WA-Za-z_]|\.)*+(?P<name>[A-Za-z_][\w.]*\.register_fake)\b"
+)
 
 CAPTURE, FRONTEND, SCHEDULING = "capture_s", "frontend_s", "scheduling_s"
 CODE, MACHINE, CACHING = "code_generation_s", "machine_code_s", "caching_s"
@@ -86,7 +92,8 @@ class FailedCompile(m.Model, frozen=True, kw_only=True):
     """One function of one run whose compilation raised."""
 
     run: m.RunKey
-    location: m.Location | None  # the project's line that torch refused, or the def where a backend failed
+    # the project's line that torch refused, or the def where a backend failed
+    location: m.Location | None
     library: m.PackageLine | None  # the line that torch refused, where that is a library's
     function: str
     error: str  # the exception's type
@@ -100,10 +107,12 @@ class FailedCompile(m.Model, frozen=True, kw_only=True):
 
 
 def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
-    """A row for each compilation of a run, with its stages; the backward graph of one is a row of its own."""
+    """A row for each compilation of a run, with its stages; the backward graph of one is a row of
+    its own."""
     try:
         seconds, why = _seconds_of_stages(trace), "torch wrote no spans for it"
-    except ValueError as error:  # a span that cannot be read would leave its time in the one around it
+    # a span that cannot be read would leave its time in the one around it
+    except ValueError as error:
         seconds, why = {}, f"its record of spans could not be read: {error}"
     rows = []
     for compiled in trace.compiled:
@@ -112,8 +121,12 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
             name, duration_us = frame.function if frame else "", metrics.get("duration_us")
             unknown = m.Skipped(reason="torch gave no duration_us")
             known = seconds.get((id(compiled), backward), {})
-            spent = {stage: known.get(stage, 0.0) for stage in (CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING)}
-            if CODE not in known:  # the graph came from a cache: Inductor looked it up and loaded it
+            spent = {
+                stage: known.get(stage, 0.0)
+                for stage in (CAPTURE, FRONTEND, SCHEDULING, CODE, MACHINE, CACHING)
+            }
+            # the graph came from a cache: Inductor looked it up and loaded it
+            if CODE not in known:
                 spent[CACHING] += spent[SCHEDULING]
                 spent[SCHEDULING] = 0.0
             row = m.Compilation(
@@ -131,7 +144,8 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
 
 
 def _seconds_of_stages(trace: RunTrace) -> dict[tuple[int, bool], dict[str, float]]:
-    """(identity of the Compiled, is backward) -> stage -> seconds, from the nesting of the compiling thread's spans."""
+    """(identity of the Compiled, is backward) -> stage -> seconds, from the nesting of the
+    compiling thread's spans."""
     totals: dict[tuple[int, bool], dict[str, float]] = {}
     open_spans: list[tuple[str, tuple[int, bool], str]] = []
     last_us = 0.0
@@ -143,7 +157,9 @@ def _seconds_of_stages(trace: RunTrace) -> dict[tuple[int, bool], dict[str, floa
             stages[stage] = stages.get(stage, 0.0) + (now_us - last_us) / 1e6
         last_us = now_us
         if event["ph"] == "B":
-            backward = name == "entire_backward_compile" or (bool(open_spans) and open_spans[-1][1][1])
+            backward = name == "entire_backward_compile" or (
+                bool(open_spans) and open_spans[-1][1][1]
+            )
             open_spans.append((name, (id(compiled), backward), STAGE_OF[name]))
         elif name in (open_name for open_name, _, _ in open_spans):
             while open_spans.pop()[0] != name:
@@ -152,7 +168,8 @@ def _seconds_of_stages(trace: RunTrace) -> dict[tuple[int, bool], dict[str, floa
 
 
 def _spans(trace: RunTrace) -> Iterator[tuple[Mapping[str, Any], Compiled | None]]:
-    """Begins and ends in the order of time. Spans of worker threads belong to no compile id and are left out."""
+    """Begins and ends in the order of time. Spans of worker threads belong to no compile id and are
+    left out."""
     for record in trace.all.records:
         if "chromium_event" not in record.metadata or not record.payload:
             continue
@@ -171,7 +188,9 @@ def _spans(trace: RunTrace) -> Iterator[tuple[Mapping[str, Any], Compiled | None
 def collect(evidence: Evidence) -> tuple[FailedCompile, ...]:
     """One event a place, whatever the number of calls that tried again."""
     return tuple(
-        msgspec.structs.replace(same[0], calls=tuple(sorted({call for event in same for call in event.calls})))
+        msgspec.structs.replace(
+            same[0], calls=tuple(sorted({call for event in same for call in event.calls}))
+        )
         for trace in evidence.compilers_and_cut_off
         for same in grouped(_of_run(trace), lambda event: (event.location, event.error))
     )
@@ -180,16 +199,21 @@ def collect(evidence: Evidence) -> tuple[FailedCompile, ...]:
 def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
     for row in trace.all.frames:
         changed = trace.is_changed(row.file, row.first_line, row.function)
-        if row.outcome == "raised" and not changed and not refused_branch(row.text):  # that is KGP406
+        # that is KGP406
+        if row.outcome == "raised" and not changed and not refused_branch(row.text):
             failed = next(iter(trace.compilations_of(row)), None)
             yield _failed(trace, (row.file, row.first_line, row.function), row.text, failed, row)
     if trace.all.frames:
         return
-    # Where no frame was seen: compilations that failed, and for which torch wrote no graph break to fall back at.
+    # Where no frame was seen: compilations that failed, and for which torch wrote no graph break to
+    # fall back at.
     records = trace.artifacts(BREAK)
     broken = {id(trace.compilation(compile_id(record.metadata), record.call)) for record in records}
     for compiled in trace.compiled:
-        refused_by_limit, why = compiled.metrics.get("co_name") is None, compiled.metrics.get("fail_reason")
+        refused_by_limit, why = (
+            compiled.metrics.get("co_name") is None,
+            compiled.metrics.get("fail_reason"),
+        )
         told = refused_by_limit or id(compiled) in broken or refused_branch(str(why))
         if compiled.failed and (frame := compiled.frame) is not None and not told:
             text = f"{compiled.metrics.get('fail_type')}: {why}"
@@ -197,14 +221,20 @@ def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
 
 
 def _failed(
-    trace: RunTrace, code: tuple[str, int, str], text: str, compiled: Compiled | None, seen: m.OfferedFrame | Compiled
+    trace: RunTrace,
+    code: tuple[str, int, str],
+    text: str,
+    compiled: Compiled | None,
+    seen: m.OfferedFrame | Compiled,
 ) -> FailedCompile:
-    """``code``: file, first line and name of the code object; ``seen``: in which call, and what torch traced."""
+    """``code``: file, first line and name of the code object; ``seen``: in which call, and what
+    torch traced."""
     metrics = compiled.metrics if compiled else {}
     definition, is_own = trace.source.definition(*code), trace.source.project.holds(code[0])
     error, _, said = text.partition(": ")
     cause = cause_of(str(metrics.get("fail_reason") or said), trace.all.sources.registry)
-    if points := tuple(_POINT.findall(said)):  # the first line says only that constraints are violated
+    # the first line says only that constraints are violated
+    if points := tuple(_POINT.findall(said)):
         cause = msgspec.structs.replace(cause, explanation=" ".join(points))
     traced = _traced(seen, text, metrics)
     stack = traced if is_own or compiled is None else (*compiled.stack[:-1], *traced)
@@ -235,17 +265,22 @@ def _fix(text: str) -> str:
         )
     if fake:
         return (
-            f"@{fake['name']}  # above a function of the same arguments that returns an empty tensor of the "
-            "result's shape and dtype"
+            f"@{fake['name']}  # above a function of the same arguments that returns an empty "
+            "tensor of the result's shape and dtype"
         )
     return ""
 
 
-def _traced(seen: m.OfferedFrame | Compiled, text: str, metrics: Mapping[str, Any]) -> tuple[m.Location, ...]:
-    """The lines that torch was tracing when it gave up, outermost first: of the exception, as the frame hook kept them
-    or as its words quote them, else the innermost one alone, from the metrics. A backend fails at no line."""
+def _traced(
+    seen: m.OfferedFrame | Compiled, text: str, metrics: Mapping[str, Any]
+) -> tuple[m.Location, ...]:
+    """The lines that torch was tracing when it gave up, outermost first: of the exception, as the
+    frame hook kept them or as its words quote them, else the innermost one alone, from the metrics.
+    A backend fails at no line."""
     if isinstance(seen, m.OfferedFrame) and seen.stack:
-        return tuple(m.Location(file=one.file, line=one.line, function=one.function) for one in seen.stack)
+        return tuple(
+            m.Location(file=one.file, line=one.line, function=one.function) for one in seen.stack
+        )
     if text.startswith("BackendCompilerFailed"):
         return ()
     if quoted := tuple(stack_in(text, anywhere=False)):

@@ -1,12 +1,14 @@
-"""KGP301 to KGP304: which compiled graphs became CUDA graphs, which did not, and what torch gave as the reason.
+"""KGP301 to KGP304: which compiled graphs became CUDA graphs, which did not, and what torch gave as
+the reason.
 
-Only a ``cudaGraphLaunch`` in the trace proves that a CUDA graph ran; a log that says nothing proves nothing, and a
-"cudagraphable" partition may never be used. Launches are counted for the whole step and within each compiled region,
-so that a graph that torch left out in silence is seen among others that run. Messages are told apart by the function of
-torch's that logged them (the same in 2.11 and 2.13), their text is kept as it stands.
+Only a ``cudaGraphLaunch`` in the trace proves that a CUDA graph ran; a log that says nothing proves
+nothing, and a "cudagraphable" partition may never be used. Launches are counted for the whole step
+and within each compiled region, so that a graph that torch left out in silence is seen among others
+that run. Messages are told apart by the function of torch's that logged them (the same in 2.11 and
+2.13), their text is kept as it stands.
 
-On a CPU run none of this can be observed. What can be said beforehand is which compiled functions write to an input
-that is not at a fixed address: on CUDA torch would make no CUDA graph of them.
+On a CPU run none of this can be observed. What can be said beforehand is which compiled functions
+write to an input that is not at a fixed address: on CUDA torch would make no CUDA graph of them.
 """
 
 import re
@@ -34,17 +36,25 @@ SKIPPED = m.Rule(
     level=m.Level.WARNING,
     summary="CUDA graphs were requested, but torch did not capture one for this compiled graph.",
     why=(
-        "Without a CUDA graph the CPU launches each kernel on its own. If kernels are short, the CPU cannot keep up "
-        "and the GPU waits, which mode='reduce-overhead' should have prevented. The usual reason is an input that "
-        "the graph writes to and torch does not own; another is control flow on the CPU."
+        "Without a CUDA graph the CPU launches each kernel on its own. If kernels are short, the "
+        "CPU cannot keep up and the GPU waits, which mode='reduce-overhead' should have prevented. "
+        "The usual reason is an input that the graph writes to and torch does not own; another is "
+        "control flow on the CPU."
     ),
-    example="x.mul_(2) on an argument of a function compiled with mode='reduce-overhead'; torch.cond in it.",
+    example=(
+        "x.mul_(2) on an argument of a function compiled with "
+        "mode='reduce-overhead'; torch.cond in it."
+    ),
     remedy=(
-        "Return a new tensor instead of writing to an argument, or make the tensor a buffer of the module, which has "
-        "a fixed address. Keep operators that run on the CPU (torch.cond, copies to the CPU) out of the function."
+        "Return a new tensor instead of writing to an argument, or make the tensor a buffer of the "
+        "module, which has a fixed address. Keep operators that run on the CPU (torch.cond, copies "
+        "to the CPU) out of the function."
     ),
     topic=m.Topic.CUDA_GRAPHS,
-    seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG), (m.Witness.CPU, m.Witness.GRAPH_HOOK, m.Witness.METADATA)),
+    seen_in=(
+        (m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),
+        (m.Witness.CPU, m.Witness.GRAPH_HOOK, m.Witness.METADATA),
+    ),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
@@ -54,13 +64,22 @@ PARTITIONED = m.Rule(
     id="KGP302",
     name="cudagraph-partitioned",
     level=m.Level.WARNING,
-    summary="CUDA graphs cover only part of a compiled graph, because some of its operators cannot be captured.",
-    why=(
-        "Each partition is a CUDA graph with its own launch, and the CPU launches what lies between them. A copy "
-        "from or to the CPU also waits for the GPU. torch logs this at DEBUG only."
+    summary=(
+        "CUDA graphs cover only part of a compiled graph, because some of its "
+        "operators cannot be captured."
     ),
-    example="y = x * scale where scale is a tensor on the CPU; table[i].to('cuda') inside the compiled function.",
-    remedy="Move the tensor to the GPU before the step, or the operator out of the compiled function.",
+    why=(
+        "Each partition is a CUDA graph with its own launch, and the CPU launches what lies "
+        "between them. A copy from or to the CPU also waits for the GPU. torch logs this at DEBUG "
+        "only."
+    ),
+    example=(
+        "y = x * scale where scale is a tensor on the CPU; table[i].to('cuda') "
+        "inside the compiled function."
+    ),
+    remedy=(
+        "Move the tensor to the GPU before the step, or the operator out of the compiled function."
+    ),
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
@@ -74,14 +93,15 @@ NONE_LAUNCHED = m.Rule(
     level=m.Level.WARNING,
     summary="CUDA graphs were requested, but none was replayed for a compiled graph after warm-up.",
     why=(
-        "A cudaGraphLaunch is the only proof that a CUDA graph is replayed. torch can skip a graph without a message "
-        "and without counting it (counters['inductor']['cudagraph_skips'] stays 0). A graph without launches gains "
-        "nothing from CUDA graphs, whatever the log says."
+        "A cudaGraphLaunch is the only proof that a CUDA graph is replayed. torch can skip a graph "
+        "without a message and without counting it (counters['inductor']['cudagraph_skips'] stays "
+        "0). A graph without launches gains nothing from CUDA graphs, whatever the log says."
     ),
     example="mode='reduce-overhead' when every partition of the graph contains a CPU operator.",
     remedy=(
-        "Check the skips and partitions that this report lists with this finding. If there are none, run with "
-        "TORCH_LOGS=cudagraphs and torch._inductor.config.triton.cudagraph_or_error = True."
+        "Check the skips and partitions that this report lists with this finding. If there are "
+        "none, run with TORCH_LOGS=cudagraphs and torch._inductor.config.triton.cudagraph_or_error "
+        "= True."
     ),
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.COMPILE, m.Witness.LAUNCHES),),
@@ -96,12 +116,19 @@ RERECORDED = m.Rule(
     level=m.Level.WARNING,
     summary="A CUDA graph was recorded again after the warm-up calls.",
     why=(
-        "A CUDA graph contains the addresses and sizes it was recorded with. If a tensor that torch takes to be "
-        "fixed has moved, or a new size arrives, torch records the graph again: it waits for all GPU work, and the "
-        "step takes many times as long. After 128 recordings torch stops using CUDA graphs for this function."
+        "A CUDA graph contains the addresses and sizes it was recorded with. If a tensor that "
+        "torch takes to be fixed has moved, or a new size arrives, torch records the graph again: "
+        "it waits for all GPU work, and the step takes many times as long. After 128 recordings "
+        "torch stops using CUDA graphs for this function."
     ),
-    example="model.weight.data = new_weights between two steps; a batch of another size under dynamic shapes.",
-    remedy="Write into the same tensors (weight.copy_(new)), and pad batches to a few sizes that occur during warm-up.",
+    example=(
+        "model.weight.data = new_weights between two steps; a batch of another size "
+        "under dynamic shapes."
+    ),
+    remedy=(
+        "Write into the same tensors (weight.copy_(new)), and pad batches to a few "
+        "sizes that occur during warm-up."
+    ),
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.CUDA_GRAPH_LOG, m.Witness.STEADY_CALLS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
@@ -121,8 +148,11 @@ NOT_ON_CPU = m.Skipped(reason="not observable on CPU")
 # Functions of torch._inductor that log, and what their messages are about.
 _SKIP, _PARTITIONS = "log_cudagraph_skip_and_bump_counter", "_log_graph_partitions"
 _NODE, _RECORD = "_log_non_cudagraphable_node", "record_function"
-_ON_CPU = re.compile(r"(?i)cpu|DeviceCopy")  # in the reason for an operator that cannot stand in a CUDA graph
-_COUNTS = re.compile(r"Created (\d+) graph partitions: (\d+) cudagraphable, (\d+) non-cudagraphable")
+# in the reason for an operator that cannot stand in a CUDA graph
+_ON_CPU = re.compile(r"(?i)cpu|DeviceCopy")
+_COUNTS = re.compile(
+    r"Created (\d+) graph partitions: (\d+) cudagraphable, (\d+) non-cudagraphable"
+)
 _NODE_REASON = re.compile(r"\S+: reason=(?P<reason>.*?)(?:, ir=.*)?")
 _COMPILE_ID = re.compile(r"\[(?P<id>[^\]\s]+)\] ")
 _AGAIN = re.compile(r" reason=(?P<reason>.+)", re.S)
@@ -146,7 +176,8 @@ class Partitioning(m.Model, frozen=True, kw_only=True):
     not_graphed: int
     reasons: tuple[str, ...]  # torch's words for each operator that cannot stand in one
     location: m.Location | None
-    cpu_inputs: tuple[str, ...] = ()  # tensors on the CPU that the graph takes, as the program names them
+    # tensors on the CPU that the graph takes, as the program names them
+    cpu_inputs: tuple[str, ...] = ()
     related: tuple[m.Location, ...] = ()  # the def, or the lines that bind those tensors
 
 
@@ -190,14 +221,17 @@ class CudaGraphs(m.Model, frozen=True, kw_only=True):
     would_skip: tuple[WrittenInput, ...]  # on a CPU run: what torch would skip on CUDA
     steady_from: int
     replayed: tuple[Replayed, ...] = ()
-    identities: dict[m.Location, str] = msgspec.field(default_factory=dict)  # of each place, in any checkout
+    # of each place, in any checkout
+    identities: dict[m.Location, str] = msgspec.field(default_factory=dict)
 
 
 # ---------------------------------------------------------------- events
 
 
 def collect(evidence: Evidence) -> tuple[CudaGraphs, ...]:
-    return tuple(_of_run(run, trace) for run in evidence.runs if (trace := run.compiler) is not None)
+    return tuple(
+        _of_run(run, trace) for run in evidence.runs if (trace := run.compiler) is not None
+    )
 
 
 def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
@@ -213,7 +247,11 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
     recorded = tuple(_recorded(trace)) if on_cuda else ()
     skips, partitions = (tuple(_skips(trace)), tuple(_partitions(trace))) if on_cuda else ((), ())
     would_skip = () if on_cuda else tuple(_written_inputs(trace))
-    placed = (event.location for events in (skips, partitions, would_skip, replayed, recorded) for event in events)
+    placed = (
+        event.location
+        for events in (skips, partitions, would_skip, replayed, recorded)
+        for event in events
+    )
     # What Inductor was told at each graph; the mode alone where the graph hook was not there.
     asked = [graph.cuda_graphs for graph in trace.all.graphs if graph.cuda_graphs is not None]
     return CudaGraphs(
@@ -232,10 +270,13 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
 
 
 def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
-    """Calls of CUDA by the innermost compiled region that they were made in: a resumed function runs inside another."""
+    """Calls of CUDA by the innermost compiled region that they were made in: a resumed function
+    runs inside another."""
     regions = columns.named(REGION) & columns.of_category("cpu_op", "user_annotation")
     graph_calls, kernel_calls = _named(columns, LAUNCH), columns.named(*KERNEL_LAUNCHES)
-    calls = np.flatnonzero(columns.of_category(*launches.LAUNCH_CATEGORIES) & (graph_calls | kernel_calls))
+    calls = np.flatnonzero(
+        columns.of_category(*launches.LAUNCH_CATEGORIES) & (graph_calls | kernel_calls)
+    )
     inside = launches.innermost(columns, regions, calls)
     region = np.where(inside == NOBODY, NOBODY, columns.name[inside])
     for name in dict.fromkeys(graph.compile_id for graph in trace.all.graphs if graph.cuda_graphs):
@@ -261,17 +302,22 @@ def _skips(trace: RunTrace) -> Iterator[Skip]:
     for message in trace.all.logs:
         if message.function != _SKIP:
             continue
-        place = quoted_line(trace.source, message.text) or _place_of_id(trace, message.compile_id, message.call)
+        place = quoted_line(trace.source, message.text) or _place_of_id(
+            trace, message.compile_id, message.call
+        )
         reason = message.text.partition("\n")[0].strip().removesuffix("Found from :").strip(" .")
         key = (place.file, place.line, reason) if place else (message.compile_id, reason)
         if key not in seen:
             seen.add(key)
             of = message.compile_id
-            yield Skip(compile_id=of, location=place, reason=reason, text=message.text, call=message.call)
+            yield Skip(
+                compile_id=of, location=place, reason=reason, text=message.text, call=message.call
+            )
 
 
 def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
-    """A line with the counts, then a few lines for each operator that cannot stand in a CUDA graph."""
+    """A line with the counts, then a few lines for each operator that cannot stand in a CUDA
+    graph."""
     groups: list[list[m.LogLine]] = []
     for message in trace.all.logs:
         if message.function == _PARTITIONS and _COUNTS.search(message.text):
@@ -281,10 +327,21 @@ def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
     for head, *rest in groups:
         counts, texts = _COUNTS.search(head.text), [message.text for message in rest]
         assert counts is not None  # the group begins with it
-        found = [match["reason"] for text in texts if (match := _NODE_REASON.fullmatch(text.strip()))]
-        sources = tuple(_cpu_inputs(trace, head.compile_id)) if any(map(_ON_CPU.search, found)) else ()
-        bound = tuple(dict.fromkeys(place for name in sources for place in trace.source.bound(last_name(name))))
-        quoted, define = quoted_line(trace.source, "\n".join(texts)), _place_of_id(trace, head.compile_id, head.call)
+        found = [
+            match["reason"] for text in texts if (match := _NODE_REASON.fullmatch(text.strip()))
+        ]
+        sources = (
+            tuple(_cpu_inputs(trace, head.compile_id)) if any(map(_ON_CPU.search, found)) else ()
+        )
+        bound = tuple(
+            dict.fromkeys(
+                place for name in sources for place in trace.source.bound(last_name(name))
+            )
+        )
+        quoted, define = (
+            quoted_line(trace.source, "\n".join(texts)),
+            _place_of_id(trace, head.compile_id, head.call),
+        )
         yield Partitioning(
             compile_id=head.compile_id,
             graphed=int(counts[2]),
@@ -312,7 +369,8 @@ def _cpu_inputs(trace: RunTrace, name: str) -> Iterator[str]:
 
 
 def _recorded(trace: RunTrace) -> Iterator[Recorded]:
-    """The reason for a recording that is not the first stands in a message before it, in the same call."""
+    """The reason for a recording that is not the first stands in a message before it, in the same
+    call."""
     why, why_call = "", -1
     for message in trace.all.logs:
         if (again := _AGAIN.search(message.text)) and message.function not in (_NODE, _RECORD):
@@ -333,13 +391,19 @@ def _written_inputs(trace: RunTrace) -> Iterator[WrittenInput]:
     names = {graph.compile_id: graph.inputs for graph in trace.all.graphs}
     for record in trace.artifacts(METADATA):
         name, text = compile_id(record.metadata), record.payload or ""
-        written = {i for i, found in enumerate(_MUTATES.findall(text.partition(_OUTPUTS)[0])) if found == "True"}
+        written = {
+            i
+            for i, found in enumerate(_MUTATES.findall(text.partition(_OUTPUTS)[0]))
+            if found == "True"
+        }
         static = STATIC_INDICES.search(text)
         fixed = {int(i) for i in static[1].split(",") if i.strip()} if static else set()
         inputs = names.get(name, ())
         if moved := sorted(written - fixed):
             known = tuple(inputs[i] if i < len(inputs) else f"input {i}" for i in moved)
-            yield WrittenInput(compile_id=name, inputs=known, location=_place_of_id(trace, name, record.call))
+            yield WrittenInput(
+                compile_id=name, inputs=known, location=_place_of_id(trace, name, record.call)
+            )
 
 
 def _place_of_id(trace: RunTrace, name: str, call: int) -> m.Location | None:
@@ -361,32 +425,54 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
         name = written.location.function if written.location else "a compiled graph"
         what = f"on CUDA torch would not capture {name} as a CUDA graph: it writes to "
         every = what + ", ".join(written.inputs)
-        found = _finding(SKIPPED, event, written.location, what + _named_first(written.inputs), identity=every)
+        found = _finding(
+            SKIPPED, event, written.location, what + _named_first(written.inputs), identity=every
+        )
         yield msgspec.structs.replace(found, level=m.Level.NOTE)
     for cut in event.partitions:
-        # Pieces of a graph that torch left out as a whole are never used, whatever the log calls them.
+        # Pieces of a graph that torch left out as a whole are never used, whatever the log calls
+        # them.
         if cut.not_graphed and not _is_skipped(event, cut):
             reasons = ", ".join(cut.reasons) or "torch gave no reason"
             message = (
                 f"CUDA graphs cover only {cut.graphed} of "
-                f"{plural(cut.graphed + cut.not_graphed, 'partition')} of a compiled graph: {reasons}"
+                f"{plural(cut.graphed + cut.not_graphed, 'partition')} of a compiled graph: "
+                f"{reasons}"
             )
             if cut.cpu_inputs:
                 message += f"; on the CPU: {', '.join(cut.cpu_inputs[:3])}"
             found = _finding(PARTITIONED, event, cut.location, message, identity=reasons)
             yield msgspec.structs.replace(found, related=cut.related, names=cut.cpu_inputs)
     if event.graphs and event.launches_per_step == 0:
-        said = f"torch logged that it skipped {len(event.skips)} of them" if event.skips else "torch logged no skip"
-        message = f"no CUDA graph was launched in TRACE, although {plural(event.graphs, 'compiled graph')} ran; {said}"
+        said = (
+            f"torch logged that it skipped {len(event.skips)} of them"
+            if event.skips
+            else "torch logged no skip"
+        )
+        message = (
+            "no CUDA graph was launched in TRACE, although "
+            f"{plural(event.graphs, 'compiled graph')} ran; {said}"
+        )
         yield _finding(NONE_LAUNCHED, event, None, message, identity="")
     else:
         for one in event.replayed:
-            # Without kernels of its own there was nothing to launch. Fewer launches than runs prove as much of some.
+            # Without kernels of its own there was nothing to launch. Fewer launches than runs prove
+            # as much of some.
             if one.kernels > 0 and one.launches < one.runs:
                 name = one.location.function if one.location else f"compilation {one.compile_id}"
-                said = "torch logged that it skipped it" if _is_skipped(event, one) else "torch logged no skip of it"
-                runs = f"{one.runs - one.launches if one.launches else 'each'} of its {plural(one.runs, 'run')}"
-                message = f"no CUDA graph of {name} was launched in {runs} in TRACE, though others were; {said}"
+                said = (
+                    "torch logged that it skipped it"
+                    if _is_skipped(event, one)
+                    else "torch logged no skip of it"
+                )
+                runs = (
+                    f"{one.runs - one.launches if one.launches else 'each'} of its "
+                    f"{plural(one.runs, 'run')}"
+                )
+                message = (
+                    f"no CUDA graph of {name} was launched in {runs} in TRACE, though "
+                    f"others were; {said}"
+                )
                 identity = f"{name} {one.compile_id.partition('/')[2]}"
                 yield _finding(NONE_LAUNCHED, event, one.location, message, identity=identity)
     yield from _again(event)
@@ -400,8 +486,12 @@ def _named_first(inputs: Sequence[str]) -> str:
 
 def _is_skipped(event: CudaGraphs, one: Partitioning | Replayed) -> bool:
     """Whether torch logged a skip of its compilation, or of its function."""
-    functions = {(skip.location.file, skip.location.function) for skip in event.skips if skip.location}
-    by_function = one.location is not None and (one.location.file, one.location.function) in functions
+    functions = {
+        (skip.location.file, skip.location.function) for skip in event.skips if skip.location
+    }
+    by_function = (
+        one.location is not None and (one.location.file, one.location.function) in functions
+    )
     return by_function or any(skip.compile_id == one.compile_id for skip in event.skips)
 
 
@@ -416,9 +506,20 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
         name = first.location.function if first.location else "a compiled graph"
         times = f"{len(recorded)} times" if len(recorded) > 1 else "once"
         why = next((one.again for one in recorded if one.again), "torch gave no reason")
-        message = f"the CUDA graph of {name} was recorded again {times} after warm-up: {why.partition(chr(10))[0]}"
+        message = (
+            f"the CUDA graph of {name} was recorded again {times} after warm-up: "
+            f"{why.partition(chr(10))[0]}"
+        )
         detail = "\n".join(f"call {one.call}: {one.again}" for one in recorded)
-        yield _finding(RERECORDED, event, first.location, message, detail=detail, count=len(recorded), identity=name)
+        yield _finding(
+            RERECORDED,
+            event,
+            first.location,
+            message,
+            detail=detail,
+            count=len(recorded),
+            identity=name,
+        )
 
 
 def _finding(
@@ -440,5 +541,7 @@ def _finding(
         location=location,
         count=count,
         detail=detail,
-        fingerprint=fingerprint(rule.id, event.run, event.identities[location] if location else "", what),
+        fingerprint=fingerprint(
+            rule.id, event.run, event.identities[location] if location else "", what
+        ),
     )

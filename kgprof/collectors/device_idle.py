@@ -1,8 +1,9 @@
-"""Whether the GPU waits for the host: the device's work in a step against the step as nothing but a clock saw it.
+"""Whether the GPU waits for the host: the device's work in a step against the step as nothing but a
+clock saw it.
 
-The work is TRACE's (kernels and copies take as long under the profiler as without it), the step is TIMING's. The
-profiler's own window would not do: it makes the host slower and so finds every short step idle. Without TIMING nothing
-is said.
+The work is TRACE's (kernels and copies take as long under the profiler as without it), the step is
+TIMING's. The profiler's own window would not do: it makes the host slower and so finds every short
+step idle. Without TIMING nothing is said.
 """
 
 import statistics
@@ -27,20 +28,22 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
 
 IDLE_SHARE = 0.5  # of a step without work on the device, from here on
-# Per step: with fewer, what surrounds the launches (guards, wrappers, a sync) is what takes the time,
-# and replaying them as one saves next to nothing.
+# Per step: with fewer, what surrounds the launches (guards, wrappers, a sync) is what takes the
+# time, and replaying them as one saves next to nothing.
 MANY_LAUNCHES = 8
 MOSTLY = 0.5  # of the idle time: a cause above it is named
 SPANS_SHOWN = 5
 REPLAY = 'torch.compile(..., mode="reduce-overhead")'
 SIZES_CHANGE = (
-    "no CUDA graph is proposed: compiled code takes sizes or numbers that change from call to call, and a graph would "
-    "be recorded for each. Pad them to a few sizes (or use a static cache) first."
+    "no CUDA graph is proposed: compiled code takes sizes or numbers that change from call to "
+    "call, and a graph would be recorded for each. Pad them to a few sizes (or use a static cache) "
+    "first."
 )
 
 _MEASURED = (
-    f"This rule and its twin apply if the GPU is idle for at least {100 * IDLE_SHARE:.0f} % of a step: GPU work comes "
-    "from TRACE and the step time from TIMING, so neither includes the profiler's overhead."
+    f"This rule and its twin apply if the GPU is idle for at least {100 * IDLE_SHARE:.0f} % of a "
+    "step: GPU work comes from TRACE and the step time from TIMING, so neither includes the "
+    "profiler's overhead."
 )
 DEVICE_IDLE = m.Rule(
     id="KGP601",
@@ -48,21 +51,24 @@ DEVICE_IDLE = m.Rule(
     level=m.Level.WARNING,
     summary="The GPU is idle for most of the step, waiting for the CPU.",
     why=(
-        "Faster kernels cannot shorten a step in which the GPU waits: the time goes to what the CPU does between "
-        f"launches. {_MEASURED} This rule applies when the GPU mostly waits for something other than launches: Python "
-        "between operators, one slow operator, the DataLoader, or several causes."
+        "Faster kernels cannot shorten a step in which the GPU waits: the time goes to what the "
+        f"CPU does between launches. {_MEASURED} This rule applies when the GPU mostly waits for "
+        "something other than launches: Python between operators, one slow operator, the "
+        "DataLoader, or several causes."
     ),
     example=(
-        "loss.item() in every step: the CPU waits for the GPU to finish, then the GPU waits for the CPU to launch "
-        "the next step."
+        "loss.item() in every step: the CPU waits for the GPU to finish, then the GPU waits for "
+        "the CPU to launch the next step."
     ),
     remedy=(
-        "See what the CPU did meanwhile (the finding's detail and the table of idle time): take syncs out of the "
-        f"step ({syncs.HOST_DEVICE_SYNC.id}), prepare the next batch beforehand, replay the step as one CUDA graph "
-        "(mode='reduce-overhead'), or give each step more work."
+        "See what the CPU did meanwhile (the finding's detail and the table of idle time): take "
+        f"syncs out of the step ({syncs.HOST_DEVICE_SYNC.id}), prepare the next batch beforehand, "
+        "replay the step as one CUDA graph (mode='reduce-overhead'), or give each step more work."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS, m.Witness.TIMING),),
+    seen_in=(
+        (m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS, m.Witness.TIMING),
+    ),
     can_cost=(),
     judged_from_times=True,
     symptom_of=tuple(
@@ -79,23 +85,33 @@ LAUNCH_BOUND = m.Rule(
     level=m.Level.WARNING,
     summary="Launch overhead limits the step: kernels finish faster than the CPU can launch them.",
     why=(
-        "Each launch costs the CPU microseconds, and a kernel shorter than that ends before the next one arrives. "
-        f"{_MEASURED} This rule applies when at least {100 * MOSTLY:.0f} % of the idle time passes in operators, "
-        f"compiled code and the calls that launch, by the trace, and a step has at least {MANY_LAUNCHES} launches. In "
-        "mode eager it is a note, because compiling is the remedy."
+        "Each launch costs the CPU microseconds, and a kernel shorter than that ends before the "
+        f"next one arrives. {_MEASURED} This rule applies when at least {100 * MOSTLY:.0f} % of "
+        "the idle time passes in operators, compiled code and the calls that launch, by the "
+        f"trace, and a step has at least {MANY_LAUNCHES} launches. In mode eager it is a note, "
+        "because compiling is the remedy."
     ),
     example="Four hundred kernels of 2 µs each, launched one by one in a step of 4 ms.",
     remedy=(
-        "Use CUDA graphs (mode='reduce-overhead' replays the step as one), fuse more, or enlarge the batch so that "
-        "each kernel works longer per launch. Measure the result: small float32 Linear layers may get slower matmuls "
-        "when compiled, which torch.set_float32_matmul_precision('high') avoids."
+        "Use CUDA graphs (mode='reduce-overhead' replays the step as one), fuse more, or enlarge "
+        "the batch so that each kernel works longer per launch. Measure the result: small float32 "
+        "Linear layers may get slower matmuls when compiled, which "
+        "torch.set_float32_matmul_precision('high') avoids."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS, m.Witness.TIMING),),
+    seen_in=(
+        (m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS, m.Witness.TIMING),
+    ),
     can_cost=(),
     judged_from_times=True,
     symptom_of=tuple(
-        rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES, *cuda_graphs.RULES, *optimizer_steps.RULES)
+        rule.id
+        for rule in (
+            *graph_breaks.RULES,
+            *skipped_frames.RULES,
+            *cuda_graphs.RULES,
+            *optimizer_steps.RULES,
+        )
     ),
     relieves=(m.LimitKind.LAUNCHES,),
 )
@@ -153,7 +169,9 @@ def collect(evidence: Evidence) -> tuple[DeviceTime, ...]:
 
 def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
     timing = run.record.timing
-    step_us = [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []
+    step_us = (
+        [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []
+    )
     if not step_us:
         return
     found = run.once(kernels.of_trace)
@@ -172,7 +190,9 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
         steps=found.steps,
         launches=found.launches / found.steps,
         graph_launches=(
-            found.graph_launches if isinstance(found.graph_launches, m.Skipped) else found.graph_launches / found.steps
+            found.graph_launches
+            if isinstance(found.graph_launches, m.Skipped)
+            else found.graph_launches / found.steps
         ),
         idle=found.idle,
         asks_for_graphs=any(graph.cuda_graphs for graph in graphs),
@@ -181,9 +201,12 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
 
 
 def _sizes_change(run: RunEvidence) -> bool:
-    """Whether torch made a symbol for a size or a number: a CUDA graph would be recorded for each."""
+    """Whether torch made a symbol for a size or a number: a CUDA graph would be recorded for
+    each."""
     trace = run.compiler
-    return trace is not None and any("create_symbol" in record.metadata for record in trace.all.records)
+    return trace is not None and any(
+        "create_symbol" in record.metadata for record in trace.all.records
+    )
 
 
 def diagnose(events: tuple[DeviceTime, ...]) -> tuple[m.Finding, ...]:
@@ -198,7 +221,10 @@ def _finding(event: DeviceTime) -> m.Finding:
     spans = () if isinstance(event.idle, m.Skipped) else event.idle.host_spans
     if spans:
         lines.append("what the CPU did while the GPU waited, under the profiler:")
-    lines += [f"  {span.total_us / event.steps:,.1f} µs per step  {span.name}" for span in spans[:SPANS_SHOWN]]
+    lines += [
+        f"  {span.total_us / event.steps:,.1f} µs per step  {span.name}"
+        for span in spans[:SPANS_SHOWN]
+    ]
     fix = ""
     if rule is LAUNCH_BOUND and event.may_replay:
         fix = REPLAY
@@ -243,9 +269,15 @@ def _message(event: DeviceTime) -> str:
 
 def _saving(event: DeviceTime, rule: m.Rule) -> m.Saving | m.Skipped:
     if rule is DEVICE_IDLE:
-        return m.Skipped(reason="the idle time has several reasons, and which a fix removes is unknown")
+        return m.Skipped(
+            reason="the idle time has several reasons, and which a fix removes is unknown"
+        )
     if event.unsteady:
-        return m.Skipped(reason="step times vary too much for a median step to stand for the others")
+        return m.Skipped(
+            reason="step times vary too much for a median step to stand for the others"
+        )
     return m.Saving(
-        us_per_step=event.idle_us, how="the step's GPU idle time", measured_in=(m.PassName.TIMING, m.PassName.TRACE)
+        us_per_step=event.idle_us,
+        how="the step's GPU idle time",
+        measured_in=(m.PassName.TIMING, m.PassName.TRACE),
     )

@@ -1,18 +1,20 @@
-"""KGP503: facts that two independent sources were asked about, and on which they did not say the same.
+"""KGP503: facts that two independent sources were asked about, and on which they did not say the
+same.
 
 | fact | the trace says | the hooks say |
 |---|---|---|
-| graph breaks | a record whose stack names the line | a function that goes on after it was offered to Dynamo |
+| graph breaks | a record with its stack | a function that goes on after it was offered to Dynamo |
 | recompiles | a reason | a compile id that does not end in /0 |
 | compilations | a row of metrics with guards | a frame that came back compiled |
 | graphs | a row of metrics that counts operators | a graph was put into the module |
 
-And on a GPU, of each CUDA graph, what torch logs (recorded, skipped) against the launches in its compiled region; and
-of each line of eager code that makes a number of a tensor, the dispatcher's hook against torch's sync-debug mode. What
-else reads is seen by one of the two alone: ``.cpu()`` by sync-debug, the user's line of a read in compiled code by the
-hook.
+And on a GPU, of each CUDA graph, what torch logs (recorded, skipped) against the launches in its
+compiled region; and of each line of eager code that makes a number of a tensor, the dispatcher's
+hook against torch's sync-debug mode. What else reads is seen by one of the two alone: ``.cpu()`` by
+sync-debug, the user's line of a read in compiled code by the hook.
 
-A source that was not there, or that had to leave records out, takes no part: what it lacks is no contradiction.
+A source that was not there, or that had to leave records out, takes no part: what it lacks is no
+contradiction.
 """
 
 from collections.abc import Iterator
@@ -36,15 +38,18 @@ SOURCES_DISAGREE = m.Rule(
     level=m.Level.WARNING,
     summary="Two independent sources contradict each other about a fact that this report states.",
     why=(
-        "Every counter that torch publishes is wrong somewhere, so kgprof takes the facts that a gate depends on "
-        "from two sources. If they differ, one is wrong for this torch or this program; trust neither number until "
-        "you know which."
+        "Every counter that torch publishes is wrong somewhere, so kgprof takes the facts that a "
+        "gate depends on from two sources. If they differ, one is wrong for this torch or this "
+        "program; trust neither number until you know which."
     ),
-    example="The frame hook saw a function resume after line 12, but the trace has no graph-break record for it.",
+    example=(
+        "The frame hook saw a function resume after line 12, but the trace has no "
+        "graph-break record for it."
+    ),
     remedy=(
-        "Look at the lines that the finding names in the raw records (trace_records.jsonl.gz in the Recording). If "
-        "the program replaces torch's log settings or resets Dynamo at run time, stop it from doing so; otherwise "
-        "report it with the Recording attached."
+        "Look at the lines that the finding names in the raw records (trace_records.jsonl.gz in "
+        "the Recording). If the program replaces torch's log settings or resets Dynamo at run "
+        "time, stop it from doing so; otherwise report it with the Recording attached."
     ),
     topic=m.Topic.SOURCES,
     seen_in=((m.Witness.FRAME_HOOK,), (m.Witness.READS,)),
@@ -65,7 +70,8 @@ class Disagreement(m.Model, frozen=True, kw_only=True):
     """One fact of one run."""
 
     run: m.RunKey
-    fact: str  # "graph breaks", "recompiles", "compilations", "graphs", "CUDA graphs", "reads", "waits"
+    # "graph breaks", "recompiles", "compilations", "graphs", "CUDA graphs", "reads", "waits"
+    fact: str
     location: m.Location | None
     message: str
     identity: str
@@ -73,7 +79,9 @@ class Disagreement(m.Model, frozen=True, kw_only=True):
 
 def collect(evidence: Evidence) -> tuple[Disagreement, ...]:
     passes = {run.key: run.record.compile for run in evidence.runs}
-    compiled = (found for trace in evidence.compilers for found in _of_trace(trace, passes[trace.run]))
+    compiled = (
+        found for trace in evidence.compilers for found in _of_trace(trace, passes[trace.run])
+    )
     return (
         *compiled,
         *(found for event in evidence.once(cuda_graphs.collect) for found in _launches(event)),
@@ -83,7 +91,11 @@ def collect(evidence: Evidence) -> tuple[Disagreement, ...]:
 
 
 def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[Disagreement]:
-    lacking = {one.capture for one in recorded.capture_unavailable} if isinstance(recorded, m.CompilePass) else set()
+    lacking = (
+        {one.capture for one in recorded.capture_unavailable}
+        if isinstance(recorded, m.CompilePass)
+        else set()
+    )
     if trace.all.left_out or TRACE in lacking:
         return
     if FRAMES not in lacking:
@@ -92,12 +104,20 @@ def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[
     failed = {compiled.compile_id for compiled in trace.compiled if compiled.failed}
     frames = {row.compile_id for row in trace.all.frames if row.compile_id}
     again = {name for name in frames if not name.endswith("/0")}
-    # has_guarded_code is true also where torch skipped a frame for want of operators; only the guards tell.
+    # has_guarded_code is true also where torch skipped a frame for want of operators; only the
+    # guards tell.
     worked = [compiled for compiled in trace.compiled if not compiled.failed]
-    guarded = {compiled.compile_id for compiled in worked if compiled.metrics.get("guard_count") is not None}
+    guarded = {
+        compiled.compile_id
+        for compiled in worked
+        if compiled.metrics.get("guard_count") is not None
+    }
     counted = {compiled.compile_id for compiled in worked if compiled.metrics.get("graph_op_count")}
-    # A graph that hands its inputs on and computes nothing is compiled too; the hook sees it, the count is 0.
-    empty = {compiled.compile_id for compiled in worked if compiled.metrics.get("graph_op_count") == 0}
+    # A graph that hands its inputs on and computes nothing is compiled too; the hook sees it, the
+    # count is 0.
+    empty = {
+        compiled.compile_id for compiled in worked if compiled.metrics.get("graph_op_count") == 0
+    }
     for fact, other, traced, hooked in (
         ("recompiles", FRAMES, reasons - failed, again),
         ("compilations", FRAMES, guarded, frames),
@@ -108,7 +128,9 @@ def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[
             location = recompiles.place_of(trace, compiled) if compiled else None
             witness, silent = (TRACE, other) if name in traced else (other, TRACE)
             message = f"the {witness} has compilation {name}, and the {silent} does not"
-            yield _disagreement(trace.run, fact, location, message, *trace.source.identity(location), message)
+            yield _disagreement(
+                trace.run, fact, location, message, *trace.source.identity(location), message
+            )
 
 
 def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
@@ -123,22 +145,35 @@ def _breaks(trace: RunTrace) -> Iterator[Disagreement]:
     for row in (row for place, row in resumed.items() if place not in named):
         location = trace.source.at(row.file, row.first_line, row.function)
         function = user_function(row.function)
-        message = f"the {FRAMES} saw {function} resume after this line, but the {TRACE} has no graph break there"
-        yield _disagreement(trace.run, "graph breaks", location, message, *trace.source.identity(location), message)
+        message = (
+            f"the {FRAMES} saw {function} resume after this line, but the {TRACE} has no "
+            "graph break there"
+        )
+        yield _disagreement(
+            trace.run, "graph breaks", location, message, *trace.source.identity(location), message
+        )
 
 
 def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
-    """A graph that the log calls recorded and that is never launched, or one that it calls skipped and that is."""
-    recorded = {one.compile_id for one in event.recorded} if not isinstance(event.recorded, m.Skipped) else set()
+    """A graph that the log calls recorded and that is never launched, or one that it calls skipped
+    and that is."""
+    recorded = (
+        {one.compile_id for one in event.recorded}
+        if not isinstance(event.recorded, m.Skipped)
+        else set()
+    )
     skipped = {skip.compile_id for skip in event.skips}
     for one in event.replayed:
         said = ""
         if one.compile_id in recorded and one.kernels and not one.launches:
-            said = f"torch's log says that it was recorded, but its {one.runs} runs in TRACE have no cudaGraphLaunch"
+            said = (
+                f"torch's log says that it was recorded, but its {one.runs} runs in TRACE "
+                "have no cudaGraphLaunch"
+            )
         elif one.compile_id in skipped - recorded and one.launches:
             said = (
-                f"torch's log says that it was skipped, but its {one.runs} runs in TRACE have {one.launches} "
-                "cudaGraphLaunch"
+                f"torch's log says that it was skipped, but its {one.runs} runs in TRACE have "
+                f"{one.launches} cudaGraphLaunch"
             )
         if said:
             name = one.location.function if one.location else f"compilation {one.compile_id}"
@@ -148,51 +183,87 @@ def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
 
 
 def _reads(run: RunEvidence) -> Iterator[Disagreement]:
-    """By line: a line that is compiled in one call and not in the next cannot be compared call by call."""
+    """By line: a line that is compiled in one call and not in the next cannot be compared call by
+    call."""
     memory, source = run.record.memory, run.source
-    if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped) or memory.syncs.left_out:
+    if (
+        isinstance(memory, m.Skipped)
+        or isinstance(memory.syncs, m.Skipped)
+        or memory.syncs.left_out
+    ):
         return
     if any(one.capture == SYNC_HOOKS for one in memory.capture_unavailable):
         return
     seen: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # by either at all
-    certain: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # and what the other one has to see too
+    # and what the other one has to see too
+    certain: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}
     for record in memory.syncs.records:
         own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
-        if own is not None and record.source in seen and record.device == "cuda" and not record.compile_id:
+        if (
+            own is not None
+            and record.source in seen
+            and record.device == "cuda"
+            and not record.compile_id
+        ):
             seen[record.source][own.file, own.line] = own
-            if record.op == READ if record.source == DISPATCH else called_function(record.expression) == "item":
+            if (
+                record.op == READ
+                if record.source == DISPATCH
+                else called_function(record.expression) == "item"
+            ):
                 certain[record.source][own.file, own.line] = own
     for witness, silent in ((DISPATCH, SYNC_DEBUG), (SYNC_DEBUG, DISPATCH)):
-        for frame in (frame for place, frame in certain[witness].items() if place not in seen[silent]):
+        for frame in (
+            frame for place, frame in certain[witness].items() if place not in seen[silent]
+        ):
             location = source.at(frame.file, frame.line, frame.function)
-            said = f"the {SAID[witness]} saw this line read a CUDA tensor, but the {SAID[silent]} did not"
-            yield _disagreement(run.key, "reads", location, said, *source.identity(location), witness)
+            said = (
+                f"the {SAID[witness]} saw this line read a CUDA tensor, but the "
+                f"{SAID[silent]} did not"
+            )
+            yield _disagreement(
+                run.key, "reads", location, said, *source.identity(location), witness
+            )
 
 
 def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]:
-    """Whatever makes the host wait is a call of CUDA's runtime in the end, and TRACE has them all; not their lines.
+    """Whatever makes the host wait is a call of CUDA's runtime in the end, and TRACE has them all;
+    not their lines.
 
-    Another process and other steps, in which it evaluates, saves or tries out kernels more or less often: the middle
-    half of the steps is compared.
+    Another process and other steps, in which it evaluates, saves or tries out kernels more or less
+    often: the middle half of the steps is compared.
     """
     memory, trace, script = run.record.memory, run.trace(m.PassName.TRACE), run.record.script
-    if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped) or isinstance(trace, m.Skipped):
+    if (
+        isinstance(memory, m.Skipped)
+        or isinstance(memory.syncs, m.Skipped)
+        or isinstance(trace, m.Skipped)
+    ):
         return
     if memory.capture_unavailable or memory.syncs.left_out:
         return  # the breakdown says so
     if script is not None and script.traced:
         return  # other steps
-    waited = sorted(launches.waits(trace.columns, timeline.profiler_steps(trace.columns)).tolist()) or [0]
+    waited = sorted(
+        launches.waits(trace.columns, timeline.profiler_steps(trace.columns)).tolist()
+    ) or [0]
     seen = sorted(syncs.syncs_of_steps(events, run.key)) or [0]
     (low, middle, high), (least, usual, most) = (
         (a[len(a) // 4], median(a), a[-1 - len(a) // 4]) for a in (waited, seen)
     )
     if max(low - most, least - high) >= max(WAITS_APART, WAITS_SHARE * usual):
         calls = f"the trace has {middle:g}"
-        yield _disagreement(run.key, "waits", None, f"the hooks saw {plural(usual, 'sync')} in most steps, but {calls}")
+        yield _disagreement(
+            run.key,
+            "waits",
+            None,
+            f"the hooks saw {plural(usual, 'sync')} in most steps, but {calls}",
+        )
 
 
-def _disagreement(run: m.RunKey, fact: str, location: m.Location | None, message: str, *identity: str) -> Disagreement:
+def _disagreement(
+    run: m.RunKey, fact: str, location: m.Location | None, message: str, *identity: str
+) -> Disagreement:
     where = "\0".join((fact, *identity))
     return Disagreement(run=run, fact=fact, location=location, message=message, identity=where)
 

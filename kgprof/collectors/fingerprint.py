@@ -8,7 +8,8 @@ from kgprof import model as m
 
 
 def fingerprint(rule: str, run: m.RunKey | None, *identity: str) -> str:
-    """Twelve hex digits over what the finding is about. Counts, times and line numbers change, so they stay out."""
+    """Twelve hex digits over what the finding is about. Counts, times and line numbers change, so
+    they stay out."""
     parts = (rule, run.slug if run else "", *identity)
     return hashlib.sha256("\0".join(parts).encode("utf-8", errors="replace")).hexdigest()[:12]
 

@@ -1,9 +1,9 @@
 """KGP101: where a compiled function fell into several graphs, and why torch could not go on.
 
-torch writes one record (artifact ``dynamo_graph_break_reason``) for each frame that it was compiling when it met the
-break, so a line that is inlined into two callers has three. A site is the line at which torch stopped, and a cause;
-its record count is kept. Where that is a library's line, the project's line that leads there most often stands for the
-site and the others beside it.
+torch writes one record (artifact ``dynamo_graph_break_reason``) for each frame that it was
+compiling when it met the break, so a line that is inlined into two callers has three. A site is the
+line at which torch stopped, and a cause; its record count is kept. Where that is a library's line,
+the project's line that leads there most often stands for the site and the others beside it.
 """
 
 import re
@@ -27,15 +27,20 @@ GRAPH_BREAK = m.Rule(
     level=m.Level.WARNING,
     summary="A line that torch cannot trace splits a compiled function into several graphs.",
     why=(
-        "The code before and after the line becomes two separate graphs: nothing is fused across the gap, the line "
-        "itself runs in Python, each graph is launched on its own, and no CUDA graph can span it. The code after the "
-        "break is a function with its own guards, so one break can also cause recompiles."
+        "The code before and after the line becomes two separate graphs: nothing is fused across "
+        "the gap, the line itself runs in Python, each graph is launched on its own, and no CUDA "
+        "graph can span it. The code after the break is a function with its own guards, so one "
+        "break can also cause recompiles."
     ),
-    example="print(loss.shape) between two operations; x.max().item() used as a Python number; if mask.any(): ...",
+    example=(
+        "print(loss.shape) between two operations; x.max().item() used as a Python "
+        "number; if mask.any(): ..."
+    ),
     remedy=(
-        "Move the line out of the compiled function, or express it in operators: torch.where or torch.cond for a "
-        "branch on data, a tensor instead of a number read with .item(), a return value instead of a print. With "
-        "fullgraph=True torch raises an error at the first such line instead of splitting."
+        "Move the line out of the compiled function, or express it in operators: torch.where or "
+        "torch.cond for a branch on data, a tensor instead of a number read with .item(), a return "
+        "value instead of a print. With fullgraph=True torch raises an error at the first such "
+        "line instead of splitting."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -47,27 +52,36 @@ GRAPH_BREAK = m.Rule(
 )
 RULES = (GRAPH_BREAK,)
 
-# torch puts this before the reason when what follows the line cannot become a function of its own (2.11 to 2.15).
+# torch puts this before the reason when what follows the line cannot become a function of its own
+# (2.11 to 2.15).
 _CANNOT_RESUME = "Encountered graph break that we cannot resume from"
 
 _IN_STACK = re.compile(
-    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$(?:\n +(?!File ")(?P<text>.*))?', re.MULTILINE
+    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$'
+    r'(?:\n +(?!File ")(?P<text>.*))?',
+    re.MULTILINE,
 )
 STACK = 24  # innermost lines of a stack that a finding keeps
-# Dynamo's wrappers and stand-ins, and the hooks of kgprof on it, stand between a call and what it calls.
+# Dynamo's wrappers and stand-ins, and the hooks of kgprof on it, stand between a call and what it
+# calls.
 _BETWEEN = ("/torch/_dynamo/", "/kgprof/record/")
-_CALLS = "/torch/nn/modules/module.py"  # a module's __call__, two lines in every stack for each module
+# a module's __call__, two lines in every stack for each module
+_CALLS = "/torch/nn/modules/module.py"
 _NAMED_PLACE = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\n")
 _REASON = re.compile(
-    r"\A(?>.*?Graph Break Reason: )(?P<reason>.*?)(?=\n\n(?:Stack variable source|User code traceback:))", re.S
+    r"\A(?>.*?Graph Break Reason: )(?P<reason>.*?)"
+    r"(?=\n\n(?:Stack variable source|User code traceback:))",
+    re.S,
 )
 _USER_STACK = re.compile(
-    r"(?:User code traceback|in the following user code|from user code|User stack):\n(?P<stack>.*)", re.S
+    r"(?:User code traceback|in the following user code|from user code|User stack):\n(?P<stack>.*)",
+    re.S,
 )
 _INTERNALS = "\nTraceback (most recent call last)"
 _CAUSE = re.compile(
     r"^(?P<kind>[^\n*][^\n]*)\n  Explanation: (?P<explanation>.*?)(?P<hints>(?:\n  Hint: .*?)*)"
-    r"(?:\n\n  Developer debug context: (?P<context>.*?))?(?=\n\n For more details|\n+\*\*\* While|\Z)",
+    r"(?:\n\n  Developer debug context: (?P<context>.*?))?"
+    r"(?=\n\n For more details|\n+\*\*\* While|\Z)",
     re.S | re.M,
 )
 _HINT = re.compile(r"\n  Hint: (.*?)(?=\n  Hint: |\Z)", re.S)
@@ -89,7 +103,8 @@ _OPERATORS = tuple(
     )
 )
 _JUMPED = "attempted to jump with "
-# torch's decorator for its own functions is in _compile.py; the other files it lists as never to be traced.
+# torch's decorator for its own functions is in _compile.py; the other files it lists as never to be
+# traced.
 _NEVER_TRACED_BY_TORCH = re.compile(r"filename: `[^`]*[/\\]torch[/\\]_compile\.py`")
 _FORCE_SKIPPED = "skip reason: file is force-skipped"
 _ON_PURPOSE = "torch._dynamo.graph_break"
@@ -102,7 +117,8 @@ class BreakRecord:
 
     call: int
     compiled: Compiled | None
-    site: m.Location | None  # the innermost line of the project; None where no line of it called the library
+    # the innermost line of the project; None where no line of it called the library
+    site: m.Location | None
     named: m.Location | None  # the line that torch named, which may be a library's
     stack: tuple[m.Location, ...]
     cause: m.TorchCause
@@ -123,7 +139,8 @@ class GraphBreak(m.Model, frozen=True, kw_only=True):
     records: int  # frames that met it, over all calls
     calls: tuple[int, ...]
     functions: tuple[str, ...]  # whose compilation met it
-    ways_in: tuple[m.Location, ...] = ()  # the project's other lines that lead to the same line of a library
+    # the project's other lines that lead to the same line of a library
+    ways_in: tuple[m.Location, ...] = ()
     identity: str  # the same in another checkout and after an edit above the line
     cost: m.FindingCost | m.Skipped
 
@@ -134,10 +151,14 @@ class GraphBreak(m.Model, frozen=True, kw_only=True):
 def break_records(trace: RunTrace) -> list[BreakRecord]:
     """The graph-break records of a run, in torch's order.
 
-    torch may break a graph, compile the frame again and then find that it cannot go on behind the same line: of the
-    records that it writes of this, only the last one is kept.
+    torch may break a graph, compile the frame again and then find that it cannot go on behind the
+    same line: of the records that it writes of this, only the last one is kept.
     """
-    written = [_break_record(trace, record, record.payload) for record in trace.artifacts(ARTIFACT) if record.payload]
+    written = [
+        _break_record(trace, record, record.payload)
+        for record in trace.artifacts(ARTIFACT)
+        if record.payload
+    ]
     last = {_attempted(record): record for record in written if fell_back(trace, record)}
     return [record for record in written if last.get(_attempted(record), record) is record]
 
@@ -156,15 +177,22 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
     compiled = trace.compilation(compile_id(record.metadata), record.call)
     place = _NAMED_PLACE.match(text)
     found = _REASON.search(text)
-    # Records that convert_frame writes have the reason only in the exception that ends their traceback.
+    # Records that convert_frame writes have the reason only in the exception that ends their
+    # traceback.
     last_error = payload.rpartition("torch._dynamo.exc.")[2].partition(": ")[2]
     reason = found["reason"] if found else last_error or payload
     return BreakRecord(
         call=record.call,
         compiled=compiled,
-        # A library's function that Dynamo compiles by itself has the project's line in the Python stack above it.
-        site=trace.source.innermost(stack) or trace.source.innermost(compiled.stack if compiled else ()),
-        named=m.Location(file=place["file"], line=int(place["line"])) if place else stack[-1] if stack else None,
+        # A library's function that Dynamo compiles by itself has the project's line in the Python
+        # stack above it.
+        site=trace.source.innermost(stack)
+        or trace.source.innermost(compiled.stack if compiled else ()),
+        named=m.Location(file=place["file"], line=int(place["line"]))
+        if place
+        else stack[-1]
+        if stack
+        else None,
         stack=stack,
         cause=cause_of(reason, trace.all.sources.registry),
         resumable=not reason.startswith(_CANNOT_RESUME),
@@ -172,16 +200,19 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
 
 
 def stack_in(text: str, *, anywhere: bool = True) -> Iterator[m.Location]:
-    """The user's stack, outermost first. The lines above it attribute values to places and are no stack; ``anywhere``:
-    a text without torch's heading for it is all of it stack."""
+    """The user's stack, outermost first. The lines above it attribute values to places and are no
+    stack; ``anywhere``: a text without torch's heading for it is all of it stack."""
     found = _USER_STACK.search(text)
     for frame in _IN_STACK.finditer(found["stack"] if found else text if anywhere else ""):
         function, code = user_function(frame["function"]), frame["text"] or ""
-        yield m.Location(file=frame["file"], line=int(frame["line"]), function=function, text=code.strip())
+        yield m.Location(
+            file=frame["file"], line=int(frame["line"]), function=function, text=code.strip()
+        )
 
 
 def cause_of(text: str, registry: dict[str, m.RegistryEntry]) -> m.TorchCause:
-    """The root cause in a reason: the first block with an explanation. The registry fills in what the text lacks."""
+    """The root cause in a reason: the first block with an explanation. The registry fills in what
+    the text lacks."""
     gb_ids = tuple(dict.fromkeys(f"GB{number}" for number in _GB_ID.findall(text)))
     known = registry.get(gb_ids[0]) if gb_ids else None
     found = _CAUSE.search(text)
@@ -196,9 +227,13 @@ def cause_of(text: str, registry: dict[str, m.RegistryEntry]) -> m.TorchCause:
             operator=_operator(context),
         )
     if known is not None:
-        return m.TorchCause(kind=known.type, gb_ids=gb_ids, explanation=known.explanation, hints=known.hints)
+        return m.TorchCause(
+            kind=known.type, gb_ids=gb_ids, explanation=known.explanation, hints=known.hints
+        )
     kind = text.strip().partition("\n")[0]
-    return m.TorchCause(kind=kind, gb_ids=gb_ids, explanation=opening(text).removeprefix(kind).strip())
+    return m.TorchCause(
+        kind=kind, gb_ids=gb_ids, explanation=opening(text).removeprefix(kind).strip()
+    )
 
 
 def _operator(context: str) -> str:
@@ -227,7 +262,10 @@ def library_of(trace: RunTrace, stopped: m.Location | None) -> m.PackageLine | N
 
 
 def refusal_of(
-    trace: RunTrace, cause: m.TorchCause, stack: Sequence[m.Location], folded: m.Folded | None = None
+    trace: RunTrace,
+    cause: m.TorchCause,
+    stack: Sequence[m.Location],
+    folded: m.Folded | None = None,
 ) -> m.Refusal:
     """The cause with the lines between the project's and the library's, both left out."""
     holds, source = trace.source.project.holds, trace.source
@@ -239,7 +277,8 @@ def refusal_of(
             source.package_line(place)
             for place, below in zip(lines[own + 1 : -1], lines[own + 2 :], strict=True)
             # What goes on behind a break is a frame of its own, of the same function.
-            if _CALLS not in place.file and (place.file, place.function) != (below.file, below.function)
+            if _CALLS not in place.file
+            and (place.file, place.function) != (below.file, below.function)
         ),
         stack=tuple(stack[-STACK:]),
         folded=folded,
@@ -248,10 +287,15 @@ def refusal_of(
 
 
 def _intended_by_torch(source: SourceText, cause: m.TorchCause, stopped: m.Location | None) -> bool:
-    """Whether torch's own source breaks the graph: it calls graph_break(), or a function that it keeps untraced."""
+    """Whether torch's own source breaks the graph: it calls graph_break(), or a function that it
+    keeps untraced."""
     if _FORCE_SKIPPED in cause.context:
         return True
-    if stopped is None or source.project.package(stopped.file)[0] != "torch" or source.project.holds(stopped.file):
+    if (
+        stopped is None
+        or source.project.package(stopped.file)[0] != "torch"
+        or source.project.holds(stopped.file)
+    ):
         return False
     return cause.operator == _ON_PURPOSE or _NEVER_TRACED_BY_TORCH.search(cause.context) is not None
 
@@ -260,7 +304,8 @@ def _intended_by_torch(source: SourceText, cause: m.TorchCause, stopped: m.Locat
 
 
 def fell_back(trace: RunTrace, record: BreakRecord) -> str:
-    """``frame`` if the whole frame runs in eager because of this record, ``rest`` if what follows does, else empty."""
+    """``frame`` if the whole frame runs in eager because of this record, ``rest`` if what follows
+    does, else empty."""
     compiled = record.compiled
     if compiled is None:
         return ""
@@ -274,12 +319,15 @@ def fell_back(trace: RunTrace, record: BreakRecord) -> str:
 
 
 def _resumed(trace: RunTrace, record: BreakRecord, compiled: Compiled) -> frozenset[str]:
-    """The ids of the frames that go on behind the break, as far as they were compiled in the same call."""
+    """The ids of the frames that go on behind the break, as far as they were compiled in the same
+    call."""
     frame = compiled.frame
     if frame is None:
         return frozenset()
     name = user_function(frame.function)
-    lines = {place.line for place in record.stack if place.file == frame.file and place.function == name}
+    lines = {
+        place.line for place in record.stack if place.file == frame.file and place.function == name
+    }
     return frozenset(
         frame_id(row.compile_id)
         for row in trace.all.frames
@@ -293,18 +341,27 @@ def _resumed(trace: RunTrace, record: BreakRecord, compiled: Compiled) -> frozen
 
 
 def sites(trace: RunTrace, *, fallen: bool) -> Iterator[tuple[list[BreakRecord], m.Folded]]:
-    """The records of each site at which the frame fell back (or did not), those of the line that leads there most often
-    first, and how they were told before. What fell back is told by the function that did: each way in is a site."""
+    """The records of each site at which the frame fell back (or did not), those of the line that
+    leads there most often first, and how they were told before. What fell back is told by the
+    function that did: each way in is a site."""
     told: list[tuple[BreakRecord, m.Folded]] = []
-    for on_a_line in grouped(break_records(trace), lambda record: line_of(record.site or record.named)):
+    for on_a_line in grouped(
+        break_records(trace), lambda record: line_of(record.site or record.named)
+    ):
         lost = [bool(fell_back(trace, record)) for record in on_a_line]
         first = on_a_line[lost.index(True) if True in lost else 0]
         folded = m.Folded(gb_id=first.cause.gb_id, into_fallen=any(lost))
-        told += [(record, folded) for record, is_lost in zip(on_a_line, lost, strict=True) if is_lost is fallen]
+        told += [
+            (record, folded)
+            for record, is_lost in zip(on_a_line, lost, strict=True)
+            if is_lost is fallen
+        ]
 
     def site(one: tuple[BreakRecord, m.Folded]) -> object:
         record = one[0]
-        shared = not fallen and record.site is not None and library_of(trace, record.stopped) is not None
+        shared = (
+            not fallen and record.site is not None and library_of(trace, record.stopped) is not None
+        )
         way_in = None if shared else line_of(record.site or record.named)
         return way_in, line_of(record.stopped), record.cause.identity, record.cause.operator
 
@@ -333,7 +390,9 @@ def _graph_break(
         if record.compiled is not None:
             broken[record.compiled.frame_id] |= _resumed(trace, record, record.compiled)
     frames = (record.compiled.frame for record in records if record.compiled is not None)
-    functions = dict.fromkeys(user_function(frame.function) for frame in frames if frame is not None)
+    functions = dict.fromkeys(
+        user_function(frame.function) for frame in frames if frame is not None
+    )
     return GraphBreak(
         run=trace.run,
         location=first.site,
@@ -348,7 +407,9 @@ def _graph_break(
             if same[0].site is not None
         ),
         identity=identity_of(trace, first),
-        cost=between_graphs(run, broken) if run else m.Skipped(reason="the Recording has no run of this name"),
+        cost=between_graphs(run, broken)
+        if run
+        else m.Skipped(reason="the Recording has no run of this name"),
     )
 
 
@@ -357,8 +418,8 @@ def calls_of(records: Iterable[BreakRecord]) -> tuple[int, ...]:
 
 
 def identity_of(trace: RunTrace, record: BreakRecord) -> str:
-    """File, function, root cause and the line's text, and the same of a library's line without its version: line
-    numbers move with every edit above them."""
+    """File, function, root cause and the line's text, and the same of a library's line without its
+    version: line numbers move with every edit above them."""
     where = trace.source.identity(record.site or record.named)
     library = library_of(trace, record.stopped)
     inside = (library.package, library.file, library.function, library.text) if library else ()
@@ -370,7 +431,8 @@ def diagnose(events: tuple[GraphBreak, ...]) -> tuple[m.Finding, ...]:
 
 
 def numbered(events: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-    """Events whose identity is the same (two equal lines in one function) are told apart by their order."""
+    """Events whose identity is the same (two equal lines in one function) are told apart by their
+    order."""
     seen: dict[tuple[m.RunKey, str], int] = {}
     for event in events:
         key = (event.run, event.identity)
@@ -380,11 +442,17 @@ def numbered(events: Iterable[Any]) -> Iterator[tuple[Any, str]]:
 
 def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
     cause = event.refusal.cause
-    place = event.library.words if event.library else event.location.function if event.location else ""
+    place = (
+        event.library.words if event.library else event.location.function if event.location else ""
+    )
     what = f"{cause.operator} breaks the graph" if cause.operator else "graph break"
     where = f" in {place}" if place else ""
     met = "" if len(event.functions) < 2 else f"; seen while compiling {', '.join(event.functions)}"
-    met += f"; {plural(len(event.ways_in) + 1, 'line')} of your code lead there" if event.ways_in else ""
+    met += (
+        f"; {plural(len(event.ways_in) + 1, 'line')} of your code lead there"
+        if event.ways_in
+        else ""
+    )
     return m.Finding(
         rule=GRAPH_BREAK.id,
         level=m.Level.NOTE if event.refusal.intended else m.Level.WARNING,

@@ -1,8 +1,10 @@
-"""A failed guard in torch's words, turned into a class, a name, a dimension, and what was expected and found.
+"""A failed guard in torch's words, turned into a class, a name, a dimension, and what was expected
+and found.
 
-torch has no other form for it than text. Guards over Python values are code (``len(xs) == 2``) followed by a comment
-with the line that used the value, torch's hint, and the stack of that line; guards over tensors are sentences whose
-subject stands in quotes. What neither reading knows is of class OTHER; torch's text is always kept beside the class.
+torch has no other form for it than text. Guards over Python values are code (``len(xs) == 2``)
+followed by a comment with the line that used the value, torch's hint, and the stack of that line;
+guards over tensors are sentences whose subject stands in quotes. What neither reading knows is of
+class OTHER; torch's text is always kept beside the class.
 """
 
 import re
@@ -24,17 +26,34 @@ class Guard(m.Model, frozen=True, kw_only=True):
     expected: str = ""  # what the rejected code was compiled for
     actual: str = ""  # what came; empty where torch does not say
     text: str = ""  # torch's sentence, without the source line and stack that follow it
-    used: m.Location | None = None  # the line that made the value a constant; of its file torch gives the last part
-    stack: tuple[m.Location, ...] = ()  # the lines of compiled code that lead there, outermost first
+    # the line that made the value a constant; of its file torch gives the last part
+    used: m.Location | None = None
+    # the lines of compiled code that lead there, outermost first
+    stack: tuple[m.Location, ...] = ()
     hint: str = ""  # torch's own, which stands behind the line
-    switches: tuple[str, ...] = ()  # settings that torch names for it: "torch._dynamo.config.NAME = True"
+    # settings that torch names for it: "torch._dynamo.config.NAME = True"
+    switches: tuple[str, ...] = ()
     variable: str = ""  # the variable behind a closure's cell: "w", "options.scale"
 
 
 # Backend components of a dispatch key set: which of them it holds tells the device.
 _BACKENDS = frozenset(
     {
-        *("CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "Meta"),
+        *(
+            "CPU",
+            "CUDA",
+            "HIP",
+            "XLA",
+            "MPS",
+            "IPU",
+            "XPU",
+            "HPU",
+            "VE",
+            "Lazy",
+            "MTIA",
+            "MAIA",
+            "Meta",
+        ),
         *("PrivateUse1", "PrivateUse2", "PrivateUse3"),
     }
 )
@@ -49,25 +68,34 @@ _TENSOR_CLASSES = {
 TENSOR_KINDS = (*_TENSOR_CLASSES.values(), "dispatch-keys")
 _ENTRY = re.compile(r"(?:(?P<entry>\d+/\d+): )?(?P<rest>.*)", re.DOTALL)
 _TENSOR = re.compile(
-    r"tensor '(?P<source>.*)' (?:tensor )?(?P<what>[a-z_ ]+) mismatch(?: at index (?P<dimension>\d+))?\."
+    r"tensor '(?P<source>.*)' (?:tensor )?(?P<what>[a-z_ ]+) mismatch"
+    r"(?: at index (?P<dimension>\d+))?\."
     r" expected (?P<expected>.*?)(?:, actual (?P<actual>.*))?",
     re.IGNORECASE,
 )
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.*)")
 _OBJECT = re.compile(r"___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?")
-_SWITCH = re.compile(r"torch\._dynamo\.config\.(?P<name>\w+)`?(?: ?= ?| to )`?(?P<value>True|False|\d+)")
+_SWITCH = re.compile(
+    r"torch\._dynamo\.config\.(?P<name>\w+)`?(?: ?= ?| to )`?(?P<value>True|False|\d+)"
+)
 _HINT = "(HINT: "
 _CLOSED_OVER = re.compile(r'guard on "(?P<name>[^"]+)"(?P<path>[\w.\[\]\'"]*)')
-_USED = re.compile(r"(?>.*?#\s+)(?P<text>.*?)# (?P<file>[^#]+?):(?P<line>\d+) in (?P<function>[^\s(]+)")
+_USED = re.compile(
+    r"(?>.*?#\s+)(?P<text>.*?)# (?P<file>[^#]+?):(?P<line>\d+) in (?P<function>[^\s(]+)"
+)
 _FRAME = re.compile(
-    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$(?:\n +(?!File ")(?P<text>.*))?', re.MULTILINE
+    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.*)$'
+    r'(?:\n +(?!File ")(?P<text>.*))?',
+    re.MULTILINE,
 )
 # Two names for one object; None, True and False are values.
 _ANOTHER_NAME = (
     r"(?P<source>[A-Za-z_][\w.\[\]'\"]*) is "
     r"(?P<expected>(?!(?:None|True|False)$|not )[A-Za-z_][\w.\[\]'\"]*)"
 )
-_SHAPE = re.compile(r".*?(?P<source>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dimension>\d+)\].*")
+_SHAPE = re.compile(
+    r".*?(?P<source>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dimension>\d+)\].*"
+)
 
 
 def parse(text: str) -> Guard:
@@ -85,8 +113,11 @@ def parse(text: str) -> Guard:
 
 
 def switches_in(text: str) -> tuple[str, ...]:
-    """The settings that torch names with a value, each as code: "torch._dynamo.config.NAME = True"."""
-    found = (f"torch._dynamo.config.{each['name']} = {each['value']}" for each in _SWITCH.finditer(text))
+    """The settings that torch names with a value, each as code: "torch._dynamo.config.NAME =
+    True"."""
+    found = (
+        f"torch._dynamo.config.{each['name']} = {each['value']}" for each in _SWITCH.finditer(text)
+    )
     return tuple(dict.fromkeys(found))
 
 
@@ -112,12 +143,14 @@ def _hint(line: str) -> str:
 
 def _place(found: re.Match[str]) -> m.Location:
     text = (found["text"] or "").strip()
-    return m.Location(file=found["file"], line=int(found["line"]), function=found["function"], text=text)
+    return m.Location(
+        file=found["file"], line=int(found["line"]), function=found["function"], text=text
+    )
 
 
 def _without_comment(text: str) -> tuple[str, str]:
-    """The guard itself, and the comment behind it. A hash within quotes is part of the guard; torch's comment stands
-    behind two spaces at least, and a hint without a line behind one."""
+    """The guard itself, and the comment behind it. A hash within quotes is part of the guard;
+    torch's comment stands behind two spaces at least, and a hint without a line behind one."""
     line = text.partition("\n")[0]
     quote = ""
     for index, character in enumerate(line):
@@ -163,7 +196,11 @@ def _state(guard: str) -> Parsed:
         return None
     what = found["what"].strip()
     kind = (
-        "grad-mode" if what.startswith("grad_mode") else "autocast" if what.startswith("autocast") else "global-state"
+        "grad-mode"
+        if what.startswith("grad_mode")
+        else "autocast"
+        if what.startswith("autocast")
+        else "global-state"
     )
     return kind, {"source": what}
 
@@ -174,12 +211,18 @@ def _by_name(guard: str) -> Parsed:
         return "aliasing", {}
     if guard.startswith("BACKEND_MATCH") or "___check_current_backend" in guard:
         return "backend", {}
-    known = ("___check_torch_function_mode_stack", "TORCH_FUNCTION_MODE", "CURRENT_DEVICE", "___check_global_state")
+    known = (
+        "___check_torch_function_mode_stack",
+        "TORCH_FUNCTION_MODE",
+        "CURRENT_DEVICE",
+        "___check_global_state",
+    )
     return ("global-state", {}) if any(name in guard for name in known) else None
 
 
 def _check_object(guard: str) -> Parsed:
-    """None, True and False are compared by identity too, and are what they say: a type and two values."""
+    """None, True and False are compared by identity too, and are what they say: a type and two
+    values."""
     found = _OBJECT.fullmatch(guard)
     if found is None:
         return None
@@ -202,7 +245,8 @@ def _shape(guard: str) -> Parsed:
 
 
 def _form(kind: str, form: str, **fields: str) -> Callable[[str], Parsed]:
-    """Reads the guards of one form, whose groups are Guard's fields; ``not`` before it turns what was expected."""
+    """Reads the guards of one form, whose groups are Guard's fields; ``not`` before it turns what
+    was expected."""
 
     def read(guard: str) -> Parsed:
         found = re.fullmatch(form, guard)
@@ -229,7 +273,11 @@ _READINGS: tuple[Callable[[str], Parsed], ...] = (
     _by_name,
     _form("type", r"___check_type_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?"),
     _check_object,
-    _form("type", r"CodeGuardAccessor: Not a function on (?P<source>.*)\.__code__", expected="a function"),
+    _form(
+        "type",
+        r"CodeGuardAccessor: Not a function on (?P<source>.*)\.__code__",
+        expected="a function",
+    ),
     _form("keys", r"(?P<not>not )?___dict_contains\((?P<expected>.*), (?P<source>[^,]*)\)"),
     _form("keys", r"list\((?:dict\.keys\()?(?P<source>.*?)(?:\.keys\(\))?\)+ == (?P<expected>.*)"),
     _form("keys", r"KeyError on (?P<source>.*)\[(?P<expected>'[^']*')\]"),

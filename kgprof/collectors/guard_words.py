@@ -14,7 +14,8 @@ STATES = {  # of the process, of which torch says no more
     "backend": "several torch.compile calls compile it, each with a backend of its own",
 }
 _METADATA = "___check_metadata_"  # of the second value that __tensor_flatten__ returns
-_RETURNED = "___stack"  # Dynamo's name for what the line of a graph break left to the code behind it
+# Dynamo's name for what the line of a graph break left to the code behind it
+_RETURNED = "___stack"
 _GLOBAL = re.compile(r"G\['(\w+)'\]")
 _LOCAL = re.compile(r"L\['(\w+)'\]")
 _CELL = re.compile(r"(?P<owner>.+?)\.__closure__\[\d+\]\.cell_contents")
@@ -22,12 +23,14 @@ _PARTIAL = re.compile(r"(?P<owner>.+)\.(?:keywords\['(?P<name>\w+)'\]|args\[(?P<
 _POSITIONAL = re.compile(r"args\[(\d+)\]")
 _NAMED = re.compile(r"kwargs\['(\w+)'\]")
 _WRAPPED = re.compile(r"fn(?=\.|$)")
-_LENGTH_OF_DICT = re.compile(r"!= (?=\d+$)")  # torch writes the condition under which it rejects a dict
+# torch writes the condition under which it rejects a dict
+_LENGTH_OF_DICT = re.compile(r"!= (?=\d+$)")
 _LONG_FLOAT = re.compile(r"-?\d+\.\d{7,}(?:e[+-]?\d+)?")
 
 
 def is_returned_by_a_break(guard: Guard) -> bool:
-    """Whether the value itself came from the line of a graph break. A tensor's dtype or size came with the inputs."""
+    """Whether the value itself came from the line of a graph break. A tensor's dtype or size came
+    with the inputs."""
     from_break = is_left_by_a_break(guard) or guard.text.startswith(_RETURNED)
     return from_break and guard.kind not in TENSOR_KINDS
 
@@ -36,9 +39,11 @@ def is_left_by_a_break(guard: Guard) -> bool:
     return guard.source.startswith(_RETURNED)
 
 
-def in_words(guard: Guard, *, same: Sequence[Guard] = (), wraps: str = "", arguments: Sequence[str] = ()) -> str:
-    """``size of x, dimension 0: expected 8, got 9``. ``same``: all guards on the same value; ``wraps`` and
-    ``arguments``: what torch's wrapper calls, if it is that which was compiled."""
+def in_words(
+    guard: Guard, *, same: Sequence[Guard] = (), wraps: str = "", arguments: Sequence[str] = ()
+) -> str:
+    """``size of x, dimension 0: expected 8, got 9``. ``same``: all guards on the same value;
+    ``wraps`` and ``arguments``: what torch's wrapper calls, if it is that which was compiled."""
     if guard.kind in STATES:
         return STATES[guard.kind]
     if guard.kind == "global-state" and guard.source:
@@ -47,7 +52,11 @@ def in_words(guard: Guard, *, same: Sequence[Guard] = (), wraps: str = "", argum
         return "what a tensor subclass keeps beside its data is another than before"
     if is_returned_by_a_break(guard):
         return "that line returned another value than before"
-    name = "the result of a graph break's line" if is_left_by_a_break(guard) else named(guard, wraps, arguments)
+    name = (
+        "the result of a graph break's line"
+        if is_left_by_a_break(guard)
+        else named(guard, wraps, arguments)
+    )
     if guard.kind == "identity" and guard.source:  # its type says nothing: the other one has it too
         what = "function" if guard.source.endswith(".__code__") else "object"
         return f"{name} is another {what} than before"
@@ -75,7 +84,11 @@ def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
         return f"{guard.variable}, which {cell['owner']} closes over" if cell else guard.variable
     if partial := _PARTIAL.fullmatch(source):
         argument = partial["name"] or f"argument {partial['number']}"
-        owner = wraps if wraps and _WRAPPED.fullmatch(partial["owner"]) else f"functools.partial {partial['owner']}"
+        owner = (
+            wraps
+            if wraps and _WRAPPED.fullmatch(partial["owner"])
+            else f"functools.partial {partial['owner']}"
+        )
         return f"{argument} in the {owner}"
     if wraps:
         source = _of_wrapped(source, wraps, arguments)
@@ -100,4 +113,8 @@ def used_in(place: m.Location | None, beside: m.Location | None) -> str:
     if place is None:
         return ""
     same_file = beside is not None and beside.file == place.file
-    return f", used in line {place.line}" if same_file else f", used in {os.path.basename(place.file)}:{place.line}"
+    return (
+        f", used in line {place.line}"
+        if same_file
+        else f", used in {os.path.basename(place.file)}:{place.line}"
+    )

@@ -1,6 +1,8 @@
-"""KGP306 to KGP308: CUDA graphs that a program records itself, and the tensors that its replays read or write.
+"""KGP306 to KGP308: CUDA graphs that a program records itself, and the tensors that its replays
+read or write.
 
-What is seen, and what is not, stands in ``record/handmade_graphs.py``. Where no replay was wrong, nothing is said.
+What is seen, and what is not, stands in ``record/handmade_graphs.py``. Where no replay was wrong,
+nothing is said.
 """
 
 from collections.abc import Iterator
@@ -14,18 +16,22 @@ REPLACED_INPUT = m.Rule(
     id="KGP306",
     name="graph-input-replaced",
     level=m.Level.WARNING,
-    summary="A CUDA graph that the program recorded reads a tensor that was freed or replaced since the capture.",
+    summary=(
+        "A CUDA graph that the program recorded reads a tensor that was freed or "
+        "replaced since the capture."
+    ),
     why=(
-        "A replay reads the addresses of the capture. If a variable was assigned a new tensor, the replay still uses "
-        "the old one; if that was freed, it reads whatever is in its memory now. No error is raised, and the results "
-        "belong to a different input. kgprof watches the variables that held the tensor during the capture, the "
-        "lifetime of its memory, and its version, which shows whether anything wrote to it."
+        "A replay reads the addresses of the capture. If a variable was assigned a new tensor, the "
+        "replay still uses the old one; if that was freed, it reads whatever is in its memory now. "
+        "No error is raised, and the results belong to a different input. kgprof watches the "
+        "variables that held the tensor during the capture, the lifetime of its memory, and its "
+        "version, which shows whether anything wrote to it."
     ),
     example="x = next(batches); graph.replay(): the graph still reads the x of the capture.",
     remedy=(
-        "Keep the captured tensor, and copy each new value into it: static_x.copy_(x, non_blocking=True); "
-        "graph.replay(). In newer releases of torch, capture_begin(check_input_liveness=True) raises an error for a "
-        "freed one."
+        "Keep the captured tensor, and copy each new value into it: static_x.copy_(x, "
+        "non_blocking=True); graph.replay(). In newer releases of torch, "
+        "capture_begin(check_input_liveness=True) raises an error for a freed one."
     ),
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.CUDA, m.Witness.HANDMADE_GRAPHS),),
@@ -37,13 +43,19 @@ KEPT_OUTPUT = m.Rule(
     id="KGP307",
     name="graph-output-kept",
     level=m.Level.WARNING,
-    summary="An output of a CUDA graph that the program recorded is kept, and the next replay overwrites it.",
-    why=(
-        "Each replay writes its outputs to the same addresses. A list of the outputs of many replays holds one "
-        "tensor many times, with the values of the last replay. kgprof counts the references to an output: one more "
-        "after each of three replays in a row."
+    summary=(
+        "An output of a CUDA graph that the program recorded is kept, and the next "
+        "replay overwrites it."
     ),
-    example="for x in batches: static_x.copy_(x); graph.replay(); outputs.append(static_y) without a clone.",
+    why=(
+        "Each replay writes its outputs to the same addresses. A list of the outputs of many "
+        "replays holds one tensor many times, with the values of the last replay. kgprof counts "
+        "the references to an output: one more after each of three replays in a row."
+    ),
+    example=(
+        "for x in batches: static_x.copy_(x); graph.replay(); "
+        "outputs.append(static_y) without a clone."
+    ),
     remedy="Clone what you keep beyond the next replay: outputs.append(static_y.clone()).",
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.CUDA, m.Witness.HANDMADE_GRAPHS),),
@@ -55,16 +67,19 @@ CAPTURED_AGAIN = m.Rule(
     id="KGP308",
     name="graph-captured-again",
     level=m.Level.WARNING,
-    summary="A line captures a CUDA graph in every step, and no capture is replayed in a later step.",
+    summary=(
+        "A line captures a CUDA graph in every step, and no capture is replayed in a later step."
+    ),
     why=(
-        "A capture runs the whole function on the CPU, waits for the GPU, and makes a new graph with its own memory; "
-        "only replays save launches. A graph that is captured for each step costs more than eager code. A graph for "
-        "each of several shapes, captured when the shape first occurs and replayed later, is not reported."
+        "A capture runs the whole function on the CPU, waits for the GPU, and makes a new graph "
+        "with its own memory; only replays save launches. A graph that is captured for each step "
+        "costs more than eager code. A graph for each of several shapes, captured when the shape "
+        "first occurs and replayed later, is not reported."
     ),
     example="for x in batches: with torch.cuda.graph(graph): y = model(x); then graph.replay().",
     remedy=(
-        "Capture once, before the loop, on a static input; in the loop static_x.copy_(x); graph.replay(). For "
-        "several shapes keep one graph per shape in a dict."
+        "Capture once, before the loop, on a static input; in the loop static_x.copy_(x); "
+        "graph.replay(). For several shapes keep one graph per shape in a dict."
     ),
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.HANDMADE_GRAPHS),),
@@ -74,7 +89,8 @@ CAPTURED_AGAIN = m.Rule(
 )
 RULES = (REPLACED_INPUT, KEPT_OUTPUT, CAPTURED_AGAIN)
 
-AGAIN = 3  # steps after warm-up, from which on captures at a line are a habit and not the last shape of a few
+# steps after warm-up, from which on captures at a line are a habit and not the last shape of a few
+AGAIN = 3
 
 
 class WrongTensor(m.Model, frozen=True, kw_only=True):
@@ -135,7 +151,9 @@ def _of_run(run: RunEvidence) -> Iterator[WrongTensor]:
                 captured_at=source.at(first.file, first.line, first.function),
                 tensor=tensor,
                 replays=min(m.REPLAYS_WATCHED, sum(graph.replays.values())),
-                identity="\0".join((*source.identity(place), tensor.name, str(tensor.what == "kept"))),
+                identity="\0".join(
+                    (*source.identity(place), tensor.name, str(tensor.what == "kept"))
+                ),
             )
 
 
@@ -151,7 +169,10 @@ def _of_captures(event: Recapture) -> m.Finding:
     return m.Finding(
         rule=CAPTURED_AGAIN.id,
         level=CAPTURED_AGAIN.level,
-        message=f"a CUDA graph is captured again in {plural(event.steps, 'step')} after warm-up ({replays})",
+        message=(
+            f"a CUDA graph is captured again in {plural(event.steps, 'step')} after "
+            f"warm-up ({replays})"
+        ),
         run=event.run,
         location=event.location,
         count=event.steps,
@@ -167,9 +188,14 @@ def _finding(events: list[WrongTensor]) -> m.Finding:
     which = f"{tensor.name or 'a tensor'} of shape {list(tensor.shape)}"
     now = f"; {tensor.name} now holds another tensor" if tensor.name else ""
     message = {
-        "kept": f"an output of shape {list(tensor.shape)} is kept across replays, but each replay overwrites it",
+        "kept": (
+            f"an output of shape {list(tensor.shape)} is kept across replays, but each "
+            "replay overwrites it"
+        ),
         "freed": f"the CUDA graph reads {which}, which was freed after the capture{now}",
-        "rebound": f"the CUDA graph still reads the {which} of the capture, which was not updated{now}",
+        "rebound": (
+            f"the CUDA graph still reads the {which} of the capture, which was not updated{now}"
+        ),
     }[tensor.what]
     return m.Finding(
         rule=rule.id,

@@ -1,4 +1,5 @@
-"""Whether the GPU waits for its input: for the DataLoader, and for copies out of memory that is not pinned."""
+"""Whether the GPU waits for its input: for the DataLoader, and for copies out of memory that is not
+pinned."""
 
 import re
 from collections.abc import Iterator
@@ -24,13 +25,14 @@ SLOW_DATA_LOADER = m.Rule(
     level=m.Level.WARNING,
     summary="The GPU is idle while the step waits for the next batch of its DataLoader.",
     why=(
-        "The step calls next() on the loader's iterator, and the GPU has nothing to do meanwhile. Only the time in "
-        "which the GPU was idle counts: a loader that is slow while the GPU still works costs nothing."
+        "The step calls next() on the loader's iterator, and the GPU has nothing to do meanwhile. "
+        "Only the time in which the GPU was idle counts: a loader that is slow while the GPU still "
+        "works costs nothing."
     ),
     example="A DataLoader with num_workers=0 whose dataset decodes images.",
     remedy=(
-        "Load in worker processes (num_workers), keep them (persistent_workers=True), and prefetch; move decoding and "
-        "augmentation to the GPU, or prepare the data once and keep it."
+        "Load in worker processes (num_workers), keep them (persistent_workers=True), and "
+        "prefetch; move decoding and augmentation to the GPU, or prepare the data once and keep it."
     ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
@@ -43,13 +45,22 @@ PAGEABLE_COPY = m.Rule(
     id="KGP608",
     name="copy-from-pageable-memory",
     level=m.Level.WARNING,
-    summary="Tensors are copied to the GPU from memory that is not pinned, so the CPU waits for each copy.",
-    why=(
-        "The driver reads pinned memory directly. Pageable memory goes through a staging buffer at about half the "
-        "rate, and .to(device) returns only when the copy is done, even with non_blocking=True."
+    summary=(
+        "Tensors are copied to the GPU from memory that is not pinned, so the CPU "
+        "waits for each copy."
     ),
-    example="for x, y in loader: x = x.to('cuda'), with a DataLoader that does not pin its batches.",
-    remedy="DataLoader(..., pin_memory=True), or tensor.pin_memory() once, and then .to(device, non_blocking=True).",
+    why=(
+        "The driver reads pinned memory directly. Pageable memory goes through a staging buffer at "
+        "about half the rate, and .to(device) returns only when the copy is done, even with "
+        "non_blocking=True."
+    ),
+    example=(
+        "for x, y in loader: x = x.to('cuda'), with a DataLoader that does not pin its batches."
+    ),
+    remedy=(
+        "DataLoader(..., pin_memory=True), or tensor.pin_memory() once, and then "
+        ".to(device, non_blocking=True)."
+    ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
     can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
@@ -87,7 +98,9 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
     if isinstance(traced, m.Skipped):
         return
     columns = traced.columns
-    loading = np.flatnonzero(columns.named(_LOADER) & columns.of_category("user_annotation", "cpu_op"))
+    loading = np.flatnonzero(
+        columns.named(_LOADER) & columns.of_category("user_annotation", "cpu_op")
+    )
     if len(loading):
         without = columns.named(f"{_LOADER}{_WITHOUT_WORKERS}")[loading].any()
         yield InputWait(
@@ -104,7 +117,9 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
     pageable = traced.matching(_PAGEABLE)
     if pageable.any():
         calls = traced.work.calls[pageable & (traced.work.calls != NOBODY)]
-        operators = launches.innermost(columns, columns.named(*_COPIES) & columns.of_category("cpu_op"), calls)
+        operators = launches.innermost(
+            columns, columns.named(*_COPIES) & columns.of_category("cpu_op"), calls
+        )
         yield InputWait(
             run=run.key,
             rule=PAGEABLE_COPY.id,
@@ -119,21 +134,38 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
 
 
 def diagnose(events: tuple[InputWait, ...]) -> tuple[m.Finding, ...]:
-    return tuple(_finding(event) for event in events if event.lost_us >= WORTH_SHARE * event.step_us)
+    return tuple(
+        _finding(event) for event in events if event.lost_us >= WORTH_SHARE * event.step_us
+    )
 
 
 def _finding(event: InputWait) -> m.Finding:
     extent, steps = event.extent, event.extent.words
     share = f"{100 * event.lost_us / event.step_us:.0f} % of the {extent.per}"
     if event.rule == SLOW_DATA_LOADER.id:
-        level, fix = SLOW_DATA_LOADER.level, "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)"
-        message = f"the GPU waits for the DataLoader: {share}, {plural(event.count, 'batch', 'batches')} in {steps}"
-        what, how = "the GPU was idle while the next batch was loaded", "GPU idle time while the next batch was loaded"
+        level, fix = (
+            SLOW_DATA_LOADER.level,
+            "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)",
+        )
+        message = (
+            f"the GPU waits for the DataLoader: {share}, "
+            f"{plural(event.count, 'batch', 'batches')} in {steps}"
+        )
+        what, how = (
+            "the GPU was idle while the next batch was loaded",
+            "GPU idle time while the next batch was loaded",
+        )
         if event.workers:
             fix = "DataLoader(..., num_workers=..., prefetch_factor=...)  # more than now"
     else:
-        level, fix = PAGEABLE_COPY.level, 'DataLoader(..., pin_memory=True); x.to("cuda", non_blocking=True)'
-        message = f"copies to the GPU from pageable memory: {share}, {plural(event.count, 'copy', 'copies')} in {steps}"
+        level, fix = (
+            PAGEABLE_COPY.level,
+            'DataLoader(..., pin_memory=True); x.to("cuda", non_blocking=True)',
+        )
+        message = (
+            f"copies to the GPU from pageable memory: {share}, "
+            f"{plural(event.count, 'copy', 'copies')} in {steps}"
+        )
         what, how = (
             "copy time, and GPU idle time meanwhile",
             "the copies' time and GPU idle time inside the calls that copy",

@@ -1,6 +1,8 @@
-"""What the owner of a program can do about a finding whose cause lies in a library, whose code he cannot change.
+"""What the owner of a program can do about a finding whose cause lies in a library, whose code he
+cannot change.
 
-That is the library's argument (library_switches.toml), or the line that calls it; else the finding is a note.
+That is the library's argument (library_switches.toml), or the line that calls it; else the finding
+is a note.
 """
 
 import tomllib
@@ -18,7 +20,8 @@ from kgprof.reading.source_text import SourceText, user_function
 
 
 class Switch(m.Model, frozen=True, kw_only=True):
-    """What to write where a line of a library syncs or breaks the graph; the fields are explained in the table."""
+    """What to write where a line of a library syncs or breaks the graph; the fields are explained
+    in the table."""
 
     packages: tuple[str, ...]
     file: str
@@ -28,35 +31,58 @@ class Switch(m.Model, frozen=True, kw_only=True):
     fix: str
 
 
-_TABLE = tomllib.loads(resources.files(__package__).joinpath("library_switches.toml").read_text(encoding="utf-8"))
-READS, BREAKS = (tuple(msgspec.convert(each, Switch) for each in _TABLE[kind]) for kind in ("read", "break"))
+_TABLE = tomllib.loads(
+    resources.files(__package__).joinpath("library_switches.toml").read_text(encoding="utf-8")
+)
+READS, BREAKS = (
+    tuple(msgspec.convert(each, Switch) for each in _TABLE[kind]) for kind in ("read", "break")
+)
 TRAINERS = _TABLE["trainer"]
 CAUSES = {(each["gb_id"], each.get("operator", "")): each["fix"] for each in _TABLE["cause"]}
 _ON_PURPOSE, _WARNS = "torch._dynamo.graph_break", "_warnings.warn"
-_OF_MODULES = ("forward", "__call__")  # a layer's own work: nobody can call it elsewhere or less often
-_READ = "no known argument avoids this read: call what leads there less often, or write that part yourself"
-_BREAK = "no known argument avoids this break: compile the parts around it, or keep it out with torch.compiler.disable"
-_INTENDED = "the library breaks the graph here on purpose; what stands before and behind it is compiled"
+# a layer's own work: nobody can call it elsewhere or less often
+_OF_MODULES = ("forward", "__call__")
+_READ = (
+    "no known argument avoids this read: call what leads there less often, or "
+    "write that part yourself"
+)
+_BREAK = (
+    "no known argument avoids this break: compile the parts around it, or keep "
+    "it out with torch.compiler.disable"
+)
+_INTENDED = (
+    "the library breaks the graph here on purpose; what stands before and behind it is compiled"
+)
 _ELSEWHERE = "call it before the loop or every N steps, or use a function that reads nothing"
 _OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
 _HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
-# With it, the call of a compiled module with a backward hook raises: "BackwardState requires CompiledAutograd".
+# With it, the call of a compiled module with a backward hook raises: "BackwardState requires
+# CompiledAutograd".
 _RAISES = "compiled_autograd"
-_SUPPRESSED = "torch._dynamo.config.suppress_errors = True  # what cannot be compiled then runs in eager"
+_SUPPRESSED = (
+    "torch._dynamo.config.suppress_errors = True  # what cannot be compiled then runs in eager"
+)
 
 
 def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Finding]:
-    """The findings, with what their owner can do where the rule's remedy is none; a note where that is nothing."""
-    trainers: dict[Any, dict[str, str]] = {run.key: _of_trainer(run.record.kernel_origins) for run in evidence.runs}
+    """The findings, with what their owner can do where the rule's remedy is none; a note where that
+    is nothing."""
+    trainers: dict[Any, dict[str, str]] = {
+        run.key: _of_trainer(run.record.kernel_origins) for run in evidence.runs
+    }
     compiled = {
         (trace.run, frame.file, _last(user_function(frame.function)))
         for trace in evidence.compilers_and_cut_off
         for each in trace.compiled
         if (frame := each.frame) is not None and trace.source.project.holds(frame.file)
     }
-    sources: dict[Any, SourceText] = {trace.run: trace.source for trace in evidence.compilers_and_cut_off}
-    return [_mended(one, sources.get(one.run), trainers.get(one.run, {}), compiled) for one in findings]
+    sources: dict[Any, SourceText] = {
+        trace.run: trace.source for trace in evidence.compilers_and_cut_off
+    }
+    return [
+        _mended(one, sources.get(one.run), trainers.get(one.run, {}), compiled) for one in findings
+    ]
 
 
 def _mended(
@@ -65,16 +91,23 @@ def _mended(
     trainer: Mapping[str, str],
     compiled: Collection[tuple[m.RunKey, str, str]],
 ) -> m.Finding:
-    decides = source is not None and finding.location is not None and source.decides(finding.location)
+    decides = (
+        source is not None and finding.location is not None and source.decides(finding.location)
+    )
     fix = _known(finding, decides) or trainer.get(finding.rule, finding.fix)
     if fix:
         return replace(finding, fix=fix)
-    only = source is not None and finding.location is not None and source.is_all_of_its_function(finding.location)
+    only = (
+        source is not None
+        and finding.location is not None
+        and source.is_all_of_its_function(finding.location)
+    )
     return _without_switch(finding, compiled, only)
 
 
 def _known(finding: m.Finding, decides: bool) -> str:
-    """``decides``: a condition depends on the value that the line reads, which breaks the graph next."""
+    """``decides``: a condition depends on the value that the line reads, which breaks the graph
+    next."""
     way = finding.reads or finding.refusal
     if way is None:
         return ""
@@ -82,18 +115,34 @@ def _known(finding: m.Finding, decides: bool) -> str:
     called = cause.operator
     if called == _WARNS or called.startswith("Logger."):  # in whatever package
         message = "warnings.warn" if called == _WARNS else f"logging.{called}"
-        return f"torch._dynamo.config.ignore_logging_functions.add({message})  # compiled code leaves the message out"
-    places = [(line, here) for line, here in ((finding.library, True), *((line, False) for line in way.chain)) if line]
+        return (
+            f"torch._dynamo.config.ignore_logging_functions.add({message})  # compiled "
+            "code leaves the message out"
+        )
+    places = [
+        (line, here)
+        for line, here in ((finding.library, True), *((line, False) for line in way.chain))
+        if line
+    ]
     table = READS if finding.refusal is None else (*BREAKS, *READS)
-    at = ((one, line) for one in table for line, here in places if (here or one.below) and _is_at(one, line))
+    at = (
+        (one, line)
+        for one in table
+        for line, here in places
+        if (here or one.below) and _is_at(one, line)
+    )
     of_library = next((one.fix.replace("{function}", _last(line.function)) for one, line in at), "")
     return of_library or _of_cause(cause, in_library=finding.library is not None, decides=decides)
 
 
 def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
-    """The table's, else the setting that torch's own hint names. Not one that only moves the break to the next line,
-    and not one with which the call raises."""
-    table = "" if in_library else CAUSES.get((cause.gb_id, cause.operator)) or CAUSES.get((cause.gb_id, ""), "")
+    """The table's, else the setting that torch's own hint names. Not one that only moves the break
+    to the next line, and not one with which the call raises."""
+    table = (
+        ""
+        if in_library
+        else CAUSES.get((cause.gb_id, cause.operator)) or CAUSES.get((cause.gb_id, ""), "")
+    )
     switches = (switch for hint in cause.hints for switch in switches_in(hint))
     hinted = next((switch for switch in switches if _RAISES not in switch), "")
     fix = table or (f"{hinted}  # {_HINTED}" if hinted else "")
@@ -102,15 +151,21 @@ def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
 
 def _is_at(switch: Switch, line: m.PackageLine) -> bool:
     here = line.package in switch.packages and line.file.endswith(switch.file)
-    return here and _last(line.function) in switch.functions and any(word in line.text for word in switch.words)
+    return (
+        here
+        and _last(line.function) in switch.functions
+        and any(word in line.text for word in switch.words)
+    )
 
 
 # ---------------------------------------------------------------- where no switch is known
 
 
-def _without_switch(finding: m.Finding, compiled: Collection[tuple[m.RunKey, str, str]], only: bool) -> m.Finding:
-    """A sync, a break or a failure in a library: the owner's own line, if that asks for it, else nothing of his.
-    ``only``: nothing of its function would be left to compile without it."""
+def _without_switch(
+    finding: m.Finding, compiled: Collection[tuple[m.RunKey, str, str]], only: bool
+) -> m.Finding:
+    """A sync, a break or a failure in a library: the owner's own line, if that asks for it, else
+    nothing of his. ``only``: nothing of its function would be left to compile without it."""
     way, library, place = finding.reads or finding.refusal, finding.library, finding.location
     if way is None or library is None or finding.level is m.Level.NOTE:
         return finding
@@ -137,5 +192,9 @@ def _last(function: str) -> str:
 def _of_trainer(origins: m.KernelOrigins | m.Skipped) -> dict[str, str]:
     """By rule, the arguments of the library that takes this run's training steps."""
     files = {line.file for origin in getattr(origins, "origins", ()) for line in origin.lines}
-    its = (one["fixes"] for one in TRAINERS if any(part in file for part in one["files"] for file in files))
+    its = (
+        one["fixes"]
+        for one in TRAINERS
+        if any(part in file for part in one["files"] for file in files)
+    )
     return dict(next(its, {}))

@@ -13,11 +13,15 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import plural
 
 FIRST_WITH_TF32 = (8, 0)  # compute capability
-# cuBLAS, cuDNN and CUTLASS name their float32 kernels without tensor cores so; "s1688gemm" and "tf32" are on them.
+# cuBLAS, cuDNN and CUTLASS name their float32 kernels without tensor cores so; "s1688gemm" and
+# "tf32" are on them.
 _ON_CUDA_CORES = re.compile(r"_simt_sgemm|_ffma_|(?:^|_|\b)sgemm_|(?:^|_)scudnn_|sgemm_largek")
 _COMPLEX = re.compile("cf32")
 _ON_TENSOR_CORES_AS_TF32 = re.compile(r"tf32|tensorop_s1688|_s1688(?:gemm|fprop|dgrad|wgrad)")
-IN_HALF = re.compile(r"bf16|fp16|f16f16|_h16816|_s16816|nvjet_\w{1,200}?_[th]s[th]|nvjet_\w{1,200}?_hsh", re.IGNORECASE)
+IN_HALF = re.compile(
+    r"bf16|fp16|f16f16|_h16816|_s16816|nvjet_\w{1,200}?_[th]s[th]|nvjet_\w{1,200}?_hsh",
+    re.IGNORECASE,
+)
 _MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
 
 FLOAT32_ON_CUDA_CORES = m.Rule(
@@ -26,15 +30,16 @@ FLOAT32_ON_CUDA_CORES = m.Rule(
     level=m.Level.WARNING,
     summary="Float32 matmuls run on CUDA cores, although the GPU has tensor cores for TF32.",
     why=(
-        "torch multiplies float32 matrices in full precision unless told otherwise. From compute capability 8.0 on, "
-        "TF32 keeps float32's range, rounds the inputs to 10 bits of mantissa and is several times as fast (8× on an "
-        "H100). The rule goes by kernel names (simt_sgemm, ffma). A Triton template's name does not say which it "
-        "uses, so max-autotune's own matmuls are not counted."
+        "torch multiplies float32 matrices in full precision unless told otherwise. From compute "
+        "capability 8.0 on, TF32 keeps float32's range, rounds the inputs to 10 bits of mantissa "
+        "and is several times as fast (8× on an H100). The rule goes by kernel names (simt_sgemm, "
+        "ffma). A Triton template's name does not say which it uses, so max-autotune's own matmuls "
+        "are not counted."
     ),
     example="A transformer trained in float32 without torch.set_float32_matmul_precision.",
     remedy=(
-        "torch.set_float32_matmul_precision('high') before the first compile, or bfloat16 under torch.autocast. Check "
-        "the results: both change the last digits."
+        "torch.set_float32_matmul_precision('high') before the first compile, or bfloat16 under "
+        "torch.autocast. Check the results: both change the last digits."
     ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),),
@@ -47,20 +52,32 @@ MATH_ATTENTION = m.Rule(
     id="KGP605",
     name="attention-in-math-backend",
     level=m.Level.WARNING,
-    summary="scaled_dot_product_attention runs as separate matmuls and a softmax, not as one fused kernel.",
+    summary=(
+        "scaled_dot_product_attention runs as separate matmuls and a softmax, not as "
+        "one fused kernel."
+    ),
     why=(
-        "The math backend writes the whole score matrix to memory and multiplies in float32 even if the inputs are "
-        "float16. torch uses it when no fused backend accepts the call: an explicit mask with a gradient, an "
-        "unsupported head dimension or dtype, or an sdpa_kernel context that allows nothing else. Attention written "
-        "out by hand is not recognised."
+        "The math backend writes the whole score matrix to memory and multiplies in float32 even "
+        "if the inputs are float16. torch uses it when no fused backend accepts the call: an "
+        "explicit mask with a gradient, an unsupported head dimension or dtype, or an sdpa_kernel "
+        "context that allows nothing else. Attention written out by hand is not recognised."
     ),
     example="F.scaled_dot_product_attention under sdpa_kernel(SDPBackend.MATH).",
     remedy=(
-        "Ask torch why: torch.backends.cuda.can_use_flash_attention(params, debug=True). Use float16 or bfloat16, "
-        "is_causal=True instead of a mask, and a head dimension that is a multiple of 8."
+        "Ask torch why: torch.backends.cuda.can_use_flash_attention(params, debug=True). Use "
+        "float16 or bfloat16, is_causal=True instead of a mask, and a head dimension that is a "
+        "multiple of 8."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS, m.Witness.OPERATORS),),
+    seen_in=(
+        (
+            m.Witness.CUDA,
+            m.Witness.TRACE,
+            m.Witness.TENSOR_CORES,
+            m.Witness.WHAT_LIMITS,
+            m.Witness.OPERATORS,
+        ),
+    ),
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
     symptom_of=(),
@@ -72,11 +89,14 @@ NO_AUTOCAST = m.Rule(
     level=m.Level.NOTE,
     summary="All matmuls run in float32 or TF32; the GPU multiplies bfloat16 at a higher rate.",
     why=(
-        "Tensor cores multiply bfloat16 about twice as fast as TF32 and read half the bytes. Whether the model "
-        "tolerates it is your decision, so this is a note."
+        "Tensor cores multiply bfloat16 about twice as fast as TF32 and read half the bytes. "
+        "Whether the model tolerates it is your decision, so this is a note."
     ),
     example="A training loop with TF32 on and without torch.autocast.",
-    remedy="Run the forward pass and the loss under torch.autocast('cuda', dtype=torch.bfloat16); check the results.",
+    remedy=(
+        "Run the forward pass and the loss under torch.autocast('cuda', "
+        "dtype=torch.bfloat16); check the results."
+    ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),),
     can_cost=(m.CostKind.KERNEL,),
@@ -88,7 +108,8 @@ RULES = (FLOAT32_ON_CUDA_CORES, MATH_ATTENTION, NO_AUTOCAST)
 
 
 class SlowProducts(m.Model, frozen=True, kw_only=True):
-    """Device time of one run's matmuls, or of its attention's forward pass, that could run on faster units."""
+    """Device time of one run's matmuls, or of its attention's forward pass, that could run on
+    faster units."""
 
     run: m.RunKey
     rule: str
@@ -97,8 +118,10 @@ class SlowProducts(m.Model, frozen=True, kw_only=True):
     launches: int  # in all of ``extent``
     extent: Extent
     largest: str  # the kernel that took most of it
-    rate: float | None  # how many times as fast the card was measured to multiply otherwise; None: not measured
-    backward: bool  # of attention: more of its work runs in the backward pass, which is not told apart
+    # how many times as fast the card was measured to multiply otherwise; None: not measured
+    rate: float | None
+    # of attention: more of its work runs in the backward pass, which is not told apart
+    backward: bool
     measured_in: tuple[m.PassName, ...]
 
 
@@ -109,14 +132,27 @@ def collect(evidence: Evidence) -> tuple[SlowProducts, ...]:
 
 def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
     traced = run.once(traced_steps)
-    if isinstance(traced, m.Skipped) or not traced.is_gpu_bound or run.compute_capability < FIRST_WITH_TF32:
+    if (
+        isinstance(traced, m.Skipped)
+        or not traced.is_gpu_bound
+        or run.compute_capability < FIRST_WITH_TF32
+    ):
         return
     columns, ceilings = traced.columns, run.whole.recording.ceilings
     math = traced.launched_under(columns.named(_MATH_ATTENTION) & columns.of_category("cpu_op"))
     simt = traced.matching(_ON_CUDA_CORES) & ~traced.matching(_COMPLEX) & ~math
-    kinds = [(FLOAT32_ON_CUDA_CORES, simt, _ratio(ceilings, "tf32", "float32")), (MATH_ATTENTION, math, None)]
+    kinds = [
+        (FLOAT32_ON_CUDA_CORES, simt, _ratio(ceilings, "tf32", "float32")),
+        (MATH_ATTENTION, math, None),
+    ]
     if not traced.matching(IN_HALF).any():
-        kinds.append((NO_AUTOCAST, traced.matching(_ON_TENSOR_CORES_AS_TF32), _ratio(ceilings, "bfloat16", "tf32")))
+        kinds.append(
+            (
+                NO_AUTOCAST,
+                traced.matching(_ON_TENSOR_CORES_AS_TF32),
+                _ratio(ceilings, "bfloat16", "tf32"),
+            )
+        )
     for rule, which, rate in kinds:
         events = traced.work.events[which]
         if not len(events):
@@ -140,7 +176,11 @@ def _ratio(ceilings: m.Ceilings | m.Skipped, fast: str, slow: str) -> float | No
     """Of the measured rates of a matmul in two types."""
     if isinstance(ceilings, m.Skipped):
         return None
-    rates = {one.dtype: statistics.median(one.per_s) for one in ceilings.measured if one.operation == m.MATMUL}
+    rates = {
+        one.dtype: statistics.median(one.per_s)
+        for one in ceilings.measured
+        if one.operation == m.MATMUL
+    }
     return rates[fast] / rates[slow] if fast in rates and rates.get(slow) else None
 
 
@@ -158,12 +198,17 @@ _BY_ID = {rule.id: rule for rule in RULES}
 
 
 def diagnose(events: tuple[SlowProducts, ...]) -> tuple[m.Finding, ...]:
-    return tuple(_finding(event) for event in events if event.device_us >= WORTH_SHARE * event.step_us)
+    return tuple(
+        _finding(event) for event in events if event.device_us >= WORTH_SHARE * event.step_us
+    )
 
 
 def _finding(event: SlowProducts) -> m.Finding:
     share = 100 * event.device_us / event.step_us
-    kernels = f"{plural(event.launches, 'kernel')} in {event.extent.words}, {share:.0f} % of the {event.extent.per}"
+    kernels = (
+        f"{plural(event.launches, 'kernel')} in {event.extent.words}, {share:.0f} % "
+        f"of the {event.extent.per}"
+    )
     return m.Finding(
         rule=event.rule,
         level=_BY_ID[event.rule].level,
@@ -181,7 +226,12 @@ def _saving(event: SlowProducts) -> m.Saving | m.Skipped:
     if event.backward:
         return m.Skipped(reason="the backward pass of attention cannot be told apart from the rest")
     if event.rate is None:
-        return event.extent.saving(event.device_us, "all of these kernels' GPU time", event.measured_in)
+        return event.extent.saving(
+            event.device_us, "all of these kernels' GPU time", event.measured_in
+        )
     saved_us = event.device_us * max(0.0, 1 - 1 / event.rate)
-    how = f"the GPU time of these kernels at {event.rate:.1f}× the rate, as measured on this card's matmuls"
+    how = (
+        f"the GPU time of these kernels at {event.rate:.1f}× the rate, as measured on "
+        "this card's matmuls"
+    )
     return event.extent.saving(saved_us, how, event.measured_in)

@@ -1,7 +1,8 @@
 """KGP404: tensors that a compiled graph was given and that it writes to, with the line that writes.
 
-Two sources: the operators of the captured graph, which have lines, and the versions of the inputs around each run,
-which rise whatever wrote. Neither sees a write through ``.data`` or numpy inside an operator of the user's own.
+Two sources: the operators of the captured graph, which have lines, and the versions of the inputs
+around each run, which rise whatever wrote. Neither sees a write through ``.data`` or numpy inside
+an operator of the user's own.
 """
 
 from collections.abc import Iterator
@@ -19,15 +20,20 @@ INPUT_MUTATED = m.Rule(
     level=m.Level.WARNING,
     summary="A compiled function writes to one of its arguments or to a captured tensor.",
     why=(
-        "A CUDA graph would write to its own copy of an input without a fixed address, so torch does not capture "
-        "such a function and launches every kernel from the CPU: the results stay right, but the graph is lost. "
-        "Without CUDA graphs the write costs a copy at the end of the graph. A parameter, a module's buffer or a "
-        "tensor marked static has a fixed address; writing to it is harmless and reported as a note."
+        "A CUDA graph would write to its own copy of an input without a fixed address, so torch "
+        "does not capture such a function and launches every kernel from the CPU: the results stay "
+        "right, but the graph is lost. Without CUDA graphs the write costs a copy at the end of "
+        "the graph. A parameter, a module's buffer or a tensor marked static has a fixed address; "
+        "writing to it is harmless and reported as a note."
     ),
-    example="def step(x): x.mul_(2) under mode='reduce-overhead'; cache[i] = x with cache a captured tensor.",
+    example=(
+        "def step(x): x.mul_(2) under mode='reduce-overhead'; cache[i] = x with "
+        "cache a captured tensor."
+    ),
     remedy=(
-        "Return the new value and copy it outside the compiled function, or register the tensor as a buffer of the "
-        "module. For a tensor outside a module use torch._dynamo.mark_static_address(tensor)."
+        "Return the new value and copy it outside the compiled function, or register the tensor as "
+        "a buffer of the module. For a tensor outside a module use "
+        "torch._dynamo.mark_static_address(tensor)."
     ),
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
@@ -45,7 +51,8 @@ class Mutation(m.Model, frozen=True, kw_only=True):
 
     run: m.RunKey
     function: str
-    location: m.Location | None  # the def (of a backward too) where no operator of the graph is known to write
+    # the def (of a backward too) where no operator of the graph is known to write
+    location: m.Location | None
     names: tuple[str, ...]
     operators: tuple[str, ...]
     kind: str
@@ -60,12 +67,15 @@ def collect(evidence: Evidence) -> tuple[Mutation, ...]:
     lines = []
     for tensors in evidence.once(run_tensors):
         for events in grouped(
-            _of_run(tensors), lambda event: (line_of(event.location, event.function), event.backward)
+            _of_run(tensors),
+            lambda event: (line_of(event.location, event.function), event.backward),
         ):
             line = msgspec.structs.replace(
                 events[0],
                 names=tuple(dict.fromkeys(name for event in events for name in event.names)),
-                operators=tuple(dict.fromkeys(name for event in events for name in event.operators)),
+                operators=tuple(
+                    dict.fromkeys(name for event in events for name in event.operators)
+                ),
                 kind=min((event.kind for event in events), key=(ARGUMENT, CAPTURED, FIXED).index),
                 cuda_graphs=any(event.cuda_graphs for event in events),
                 calls=max(event.calls for event in events),
@@ -89,7 +99,9 @@ def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
             operators: dict[m.Location | None, list[str]] = {}
             for write in graph.in_place:
                 if write.input == index:
-                    operators.setdefault(tensors.innermost(write.frames) or definition, []).append(write.operator)
+                    operators.setdefault(tensors.innermost(write.frames) or definition, []).append(
+                        write.operator
+                    )
             for place, written in (operators or {definition: []}).items():
                 yield Mutation(
                     run=tensors.key,
@@ -100,7 +112,9 @@ def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
                     kind=kind,
                     cuda_graphs=bool(graph.cuda_graphs),
                     calls=len({call for held in tensor.held for call in held.written}),
-                    identity="\0".join((*tensors.source.identity(place), *(["backward"] if graph.backward else []))),
+                    identity="\0".join(
+                        (*tensors.source.identity(place), *(["backward"] if graph.backward else []))
+                    ),
                     backward=graph.backward,
                 )
 
@@ -110,12 +124,21 @@ def diagnose(events: tuple[Mutation, ...]) -> tuple[m.Finding, ...]:
     for event in events:
         names, several = ", ".join(event.names), len(event.names) > 1
         captured = (
-            "captured tensors without fixed addresses" if several else "a captured tensor without a fixed address"
+            "captured tensors without fixed addresses"
+            if several
+            else "a captured tensor without a fixed address"
         )
         fixed = "which are at fixed addresses" if several else "which is at a fixed address"
-        by = f" ({', '.join(event.operators)})" if event.operators else ", by an operator whose line was not observed"
+        by = (
+            f" ({', '.join(event.operators)})"
+            if event.operators
+            else ", by an operator whose line was not observed"
+        )
         what = {
-            ARGUMENT: f"the compiled {event.function} writes to its argument{'s' if several else ''} {names}{by}",
+            ARGUMENT: (
+                f"the compiled {event.function} writes to its "
+                f"argument{'s' if several else ''} {names}{by}"
+            ),
             CAPTURED: f"the compiled {event.function} writes to {names}, {captured}{by}",
             FIXED: f"the compiled {event.function} writes to {names}{by}, {fixed}: harmless",
         }[event.kind]

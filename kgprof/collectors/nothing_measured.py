@@ -14,18 +14,20 @@ NOTHING_MEASURED = m.Rule(
     level=m.Level.ERROR,
     summary="No time was measured, or nothing was compiled where a compilation was expected.",
     why=(
-        "A report without measurements must not look like a clean one. A workload that silently stopped compiling "
-        "shows no graph break, no recompile and no compile time. It is an error if no run has a time, a warning if a "
-        "compiled mode compiled nothing, and a note if a workload run without changes contains no torch.compile, or "
-        "if a script without steps starts other Python scripts."
+        "A report without measurements must not look like a clean one. A workload that silently "
+        "stopped compiling shows no graph break, no recompile and no compile time. It is an error "
+        "if no run has a time, a warning if a compiled mode compiled nothing, and a note if a "
+        "workload run without changes contains no torch.compile, or if a script without steps "
+        "starts other Python scripts."
     ),
     example=(
-        "torch.compile wraps a function that the step never calls; TORCHDYNAMO_DISABLE=1 is set; the step takes no "
-        "tensors, so Dynamo has nothing to capture."
+        "torch.compile wraps a function that the step never calls; TORCHDYNAMO_DISABLE=1 is set; "
+        "the step takes no tensors, so Dynamo has nothing to capture."
     ),
     remedy=(
-        "Call the compiled function inside the step, unset TORCHDYNAMO_DISABLE, or let kgprof compile a function's "
-        "step with --mode default. If no time was measured, the run's log says how its process ended."
+        "Call the compiled function inside the step, unset TORCHDYNAMO_DISABLE, or let kgprof "
+        "compile a function's step with --mode default. If no time was measured, the run's log "
+        "says how its process ended."
     ),
     topic=m.Topic.COVERAGE,
     seen_in=((),),
@@ -43,16 +45,21 @@ class CoverageEvent(m.Model, frozen=True, kw_only=True):
     run: m.RunKey
     timed: bool | None  # None: no time was asked for
     compilations: int | None  # None: not observed
-    unused: tuple[m.Compilation, ...] = ()  # made while the workload was loaded, of code that ran in no call
+    # made while the workload was loaded, of code that ran in no call
+    unused: tuple[m.Compilation, ...] = ()
     launched: m.Launched | None = None  # by a script without a step
-    beside: tuple[m.Launched, ...] = ()  # scripts and functions that a script without a step started in processes
+    # scripts and functions that a script without a step started in processes
+    beside: tuple[m.Launched, ...] = ()
     workers: int = 0  # processes of a script's data loaders
     hidden: str = ""  # of a script that asks for a compilation: why there was none
-    fix: str = ""  # of a script: compiles its module or the method that it calls, else the function that its loop calls
+    # of a script: compiles its module or the method that it calls, else the function that its loop
+    # calls
+    fix: str = ""
 
 
 def measured(run: m.RunRecord, options: m.Options) -> bool:
-    """Whether there is at least one time taken under nothing but a clock; where none was asked for, anything at all.
+    """Whether there is at least one time taken under nothing but a clock; where none was asked for,
+    anything at all.
 
     The gate judges for itself whether it has seen enough.
     """
@@ -65,7 +72,9 @@ def measured(run: m.RunRecord, options: m.Options) -> bool:
         stepped = run.script is not None and (bool(run.script.steps) or run.script.is_one_window)
         probed = isinstance(run.memory, m.MemoryPass) and bool(run.memory.step_us)
         return stepped or compiled or probed or isinstance(run.trace, m.TracePass)
-    return isinstance(run.timing, m.TimingPass) and (any(run.timing.step_us) or bool(run.timing.evaluation_s))
+    return isinstance(run.timing, m.TimingPass) and (
+        any(run.timing.step_us) or bool(run.timing.evaluation_s)
+    )
 
 
 def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
@@ -76,35 +85,61 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         not_asked = options.for_a_gate or (options.untimed and has_time)
         compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
         if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable:
-            compilations = compilations or None  # an empty list from a torch whose hook is missing says nothing
+            # an empty list from a torch whose hook is missing says nothing
+            compilations = compilations or None
         unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
         timed = None if not_asked else has_time
         event = CoverageEvent(run=run.key, timed=timed, compilations=compilations, unused=unused)
         if (script := run.script) is not None:
-            beside = () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
+            beside = (
+                () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
+            )
             name = script.module or source.trained if script.step else ""
-            fix = f"{name} = torch.compile({name})  # in the script, before the first step" if name else ""
+            fix = (
+                f"{name} = torch.compile({name})  # in the script, before the first step"
+                if name
+                else ""
+            )
             if script.is_one_window and (function := source.looped):
                 fix = f"@torch.compile  # above the line def {function}(...)"
             hidden = script.why_nothing_compiled(options.workload)
             words = {"workers": script.workers, "hidden": hidden, "fix": fix}
-            event = msgspec.structs.replace(event, launched=script.work_is_in, beside=beside, **words)
+            event = msgspec.structs.replace(
+                event, launched=script.work_is_in, beside=beside, **words
+            )
         events.append(event)
     return tuple(events)
 
 
 def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
-    if only := next((event for event in events if event.launched is not None and event.timed is not None), None):
+    if only := next(
+        (event for event in events if event.launched is not None and event.timed is not None), None
+    ):
         launched = only.launched
         assert launched is not None
-        processes = f", {plural(launched.processes, 'process', 'processes')}" if launched.processes else ""
-        what = f"the script only launches other processes ({launched.by}{processes}), and kgprof sees only its own"
-        how = "Let each rank call the function that is spawned, and run" if launched.by == m.SPAWN else "Run"
+        processes = (
+            f", {plural(launched.processes, 'process', 'processes')}" if launched.processes else ""
+        )
+        what = (
+            f"the script only launches other processes ({launched.by}{processes}), and "
+            "kgprof sees only its own"
+        )
+        how = (
+            "Let each rank call the function that is spawned, and run"
+            if launched.by == m.SPAWN
+            else "Run"
+        )
         found = _finding(m.Level.ERROR, only.run, f"{what}. {how} {launched.command}", "no-time")
         return (msgspec.structs.replace(found, fix=launched.command),)
     if not any(event.timed is None or event.timed for event in events):
-        return (_finding(m.Level.ERROR, None, "nothing was measured: no run has a time", "no-time"),)
-    missing = [event for event in events if event.compilations == 0 and event.run.mode not in NOT_COMPILED_MODES]
+        return (
+            _finding(m.Level.ERROR, None, "nothing was measured: no run has a time", "no-time"),
+        )
+    missing = [
+        event
+        for event in events
+        if event.compilations == 0 and event.run.mode not in NOT_COMPILED_MODES
+    ]
     if missing:
         return tuple(_not_compiled(event) for event in missing)
     if any(event.compilations != 0 for event in events):
@@ -120,7 +155,9 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
     message += "; its times are those of eager code" if timed else ""
     fixes = [event.fix for event in events]
     fix = f"{fixes[0]}; kgprof sweep then compares it with eager" if all(fixes) else ""
-    return (msgspec.structs.replace(_finding(m.Level.NOTE, None, message, "as-it-stands"), fix=fix),)
+    return (
+        msgspec.structs.replace(_finding(m.Level.NOTE, None, message, "as-it-stands"), fix=fix),
+    )
 
 
 def _not_compiled(event: CoverageEvent) -> m.Finding:
@@ -129,7 +166,8 @@ def _not_compiled(event: CoverageEvent) -> m.Finding:
 
 
 def _beside(run: m.RunKey, beside: tuple[m.Launched, ...]) -> m.Finding:
-    """The first script or module, which kgprof can run, else the function in which it can be called."""
+    """The first script or module, which kgprof can run, else the function in which it can be
+    called."""
     first = next((one for one in beside if one.by == m.PYTHON), beside[0])
     what = "nothing was compiled here, and the script has no steps of its own. It starts"
     if first.by == m.PYTHON:
@@ -138,11 +176,24 @@ def _beside(run: m.RunKey, beside: tuple[m.Launched, ...]) -> m.Finding:
         what += f" Python scripts, which kgprof does not see. Run {first.command}{others}"
     else:
         where = first.function or "the functions of a pool"
-        what += f" {where} with multiprocessing, which kgprof does not see. Watch the function of one step there"
-        what += f" ({first.command}), print what it returned at the end, and run the script with python"
-    return msgspec.structs.replace(_finding(m.Level.NOTE, run, what, "as-it-stands"), fix=first.command)
+        what += (
+            f" {where} with multiprocessing, which kgprof does not see. Watch the "
+            "function of one step there"
+        )
+        what += (
+            f" ({first.command}), print what it returned at the end, and run the script with python"
+        )
+    return msgspec.structs.replace(
+        _finding(m.Level.NOTE, run, what, "as-it-stands"), fix=first.command
+    )
 
 
 def _finding(level: m.Level, run: m.RunKey | None, message: str, identity: str) -> m.Finding:
     rule = NOTHING_MEASURED.id
-    return m.Finding(rule=rule, level=level, message=message, run=run, fingerprint=fingerprint(rule, run, identity))
+    return m.Finding(
+        rule=rule,
+        level=level,
+        message=message,
+        run=run,
+        fingerprint=fingerprint(rule, run, identity),
+    )

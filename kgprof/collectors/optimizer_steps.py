@@ -20,16 +20,20 @@ UNFUSED_OPTIMIZER = m.Rule(
     id="KGP609",
     name="optimizer-not-fused",
     level=m.Level.WARNING,
-    summary="The optimizer updates the parameters with many kernels, each of which reads and writes all of them.",
+    summary=(
+        "The optimizer updates the parameters with many kernels, each of which reads "
+        "and writes all of them."
+    ),
     why=(
-        "By default torch.optim applies each operation of the update to all parameters at once (foreach), or to one "
-        "parameter after another on a CPU or with foreach=False. Each operation passes over the GPU's memory and "
-        "takes at least one launch. fused=True does the whole update in one pass."
+        "By default torch.optim applies each operation of the update to all parameters at once "
+        "(foreach), or to one parameter after another on a CPU or with foreach=False. Each "
+        "operation passes over the GPU's memory and takes at least one launch. fused=True does the "
+        "whole update in one pass."
     ),
     example="torch.optim.AdamW(model.parameters()) without fused=True.",
     remedy=(
-        "fused=True for Adam, AdamW, SGD and Adagrad; for another optimizer foreach=True, or compile its step: "
-        "torch.compile(optimizer.step)."
+        "fused=True for Adam, AdamW, SGD and Adagrad; for another optimizer foreach=True, or "
+        "compile its step: torch.compile(optimizer.step)."
     ),
     topic=m.Topic.TIME,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OPERATORS),),
@@ -69,7 +73,9 @@ def _of_run(run: RunEvidence) -> Iterator[OptimizerTime]:
     under = traced.launched_under(spans)
     if not under.any():
         return
-    classes = Counter(found[1] for row in columns.name[spans] if (found := _STEP.match(columns.names[row])))
+    classes = Counter(
+        found[1] for row in columns.name[spans] if (found := _STEP.match(columns.names[row]))
+    )
     yield OptimizerTime(
         run=run.key,
         optimizer=classes.most_common(1)[0][0] if classes else "",
@@ -102,9 +108,13 @@ def _finding(event: OptimizerTime) -> m.Finding:
         message=f"{name}.step() is not fused: {kernels}",
         run=event.run,
         fingerprint=fingerprint(UNFUSED_OPTIMIZER.id, event.run, event.optimizer),
-        cost=extent.cost(taken_us, "GPU time of the optimizer, and GPU idle while it ran", event.measured_in),
+        cost=extent.cost(
+            taken_us, "GPU time of the optimizer, and GPU idle while it ran", event.measured_in
+        ),
         saves=extent.saving(
-            taken_us, "all of the optimizer's GPU time, and GPU idle time while it ran on the CPU", event.measured_in
+            taken_us,
+            "all of the optimizer's GPU time, and GPU idle time while it ran on the CPU",
+            event.measured_in,
         ),
         fix=named or "torch.compile(optimizer.step)",
     )

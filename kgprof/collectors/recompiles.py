@@ -1,8 +1,9 @@
-"""KGP103, KGP104, KGP105: functions that are compiled again, because of which guard, and whether it ever ends.
+"""KGP103, KGP104, KGP105: functions that are compiled again, because of which guard, and whether it
+ever ends.
 
-torch gives a reason (artifact ``recompile_reasons``) for each cache entry that it rejected, newest first; the compile
-id on the record is that of the new compilation. What happens after the limit leaves no record at all: it is counted
-from the graphs that did not run.
+torch gives a reason (artifact ``recompile_reasons``) for each cache entry that it rejected, newest
+first; the compile id on the record is that of the new compilation. What happens after the limit
+leaves no record at all: it is counted from the graphs that did not run.
 """
 
 import functools
@@ -17,7 +18,13 @@ from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint, grouped
 from kgprof.collectors.graph_breaks import numbered
 from kgprof.collectors.guard_text import OTHER, Guard, parse
-from kgprof.collectors.guard_words import in_words, is_left_by_a_break, is_returned_by_a_break, named, used_in
+from kgprof.collectors.guard_words import (
+    in_words,
+    is_left_by_a_break,
+    is_returned_by_a_break,
+    named,
+    used_in,
+)
 from kgprof.collectors.remedies import Cause, as_code, mark, room_for_all, sizes_of
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
@@ -32,18 +39,25 @@ IN_STEADY_STATE = m.Rule(
     id="KGP103",
     name="recompile-in-steady-state",
     level=m.Level.WARNING,
-    summary="A function was compiled again after the warm-up calls, because a guard on its inputs failed.",
-    why=(
-        "The call with the new value waits for a whole compilation, which takes seconds while a step takes "
-        "milliseconds, and later calls have one more cache entry to check. A recompile that happens only once (the "
-        "first smaller batch, the first evaluation under no_grad) is a note and counts against no budget; so are "
-        "recompiles in the first calls that then stop (a size that becomes dynamic)."
+    summary=(
+        "A function was compiled again after the warm-up calls, because a guard on "
+        "its inputs failed."
     ),
-    example="A temperature that is an attribute of the module falls with every epoch: self.temperature *= 0.9.",
+    why=(
+        "The call with the new value waits for a whole compilation, which takes seconds while a "
+        "step takes milliseconds, and later calls have one more cache entry to check. A recompile "
+        "that happens only once (the first smaller batch, the first evaluation under no_grad) is a "
+        "note and counts against no budget; so are recompiles in the first calls that then stop (a "
+        "size that becomes dynamic)."
+    ),
+    example=(
+        "A temperature that is an attribute of the module falls with every epoch: "
+        "self.temperature *= 0.9."
+    ),
     remedy=(
-        "Give the compiled function the same kind of input in every call, or tell torch in advance: "
-        "torch._dynamo.mark_dynamic(tensor, dim) or dynamic=True for a size, a 0-d tensor for a number that changes, "
-        "a warm-up call with each value of a flag."
+        "Give the compiled function the same kind of input in every call, or tell torch in "
+        "advance: torch._dynamo.mark_dynamic(tensor, dim) or dynamic=True for a size, a 0-d tensor "
+        "for a number that changes, a warm-up call with each value of a flag."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.STEADY_CALLS),),
@@ -56,17 +70,23 @@ LIMIT_REACHED = m.Rule(
     id="KGP104",
     name="recompile-limit-reached",
     level=m.Level.WARNING,
-    summary="A function reached torch's recompile limit; from then on new inputs silently run eagerly.",
-    why=(
-        "At the limit (8 per function by default) torch stops compiling the function. Inputs that fit none of the "
-        "compiled entries run eagerly, with everything that the function calls, and no later message says so: the "
-        "program is as slow as without torch.compile and has paid for eight compilations."
+    summary=(
+        "A function reached torch's recompile limit; from then on new inputs silently run eagerly."
     ),
-    example="dynamic=False with bucketed sequence lengths: more buckets than torch._dynamo.config.recompile_limit.",
+    why=(
+        "At the limit (8 per function by default) torch stops compiling the function. Inputs that "
+        "fit none of the compiled entries run eagerly, with everything that the function calls, "
+        "and no later message says so: the program is as slow as without torch.compile and has "
+        "paid for eight compilations."
+    ),
+    example=(
+        "dynamic=False with bucketed sequence lengths: more buckets than "
+        "torch._dynamo.config.recompile_limit."
+    ),
     remedy=(
-        "Make what varies dynamic (torch._dynamo.mark_dynamic, dynamic=True), reduce the number of different values, "
-        "or compile separate functions for them. Raising torch._dynamo.config.recompile_limit only helps if the "
-        "number of values is known."
+        "Make what varies dynamic (torch._dynamo.mark_dynamic, dynamic=True), reduce the number of "
+        "different values, or compile separate functions for them. Raising "
+        "torch._dynamo.config.recompile_limit only helps if the number of values is known."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -81,14 +101,18 @@ UNBOUNDED = m.Rule(
     level=m.Level.WARNING,
     summary="Every call brings a value that the function was not compiled for.",
     why=(
-        "A guard checks something that is new in each call: a counter or step number, a list that grows, a new "
-        "string, a size under dynamic=False. Every call compiles until the limit is reached, no compiled code is "
-        "used twice, and after that every call runs eagerly."
+        "A guard checks something that is new in each call: a counter or step number, a list that "
+        "grows, a new string, a size under dynamic=False. Every call compiles until the limit is "
+        "reached, no compiled code is used twice, and after that every call runs eagerly."
     ),
-    example="def forward(self, x): self.calls += 1 -- an int attribute of a module is a constant to torch.",
+    example=(
+        "def forward(self, x): self.calls += 1 -- an int attribute of a module is a "
+        "constant to torch."
+    ),
     remedy=(
-        "Keep what changes in every call out of the guards: hold counters in a tensor or in the caller, pass numbers "
-        "as 0-d tensors, mark sizes dynamic, create functions and strings once outside."
+        "Keep what changes in every call out of the guards: hold counters in a tensor or in the "
+        "caller, pass numbers as 0-d tensors, mark sizes dynamic, create functions and strings "
+        "once outside."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.STEADY_CALLS, m.Witness.CALLS),),
@@ -105,7 +129,8 @@ UNKNOWN_CALLS = " (calls are not in this recording, so whether it converged is u
 
 
 class Recompile(m.Model, frozen=True, kw_only=True):
-    """One compilation that replaced nothing but was added, since every entry there was had been rejected."""
+    """One compilation that replaced nothing but was added, since every entry there was had been
+    rejected."""
 
     compile_id: str
     call: int
@@ -113,7 +138,8 @@ class Recompile(m.Model, frozen=True, kw_only=True):
     rejected: tuple[Guard, ...]  # of all entries, newest first
     call_site: m.Location | None  # the project's line that called
     duration_s: float | m.Skipped
-    once: bool = False  # the same guards of the same code failed in no other call, and for no other value
+    # the same guards of the same code failed in no other call, and for no other value
+    once: bool = False
     used: m.Location | None = None  # the project's line that made the value a constant
     returned_by: m.Location | None = None  # the line of the graph break that returned the value
     fix: str = ""  # what to write so that this guard no longer fails
@@ -124,7 +150,8 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
     """One function of one run that was compiled more than once."""
 
     run: m.RunKey
-    location: m.Location | None  # its def; for a library's function the project's line that leads there
+    # its def; for a library's function the project's line that leads there
+    location: m.Location | None
     function: str = ""  # its name, qualified where it is known
     library: m.PackageLine | None = None  # the def of a library's function
     recompiles: tuple[Recompile, ...]
@@ -132,11 +159,13 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
     limit_call: int | None  # the call in which torch refused to compile it once more
     limit_guard: Guard | None  # what that call failed on
     eager_calls: int | m.Skipped  # calls since the limit in which no compiled code of it ran
-    # Of compiled callables: their own calls since then, whichever ran; None where ``eager_calls`` are of the workload.
+    # Of compiled callables: their own calls since then, whichever ran; None where ``eager_calls``
+    # are of the workload.
     calls_since: int | None = None
     eager_names: str = ""  # which of several modules ran eagerly
     modules: str = ""  # of torch's one function around all its modules: which modules were compiled
-    modules_of_code: int = 0  # modules that share the code object which reached the limit, one entry for each
+    # modules that share the code object which reached the limit, one entry for each
+    modules_of_code: int = 0
     eager_steady: int = 0  # of the callables' eager calls, those after warm-up
     every_value_new: bool  # it was compiled whenever it ran
     calls_known: bool = True  # False: no call was told from another, and nothing is said of warm-up
@@ -146,7 +175,9 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
 
     @property
     def in_steady_state(self) -> tuple[Recompile, ...]:
-        return tuple(recompile for recompile in self.recompiles if recompile.call >= self.steady_from)
+        return tuple(
+            recompile for recompile in self.recompiles if recompile.call >= self.steady_from
+        )
 
     @property
     def name(self) -> str:
@@ -159,7 +190,9 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
 
     @property
     def before(self) -> tuple[Recompile, ...]:
-        return tuple(recompile for recompile in self.recompiles if recompile.call < self.steady_from)
+        return tuple(
+            recompile for recompile in self.recompiles if recompile.call < self.steady_from
+        )
 
 
 # ---------------------------------------------------------------- reading records
@@ -171,7 +204,9 @@ def reasons(payload: str) -> tuple[str, ...]:
         decoded = json.loads(payload)
     except (ValueError, RecursionError):
         decoded = payload
-    return tuple(str(reason) for reason in decoded) if isinstance(decoded, list) else (str(decoded),)
+    return (
+        tuple(str(reason) for reason in decoded) if isinstance(decoded, list) else (str(decoded),)
+    )
 
 
 def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
@@ -182,8 +217,13 @@ def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
         for record in trace.artifacts(ARTIFACT)
         if record.payload
     }
-    # A value guard says what was expected only; what came is what the next rejection says of the new entry.
-    compiled_for = {(guard.entry, guard.source, guard.kind): guard.expected for g in found.values() for guard in g}
+    # A value guard says what was expected only; what came is what the next rejection says of the
+    # new entry.
+    compiled_for = {
+        (guard.entry, guard.source, guard.kind): guard.expected
+        for g in found.values()
+        for guard in g
+    }
 
     def with_actual(name: str, guard: Guard) -> Guard:
         if guard.actual or guard.kind == "keys":  # two guards on one dict are about different keys
@@ -191,7 +231,9 @@ def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
         came = compiled_for.get((name, guard.source, guard.kind), "")
         return msgspec.structs.replace(guard, actual=came) if came else guard
 
-    return {name: tuple(with_actual(name, guard) for guard in guards) for name, guards in found.items()}
+    return {
+        name: tuple(with_actual(name, guard) for guard in guards) for name, guards in found.items()
+    }
 
 
 def _is_recompile(compiled: Compiled) -> bool:
@@ -199,13 +241,15 @@ def _is_recompile(compiled: Compiled) -> bool:
 
 
 def _reached_limit(trace: RunTrace, compiled: Compiled) -> bool:
-    """torch refused it: a compilation that failed where the frame hook saw that compiled code may run, and no more."""
+    """torch refused it: a compilation that failed where the frame hook saw that compiled code may
+    run, and no more."""
     if not compiled.failed or not _is_recompile(compiled):
         return False
     rows = trace.frame_rows(compiled)
     if rows:
         return any(row.outcome == "run-only" for row in rows)
-    return compiled.metrics.get("co_name") is None  # the limit is checked before the frame is looked at
+    # the limit is checked before the frame is looked at
+    return compiled.metrics.get("co_name") is None
 
 
 # ---------------------------------------------------------------- events
@@ -220,8 +264,11 @@ def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:
     for definition, compiled in _by_function(trace):
         anew = _made_anew(compiled)
         again = [c for c in compiled if not c.failed and (_is_recompile(c) or id(c) in anew)]
-        worked = any(not c.failed for c in compiled)  # a function that is refused each time reaches the limit as well
-        limits = [c for c in compiled if _reached_limit(trace, c) and (worked or trace.frame_rows(c))]
+        # a function that is refused each time reaches the limit as well
+        worked = any(not c.failed for c in compiled)
+        limits = [
+            c for c in compiled if _reached_limit(trace, c) and (worked or trace.frame_rows(c))
+        ]
         if again or limits:
             yield _recompiled(trace, definition, compiled, again, limits, guards)
 
@@ -230,17 +277,24 @@ def _by_function(trace: RunTrace) -> Iterator[tuple[m.Location | None, list[Comp
     """A function's def with its compilations; what follows its breaks is part of it."""
     groups: dict[object, tuple[m.Location | None, list[Compiled]]] = {}
     last: dict[str, m.Location | None] = {}
-    met: dict[tuple[str, str], list[int]] = {}  # first lines of a library's functions, by file and name
+    # first lines of a library's functions, by file and name
+    met: dict[tuple[str, str], list[int]] = {}
     for compiled in trace.compiled:
-        # The limit is checked before torch says what it compiles: such an entry is where the code object was last.
-        definition = last[compiled.frame_id] = _definition(trace, compiled, met) or last.get(compiled.frame_id)
+        # The limit is checked before torch says what it compiles: such an entry is where the code
+        # object was last.
+        definition = last[compiled.frame_id] = _definition(trace, compiled, met) or last.get(
+            compiled.frame_id
+        )
         key = (definition.file, definition.line) if definition else compiled.frame_id
         groups.setdefault(key, (definition, []))[1].append(compiled)
     yield from groups.values()
 
 
-def _definition(trace: RunTrace, compiled: Compiled, met: dict[tuple[str, str], list[int]]) -> m.Location | None:
-    """Of a library's function there is no text: the nearest first line above stands for what a part of it is in."""
+def _definition(
+    trace: RunTrace, compiled: Compiled, met: dict[tuple[str, str], list[int]]
+) -> m.Location | None:
+    """Of a library's function there is no text: the nearest first line above stands for what a part
+    of it is in."""
     frame = compiled.frame
     if frame is None:
         return None
@@ -255,40 +309,56 @@ def _definition(trace: RunTrace, compiled: Compiled, met: dict[tuple[str, str], 
 
 
 def place_of(trace: RunTrace, compiled: Compiled) -> m.Location | None:
-    """The def of a project's function; for a library's the innermost line of the project that leads there."""
+    """The def of a project's function; for a library's the innermost line of the project that leads
+    there."""
     frame = compiled.frame
     if frame is not None and trace.source.project.holds(frame.file):
         return trace.source.definition(frame.file, frame.line, frame.function)
     return trace.source.innermost(compiled.stack)
 
 
-def library_function(trace: RunTrace, *compiled: Compiled, place: m.Location | None = None) -> m.PackageLine | None:
-    """The def (``place``, if known) of what was compiled, in parts and again maybe, where that is a library's."""
+def library_function(
+    trace: RunTrace, *compiled: Compiled, place: m.Location | None = None
+) -> m.PackageLine | None:
+    """The def (``place``, if known) of what was compiled, in parts and again maybe, where that is a
+    library's."""
     frame = compiled[0].frame
     if frame is None or trace.source.project.holds(frame.file):
         return None
     place = place or trace.source.definition(frame.file, frame.line, frame.function)
-    rows = (row for c in compiled for row in trace.frame_rows(c) if row.qualified and not is_resumed(row.function))
+    rows = (
+        row
+        for c in compiled
+        for row in trace.frame_rows(c)
+        if row.qualified and not is_resumed(row.function)
+    )
     function = next((row.qualified for row in rows), place.function)
     return trace.source.package_line(msgspec.structs.replace(place, function=function))
 
 
 def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
-    """Compilations (by identity) of a function that torch had never met, although it had compiled one just like it.
+    """Compilations (by identity) of a function that torch had never met, although it had compiled
+    one just like it.
 
-    A function that is made from text in every call has a new code object each time: no guard fails, and every call
-    compiles. A few of a kind are a coincidence of names. ``torch._dynamo.reset()`` forgets all code objects, and what
-    is compiled after it is new; a Recording of an older kgprof does not say when that was.
+    A function that is made from text in every call has a new code object each time: no guard fails,
+    and every call compiles. A few of a kind are a coincidence of names. ``torch._dynamo.reset()``
+    forgets all code objects, and what is compiled after it is new; a Recording of an older kgprof
+    does not say when that was.
     """
     alike = grouped(
         (
             (frame, one)
             for one in compiled
-            if (frame := one.frame) and not one.failed and not _is_recompile(one) and not is_resumed(frame.function)
+            if (frame := one.frame)
+            and not one.failed
+            and not _is_recompile(one)
+            and not is_resumed(frame.function)
         ),
         lambda met: (met[0].file, met[0].line, met[0].function, met[1].resets),
     )
-    return {id(one) for group in alike if len({c.call for _, c in group}) > MANY for _, one in group[1:]}
+    return {
+        id(one) for group in alike if len({c.call for _, c in group}) > MANY for _, one in group[1:]
+    }
 
 
 def _recompiled(
@@ -315,7 +385,9 @@ def _recompiled(
     recompiles = _told_apart(trace, again, guards)
     rejected = [*(guard for recompile in recompiles for guard in recompile.rejected), *refused]
     same = {_subject(guards[0]): _without_repeats(guards) for guards in grouped(rejected, _subject)}
-    advised = Advised(trace=trace, function=function, wrapped=wrapped, modules=eager.modules, same=same)
+    advised = Advised(
+        trace=trace, function=function, wrapped=wrapped, modules=eager.modules, same=same
+    )
     return RecompiledFunction(
         run=trace.run,
         location=location,
@@ -350,15 +422,19 @@ def _modules(trace: RunTrace, compiled: Sequence[Compiled]) -> str:
 def _told_apart(
     trace: RunTrace, again: Sequence[Compiled], guards: dict[str, tuple[Guard, ...]]
 ) -> tuple[Recompile, ...]:
-    """The recompiles, and which of them happened once: the same guards of the same code object failed in no other call
-    and, in that call, for no second value. A size that is expected and a range of sizes are two guards: torch compiles
-    for one size, then for all from 2 on, then for 0 or 1, and is done."""
+    """The recompiles, and which of them happened once: the same guards of the same code object
+    failed in no other call and, in that call, for no second value. A size that is expected and a
+    range of sizes are two guards: torch compiles for one size, then for all from 2 on, then for 0
+    or 1, and is done."""
     made = [_recompile(trace, compiled, guards.get(compiled.compile_id, ())) for compiled in again]
     met: dict[object, set[tuple[int, str]]] = {}
     keys = [
         (
             frame_id(each.compile_id),
-            frozenset((_subject(g), g.kind == "size" and not g.expected.isdecimal()) for g in each.rejected),
+            frozenset(
+                (_subject(g), g.kind == "size" and not g.expected.isdecimal())
+                for g in each.rejected
+            ),
         )
         for each in made
     ]
@@ -372,14 +448,16 @@ def _told_apart(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Advised:
-    """What a guard means for one function of a run: the line that used the value, and what to write."""
+    """What a guard means for one function of a run: the line that used the value, and what to
+    write."""
 
     trace: RunTrace
     function: str
     wrapped: Sequence[m.OfferedFrame]  # the function's frames, where it is torch's wrapper
     modules: int  # that share its code and its limit, one entry for each
     same: Mapping[_Subject, Sequence[Guard]]  # what failed for this function, by what it is about
-    fixes: dict[tuple[_Subject, m.Location | None], str] = field(default_factory=dict)  # that were worked out
+    # that were worked out
+    fixes: dict[tuple[_Subject, m.Location | None], str] = field(default_factory=dict)
 
     def recompile(self, recompile: Recompile) -> Recompile:
         """With what is known about its guard."""
@@ -394,7 +472,8 @@ class Advised:
 
     def fix(self, guard: Guard) -> str:
         """One for all guards on a value that one line used, however many there are."""
-        if is_left_by_a_break(guard) or is_returned_by_a_break(guard):  # no name of the program's: mend the break
+        # no name of the program's: mend the break
+        if is_left_by_a_break(guard) or is_returned_by_a_break(guard):
             return ""
         key = (_subject(guard), _used(self.trace, guard))
         if key not in self.fixes:
@@ -426,11 +505,14 @@ class Advised:
         """``args[0]`` of torch's wrapper is an argument of what it calls."""
         if not self.wrapped or not guard.source.startswith(("args[", "kwargs[")):
             return guard
-        return msgspec.structs.replace(guard, source=named(guard, self.wrapped[0].wraps, self._arguments))
+        return msgspec.structs.replace(
+            guard, source=named(guard, self.wrapped[0].wraps, self._arguments)
+        )
 
 
 def _used(trace: RunTrace, guard: Guard) -> m.Location | None:
-    """The project's line that made a value a constant: the one that torch quotes, else the nearest of the stack."""
+    """The project's line that made a value a constant: the one that torch quotes, else the nearest
+    of the stack."""
     if guard.used is not None:
         files = [file for file in trace.source.own if f"/{file}".endswith(f"/{guard.used.file}")]
         if len(files) == 1:
@@ -443,7 +525,8 @@ def _subject(guard: Guard) -> _Subject:
 
 
 def _without_repeats(guards: Sequence[Guard]) -> tuple[Guard, ...]:
-    """Those that say anything that none before them says: each entry is rejected in every later recompile again."""
+    """Those that say anything that none before them says: each entry is rejected in every later
+    recompile again."""
     met: set[object] = set()
     kept = []
     for guard in guards:
@@ -462,8 +545,12 @@ def _recompile(trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...])
         guard=rejected[0] if rejected else _without_a_reason(compiled, trace.knows_resets),
         rejected=rejected,
         call_site=trace.source.innermost(compiled.stack[:-1]),
-        returned_by=_break_before(trace, compiled) if rejected and is_returned_by_a_break(rejected[0]) else None,
-        duration_s=m.Skipped(reason="torch gave no duration") if duration_us is None else duration_us / 1e6,
+        returned_by=_break_before(trace, compiled)
+        if rejected and is_returned_by_a_break(rejected[0])
+        else None,
+        duration_s=m.Skipped(reason="torch gave no duration")
+        if duration_us is None
+        else duration_us / 1e6,
     )
 
 
@@ -485,7 +572,8 @@ def _without_a_reason(compiled: Compiled, knows_resets: bool) -> Guard:
 
 
 def ledger(trace: RunTrace) -> tuple[m.RecompileEntry, ...]:
-    """Every recompile of a run, and each time that torch's limit stood against one, in the order of the calls."""
+    """Every recompile of a run, and each time that torch's limit stood against one, in the order of
+    the calls."""
     entries = (entry for event in _of_run(trace) for entry in _entries(event))
     return tuple(sorted(entries, key=lambda entry: -1 if entry.call is None else entry.call))
 
@@ -515,7 +603,9 @@ def _entries(event: RecompiledFunction) -> Iterator[m.RecompileEntry]:
             reason=in_words(guard) if guard else "torch gave no reason",
             words=guard.text if guard else "",
             guard=guard.kind if guard else "",
-            duration_s=m.Skipped(reason="torch's recompile limit was reached: nothing was compiled"),
+            duration_s=m.Skipped(
+                reason="torch's recompile limit was reached: nothing was compiled"
+            ),
             refused=True,
             function=event.function,
             library=event.library,
@@ -526,7 +616,8 @@ def _entries(event: RecompiledFunction) -> Iterator[m.RecompileEntry]:
 
 
 def _runs(trace: RunTrace, codes: Collection[str]) -> dict[int, int]:
-    """call -> how often a graph of any entry of these code objects ran in it (the graph up to its first break)."""
+    """call -> how often a graph of any entry of these code objects ran in it (the graph up to its
+    first break)."""
     total: dict[int, int] = {}
     for graph in trace.all.graphs:
         if frame_id(graph.compile_id) in codes:
@@ -537,7 +628,8 @@ def _runs(trace: RunTrace, codes: Collection[str]) -> dict[int, int]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Eager:
-    """Calls since the limit that ran eagerly: ``of`` so many, of the compiled callables; None: of the workload."""
+    """Calls since the limit that ran eagerly: ``of`` so many, of the compiled callables; None: of
+    the workload."""
 
     calls: int | m.Skipped
     of: int | None = None
@@ -547,7 +639,8 @@ class _Eager:
 
 
 def _eager_since(trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled]) -> _Eager:
-    """Exact where torch compiles the callable itself; what it calls behind a break is told by the graphs."""
+    """Exact where torch compiles the callable itself; what it calls behind a break is told by the
+    graphs."""
     own = _limited(trace, limit, compiled)
     if not own:
         return _Eager(calls=_eager_calls_of_a_part(trace, limit))
@@ -557,14 +650,21 @@ def _eager_since(trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled])
         of=sum(compiled_callables.calls(each, limit.call) for each in own),
         names=compiled_callables.named(eager) if any(each.module for each in eager) else "",
         modules=_one_entry_each(own, limit.call),
-        steady=sum(n for each in own for call, n in _of_the_limit(each).items() if call >= trace.steady_from),
+        steady=sum(
+            n
+            for each in own
+            for call, n in _of_the_limit(each).items()
+            if call >= trace.steady_from
+        ),
     )
 
 
 def _one_entry_each(own: Sequence[m.CompiledCallable], limit_call: int) -> int:
-    """How many modules there are, if torch compiled each of them once at most; else 0: room for all would not help.
+    """How many modules there are, if torch compiled each of them once at most; else 0: room for all
+    would not help.
 
-    Where a module was first called after the limit, the program makes new ones, and no number is enough.
+    Where a module was first called after the limit, the program makes new ones, and no number is
+    enough.
     """
     alone = all(each.module and len(each.compilations) <= 1 for each in own)
     without = any(not each.compilations and each.eager for each in own)
@@ -579,11 +679,15 @@ def _of_the_limit(called: m.CompiledCallable) -> dict[int, int]:
     return {call: n - under[call] for call, n in called.eager.items() if n > under[call]}
 
 
-def _limited(trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled]) -> tuple[m.CompiledCallable, ...]:
+def _limited(
+    trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled]
+) -> tuple[m.CompiledCallable, ...]:
     """The compiled callables whose own code object reached the limit."""
     frames = (each.frame for each in (limit, *compiled) if each.frame_id == limit.frame_id)
     frame = next((frame for frame in frames if frame is not None), None)
-    return tuple(each for each in compiled_callables.of_code(trace, frame) if not each.compiled_before)
+    return tuple(
+        each for each in compiled_callables.of_code(trace, frame) if not each.compiled_before
+    )
 
 
 def reached_limit(trace: RunTrace, called: m.CompiledCallable) -> bool:
@@ -593,10 +697,13 @@ def reached_limit(trace: RunTrace, called: m.CompiledCallable) -> bool:
 
 
 def eager_by_finding(evidence: Evidence, run: m.RunKey) -> dict[str, int]:
-    """Calls after warm-up that ran eagerly because of the limit, by the fingerprint of the finding that says so."""
+    """Calls after warm-up that ran eagerly because of the limit, by the fingerprint of the finding
+    that says so."""
     by_finding = {}
     for event, ordinal in numbered(evidence.once(collect)):
-        for finding in _judge(msgspec.structs.replace(event, identity=f"{event.identity}{ordinal}")):
+        for finding in _judge(
+            msgspec.structs.replace(event, identity=f"{event.identity}{ordinal}")
+        ):
             if event.run == run and event.eager_steady and finding.rule != IN_STEADY_STATE.id:
                 by_finding[finding.fingerprint] = event.eager_steady
     return by_finding
@@ -605,26 +712,41 @@ def eager_by_finding(evidence: Evidence, run: m.RunKey) -> dict[str, int]:
 def _eager_calls_of_a_part(trace: RunTrace, limit: Compiled) -> int | m.Skipped:
     """Calls of the workload from the limit on in which the function ran in eager at least once.
 
-    It ran compiled so many times a call before the limit; a call with fewer runs has lost them to eager.
+    It ran compiled so many times a call before the limit; a call with fewer runs has lost them to
+    eager.
     """
     runs = _runs(trace, {limit.frame_id})
     if not runs:
         return m.Skipped(reason="no graph of it was counted")
     if limit.call <= 0:
-        return m.Skipped(reason="the limit was reached in the first call, and how often it runs in a call is not known")
+        return m.Skipped(
+            reason=(
+                "the limit was reached in the first call, and how often it runs in a call is "
+                "not known"
+            )
+        )
     usual = max(runs.get(call, 0) for call in range(limit.call))
     return sum(runs.get(call, 0) < max(1, usual) for call in range(limit.call, trace.calls))
 
 
 def _every_value_new(trace: RunTrace, compiled: Sequence[Compiled], limit: Compiled | None) -> bool:
-    """Whether each call (or each run) of one function, until the last one or the limit, had to compile it."""
+    """Whether each call (or each run) of one function, until the last one or the limit, had to
+    compile it."""
     anew = _made_anew(compiled)
-    by_code = grouped((c for c in compiled if not c.failed), lambda c: "created again" if id(c) in anew else c.frame_id)
-    return any(_is_always_new(trace, entries, limit) for entries in by_code if not _spans_a_reset(entries, anew))
+    by_code = grouped(
+        (c for c in compiled if not c.failed),
+        lambda c: "created again" if id(c) in anew else c.frame_id,
+    )
+    return any(
+        _is_always_new(trace, entries, limit)
+        for entries in by_code
+        if not _spans_a_reset(entries, anew)
+    )
 
 
 def _spans_a_reset(entries: Sequence[Compiled], anew: set[int]) -> bool:
-    """Whether torch forgot the code between two of its compilations: the next one says nothing of a new value."""
+    """Whether torch forgot the code between two of its compilations: the next one says nothing of a
+    new value."""
     return id(entries[0]) not in anew and len({entry.resets for entry in entries}) > 1
 
 
@@ -669,15 +791,26 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         again = [recompile for recompile in steady if not recompile.once]
         if again:
             yield _finding(IN_STEADY_STATE, event, again)
-        # What had converged before on the same subject belongs to it: a size that became dynamic, then came as 1.
+        # What had converged before on the same subject belongs to it: a size that became dynamic,
+        # then came as 1.
         before = [recompile for recompile in event.before if not recompile.returned_by]
         subjects = {_subject(recompile.guard) for recompile in once}
         going_on = {_subject(recompile.guard) for recompile in again} - subjects
         with_it = [recompile for recompile in before if _subject(recompile.guard) in subjects]
         went_on = [recompile for recompile in before if _subject(recompile.guard) in going_on]
-        apart = [recompile for recompile in before if _subject(recompile.guard) not in subjects | going_on]
+        apart = [
+            recompile
+            for recompile in before
+            if _subject(recompile.guard) not in subjects | going_on
+        ]
         if once:
-            note = _finding(IN_STEADY_STATE, event, [*with_it, *once], ", then not again", "once" if again else "")
+            note = _finding(
+                IN_STEADY_STATE,
+                event,
+                [*with_it, *once],
+                ", then not again",
+                "once" if again else "",
+            )
             yield msgspec.structs.replace(note, one_off=True)
         if went_on:
             yield _finding(IN_STEADY_STATE, event, went_on, ", during warm-up", WENT_ON)
@@ -686,33 +819,49 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
 
 
 def _of_breaks(event: RecompiledFunction) -> Iterator[m.Finding]:
-    """What the line of a graph break returned is a constant of the code behind it. The break is the cause, and has a
-    finding of its own."""
+    """What the line of a graph break returned is a constant of the code behind it. The break is the
+    cause, and has a finding of its own."""
     returned = [recompile for recompile in event.recompiles if recompile.returned_by]
     for same in grouped(returned, lambda recompile: recompile.returned_by):
         yield _finding(IN_STEADY_STATE, event, same, apart=AFTER_A_BREAK)
 
 
 def _because_of_break(recompiles: Sequence[Recompile]) -> str:
-    lines = dict.fromkeys(recompile.returned_by.line for recompile in recompiles if recompile.returned_by)
+    lines = dict.fromkeys(
+        recompile.returned_by.line for recompile in recompiles if recompile.returned_by
+    )
     return f", because of the graph break at line {', '.join(map(str, lines))}" if lines else ""
 
 
 def _finding(
-    rule: m.Rule, event: RecompiledFunction, recompiles: Sequence[Recompile], note: str = "", apart: str = ""
+    rule: m.Rule,
+    event: RecompiledFunction,
+    recompiles: Sequence[Recompile],
+    note: str = "",
+    apart: str = "",
 ) -> m.Finding:
-    """``note``: why it is one, as is what a graph break causes, which has a finding of its own; ``apart``: what tells
-    it from another finding of the same rule and function."""
-    guards = [recompile.guard for recompile in recompiles] or ([event.limit_guard] if event.limit_guard else [])
+    """``note``: why it is one, as is what a graph break causes, which has a finding of its own;
+    ``apart``: what tells it from another finding of the same rule and function."""
+    guards = [recompile.guard for recompile in recompiles] or (
+        [event.limit_guard] if event.limit_guard else []
+    )
     eager = ""
     if event.limit_call is not None:
         where = f" {in_calls([event.limit_call])}{_silently(event)}" if event.calls_known else ""
         eager = f"; torch's limit was reached{where}"
     rejected = [guard for recompile in recompiles for guard in recompile.rejected] or guards
-    shared = "; everything that is called through this wrapper of torch's shares the limit" if event.wraps else ""
+    shared = (
+        "; everything that is called through this wrapper of torch's shares the limit"
+        if event.wraps
+        else ""
+    )
     eager += shared if event.limit_call is not None else ""
     calls = [f"{call_name(r.call)}, " if event.calls_known else "" for r in recompiles]
-    kinds = () if apart in (CONVERGED, AFTER_A_BREAK, WENT_ON) else sorted({guard.kind for guard in guards})
+    kinds = (
+        ()
+        if apart in (CONVERGED, AFTER_A_BREAK, WENT_ON)
+        else sorted({guard.kind for guard in guards})
+    )
     of_break = bool(recompiles) and all(recompile.returned_by for recompile in recompiles)
     times = f"{_times(event, recompiles)}{note}{_because_of_break(recompiles)}"
     return m.Finding(
@@ -721,13 +870,19 @@ def _finding(
         message=f"{event.name} recompiled {times}: {_why(event, recompiles)}{eager}",
         run=event.run,
         location=event.location,
-        library=None if event.modules and event.library and event.library.package == "torch" else event.library,
+        library=None
+        if event.modules and event.library and event.library.package == "torch"
+        else event.library,
         count=max(1, len(recompiles)),
         related=_related(recompiles),
-        # torch's own sentence for each, one a line, below them its hints, and the code for this tensor.
+        # torch's own sentence for each, one a line, below them its hints, and the code for this
+        # tensor.
         detail="\n".join(
             [
-                *(f"{c}{r.compile_id}: {r.guard.text}" for c, r in zip(calls, recompiles, strict=True)),
+                *(
+                    f"{c}{r.compile_id}: {r.guard.text}"
+                    for c, r in zip(calls, recompiles, strict=True)
+                ),
                 *dict.fromkeys(f"Hint: {guard.hint}" for guard in guards if guard.hint),
                 *_marked(rejected),
             ]
@@ -735,12 +890,17 @@ def _finding(
         cost=_cost(recompiles),
         fix=_advice(event, recompiles, rule, apart),
         names=tuple(dict.fromkeys(guard.source for guard in guards if guard.source)),
-        fingerprint=fingerprint(rule.id, event.run, *([apart] if apart else []), event.identity, *kinds),
+        fingerprint=fingerprint(
+            rule.id, event.run, *([apart] if apart else []), event.identity, *kinds
+        ),
     )
 
 
-def _advice(event: RecompiledFunction, recompiles: Sequence[Recompile], rule: m.Rule, apart: str) -> str:
-    """The remedy for what failed; at the limit, if there is none, room for all modules that share the code."""
+def _advice(
+    event: RecompiledFunction, recompiles: Sequence[Recompile], rule: m.Rule, apart: str
+) -> str:
+    """The remedy for what failed; at the limit, if there is none, room for all modules that share
+    the code."""
     if apart in (CONVERGED, WENT_ON) and event.calls_known:
         return ""
     if fix := _fix(event, recompiles):
@@ -753,9 +913,14 @@ def _silently(event: RecompiledFunction) -> str:
         return ""
     if event.calls_since is None:
         since = plural(event.eager_calls, "call")
-        return f"; in {since} since then it, or a part of it, ran eagerly" if event.eager_calls else ""
+        return (
+            f"; in {since} since then it, or a part of it, ran eagerly" if event.eager_calls else ""
+        )
     which = f": {event.eager_names}" if event.eager_names else ""
-    return f"; {event.eager_calls:,} of its {plural(event.calls_since, 'call')} since then ran eagerly{which}"
+    return (
+        f"; {event.eager_calls:,} of its {plural(event.calls_since, 'call')} since "
+        f"then ran eagerly{which}"
+    )
 
 
 def _why(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
@@ -800,9 +965,15 @@ def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:
     known = [value for value in seconds if not isinstance(value, m.Skipped)]
     if not known or len(known) < len(seconds):
         lacking = plural(len(seconds) - len(known), "compilation")
-        return m.Skipped(reason=f"torch gave no duration for {lacking}" if seconds else "it was not compiled again")
+        return m.Skipped(
+            reason=f"torch gave no duration for {lacking}"
+            if seconds
+            else "it was not compiled again"
+        )
     what = "compile time in all"
-    return m.FindingCost(value=sum(known), unit="s", what=what, measured_in=(m.PassName.COMPILE,), samples=len(known))
+    return m.FindingCost(
+        value=sum(known), unit="s", what=what, measured_in=(m.PassName.COMPILE,), samples=len(known)
+    )
 
 
 def _times(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:

@@ -1,7 +1,8 @@
 """What to write so that a guard no longer fails, as code: one remedy for each class of guard.
 
-A remedy is offered only where its condition holds, and ``tried`` says that a program of the tests applies it and then
-has neither the finding nor the graphs that it cost. Where nothing here holds, the rule's remedy is all that is known.
+A remedy is offered only where its condition holds, and ``tried`` says that a program of the tests
+applies it and then has neither the finding nor the graphs that it cost. Where nothing here holds,
+the rule's remedy is all that is known.
 """
 
 import ast
@@ -18,13 +19,16 @@ MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as torch
 class Cause(m.Model, frozen=True, kw_only=True):
     """The guards on one thing that made torch compile one function again."""
 
-    guards: tuple[Guard, ...]  # one at least, in the order of the calls; all of them on the same source
+    # one at least, in the order of the calls; all of them on the same source
+    guards: tuple[Guard, ...]
     function: str  # what was compiled: "Model.step", "Linear"
     used: m.Location | None = None  # the project's line that made the value a constant
     wraps: bool = False  # it is called through torch's wrapper, which many modules share
     modules: int = 0  # at torch's limit: modules that share the code, each of which needs one entry
-    schedulers: tuple[str, ...] = ()  # learning rate schedulers that the program makes: "OneCycleLR"
-    comparison: str = ""  # the only comparison for which the function uses the value: "task == 'detect'"
+    # learning rate schedulers that the program makes: "OneCycleLR"
+    schedulers: tuple[str, ...] = ()
+    # the only comparison for which the function uses the value: "task == 'detect'"
+    comparison: str = ""
     returned: bool = False  # the function only calls it, on what it then returns
 
     @property
@@ -79,7 +83,8 @@ def room_for_all(modules: int) -> str:
 def mark(guards: Sequence[Guard]) -> str:
     """The line that makes torch compile once for all sizes of a dimension.
 
-    torch compiles for 0 and 1 apart, and refuses a mark on a dimension of that size if it is more than a wish.
+    torch compiles for 0 and 1 apart, and refuses a mark on a dimension of that size if it is more
+    than a wish.
     """
     sizes = sizes_of(guards)
     function = "mark_dynamic" if min(sizes, default=2) > 1 else "maybe_mark_dynamic"
@@ -87,7 +92,9 @@ def mark(guards: Sequence[Guard]) -> str:
 
 
 def sizes_of(guards: Sequence[Guard]) -> set[int]:
-    return {int(size) for guard in guards for size in (guard.expected, guard.actual) if size.isdecimal()}
+    return {
+        int(size) for guard in guards for size in (guard.expected, guard.actual) if size.isdecimal()
+    }
 
 
 # ---------------------------------------------------------------- what a value is
@@ -143,9 +150,12 @@ def _is_float_attribute(cause: Cause) -> bool:
 
 
 def _decides(cause: Cause, calls: Sequence[str]) -> bool:
-    """Whether the line needs the value itself: as an index, in a condition, in a text, in one of these calls."""
+    """Whether the line needs the value itself: as an index, in a condition, in a text, in one of
+    these calls."""
     line = _statement(cause.used.text if cause.used else "")
-    return any(_is_in(cause.name, part) for node in ast.walk(line) for part in _needing(node, calls))
+    return any(
+        _is_in(cause.name, part) for node in ast.walk(line) for part in _needing(node, calls)
+    )
 
 
 def _needing(node: ast.AST, calls: Sequence[str]) -> list[ast.AST]:
@@ -168,7 +178,8 @@ def _is_in(name: str, part: ast.AST) -> bool:
 
 @functools.lru_cache(maxsize=64)  # each remedy asks about the same line
 def _statement(text: str) -> ast.Module:
-    """A line on its own; an ``if`` or a loop without its body, and nothing where it is part of a longer statement."""
+    """A line on its own; an ``if`` or a loop without its body, and nothing where it is part of a
+    longer statement."""
     for whole in (text, f"{text} pass"):
         try:
             return ast.parse(whole.strip())
@@ -178,7 +189,11 @@ def _statement(text: str) -> ast.Module:
 
 
 def _is_size(cause: Cause) -> bool:
-    return cause.guard.kind == "size" and cause.guard.dimension is not None and bool(sizes_of(cause.guards))
+    return (
+        cause.guard.kind == "size"
+        and cause.guard.dimension is not None
+        and bool(sizes_of(cause.guards))
+    )
 
 
 def _is_global(cause: Cause) -> bool:
@@ -259,9 +274,14 @@ def _one(text: str) -> Callable[[Cause], str]:
 REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="int_attribute",
-        holds=lambda c: any(_STATIC_INT in s for s in c.guard.switches) and not _decides(c, ("range", "str")),
+        holds=lambda c: (
+            any(_STATIC_INT in s for s in c.guard.switches) and not _decides(c, ("range", "str"))
+        ),
         code=_switch(_STATIC_INT),
-        effect=lambda c: f"before the first call: {c.name} becomes an input, and one graph serves its values from 2 on",
+        effect=lambda c: (
+            f"before the first call: {c.name} becomes an input, and one graph serves its values "
+            "from 2 on"
+        ),
         tried=True,
     ),
     Remedy(
@@ -273,15 +293,21 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="cycled_betas",
-        holds=lambda c: _key(c) in ("betas", "momentum") and any(s in _CYCLES_MOMENTUM for s in c.schedulers),
-        code=lambda c: f"{next(s for s in c.schedulers if s in _CYCLES_MOMENTUM)}(..., cycle_momentum=False)",
+        holds=lambda c: (
+            _key(c) in ("betas", "momentum") and any(s in _CYCLES_MOMENTUM for s in c.schedulers)
+        ),
+        code=lambda c: (
+            f"{next(s for s in c.schedulers if s in _CYCLES_MOMENTUM)}(..., cycle_momentum=False)"
+        ),
         effect=lambda c: f"only the learning rate changes; {_key(c)} stays a constant",
         tried=True,
     ),
     Remedy(
         name="partial",
         holds=lambda c: _partial(c) is not None and _is_tensor_instead(c),
-        code=lambda c: f"functools.partial(..., {_partials_argument(c)}=torch.tensor({_partials_argument(c)}))",
+        code=lambda c: (
+            f"functools.partial(..., {_partials_argument(c)}=torch.tensor({_partials_argument(c)}))"
+        ),
         effect=_one("a number in a partial is a constant to torch, a tensor is an input"),
         tried=True,
     ),
@@ -289,7 +315,10 @@ REMEDIES: tuple[Remedy, ...] = (
         name="closure",
         holds=lambda c: bool(c.guard.variable) and _is_tensor_instead(c),
         code=lambda c: f"{c.name} = torch.tensor({c.name})",
-        effect=_one("before the function that closes over it is made: a number there is a constant, a tensor an input"),
+        effect=_one(
+            "before the function that closes over it is made: a number there is a constant, a "
+            "tensor an input"
+        ),
         tried=True,
     ),
     Remedy(
@@ -302,10 +331,14 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="float_attribute",
         holds=lambda c: (
-            bool(_ATTRIBUTE.fullmatch(c.name)) and bool(_FLOAT.fullmatch(_value(c))) and _is_tensor_instead(c)
+            bool(_ATTRIBUTE.fullmatch(c.name))
+            and bool(_FLOAT.fullmatch(_value(c)))
+            and _is_tensor_instead(c)
         ),
         code=lambda c: f"{c.name} = torch.tensor({_value(c)})",
-        effect=_one("in __init__; computing with it gives tensors, and no guard depends on its value"),
+        effect=_one(
+            "in __init__; computing with it gives tensors, and no guard depends on its value"
+        ),
         tried=True,
     ),
     Remedy(
@@ -317,7 +350,9 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="string_argument",
-        holds=lambda c: bool(c.comparison) and c.guard.kind == "value" and bool(_TEXT.fullmatch(_value(c))),
+        holds=lambda c: (
+            bool(c.comparison) and c.guard.kind == "value" and bool(_TEXT.fullmatch(_value(c)))
+        ),
         code=lambda c: f"{_short(c)}(..., {c.comparison})",
         effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
         tried=True,
@@ -333,19 +368,29 @@ REMEDIES: tuple[Remedy, ...] = (
         name="function_argument",
         holds=lambda c: c.guard.kind == "identity" and c.returned,
         code=lambda c: f"{c.name}({_short(c)}(...))",
-        effect=lambda c: f"call it on the result, outside: the compiled part no longer depends on {c.name}",
+        effect=lambda c: (
+            f"call it on the result, outside: the compiled part no longer depends on {c.name}"
+        ),
         tried=True,
     ),
     Remedy(
         name="changing_options",
-        holds=lambda c: c.guard.kind == "keys" and bool(keys_of(c.guards)) and c.name.isidentifier(),
-        code=lambda c: f"{c.name} = {{{', '.join(f'{key}: ...' for key in keys_of(c.guards))}, **{c.name}}}",
-        effect=_one("before the call: every key each time, with a neutral tensor where there is none"),
+        holds=lambda c: (
+            c.guard.kind == "keys" and bool(keys_of(c.guards)) and c.name.isidentifier()
+        ),
+        code=lambda c: (
+            f"{c.name} = {{{', '.join(f'{key}: ...' for key in keys_of(c.guards))}, **{c.name}}}"
+        ),
+        effect=_one(
+            "before the call: every key each time, with a neutral tensor where there is none"
+        ),
         tried=True,
     ),
     Remedy(
         name="growing_dict",
-        holds=lambda c: c.guard.kind == "length" and c.guard.expected.startswith("!=") and c.name.isidentifier(),
+        holds=lambda c: (
+            c.guard.kind == "length" and c.guard.expected.startswith("!=") and c.name.isidentifier()
+        ),
         code=_stacked,
         effect=_reduced,
         tried=True,
@@ -353,7 +398,10 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="growing_list",
         holds=lambda c: (
-            c.guard.kind == "length" and c.guard.expected.isdecimal() and c.name.isidentifier() and not _is_global(c)
+            c.guard.kind == "length"
+            and c.guard.expected.isdecimal()
+            and c.name.isidentifier()
+            and not _is_global(c)
         ),
         code=_stacked,
         effect=_reduced,
@@ -377,7 +425,9 @@ REMEDIES: tuple[Remedy, ...] = (
         name="static_sizes",
         holds=lambda c: _is_size(c) and not _is_of_parameter(c),
         code=lambda c: mark(c.guards),
-        effect=lambda c: f"before the first call; sizes: {', '.join(map(str, sorted(sizes_of(c.guards))))}",
+        effect=lambda c: (
+            f"before the first call; sizes: {', '.join(map(str, sorted(sizes_of(c.guards))))}"
+        ),
         tried=True,
     ),
     Remedy(
@@ -398,7 +448,10 @@ REMEDIES: tuple[Remedy, ...] = (
         name="grad_mode",
         holds=lambda c: c.guard.kind == "grad-mode",
         code=lambda c: f"with torch.no_grad(): {_short(c)}(...)",
-        effect=_one("once before the loop, and once with gradients: both graphs are then made in the warm-up"),
+        effect=_one(
+            "once before the loop, and once with gradients: both graphs are then made in the "
+            "warm-up"
+        ),
         tried=True,
     ),
     Remedy(

@@ -11,17 +11,19 @@ RESULT_DIFFERS = m.Rule(
     level=m.Level.ERROR,
     summary="A run's results differ from the baseline's or from the reference's.",
     why=(
-        "A strategy or compile mode may change how the answer is computed, never the answer. As long as results "
-        "differ, the times belong to a different computation and no speed-up can be claimed. Differences caused by "
-        "logits closer than the stated threshold count as near-ties and are not reported here."
+        "A strategy or compile mode may change how the answer is computed, never the answer. As "
+        "long as results differ, the times belong to a different computation and no speed-up can "
+        "be claimed. Differences caused by logits closer than the stated threshold count as "
+        "near-ties and are not reported here."
     ),
     example=(
-        "An in-place update of a buffer that the compiled graph still reads; a batch whose padding is not masked; "
-        "children of the previous query left in a reused slot."
+        "An in-place update of a buffer that the compiled graph still reads; a batch whose padding "
+        "is not masked; children of the previous query left in a reused slot."
     ),
     remedy=(
-        "Run the strategy in eager mode: if it still differs, the strategy is wrong. If only the compiled mode "
-        "differs, compile with backend='aot_eager' to tell Inductor from the tracing, and compare in float64."
+        "Run the strategy in eager mode: if it still differs, the strategy is wrong. If only the "
+        "compiled mode differs, compile with backend='aot_eager' to tell Inductor from the "
+        "tracing, and compare in float64."
     ),
     topic=m.Topic.RESULTS,
     seen_in=((m.Witness.RESULTS,),),
@@ -35,10 +37,13 @@ WORK_UNFINISHED = m.Rule(
     level=m.Level.ERROR,
     summary="An evaluation ended before all of its work was finished.",
     why=(
-        "A run that skips work looks faster than it is, and its metrics cover different work from the baseline's. "
-        "Its time per unit of work is therefore not shown."
+        "A run that skips work looks faster than it is, and its metrics cover different work from "
+        "the baseline's. Its time per unit of work is therefore not shown."
     ),
-    example="--max-steps 100 on an evaluation that needs 160 steps: the last batches never get a result.",
+    example=(
+        "--max-steps 100 on an evaluation that needs 160 steps: the last batches "
+        "never get a result."
+    ),
     remedy="Raise or drop the step limit, or evaluate less, so that all of the work is finished.",
     topic=m.Topic.RESULTS,
     seen_in=((m.Witness.EVALUATION,),),
@@ -102,7 +107,9 @@ def _differs(event: ResultEvent, agreement: m.RunAgreement) -> m.Finding:
     against = []
     if agreement.compared:
         name = event.baseline.slug if event.baseline else "the baseline"
-        against.append(f"{agreement.differing:,} of {agreement.compared:,} results differ from {name}")
+        against.append(
+            f"{agreement.differing:,} of {agreement.compared:,} results differ from {name}"
+        )
     if agreement.reference_compared:
         figures = f"{agreement.reference_differing:,} of {agreement.reference_compared:,}"
         against.append(f"{figures} differ from the reference")

@@ -1,8 +1,9 @@
 """KGP108: compiled callables whose calls ran no compiled graph, and why.
 
-A callable that reached torch's recompile limit is the limit's finding, and a function of the project's that torch
-skipped is the skipped frame's: one cause is one finding. A callable that ran no graph, and in which torch met neither
-a break nor a fault, had nothing to compile: it is no finding.
+A callable that reached torch's recompile limit is the limit's finding, and a function of the
+project's that torch skipped is the skipped frame's: one cause is one finding. A callable that ran
+no graph, and in which torch met neither a break nor a fault, had nothing to compile: it is no
+finding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,18 +24,19 @@ RUNS_EAGERLY = m.Rule(
     level=m.Level.WARNING,
     summary="A compiled function was called, and no compiled graph ran in the call.",
     why=(
-        "torch.compile falls back to eager code without an error: under torch.compiler.set_stance, after a graph "
-        "break in a module of torch's own (nn.Sequential, DistributedDataParallel, a quantised layer), or because "
-        "torch skipped the function. The program is then as slow as without torch.compile, and a count of graph "
-        "breaks looks small. Calls after warm-up are counted. Calls that run eagerly since torch's recompile limit "
-        f"belong to {recompiles.LIMIT_REACHED.id}, and those of a function of yours that torch skipped to "
-        f"{skipped_frames.SKIPPED_FRAME.id}."
+        "torch.compile falls back to eager code without an error: under "
+        "torch.compiler.set_stance, after a graph break in a module of torch's own "
+        "(nn.Sequential, DistributedDataParallel, a quantised layer), or because torch skipped "
+        "the function. The program is then as slow as without torch.compile, and a count of graph "
+        "breaks looks small. Calls after warm-up are counted. Calls that run eagerly since "
+        f"torch's recompile limit belong to {recompiles.LIMIT_REACHED.id}, and those of a function "
+        f"of yours that torch skipped to {skipped_frames.SKIPPED_FRAME.id}."
     ),
     example='torch.compiler.set_stance("eager_on_recompile") with inputs of many sizes.',
     remedy=(
-        "Remove the stance once the program is warm, or set it only around calls that may run eagerly. If a graph "
-        "break leaves no graph at all, fix that line, or compile the parts of the model that have no break "
-        "(block.compile() for each block)."
+        "Remove the stance once the program is warm, or set it only around calls that may run "
+        "eagerly. If a graph break leaves no graph at all, fix that line, or compile the parts of "
+        "the model that have no break (block.compile() for each block)."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILED_CALLS, m.Witness.STEADY_CALLS),),
@@ -49,7 +51,9 @@ STANCE = "stance"
 # Why the frame hook saw a frame skipped, in words. Without a reason there was nothing to compile.
 _SKIPPED = {
     "error": "torch suppressed an error while compiling it",
-    "dispatch-mode": "a TorchDispatchMode was active when it was compiled, and torch.compile supports none",
+    "dispatch-mode": (
+        "a TorchDispatchMode was active when it was compiled, and torch.compile supports none"
+    ),
     "skip-list": "torch never compiles code of this file",
     "disabled": "torch._dynamo.config.disable is set",
 }
@@ -95,12 +99,15 @@ def _of_run(evidence: Evidence, trace: RunTrace) -> Iterator[EagerCallables]:
         cause = _cause(trace, called, breaks)
         if cause is not None and (cause.kind == STANCE or _code(trace, called) not in skipped):
             explained.append((called, cause))
-    for alike in grouped(explained, lambda pair: (pair[0].definition, pair[0].compiled_at, pair[1].identity)):
+    for alike in grouped(
+        explained, lambda pair: (pair[0].definition, pair[0].compiled_at, pair[1].identity)
+    ):
         yield _event(trace, [called for called, _ in alike], alike[0][1])
 
 
 def _skipped_frames(evidence: Evidence, trace: RunTrace) -> dict[tuple[str, int], str]:
-    """Functions of the project's that fell back as a whole, by their def, with the finding that says so."""
+    """Functions of the project's that fell back as a whole, by their def, with the finding that
+    says so."""
     events = evidence.once(skipped_frames.collect)
     return {
         (event.frame.file, event.frame.line): finding.fingerprint
@@ -113,7 +120,9 @@ def _skipped_frames(evidence: Evidence, trace: RunTrace) -> dict[tuple[str, int]
 
 
 def _code(trace: RunTrace, called: m.CompiledCallable) -> tuple[str, int]:
-    place = trace.source.definition(called.offered.file, called.offered.line, called.offered.function)
+    place = trace.source.definition(
+        called.offered.file, called.offered.line, called.offered.function
+    )
     return place.file, place.line
 
 
@@ -153,8 +162,11 @@ def _location(trace: RunTrace, called: m.CompiledCallable) -> m.Location | None:
 # ---------------------------------------------------------------- causes
 
 
-def _cause(trace: RunTrace, called: m.CompiledCallable, breaks: Sequence[BreakRecord]) -> _Cause | None:
-    """None where there was nothing to compile, where the recompile limit is the cause, or where it is not known."""
+def _cause(
+    trace: RunTrace, called: m.CompiledCallable, breaks: Sequence[BreakRecord]
+) -> _Cause | None:
+    """None where there was nothing to compile, where the recompile limit is the cause, or where it
+    is not known."""
     since = trace.steady_from
     for stance, calls in called.stances.items():
         if any(call >= since for call in calls):
@@ -163,14 +175,21 @@ def _cause(trace: RunTrace, called: m.CompiledCallable, breaks: Sequence[BreakRe
         return None
     if compiled_callables.ran_a_graph(called):
         return _skipped(trace, called, of=_FAULTS)
-    return _break(called, breaks) or _skipped(trace, called, of=tuple(_SKIPPED)) or _left_to_torch(called)
+    return (
+        _break(called, breaks)
+        or _skipped(trace, called, of=tuple(_SKIPPED))
+        or _left_to_torch(called)
+    )
 
 
 def _stance(trace: RunTrace, called: m.CompiledCallable, stance: str) -> _Cause:
     line = called.stance_set_at
     place = trace.source.at(line.file, line.line, line.function) if line else None
     words = f'torch.compiler.set_stance("{stance}") was in force'
-    fix = f'torch.compiler.set_stance("default")  # in place of "{stance}", after warm-up at the latest'
+    fix = (
+        f'torch.compiler.set_stance("default")  # in place of "{stance}", after '
+        "warm-up at the latest"
+    )
     if stance == "eager_on_recompile":
         words += ", and no compiled code fitted the inputs"
     return _Cause(kind=STANCE, words=words, identity=stance, place=place, fix=fix)
@@ -185,7 +204,9 @@ def _break(called: m.CompiledCallable, breaks: Sequence[BreakRecord]) -> _Cause 
             continue
         operator = record.cause.operator
         what = f"{operator} breaks the graph" if operator else f"graph break ({record.cause.words})"
-        return _Cause(kind="break", words=what, identity=f"break\0{record.cause.identity}", place=record.site)
+        return _Cause(
+            kind="break", words=what, identity=f"break\0{record.cause.identity}", place=record.site
+        )
     return None
 
 
@@ -199,12 +220,17 @@ def _skipped(trace: RunTrace, called: m.CompiledCallable, *, of: tuple[str, ...]
 
 
 def _left_to_torch(called: m.CompiledCallable) -> _Cause | None:
-    """``module.compile()`` of nn.Sequential and the like: Dynamo skips torch's own forward without a word."""
+    """``module.compile()`` of nn.Sequential and the like: Dynamo skips torch's own forward without
+    a word."""
     in_torch = TORCH_MODULES in called.offered.file
-    wrapped = called.offered != called.definition  # torch.compile(module) puts a function around it that is compiled
+    # torch.compile(module) puts a function around it that is compiled
+    wrapped = called.offered != called.definition
     if not called.module or not in_torch or wrapped or called.compilations:
         return None
-    words = f"module.compile() compiles nothing of a {called.module}: torch skips the forward of its own modules"
+    words = (
+        f"module.compile() compiles nothing of a {called.module}: torch skips the "
+        "forward of its own modules"
+    )
     name = called.path if called.path.isidentifier() else ""
     fix = f"{name} = torch.compile({name})  # in place of {name}.compile()" if name else ""
     return _Cause(kind="library", words=words, identity="library", fix=fix)
@@ -257,7 +283,8 @@ def calls_of_compiled(evidence: Evidence, trace: RunTrace) -> m.CallsOfCompiled 
 
 
 def _eager_by_skipped_frame(evidence: Evidence, trace: RunTrace) -> dict[str, int]:
-    """Calls of functions that fell back as a whole; those under a stance have a finding of their own."""
+    """Calls of functions that fell back as a whole; those under a stance have a finding of their
+    own."""
     skipped = _skipped_frames(evidence, trace)
     by_finding: dict[str, int] = {}
     for called in compiled_callables.callables(trace):

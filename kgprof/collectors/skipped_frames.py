@@ -1,7 +1,9 @@
-"""KGP102: frames that torch gave up on, so that they run in eager: in whole, or from one line to their end.
+"""KGP102: frames that torch gave up on, so that they run in eager: in whole, or from one line to
+their end.
 
-Two witnesses are asked. The trace has the line and the cause of most of them; a generator, a dispatch mode and an error
-that torch suppresses leave no record there, and only the frame hook saw them.
+Two witnesses are asked. The trace has the line and the cause of most of them; a generator, a
+dispatch mode and an error that torch suppresses leave no record there, and only the frame hook saw
+them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,18 +31,24 @@ SKIPPED_FRAME = m.Rule(
     id="KGP102",
     name="frame-fell-back-to-eager",
     level=m.Level.WARNING,
-    summary="torch.compile skipped a function: all of it, or everything after one line, runs eagerly.",
-    why=(
-        "torch cannot resume after a break inside a loop, a try block, a generator or a custom context manager, so "
-        "it skips the whole frame: there is no graph of it, nothing in it is fused, and torch counts no graph break. "
-        "It is the most expensive kind of break and the quietest. Functions that it calls are still compiled one by "
-        "one."
+    summary=(
+        "torch.compile skipped a function: all of it, or everything after one line, runs eagerly."
     ),
-    example="for batch in batches: ...; print(step) -- the print is one line, but the whole function runs eagerly.",
+    why=(
+        "torch cannot resume after a break inside a loop, a try block, a generator or a custom "
+        "context manager, so it skips the whole frame: there is no graph of it, nothing in it is "
+        "fused, and torch counts no graph break. It is the most expensive kind of break and the "
+        "quietest. Functions that it calls are still compiled one by one."
+    ),
+    example=(
+        "for batch in batches: ...; print(step) -- the print is one line, but the "
+        "whole function runs eagerly."
+    ),
     remedy=(
-        "Fix the line that caused it (the finding points to it), or move it, the loop or the with block out of the "
-        "compiled function. Compile the function that calls a generator, not the generator. Leave no "
-        "TorchDispatchMode active around a compiled call: torch then skips the function permanently."
+        "Fix the line that caused it (the finding points to it), or move it, the loop or the with "
+        "block out of the compiled function. Compile the function that calls a generator, not the "
+        "generator. Leave no TorchDispatchMode active around a compiled call: torch then skips the "
+        "function permanently."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -52,7 +60,9 @@ SKIPPED_FRAME = m.Rule(
 RULES = (SKIPPED_FRAME,)
 
 _CAUSES = {
-    "dispatch-mode": "a TorchDispatchMode was active when it was called, and torch.compile supports none",
+    "dispatch-mode": (
+        "a TorchDispatchMode was active when it was called, and torch.compile supports none"
+    ),
     "error": "an error that torch suppressed while compiling it",
 }
 
@@ -92,9 +102,11 @@ def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:
 
 
 def _follows_from_another(record: BreakRecord, known: Sequence[BreakRecord]) -> bool:
-    """Whether torch refused a function unseen that it had traced into from a caller, up to the line that broke there.
+    """Whether torch refused a function unseen that it had traced into from a caller, up to the line
+    that broke there.
 
-    Behind that break, which is a finding of its own, the function runs by itself, as under vmap outside of a graph.
+    Behind that break, which is a finding of its own, the function runs by itself, as under vmap
+    outside of a graph.
     """
     frame = record.compiled.frame if record.compiled else None
     if frame is None or record.stack:
@@ -107,7 +119,9 @@ def _follows_from_another(record: BreakRecord, known: Sequence[BreakRecord]) -> 
     )
 
 
-def _from_records(trace: RunTrace, records: Sequence[BreakRecord], folded: m.Folded) -> SkippedFrame:
+def _from_records(
+    trace: RunTrace, records: Sequence[BreakRecord], folded: m.Folded
+) -> SkippedFrame:
     first = records[0]
     frame = first.compiled.frame if first.compiled else None
     return SkippedFrame(
@@ -127,7 +141,8 @@ def _from_frames(trace: RunTrace, rows: Sequence[m.OfferedFrame]) -> Iterator[Sk
     """Skipped for a fault, and nothing in the trace says so. One event a function."""
     refused = []
     for row in rows:
-        # Refused unseen, inside a function that had been skipped: a generator that would have been part of its caller.
+        # Refused unseen, inside a function that had been skipped: a generator that would have been
+        # part of its caller.
         in_consequence = row.called_in and not trace.compilations_of(row)
         changed = trace.is_changed(row.file, row.first_line, row.function)
         if row.outcome == "skipped" and row.why in _CAUSES and not in_consequence and not changed:
@@ -136,7 +151,9 @@ def _from_frames(trace: RunTrace, rows: Sequence[m.OfferedFrame]) -> Iterator[Sk
         yield _from_rows(trace, same[0][0], [row for _, row in same])
 
 
-def _from_rows(trace: RunTrace, definition: m.Location, rows: Sequence[m.OfferedFrame]) -> SkippedFrame:
+def _from_rows(
+    trace: RunTrace, definition: m.Location, rows: Sequence[m.OfferedFrame]
+) -> SkippedFrame:
     first = rows[0]
     cause = _cause(trace, first)
     return SkippedFrame(
@@ -153,7 +170,8 @@ def _from_rows(trace: RunTrace, definition: m.Location, rows: Sequence[m.Offered
 
 
 def _cause(trace: RunTrace, row: m.OfferedFrame) -> m.TorchCause:
-    """torch's own words where the frame left some, or the metrics of its compilation; else the class alone."""
+    """torch's own words where the frame left some, or the metrics of its compilation; else the
+    class alone."""
     if row.why == "error":
         failed = [compiled.metrics.get("fail_reason") for compiled in trace.compilations_of(row)]
         text = next((str(reason) for reason in failed if reason), row.text)

@@ -1,4 +1,5 @@
-"""Whether a step replays many CUDA graphs with little in each, so that the launches are back that graphs save."""
+"""Whether a step replays many CUDA graphs with little in each, so that the launches are back that
+graphs save."""
 
 from collections.abc import Iterator
 
@@ -13,26 +14,35 @@ from kgprof.reading.launches import GRAPH_LAUNCH_PREFIXES, LAUNCH_CATEGORIES
 from kgprof.wording import figure
 
 MANY = 8  # graphs a step
-SMALL_US = 50.0  # of device work in each: a graph's launch costs the CPU about 10 us, and as much between two
+# of device work in each: a graph's launch costs the CPU about 10 us, and as much between two
+SMALL_US = 50.0
 IDLE_SHARE = 0.2  # of the step: below it the launches are hidden behind the work
 
 SMALL_GRAPHS = m.Rule(
     id="KGP610",
     name="many-small-cuda-graphs",
     level=m.Level.WARNING,
-    summary="Each step replays many CUDA graphs with little work in each, and the GPU idles between them.",
+    summary=(
+        "Each step replays many CUDA graphs with little work in each, and the GPU "
+        "idles between them."
+    ),
     why=(
-        "A CUDA graph saves the launches inside it, but its own launch remains. Graph breaks, partitions and "
-        f"functions compiled one by one split a step into many graphs. The rule: at least {MANY} per step, less than "
-        f"{SMALL_US:g} µs of GPU work in each, and the GPU idle for at least {100 * IDLE_SHARE:.0f} % of the step."
+        "A CUDA graph saves the launches inside it, but its own launch remains. Graph breaks, "
+        "partitions and functions compiled one by one split a step into many graphs. The rule: at "
+        f"least {MANY} per step, less than {SMALL_US:g} µs of GPU work in each, and the GPU idle "
+        f"for at least {100 * IDLE_SHARE:.0f} % of the step."
     ),
     example="mode='reduce-overhead' on each of forty layers instead of on the model.",
-    remedy="Compile the function around them, and remove the graph breaks and partitions between them.",
+    remedy=(
+        "Compile the function around them, and remove the graph breaks and partitions between them."
+    ),
     topic=m.Topic.CUDA_GRAPHS,
     seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS),),
     can_cost=(),
     judged_from_times=True,
-    symptom_of=tuple(rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES, *cuda_graphs.RULES)),
+    symptom_of=tuple(
+        rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES, *cuda_graphs.RULES)
+    ),
     relieves=(m.LimitKind.LAUNCHES,),
 )
 RULES = (SMALL_GRAPHS,)
@@ -51,7 +61,8 @@ class GraphReplays(m.Model, frozen=True, kw_only=True):
 
 
 def collect(evidence: Evidence) -> tuple[GraphReplays, ...]:
-    """Of the runs on a GPU whose TRACE marks steps and holds launches of CUDA graphs: the rule counts them per step."""
+    """Of the runs on a GPU whose TRACE marks steps and holds launches of CUDA graphs: the rule
+    counts them per step."""
     return tuple(event for run in evidence.on_gpu for event in _of_run(run))
 
 
@@ -60,7 +71,9 @@ def _of_run(run: RunEvidence) -> Iterator[GraphReplays]:
     if isinstance(traced, m.Skipped) or not traced.extent.steps:
         return
     columns = traced.columns
-    graphs = np.flatnonzero(columns.named(*GRAPH_LAUNCH_PREFIXES) & columns.of_category(*LAUNCH_CATEGORIES))
+    graphs = np.flatnonzero(
+        columns.named(*GRAPH_LAUNCH_PREFIXES) & columns.of_category(*LAUNCH_CATEGORIES)
+    )
     if len(graphs):
         yield GraphReplays(
             run=run.key,
@@ -88,7 +101,10 @@ def _finding(event: GraphReplays) -> m.Finding:
     return m.Finding(
         rule=SMALL_GRAPHS.id,
         level=SMALL_GRAPHS.level,
-        message=f"{figure(event.replays)} CUDA graphs per step, each with {figure(each_us)} µs of GPU work",
+        message=(
+            f"{figure(event.replays)} CUDA graphs per step, each with {figure(each_us)} "
+            "µs of GPU work"
+        ),
         run=event.run,
         fingerprint=fingerprint(SMALL_GRAPHS.id, event.run),
         cost=event.extent.cost(idle_us, "the GPU was idle", event.measured_in),

@@ -1,7 +1,8 @@
 """KGP201 to 203: where the host waits for the device, or would if the program ran on one.
 
-Three hooks saw it (``record/syncs.py``); here they are united by the line of the project. Of one line each source's
-count is a lower bound, so the largest stands. What only happens in warm-up is no finding: ``warm_up_reads`` names it.
+Three hooks saw it (``record/syncs.py``); here they are united by the line of the project. Of one
+line each source's count is a lower bound, so the largest stands. What only happens in warm-up is no
+finding: ``warm_up_reads`` names it.
 """
 
 import ast
@@ -23,15 +24,17 @@ HOST_DEVICE_SYNC = m.Rule(
     level=m.Level.WARNING,
     summary="A line makes the CPU wait for the GPU, usually to read a value.",
     why=(
-        "The CPU launches work ahead of the GPU. A sync stops that until the GPU has caught up, and the GPU then "
-        "idles until the next launch arrives. One sync per step is enough to serialise a loop of short steps. A "
-        "boolean mask, nonzero and unique read the size of their result. On a CPU nothing waits; the finding says what "
-        "it would do on a GPU, in a note if in at most an eighth of the steps."
+        "The CPU launches work ahead of the GPU. A sync stops that until the GPU has caught up, "
+        "and the GPU then idles until the next launch arrives. One sync per step is enough to "
+        "serialise a loop of short steps. A boolean mask, nonzero and unique read the size of "
+        "their result. On a CPU nothing waits; the finding says what it would do on a GPU, in a "
+        "note if in at most an eighth of the steps."
     ),
     example="if (x > 0.5).any(): ...; loss.item() in every step; x[mask] with a boolean mask.",
     remedy=(
-        "Keep the value on the GPU (torch.where instead of an if; accumulate and read once at the end), read it only "
-        "every N steps, or copy it with non_blocking=True into pinned memory and read it one step later."
+        "Keep the value on the GPU (torch.where instead of an if; accumulate and read once at the "
+        "end), read it only every N steps, or copy it with non_blocking=True into pinned memory "
+        "and read it one step later."
     ),
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.READS,),),
@@ -46,13 +49,15 @@ SYNC_IN_GRAPH = m.Rule(
     level=m.Level.WARNING,
     summary="Compiled code waits for a value from the GPU while it runs.",
     why=(
-        "The generated code itself stops for the value: it selects a branch of torch.cond or determines a shape. "
-        "Later launches cannot be queued, and a function with such a sync cannot become one CUDA graph."
+        "The generated code itself stops for the value: it selects a branch of torch.cond or "
+        "determines a shape. Later launches cannot be queued, and a function with such a sync "
+        "cannot become one CUDA graph."
     ),
     example="torch.cond(fresh.any(), ...): one sync per step to read the predicate.",
     remedy=(
-        "Always do the work and select with torch.where, if that costs less than the sync (the report's trade-offs "
-        "show it if both were measured), or move the read out of the compiled function."
+        "Always do the work and select with torch.where, if that costs less than the sync (the "
+        "report's trade-offs show it if both were measured), or move the read out of the compiled "
+        "function."
     ),
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.READS,),),
@@ -67,9 +72,9 @@ WOULD_SYNC = m.Rule(
     level=m.Level.NOTE,
     summary="This line costs nothing on a CPU but would sync on a GPU.",
     why=(
-        "For a tensor already on the CPU, .cpu(), .numpy(), .tolist() and .to('cpu') have nothing to do. On CUDA "
-        "each of them copies, and the CPU waits for the copy. Tensors that would be on the CPU there too are not "
-        "counted."
+        "For a tensor already on the CPU, .cpu(), .numpy(), .tolist() and .to('cpu') have nothing "
+        "to do. On CUDA each of them copies, and the CPU waits for the copy. Tensors that would be "
+        "on the CPU there too are not counted."
     ),
     example="history.append(loss.cpu().numpy()) in a loop written on a laptop.",
     remedy="Keep the value on the GPU, and copy it once, after the loop, or every N steps.",
@@ -84,15 +89,19 @@ WAITING = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH)  # whose reads are counted per step
 
 COMPILED, BREAK, EAGER = "compiled", "break", "eager"
 READ = "aten::_local_scalar_dense"
-SYNC_DEBUG = "synchronizing operation"  # all that torch's sync-debug mode says; a copy to the CPU is seen by hooks too
+# all that torch's sync-debug mode says; a copy to the CPU is seen by hooks too
+SYNC_DEBUG = "synchronizing operation"
 WAITS = {
     "cuda.synchronize": "device-synchronize",
     "Event.synchronize": "event-synchronize",
     "Stream.synchronize": "stream-synchronize",
 }
-# What the called function's name says about a read. A function that is not here reads for purposes of its own.
+# What the called function's name says about a read. A function that is not here reads for purposes
+# of its own.
 CAUSES = {
-    **dict.fromkeys(("item", "float", "int", "complex", "range", "index", "round", "format"), "item"),
+    **dict.fromkeys(
+        ("item", "float", "int", "complex", "range", "index", "round", "format"), "item"
+    ),
     **dict.fromkeys(("bool", "all", "any"), "truth-value"),
     **dict.fromkeys(("cond", "while_loop"), "cond-predicate"),
     **dict.fromkeys(("nonzero", "argwhere", "where"), "nonzero"),
@@ -102,7 +111,8 @@ CAUSES = {
     "copy_": "blocking-copy",
     **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor-from-data"),
 }
-SELDOM = 1 / 8  # of the steps: a log that is written every eighth step or more rarely reads as often
+# of the steps: a log that is written every eighth step or more rarely reads as often
+SELDOM = 1 / 8
 OF_OPERATORS = {
     "aten::nonzero": "nonzero",
     "aten::masked_select": "mask-index",
@@ -121,20 +131,29 @@ SAID = {
     **{name: f".{name}()" for name in ("cpu", "cuda", "numpy", "tolist", "to")},
     "blocking-copy": "copy_()",
     "tensor-from-data": "making a tensor from CPU data",
-    **{f"{what.lower()}-synchronize": f"cuda{what}Synchronize" for what in ("Device", "Event", "Stream")},
+    **{
+        f"{what.lower()}-synchronize": f"cuda{what}Synchronize"
+        for what in ("Device", "Event", "Stream")
+    },
 }
 
 
 # torch.multinomial checks its input on the CPU; gpt-fast draws like this.
-DRAWN = "torch.argmax(probs / torch.empty_like(probs).exponential_(1), dim=-1, keepdim=True)  # draws without a sync"
+DRAWN = (
+    "torch.argmax(probs / torch.empty_like(probs).exponential_(1), dim=-1, "
+    "keepdim=True)  # draws without a sync"
+)
 
 # What is read is the size of the result.
 SIZED = {
-    "mask-index": "index = {nonzero}(as_tuple=True)  # once, before the loop; then {x}[index]. If the mask changes: "
+    "mask-index": "index = {nonzero}(as_tuple=True)  # once, before the loop; then {x}[index]. "
+    "If the mask changes: "
     "torch.where(mask, x, 0), with both in one shape",
-    "nonzero": "torch.nonzero_static(mask, size=N)  # N: the most rows there can be, unused ones hold -1. If the mask "
+    "nonzero": "torch.nonzero_static(mask, size=N)  # N: the most rows there can be, unused "
+    "ones hold -1. If the mask "
     "stays the same: nonzero() once, before the loop",
-    "unique": "torch.zeros(N, dtype=torch.bool, device=x.device).index_fill_(0, x, True)  # which of the indices below "
+    "unique": "torch.zeros(N, dtype=torch.bool, device=x.device).index_fill_(0, x, True)  "
+    "# which of the indices below "
     "N occur. If x stays the same: unique() once, before the loop",
 }
 
@@ -150,7 +169,8 @@ class Sync(m.Model, frozen=True, kw_only=True):
     reads: tuple[int, ...]  # of each call after warm-up
     steps: int  # how many these are; 0: the program is one window
     operator: str
-    library: m.PackageLine | None  # the innermost line of a library that reads, where it is not the project's own
+    # the innermost line of a library that reads, where it is not the project's own
+    library: m.PackageLine | None
     chain: tuple[m.PackageLine, ...]  # from the project's line down to it, both left out
     expression: str
     on_cuda: bool
@@ -186,7 +206,8 @@ def collect(evidence: Evidence) -> tuple[Sync, ...]:
     return tuple(
         event
         for run in evidence.runs
-        if isinstance(run.record.memory, m.MemoryPass) and not isinstance(run.record.memory.syncs, m.Skipped)
+        if isinstance(run.record.memory, m.MemoryPass)
+        and not isinstance(run.record.memory.syncs, m.Skipped)
         for event in _of_run(run, run.record.memory, run.record.memory.syncs, broken)
     )
 
@@ -204,14 +225,19 @@ class _Site:
 
 
 def _of_run(
-    run: RunEvidence, memory: m.MemoryPass, seen_by_hooks: m.SyncRecords, broken: set[tuple[m.RunKey, str, int]]
+    run: RunEvidence,
+    memory: m.MemoryPass,
+    seen_by_hooks: m.SyncRecords,
+    broken: set[tuple[m.RunKey, str, int]],
 ) -> Iterator[Sync]:
     source, on_cuda = run.source, run.whole.device == "cuda"
     sites = _sites(source, seen_by_hooks, on_cuda)
     steady = range(memory.steady_from, len(memory.step_us))
     window = run.record.script is not None and run.record.script.is_one_window
     for site, seen in sites.items():
-        if site.rule == WOULD_SYNC.id and any(one.line_of_code == site.line_of_code for one in sites if one != site):
+        if site.rule == WOULD_SYNC.id and any(
+            one.line_of_code == site.line_of_code for one in sites if one != site
+        ):
             continue  # torch's own way to a value that is read at this line anyway
         # Of each call the most that one source saw.
         reads = [int(max(counts)) for counts in zip(*_by_source(seen, steady, False), strict=True)]
@@ -222,14 +248,20 @@ def _of_run(
         chain = tuple(_package_line(source, frame, first) for frame in first.chain)
         library = chain[0] if chain else None
         # The same in another version that moved the line.
-        identity = (library.package, library.file, library.function, library.text) if library else ()
+        identity = (
+            (library.package, library.file, library.function, library.text) if library else ()
+        )
         cause = next((cause for record in seen if (cause := cause_of(record))), INSIDE)
         yield Sync(
             run=run.key,
             rule=site.rule,
             location=place,
             cause=cause,
-            where=COMPILED if first.compile_id else BREAK if (run.key, site.file, site.line) in broken else EAGER,
+            where=COMPILED
+            if first.compile_id
+            else BREAK
+            if (run.key, site.file, site.line) in broken
+            else EAGER,
             reads=tuple(reads),
             steps=0 if window else len(reads),
             operator=first.operator or first.op,
@@ -245,16 +277,23 @@ def _of_run(
 
 def _package_line(source: SourceText, frame: m.Frame, record: m.SyncRecord) -> m.PackageLine:
     text = record.library_expression.partition("\n")[0] if frame is record.chain[0] else ""
-    return source.package_line(m.Location(file=frame.file, line=frame.line, function=frame.function, text=text))
+    return source.package_line(
+        m.Location(file=frame.file, line=frame.line, function=frame.function, text=text)
+    )
 
 
-def _sites(source: SourceText, seen: m.SyncRecords, on_cuda: bool) -> dict[_Site, list[m.SyncRecord]]:
-    """What was read on a CPU would on a GPU's machine as well. A factory without a device makes what lies on the host,
-    unless the program names no device at all: then it would run on a GPU under a default device alone."""
+def _sites(
+    source: SourceText, seen: m.SyncRecords, on_cuda: bool
+) -> dict[_Site, list[m.SyncRecord]]:
+    """What was read on a CPU would on a GPU's machine as well. A factory without a device makes
+    what lies on the host, unless the program names no device at all: then it would run on a GPU
+    under a default device alone."""
     sites: dict[_Site, list[m.SyncRecord]] = defaultdict(list)
     for record in seen.records:
         own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
-        on_the_host = record.tensor == "host" or (record.tensor == "unnamed" and seen.names_a_device)
+        on_the_host = record.tensor == "host" or (
+            record.tensor == "unnamed" and seen.names_a_device
+        )
         rule = "" if on_the_host else _rule(record, on_cuda)
         if own is not None and rule:
             library = record.chain[0] if record.chain else None
@@ -267,11 +306,14 @@ def _place(record: m.SyncRecord, file: str, line: int) -> m.Frame:
 
 
 def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
-    """Empty for what is no sync on CUDA: a value that lies on the host already, an assertion that is checked on the
-    device (a read within a graph of which Dynamo captured no operator that reads), a Python number that is assigned."""
+    """Empty for what is no sync on CUDA: a value that lies on the host already, an assertion that
+    is checked on the device (a read within a graph of which Dynamo captured no operator that
+    reads), a Python number that is assigned."""
     if on_cuda and record.device == "cpu":
         return ""
-    if record.op == READ and ((record.compile_id and not record.operator) or _doing(record)[0] == "STORE_SUBSCR"):
+    if record.op == READ and (
+        (record.compile_id and not record.operator) or _doing(record)[0] == "STORE_SUBSCR"
+    ):
         return ""
     if record.source in ("python-call", "captured graph") and not on_cuda:
         return WOULD_SYNC.id
@@ -279,7 +321,8 @@ def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
 
 
 def _by_source(records: Sequence[m.SyncRecord], steady: range, waits: bool) -> list[list[float]]:
-    """What each source counted, or how long it waited, call by call; two operators of one source are added up."""
+    """What each source counted, or how long it waited, call by call; two operators of one source
+    are added up."""
     by_source: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(steady))
     for record in records:
         seen: Mapping[int, float] = record.waited_us if waits else record.calls
@@ -288,7 +331,9 @@ def _by_source(records: Sequence[m.SyncRecord], steady: range, waits: bool) -> l
     return list(by_source.values())
 
 
-def _waited(records: Sequence[m.SyncRecord], steady: range, on_cuda: bool) -> tuple[float, ...] | m.Skipped:
+def _waited(
+    records: Sequence[m.SyncRecord], steady: range, on_cuda: bool
+) -> tuple[float, ...] | m.Skipped:
     """Of the source that waited longest: one wait is seen by several, each around the other."""
     if not on_cuda:
         return m.Skipped(reason="not applicable on a CPU")
@@ -300,11 +345,11 @@ def _waited(records: Sequence[m.SyncRecord], steady: range, on_cuda: bool) -> tu
 
 
 def warm_up_reads(run: RunEvidence) -> tuple[m.Location, ...]:
-    """Lines that read, or wait, in warm-up and never after it: no finding, and in no count per step. Where no step came
-    after warm-up nothing is known, and the answer is empty.
+    """Lines that read, or wait, in warm-up and never after it: no finding, and in no count per
+    step. Where no step came after warm-up nothing is known, and the answer is empty.
 
-    In its first call a compiled function is compiled, and the compiler reads and waits too, beneath the line that calls
-    it. So a line counts here only where its own words read.
+    In its first call a compiled function is compiled, and the compiler reads and waits too, beneath
+    the line that calls it. So a line counts here only where its own words read.
     """
     memory, source = run.record.memory, run.source
     if (
@@ -334,7 +379,8 @@ def _reads_in_its_own_words(record: m.SyncRecord) -> bool:
 
 
 def _doing(record: m.SyncRecord) -> tuple[str, str]:
-    """Python's instruction and the expression of the line that reads: a library's, where one does."""
+    """Python's instruction and the expression of the line that reads: a library's, where one
+    does."""
     if record.chain and not record.compile_id:
         return record.library_instruction, record.library_expression
     return record.instruction, record.expression
@@ -352,7 +398,9 @@ def _is_indexed(record: m.SyncRecord) -> bool:
 def _is_printed(record: m.SyncRecord) -> bool:
     """Whether torch makes a tensor's text, for which it masks and counts its values."""
     instruction, expression = _doing(record)
-    by_operator = instruction.startswith("FORMAT_") or (instruction == "BINARY_OP" and "%" in expression)
+    by_operator = instruction.startswith("FORMAT_") or (
+        instruction == "BINARY_OP" and "%" in expression
+    )
     return by_operator or called_function(expression) in ("print", "str", "repr", "format")
 
 
@@ -380,7 +428,8 @@ def cause_of(record: m.SyncRecord) -> str:
 
 
 def called_function(expression: str) -> str:
-    """The name of the outermost call in an expression, ``item`` in ``y.max().item()``; empty where there is none."""
+    """The name of the outermost call in an expression, ``item`` in ``y.max().item()``; empty where
+    there is none."""
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError):
@@ -398,7 +447,9 @@ def called_function(expression: str) -> str:
 
 def syncs_per_step(events: Sequence[Sync], run: m.RunKey) -> float:
     """Reads of a step that wait, or would on CUDA, and dispatch something: KGP201 and KGP202."""
-    return sum(event.reads_per_step for event in events if event.run == run and event.rule != WOULD_SYNC.id)
+    return sum(
+        event.reads_per_step for event in events if event.run == run and event.rule != WOULD_SYNC.id
+    )
 
 
 def syncs_of_steps(events: Sequence[Sync], run: m.RunKey) -> list[int]:
@@ -408,7 +459,8 @@ def syncs_of_steps(events: Sequence[Sync], run: m.RunKey) -> list[int]:
 
 
 def reads_by_finding(events: Sequence[Sync], run: m.RunKey) -> dict[str, float]:
-    """What ``syncs_per_step`` adds up, by fingerprint; the same words twice in one function have one between them."""
+    """What ``syncs_per_step`` adds up, by fingerprint; the same words twice in one function have
+    one between them."""
     reads: dict[str, float] = defaultdict(float)
     for event in events:
         if event.run == run and event.rule != WOULD_SYNC.id:
@@ -425,7 +477,10 @@ def _finding(event: Sync) -> m.Finding:
     where = {COMPILED: " inside compiled code", BREAK: " at a graph break", EAGER: ""}[event.where]
     again = event.cause == "nonzero" and called_function(event.expression) == "backward"
     cause = "mask-index" if again else event.cause
-    what, often = f"{'the backward of ' if again else ''}{SAID.get(cause, 'reading a value')}", _often(event)
+    what, often = (
+        f"{'the backward of ' if again else ''}{SAID.get(cause, 'reading a value')}",
+        _often(event),
+    )
     if event.called:
         what = f"a value read inside {event.called}()"
     if event.library:
@@ -447,7 +502,11 @@ def _finding(event: Sync) -> m.Finding:
             samples=len(event.waited_us),
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
-    seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps and isinstance(cost, m.Skipped)
+    seldom = (
+        rule is HOST_DEVICE_SYNC
+        and event.calls <= SELDOM * event.steps
+        and isinstance(cost, m.Skipped)
+    )
     return m.Finding(
         rule=rule.id,
         level=m.Level.NOTE if seldom else rule.level,
@@ -472,7 +531,8 @@ def _finding(event: Sync) -> m.Finding:
 
 
 def _fix(event: Sync, cause: str) -> str:
-    """With the line's own names, where it copies one tensor to the GPU or indexes one with one mask."""
+    """With the line's own names, where it copies one tensor to the GPU or indexes one with one
+    mask."""
     to_the_gpu = cause in ("to", "cuda") and event.operator == SYNC_DEBUG
     if cause not in SIZED and not to_the_gpu:
         return kept_as_a_tensor(event.location.text, event.expression)
@@ -489,8 +549,8 @@ def _fix(event: Sync, cause: str) -> str:
 
 
 def kept_as_a_tensor(line: str, expression: str) -> str:
-    """``total += loss.item()``, an ``append``, a result, a returned value or an entry of a dict without the read; empty
-    for a line that does something else."""
+    """``total += loss.item()``, an ``append``, a result, a returned value or an entry of a dict
+    without the read; empty for a line that does something else."""
     line, entry = line.strip(), False
     try:
         read = ast.parse(expression.strip(), mode="eval").body
@@ -524,8 +584,8 @@ def kept_as_a_tensor(line: str, expression: str) -> str:
 
 
 class _Detached(ast.NodeTransformer):
-    """Takes a read out, and every other ``.item()`` that only arithmetic and lists lie around: a function or a text
-    would read the tensor all the same."""
+    """Takes a read out, and every other ``.item()`` that only arithmetic and lists lie around: a
+    function or a text would read the tensor all the same."""
 
     def __init__(self, read: str) -> None:
         self._read = read
@@ -533,7 +593,9 @@ class _Detached(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> ast.AST:
         match node:
-            case ast.Call(func=ast.Name(id="float" | "int"), args=[tensor]) if ast.dump(node) == self._read:
+            case ast.Call(func=ast.Name(id="float" | "int"), args=[tensor]) if (
+                ast.dump(node) == self._read
+            ):
                 pass
             case ast.Call(func=ast.Attribute(value=tensor, attr="item"), args=[]):
                 pass
@@ -548,14 +610,21 @@ class _Detached(ast.NodeTransformer):
 
 
 def _often(event: Sync) -> str:
-    """In whole events: "once per step", "in 1 of 37 steps", "18 times in 3 of 12 steps", "40 times in the program"."""
+    """In whole events: "once per step", "in 1 of 37 steps", "18 times in 3 of 12 steps", "40 times
+    in the program"."""
     if not event.steps:
         return f"{event.events:,} times in the program"
     each, rest = divmod(event.events, event.steps)
     if event.calls == event.steps and not rest:
         return "once per step" if each == 1 else f"{each:,} times per step"
-    steps = f"{event.calls:,} of {event.steps:,}" if event.calls < event.steps else f"{event.steps:,}"
-    return f"in {steps} steps" if event.events == event.calls else f"{event.events:,} times in {steps} steps"
+    steps = (
+        f"{event.calls:,} of {event.steps:,}" if event.calls < event.steps else f"{event.steps:,}"
+    )
+    return (
+        f"in {steps} steps"
+        if event.events == event.calls
+        else f"{event.events:,} times in {steps} steps"
+    )
 
 
 def _identity(event: Sync) -> str:
@@ -563,7 +632,8 @@ def _identity(event: Sync) -> str:
 
 
 def waited_a_step(waited_us: Sequence[float]) -> float:
-    """Of the calls that waited the median, times their share: a median over all would be 0 for a read in every fifth.
+    """Of the calls that waited the median, times their share: a median over all would be 0 for a
+    read in every fifth.
 
     One of them has waited, at least.
     """

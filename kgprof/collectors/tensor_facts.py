@@ -1,4 +1,5 @@
-"""What the tensor records have in common for their collectors: names, places, and whether two tensors share memory."""
+"""What the tensor records have in common for their collectors: names, places, and whether two
+tensors share memory."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText, is_resumed, user_function
 from kgprof.reading.structured_trace import compile_id
 
-MAX_WORK = 100_000  # of numpy's exact test, which is exponential at worst; beyond it the answer is "unknown"
+# of numpy's exact test, which is exponential at worst; beyond it the answer is "unknown"
+MAX_WORK = 100_000
 MAX_OFFSETS = 1_000_000  # elements whose offsets are written out to see whether two fall together
 
 STACK = "___stack"  # Dynamo's names of what a graph break left on Python's stack
@@ -42,7 +44,8 @@ class RunTensors:
 
     @property
     def of_script(self) -> bool:
-        """Where nobody said which tensors persist, and a step may be a call of one block of a model."""
+        """Where nobody said which tensors persist, and a step may be a call of one block of a
+        model."""
         return self.run.record.script is not None
 
     @property
@@ -60,7 +63,8 @@ class RunTensors:
         return tuple(call for call in calls if call >= self.steady_from)
 
     def definition(self, graph: m.WatchedGraph) -> m.Location | None:
-        """The ``def`` of the compiled function; for a library's the innermost line of the project that called it."""
+        """The ``def`` of the compiled function; for a library's the innermost line of the project
+        that called it."""
         if self.source.project.holds(graph.file):
             return self.source.definition(graph.file, graph.first_line, graph.function)
         frames = [frames for one in graph.inputs for held in one.held if (frames := held.frames)]
@@ -72,12 +76,16 @@ class RunTensors:
         return self.source.at(own.file, own.line, own.function) if own else None
 
     def passing(self, graph: m.WatchedGraph, name: str, held: m.Held) -> tuple[m.Location, ...]:
-        """The line that passes a tensor to a graph, first: the call of the compiled function; then what binds the
-        name of one that is captured. Where kgprof itself makes the call, these come first, else the def."""
+        """The line that passes a tensor to a graph, first: the call of the compiled function; then
+        what binds the name of one that is captured. Where kgprof itself makes the call, these come
+        first, else the def."""
         frames = held.frames
-        if is_resumed(graph.function):  # the function itself stands above what goes on after its own break
+        # the function itself stands above what goes on after its own break
+        if is_resumed(graph.function):
             function = user_function(graph.function)
-            frames = tuple(f for f in frames if f.file != graph.file or user_function(f.function) != function)
+            frames = tuple(
+                f for f in frames if f.file != graph.file or user_function(f.function) != function
+            )
         caller = self.innermost(frames)
         bound = () if self.is_argument(graph, name) else self.source.rebound(last_name(name))
         found = (*([caller] if caller else []), *(place for place in bound if place != caller))
@@ -85,8 +93,8 @@ class RunTensors:
         return found or (() if definition is None else (definition,))
 
     def is_users(self, graph: m.WatchedGraph, name: str) -> bool:
-        """Whether the user gave it: what goes on after a graph break takes the locals of before as its arguments, and
-        what lay on Python's stack."""
+        """Whether the user gave it: what goes on after a graph break takes the locals of before as
+        its arguments, and what lay on Python's stack."""
         if (on_stack := _LOCAL.match(name)) is not None and on_stack[1].startswith(STACK):
             return False
         local = _LOCAL.fullmatch(name)
@@ -95,13 +103,15 @@ class RunTensors:
         return local[1] in self.source.arguments(graph.file, graph.first_line, graph.function)
 
     def origin(self, graph: m.WatchedGraph, tensor: m.GraphInput) -> str:
-        """The source of what the user gave, where this input is that or lies in it; empty for a value of the
-        function's own, made before a graph break and taken up behind it."""
+        """The source of what the user gave, where this input is that or lies in it; empty for a
+        value of the function's own, made before a graph break and taken up behind it."""
         if not is_resumed(graph.function):
             return tensor.name
         if found := next((held.lies_in for held in tensor.held if held.lies_in), ""):
             return found
-        made = any(held.made_now and sum(held.made_now.values()) >= len(held.moved) for held in tensor.held)
+        made = any(
+            held.made_now and sum(held.made_now.values()) >= len(held.moved) for held in tensor.held
+        )
         return tensor.name if self.is_users(graph, tensor.name) and not made else ""
 
     def giver(self, graph: m.WatchedGraph, name: str) -> tuple[m.WatchedGraph, m.GraphInput | None]:
@@ -121,7 +131,8 @@ class RunTensors:
         return local is not None and local[1] in graph.arguments and "." not in inside
 
     def intent(self, graph: m.WatchedGraph) -> str:
-        """What AOTAutograd decided at compile time, before anything ran; empty where the backend has none."""
+        """What AOTAutograd decided at compile time, before anything ran; empty where the backend
+        has none."""
         compiled = None if graph.backward else self.run.compiler
         for record in compiled.artifacts(METADATA) if compiled else ():
             if compile_id(record.metadata) == graph.compile_id:
@@ -138,7 +149,8 @@ def run_tensors(evidence: Evidence) -> tuple[RunTensors, ...]:
     return tuple(
         RunTensors(run=run, tensors=memory.tensors, steady_from=memory.steady_from)
         for run in evidence.runs
-        if isinstance(memory := run.record.memory, m.MemoryPass) and isinstance(memory.tensors, m.TensorRecords)
+        if isinstance(memory := run.record.memory, m.MemoryPass)
+        and isinstance(memory.tensors, m.TensorRecords)
     )
 
 
@@ -169,19 +181,25 @@ def is_gradient(name: str) -> bool:
 
 
 def is_written(graph: m.WatchedGraph, index: int) -> bool:
-    """Whether the graph writes to an input: an operator in it does, or its version rose. Views of one storage share
-    a version, so where an operator is known to write to another one of them, that is what it rose for."""
+    """Whether the graph writes to an input: an operator in it does, or its version rose. Views of
+    one storage share a version, so where an operator is known to write to another one of them, that
+    is what it rose for."""
     if any(write.input == index for write in graph.in_place):
         return True
     held = graph.inputs[index].held
     storages = {one.last.storage for one in held}
-    others = {one.last.storage for write in graph.in_place for one in graph.inputs[write.input].held}
+    others = {
+        one.last.storage for write in graph.in_place for one in graph.inputs[write.input].held
+    }
     return any(one.written for one in held) and not storages & others
 
 
 def writes_what_moves(graph: m.WatchedGraph) -> bool:
-    """Whether the graph writes to an input at no fixed address: torch makes no CUDA graph of it then."""
-    return any(is_written(graph, index) and not one.static for index, one in enumerate(graph.inputs))
+    """Whether the graph writes to an input at no fixed address: torch makes no CUDA graph of it
+    then."""
+    return any(
+        is_written(graph, index) and not one.static for index, one in enumerate(graph.inputs)
+    )
 
 
 # ---------------------------------------------------------------- memory
@@ -206,14 +224,17 @@ def share_an_element(one: m.Memory, other: m.Memory) -> bool | None:
         return False
     try:
         arrays = _as_numpy(one), _as_numpy(other)
-        return bool(np.shares_memory(*arrays, max_work=MAX_WORK))  # type: ignore[arg-type]  # any number is allowed
+        # any number is allowed
+        return bool(np.shares_memory(*arrays, max_work=MAX_WORK))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return None
 
 
 def overlaps_itself(memory: m.Memory) -> bool | None:
     """Whether two elements of one tensor lie at one place; None where it is too hard to tell."""
-    steps = sorted((stride, n) for n, stride in zip(memory.shape, memory.stride, strict=True) if n > 1)
+    steps = sorted(
+        (stride, n) for n, stride in zip(memory.shape, memory.stride, strict=True) if n > 1
+    )
     if 0 in memory.shape:
         return False
     if steps and steps[0][0] == 0:
@@ -234,7 +255,8 @@ def overlaps_itself(memory: m.Memory) -> bool | None:
 
 
 def relation(overlap: m.Overlap) -> str:
-    """ "the same tensor", "a view of it", "overlapping memory", "unknown", or empty where they share no element."""
+    """ "the same tensor", "a view of it", "overlapping memory", "unknown", or empty where they
+    share no element."""
     ours, theirs = overlap.left_memory, overlap.right_memory
     if overlap.same_object:
         return "the same tensor"

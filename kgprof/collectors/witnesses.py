@@ -1,6 +1,7 @@
 """What a run has to have before a rule can be seen in it, and so where each rule was looked for.
 
-    Rule.seen_in ──names──► Witness ──WITNESSES──► what was looked at, or Skipped: why nothing could be
+    Rule.seen_in ──names──► Witness ──WITNESSES──► what was looked at, or Skipped: why nothing could
+    be
                                         │
     coverage(evidence, rules, found) ◄──┘   one answer for each rule in each run
 
@@ -18,25 +19,32 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.launches import LAUNCH_CATEGORIES
 from kgprof.wording import plural
 
-Answer = str | m.Skipped  # what was looked at (empty: that is no part of the run's), or why nothing could be
+# what was looked at (empty: that is no part of the run's), or why nothing could be
+Answer = str | m.Skipped
 # Captures without which no compilation is seen at all; of the others each has a second source.
 INDISPENSABLE = ("structured trace", "compilation")
-CAPTURES = (m.Witness.FRAME_HOOK, m.Witness.GRAPH_HOOK, m.Witness.CUDA_GRAPH_LOG)  # of COMPILE, by their names
+# of COMPILE, by their names
+CAPTURES = (m.Witness.FRAME_HOOK, m.Witness.GRAPH_HOOK, m.Witness.CUDA_GRAPH_LOG)
 IN_TRACE = (
     *(m.Witness.TRACE, m.Witness.OPERATORS, m.Witness.LAUNCHES, m.Witness.STEPS),
     *(m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),
 )
-SYNC_HOOKS, TENSOR_PROBE, HANDMADE = "sync hooks", "tensor probe", "CUDA graphs of the program"  # of MEMORY
+# of MEMORY
+SYNC_HOOKS, TENSOR_PROBE, HANDMADE = "sync hooks", "tensor probe", "CUDA graphs of the program"
 
 
-def coverage(evidence: Evidence, rules: Sequence[m.Rule], found: Sequence[m.Finding]) -> tuple[m.Coverage, ...]:
+def coverage(
+    evidence: Evidence, rules: Sequence[m.Rule], found: Sequence[m.Finding]
+) -> tuple[m.Coverage, ...]:
     """Answer for each rule in each run; rules with one answer share a row."""
     rows: dict[tuple[m.RunKey, m.CoverageStatus, str, str], list[str]] = {}
     seen = {(finding.rule, finding.run) for finding in found}
     for run in evidence.runs:
         for rule in rules:
             answer = looked_for(rule, run)
-            looked_at, missing = ("", answer.reason) if isinstance(answer, m.Skipped) else (answer, "")
+            looked_at, missing = (
+                ("", answer.reason) if isinstance(answer, m.Skipped) else (answer, "")
+            )
             status = m.CoverageStatus.NOT_LOOKED_FOR if missing else m.CoverageStatus.NOT_SEEN
             if not seen.isdisjoint(((rule.id, run.key), (rule.id, None))):
                 status = m.CoverageStatus.SEEN
@@ -52,7 +60,9 @@ def looked_for(rule: m.Rule, run: RunEvidence) -> Answer:
     refused: list[tuple[int, m.Skipped]] = []
     for way in rule.seen_in:
         answers = [run.once(WITNESSES[witness]) for witness in way]
-        lacking = next((at for at, answer in enumerate(answers) if isinstance(answer, m.Skipped)), None)
+        lacking = next(
+            (at for at, answer in enumerate(answers) if isinstance(answer, m.Skipped)), None
+        )
         if lacking is None:
             return "; ".join(dict.fromkeys(str(answer) for answer in answers if answer))
         refused.append((lacking, m.first_skipped(*answers)))
@@ -72,8 +82,11 @@ def _compiled(run: RunEvidence) -> Answer:
 
 
 def _not_recorded(record: m.RunRecord, compiled: m.CompilePass) -> Iterator[str]:
-    """Why compilations may have happened that no record tells of. A new reason is one more line here."""
-    yield from (lost.words for lost in compiled.capture_unavailable if lost.capture in INDISPENSABLE)
+    """Why compilations may have happened that no record tells of. A new reason is one more line
+    here."""
+    yield from (
+        lost.words for lost in compiled.capture_unavailable if lost.capture in INDISPENSABLE
+    )
     if unseen := m.ran_unseen(compiled.capture_unavailable):
         yield unseen
     if isinstance(record.records, m.Skipped):
@@ -83,7 +96,8 @@ def _not_recorded(record: m.RunRecord, compiled: m.CompilePass) -> Iterator[str]
 
 
 def _steady_calls(run: RunEvidence) -> Answer:
-    """Where no call was told from another every recompile is seen, and which came after warm-up is not known."""
+    """Where no call was told from another every recompile is seen, and which came after warm-up is
+    not known."""
     compiled, script = run.record.compile, run.record.script
     if isinstance(compiled, m.Skipped):
         return compiled
@@ -97,7 +111,9 @@ def _calls(run: RunEvidence) -> Answer:
     script = run.record.script
     recompiled = any(event.run == run.key for event in run.whole.once(recompiles.collect))
     if recompiled and script is not None and not script.counted:
-        return m.Skipped(reason="functions were recompiled, and which calls that was in is not recorded")
+        return m.Skipped(
+            reason="functions were recompiled, and which calls that was in is not recorded"
+        )
     return ""
 
 
@@ -133,7 +149,9 @@ def _timing(run: RunEvidence) -> Answer:
     if isinstance(timing, m.Skipped):
         return timing
     samples = sum(map(len, timing.step_us))
-    return f"TIMING, {plural(samples, 'step')}" if samples else m.Skipped(reason="TIMING has no step")
+    return (
+        f"TIMING, {plural(samples, 'step')}" if samples else m.Skipped(reason="TIMING has no step")
+    )
 
 
 def _in_trace(witness: m.Witness) -> Callable[[RunEvidence], Answer]:
@@ -162,10 +180,17 @@ def _not_in_trace(run: RunEvidence) -> dict[m.Witness, str]:
     if not major:
         lacking[m.Witness.TENSOR_CORES] = "the trace does not name the GPU"
     elif (major, minor) < FIRST_WITH_TF32:
-        lacking[m.Witness.TENSOR_CORES] = f"compute capability {major}.{minor} has no tensor cores for TF32"
+        lacking[m.Witness.TENSOR_CORES] = (
+            f"compute capability {major}.{minor} has no tensor cores for TF32"
+        )
     if not traced.is_gpu_bound and m.PassName.TIMING not in traced.measured_in:
-        busy = f"under the profiler the GPU is busy {100 * traced.busy_us / traced.step_us:.0f} % of the time"
-        lacking[m.Witness.WHAT_LIMITS] = f"{busy}; whether it limits the program is not known without TIMING"
+        busy = (
+            "under the profiler the GPU is busy "
+            f"{100 * traced.busy_us / traced.step_us:.0f} % of the time"
+        )
+        lacking[m.Witness.WHAT_LIMITS] = (
+            f"{busy}; whether it limits the program is not known without TIMING"
+        )
     return lacking
 
 
@@ -200,7 +225,9 @@ def _tensors(run: RunEvidence) -> Answer:
 
 def _handmade_graphs(run: RunEvidence) -> Answer:
     if run.record.script is None and isinstance(run.record.memory, m.MemoryPass):
-        return m.Skipped(reason="CUDA graphs that a program records itself are watched in scripts only")
+        return m.Skipped(
+            reason="CUDA graphs that a program records itself are watched in scripts only"
+        )
     return _watched(run, HANDMADE, "graphs")
 
 
@@ -229,7 +256,11 @@ def _eager_times(run: RunEvidence) -> Answer:
     found = run.once(economics)
     if isinstance(found, m.Skipped):
         return found
-    return m.Skipped(reason=found.text) if found.verdict == m.Payoff.NOT_OBSERVED else "COMPILE, TIMING and eager's"
+    return (
+        m.Skipped(reason=found.text)
+        if found.verdict == m.Payoff.NOT_OBSERVED
+        else "COMPILE, TIMING and eager's"
+    )
 
 
 WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
@@ -247,9 +278,15 @@ WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
     m.Witness.TENSORS: _tensors,
     m.Witness.RESULTS: _results,
     m.Witness.EVALUATION: lambda run: (
-        run.record.evaluation if isinstance(run.record.evaluation, m.Skipped) else "a whole evaluation"
+        run.record.evaluation
+        if isinstance(run.record.evaluation, m.Skipped)
+        else "a whole evaluation"
     ),
     m.Witness.EAGER_TIMES: _eager_times,
-    m.Witness.CPU: lambda run: m.Skipped(reason="this is a GPU run") if run.whole.device == "cuda" else "",
-    m.Witness.CUDA: lambda run: "" if run.whole.device == "cuda" else m.Skipped(reason="this is a CPU run"),
+    m.Witness.CPU: lambda run: (
+        m.Skipped(reason="this is a GPU run") if run.whole.device == "cuda" else ""
+    ),
+    m.Witness.CUDA: lambda run: (
+        "" if run.whole.device == "cuda" else m.Skipped(reason="this is a CPU run")
+    ),
 }

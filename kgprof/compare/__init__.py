@@ -1,4 +1,5 @@
-"""Two Profiles beside each other, head's with a Comparison in it, or more than two. Pure: the same give the same."""
+"""Two Profiles beside each other, head's with a Comparison in it, or more than two. Pure: the same
+give the same."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,20 +22,26 @@ from kgprof.wording import relative
 
 DEFAULT_BUDGETS: Mapping[str, float] = {STEP: 5.0, EVALUATION: 5.0}  # percent
 SIDES = ("base", "head")
-FAIL_ON = "warning"  # what is new is held to more than what was there: a new graph break is a warning
-# Another torch or Python dispatches an operator in another time: what is asked for then is the difference as measured.
-OTHER_LOOPS = m.Skipped(reason="the environments differ, so the loops that check the machine's speed do too")
+# what is new is held to more than what was there: a new graph break is a warning
+FAIL_ON = "warning"
+# Another torch or Python dispatches an operator in another time: what is asked for then is the
+# difference as measured.
+OTHER_LOOPS = m.Skipped(
+    reason="the environments differ, so the loops that check the machine's speed do too"
+)
 IN_TURN = m.Skipped(reason="the sides were recorded in turn, so that drift is alike on both")
 LEAST_DRIFT = 0.02  # below it a note about the machine helps nobody
 METHOD = (
-    "times: Welch's 95 % interval for the ratio of the geometric means of the rounds' medians (each round is a fresh "
-    "process). The sides were recorded one after the other: inconclusive if a loop that checks the machine's speed "
-    "differs between them by more than the limit, and drift that the loops do not show is in no interval"
+    "times: Welch's 95 % interval for the ratio of the geometric means of the rounds' medians "
+    "(each round is a fresh process). The sides were recorded one after the other: inconclusive if "
+    "a loop that checks the machine's speed differs between them by more than the limit, and drift "
+    "that the loops do not show is in no interval"
 )
 _STAGES = ("capture", "frontend", "scheduling", "code generation", "machine code", "caching")
 
-# Names, and the fields of Environment that they stand for. The commit is meant to differ. The kernel's release, the
-# memory's size and the probe of the compiler change from one machine of a CI pool to the next and move no time alone.
+# Names, and the fields of Environment that they stand for. The commit is meant to differ. The
+# kernel's release, the memory's size and the probe of the compiler change from one machine of a CI
+# pool to the next and move no time alone.
 _FACTS = (
     ("GPU or CPU in use", "device_name"),
     ("driver", "driver"),
@@ -55,7 +62,8 @@ _SAME_RECORDING = ("both sides are the same recording",)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompareSettings:
-    """``budgets``: percent by which a metric may be worse. Those of DEFAULT_BUDGETS always have one."""
+    """``budgets``: percent by which a metric may be worse. Those of DEFAULT_BUDGETS always have
+    one."""
 
     budgets: Mapping[str, float] = field(default_factory=dict)
     fail_on: str = FAIL_ON
@@ -72,22 +80,29 @@ def compare(
 ) -> m.Profile:
     """Head's Profile with its ``comparison``; its verdict and exit code are the comparison's.
 
-    ``sources``: where the two were read from, in the user's words; ``diff``: what git says changed between their
-    commits, for files whose text is not on both sides. Raises UsageError where there is nothing to compare:
-    a comparison as a side, or two workloads.
+    ``sources``: where the two were read from, in the user's words; ``diff``: what git says changed
+    between their commits, for files whose text is not on both sides. Raises UsageError where there
+    is nothing to compare: a comparison as a side, or two workloads.
     """
     workloads = []
     for side, source in ((base, sources[0]), (head, sources[1])):
         if side.comparison is not None:
             hint = "give the two Recordings or reports that it was made from"
-            raise UsageError(f"{source} is itself a comparison and cannot be one of its sides", hint=hint)
-        # As seen from the repository, so that a script in two checkouts is one; of a path elsewhere the file's name.
+            raise UsageError(
+                f"{source} is itself a comparison and cannot be one of its sides", hint=hint
+            )
+        # As seen from the repository, so that a script in two checkouts is one; of a path elsewhere
+        # the file's name.
         named = relative(side.workload, side.environment.source_root)
-        workloads.append(named.rpartition("/")[2] if named.startswith("/") else named.removeprefix("./"))
+        workloads.append(
+            named.rpartition("/")[2] if named.startswith("/") else named.removeprefix("./")
+        )
     before, after = workloads
     if before != after:
         hint = "compare two recordings of one workload"
-        raise UsageError(f"{sources[0]} is of {before} and {sources[1]} of {after}: two workloads", hint=hint)
+        raise UsageError(
+            f"{sources[0]} is of {before} and {sources[1]} of {after}: two workloads", hint=hint
+        )
     environment, in_turn = _environment_changes(base, head), _in_turn(base, head)
     findings = compared_findings(base, head, settings.fail_on)
     compared = m.Comparison(
@@ -105,7 +120,9 @@ def compare(
         settings=_option_changes(base, head),
         method=method_of(in_turn),
         in_turn=in_turn,
-        notes=_SAME_RECORDING if base.created_utc == head.created_utc and base.runs == head.runs else (),
+        notes=_SAME_RECORDING
+        if base.created_utc == head.created_utc and base.runs == head.runs
+        else (),
     )
     stated = in_turn.limits if in_turn is not None else {}
     budgets = {**DEFAULT_BUDGETS, **stated, **settings.budgets}
@@ -137,9 +154,10 @@ def method_of(in_turn: m.InTurn | None) -> str:
     after = f"{', '.join(map(str, early))} and {last}" if early else str(last)
     limits = ", ".join(f"{name} {percent:g} %" for name, percent in in_turn.limits.items())
     return (
-        f"times: a round is a fresh process per side, with warm caches; both take turns. After {after} rounds per side "
-        f"kgprof looks at the differences within the pairs and stops as soon as each limit ({limits}) is decided. "
-        "The intervals allow for looking several times: together they are right with 95 %"
+        "times: a round is a fresh process per side, with warm caches; both take turns. After "
+        f"{after} rounds per side kgprof looks at the differences within the pairs and stops as "
+        f"soon as each limit ({limits}) is decided. The intervals allow for looking several times: "
+        "together they are right with 95 %"
     )
 
 
@@ -168,18 +186,26 @@ def _runs(
 ) -> Iterator[m.RunComparison]:
     """In head's order, those that only base has last. ``compared`` has no runs yet."""
     on_base, on_head = ({run.key: run for run in side.runs} for side in (base, head))
-    doubt, others = "", [f"{change.name} {change.base} -> {change.head}" for change in compared.environment]
+    doubt, others = (
+        "",
+        [f"{change.name} {change.base} -> {change.head}" for change in compared.environment],
+    )
     if not compared.comparable:
         more = f"; and {len(others) - 3} more" if len(others) > 3 else ""
         doubt = f"the environments differ: {'; '.join(others[:3])}{more}"
     for key in {**on_head, **on_base}:
         if key not in on_base or key not in on_head:
-            yield m.RunComparison(run=key, status=m.Presence.GONE if key in on_base else m.Presence.NEW)
+            yield m.RunComparison(
+                run=key, status=m.Presence.GONE if key in on_base else m.Presence.NEW
+            )
             continue
         before, after = on_base[key], on_head[key]
         machine = OTHER_LOOPS if compared.environment else machine_drift(before, after)
         # The settings that an evaluation declares: batch size, depth, dtype ...
-        was, now = ({} if isinstance(r.evaluation, m.Skipped) else r.evaluation.settings for r in (before, after))
+        was, now = (
+            {} if isinstance(r.evaluation, m.Skipped) else r.evaluation.settings
+            for r in (before, after)
+        )
         given = [change for change in compared.settings if change.name not in m.OF_THE_MEASUREMENT]
         sides = Sides(
             base=before,
@@ -192,7 +218,9 @@ def _runs(
         )
         mine = [each for each in compared.findings if each.finding.run == key]
         trace = difference(before.kernels, after.kernels, run=key, against=key)
-        causes = explained(sides, metrics(sides, budgets, mine), trace, mine, head.environment.source_root)
+        causes = explained(
+            sides, metrics(sides, budgets, mine), trace, mine, head.environment.source_root
+        )
         note = ""
         if compared.in_turn is not None:
             machine = IN_TURN
@@ -200,7 +228,9 @@ def _runs(
             drifted = moved(machine, LEAST_DRIFT)
             note = drift_words(drifted) if drifted else ""
         elif isinstance(before.rounds, m.Rounds) and isinstance(after.rounds, m.Rounds):
-            note = f"whether the machine was slower during head's rounds is unknown: {machine.reason}"
+            note = (
+                f"whether the machine was slower during head's rounds is unknown: {machine.reason}"
+            )
         yield msgspec.structs.replace(
             causes,
             causes=changes.put_down(causes, changed, mine, after, head),
@@ -212,7 +242,8 @@ def _runs(
 
 
 def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:
-    """Empty where not every compilation of a side has its stages: seconds that nobody knows were not saved."""
+    """Empty where not every compilation of a side has its stages: seconds that nobody knows were
+    not saved."""
     sides: list[list[float]] = []
     for run in (base, head):
         compilations = run.compile.compilations if isinstance(run.compile, m.CompileSummary) else ()
@@ -222,7 +253,9 @@ def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:
         fields = [f"{name.replace(' ', '_')}_s" for name in _STAGES]
         sides.append([sum(getattr(stages, field) for stages in known) for field in fields])
     seconds = zip(_STAGES, *sides, strict=True)
-    return tuple(m.PhaseChange(name=name, base_s=before, head_s=after) for name, before, after in seconds)
+    return tuple(
+        m.PhaseChange(name=name, base_s=before, head_s=after) for name, before, after in seconds
+    )
 
 
 # ---------------------------------------------------------------- what is not the same around them
@@ -233,11 +266,15 @@ def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.Environmen
 
     def described(side: m.Profile) -> dict[str, str]:
         values = {name: getattr(side.environment, field) for name, field in _FACTS}
-        facts = {name: value.reason if isinstance(value, m.Skipped) else str(value) for name, value in values.items()}
+        facts = {
+            name: value.reason if isinstance(value, m.Skipped) else str(value)
+            for name, value in values.items()
+        }
         flags = {
             f"environment variable {name}": relative(value, side.environment.source_root)
             for name, value in side.environment.flags.items()
-            if not name.endswith(_WHERE_TO) and not name.startswith("KGPROF_")  # those are compared as options
+            # those are compared as options
+            if not name.endswith(_WHERE_TO) and not name.startswith("KGPROF_")
         }
         return {"device": side.device, **facts, **flags}
 
@@ -245,7 +282,11 @@ def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.Environmen
     facts = ["device", *(name for name, _ in _FACTS)]
     names = [*facts, *sorted({*was, *now}.difference(facts))]
     changes = ((name, was.get(name, "not set"), now.get(name, "not set")) for name in names)
-    return tuple(m.EnvironmentChange(name=name, base=old, head=new) for name, old, new in changes if old != new)
+    return tuple(
+        m.EnvironmentChange(name=name, base=old, head=new)
+        for name, old, new in changes
+        if old != new
+    )
 
 
 def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.SettingChange, ...]:
@@ -263,7 +304,9 @@ def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.SettingChange, 
     return _setting_changes(before, after)
 
 
-def _setting_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[m.SettingChange, ...]:
+def _setting_changes(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> tuple[m.SettingChange, ...]:
     return tuple(
         m.SettingChange(name=name, base=before.get(name, ""), head=after.get(name, ""))
         for name in dict.fromkeys((*before, *after))
@@ -274,7 +317,9 @@ def _setting_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tup
 # ---------------------------------------------------------------- more than two
 
 
-def history(profiles: Sequence[m.Profile], settings: CompareSettings, sources: Sequence[str]) -> m.History:
+def history(
+    profiles: Sequence[m.Profile], settings: CompareSettings, sources: Sequence[str]
+) -> m.History:
     """Of one workload, in order: each metric of each against the first one and the one before.
 
     Raises UsageError for a comparison among them, and for two workloads.
@@ -282,7 +327,9 @@ def history(profiles: Sequence[m.Profile], settings: CompareSettings, sources: S
     sides = list(zip(profiles, sources, strict=True))
     first = [_comparison(sides[0], side, settings) for side in sides[1:]]
     previous = [_comparison(before, after, settings) for before, after in pairwise(sides)]
-    by_first, by_previous = ([_by_name(each) for each in compared] for compared in (first, previous))
+    by_first, by_previous = (
+        [_by_name(each) for each in compared] for compared in (first, previous)
+    )
     metrics = []
     for run, name in dict.fromkeys(key for each in (*by_first, *by_previous) for key in each):
         found = [each.get((run, name)) for each in by_first]
@@ -291,14 +338,20 @@ def history(profiles: Sequence[m.Profile], settings: CompareSettings, sources: S
         values: list[float | m.Skipped] = []
         for at in range(len(sides)):
             ends = (
-                [(found[at - 1], True), (steps[at - 1], True)] if at else [(one, False) for one in (*found, steps[0])]
+                [(found[at - 1], True), (steps[at - 1], True)]
+                if at
+                else [(one, False) for one in (*found, steps[0])]
             )
             ends += [(steps[at], False)] if at < len(steps) else []
             here = (one.head if is_head else one.base for one, is_head in ends if one is not None)
             values.append(next(here, absent))
         metrics.append(
             m.MetricHistory(
-                run=run, name=name, values=tuple(values), against_first=tuple(found), against_previous=tuple(steps)
+                run=run,
+                name=name,
+                values=tuple(values),
+                against_first=tuple(found),
+                against_previous=tuple(steps),
             )
         )
     return m.History(
@@ -316,7 +369,9 @@ def history(profiles: Sequence[m.Profile], settings: CompareSettings, sources: S
     )
 
 
-def _comparison(base: tuple[m.Profile, str], head: tuple[m.Profile, str], settings: CompareSettings) -> m.Comparison:
+def _comparison(
+    base: tuple[m.Profile, str], head: tuple[m.Profile, str], settings: CompareSettings
+) -> m.Comparison:
     found = compare(base[0], head[0], settings, sources=(base[1], head[1])).comparison
     assert found is not None
     return found

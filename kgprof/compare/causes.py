@@ -1,8 +1,8 @@
 """What a regression is put down to, with what each cause explains of it, and what is left.
 
-A new finding takes over the parts that its rule can be the reason of; each part is counted with one cause, and what the
-causes do not account for is the remainder. Facts that need no clock (a CUDA graph less, other results, a new finding)
-are causes also where no time can be called worse.
+A new finding takes over the parts that its rule can be the reason of; each part is counted with one
+cause, and what the causes do not account for is the remainder. Facts that need no clock (a CUDA
+graph less, other results, a new finding) are causes also where no time can be called worse.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,8 @@ MOST_CAUSES = 8  # of one run, but for those that are known to explain a part of
 CLOCKLESS = m.Skipped(reason="its share of the slowdown is unknown")
 OTHERS = m.Skipped(reason="counted with another cause")
 
-_LAUNCHING = (m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES)  # in place of a launch of a whole CUDA graph
+# in place of a launch of a whole CUDA graph
+_LAUNCHING = (m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES)
 
 
 class _Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,9 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True):
     def worse(self, *names: str) -> m.ComparedMetric | None:
         """The first of them that is."""
         compared = filter(None, (named(self.compared, name) for name in names))
-        return next((metric for metric in compared if metric.verdict is m.MetricVerdict.WORSE), None)
+        return next(
+            (metric for metric in compared if metric.verdict is m.MetricVerdict.WORSE), None
+        )
 
     @property
     def new(self) -> list[m.Finding]:
@@ -47,14 +50,19 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lost_graphs(self) -> str:
-        """Empty where no launch of a CUDA graph is gone, or where nothing is launched in its place."""
+        """Empty where no launch of a CUDA graph is gone, or where nothing is launched in its
+        place."""
         lost, calls = self.worse(metrics.GRAPH_LAUNCHES), named(self.compared, metrics.LAUNCH_CALLS)
         if lost is None or calls is None or isinstance(calls.ratio, m.Skipped) or calls.ratio < 1:
             return ""
         return f"{_from_to(lost)} CUDA-graph launches per step"
 
-    def cause(self, kind: m.CauseKind, text: str, explains_us: float | m.Skipped = CLOCKLESS, **more: Any) -> m.Cause:
-        return m.Cause(cause=kind, run=self.sides.head.key, text=text, explains_us=explains_us, **more)
+    def cause(
+        self, kind: m.CauseKind, text: str, explains_us: float | m.Skipped = CLOCKLESS, **more: Any
+    ) -> m.Cause:
+        return m.Cause(
+            cause=kind, run=self.sides.head.key, text=text, explains_us=explains_us, **more
+        )
 
     def more_steps(self, steps: str, explains_us: float | m.Skipped = CLOCKLESS) -> m.Cause:
         by = f" ({self.sides.other_settings})" if self.sides.settings else ""
@@ -78,18 +86,25 @@ def explained(
     """One run's causes, with the sums. ``findings``: those of this run."""
     seen = parts.parts(trace, sides.base, sides.head, root)
     worse = parts.slower(sides, compared, trace, seen)
-    run = _Run(sides=sides, compared=compared, findings=findings, seen=seen, slower=worse, root=root)
+    run = _Run(
+        sides=sides, compared=compared, findings=findings, seen=seen, slower=worse, root=root
+    )
     of_the_time = _of_the_time(run, worse) if worse else _untimed(run)
     causes = in_order([*_results_and_settings(run), *_facts(run), *of_the_time])
     decides = next((metric for metric in compared if metric.time_of and metric.decides), None)
-    sums: tuple[float | m.Skipped, float | m.Skipped, float | m.Skipped]  # the difference, what is explained, the rest
+    # the difference, what is explained, the rest
+    sums: tuple[float | m.Skipped, float | m.Skipped, float | m.Skipped]
     if worse is None:
         step = named(compared, m.TimeOf.STEP)
         delta_us = parts.longer(step) if step else m.Skipped(reason="there is no time")
-        nothing = m.Skipped(reason=sides.doubt or "no time is worse, so there is nothing to explain")
+        nothing = m.Skipped(
+            reason=sides.doubt or "no time is worse, so there is nothing to explain"
+        )
         sums = delta_us, nothing, delta_us if isinstance(delta_us, m.Skipped) else nothing
     else:
-        known_us = sum((us for cause in causes if not isinstance(us := cause.explains_us, m.Skipped)), 0.0)
+        known_us = sum(
+            (us for cause in causes if not isinstance(us := cause.explains_us, m.Skipped)), 0.0
+        )
         decides, sums = worse.metric, (worse.delta_us, known_us, worse.delta_us - known_us)
     window = next((row for row in trace.window if row.name == "window"), None)
     return m.RunComparison(
@@ -101,7 +116,9 @@ def explained(
         delta_us=sums[0],
         explained_us=sums[1],
         remainder_us=sums[2],
-        traced_us=window.delta_us if window else m.Skipped(reason=trace.missing or "there is no trace"),
+        traced_us=window.delta_us
+        if window
+        else m.Skipped(reason=trace.missing or "there is no trace"),
         scale=worse.scale if worse else parts.trace_scale(compared, trace),
         trace=trace,
         settings=sides.settings,
@@ -113,13 +130,21 @@ def explained(
 def _notes(sides: Sides, worse: Slower | None, window: m.Change | None) -> Iterator[str]:
     if worse is not None:
         if worse.metric.verdict is not m.MetricVerdict.WORSE:
-            yield "the limit is not decided; it is explained because head is slower beyond the noise"
+            yield (
+                "the limit is not decided; it is explained because head is slower beyond the noise"
+            )
         if isinstance(worse.scale, m.Skipped):
             yield f"the traces explain nothing here: {worse.scale.reason}"
         else:
             taken = f"scaled by {short(worse.scale)} to match the unprofiled times"
-            shown = f"under the profiler the step changed by {short(window.delta_us, sign='+')} µs; " if window else ""
-            yield f"{shown}{taken if worse.shown else 'the traces explain nothing of what is slower'}"
+            shown = (
+                f"under the profiler the step changed by {short(window.delta_us, sign='+')} µs; "
+                if window
+                else ""
+            )
+            yield (
+                f"{shown}{taken if worse.shown else 'the traces explain nothing of what is slower'}"
+            )
     both = (sides.base.kernels, sides.head.kernels)
     traced = [side.measured_in.upper() for side in both if isinstance(side, m.KernelBreakdown)]
     if len(set(traced)) > 1:
@@ -129,7 +154,8 @@ def _notes(sides: Sides, worse: Slower | None, window: m.Change | None) -> Itera
 # ---------------------------------------------------------------- their order
 
 
-# In which order causes are told. Within one the larger share comes first, and of two alike the one that was made first.
+# In which order causes are told. Within one the larger share comes first, and of two alike the one
+# that was made first.
 RESULT, REASON, COUNTED, PART, UNTIMED, FACT, SYMPTOM = range(7)
 
 
@@ -140,18 +166,23 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 def in_order(ranked: Iterable[Ranked]) -> tuple[m.Cause, ...]:
-    """A finding or a fact stands where it comes first, and nowhere else. A part of the time that is known is told
-    however many there are, so that it is not left to the remainder."""
+    """A finding or a fact stands where it comes first, and nowhere else. A part of the time that is
+    known is told however many there are, so that it is not left to the remainder."""
     causes: dict[tuple[str, str], m.Cause] = {}
     for each in sorted(ranked, key=lambda each: (each.rank, -each.share)):
         causes.setdefault((each.cause.cause, each.cause.fingerprint or each.cause.text), each.cause)
     told = list(causes.values())
-    return (*told[:MOST_CAUSES], *(each for each in told[MOST_CAUSES:] if not isinstance(each.explains_us, m.Skipped)))
+    return (
+        *told[:MOST_CAUSES],
+        *(each for each in told[MOST_CAUSES:] if not isinstance(each.explains_us, m.Skipped)),
+    )
 
 
-def overall(runs: Sequence[m.RunComparison], whole: Sequence[m.ComparedFinding]) -> tuple[m.Cause, ...]:
-    """Of all runs: first what each puts first, that of the slowest run before the others', and so on; each kind at each
-    place once. ``whole``: findings of no run."""
+def overall(
+    runs: Sequence[m.RunComparison], whole: Sequence[m.ComparedFinding]
+) -> tuple[m.Cause, ...]:
+    """Of all runs: first what each puts first, that of the slowest run before the others', and so
+    on; each kind at each place once. ``whole``: findings of no run."""
     ranked = sorted(runs, key=lambda run: -relative_time(run))
     causes: dict[object, m.Cause] = {}
     for cause in chain.from_iterable(zip_longest(*(run.causes for run in ranked))):
@@ -159,14 +190,23 @@ def overall(runs: Sequence[m.RunComparison], whole: Sequence[m.ComparedFinding])
             place = (cause.location.file, cause.location.line) if cause.location else None
             about = "" if cause.fingerprint and place else cause.subject or cause.text
             causes.setdefault((cause.cause, cause.rule, place, about), cause)
-    new = [_of_finding(None, compared, CLOCKLESS) for compared in whole if compared.status is m.FindingStatus.NEW]
+    new = [
+        _of_finding(None, compared, CLOCKLESS)
+        for compared in whole
+        if compared.status is m.FindingStatus.NEW
+    ]
     return (*causes.values(), *new)
 
 
 def relative_time(run: m.RunComparison) -> float:
-    """How much slower, by the metric that decides; a run that is not slower comes after all that are."""
+    """How much slower, by the metric that decides; a run that is not slower comes after all that
+    are."""
     metric = named(run.metrics, run.decided_by)
-    if metric is None or isinstance(metric.ratio, m.Skipped) or isinstance(run.explained_us, m.Skipped):
+    if (
+        metric is None
+        or isinstance(metric.ratio, m.Skipped)
+        or isinstance(run.explained_us, m.Skipped)
+    ):
         return 0.0
     return metric.ratio
 
@@ -175,7 +215,8 @@ def relative_time(run: m.RunComparison) -> float:
 
 
 def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
-    """More steps; what new findings and lost CUDA graphs take over of the parts; then the bare parts."""
+    """More steps; what new findings and lost CUDA graphs take over of the parts; then the bare
+    parts."""
     key, left = run.sides.head.key, list(slower.parts)
     if us := slower.more_steps_us:
         yield Ranked(REASON, run.more_steps(slower.more_steps, us), us / slower.delta_us)
@@ -186,7 +227,8 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
         if mine and slower.is_a_share(us):
             left = [part for part in left if part not in mine]
             yield Ranked(REASON, _of_finding(key, compared, us, mine), us / slower.delta_us)
-        else:  # it may be the reason of a part that another one claims, or of what nothing accounts for
+        # it may be the reason of a part that another one claims, or of what nothing accounts for
+        else:
             leads = (shared or (can and not slower.accounted_for)) and finding.counts
             rank = REASON if leads else SYMPTOM if _is_symptom(finding) else UNTIMED
             yield Ranked(rank, _of_finding(key, compared, OTHERS if shared else CLOCKLESS))
@@ -201,25 +243,40 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
         yield Ranked(REASON, cause, us / slower.delta_us)
     for part in left:
         if slower.is_a_share(part.us):
-            kind = m.CauseKind.KERNEL if part.kind is m.CostKind.REPLACED else m.CauseKind(part.kind)
-            cause = run.cause(kind, part.text, part.us, subject=part.subject, location=part.location)
+            kind = (
+                m.CauseKind.KERNEL if part.kind is m.CostKind.REPLACED else m.CauseKind(part.kind)
+            )
+            cause = run.cause(
+                kind, part.text, part.us, subject=part.subject, location=part.location
+            )
             yield Ranked(PART, cause, part.us / slower.delta_us)
     # Kernels that are each too little to be told, and together are not.
-    small = [part for part in left if part.kind is m.CostKind.KERNEL and not slower.is_a_share(abs(part.us))]
+    small = [
+        part
+        for part in left
+        if part.kind is m.CostKind.KERNEL and not slower.is_a_share(abs(part.us))
+    ]
     us = sum(part.us for part in small)
     if slower.is_a_share(us) and slower.metric.verdict is m.MetricVerdict.WORSE:
-        text = f"{len(small):,} other kernels, each under {100 * parts.LEAST_SHARE:.0f} % of the change"
+        text = (
+            f"{len(small):,} other kernels, each under {100 * parts.LEAST_SHARE:.0f} % of "
+            "the change"
+        )
         yield Ranked(PART, run.cause(m.CauseKind.KERNEL, text, us), us / slower.delta_us)
 
 
-def _claimed(can: Sequence[m.CostKind], slower: Slower, left: Sequence[Part]) -> tuple[list[Part], bool]:
-    """The parts that are left of those that it can be the reason of, and whether another cause has some of them."""
+def _claimed(
+    can: Sequence[m.CostKind], slower: Slower, left: Sequence[Part]
+) -> tuple[list[Part], bool]:
+    """The parts that are left of those that it can be the reason of, and whether another cause has
+    some of them."""
     mine = [part for part in slower.parts if part.kind in can and part.us > 0]
     return [part for part in mine if part in left], any(part not in left for part in mine)
 
 
 def _untimed(run: _Run) -> Iterator[Ranked]:
-    """No time is worse: a new finding is what there is to tell, but for one that is judged from times.
+    """No time is worse: a new finding is what there is to tell, but for one that is judged from
+    times.
 
     One that can cost time comes before one that cannot.
     """
@@ -231,11 +288,14 @@ def _untimed(run: _Run) -> Iterator[Ranked]:
 
 
 def _to_tell(run: _Run, *, lost_graphs: bool = True) -> list[m.ComparedFinding]:
-    """New, or more often than before; located and severe ones claim first. Results and lost graphs have causes of
-    their own. Counts of some rules move by one with the number of steps that were watched."""
+    """New, or more often than before; located and severe ones claim first. Results and lost graphs
+    have causes of their own. Counts of some rules move by one with the number of steps that were
+    watched."""
     told, graphs = [], lost_graphs and bool(run.lost_graphs)
     for compared in run.findings:
-        elsewhere = rule_of(compared.finding).topic is m.Topic.RESULTS or (graphs and _loses_graphs(compared.finding))
+        elsewhere = rule_of(compared.finding).topic is m.Topic.RESULTS or (
+            graphs and _loses_graphs(compared.finding)
+        )
         doubled = compared.grew and compared.head_count >= 2 * compared.base_count
         more = doubled and compared.finding.counts
         if (compared.status is m.FindingStatus.NEW or more) and not elsewhere:
@@ -250,18 +310,26 @@ def _is_symptom(finding: m.Finding) -> bool:
 
 
 def _loses_graphs(finding: m.Finding) -> bool:
-    """About CUDA graphs that are not launched; a copy before a replay costs no launch of the host's."""
+    """About CUDA graphs that are not launched; a copy before a replay costs no launch of the
+    host's."""
     rule = rule_of(finding)
     return rule.topic is m.Topic.CUDA_GRAPHS and m.CostKind.LAUNCHES in rule.can_cost
 
 
 def _weight(compared: m.ComparedFinding) -> int:
     severity = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 3}[compared.finding.level]
-    return severity + (compared.finding.location is None) + (compared.status is not m.FindingStatus.NEW)
+    return (
+        severity
+        + (compared.finding.location is None)
+        + (compared.status is not m.FindingStatus.NEW)
+    )
 
 
 def _of_finding(
-    run: m.RunKey | None, compared: m.ComparedFinding, explains: float | m.Skipped, claimed: Sequence[Part] = ()
+    run: m.RunKey | None,
+    compared: m.ComparedFinding,
+    explains: float | m.Skipped,
+    claimed: Sequence[Part] = (),
 ) -> m.Cause:
     finding, new = compared.finding, compared.status is m.FindingStatus.NEW
     status = "new" if new else f"{compared.base_count:,} -> {compared.head_count:,} times"
@@ -280,14 +348,20 @@ def _of_finding(
 
 
 def _results_and_settings(run: _Run) -> Iterator[Ranked]:
-    """Settings all together, and first of all, unless they are told with the steps that they make more of."""
-    findings, subject = [finding for finding in run.new if rule_of(finding).topic is m.Topic.RESULTS], "results changed"
+    """Settings all together, and first of all, unless they are told with the steps that they make
+    more of."""
+    findings, subject = (
+        [finding for finding in run.new if rule_of(finding).topic is m.Topic.RESULTS],
+        "results changed",
+    )
     words = [f"{finding.rule} {finding.alone}" for finding in findings]
     words += changed_results(run.sides.base, run.sides.head)
     if words:
         text, named_by = f"{subject}: {'; '.join(words[:4])}", _named_by(next(iter(findings), None))
         yield Ranked(RESULT, run.cause(m.CauseKind.RESULTS, text, subject=subject, **named_by))
-    text = "; ".join(f"{s.name}: {s.base or 'not given'} -> {s.head or 'not given'}" for s in run.sides.settings)
+    text = "; ".join(
+        f"{s.name}: {s.base or 'not given'} -> {s.head or 'not given'}" for s in run.sides.settings
+    )
     if text and run.worse(metrics.STEPS):
         yield Ranked(FACT, run.cause(m.CauseKind.SETTING, text, OTHERS))
     elif text:
@@ -295,38 +369,55 @@ def _results_and_settings(run: _Run) -> Iterator[Ranked]:
 
 
 def changed_results(base: m.RunReport, head: m.RunReport) -> Iterator[str]:
-    """From what each side says of its own evaluation, because neither holds the other's results. Nothing where nothing
-    is known on a side. Of the metrics only the first that moved by more than near-ties can move it: a result is at most
-    1 of those averaged."""
+    """From what each side says of its own evaluation, because neither holds the other's results.
+    Nothing where nothing is known on a side. Of the metrics only the first that moved by more than
+    near-ties can move it: a result is at most 1 of those averaged."""
     was, now, before, after = base.agreement, head.agreement, base.evaluation, head.evaluation
     different = m.AgreementVerdict.DIFFERENT
-    if isinstance(was, m.RunAgreement) and isinstance(now, m.RunAgreement) and was.verdict != different == now.verdict:
-        differing, compared = now.differing + now.reference_differing, now.compared + now.reference_compared
-        yield f"{differing:,} of {compared:,} results differ from the reference; in base they did not"
+    if (
+        isinstance(was, m.RunAgreement)
+        and isinstance(now, m.RunAgreement)
+        and was.verdict != different == now.verdict
+    ):
+        differing, compared = (
+            now.differing + now.reference_differing,
+            now.compared + now.reference_compared,
+        )
+        yield (
+            f"{differing:,} of {compared:,} results differ from the reference; in base they did not"
+        )
     if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
         return
     if before.units != after.units:
         yield f"{head.unit.plural} {before.units:,} -> {after.units:,}"
     judged = [agreement for agreement in (was, now) if isinstance(agreement, m.RunAgreement)]
-    ties = sum(each.near_ties + each.reference_near_ties for each in judged)  # results that rounding may turn
+    # results that rounding may turn
+    ties = sum(each.near_ties + each.reference_near_ties for each in judged)
     counted = {tally.name: tally.count for tally in before.tallies}
     for tally in after.tallies:
         count = counted.get(tally.name, tally.count)
-        if tally.kind is not m.TallyKind.DROPPED and abs(tally.count - count) > (ties if tally.can_turn else 0):
+        if tally.kind is not m.TallyKind.DROPPED and abs(tally.count - count) > (
+            ties if tally.can_turn else 0
+        ):
             yield f"{tally.name} {count:,} -> {tally.count:,}"
-    there = {(metric.label, *sorted(metric.group.items())): metric.value for metric in before.metrics}
+    there = {
+        (metric.label, *sorted(metric.group.items())): metric.value for metric in before.metrics
+    }
     for metric in after.metrics:
         value = there.get((metric.label, *sorted(metric.group.items())), metric.value)
         if abs(metric.value - value) > max(metric.tolerance, ties / max(1, metric.over)):
             group = f" ({', '.join(metric.group.values())})" if metric.group else ""
-            figures = (f"{each:.4f}" if metric.over else short(each, 6) for each in (value, metric.value))
+            figures = (
+                f"{each:.4f}" if metric.over else short(each, 6) for each in (value, metric.value)
+            )
             yield f"{metric.label}{group} {' -> '.join(figures)}"
             return
 
 
 def _facts(run: _Run) -> list[Ranked]:
-    """What is a cause of the time already is left out. Where the traces account for little of it, because they were
-    made in other minutes than TIMING, what can be counted in them comes before what they timed.
+    """What is a cause of the time already is left out. Where the traces account for little of it,
+    because they were made in other minutes than TIMING, what can be counted in them comes before
+    what they timed.
 
     Those with the larger share are told first; of copies and launches what there is more of.
     """
@@ -335,8 +426,14 @@ def _facts(run: _Run) -> list[Ranked]:
     if steps and not (worse and worse.more_steps_us):
         told.append(Ranked(FACT, run.more_steps(f"{_from_to(steps)} steps per evaluation"), 7.0))
     if peak := run.worse(metrics.ALLOCATED, metrics.RESERVED, metrics.RESIDENT):
-        sizes = [f"{side / 2**20:,.1f} MiB" for side in (peak.base, peak.head) if not isinstance(side, m.Skipped)]
-        told.append(Ranked(FACT, run.cause(m.CauseKind.MEMORY, f"{peak.name} {' -> '.join(sizes)}"), 4.0))
+        sizes = [
+            f"{side / 2**20:,.1f} MiB"
+            for side in (peak.base, peak.head)
+            if not isinstance(side, m.Skipped)
+        ]
+        told.append(
+            Ranked(FACT, run.cause(m.CauseKind.MEMORY, f"{peak.name} {' -> '.join(sizes)}"), 4.0)
+        )
     compiled = run.worse(metrics.COMPILATIONS, metrics.COMPILE, metrics.WARM_COMPILE)
     if compiled and metrics.compiles(run.compared):
         text = f"{compiled.name} {_from_to(compiled)} {compiled.unit}"
@@ -347,7 +444,9 @@ def _facts(run: _Run) -> list[Ranked]:
     if worse.accounted_for:
         return told
     in_time = {str(part.kind) for part in worse.parts if worse.is_a_share(part.us)}
-    return told + [replace(each, rank=COUNTED) for each in counted if each.cause.cause not in in_time]
+    return told + [
+        replace(each, rank=COUNTED) for each in counted if each.cause.cause not in in_time
+    ]
 
 
 def _counted(run: _Run) -> Iterator[Ranked]:
@@ -362,15 +461,21 @@ def _counted(run: _Run) -> Iterator[Ranked]:
     more = [part for part in run.seen if part.more >= parts.LEAST_MORE]
     copies = [part for part in more if part.kind is m.CostKind.COPIES]
     for part in copies:
-        yield Ranked(FACT, run.cause(m.CauseKind.COPIES, part.text, subject=part.subject), share(part.more))
+        yield Ranked(
+            FACT, run.cause(m.CauseKind.COPIES, part.text, subject=part.subject), share(part.more)
+        )
     kernels = run.worse(metrics.KERNELS)
-    only_copies = sum(part.more for part in copies) >= sum(part.more for part in run.seen) - parts.LEAST_MORE
+    only_copies = (
+        sum(part.more for part in copies) >= sum(part.more for part in run.seen) - parts.LEAST_MORE
+    )
     if kernels and not only_copies:
         launched = [part for part in more if part.kind is m.CostKind.LAUNCHES]
         subject = f"{_from_to(kernels)} kernels per step"
         text = f"{subject}: {'; '.join(part.text for part in launched)}" if launched else subject
         more_launches = sum(part.more for part in launched)
-        yield Ranked(FACT, run.cause(m.CauseKind.LAUNCHES, text, subject=subject), share(more_launches))
+        yield Ranked(
+            FACT, run.cause(m.CauseKind.LAUNCHES, text, subject=subject), share(more_launches)
+        )
     if calls := parts.more_calls(run.sides.base, run.sides.head, run.root):
         yield Ranked(FACT, run.cause(m.CauseKind.HOST, calls.text, location=calls.location), 4.5)
 

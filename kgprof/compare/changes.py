@@ -1,8 +1,10 @@
-"""Which line of the change a cause is put down to: a regression shows in one place and was written in another.
+"""Which line of the change a cause is put down to: a regression shows in one place and was written
+in another.
 
-What changed is the difference of the two sides' sources, or what ``git diff`` says of their commits. A changed line is
-the cause's if it stands where the cause does, if it names what the cause names (an attribute, a setting), if it does
-what such a cause comes of, or if all that changed is in one file. Where nothing of that holds, no line is named.
+What changed is the difference of the two sides' sources, or what ``git diff`` says of their
+commits. A changed line is the cause's if it stands where the cause does, if it names what the cause
+names (an attribute, a setting), if it does what such a cause comes of, or if all that changed is in
+one file. Where nothing of that holds, no line is named.
 """
 
 import difflib
@@ -15,8 +17,19 @@ from kgprof import model as m
 from kgprof.reading.source_text import function_at
 from kgprof.wording import relative
 
-# Marks of a changed line; what they add up to decides between lines, and LEAST is what one line among others needs.
-_AT, _KERNEL, _FUNCTION, _BINDS, _TAKEN, _NAMES, _NAMED_BEFORE, _DOES, _FILE = 32, 16, 8, 8, 6, 6, 3, 2, 1
+# Marks of a changed line; what they add up to decides between lines, and LEAST is what one line
+# among others needs.
+_AT, _KERNEL, _FUNCTION, _BINDS, _TAKEN, _NAMES, _NAMED_BEFORE, _DOES, _FILE = (
+    32,
+    16,
+    8,
+    8,
+    6,
+    6,
+    3,
+    2,
+    1,
+)
 LEAST = _DOES
 
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(?P<line>\d+)(?:,(?P<lines>\d+))? @@")
@@ -25,11 +38,27 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _NO_CODE = re.compile(r"\s*(?:#.*|\"\"\".*)?")
 _IMPORT = re.compile(r"\s*(?:from|import) ")
 # In the name of an attribute, and of no use to find it.
-_COMMON = frozenset(("self", "cls", "torch", "L", "G", "_modules", "_buffers", "_parameters", "None", "True", "False"))
+_COMMON = frozenset(
+    (
+        "self",
+        "cls",
+        "torch",
+        "L",
+        "G",
+        "_modules",
+        "_buffers",
+        "_parameters",
+        "None",
+        "True",
+        "False",
+    )
+)
 # What a line does that such a cause comes of.
 _DOING = {
     m.CauseKind.COMPILE: r"compil|cache|dynamo|inductor|backend|autotune",
-    m.CauseKind.MEMORY: r"\b(?:zeros|ones|empty|full|randn?|tensor|clone|stack|cat|repeat|expand)(?:_like)?\(",
+    m.CauseKind.MEMORY: (
+        r"\b(?:zeros|ones|empty|full|randn?|tensor|clone|stack|cat|repeat|expand)(?:_like)?\("
+    ),
     m.CauseKind.COPIES: r"\.(?:clone|copy_|to|cpu|cuda|contiguous|fill_|zero_)\(|_foreach_",
     m.CauseKind.KERNEL: r"\b(?:b?float\d+|half|double|allow_tf32)\b",
     m.CauseKind.LAUNCHES: r"compiler\.disable|custom_op|graph_break",
@@ -37,30 +66,34 @@ _DOING = {
 
 
 class ChangedLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One that head has and base has not; of lines that are only gone, the one that stands in their place."""
+    """One that head has and base has not; of lines that are only gone, the one that stands in their
+    place."""
 
     place: m.Location  # its file from the top of the repository
     before: str  # what stood there in base
 
 
 def between(base: m.Profile, head: m.Profile, diff: str = "") -> tuple[ChangedLine, ...]:
-    """The difference of those files whose text both sides have; of the others what ``diff`` says. Of head only files
-    that it ran, where its Recording knows them: a test that changed with them made nothing slower."""
+    """The difference of those files whose text both sides have; of the others what ``diff`` says.
+    Of head only files that it ran, where its Recording knows them: a test that changed with them
+    made nothing slower."""
     before, after = (_texts(side) for side in (base, head))
     whole: list[str] = []
     for file in before.keys() & after.keys():
         texts = (before[file].splitlines(), after[file].splitlines())
         whole += difflib.unified_diff(*texts, file, file, lineterm="", n=0)
     found = of_diff("\n".join(whole), after)
-    told = [line for line in of_diff(diff, after) if line.place.file not in before.keys() & after.keys()]
+    told = [
+        line for line in of_diff(diff, after) if line.place.file not in before.keys() & after.keys()
+    ]
     ran = {relative(source.file, head.environment.source_root) for source in head.sources}
     every = (*found, *told)
     return tuple(line for line in every if line.place.file in ran) or every
 
 
 def of_diff(diff: str, texts: Mapping[str, str] | None = None) -> tuple[ChangedLine, ...]:
-    """A unified diff's changed lines of Python. ``texts``: of head's files, which tell the functions that they are in;
-    else the ``def`` above them in the diff itself does."""
+    """A unified diff's changed lines of Python. ``texts``: of head's files, which tell the
+    functions that they are in; else the ``def`` above them in the diff itself does."""
     found: list[ChangedLine] = []
     file, line, function = "", 0, ""
     gone: list[str] = []
@@ -68,10 +101,15 @@ def of_diff(diff: str, texts: Mapping[str, str] | None = None) -> tuple[ChangedL
 
     def close() -> None:
         nonlocal gone, added
-        code, before = [place for place in added if not _NO_CODE.fullmatch(place.text)], "\n".join(gone)
+        code, before = (
+            [place for place in added if not _NO_CODE.fullmatch(place.text)],
+            "\n".join(gone),
+        )
         if not added and before.strip():
             code = [_place(file, line, "", function, texts)]
-        found.extend(ChangedLine(place=place, before=before) for place in code if file.endswith(".py"))
+        found.extend(
+            ChangedLine(place=place, before=before) for place in code if file.endswith(".py")
+        )
         gone, added = [], []
 
     for text in diff.splitlines():
@@ -101,7 +139,9 @@ def _texts(profile: m.Profile) -> dict[str, str]:
     return {relative(s.file, root): s.text for s in profile.sources if isinstance(s.text, str)}
 
 
-def _place(file: str, line: int, text: str, function: str, texts: Mapping[str, str] | None) -> m.Location:
+def _place(
+    file: str, line: int, text: str, function: str, texts: Mapping[str, str] | None
+) -> m.Location:
     if texts and file in texts:
         function = function_at(texts[file], line)
     return m.Location(file=file, line=line, function=function, text=text.strip())
@@ -117,12 +157,16 @@ def put_down(
     run: m.RunReport,
     head: m.Profile,
 ) -> tuple[m.Cause, ...]:
-    """The causes, each with the changed line that it is put down to. ``findings`` and ``run``: head's."""
+    """The causes, each with the changed line that it is put down to. ``findings`` and ``run``:
+    head's."""
     root, texts = head.environment.source_root, _texts(head)
     known = {each.finding.fingerprint: each.finding for each in findings}
     return tuple(
         msgspec.structs.replace(
-            cause, changed=_line_of(cause, changed, known.get(cause.fingerprint), compared.settings, run, root, texts)
+            cause,
+            changed=_line_of(
+                cause, changed, known.get(cause.fingerprint), compared.settings, run, root, texts
+            ),
         )
         for cause in compared.causes
     )
@@ -150,9 +194,15 @@ def _line_of(
         place, code = line.place, line.place.text
         here = (place.file, place.line)
         words, before = set(_WORD.findall(code)), set(_WORD.findall(line.before))
-        binds = any(re.match(rf"(?:self\.)?{name}\b(?:\s*:[^=]+)?\s*=[^=]", code) for name in named & words)
-        bare = place.function.rpartition(".")[2]  # a function may be named with or without its class
-        same = any(bare and (file, name.rpartition(".")[2]) == (place.file, bare) for file, _, name in shown)
+        binds = any(
+            re.match(rf"(?:self\.)?{name}\b(?:\s*:[^=]+)?\s*=[^=]", code) for name in named & words
+        )
+        # a function may be named with or without its class
+        bare = place.function.rpartition(".")[2]
+        same = any(
+            bare and (file, name.rpartition(".")[2]) == (place.file, bare)
+            for file, _, name in shown
+        )
         marks = (
             _AT * (here in {(file, at) for file, at, _ in shown}),
             _KERNEL * (here in computed),
@@ -167,8 +217,13 @@ def _line_of(
         )
         return sum(marks)
 
-    # Of equals one that took the place of another comes first: a new function runs where an old one calls it.
-    best = max(changed, key=lambda line: (weight(line), bool(line.place.text), bool(line.before)), default=None)
+    # Of equals one that took the place of another comes first: a new function runs where an old one
+    # calls it.
+    best = max(
+        changed,
+        key=lambda line: (weight(line), bool(line.place.text), bool(line.before)),
+        default=None,
+    )
     if best is None or (weight(best) < LEAST and len({line.place.file for line in changed}) > 1):
         return None
     return best.place
@@ -183,8 +238,16 @@ def _computed_by(cause: m.Cause, run: m.RunReport, root: str) -> Iterator[tuple[
 
 
 def _takes(text: str, place: m.Location) -> bool:
-    """Whether a file takes from another one the name that a line there binds: ``from settings import WIDTH``."""
-    binds, module = re.match(r"(\w+)\s*(?::[^=]+)?=[^=]", place.text), re.escape(place.file.rpartition("/")[2][:-3])
+    """Whether a file takes from another one the name that a line there binds: ``from settings
+    import WIDTH``."""
+    binds, module = (
+        re.match(r"(\w+)\s*(?::[^=]+)?=[^=]", place.text),
+        re.escape(place.file.rpartition("/")[2][:-3]),
+    )
     if binds is None or place.function:
         return False
-    return bool(re.search(rf"\b{module} import [^#\n]{{0,1000}}\b{binds[1]}\b|\b{module}\.{binds[1]}\b", text))
+    return bool(
+        re.search(
+            rf"\b{module} import [^#\n]{{0,1000}}\b{binds[1]}\b|\b{module}\.{binds[1]}\b", text
+        )
+    )

@@ -1,10 +1,12 @@
-"""New, fixed, unchanged, not looked for: the findings of two Profiles, matched without line numbers.
+"""New, fixed, unchanged, not looked for: the findings of two Profiles, matched without line
+numbers.
 
-Findings of one fingerprint are the same. Of those that are left, two are the same where rule, run, function, the text
-of the line and the message agree (a checkout in another folder); and after those, where all but the line's text does
-(the line was edited, and what is wrong with it was there before). Files are named from each side's own repository, and
-figures in messages do not count. What only one side has is new or fixed if the other side looked for it (its coverage
-says so), else it is not known to be either.
+Findings of one fingerprint are the same. Of those that are left, two are the same where rule, run,
+function, the text of the line and the message agree (a checkout in another folder); and after
+those, where all but the line's text does (the line was edited, and what is wrong with it was there
+before). Files are named from each side's own repository, and figures in messages do not count. What
+only one side has is new or fixed if the other side looked for it (its coverage says so), else it is
+not known to be either.
 """
 
 import re
@@ -26,17 +28,25 @@ _FIGURES = re.compile(r"(?<!\d)\d[\d,.]*(?P<noun> \w+?)?s?\b")  # with its noun,
 _Name = Callable[[m.Finding, str], Hashable]
 
 
-def compared_findings(base: m.Profile, head: m.Profile, fail_on: str) -> tuple[m.ComparedFinding, ...]:
-    """Of runs that both sides have, and of whole Profiles; new ones first, of those the severest first."""
+def compared_findings(
+    base: m.Profile, head: m.Profile, fail_on: str
+) -> tuple[m.ComparedFinding, ...]:
+    """Of runs that both sides have, and of whole Profiles; new ones first, of those the severest
+    first."""
     common = {None, *({run.key for run in base.runs} & {run.key for run in head.runs})}
-    before, after = ([finding for finding in side.findings if finding.run in common] for side in (base, head))
+    before, after = (
+        [finding for finding in side.findings if finding.run in common] for side in (base, head)
+    )
     pairs: list[tuple[m.Finding, m.Finding]] = []
     for name in (_by_fingerprint, _by_line, _by_function):
         matched, before, after = _matched(before, after, name, base, head)
         pairs += matched
     rows = [_judged(m.FindingStatus.NEW, finding, 0, finding.count, base) for finding in after]
     rows += [_judged(m.FindingStatus.FIXED, finding, finding.count, 0, head) for finding in before]
-    rows += [_judged(m.FindingStatus.UNCHANGED, finding, was.count, finding.count) for was, finding in pairs]
+    rows += [
+        _judged(m.FindingStatus.UNCHANGED, finding, was.count, finding.count)
+        for was, finding in pairs
+    ]
     compared = [
         msgspec.structs.replace(row, fails=True)
         if row.status is m.FindingStatus.NEW and would_fail(row.finding, fail_on)
@@ -46,7 +56,12 @@ def compared_findings(base: m.Profile, head: m.Profile, fail_on: str) -> tuple[m
 
     def order(each: m.ComparedFinding) -> tuple[object, ...]:
         finding = each.finding
-        return (_STATUS[each.status], _SEVERITY[finding.level], finding.rule, *_order_within(finding))
+        return (
+            _STATUS[each.status],
+            _SEVERITY[finding.level],
+            finding.rule,
+            *_order_within(finding),
+        )
 
     return tuple(sorted(compared, key=order))
 
@@ -58,7 +73,11 @@ def would_fail(finding: m.Finding, fail_on: str) -> bool:
 
 
 def _judged(
-    status: m.FindingStatus, finding: m.Finding, base_count: int, head_count: int, other: m.Profile | None = None
+    status: m.FindingStatus,
+    finding: m.Finding,
+    base_count: int,
+    head_count: int,
+    other: m.Profile | None = None,
 ) -> m.ComparedFinding:
     """``other``: the side that does not have it; None where both have."""
     missing = "" if other is None else coverage.missing(other.coverage, finding.run, finding.rule)
@@ -74,9 +93,14 @@ def _judged(
 
 
 def _matched(
-    before: Sequence[m.Finding], after: Sequence[m.Finding], name: _Name, base: m.Profile, head: m.Profile
+    before: Sequence[m.Finding],
+    after: Sequence[m.Finding],
+    name: _Name,
+    base: m.Profile,
+    head: m.Profile,
 ) -> tuple[list[tuple[m.Finding, m.Finding]], list[m.Finding], list[m.Finding]]:
-    """Pairs of one name, and what is left of either side. Several of one name are paired in a fixed order."""
+    """Pairs of one name, and what is left of either side. Several of one name are paired in a fixed
+    order."""
     there: dict[Hashable, list[m.Finding]] = defaultdict(list)
     for finding in sorted(before, key=_order_within):
         there[name(finding, base.environment.source_root)].append(finding)
@@ -103,7 +127,13 @@ def _by_line(finding: m.Finding, root: str) -> Hashable:
 def _by_function(finding: m.Finding, root: str) -> tuple[Hashable, ...]:
     place = finding.location
     where = (shared(place.file, root), place.function) if place else ()
-    return (finding.rule, finding.level, finding.run, *where, _FIGURES.sub(r"#\g<noun>", finding.message))
+    return (
+        finding.rule,
+        finding.level,
+        finding.run,
+        *where,
+        _FIGURES.sub(r"#\g<noun>", finding.message),
+    )
 
 
 def _order_within(finding: m.Finding) -> tuple[object, ...]:

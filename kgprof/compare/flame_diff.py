@@ -1,7 +1,8 @@
 """Two flame graphs as one: every stack that either of them has, with its time in both.
 
-Stacks are the same where the names on the way to them are: function, and its file's name without folders and lines,
-which move when code is edited. Numbers that torch counts up, and names that it makes from the code, are left away.
+Stacks are the same where the names on the way to them are: function, and its file's name without
+folders and lines, which move when code is edited. Numbers that torch counts up, and names that it
+makes from the code, are left away.
 """
 
 import posixpath
@@ -22,14 +23,20 @@ Key = tuple[str, str, str]  # name, file, kind
 
 
 def of_runs(base: m.RunReport, head: m.RunReport) -> m.FlameDifference | None:
-    """None where either has no stacks, or one of them marks no steps: then there is no common unit."""
-    if isinstance(base.flame, m.Skipped) or isinstance(head.flame, m.Skipped) or base.flame.per != head.flame.per:
+    """None where either has no stacks, or one of them marks no steps: then there is no common
+    unit."""
+    if (
+        isinstance(base.flame, m.Skipped)
+        or isinstance(head.flame, m.Skipped)
+        or base.flame.per != head.flame.per
+    ):
         return None
     return flame_difference(base.flame, head.flame)
 
 
 def flame_difference(base: m.FlameGraph, head: m.FlameGraph) -> m.FlameDifference:
-    nodes: dict[tuple[int, Key], int] = {}  # by the node above and its key; parents come before their children
+    # by the node above and its key; parents come before their children
+    nodes: dict[tuple[int, Key], int] = {}
     self_ns: list[list[int]] = []  # of each node, a step: base's and head's
     places: list[tuple[str, int]] = []  # file and line
     for side, graph in enumerate((base, head)):  # head's places win: they are where a reader looks
@@ -51,8 +58,13 @@ def flame_difference(base: m.FlameGraph, head: m.FlameGraph) -> m.FlameDifferenc
     frame_of = []
     for node in order:
         (name, _, kind), (file, line) = keys[node], places[node]
-        numbers = {"name": names.setdefault(name, len(names)), "file": names.setdefault(file, len(names))}
-        frame_of.append(frames.setdefault(m.StackFrame(**numbers, line=line, kind=kind), len(frames)))
+        numbers = {
+            "name": names.setdefault(name, len(names)),
+            "file": names.setdefault(file, len(names)),
+        }
+        frame_of.append(
+            frames.setdefault(m.StackFrame(**numbers, line=line, kind=kind), len(frames))
+        )
     return m.FlameDifference(
         base_steps=base.steps,
         head_steps=head.steps,
@@ -76,8 +88,11 @@ def key_of(graph: m.FlameGraph, frame: m.StackFrame) -> Key:
     return name, posixpath.basename(file.replace("\\", "/")), frame.kind
 
 
-def _order(parents: Sequence[int], keys: Sequence[Key], self_ns: Sequence[Sequence[int]]) -> list[int]:
-    """From the root down, of two children the larger one first, on whichever side it is larger; the rest last."""
+def _order(
+    parents: Sequence[int], keys: Sequence[Key], self_ns: Sequence[Sequence[int]]
+) -> list[int]:
+    """From the root down, of two children the larger one first, on whichever side it is larger; the
+    rest last."""
     totals = [list(both) for both in self_ns]
     children: list[list[int]] = [[] for _ in parents]
     for node in range(len(parents) - 1, 0, -1):
@@ -89,6 +104,7 @@ def _order(parents: Sequence[int], keys: Sequence[Key], self_ns: Sequence[Sequen
         node = waiting.pop()
         order.append(node)
         waiting += sorted(
-            children[node], key=lambda child: (keys[child][2] != "pruned", max(totals[child]), keys[child])
+            children[node],
+            key=lambda child: (keys[child][2] != "pruned", max(totals[child]), keys[child]),
         )
     return order

@@ -1,7 +1,8 @@
-"""Every quantity of one run on both sides: times with an interval over rounds, counts and sizes as they stand.
+"""Every quantity of one run on both sides: times with an interval over rounds, counts and sizes as
+they stand.
 
-A count that is not there on one side is not observed; it is never taken for zero. TIMES and COUNTS are the tables of
-what is compared.
+A count that is not there on one side is not observed; it is never taken for zero. TIMES and COUNTS
+are the tables of what is compared.
 """
 
 from __future__ import annotations
@@ -18,12 +19,25 @@ from kgprof import model as m
 from kgprof.collectors import graph_breaks, recompiles, skipped_frames
 from kgprof.compare import machine
 from kgprof.compare.machine import ONE_ROUND
-from kgprof.judge import FEWEST_ROUNDS, MOST_ROUNDS, InTurn, Samples, judge, looks, pairs, rounds_to_settle
+from kgprof.judge import (
+    FEWEST_ROUNDS,
+    MOST_ROUNDS,
+    InTurn,
+    Samples,
+    judge,
+    looks,
+    pairs,
+    rounds_to_settle,
+)
 from kgprof.measures import times
 from kgprof.wording import plural, short
 
 STEP, EVALUATION, UNIT = m.TimeOf  # a time has a budget by what it is the time of
-KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = m.KERNELS_PER_STEP, "launches per step", "CUDA-graph launches per step"
+KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = (
+    m.KERNELS_PER_STEP,
+    "launches per step",
+    "CUDA-graph launches per step",
+)
 READS, STEPS = "syncs per step", "steps per evaluation"
 COMPILE, WARM_COMPILE, COMPILATIONS = m.COLD_FIRST_CALL, "first call, warm cache", "compilations"
 ALLOCATED, RESERVED, RESIDENT = "peak allocated", "peak reserved", "peak resident"
@@ -39,7 +53,8 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     base: m.RunReport
     head: m.RunReport
     settings: tuple[m.SettingChange, ...]  # that make a step another amount of work
-    drift: tuple[m.MachineDrift, ...] = ()  # of the machine itself, between base's rounds and head's; empty: not known
+    # of the machine itself, between base's rounds and head's; empty: not known
+    drift: tuple[m.MachineDrift, ...] = ()
     in_turn: m.InTurn | None = None  # recorded pair by pair, so that no drift matters
     doubt: str = ""  # why times cannot be compared at all (another machine); empty where they can
     coverage: tuple[tuple[m.Coverage, ...], tuple[m.Coverage, ...]] = ((), ())  # base's, head's
@@ -55,7 +70,9 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def other_settings(self) -> str:
-        return "; ".join(f"{s.name} {s.base or 'not given'} -> {s.head or 'not given'}" for s in self.settings)
+        return "; ".join(
+            f"{s.name} {s.base or 'not given'} -> {s.head or 'not given'}" for s in self.settings
+        )
 
     @property
     def other_step(self) -> str:
@@ -63,10 +80,18 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         before, after = self.base.evaluation, self.head.evaluation
         if self.settings:
             return self.other_settings
-        if isinstance(before, m.Evaluation) and isinstance(after, m.Evaluation) and before.steps != after.steps:
+        if (
+            isinstance(before, m.Evaluation)
+            and isinstance(after, m.Evaluation)
+            and before.steps != after.steps
+        ):
             return f"{before.steps:,} -> {after.steps:,} steps per evaluation"
         was, now = self.base.unit.per_step, self.head.unit.per_step
-        return f"{was:,} -> {now:,} {self.head.unit.plural} per step" if was and now and was != now else ""
+        return (
+            f"{was:,} -> {now:,} {self.head.unit.plural} per step"
+            if was and now and was != now
+            else ""
+        )
 
     @property
     def other_evaluation(self) -> str:
@@ -77,7 +102,9 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
         if before.units != after.units:
             return f"{before.units:,} -> {after.units:,} {self.head.unit.plural}"
         if before.unfinished or after.unfinished:
-            return f"unfinished {self.head.unit.plural}: {before.unfinished:,} -> {after.unfinished:,}"
+            return (
+                f"unfinished {self.head.unit.plural}: {before.unfinished:,} -> {after.unfinished:,}"
+            )
         return ""
 
 
@@ -121,7 +148,9 @@ class Time(msgspec.Struct, frozen=True):
         return measured
 
     def _of(self, run: m.RunReport) -> times.Unit:
-        return {STEP: times.PER_STEP, EVALUATION: times.PER_EVALUATION}.get(self.of, times.per_unit(run.unit))
+        return {STEP: times.PER_STEP, EVALUATION: times.PER_EVALUATION}.get(
+            self.of, times.per_unit(run.unit)
+        )
 
 
 VERDICTS = {  # of head, by what the judge says of base
@@ -138,27 +167,41 @@ TIMES: Mapping[m.TimeOf, Time] = {  # in the order in which they decide
 
 
 def _times(sides: Sides, budgets: Mapping[str, float]) -> list[m.ComparedMetric]:
-    """The step decides where it is the same work, the evaluation where that is, else the time of a unit of work, which
-    a budget of its own makes decide too."""
+    """The step decides where it is the same work, the evaluation where that is, else the time of a
+    unit of work, which a budget of its own makes decide too."""
     other_work = {STEP: sides.other_step, EVALUATION: sides.other_evaluation, UNIT: ""}
     both = (sides.base, sides.head)
-    on_both = {of for of, time in TIMES.items() if all(isinstance(time.samples(run), Samples) for run in both)}
+    on_both = {
+        of
+        for of, time in TIMES.items()
+        if all(isinstance(time.samples(run), Samples) for run in both)
+    }
     deciding = {of for of in on_both - {UNIT} if not other_work[of]}
     whole = EVALUATION if sides.base.counts_units and sides.head.counts_units else STEP
     if UNIT in on_both and (UNIT in budgets or whole not in deciding):
         deciding.add(UNIT)
     counted = any(run.counts_units or run.unit.per_step for run in (sides.base, sides.head))
     return [
-        _time(time, sides, budgets.get(of, budgets[EVALUATION]), other_work[of], decides=of in deciding)
+        _time(
+            time,
+            sides,
+            budgets.get(of, budgets[EVALUATION]),
+            other_work[of],
+            decides=of in deciding,
+        )
         for of, time in TIMES.items()
         if of is not UNIT or counted
     ]
 
 
-def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: bool) -> m.ComparedMetric:
+def _time(
+    time: Time, sides: Sides, budget: float, other_work: str, *, decides: bool
+) -> m.ComparedMetric:
     """``budget``: percent."""
     base, head, work = time.samples(sides.base), time.samples(sides.head), sides.head.unit
-    middles = [_known(side, lambda known: geometric_mean(known.rounds.values())) for side in (base, head)]
+    middles = [
+        _known(side, lambda known: geometric_mean(known.rounds.values())) for side in (base, head)
+    ]
     rounds = [0 if isinstance(side, m.Skipped) else len(side.rounds) for side in (base, head)]
     if not (isinstance(base, m.Skipped) or isinstance(head, m.Skipped) or sides.pairs is None):
         rounds = [len(pairs(base, head, sides.pairs))] * 2
@@ -181,14 +224,18 @@ def _time(time: Time, sides: Sides, budget: float, other_work: str, *, decides: 
         decides=decides,
     )
     if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
-        return replace(metric, undecided=m.Undecided.NOT_MEASURED, note=m.first_skipped(base, head).reason)
+        return replace(
+            metric, undecided=m.Undecided.NOT_MEASURED, note=m.first_skipped(base, head).reason
+        )
     if other_work:
         note = f"not the same work on both sides: {other_work}"
         return replace(metric, undecided=m.Undecided.OTHER_WORK, note=note)
     return _judged(metric, base, head, sides, budget / 100)
 
 
-def _judged(metric: m.ComparedMetric, base: Samples, head: Samples, sides: Sides, budget: float) -> m.ComparedMetric:
+def _judged(
+    metric: m.ComparedMetric, base: Samples, head: Samples, sides: Sides, budget: float
+) -> m.ComparedMetric:
     """By an interval."""
     answer = judge(base, head, budget, sides.pairs)
     within = answer.interval
@@ -202,7 +249,10 @@ def _judged(metric: m.ComparedMetric, base: Samples, head: Samples, sides: Sides
     if within is None:
         return replace(undecided, undecided=m.Undecided.ONE_ROUND, note=_too_few(metric, sides))
     if sides.in_turn is None and (moved := machine.moved(sides.drift, budget)):
-        note = f"{machine.drift_words(moved)}, more than the limit; `kgprof compare --record` records both in turn"
+        note = (
+            f"{machine.drift_words(moved)}, more than the limit; `kgprof compare "
+            "--record` records both in turn"
+        )
         return replace(undecided, undecided=m.Undecided.MACHINE_MOVED, note=note)
     if (verdict := VERDICTS[answer.verdict]) is not m.MetricVerdict.INCONCLUSIVE:
         slower = verdict is m.MetricVerdict.SAME and within.low > 1
@@ -211,19 +261,28 @@ def _judged(metric: m.ComparedMetric, base: Samples, head: Samples, sides: Sides
         settle, note = None, "the interval includes the limit; more rounds (--rounds) narrow it"
     else:
         settle = rounds_to_settle(base, head, budget)
-        need = f"about {settle} rounds per side would" if settle else f"{MOST_ROUNDS} rounds would not"
+        need = (
+            f"about {settle} rounds per side would" if settle else f"{MOST_ROUNDS} rounds would not"
+        )
         note = f"the interval includes the limit; {need} settle it"
-    return replace(undecided, undecided=m.Undecided.STRADDLES_BUDGET, runs_to_settle=settle, note=note)
+    return replace(
+        undecided, undecided=m.Undecided.STRADDLES_BUDGET, runs_to_settle=settle, note=note
+    )
 
 
 def _too_few(metric: m.ComparedMetric, sides: Sides) -> str:
     if sides.in_turn is not None:
         first = looks(sides.in_turn.most_rounds)[0]
-        return f"{plural(metric.base_rounds, 'round')} per side so far; the first interval is taken after {first}"
+        return (
+            f"{plural(metric.base_rounds, 'round')} per side so far; the first interval "
+            f"is taken after {first}"
+        )
     counts = {"base": metric.base_rounds, "head": metric.head_rounds}
     few = [name for name, rounds in counts.items() if rounds < FEWEST_ROUNDS]
     which = "both sides were" if len(few) == 2 else f"{few[0]} was"
-    return f"{which} timed in one process: an interval needs `kgprof profile --rounds 5` on both sides"
+    return (
+        f"{which} timed in one process: an interval needs `kgprof profile --rounds 5` on both sides"
+    )
 
 
 # ---------------------------------------------------------------- counts and sizes
@@ -233,14 +292,18 @@ def _known(whole: T | m.Skipped, of: Callable[[T], _Value]) -> _Value:
     return whole if isinstance(whole, m.Skipped) else of(whole)
 
 
-def _each_step(of: Callable[[m.KernelBreakdown], int | m.Skipped]) -> Callable[[m.RunReport], _Value]:
+def _each_step(
+    of: Callable[[m.KernelBreakdown], int | m.Skipped],
+) -> Callable[[m.RunReport], _Value]:
     """From the traced window to one step of it."""
 
     def divided(kernels: m.KernelBreakdown) -> _Value:
         count = of(kernels)
         if isinstance(count, m.Skipped):
             return count
-        return count / kernels.steps if kernels.steps else m.Skipped(reason="the trace marks no steps")
+        return (
+            count / kernels.steps if kernels.steps else m.Skipped(reason="the trace marks no steps")
+        )
 
     return lambda run: _known(run.kernels, divided)
 
@@ -250,7 +313,8 @@ def _peak(of: Callable[[m.MemoryPeaks], int | m.Skipped]) -> Callable[[m.RunRepo
 
 
 class Count(msgspec.Struct, frozen=True):
-    """A count or a size. Two recordings of one program differ by up to ``tolerance`` percent and ``least``."""
+    """A count or a size. Two recordings of one program differ by up to ``tolerance`` percent and
+    ``least``."""
 
     name: str
     unit: str
@@ -261,25 +325,37 @@ class Count(msgspec.Struct, frozen=True):
     rules: Sequence[str] = ()  # it counts their findings, where ``of`` was measured on both sides
 
     def values(self, sides: Sides, findings: Sequence[m.ComparedFinding]) -> tuple[_Value, _Value]:
-        """Base's and head's. Of findings the places, of recompiles the events; notes do not count."""
+        """Base's and head's. Of findings the places, of recompiles the events; notes do not
+        count."""
         base, head = self.of(sides.base), self.of(sides.head)
         if not self.rules:
             return base, head
         if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
             return _NO_FINDINGS, _NO_FINDINGS
         key = sides.head.key  # an earlier kgprof did not write down what it looked for
-        unseen = [coverage.missing(rows, key, *self.rules) if rows else "" for rows in sides.coverage]
-        held = [each for each in findings if each.finding.run == sides.head.key and each.finding.rule in self.rules]
+        unseen = [
+            coverage.missing(rows, key, *self.rules) if rows else "" for rows in sides.coverage
+        ]
+        held = [
+            each
+            for each in findings
+            if each.finding.run == sides.head.key and each.finding.rule in self.rules
+        ]
         held = [each for each in held if each.finding.counts]
         counts = [[each.base_count for each in held], [each.head_count for each in held]]
-        each_side = [float(sum(side if self.unit == "events" else map(bool, side))) for side in counts]
-        base, head = (m.Skipped(reason=why) if why else n for n, why in zip(each_side, unseen, strict=True))
+        each_side = [
+            float(sum(side if self.unit == "events" else map(bool, side))) for side in counts
+        ]
+        base, head = (
+            m.Skipped(reason=why) if why else n for n, why in zip(each_side, unseen, strict=True)
+        )
         return base, head
 
 
-# Steps of an evaluation differ in what they meet, and the traced ones are some of them. The caching allocator splits
-# blocks in the order in which they come free; a process's resident set has the page cache, the imports and the threads'
-# arenas in it. How long g++ and Triton compile depends on whatever else runs on the machine.
+# Steps of an evaluation differ in what they meet, and the traced ones are some of them. The caching
+# allocator splits blocks in the order in which they come free; a process's resident set has the
+# page cache, the imports and the threads' arenas in it. How long g++ and Triton compile depends on
+# whatever else runs on the machine.
 _TRACED, _COMPILER, _MIB = 1.0, 50.0, 2**20
 _MEMORY, _COMPILE, _TIMING = m.PassName.MEMORY, m.PassName.COMPILE, m.PassName.TIMING
 _NO_FINDINGS = m.Skipped(reason="COMPILE did not run on both sides")
@@ -297,40 +373,71 @@ COUNTS = (
     _findings(BREAKS, "sites", graph_breaks.GRAPH_BREAK),
     _findings(FRAMES, "sites", skipped_frames.SKIPPED_FRAME),
     _findings(RECOMPILES, "events", *recompiles.RULES),
-    Count(STEPS, "steps", lambda run: _known(run.evaluation, lambda whole: float(whole.steps)), _TIMING),
-    Count(READS, "syncs/step", lambda run: _known(run.memory, lambda seen: seen.syncs_per_step), _MEMORY, _TRACED),
+    Count(
+        STEPS,
+        "steps",
+        lambda run: _known(run.evaluation, lambda whole: float(whole.steps)),
+        _TIMING,
+    ),
+    Count(
+        READS,
+        "syncs/step",
+        lambda run: _known(run.memory, lambda seen: seen.syncs_per_step),
+        _MEMORY,
+        _TRACED,
+    ),
     Count(
         KERNELS,
         "kernels/step",
-        _each_step(lambda kernels: sum(row.count for row in kernels.rows if row.generator != "framework")),
+        _each_step(
+            lambda kernels: sum(row.count for row in kernels.rows if row.generator != "framework")
+        ),
         None,
         _TRACED,
     ),
-    Count(LAUNCH_CALLS, "launches/step", _each_step(lambda kernels: kernels.launches), None, _TRACED),
-    Count(GRAPH_LAUNCHES, "launches/step", _each_step(lambda kernels: kernels.graph_launches), None, _TRACED),
+    Count(
+        LAUNCH_CALLS, "launches/step", _each_step(lambda kernels: kernels.launches), None, _TRACED
+    ),
+    Count(
+        GRAPH_LAUNCHES,
+        "launches/step",
+        _each_step(lambda kernels: kernels.graph_launches),
+        None,
+        _TRACED,
+    ),
     Count(ALLOCATED, "bytes", _peak(lambda peaks: peaks.allocated_bytes), _MEMORY, 1.0, _MIB),
     Count(RESERVED, "bytes", _peak(lambda peaks: peaks.reserved_bytes), _MEMORY, 10.0, 32 * _MIB),
     Count(RESIDENT, "bytes", _peak(lambda peaks: peaks.resident_bytes), _MEMORY, 15.0, 64 * _MIB),
     Count(COMPILATIONS, "compilations", _compilations, _COMPILE),
-    Count(COMPILE, "s", lambda run: _known(run.compile, lambda made: made.first_call_s), _COMPILE, _COMPILER, 1.0),
+    Count(
+        COMPILE,
+        "s",
+        lambda run: _known(run.compile, lambda made: made.first_call_s),
+        _COMPILE,
+        _COMPILER,
+        1.0,
+    ),
     Count(
         WARM_COMPILE,
         "s",
-        lambda run: _known(run.rounds, lambda rounds: _known(rounds.warm_first_call, lambda warm: warm.median)),
+        lambda run: _known(
+            run.rounds, lambda rounds: _known(rounds.warm_first_call, lambda warm: warm.median)
+        ),
         _TIMING,
         _COMPILER,
         1.0,
     ),
 )
 _FEWER_IS_WORSE = (GRAPH_LAUNCHES,)
-BUDGETED = (*m.TimeOf, *(each.name for each in COUNTS))  # metrics that a budget can be put on: percent of what base has
+# metrics that a budget can be put on: percent of what base has
+BUDGETED = (*m.TimeOf, *(each.name for each in COUNTS))
 
 
 def _counts(
     sides: Sides, budgets: Mapping[str, float], findings: Sequence[m.ComparedFinding]
 ) -> Iterator[m.ComparedMetric]:
-    """Without those that neither side can have: a CPU run has no launches. Within what a count moves by itself, or may
-    move, it is the same."""
+    """Without those that neither side can have: a CPU run has no launches. Within what a count
+    moves by itself, or may move, it is the same."""
     kernels = sides.head.kernels
     traced_in = kernels.measured_in if isinstance(kernels, m.KernelBreakdown) else None
     for count in COUNTS:

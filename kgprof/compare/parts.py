@@ -1,13 +1,14 @@
 """Where the time went: how much slower a run is, and in parts what of that its traces show.
 
-TIMING says how much slower; the traces say where, under an instrument that costs something. So a microsecond of the
-trace is taken for as much of TIMING's as a traced step was longer than a timed one (both sides together), or for less
-where the trace would explain more than there is.
+TIMING says how much slower; the traces say where, under an instrument that costs something. So a
+microsecond of the trace is taken for as much of TIMING's as a traced step was longer than a timed
+one (both sides together), or for less where the trace would explain more than there is.
 
-Kernels of one name are launched n times and take t each: the difference of n·t is (change of n)·(mean t) for the
-launches and (mean n)·(change of t) for the kernel, which add up to it. Kernels that only one side has are one pool,
-because fusion gives new names to old work. What is left of the window is the host's: on a GPU the time in which the
-device had nothing to do, on a CPU the time in no operator, and in both the frames of Dynamo and of compiled regions.
+Kernels of one name are launched n times and take t each: the difference of n·t is (change of
+n)·(mean t) for the launches and (mean n)·(change of t) for the kernel, which add up to it. Kernels
+that only one side has are one pool, because fusion gives new names to old work. What is left of the
+window is the host's: on a GPU the time in which the device had nothing to do, on a CPU the time in
+no operator, and in both the frames of Dynamo and of compiled regions.
 """
 
 from __future__ import annotations
@@ -23,21 +24,25 @@ from kgprof.judge import judge
 from kgprof.measures.kernel_kinds import plain_name
 from kgprof.wording import plural, relative, short, short_name
 
-LEAST_MORE = 0.5  # launches a step: below it is one in some steps only, which the traced ones may have met by chance
-CALLS_SHARE = 0.10  # of base's calls a step: steps differ in what they meet, and a profile leaves small functions out
+# launches a step: below it is one in some steps only, which the traced ones may have met by chance
+LEAST_MORE = 0.5
+# of base's calls a step: steps differ in what they meet, and a profile leaves small functions out
+CALLS_SHARE = 0.10
 # A part below this share of the regression is no cause; it stays in the remainder.
 LEAST_SHARE = 0.05
-# Below it, what the traces say does not account for the time, and a new finding that can cost time comes first.
+# Below it, what the traces say does not account for the time, and a new finding that can cost time
+# comes first.
 ACCOUNTED_FOR = 0.5
-# Where the limit is not decided, a time is explained if head is slower at all. With fewer rounds than this two
-# recordings of one program, on a machine with others on it, were seen to lie apart.
+# Where the limit is not decided, a time is explained if head is slower at all. With fewer rounds
+# than this two recordings of one program, on a machine with others on it, were seen to lie apart.
 FEWEST_TO_EXPLAIN = 5
 
 _NAME = 70  # characters of a kernel's name in a sentence
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """``us``: of a step of the trace, or of what the regression is of; negative: less than before."""
+    """``us``: of a step of the trace, or of what the regression is of; negative: less than
+    before."""
 
     kind: m.CostKind
     us: float
@@ -50,20 +55,33 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- the traces: kernels
 
 
-_Place = Callable[[str], m.Location | None]  # of a kernel the first line that is new in head, else its first
+# of a kernel the first line that is new in head, else its first
+_Place = Callable[[str], m.Location | None]
 
 
-def parts(trace: m.TraceDifference, base: m.RunReport, head: m.RunReport, root: str) -> tuple[Part, ...]:
-    """They add up to the change of the window, but for what runs at the same time. Empty without comparable traces."""
-    if trace.total is None or isinstance(base.kernels, m.Skipped) or isinstance(head.kernels, m.Skipped):
+def parts(
+    trace: m.TraceDifference, base: m.RunReport, head: m.RunReport, root: str
+) -> tuple[Part, ...]:
+    """They add up to the change of the window, but for what runs at the same time. Empty without
+    comparable traces."""
+    if (
+        trace.total is None
+        or isinstance(base.kernels, m.Skipped)
+        or isinstance(head.kernels, m.Skipped)
+    ):
         return ()
     worked = [kernel for kernel in trace.kernels if kernel.kind is not m.KernelKind.FRAMEWORK]
     computing = [kernel for kernel in worked if kernel.kind is not m.KernelKind.COPY]
     stayed = [kernel for kernel in computing if kernel.before > 0 and kernel.after > 0]
-    known = {(plain_name(row.name), line.function, line.line) for row in base.kernels.rows for line in row.lines}
+    known = {
+        (plain_name(row.name), line.function, line.line)
+        for row in base.kernels.rows
+        for line in row.lines
+    }
     place = {
         (name := plain_name(row.name)): next(
-            (line for line in row.lines if (name, line.function, line.line) not in known), row.lines[0]
+            (line for line in row.lines if (name, line.function, line.line) not in known),
+            row.lines[0],
         )
         for row in reversed(head.kernels.rows)
         if row.lines
@@ -71,11 +89,16 @@ def parts(trace: m.TraceDifference, base: m.RunReport, head: m.RunReport, root: 
     work = (
         *_copies([kernel for kernel in worked if kernel.kind is m.KernelKind.COPY], place),
         *_launched(stayed, place),
-        *_pool([kernel for kernel in computing if not (kernel.before > 0 and kernel.after > 0)], place),
+        *_pool(
+            [kernel for kernel in computing if not (kernel.before > 0 and kernel.after > 0)], place
+        ),
     )
-    framework_us = sum(kernel.delta_us for kernel in trace.kernels if kernel.kind is m.KernelKind.FRAMEWORK)
+    framework_us = sum(
+        kernel.delta_us for kernel in trace.kernels if kernel.kind is m.KernelKind.FRAMEWORK
+    )
     host = _host(trace, framework_us, base, head, root)
-    # What a launch costs the host in base. Kernels in a CUDA graph are launched by one call, so calls count there.
+    # What a launch costs the host in base. Kernels in a CUDA graph are launched by one call, so
+    # calls count there.
     steps, launched = base.kernels.steps or 1, sum(kernel.before for kernel in worked)
     calls = 0.0 if isinstance(base.kernels.launches, m.Skipped) else base.kernels.launches / steps
     each = base.kernels.idle_us / steps / (calls or launched) if calls or launched else 0.0
@@ -96,35 +119,63 @@ def _copies(copies: Sequence[m.Change], place: _Place) -> Iterator[Part]:
     name = short_name(largest.name, _NAME)
     text, subject = f"the same copies and fills take longer, {name} first", ""
     if abs(more) >= LEAST_MORE:
-        before, after = (short(sum(counts), 4) for counts in zip(*((k.before, k.after) for k in copies), strict=True))
+        before, after = (
+            short(sum(counts), 4)
+            for counts in zip(*((k.before, k.after) for k in copies), strict=True)
+        )
         subject = "copies and fills"
         text = f"{subject}: {short(more, sign='+')} per step ({before} -> {after}), {name} first"
-    yield Part(kind=m.CostKind.COPIES, us=us, more=more, text=text, subject=subject, location=place(largest.name))
+    yield Part(
+        kind=m.CostKind.COPIES,
+        us=us,
+        more=more,
+        text=text,
+        subject=subject,
+        location=place(largest.name),
+    )
 
 
 def _launched(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
-    """Kernels that were there: those launched more often, or less, together, and each for the time of a launch."""
+    """Kernels that were there: those launched more often, or less, together, and each for the time
+    of a launch."""
     changed = [kernel for kernel in kernels if kernel.more]
     if changed:
-        more, largest = sum(kernel.more for kernel in changed), max(changed, key=lambda kernel: kernel.launches_us)
-        which = f"{plural(len(changed), 'kernel')} on both sides, {short_name(largest.name, _NAME)} first"
+        more, largest = (
+            sum(kernel.more for kernel in changed),
+            max(changed, key=lambda kernel: kernel.launches_us),
+        )
+        which = (
+            f"{plural(len(changed), 'kernel')} on both sides, "
+            f"{short_name(largest.name, _NAME)} first"
+        )
         text, us = (
             f"{plural(more, 'launch', 'launches', sign='+')} per step of {which}",
             sum(kernel.launches_us for kernel in changed),
         )
-        yield Part(kind=m.CostKind.LAUNCHES, us=us, more=more, text=text, location=place(largest.name))
+        yield Part(
+            kind=m.CostKind.LAUNCHES, us=us, more=more, text=text, location=place(largest.name)
+        )
     for kernel in kernels:
         name, us = short_name(kernel.name, _NAME), kernel.delta_us - kernel.launches_us
-        each = f"{short(kernel.before_us / kernel.before)} -> {short(kernel.after_us / kernel.after)} µs per launch"
+        each = (
+            f"{short(kernel.before_us / kernel.before)} -> "
+            f"{short(kernel.after_us / kernel.after)} µs per launch"
+        )
         text = f"{name}: {each}, {plural(kernel.after, 'launch', 'launches')} per step"
-        yield Part(kind=m.CostKind.KERNEL, us=us, text=text, subject=name, location=place(kernel.name))
+        yield Part(
+            kind=m.CostKind.KERNEL, us=us, text=text, subject=name, location=place(kernel.name)
+        )
 
 
 def _pool(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
-    """Kernels that only one side has: more launches, or other kernels for the work of those that are gone."""
+    """Kernels that only one side has: more launches, or other kernels for the work of those that
+    are gone."""
     if not kernels:
         return
-    new, gone = [kernel for kernel in kernels if kernel.after], [kernel for kernel in kernels if not kernel.after]
+    new, gone = (
+        [kernel for kernel in kernels if kernel.after],
+        [kernel for kernel in kernels if not kernel.after],
+    )
     more, us = sum(kernel.more for kernel in kernels), sum(kernel.delta_us for kernel in kernels)
     launched = plural(sum(kernel.after for kernel in new), "launch", "launches", digits=4)
     text = f"{launched} per step of {plural(len(new), 'new kernel')}"
@@ -141,38 +192,57 @@ def _pool(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
 # ---------------------------------------------------------------- the traces: the host
 
 
-def _host(trace: m.TraceDifference, framework_us: float, base: m.RunReport, head: m.RunReport, root: str) -> Part:
-    """With the function whose own time under cProfile grew most; its place where it lies in the repository."""
+def _host(
+    trace: m.TraceDifference, framework_us: float, base: m.RunReport, head: m.RunReport, root: str
+) -> Part:
+    """With the function whose own time under cProfile grew most; its place where it lies in the
+    repository."""
     us = next((row.delta_us for row in trace.window if row.name == "idle"), 0.0) + framework_us
-    text, location = "the GPU waits longer" if trace.device == "cuda" else "more time outside of operators", None
+    text, location = (
+        "the GPU waits longer" if trace.device == "cuda" else "more time outside of operators",
+        None,
+    )
     before, after = base.host, head.host
-    if isinstance(before, m.HostBreakdown) and isinstance(after, m.HostBreakdown) and before.steps and after.steps:
+    if (
+        isinstance(before, m.HostBreakdown)
+        and isinstance(after, m.HostBreakdown)
+        and before.steps
+        and after.steps
+    ):
         was = {name: row.self_us / before.steps for name, row in _functions(before).items()}
-        grown = [(row.self_us / after.steps - was.get(name, 0.0), row) for name, row in _functions(after).items()]
+        grown = [
+            (row.self_us / after.steps - was.get(name, 0.0), row)
+            for name, row in _functions(after).items()
+        ]
         most, row = max(grown, key=lambda pair: pair[0], default=(0.0, None))
         if row is not None and most > 0:
             text += (
-                f"; the Python function that grew most is {row.function} (+{short(most)} µs per step under cProfile)"
+                f"; the Python function that grew most is {row.function} (+{short(most)} µs "
+                "per step under cProfile)"
             )
             location = _own_place(row, root)
     return Part(kind=m.CostKind.HOST, us=us, text=text, location=location)
 
 
 def _functions(host: m.HostBreakdown) -> Mapping[tuple[str, str], m.HostRow]:
-    """By the file's name without its folders, and the function's. Lines move and folders differ, so two lambdas of a
-    function, or ``main`` of two ``__init__.py``, are added up."""
+    """By the file's name without its folders, and the function's. Lines move and folders differ, so
+    two lambdas of a function, or ``main`` of two ``__init__.py``, are added up."""
     rows: dict[tuple[str, str], m.HostRow] = {}
     for row in host.rows:
         name = row.file.replace("\\", "/").rpartition("/")[2], row.function
         if was := rows.get(name):
-            sums = {field: getattr(was, field) + getattr(row, field) for field in ("calls", "self_us", "cumulative_us")}
+            sums = {
+                field: getattr(was, field) + getattr(row, field)
+                for field in ("calls", "self_us", "cumulative_us")
+            }
             row = replace(was, **sums)
         rows[name] = row
     return rows
 
 
 def _own_place(row: m.HostRow, root: str) -> m.Location | None:
-    """None outside of the repository: below ``root``, or named from there, as a report that is to be shared does."""
+    """None outside of the repository: below ``root``, or named from there, as a report that is to
+    be shared does."""
     path = relative(row.file, root)
     if not path.endswith(".py") or path.startswith(("/", "<", "~")) or path[1:2] == ":":
         return None
@@ -180,22 +250,32 @@ def _own_place(row: m.HostRow, root: str) -> m.Location | None:
 
 
 def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
-    """Calls of Python's functions in a step, as cProfile counts them. None where there are no more, or where a side was
-    not profiled.
+    """Calls of Python's functions in a step, as cProfile counts them. None where there are no more,
+    or where a side was not profiled.
 
-    A profile holds the functions with the most own time: one that base's does not list was called there 0 times only
-    if head's is well above what base's leaves out. The place: of the project's own functions the one whose time with
-    all that it calls grew most, as a share of the whole, because the machine may have been slower on a side.
+    A profile holds the functions with the most own time: one that base's does not list was called
+    there 0 times only if head's is well above what base's leaves out. The place: of the project's
+    own functions the one whose time with all that it calls grew most, as a share of the whole,
+    because the machine may have been slower on a side.
     """
     before, after = base.host, head.host
-    if isinstance(before, m.Skipped) or isinstance(after, m.Skipped) or not before.steps or not after.steps:
+    if (
+        isinstance(before, m.Skipped)
+        or isinstance(after, m.Skipped)
+        or not before.steps
+        or not after.steps
+    ):
         return None
     there, here = _functions(before), _functions(after)
-    left_out_us = min((row.self_us for row in before.rows), default=0.0) if before.rows_left_out else 0.0
+    left_out_us = (
+        min((row.self_us for row in before.rows), default=0.0) if before.rows_left_out else 0.0
+    )
     calls = sum(row.calls for row in before.rows) / before.steps
     number, grown = 0.0, []
     for name, row in here.items():
-        more = row.calls / after.steps - (there[name].calls / before.steps if name in there else 0.0)
+        more = row.calls / after.steps - (
+            there[name].calls / before.steps if name in there else 0.0
+        )
         listed = name in there or row.self_us / after.steps >= 2 * left_out_us / before.steps
         if listed and more >= LEAST_MORE:
             number += more
@@ -204,7 +284,11 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
         return None
     totals = before.total_self_us or 1.0, after.total_self_us or 1.0
     shares = [
-        (row.cumulative_us / totals[1] - (there[name].cumulative_us if name in there else 0.0) / totals[0], place)
+        (
+            row.cumulative_us / totals[1]
+            - (there[name].cumulative_us if name in there else 0.0) / totals[0],
+            place,
+        )
         for name, row in here.items()
         if (place := _own_place(row, root))
     ]
@@ -218,10 +302,10 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
 
 
 class Slower(msgspec.Struct, frozen=True, kw_only=True):
-    """How much longer, per ``per``; ``scale`` turns the trace's microseconds a step
-    into TIMING's.
+    """How much longer, per ``per``; ``scale`` turns the trace's microseconds a step into TIMING's.
 
-    ``parts`` are in TIMING's microseconds of what the regression is of; none where the traces are not longer as well.
+    ``parts`` are in TIMING's microseconds of what the regression is of; none where the traces are
+    not longer as well.
     """
 
     metric: m.ComparedMetric
@@ -229,7 +313,8 @@ class Slower(msgspec.Struct, frozen=True, kw_only=True):
     delta_us: float
     scale: float | m.Skipped
     more_steps: str  # empty: there are no more
-    more_steps_us: float  # what they cost; at most the whole difference, and 0 where they do not explain a part of it
+    # what they cost; at most the whole difference, and 0 where they do not explain a part of it
+    more_steps_us: float
     shown: bool  # the traces are longer as well; else what is longer in them is not what TIMING met
     parts: tuple[Part, ...]
 
@@ -242,25 +327,35 @@ class Slower(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def slower(
-    sides: Sides, metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference, seen: Sequence[Part]
+    sides: Sides,
+    metrics: Sequence[m.ComparedMetric],
+    trace: m.TraceDifference,
+    seen: Sequence[Part],
 ) -> Slower | None:
-    """None where no time is worse. ``seen``: the parts of the traces' difference, in their own microseconds a step."""
+    """None where no time is worse. ``seen``: the parts of the traces' difference, in their own
+    microseconds a step."""
     metric = _worse(sides, metrics)
     if metric is None or metric.time_of is None:
         return None
     more = longer(metric)
     assert not isinstance(more, m.Skipped)  # or it would not be worse
-    delta_us, steps = more * TIMES[metric.time_of].unit_us, _Steps.of(sides, metrics, metric.time_of)
+    delta_us, steps = (
+        more * TIMES[metric.time_of].unit_us,
+        _Steps.of(sides, metrics, metric.time_of),
+    )
     more_steps, more_steps_us = steps.more(delta_us)
     left_us = delta_us - more_steps_us
     scale = trace_scale(metrics, trace)
     if not isinstance(scale, m.Skipped) and 0 < left_us < _longer_us(seen) * steps.mean * scale:
-        # A profiler makes each event longer, and so also what more events cost: it explains no more than there is.
+        # A profiler makes each event longer, and so also what more events cost: it explains no more
+        # than there is.
         scale = left_us / (_longer_us(seen) * steps.mean)
     placed, shown = [], False
     if not isinstance(scale, m.Skipped) and left_us > LEAST_SHARE * delta_us:
         shown = sum(part.us for part in seen) * steps.mean * scale >= LEAST_SHARE * left_us
-        placed = [replace(part, us=part.us * (scale * steps.mean)) for part in seen] if shown else []
+        placed = (
+            [replace(part, us=part.us * (scale * steps.mean)) for part in seen] if shown else []
+        )
     between_us = min(steps.between(delta_us), left_us - _longer_us(placed))
     if between_us >= (1 - ACCOUNTED_FOR) * delta_us:
         subject = "outside the median step"
@@ -286,13 +381,14 @@ def longer(metric: m.ComparedMetric) -> float | m.Skipped:
 
 
 def _longer_us(parts: Sequence[Part]) -> float:
-    """Of those that take longer: what became shorter explains nothing, and hides nothing of the others."""
+    """Of those that take longer: what became shorter explains nothing, and hides nothing of the
+    others."""
     return sum(max(0.0, part.us) for part in parts)
 
 
 def _worse(sides: Sides, metrics: Sequence[m.ComparedMetric]) -> m.ComparedMetric | None:
-    """By its interval, or, where that does not settle it, by far. In another environment nothing is known of the
-    program's part in it."""
+    """By its interval, or, where that does not settle it, by far. In another environment nothing is
+    known of the program's part in it."""
     if sides.doubt:
         return None
     deciding = [metric for metric in metrics if metric.time_of and metric.decides]
@@ -303,7 +399,10 @@ def _worse(sides: Sides, metrics: Sequence[m.ComparedMetric]) -> m.ComparedMetri
 
 def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
     """Of a metric whose interval settles nothing: whether head is slower, if not by how much."""
-    if isinstance(metric.ratio, m.Skipped) or metric.ratio <= 1 + (metric.budget_percent or 0.0) / 100:
+    if (
+        isinstance(metric.ratio, m.Skipped)
+        or metric.ratio <= 1 + (metric.budget_percent or 0.0) / 100
+    ):
         return False
     if metric.time_of is None or metric.undecided is m.Undecided.MACHINE_MOVED:
         return False
@@ -329,7 +428,8 @@ class _Steps(msgspec.Struct, frozen=True, kw_only=True):
         if step and isinstance(step.base, float) and isinstance(more, float):
             us = step.base, step.base + more
         numbers = []
-        for run in (sides.base, sides.head):  # a step advances many units of work, so it is a part of each
+        # a step advances many units of work, so it is a part of each
+        for run in (sides.base, sides.head):
             whole = run.evaluation
             counted = 0.0 if isinstance(whole, m.Skipped) else float(whole.steps)
             if time_of is m.TimeOf.UNIT and isinstance(whole, m.Evaluation):
@@ -351,7 +451,8 @@ class _Steps(msgspec.Struct, frozen=True, kw_only=True):
         return delta_us - (self.after * self.us[1] - self.before * self.us[0])
 
     def more(self, delta_us: float) -> tuple[str, float]:
-        """More steps, and what they cost. Where each takes less than before (a smaller batch), what both come to."""
+        """More steps, and what they cost. Where each takes less than before (a smaller batch), what
+        both come to."""
         if self.after <= self.before:
             return "", 0.0
         text = f"{plural(self.after, 'step')} per {self.per}, {short(self.before)} in base"
@@ -367,10 +468,17 @@ class _Steps(msgspec.Struct, frozen=True, kw_only=True):
 
 def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -> float | m.Skipped:
     """A microsecond of the traced window in TIMING's."""
-    step, window = named(metrics, m.TimeOf.STEP), next((row for row in trace.window if row.name == "window"), None)
+    step, window = (
+        named(metrics, m.TimeOf.STEP),
+        next((row for row in trace.window if row.name == "window"), None),
+    )
     if window is None or trace.per != "step":
         return m.Skipped(reason=trace.missing or "the traces mark no steps")
     if step is None or isinstance(step.base, m.Skipped) or isinstance(step.head, m.Skipped):
         return m.Skipped(reason="TIMING has no step to compare the traces with")
     traced = window.before_us + window.after_us
-    return (step.base + step.head) / traced if traced > 0 else m.Skipped(reason="the traced windows are empty")
+    return (
+        (step.base + step.head) / traced
+        if traced > 0
+        else m.Skipped(reason="the traced windows are empty")
+    )

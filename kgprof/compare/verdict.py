@@ -1,4 +1,5 @@
-"""What a comparison comes to: the exit code and the sentence. The first of ORDER that applies leads."""
+"""What a comparison comes to: the exit code and the sentence. The first of ORDER that applies
+leads."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,10 +10,22 @@ from kgprof import model as m
 from kgprof.compare.causes import relative_time
 from kgprof.compare.findings import would_fail
 from kgprof.compare.metrics import COMPILE, WARM_COMPILE, compiles, named, plain
-from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_WORKLOAD
+from kgprof.errors import (
+    EXIT_GATE_FAILED,
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_NOTHING_MEASURED,
+    EXIT_WORKLOAD,
+)
 from kgprof.wording import plural, relative, short
 
-ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
+ORDER = (
+    EXIT_INTERRUPTED,
+    EXIT_WORKLOAD,
+    EXIT_GATE_FAILED,
+    EXIT_NOTHING_MEASURED,
+    EXIT_INCONCLUSIVE,
+)
 _STATUS = {EXIT_GATE_FAILED: m.VerdictStatus.FAILED, EXIT_WORKLOAD: m.VerdictStatus.FAILED}
 _LEADS = {  # before the first reason, where the status alone would not say what it means
     EXIT_WORKLOAD: "no verdict, the workload failed: ",
@@ -33,7 +46,11 @@ def reasons(base: m.Profile, head: m.Profile, compared: m.Comparison) -> tuple[R
     """Everything that keeps the comparison from passing, worst first."""
     all_of_them = (
         *_deaths(head, EXIT_WORKLOAD),
-        *(_regressions(compared, head.environment.source_root) if compared.fail_on != "never" else ()),
+        *(
+            _regressions(compared, head.environment.source_root)
+            if compared.fail_on != "never"
+            else ()
+        ),
         *_open(base, compared),
     )
     return tuple(sorted(all_of_them, key=lambda reason: ORDER.index(reason.exit_code)))
@@ -44,18 +61,24 @@ def _deaths(profile: m.Profile, code: int, side: str = "") -> Iterator[Reason]:
         for ended in (run.exit, run.probe_exit):
             if ended is not None and ended.outcome != "ok":
                 interrupted = ended.outcome == "interrupted" and code == EXIT_WORKLOAD
-                yield Reason(EXIT_INTERRUPTED if interrupted else code, f"{side}{run.key.slug} {ended.words}")
+                yield Reason(
+                    EXIT_INTERRUPTED if interrupted else code, f"{side}{run.key.slug} {ended.words}"
+                )
 
 
 def _regressions(compared: m.Comparison, root: str) -> Iterator[Reason]:
-    """Metrics of the slowest run first, then new findings, then results: a program that gives something else is
-    another program, which no time can make up for."""
+    """Metrics of the slowest run first, then new findings, then results: a program that gives
+    something else is another program, which no time can make up for."""
     for run in sorted(compared.runs, key=lambda run: -relative_time(run)):
         for metric in run.metrics:
             if metric.decides and metric.verdict is _WORSE:
-                yield Reason(EXIT_GATE_FAILED, f"{run.run.slug}: {metric_words(metric)}", worse=run.run)
+                yield Reason(
+                    EXIT_GATE_FAILED, f"{run.run.slug}: {metric_words(metric)}", worse=run.run
+                )
     for new in (each.finding for each in compared.findings if each.fails):
-        where = f" at {relative(new.location.file, root)}:{new.location.line}" if new.location else ""
+        where = (
+            f" at {relative(new.location.file, root)}:{new.location.line}" if new.location else ""
+        )
         slug = f"{new.run.slug}: " if new.run else ""
         yield Reason(EXIT_GATE_FAILED, f"{slug}new {new.rule}{where}: {new.message}")
     for run in compared.runs:
@@ -76,17 +99,22 @@ def _open(base: m.Profile, compared: m.Comparison) -> Iterator[Reason]:
     for run in compared.runs:
         deciding = [metric for metric in run.metrics if metric.decides]
         undecided = [metric for metric in deciding if metric.verdict is _INCONCLUSIVE]
-        for metric in undecided[:1]:  # the step and the evaluation of one run are of one mind mostly
+        # the step and the evaluation of one run are of one mind mostly
+        for metric in undecided[:1]:
             alike = metric.note if metric.undecided is m.Undecided.ONE_ROUND else ""
             text = f"{run.run.slug}: {metric_words(metric)}"
             yield Reason(EXIT_INCONCLUSIVE, text, same_for_all=alike)
         unseen = [metric for metric in deciding if metric.verdict is m.MetricVerdict.NOT_OBSERVED]
         times = [metric for metric in run.metrics if metric.time_of]
-        unseen += [t for t in times if isinstance(t.base, m.Skipped) != isinstance(t.head, m.Skipped)][:1]
+        unseen += [
+            t for t in times if isinstance(t.base, m.Skipped) != isinstance(t.head, m.Skipped)
+        ][:1]
         if not any(metric.decides for metric in times):
             unseen += [metric for metric in times if metric.undecided is m.Undecided.OTHER_WORK][:1]
         for metric in unseen:
-            yield Reason(EXIT_INCONCLUSIVE, f"{run.run.slug}: {metric.name} was not compared: {metric.note}")
+            yield Reason(
+                EXIT_INCONCLUSIVE, f"{run.run.slug}: {metric.name} was not compared: {metric.note}"
+            )
 
 
 def _not_looked_for(compared: m.Comparison) -> Iterator[Reason]:
@@ -95,7 +123,8 @@ def _not_looked_for(compared: m.Comparison) -> Iterator[Reason]:
     failing = [each for each in unknown if would_fail(each.finding, compared.fail_on)]
     for why, same in Counter(each.missing for each in failing).items():
         yield Reason(
-            EXIT_INCONCLUSIVE, f"base did not look for {plural(same, 'finding')} of head, which may be new: {why}"
+            EXIT_INCONCLUSIVE,
+            f"base did not look for {plural(same, 'finding')} of head, which may be new: {why}",
         )
 
 
@@ -118,17 +147,29 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
         text += f"; likely cause: {where}{cause.text}"
         if not isinstance(cause.explains_us, m.Skipped) and not isinstance(run.delta_us, m.Skipped):
             text += (
-                f" (accounts for {short(cause.explains_us / 1000)} of the {short(run.delta_us / 1000)} ms/{run.per})"
+                f" (accounts for {short(cause.explains_us / 1000)} of the "
+                f"{short(run.delta_us / 1000)} ms/{run.per})"
             )
-    status, others = _STATUS.get(code, m.VerdictStatus.INCONCLUSIVE), dict.fromkeys(each.text for each in found[1:])
+    status, others = (
+        _STATUS.get(code, m.VerdictStatus.INCONCLUSIVE),
+        dict.fromkeys(each.text for each in found[1:]),
+    )
     return m.Verdict(status=status, text=text, reasons=(*others, *_also(compared)))
 
 
 def _first_call(compared: m.Comparison, first: Reason) -> str:
-    """A first call that became longer, of the run that leads or of any; it decides only with a limit of its own."""
+    """A first call that became longer, of the run that leads or of any; it decides only with a
+    limit of its own."""
     runs = [run for run in compared.runs if first.worse in (None, run.run)]
-    calls = [named(run.metrics, name) for name in (COMPILE, WARM_COMPILE) for run in runs if compiles(run.metrics)]
-    longer = next((call for call in calls if call and call.verdict is _WORSE and not call.decides), None)
+    calls = [
+        named(run.metrics, name)
+        for name in (COMPILE, WARM_COMPILE)
+        for run in runs
+        if compiles(run.metrics)
+    ]
+    longer = next(
+        (call for call in calls if call and call.verdict is _WORSE and not call.decides), None
+    )
     if longer is None or isinstance(longer.ratio, m.Skipped):
         return ""
     sides = (plain(side) for side in (longer.base, longer.head))
@@ -137,20 +178,31 @@ def _first_call(compared: m.Comparison, first: Reason) -> str:
 
 def metric_words(metric: m.ComparedMetric) -> str:
     """One metric with its change, interval and budget."""
-    scale, unit = (1000, "ms") if metric.unit == "us" else (1, metric.unit)  # the unit that every renderer gives it in
-    base, head = (plain(side if isinstance(side, m.Skipped) else side / scale) for side in (metric.base, metric.head))
+    # the unit that every renderer gives it in
+    scale, unit = (1000, "ms") if metric.unit == "us" else (1, metric.unit)
+    base, head = (
+        plain(side if isinstance(side, m.Skipped) else side / scale)
+        for side in (metric.base, metric.head)
+    )
     if isinstance(metric.ratio, m.Skipped):
         return f"{metric.name} {base} -> {head} {unit}"
     change = f"{metric.name} {_percent(metric.ratio)}"
     if metric.time_of and metric.ratio != 1:
-        change = f"{metric.name} {100 * abs(metric.ratio - 1):.1f} % {'slower' if metric.ratio > 1 else 'faster'}"
+        change = (
+            f"{metric.name} {100 * abs(metric.ratio - 1):.1f} % "
+            f"{'slower' if metric.ratio > 1 else 'faster'}"
+        )
     if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
         note = f": {metric.note}" if metric.note else ""
         return f"{change} ({base} -> {head} {unit}){note}"
     rounds = f"{metric.base_rounds} + {metric.head_rounds} rounds"
     budget = f"; limit {metric.budget_percent:g} %" if metric.budget_percent is not None else ""
-    within = f"95 % CI {_percent(metric.low).removesuffix(' %')} to {_percent(metric.high)}, {rounds}{budget}"
-    note = f"; {metric.note}" if metric.note and metric.verdict is not _WORSE else ""  # which alters nothing about it
+    within = (
+        f"95 % CI {_percent(metric.low).removesuffix(' %')} to "
+        f"{_percent(metric.high)}, {rounds}{budget}"
+    )
+    # which alters nothing about it
+    note = f"; {metric.note}" if metric.note and metric.verdict is not _WORSE else ""
     return f"{change} ({within}){note}"
 
 
@@ -159,18 +211,30 @@ def _percent(ratio: float) -> str:
 
 
 def _passed(compared: m.Comparison) -> str:
-    times = [metric for run in compared.runs for metric in run.metrics if metric.decides and metric.time_of]
+    times = [
+        metric
+        for run in compared.runs
+        for metric in run.metrics
+        if metric.decides and metric.time_of
+    ]
     faster = [metric for metric in times if metric.verdict is m.MetricVerdict.BETTER]
     runs = plural(sum(run.status is m.Presence.BOTH for run in compared.runs), "run")
     if faster:
-        best = min(faster, key=lambda metric: metric.ratio if not isinstance(metric.ratio, m.Skipped) else 1.0)
+        best = min(
+            faster,
+            key=lambda metric: metric.ratio if not isinstance(metric.ratio, m.Skipped) else 1.0,
+        )
         return f"better, {best.run.slug}: {metric_words(best)}"
     if not times:
         return f"{_nothing_new(compared)} in {runs}; no time was compared"
-    slower = next((metric for metric in times if metric.verdict is _WORSE), None)  # with --fail-on never
+    # with --fail-on never
+    slower = next((metric for metric in times if metric.verdict is _WORSE), None)
     if slower:
         return f"slower, but --fail-on never: {slower.run.slug}: {metric_words(slower)}"
-    return f"no regression: every time is within its limit in {runs}, and there is {_nothing_new(compared)}"
+    return (
+        f"no regression: every time is within its limit in {runs}, and there is "
+        f"{_nothing_new(compared)}"
+    )
 
 
 def _nothing_new(compared: m.Comparison) -> str:
@@ -183,11 +247,23 @@ def _nothing_new(compared: m.Comparison) -> str:
 def _also(compared: m.Comparison) -> tuple[str, ...]:
     """What stands in spite of the verdict."""
     numbers = {
-        "more new": sum(each.status is m.FindingStatus.NEW and not each.fails for each in compared.findings),
+        "more new": sum(
+            each.status is m.FindingStatus.NEW and not each.fails for each in compared.findings
+        ),
         "fixed": sum(each.status is m.FindingStatus.FIXED for each in compared.findings),
         "more frequent": sum(each.grew for each in compared.findings),
     }
     unlooked = Counter(each.escaped for each in compared.findings if each.escaped)
-    unknown = [f"{plural(number, 'finding')} not looked for in {side}" for side, number in unlooked.items()]
-    only = [f"{run.run.slug} is new: base did not run it" for run in compared.runs if run.status is m.Presence.NEW]
-    return (*(plural(number, f"{word} finding") for word, number in numbers.items() if number), *unknown, *only)
+    unknown = [
+        f"{plural(number, 'finding')} not looked for in {side}" for side, number in unlooked.items()
+    ]
+    only = [
+        f"{run.run.slug} is new: base did not run it"
+        for run in compared.runs
+        if run.status is m.Presence.NEW
+    ]
+    return (
+        *(plural(number, f"{word} finding") for word, number in numbers.items() if number),
+        *unknown,
+        *only,
+    )

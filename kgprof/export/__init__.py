@@ -1,4 +1,5 @@
-"""A trace for another program's viewer. EXPORTERS is the room's table of contents: a new viewer is one line here."""
+"""A trace for another program's viewer. EXPORTERS is the room's table of contents: a new viewer is
+one line here."""
 
 from pathlib import Path
 from typing import Protocol
@@ -14,9 +15,11 @@ class Exporter(Protocol):
     def name(self) -> str: ...
 
     def export(self, trace: Path, title: str) -> tuple[bytes | Path, tuple[str, ...]]:
-        """The file's bytes, or the file to copy as it is; and what could not be read of ``trace``, in sentences.
+        """The file's bytes, or the file to copy as it is; and what could not be read of ``trace``,
+        in sentences.
 
-        ``trace`` is gzipped Kineto JSON. Raises InputError where it cannot be read or holds nothing to show.
+        ``trace`` is gzipped Kineto JSON. Raises InputError where it cannot be read or holds nothing
+        to show.
         """
 
 

@@ -1,7 +1,8 @@
 """speedscope's own file format, one evented profile a thread or stream.
 
-The format: https://github.com/jlfwong/speedscope/blob/main/src/lib/file-format-spec.ts and the schema that the file
-names. Times are whole nanoseconds from the trace's first event on, the same zero in every profile.
+The format: https://github.com/jlfwong/speedscope/blob/main/src/lib/file-format-spec.ts and the
+schema that the file names. Times are whole nanoseconds from the trace's first event on, the same
+zero in every profile.
 """
 
 from __future__ import annotations
@@ -43,11 +44,14 @@ class Speedscope:
         nested = nesting(read.columns)
         if not nested.tracks:
             raise InputError("the trace has no CPU or GPU event", path=trace)
-        return speedscope(nested, name=title), tuple(f"{trace.name}: {warning}" for warning in read.warnings)
+        return speedscope(nested, name=title), tuple(
+            f"{trace.name}: {warning}" for warning in read.warnings
+        )
 
 
 def speedscope(nesting: Nesting, *, name: str) -> bytes:
-    """The file. A nesting without tracks gives one that speedscope refuses to open: say so before."""
+    """The file. A nesting without tracks gives one that speedscope refuses to open: say so
+    before."""
     profiles = [
         {
             "type": "evented",
@@ -55,13 +59,18 @@ def speedscope(nesting: Nesting, *, name: str) -> bytes:
             "unit": "nanoseconds",
             "startValue": 0,
             "endValue": nesting.end_ns,
-            "events": [_Event("O" if change.opens else "C", change.at_ns, change.frame) for change in track.changes],
+            "events": [
+                _Event("O" if change.opens else "C", change.at_ns, change.frame)
+                for change in track.changes
+            ],
         }
         for track in nesting.tracks
     ]
     document = {
         "$schema": SCHEMA,
-        "shared": {"frames": [_Frame(name=f.name, file=f.file, line=f.line) for f in nesting.frames]},
+        "shared": {
+            "frames": [_Frame(name=f.name, file=f.file, line=f.line) for f in nesting.frames]
+        },
         "profiles": profiles,
         "name": name,
         "activeProfileIndex": 0,

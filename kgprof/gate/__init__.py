@@ -1,7 +1,8 @@
-"""The gate: a Profile, budgets and accepted findings in, the same Profile with a verdict and an exit code out.
+"""The gate: a Profile, budgets and accepted findings in, the same Profile with a verdict and an
+exit code out.
 
-Right of the wall: no torch, no clock, no environment. The day on which an accepted finding expires is compared with
-the day of the recording.
+Right of the wall: no torch, no clock, no environment. The day on which an accepted finding expires
+is compared with the day of the recording.
 """
 
 import msgspec
@@ -16,7 +17,8 @@ __all__ = ["judge"]
 
 
 def judge(profile: m.Profile, settings: m.GateSettings) -> m.Profile:
-    """The Profile with its ``gate``; its verdict and exit code are the gate's, its accepted findings are marked."""
+    """The Profile with its ``gate``; its verdict and exit code are the gate's, its accepted
+    findings are marked."""
     from kgprof.analysis import memory  # with numpy, which no --help has to wait for
 
     root, today = profile.environment.source_root, profile.created_utc[:10]
@@ -26,7 +28,9 @@ def judge(profile: m.Profile, settings: m.GateSettings) -> m.Profile:
     checks = metrics.check(settings.budgets, profile, counted, excused)
     reasons = causes(profile, findings, checks, entries, settings)
     marked = msgspec.structs.replace(profile, findings=findings)
-    in_warm_up = (f"{run.key.slug}: {note}" for run in profile.runs for note in memory.notes(run.memory))
+    in_warm_up = (
+        f"{run.key.slug}: {note}" for run in profile.runs for note in memory.notes(run.memory)
+    )
     return msgspec.structs.replace(
         marked,
         exit_code=reasons[0].exit_code if reasons else EXIT_OK,

@@ -1,4 +1,5 @@
-"""What the gate holds a workload to: options, a configuration file, and the defaults; every fault told at once."""
+"""What the gate holds a workload to: options, a configuration file, and the defaults; every fault
+told at once."""
 
 import re
 from collections.abc import Sequence
@@ -30,11 +31,16 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     backend: str | None = None
     accepted: str | None = None  # path of the file of accepted findings
     max_regression: object = None  # compare's own table, which kgprof.gate.metrics reads
-    kernel_kinds: tuple[m.KindOverride, ...] = ()  # not the gate's: for the breakdown of kernels in every report
+    # not the gate's: for the breakdown of kernels in every report
+    kernel_kinds: tuple[m.KindOverride, ...] = ()
 
 
 def parse_options(
-    budgets: Sequence[str], fail_on: str | None, backend: str | None, path: str | None, faults: list[str]
+    budgets: Sequence[str],
+    fail_on: str | None,
+    backend: str | None,
+    path: str | None,
+    faults: list[str],
 ) -> Configuration:
     read = [parse_option(text, faults) for text in budgets]
     return Configuration(
@@ -46,7 +52,8 @@ def parse_options(
 
 
 def parse_file(path: str, text: str, faults: list[str]) -> Configuration | None:
-    """``[tool.kgprof]`` of a pyproject.toml, or the whole of a kgprof.toml; None where it says nothing about kgprof."""
+    """``[tool.kgprof]`` of a pyproject.toml, or the whole of a kgprof.toml; None where it says
+    nothing about kgprof."""
     try:
         document = toml(text)
     except ValueError as error:
@@ -58,7 +65,9 @@ def parse_file(path: str, text: str, faults: list[str]) -> Configuration | None:
     if not isinstance(table, dict):
         faults.append(f"{path}: tool.kgprof must be a table")
         return None
-    faults += [f"{path}: unknown key {key!r}{nearest(key, KEYS)}" for key in table if key not in KEYS]
+    faults += [
+        f"{path}: unknown key {key!r}{nearest(key, KEYS)}" for key in table if key not in KEYS
+    ]
     return Configuration(
         budgets=tuple(parse_table(table.get("max", {}), path, faults)),
         fail_on=_choice(table, "fail-on", tuple(m.FailOn), path, faults),
@@ -72,7 +81,9 @@ def parse_file(path: str, text: str, faults: list[str]) -> Configuration | None:
 def _kernel_kinds(table: object, path: str, faults: list[str]) -> tuple[m.KindOverride, ...]:
     """``"regular expression" = "kind"``, in the file's order."""
     if not isinstance(table, dict):
-        faults.append(f"{path}: {KINDS} must be a table of regular expressions and kinds, got {table!r}")
+        faults.append(
+            f"{path}: {KINDS} must be a table of regular expressions and kinds, got {table!r}"
+        )
         return ()
     kinds = tuple(m.KernelKind)
     overrides = []
@@ -88,7 +99,9 @@ def _kernel_kinds(table: object, path: str, faults: list[str]) -> tuple[m.KindOv
         elif wrong:
             faults.append(f"{key} is not a regular expression: {wrong}")
         else:
-            overrides.append(m.KindOverride(pattern=pattern, kind=m.KernelKind(kind), origin=Path(path).name))
+            overrides.append(
+                m.KindOverride(pattern=pattern, kind=m.KernelKind(kind), origin=Path(path).name)
+            )
     return tuple(overrides)
 
 
@@ -118,7 +131,8 @@ def combined(
     entries: tuple[m.AcceptedEntry, ...] = (),
     path: str = ACCEPTED_FILE,
 ) -> m.GateSettings:
-    """The command line over the file over the defaults; Inductor stays where a budget needs the code it generates.
+    """The command line over the file over the defaults; Inductor stays where a budget needs the
+    code it generates.
 
     ``entries`` are those of the file of accepted findings at ``path``.
     """
@@ -130,7 +144,10 @@ def combined(
     notes: tuple[str, ...] = ()
     if backend and needing:
         notes = (
-            (f"a budget on {', '.join(needing)} needs Inductor's generated code, so --backend {backend} is ignored"),
+            (
+                f"a budget on {', '.join(needing)} needs Inductor's generated code, so --backend "
+                f"{backend} is ignored"
+            ),
         )
         backend = ""
     return m.GateSettings(
@@ -144,7 +161,8 @@ def combined(
 
 
 def passes(settings: m.GateSettings) -> tuple[m.PassName, ...]:
-    """What has to run for these budgets: a second process is started only where one of them needs it."""
+    """What has to run for these budgets: a second process is started only where one of them needs
+    it."""
     watched = any(BY_NAME[budget.metric].in_memory for budget in settings.budgets)
     return (m.PassName.COMPILE, m.PassName.MEMORY) if watched else (m.PassName.COMPILE,)
 
@@ -153,7 +171,8 @@ def passes(settings: m.GateSettings) -> tuple[m.PassName, ...]:
 
 
 def check_recorded(recorded: m.GateSettings, path: Path) -> None:
-    """Raises InputError for a metric of another version, naming ``path``, the file that it stands in."""
+    """Raises InputError for a metric of another version, naming ``path``, the file that it stands
+    in."""
     for budget in recorded.budgets:
         if budget.metric not in BY_NAME:
             wrong = f"no metric {budget.metric!r}{nearest(budget.metric, BY_NAME)}"

@@ -8,7 +8,13 @@ from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.collectors.compilations import COMPILE_FAILED
 from kgprof.collectors.disagreements import SOURCES_DISAGREE
-from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_WORKLOAD
+from kgprof.errors import (
+    EXIT_GATE_FAILED,
+    EXIT_INCONCLUSIVE,
+    EXIT_INTERRUPTED,
+    EXIT_NOTHING_MEASURED,
+    EXIT_WORKLOAD,
+)
 from kgprof.gate.metrics import (
     BY_NAME,
     METRICS,
@@ -38,16 +44,32 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Where several apply, the first of these leads.
-ORDER = (EXIT_INTERRUPTED, EXIT_WORKLOAD, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
-HOW_TO_COMPILE = ("--mode default compiles the step", "write model = torch.compile(model) in the script")
+ORDER = (
+    EXIT_INTERRUPTED,
+    EXIT_WORKLOAD,
+    EXIT_GATE_FAILED,
+    EXIT_NOTHING_MEASURED,
+    EXIT_INCONCLUSIVE,
+)
+HOW_TO_COMPILE = (
+    "--mode default compiles the step",
+    "write model = torch.compile(model) in the script",
+)
 
 
-def failing(findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fail_on: m.FailOn) -> tuple[int, ...]:
-    """Indices of the findings that fail the gate: of an exceeded budget, or severe and counted by no budget."""
+def failing(
+    findings: Sequence[m.Finding], budgets: Sequence[m.BudgetCheck], fail_on: m.FailOn
+) -> tuple[int, ...]:
+    """Indices of the findings that fail the gate: of an exceeded budget, or severe and counted by
+    no budget."""
     levels, indices = _FAILS[fail_on], []
     for index, finding in enumerate(findings):
         # The gate says itself when sources disagree and when nothing was compiled.
-        if not levels or finding.accepted or rule_of(finding).topic in (m.Topic.SOURCES, m.Topic.COVERAGE):
+        if (
+            not levels
+            or finding.accepted
+            or rule_of(finding).topic in (m.Topic.SOURCES, m.Topic.COVERAGE)
+        ):
             continue
         judging = _judging(finding, budgets)
         exceeded = any(budget.status is m.BudgetStatus.EXCEEDED for budget in judging)
@@ -74,27 +96,47 @@ def causes(
     for run in (run for run in profile.runs if run.exit.outcome != "ok"):
         code = EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD
         refused = _refused(run, findings)
-        known.append(Cause(exit_code=code, text=_death(run, refused, profile.environment.source_root)))
+        known.append(
+            Cause(exit_code=code, text=_death(run, refused, profile.environment.source_root))
+        )
         ended += [refused] if refused else []
-    # A budget on what was not seen (unless a worse cause above says it), or on what two sources see differently; or of
-    # the command line for no run: a file's budgets stand for more runs than one command may ask for.
-    silent = {run.key for run in profile.runs if run.exit.outcome != "ok" or compiled_nothing(run, profile.findings)}
+    # A budget on what was not seen (unless a worse cause above says it), or on what two sources see
+    # differently; or of the command line for no run: a file's budgets stand for more runs than one
+    # command may ask for.
+    silent = {
+        run.key
+        for run in profile.runs
+        if run.exit.outcome != "ok" or compiled_nothing(run, profile.findings)
+    }
     needed = [b for b in budgets if not only_warns(b) and b.run not in silent]
     unseen = [(b, b.observed.reason) for b in needed if isinstance(b.observed, m.Skipped)]
     for_none = [
-        b for b in settings.budgets if b.origin == OPTION and not any(applies(b, run.key) for run in profile.runs)
+        b
+        for b in settings.budgets
+        if b.origin == OPTION and not any(applies(b, run.key) for run in profile.runs)
     ]
     texts = [
-        *(f"{budget.run.slug}: {budget.metric} not observed: {reason}" for budget, reason in unseen),
-        *(f"{f.rule} {f.alone}" for f in findings if f.rule == SOURCES_DISAGREE.id and not f.accepted),
+        *(
+            f"{budget.run.slug}: {budget.metric} not observed: {reason}"
+            for budget, reason in unseen
+        ),
+        *(
+            f"{f.rule} {f.alone}"
+            for f in findings
+            if f.rule == SOURCES_DISAGREE.id and not f.accepted
+        ),
         *(f"the budget {budget.scope}:{budget.metric} matches no run" for budget in for_none),
     ]
     known += [
-        *_failures([each for each in findings if each not in ended], budgets, entries, settings.fail_on),
+        *_failures(
+            [each for each in findings if each not in ended], budgets, entries, settings.fail_on
+        ),
         *_nothing_compiled(profile),
         *[Cause(exit_code=EXIT_INCONCLUSIVE, text=text) for text in texts],
     ]
-    if profile.exit_code == EXIT_INTERRUPTED and all(cause.exit_code != EXIT_INTERRUPTED for cause in known):
+    if profile.exit_code == EXIT_INTERRUPTED and all(
+        cause.exit_code != EXIT_INTERRUPTED for cause in known
+    ):
         known.append(Cause(exit_code=EXIT_INTERRUPTED, text="interrupted"))
     return tuple(sorted(known, key=lambda cause: ORDER.index(cause.exit_code)))
 
@@ -105,8 +147,12 @@ def _refused(run: m.RunReport, findings: Sequence[m.Finding]) -> m.Finding | Non
         place = finding.location
         if finding.rule != COMPILE_FAILED.id or finding.run != run.key or place is None:
             continue
-        # torch names the line in its error ("from user code"); one that the program caught ended nothing.
-        if run.exit.outcome == "raised" and f'File "{place.file}", line {place.line}, in' in run.exit.message:
+        # torch names the line in its error ("from user code"); one that the program caught ended
+        # nothing.
+        if (
+            run.exit.outcome == "raised"
+            and f'File "{place.file}", line {place.line}, in' in run.exit.message
+        ):
             return finding
     return None
 
@@ -128,13 +174,25 @@ def _failures(
     if fail_on is m.FailOn.NEVER:
         return []
     exceeded = (budget for budget in budgets if budget.status is m.BudgetStatus.EXCEEDED)
-    over = [(b, amount(b.observed, b.unit)) for b in exceeded if not isinstance(b.observed, m.Skipped)]
+    over = [
+        (b, amount(b.observed, b.unit)) for b in exceeded if not isinstance(b.observed, m.Skipped)
+    ]
     expired = [entry for entry in entries if entry.status is m.AcceptedStatus.EXPIRED]
-    severe = [findings[i] for i in failing(findings, budgets, fail_on) if not _judging(findings[i], budgets)]
+    severe = [
+        findings[i]
+        for i in failing(findings, budgets, fail_on)
+        if not _judging(findings[i], budgets)
+    ]
     texts = [
-        *(f"{b.run.slug}: {seen} over the budget of {amount(b.limit, b.unit)} {b.metric}" for b, seen in over),
+        *(
+            f"{b.run.slug}: {seen} over the budget of {amount(b.limit, b.unit)} {b.metric}"
+            for b, seen in over
+        ),
         *(f"{finding.rule} {finding.alone}" for finding in severe),
-        *(f"accepted finding {entry.rule} in {_place(entry)} expired on {entry.expires}" for entry in expired),
+        *(
+            f"accepted finding {entry.rule} in {_place(entry)} expired on {entry.expires}"
+            for entry in expired
+        ),
     ]
     return [Cause(exit_code=EXIT_GATE_FAILED, text=text) for text in texts]
 
@@ -148,10 +206,18 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
         if run.exit.outcome != "ok":
             continue
         if compiled_nothing(run, profile.findings):
-            silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=_why_nothing(run, profile.options.workload)))
+            silent.append(
+                Cause(
+                    exit_code=EXIT_NOTHING_MEASURED,
+                    text=_why_nothing(run, profile.options.workload),
+                )
+            )
         elif calls := _without_a_graph(run):
             missing = nothing_captured(run)
-            text = f"{run.key.slug}: not one compiled graph ran in {plural(calls, 'call')} of compiled functions"
+            text = (
+                f"{run.key.slug}: not one compiled graph ran in {plural(calls, 'call')} of "
+                "compiled functions"
+            )
             text += f" ({missing})" if missing else ""
             silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=text))
     return silent
@@ -161,7 +227,10 @@ def _why_nothing(run: m.RunReport, workload: str) -> str:
     """And how to compile something, where kgprof was to run it as it stands."""
     unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
     known = nothing_captured(run)
-    words = [m.nothing_compiled(unused, run.script.workers if run.script else 0) + (f" ({known})" if known else "")]
+    words = [
+        m.nothing_compiled(unused, run.script.workers if run.script else 0)
+        + (f" ({known})" if known else "")
+    ]
     if run.key.mode == m.AS_IS:
         hidden = run.script.why_nothing_compiled(workload) if run.script else ""
         words.append(hidden or HOW_TO_COMPILE[run.script is not None])
@@ -180,7 +249,10 @@ def _without_a_graph(run: m.RunReport) -> int:
 
 
 def verdict(
-    profile: m.Profile, reasons: Sequence[Cause], budgets: Sequence[m.BudgetCheck], fail_on: m.FailOn
+    profile: m.Profile,
+    reasons: Sequence[Cause],
+    budgets: Sequence[m.BudgetCheck],
+    fail_on: m.FailOn,
 ) -> m.Verdict:
     if not reasons:
         return m.Verdict(status=m.VerdictStatus.OK, text=_passed(profile, budgets, fail_on))
@@ -206,11 +278,18 @@ def _passed(profile: m.Profile, budgets: Sequence[m.BudgetCheck], fail_on: m.Fai
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
     suffix = f", {plural(accepted, 'finding')} accepted" if accepted else ""
     by_torch = sum(budget.made_by_torch for budget in budgets)
-    suffix += f"; {plural(by_torch, 'break')} inside torch, made on purpose, not counted" if by_torch else ""
+    suffix += (
+        f"; {plural(by_torch, 'break')} inside torch, made on purpose, not counted"
+        if by_torch
+        else ""
+    )
     for budget in budgets:
         if budget.status is m.BudgetStatus.WARNED and not isinstance(budget.observed, m.Skipped):
             seen = amount(budget.observed, budget.unit)
-            suffix += f"; {budget.run.slug}: {seen} {budget.metric} ({OPTION} {budget.metric}=0 would fail)"
+            suffix += (
+                f"; {budget.run.slug}: {seen} {budget.metric} ({OPTION} {budget.metric}=0 "
+                "would fail)"
+            )
     met = sum(budget.status is m.BudgetStatus.HELD for budget in budgets)
     return f"gate passed: {plural(met, 'budget')} met in {plural(runs, 'run')}{suffix}"
 
@@ -228,7 +307,8 @@ def _place(entry: m.AcceptedFinding) -> str:
 
 
 def unused(entries: Sequence[m.AcceptedFinding], profile: m.Profile) -> Iterator[str]:
-    """An entry that matched nothing can go, if what it accepts was looked for in all that the workload runs."""
+    """An entry that matched nothing can go, if what it accepts was looked for in all that the
+    workload runs."""
     for entry in entries:
         if entry.status is m.AcceptedStatus.UNUSED:
             unseen = _not_looked_for(entry.rule, profile)

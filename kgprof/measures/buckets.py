@@ -1,5 +1,5 @@
-"""Sizes to pad to: the least padded work that a number of compilations can have, by dynamic programming; and which way
-to treat varying sizes takes least time."""
+"""Sizes to pad to: the least padded work that a number of compilations can have, by dynamic
+programming; and which way to treat varying sizes takes least time."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,21 +13,31 @@ WASTE = 0.10  # share of the computed rows that may be padding
 
 
 def buckets(sizes: Sequence[int], most: int) -> tuple[int, ...]:
-    """At most ``most`` of the sizes, ascending, with the least rows of padding over all of ``sizes``.
+    """At most ``most`` of the sizes, ascending, with the least rows of padding over all of
+    ``sizes``.
 
-    The largest size is always one. With sorted distinct sizes s and their counts c, the least padding of the first j
-    sizes in k buckets is least(j, k) = min over i < j of least(i, k - 1) + sum of c * (s[j] - s) over i..j.
+    The largest size is always one. With sorted distinct sizes s and their counts c, the least
+    padding of the first j sizes in k buckets is least(j, k) = min over i < j of least(i, k - 1) +
+    sum of c * (s[j] - s) over i..j.
     """
     counts = sorted(Counter(sizes).items())
     least: list[tuple[int, tuple[int, ...]]] = [(0, ())]  # of the first j sizes, with their buckets
     for j in range(1, len(counts) + 1):
-        least.append((sum(count * (counts[j - 1][0] - size) for size, count in counts[:j]), (counts[j - 1][0],)))
+        least.append(
+            (
+                sum(count * (counts[j - 1][0] - size) for size, count in counts[:j]),
+                (counts[j - 1][0],),
+            )
+        )
     for _ in range(min(most, len(counts)) - 1):
         wider = least[:1]
         for j in range(1, len(counts) + 1):
             top = counts[j - 1][0]
             split = (
-                (least[i][0] + sum(count * (top - size) for size, count in counts[i:j]), (*least[i][1], top))
+                (
+                    least[i][0] + sum(count * (top - size) for size, count in counts[i:j]),
+                    (*least[i][1], top),
+                )
                 for i in range(j)
             )
             wider.append(min(split, key=lambda made: (made[0], len(made[1]))))
@@ -36,8 +46,11 @@ def buckets(sizes: Sequence[int], most: int) -> tuple[int, ...]:
 
 
 def padded_share(sizes: Sequence[int], chosen: Sequence[int]) -> float:
-    """Share of the computed rows that are padding, each size padded to the least bucket that holds it."""
-    return 1 - sum(sizes) / sum(min(bucket for bucket in chosen if bucket >= size) for size in sizes)
+    """Share of the computed rows that are padding, each size padded to the least bucket that holds
+    it."""
+    return 1 - sum(sizes) / sum(
+        min(bucket for bucket in chosen if bucket >= size) for size in sizes
+    )
 
 
 def recommended(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -60,17 +73,25 @@ class Choice(NamedTuple):
 
 
 def best_policy(policies: Policies) -> Choice | None:
-    """The fastest over the sequence in steady state, or of those that are level with it the one that compiles in the
-    fewest seconds."""
+    """The fastest over the sequence in steady state, or of those that are level with it the one
+    that compiles in the fewest seconds."""
     timed = _timed(policies)
     if not timed:
         return None
     fastest = min(timed, key=lambda policy: timed[policy].median)
-    answers = {policy: judge(timed[fastest], side) for policy, side in timed.items() if policy is not fastest}
-    seconds = {policy: found.compile_s for policy, found in policies if isinstance(found, m.PolicyResult)}
+    answers = {
+        policy: judge(timed[fastest], side)
+        for policy, side in timed.items()
+        if policy is not fastest
+    }
+    seconds = {
+        policy: found.compile_s for policy, found in policies if isinstance(found, m.PolicyResult)
+    }
     level = [policy for policy, answer in answers.items() if isinstance(answer, Level)]
     best = min((fastest, *level), key=lambda policy: seconds[policy])
-    return Choice(best, fastest, [policy for policy, answer in answers.items() if isinstance(answer, Unknown)])
+    return Choice(
+        best, fastest, [policy for policy, answer in answers.items() if isinstance(answer, Unknown)]
+    )
 
 
 def _timed(policies: Policies) -> dict[m.SizePolicy, Samples]:
@@ -79,7 +100,9 @@ def _timed(policies: Policies) -> dict[m.SizePolicy, Samples]:
     for policy, found in policies:
         if isinstance(found, m.Skipped) or found.differs:
             continue
-        costs = [(cost.calls, cost.steady) for cost in found.sizes if isinstance(cost.steady, m.Spread)]
+        costs = [
+            (cost.calls, cost.steady) for cost in found.sizes if isinstance(cost.steady, m.Spread)
+        ]
         if len(costs) < len(found.sizes) or not costs:
             continue
         timed[policy] = Samples(

@@ -1,10 +1,12 @@
-"""Device time by the span of the host that launched it, and what collectives take of it, on one rank and between ranks.
+"""Device time by the span of the host that launched it, and what collectives take of it, on one
+rank and between ranks.
 
-A span is a step, a compiled region or one of the user's own. Collectives are one sum for a rank; between ranks they are
-matched step by step, for how long each rank waits in them for the others: who comes early waits inside a collective for
-the last one, and all leave it together. So a rank's wait is what its collective takes longer than that of the rank that
-came last, whose is the shortest. Only durations are compared: the clocks of two machines are not one, and of two
-processes on one machine torch.profiler's were seen 7 ms apart.
+A span is a step, a compiled region or one of the user's own. Collectives are one sum for a rank;
+between ranks they are matched step by step, for how long each rank waits in them for the others:
+who comes early waits inside a collective for the last one, and all leave it together. So a rank's
+wait is what its collective takes longer than that of the rank that came last, whose is the
+shortest. Only durations are compared: the clocks of two machines are not one, and of two processes
+on one machine torch.profiler's were seen 7 ms apart.
 """
 
 import re
@@ -23,25 +25,29 @@ from kgprof.reading.launches import Launched, Mask
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
 REGION_PREFIX = "Torch-Compiled Region: "  # and the compile id
-GENERATED_CODE_PREFIX = "## Call CompiledFxGraph "  # Inductor's, an annotation where shapes are recorded
+# Inductor's, an annotation where shapes are recorded
+GENERATED_CODE_PREFIX = "## Call CompiledFxGraph "
 UNATTRIBUTED = "(unattributed)"
-# What a trace of the CPU shows of a collective: c10d's span from its issue to its end, on a thread of its backend, and
-# the operators that issue it or wait for it.
+# What a trace of the CPU shows of a collective: c10d's span from its issue to its end, on a thread
+# of its backend, and the operators that issue it or wait for it.
 COLLECTIVE_SPANS = ("gloo:", "mpi:", "ucc:")
 COLLECTIVE_OPERATORS = ("c10d::", "_c10d_functional::", "c10d_functional::")
 
 
 def users_spans(columns: Columns) -> Mask:
     """Each ``record_function`` of the user's."""
-    torchs_own = columns.named(STEP_PREFIX, GENERATED_CODE_PREFIX, REGION_PREFIX, launches.OWN_SPANS)
+    torchs_own = columns.named(
+        STEP_PREFIX, GENERATED_CODE_PREFIX, REGION_PREFIX, launches.OWN_SPANS
+    )
     return columns.of_category("user_annotation") & ~torchs_own
 
 
 def by_span(columns: Columns, launched: Launched, spans: Mask) -> tuple[m.SpanTotal, ...]:
-    """Device time by the innermost of ``spans`` at the launch; a graph's replay counts for the span that launched it.
+    """Device time by the innermost of ``spans`` at the launch; a graph's replay counts for the span
+    that launched it.
 
-    By the spans' names, a compiled region's its compile id ("0/1"), in the order of their first launch; what stands in
-    none of them last, always.
+    By the spans' names, a compiled region's its compile id ("0/1"), in the order of their first
+    launch; what stands in none of them last, always.
     """
     span = launches.innermost(columns, spans, launched.calls)
     labels = (*(name.removeprefix(REGION_PREFIX) for name in columns.names), UNATTRIBUTED)
@@ -57,8 +63,11 @@ def by_span(columns: Columns, launched: Launched, spans: Mask) -> tuple[m.SpanTo
     )
 
 
-def communication(columns: Columns, launched: Launched, window: timeline.Window, kinds: Kinds) -> m.Communication:
-    """Collectives in the window, told by the names of their kernels; a trace of one rank alone usually has none."""
+def communication(
+    columns: Columns, launched: Launched, window: timeline.Window, kinds: Kinds
+) -> m.Communication:
+    """Collectives in the window, told by the names of their kernels; a trace of one rank alone
+    usually has none."""
     kernel = columns.of_category("kernel")[launched.events]
     talks = kernel & kinds.are(columns, launched.events, m.KernelKind.COMMUNICATION)
     every = window.clip(timeline.intervals_of(columns, launched.events))
@@ -75,7 +84,8 @@ def communication(columns: Columns, launched: Launched, window: timeline.Window,
 
 
 def communication_on_cpu(columns: Columns, window: timeline.Window) -> m.Communication | m.Skipped:
-    """As ``communication``, of operators. Skipped where no backend says how long its collectives took."""
+    """As ``communication``, of operators. Skipped where no backend says how long its collectives
+    took."""
     spans = columns.named(*COLLECTIVE_SPANS) & columns.of_category("user_annotation")
     if not spans.any():
         return m.NO_COLLECTIVES
@@ -86,7 +96,9 @@ def communication_on_cpu(columns: Columns, window: timeline.Window) -> m.Communi
     )
     # A node of autograd's that issues a collective may hold it to its end: that is no work.
     work_ns = timeline.union_ns(all_ops) - timeline.union_ns(issuing)
-    every_ns, own_ns = (timeline.union_ns(np.concatenate([one, talks])) for one in (all_ops, issuing))
+    every_ns, own_ns = (
+        timeline.union_ns(np.concatenate([one, talks])) for one in (all_ops, issuing)
+    )
     return m.Communication(
         count=int(spans.sum()),
         total_us=int(columns.duration_ns[spans].sum()) / 1000,
@@ -100,9 +112,12 @@ def communication_on_cpu(columns: Columns, window: timeline.Window) -> m.Communi
 # Those that no rank leaves before all have come; a broadcast's root need not wait for anybody.
 ALL_WAIT_FOR_ALL = re.compile(r"(?i)all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
 KEPT = 50  # collectives of a step, those with the longest waits
-OF_SOME_RANKS = "the job has several process groups, and kgprof does not tell which a call belongs to"
+OF_SOME_RANKS = (
+    "the job has several process groups, and kgprof does not tell which a call belongs to"
+)
 
-Calls = tuple[tuple[str, float], ...]  # name and microseconds of each collective of a step, in the order of their issue
+# name and microseconds of each collective of a step, in the order of their issue
+Calls = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -120,8 +135,14 @@ def of_run(run: RunEvidence) -> Mapping[int, Calls] | m.Skipped:
         return m.Skipped(reason="there is no TRACE")
     job = run.trace_head.get("distributedInfo")
     groups = job.get("pg_config") if isinstance(job, dict) else None
-    sizes = [group.get("pg_size") for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
-    if isinstance(job, dict) and any(size not in (None, 1, job.get("world_size")) for size in sizes):
+    sizes = (
+        [group.get("pg_size") for group in groups if isinstance(group, dict)]
+        if isinstance(groups, list)
+        else []
+    )
+    if isinstance(job, dict) and any(
+        size not in (None, 1, job.get("world_size")) for size in sizes
+    ):
         return m.Skipped(reason=OF_SOME_RANKS)
     columns = trace.columns
     if len(work.events):
@@ -129,30 +150,44 @@ def of_run(run: RunEvidence) -> Mapping[int, Calls] | m.Skipped:
         which, calls = work.events[talks], work.calls[talks]
         issued_ns = np.where(calls == NOBODY, columns.start_ns[which], columns.start_ns[calls])
     else:
-        which = np.flatnonzero(columns.named(*COLLECTIVE_SPANS) & columns.of_category("user_annotation"))
+        which = np.flatnonzero(
+            columns.named(*COLLECTIVE_SPANS) & columns.of_category("user_annotation")
+        )
         issued_ns = columns.start_ns[which]
     order = np.lexsort((columns.start_ns[which], issued_ns))
     marks = np.flatnonzero(timeline.step_marks(columns))
     marks = marks[np.argsort(columns.start_ns[marks])]
     in_step = np.searchsorted(columns.start_ns[marks], issued_ns[order], side="right") - 1
     steps: dict[int, list[tuple[str, float]]] = {}
-    for event, moment_ns, step in zip(which[order].tolist(), issued_ns[order].tolist(), in_step.tolist(), strict=True):
+    for event, moment_ns, step in zip(
+        which[order].tolist(), issued_ns[order].tolist(), in_step.tolist(), strict=True
+    ):
         name = columns.names[columns.name[event]].partition("(")[0]
         if step >= 0 and moment_ns < columns.end_ns[marks[step]] and ALL_WAIT_FOR_ALL.search(name):
             number = columns.names[columns.name[marks[step]]].removeprefix(STEP_PREFIX)
             if number.isdecimal() and len(number) < 10:
-                steps.setdefault(int(number), []).append((name, int(columns.duration_ns[event]) / 1000))
+                steps.setdefault(int(number), []).append(
+                    (name, int(columns.duration_ns[event]) / 1000)
+                )
     return {number: tuple(calls) for number, calls in steps.items()}
 
 
-def matched(ranks: Sequence[Mapping[int, Calls] | m.Skipped], numbers: Sequence[int]) -> Matched | m.Skipped:
-    """``numbers``: the ranks', in the order of ``ranks``. Skipped where there is no step to match."""
+def matched(
+    ranks: Sequence[Mapping[int, Calls] | m.Skipped], numbers: Sequence[int]
+) -> Matched | m.Skipped:
+    """``numbers``: the ranks', in the order of ``ranks``. Skipped where there is no step to
+    match."""
     known = [steps for steps in ranks if not isinstance(steps, m.Skipped)]
     if len(known) < len(ranks):
         return next(steps for steps in ranks if isinstance(steps, m.Skipped))
     if not any(known):
-        return m.Skipped(reason="the traces have no collective in which every rank waits for all others")
-    named = [{number: tuple(name for name, _ in calls) for number, calls in steps.items()} for steps in known]
+        return m.Skipped(
+            reason="the traces have no collective in which every rank waits for all others"
+        )
+    named = [
+        {number: tuple(name for name, _ in calls) for number, calls in steps.items()}
+        for steps in known
+    ]
     common = [n for n in sorted(named[0]) if all(names.get(n) == named[0][n] for names in named)]
     if not common:
         return m.Skipped(reason="in no traced step did all ranks issue the same collectives")

@@ -1,8 +1,10 @@
-"""Does compiling pay? What it took before the first steady step, against what each step then saves over eager.
+"""Does compiling pay? What it took before the first steady step, against what each step then saves
+over eager.
 
-With W for what the calls before steady state take beyond as many steady ones, and t for the time of a steady step, n
-steps take W + n t. Compiled and eager are equal at n = (W compiled - W eager) / (t eager - t compiled): what eager
-needs to start (the first kernel of a process, the allocator) is no cost of compiling.
+With W for what the calls before steady state take beyond as many steady ones, and t for the time of
+a steady step, n steps take W + n t. Compiled and eager are equal at n = (W compiled - W eager) / (t
+eager - t compiled): what eager needs to start (the first kernel of a process, the allocator) is no
+cost of compiling.
 """
 
 from __future__ import annotations
@@ -32,18 +34,26 @@ from kgprof.measures.times import (
 from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural, short
 
-ONE_ROUND = m.Skipped(reason="TIMING ran in one process; --rounds 2 or more also starts it with warm caches")
-AT_IMPORT = m.Skipped(reason="the workload compiles while it is imported, which the further rounds do not time")
+ONE_ROUND = m.Skipped(
+    reason="TIMING ran in one process; --rounds 2 or more also starts it with warm caches"
+)
+AT_IMPORT = m.Skipped(
+    reason="the workload compiles while it is imported, which the further rounds do not time"
+)
 NO_EAGER = m.Skipped(reason="this strategy was not run in mode eager; add --mode eager")
 UNTIMED = m.Skipped(reason="no times were requested")
-ONE_MODE = m.Skipped(reason="a script runs in one mode, so no eager run of it was timed to compare with")
+ONE_MODE = m.Skipped(
+    reason="a script runs in one mode, so no eager run of it was timed to compare with"
+)
 RESULTS_DIFFER = m.Skipped(reason="results differ")
 NOT_FASTER = m.Skipped(reason="not measurably faster than eager")
 NO_START = m.Skipped(reason="no process with cold caches was measured")
 NEVER = m.Skipped(reason="a step is not faster")
 NOT_KNOWN = m.Skipped(reason="the gain of a step is within the noise between processes")
 ONE_START = m.Skipped(reason="one cold start, which gives no interval; --repeats 3 makes three")
-NOTHING_PAID = m.Skipped(reason="it starts as fast as eager within the noise, so there is no cost to recover")
+NOTHING_PAID = m.Skipped(
+    reason="it starts as fast as eager within the noise, so there is no cost to recover"
+)
 PAYOFFS = {
     m.Judged.FASTER: m.Payoff.PAYS,
     m.Judged.SLOWER: m.Payoff.NEVER,
@@ -52,12 +62,14 @@ PAYOFFS = {
 }
 PREDICTED = ("break_even", "of_100", "returns")
 DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
-OUTLYING = 5.0  # times the deviation of all others: says nothing about theirs (by chance in 1 of 200 sets of three)
+# times the deviation of all others: says nothing about theirs (by chance in 1 of 200 sets of three)
+OUTLYING = 5.0
 Floats = npt.NDArray[np.float64]
 
 
 def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
-    """What compiling this run costs and saves; Skipped where it compiled nothing, and where no times were asked for."""
+    """What compiling this run costs and saves; Skipped where it compiled nothing, and where no
+    times were asked for."""
     recording, run = evidence.whole.recording, evidence.record
     if recording.header.options.untimed:
         short_script = run.script is not None and not isinstance(run.timing, m.Skipped)
@@ -72,11 +84,15 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     found = evidence.whole.run(eager_key)
     eager = found.record if found else None
     cold_s, warm_s = _cold_s(run), _warm_s(run)
-    eager_s, warm_eager = (NO_EAGER, NO_EAGER) if eager is None else (_cold_s(eager), _warm_s(eager))
-    # Eager code has no cache, and its start varies: its own further rounds count, where there are any.
+    eager_s, warm_eager = (
+        (NO_EAGER, NO_EAGER) if eager is None else (_cold_s(eager), _warm_s(eager))
+    )
+    # Eager code has no cache, and its start varies: its own further rounds count, where there are
+    # any.
     warm_eager_s = warm_eager.median if isinstance(warm_eager, m.Spread) else eager_s
     times = _times(run, eager)
-    # Where eager's differ from the baseline's as well, that is another program's result and says nothing of compiling.
+    # Where eager's differ from the baseline's as well, that is another program's result and says
+    # nothing of compiling.
     differ = _differs(recording, run.key) and not _differs(recording, eager_key)
     verdict = m.Payoff.NOT_OBSERVED if differ else times.verdict
     cold = _break_even(cold_s, eager_s, times, verdict, run)
@@ -113,7 +129,9 @@ def _cold_s(run: m.RunRecord) -> float | m.Skipped:
     before_steady = max(1, run.compile.steady_from)
     if len(call_us) <= before_steady:
         return m.Skipped(reason="COMPILE has no call after warm-up")
-    calls_s = _beyond([us / 1e6 for us in call_us[:before_steady]], median(call_us[before_steady:]) / 1e6)
+    calls_s = _beyond(
+        [us / 1e6 for us in call_us[:before_steady]], median(call_us[before_steady:]) / 1e6
+    )
     return calls_s + run.compile.while_loading_s
 
 
@@ -122,7 +140,9 @@ def _warm_s(run: m.RunRecord) -> m.Spread | m.Skipped:
         return ONE_ROUND
     if isinstance(run.compile, m.CompilePass) and run.compile.while_loading_s:
         return AT_IMPORT
-    measured = [record.measured for record in run.rounds if isinstance(record.measured, m.TimedRound)]
+    measured = [
+        record.measured for record in run.rounds if isinstance(record.measured, m.TimedRound)
+    ]
     if not measured:
         return m.Skipped(reason="every other round was lost")
     started = [
@@ -172,7 +192,9 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
     if eager is None:
         return _Times(compiled=mine.step, eager=NO_EAGER)
     theirs = RunTimes.of(eager)
-    counted = isinstance(run.evaluation, m.Evaluation) and isinstance(eager.evaluation, m.Evaluation)
+    counted = isinstance(run.evaluation, m.Evaluation) and isinstance(
+        eager.evaluation, m.Evaluation
+    )
     for unit in (per_unit(run.unit), PER_STEP) if counted else (PER_STEP,):
         both, answer = of_both(mine, theirs, unit), held(mine, theirs, unit)
         if isinstance(both, m.Skipped):
@@ -180,12 +202,18 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
         in_rounds = both[0] == over_rounds(mine, unit) and both[1] == over_rounds(theirs, unit)
         rounds = min(time.samples for time in both) if in_rounds else 1
         doubt = why_not(answer, (run.key.slug, mine), (eager.key.slug, theirs), unit)
-        return _Times(compiled=both[0], eager=both[1], unit=unit, rounds=rounds, answer=answer, doubt=doubt)
+        return _Times(
+            compiled=both[0], eager=both[1], unit=unit, rounds=rounds, answer=answer, doubt=doubt
+        )
     return _Times(compiled=mine.step, eager=theirs.step)
 
 
 def _break_even(
-    started_s: float | m.Skipped, eager_s: float | m.Skipped, times: _Times, verdict: m.Payoff, run: m.RunRecord
+    started_s: float | m.Skipped,
+    eager_s: float | m.Skipped,
+    times: _Times,
+    verdict: m.Payoff,
+    run: m.RunRecord,
 ) -> m.BreakEven | m.Skipped:
     saved_us, compiled = times.saved_us, times.compiled
     if isinstance(started_s, m.Skipped) or isinstance(eager_s, m.Skipped):
@@ -194,8 +222,11 @@ def _break_even(
         return m.first_skipped(saved_us, compiled)
     if verdict != m.Payoff.PAYS:
         undecided = m.Skipped(reason=times.doubt)
-        return {m.Payoff.NOT_OBSERVED: RESULTS_DIFFER, m.Payoff.UNDECIDED: undecided}.get(verdict, NOT_FASTER)
-    many = max(0.0, started_s - eager_s) * 1e6 / saved_us  # steps, or units of work, of which a step advances many
+        return {m.Payoff.NOT_OBSERVED: RESULTS_DIFFER, m.Payoff.UNDECIDED: undecided}.get(
+            verdict, NOT_FASTER
+        )
+    # steps, or units of work, of which a step advances many
+    many = max(0.0, started_s - eager_s) * 1e6 / saved_us
     after_s = many * compiled.median * times.to_us / 1e6
     if isinstance(run.evaluation, m.Evaluation) and run.evaluation.units:
         steps_each = run.evaluation.steps / run.evaluation.units
@@ -210,15 +241,25 @@ def _break_even(
     return m.BreakEven(steps=many, units=work, after_s=after_s)
 
 
-def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff) -> str:
-    if isinstance(times.compiled, m.Skipped) or isinstance(times.eager, m.Skipped) or verdict == m.Payoff.NOT_OBSERVED:
+def _text(
+    cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff
+) -> str:
+    if (
+        isinstance(times.compiled, m.Skipped)
+        or isinstance(times.eager, m.Skipped)
+        or verdict == m.Payoff.NOT_OBSERVED
+    ):
         missing = m.first_skipped(times.compiled, times.eager, RESULTS_DIFFER)
         return f"not compared with eager: {missing.reason}"
     if verdict == m.Payoff.UNDECIDED:
         return f"cannot tell whether it is faster than eager: {times.doubt}"
-    samples = f"medians of {times.rounds} rounds" if times.rounds > 1 else "medians, in one process each"
+    samples = (
+        f"medians of {times.rounds} rounds" if times.rounds > 1 else "medians, in one process each"
+    )
     scale = times.unit.name.partition("/")[0]
-    compiled, eager = (f"{times.unit.bare(time.median)} {scale}" for time in (times.compiled, times.eager))
+    compiled, eager = (
+        f"{times.unit.bare(time.median)} {scale}" for time in (times.compiled, times.eager)
+    )
     figures = f"{compiled} per {times.per}, {eager} in mode eager (TIMING, {samples})"
     took = "" if isinstance(cold_s, m.Skipped) else f" {short(cold_s)} s of cold compile time"
     if verdict == m.Payoff.NEVER:
@@ -228,30 +269,43 @@ def _text(cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skippe
         return f"not measurably faster than eager;{lost} is not recovered: {figures}"
     if isinstance(cold, m.Skipped):
         return f"faster than eager: {figures}; its break-even is unknown: {cold.reason}"
-    return f"{took.strip() or 'its compile time'} pays off after {plural(round(cold.steps), 'step')}: {figures}"
+    return (
+        f"{took.strip() or 'its compile time'} pays off after "
+        f"{plural(round(cold.steps), 'step')}: {figures}"
+    )
 
 
 # ---------------------------------------------------------------- predicted for new processes
 
 
 class Noise(NamedTuple):
-    """How samples of one kind vary: of their logarithms the variance, and its degrees of freedom."""
+    """How samples of one kind vary: of their logarithms the variance, and its degrees of
+    freedom."""
 
     variance: float
     freedom: int
 
     @classmethod
     def pooled(cls, kinds: Iterable[Sequence[float]]) -> Noise | None:
-        """Of several kinds, each about its own mean, without those that are OUTLYING; None if none has two samples."""
+        """Of several kinds, each about its own mean, without those that are OUTLYING; None if none
+        has two samples."""
         logs = sorted((np.log(samples) for samples in kinds if len(samples) > 1), key=np.var)
-        while len(logs) > 2 and np.std(logs[-1]) > OUTLYING * np.mean([np.var(each) for each in logs[:-1]]) ** 0.5:
+        while (
+            len(logs) > 2
+            and np.std(logs[-1]) > OUTLYING * np.mean([np.var(each) for each in logs[:-1]]) ** 0.5
+        ):
             logs.pop()
         freedom = sum(len(each) - 1 for each in logs)
-        return cls(sum(float(np.var(each)) * len(each) for each in logs) / freedom, freedom) if freedom else None
+        return (
+            cls(sum(float(np.var(each)) * len(each) for each in logs) / freedom, freedom)
+            if freedom
+            else None
+        )
 
 
 class Sample(NamedTuple):
-    """What the processes of one cell took, one sample each, and how such samples vary in all cells that are alike."""
+    """What the processes of one cell took, one sample each, and how such samples vary in all cells
+    that are alike."""
 
     first_s: Sequence[float]  # the calls before steady state together
     calls: int  # how many those are
@@ -261,21 +315,25 @@ class Sample(NamedTuple):
 
 
 def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, m.Estimate | m.Skipped]:
-    """Of two new processes: after how many steps the first has taken less time ("never" where a step is not faster,
-    "not known" where its gain may be zero), the seconds that 100 steps save, and (saved - paid) / paid after ``steps``.
+    """Of two new processes: after how many steps the first has taken less time ("never" where a
+    step is not faster, "not known" where its gain may be zero), the seconds that 100 steps save,
+    and (saved - paid) / paid after ``steps``.
 
-    Start and step are log-normal over processes. n samples whose logarithms have mean x and deviation s predict a
-    further one by x + s * sqrt(1 + 1/n) * T, with T of Student's distribution (Meeker, Hahn, Escobar: Statistical
-    Intervals, 2nd ed. 2017, chapter 4). s is that of all cells together, which one machine makes noisy, or the cell's
-    own if that is larger. DRAWS of each, from a fixed seed, give the distribution of the ratio of differences, of which
-    the middle 95 % are the interval. If the denominator may be zero there is no bounded one (Fieller 1954).
+    Start and step are log-normal over processes. n samples whose logarithms have mean x and
+    deviation s predict a further one by x + s * sqrt(1 + 1/n) * T, with T of Student's distribution
+    (Meeker, Hahn, Escobar: Statistical Intervals, 2nd ed. 2017, chapter 4). s is that of all cells
+    together, which one machine makes noisy, or the cell's own if that is larger. DRAWS of each,
+    from a fixed seed, give the distribution of the ratio of differences, of which the middle 95 %
+    are the interval. If the denominator may be zero there is no bounded one (Fieller 1954).
     """
     random, sides = np.random.default_rng(SEED), list[tuple[Floats, Floats]]()
     for each in (cell, other):
         if each.start_noise is None or each.step_noise is None or not each.first_s:
             return dict.fromkeys(PREDICTED, ONE_START if each.first_s else NO_START)
         step_us = _drawn(each.step_us, each.step_noise, random)
-        sides.append((_drawn(each.first_s, each.start_noise, random) - each.calls * step_us / 1e6, step_us))
+        sides.append(
+            (_drawn(each.first_s, each.start_noise, random) - each.calls * step_us / 1e6, step_us)
+        )
     paid_s, saved_s = sides[0][0] - sides[1][0], (sides[1][1] - sides[0][1]) / 1e6
     lost, free = (float((each[1:] <= 0).mean()) for each in (saved_s, paid_s))
     even = np.maximum(paid_s, 0) / np.where(saved_s > 0, saved_s, np.nan)
@@ -292,25 +350,36 @@ def _drawn(samples: Sequence[float], noise: Noise, random: np.random.Generator) 
     """The median sample, then DRAWS that a new process may take."""
     variance = max(noise.variance, own.variance if (own := Noise.pooled([samples])) else 0.0)
     apart = np.sqrt(variance * (1 + 1 / len(samples))) * random.standard_t(noise.freedom, DRAWS)
-    return np.concatenate(([median(samples)], np.exp(np.mean(np.log(samples)) + np.clip(apart, -300, 300))))
+    return np.concatenate(
+        ([median(samples)], np.exp(np.mean(np.log(samples)) + np.clip(apart, -300, 300)))
+    )
 
 
 def _middle(values: Floats, unit: str) -> m.Estimate:
     low, high = np.quantile(values[1:], (TAIL, 1 - TAIL), method="nearest")
     value = float(values[0])
-    return m.Estimate(value=value, low=min(float(low), value), high=max(float(high), value), unit=unit)
+    return m.Estimate(
+        value=value, low=min(float(low), value), high=max(float(high), value), unit=unit
+    )
 
 
 def total(start: m.Estimate, step: m.Estimate, steps: int) -> m.Estimate:
-    """Seconds that so many steps take from a start on, with the extremes of both for ``low`` and ``high``."""
+    """Seconds that so many steps take from a start on, with the extremes of both for ``low`` and
+    ``high``."""
     low, value, high = (
         paid_s + steps * us / 1e6
-        for paid_s, us in ((start.low, step.low), (start.value, step.value), (start.high, step.high))
+        for paid_s, us in (
+            (start.low, step.low),
+            (start.value, step.value),
+            (start.high, step.high),
+        )
     )
     return m.Estimate(value=value, low=low, high=high, unit="s")
 
 
-def tier(speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped, verdict: m.Judged) -> m.Tier | m.Skipped:
+def tier(
+    speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped, verdict: m.Judged
+) -> m.Tier | m.Skipped:
     """By the thresholds of document S2; a step that is level with eager's or slower is poor."""
     if isinstance(speedup, m.Skipped):
         return speedup
@@ -320,7 +389,11 @@ def tier(speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped, ve
         return m.Tier.POOR
     if isinstance(break_even, m.Skipped):
         return break_even
-    for name, times, within in ((m.Tier.EXCELLENT, 5, 50), (m.Tier.GOOD, 2, 100), (m.Tier.MODERATE, 1, 500)):
+    for name, times, within in (
+        (m.Tier.EXCELLENT, 5, 50),
+        (m.Tier.GOOD, 2, 100),
+        (m.Tier.MODERATE, 1, 500),
+    ):
         if speedup.value > times and break_even.value < within:
             return name
     return m.Tier.POOR

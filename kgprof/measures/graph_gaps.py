@@ -1,4 +1,5 @@
-"""The CPU's time at a graph break in TRACE: after one graph of a function, until what follows the break is entered."""
+"""The CPU's time at a graph break in TRACE: after one graph of a function, until what follows the
+break is entered."""
 
 from collections.abc import Collection, Mapping
 
@@ -12,24 +13,40 @@ from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.structured_trace import frame_id
 from kgprof.reading.timeline import NOBODY
 
-WHAT = "CPU time between the two graphs of the forward pass, under torch.profiler; lost fusion is not counted"
+WHAT = (
+    "CPU time between the two graphs of the forward pass, under torch.profiler; "
+    "lost fusion is not counted"
+)
 
 
-def between_graphs(run: RunEvidence, broken: Mapping[str, Collection[str]]) -> m.FindingCost | m.Skipped:
-    """``broken``: the ids of each frame that met the break, and of those that go on behind it. Microseconds a step.
+def between_graphs(
+    run: RunEvidence, broken: Mapping[str, Collection[str]]
+) -> m.FindingCost | m.Skipped:
+    """``broken``: the ids of each frame that met the break, and of those that go on behind it.
+    Microseconds a step.
 
-    A frame's region holds that of what goes on behind the break. From the end of the last graph before that, or from
-    the frame's start where nothing was captured before the break, without the regions of other functions between them.
+    A frame's region holds that of what goes on behind the break. From the end of the last graph
+    before that, or from the frame's start where nothing was captured before the break, without the
+    regions of other functions between them.
     """
     trace = run.trace(m.PassName.TRACE)
     if isinstance(trace, m.Skipped):
         return m.Skipped(reason=f"only TRACE can measure it: {trace.reason}")
     columns = trace.columns
-    steps, is_region = timeline.profiler_steps(columns), columns.named(REGION_PREFIX) & columns.of_category("cpu_op")
-    differentiated = np.array([name == DIFFERENTIATED for name in columns.names], np.bool_)[columns.name]
+    steps, is_region = (
+        timeline.profiler_steps(columns),
+        columns.named(REGION_PREFIX) & columns.of_category("cpu_op"),
+    )
+    differentiated = np.array([name == DIFFERENTIATED for name in columns.names], np.bool_)[
+        columns.name
+    ]
     graphs = np.flatnonzero(differentiated | columns.named(GENERATED_CODE_PREFIX))
     if not len(steps) or not len(graphs):
-        return m.Skipped(reason="TRACE marks no steps, or the backend does not mark the calls of its graphs in it")
+        return m.Skipped(
+            reason=(
+                "TRACE marks no steps, or the backend does not mark the calls of its graphs in it"
+            )
+        )
     called_in = launches.innermost(columns, is_region, graphs)
     regions, parent = np.flatnonzero(is_region), np.full(len(columns), NOBODY)
     for thread in launches.threads_of(columns, regions):
@@ -42,7 +59,9 @@ def between_graphs(run: RunEvidence, broken: Mapping[str, Collection[str]]) -> m
     in_step = timeline.owners(steps).at(columns.start_ns[regions])
     for resumed, step in zip(regions.tolist(), in_step.tolist(), strict=True):
         outer = int(parent[resumed])
-        if NOBODY in (outer, step) or frames[columns.name[resumed]] not in broken.get(frames[columns.name[outer]], ()):
+        if NOBODY in (outer, step) or frames[columns.name[resumed]] not in broken.get(
+            frames[columns.name[outer]], ()
+        ):
             continue
         until_ns = columns.start_ns[resumed]
         before = columns.end_ns[graphs[(called_in == outer) & (columns.end_ns[graphs] <= until_ns)]]
@@ -54,7 +73,8 @@ def between_graphs(run: RunEvidence, broken: Mapping[str, Collection[str]]) -> m
         return m.Skipped(reason="no step of TRACE went through both graphs")
     each_us = spent_ns / 1000
     return m.FindingCost(
-        value=float(np.median(each_us) or each_us.mean()),  # the mean, if most steps do not go there
+        # the mean, if most steps do not go there
+        value=float(np.median(each_us) or each_us.mean()),
         unit="us/step",
         what=WHAT,
         measured_in=(m.PassName.TRACE,),

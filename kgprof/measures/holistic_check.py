@@ -1,7 +1,8 @@
-"""HTA's figures of a trace held against ours: by HTA's own definitions, so that what differs is a fault of one of us.
+"""HTA's figures of a trace held against ours: by HTA's own definitions, so that what differs is a
+fault of one of us.
 
-Its causes of idle time are of each stream by itself and ours are of the whole device (kgprof.measures.idle), so they
-are computed here a second time as HTA defines them.
+Its causes of idle time are of each stream by itself and ours are of the whole device
+(kgprof.measures.idle), so they are computed here a second time as HTA defines them.
 """
 
 from collections import defaultdict
@@ -24,8 +25,15 @@ US, OPERATIONS, PERCENT, BANDWIDTH = "us", "operations", "%", "GB/s"
 HOST_WAIT, KERNEL_WAIT, OTHER = "host_wait", "kernel_wait", "other"
 KERNEL_WAIT_NS = 30_000
 COMMUNICATION = "nccl"
-# The calls that HTA's queue length looks for (TraceSymbolTable.get_runtime_launch_events_query, CUDA's).
-QUEUED_BY = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync")
+# The calls that HTA's queue length looks for (TraceSymbolTable.get_runtime_launch_events_query,
+# CUDA's).
+QUEUED_BY = (
+    "cudaLaunchKernel",
+    "cudaLaunchKernelExC",
+    "cuLaunchKernel",
+    "cudaMemcpyAsync",
+    "cudaMemsetAsync",
+)
 NO_SIZES = "kgprof does not read the sizes of copies"
 
 _IDLE = {
@@ -55,7 +63,9 @@ def check(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> m.Ho
         for row in ours.rows:
             ours_us[row.name] += row.total_us
         rows = [figure(name, US, us, theirs.get(name, 0.0)) for name, us in ours_us.items()]
-        largest_first = sorted(rows, key=lambda row: (-max(ours_us[row.name], theirs.get(row.name, 0.0)), row.name))
+        largest_first = sorted(
+            rows, key=lambda row: (-max(ours_us[row.name], theirs.get(row.name, 0.0)), row.name)
+        )
         differing = tuple(row for row in largest_first if row.differs)
     return m.HolisticCheck(
         versions=answer.versions,
@@ -68,8 +78,14 @@ def check(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> m.Ho
     )
 
 
-def _figures(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> Iterator[m.HolisticFigure]:
-    rank, work, communication = answer.ranks[0], launches.launched(columns), columns.named(COMMUNICATION)
+def _figures(
+    answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns
+) -> Iterator[m.HolisticFigure]:
+    rank, work, communication = (
+        answer.ranks[0],
+        launches.launched(columns),
+        columns.named(COMMUNICATION),
+    )
 
     def given(call: str, value: float | None) -> float | m.Skipped:
         """HTA's figure; where there is none, why the call that gives it did not."""
@@ -80,12 +96,19 @@ def _figures(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> I
             return m.Skipped(reason=f"{call} was not called")
         if made.outcome == "ok":
             return m.Skipped(reason=f"{call} does not hold it")
-        return m.Skipped(reason=f"{call}: {made.outcome}" + (f": {made.reason}" if made.reason else ""))
+        return m.Skipped(
+            reason=f"{call}: {made.outcome}" + (f": {made.reason}" if made.reason else "")
+        )
 
     def union_us(which: launches.Mask) -> float:
-        return timeline.union_ns(timeline.intervals_of(columns, which & columns.of_category("kernel"))) / 1000
+        return (
+            timeline.union_ns(timeline.intervals_of(columns, which & columns.of_category("kernel")))
+            / 1000
+        )
 
-    kernels = given("get_gpu_kernel_breakdown", sum(rank.kernels.values()) if rank.kernels else None)
+    kernels = given(
+        "get_gpu_kernel_breakdown", sum(rank.kernels.values()) if rank.kernels else None
+    )
     yield figure("kernels, copies and fills", US, ours.total_us, kernels, "sum of their durations")
     window_us, idle_us = rank.window_us, rank.idle_us
     either = isinstance(window_us, m.Skipped) or isinstance(idle_us, m.Skipped)
@@ -106,10 +129,18 @@ def _figures(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> I
         theirs_us = given("get_idle_time_breakdown", causes[cause] if rank.idle_causes else None)
         yield figure(f"idle: {cause}", US, us, theirs_us, _IDLE[cause])
 
-    queued = np.array([name in QUEUED_BY for name in columns.names], np.bool_)[columns.name[work.calls]]
-    note, unknown = "most operations launched but not started", int(((work.calls == NOBODY) | ~queued).sum())
+    queued = np.array([name in QUEUED_BY for name in columns.names], np.bool_)[
+        columns.name[work.calls]
+    ]
+    note, unknown = (
+        "most operations launched but not started",
+        int(((work.calls == NOBODY) | ~queued).sum()),
+    )
     if unknown and rank.queue_length:
-        note += f"; HTA skips {unknown:,} of {len(work.events):,} with launch calls it does not recognise"
+        note += (
+            f"; HTA skips {unknown:,} of {len(work.events):,} with launch calls it does "
+            "not recognise"
+        )
     for stream, longest in longest_queues(columns, work).items():
         length = given("get_queue_length_summary", rank.queue_length.get(str(stream)))
         yield figure(f"longest queue, stream {stream}", OPERATIONS, float(longest), length, note)
@@ -118,7 +149,13 @@ def _figures(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> I
         share = 100 * (alone + computing - both) / alone
         yield figure("communication overlapped", PERCENT, share, rank.overlap_percent, note)
     for copy, mean in rank.bandwidth_gb_per_s.items():
-        yield figure(f"bandwidth, {copy}", BANDWIDTH, m.Skipped(reason=NO_SIZES), mean, "mean over the copies")
+        yield figure(
+            f"bandwidth, {copy}",
+            BANDWIDTH,
+            m.Skipped(reason=NO_SIZES),
+            mean,
+            "mean over the copies",
+        )
 
 
 def idle_causes_us(columns: Columns, work: Launched) -> Mapping[str, float]:
@@ -136,13 +173,15 @@ def idle_causes_us(columns: Columns, work: Launched) -> Mapping[str, float]:
 
 
 def longest_queues(columns: Columns, work: Launched) -> Mapping[int, int]:
-    """By stream: how many operations had been launched and had not begun, at most; of those whose call is known."""
+    """By stream: how many operations had been launched and had not begun, at most; of those whose
+    call is known."""
     longest = {}
     for stream, events, calls in _streams(columns, work):
         known = calls != NOBODY
         moments = np.concatenate([columns.start_ns[calls[known]], columns.start_ns[events[known]]])
         change = np.repeat([1, -1], int(known.sum()))
-        order = np.lexsort((-change, moments))  # of a launch and a start at one moment, the launch came first
+        # of a launch and a start at one moment, the launch came first
+        order = np.lexsort((-change, moments))
         longest[stream] = int(np.cumsum(change[order]).max(initial=0))
     return longest
 
@@ -154,7 +193,9 @@ def _streams(columns: Columns, work: Launched) -> Iterator[tuple[int, Indices, I
         yield stream, work.events[of_each == stream], work.calls[of_each == stream]
 
 
-def figure(name: str, unit: str, ours: float | m.Skipped, hta: float | m.Skipped, note: str = "") -> m.HolisticFigure:
+def figure(
+    name: str, unit: str, ours: float | m.Skipped, hta: float | m.Skipped, note: str = ""
+) -> m.HolisticFigure:
     difference: float | m.Skipped
     if isinstance(ours, m.Skipped) or isinstance(hta, m.Skipped):
         difference, differs = ours if isinstance(ours, m.Skipped) else hta, False
@@ -164,5 +205,11 @@ def figure(name: str, unit: str, ours: float | m.Skipped, hta: float | m.Skipped
     else:  # no percentage says how far off it is
         difference, differs = m.Skipped(reason="ours is 0"), True
     return m.HolisticFigure(
-        name=name, unit=unit, ours=ours, hta=hta, difference_percent=difference, differs=differs, note=note
+        name=name,
+        unit=unit,
+        ours=ours,
+        hta=hta,
+        difference_percent=difference,
+        differs=differs,
+        note=note,
     )

@@ -1,14 +1,17 @@
-"""Stacks read from a trace: what was open when on each thread and stream, and from it the flame graph of the steps.
+"""Stacks read from a trace: what was open when on each thread and stream, and from it the flame
+graph of the steps.
 
-``nesting`` gives openings and closings in order. Every opening has its closing, and what was opened last is closed
-first, which is how flame graphs and stack viewers want it. Events of one thread that merely overlap (Kineto rounds, and
-mixes clocks; so do kernels of one stream) are not cut short: where the outer one ends, the inner one is closed and
-opened again, so that each keeps its whole duration.
+``nesting`` gives openings and closings in order. Every opening has its closing, and what was opened
+last is closed first, which is how flame graphs and stack viewers want it. Events of one thread that
+merely overlap (Kineto rounds, and mixes clocks; so do kernels of one stream) are not cut short:
+where the outer one ends, the inner one is closed and opened again, so that each keeps its whole
+duration.
 
-The flame graph is of one thread, the one that takes the steps: Python functions, operators and CUDA calls, each under
-what called it. What was open before a step and after it (the loop around the steps, ``main``) is left away: it says
-nothing, and would be the same for every node. Operators that operators call are part of the outer one. Times are whole
-nanoseconds, so that a node's time is its own and its children's exactly.
+The flame graph is of one thread, the one that takes the steps: Python functions, operators and CUDA
+calls, each under what called it. What was open before a step and after it (the loop around the
+steps, ``main``) is left away: it says nothing, and would be the same for every node. Operators that
+operators call are part of the outer one. Times are whole nanoseconds, so that a node's time is its
+own and its children's exactly.
 """
 
 import re
@@ -31,12 +34,14 @@ from kgprof.wording import plural
 
 # python_function: of a trace that was recorded with_stack.
 HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
-_PYTHON_FUNCTION = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<name>.+)")  # longer numbers are no lines
+# longer numbers are no lines
+_PYTHON_FUNCTION = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<name>.+)")
 _NEVER = 2**63 - 1
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """``file`` and ``line`` (from 1) of a Python function in a trace with stacks; of anything else there is none."""
+    """``file`` and ``line`` (from 1) of a Python function in a trace with stacks; of anything else
+    there is none."""
 
     name: str
     file: str = ""
@@ -58,7 +63,8 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Nesting:
-    """Nanoseconds from the first event on; the thread that takes the steps comes first, streams come last."""
+    """Nanoseconds from the first event on; the thread that takes the steps comes first, streams
+    come last."""
 
     frames: tuple[Frame, ...]
     tracks: tuple[Track, ...]
@@ -72,7 +78,9 @@ def nesting(columns: Columns) -> Nesting:
     """Empty where the trace holds neither the host's events nor the device's."""
     host, device = columns.of_category(*HOST_CATEGORIES), columns.of_category(*DEVICE_CATEGORIES)
     known: dict[Frame, int] = {}  # each once
-    of_name = np.array([known.setdefault(frame_of(name), len(known)) for name in columns.names], np.int64)
+    of_name = np.array(
+        [known.setdefault(frame_of(name), len(known)) for name in columns.names], np.int64
+    )
     zero = int(columns.start_ns[host | device].min(initial=_NEVER))
     tracks = tuple(
         Track(name=name, changes=tuple(_changes(columns, events, of_name, zero)))
@@ -88,34 +96,53 @@ def frame_of(name: str) -> Frame:
     return Frame(name=found["name"], file=found["file"], line=int(found["line"]))
 
 
-def _threads(columns: Columns, host: npt.NDArray[np.bool_]) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
+def _threads(
+    columns: Columns, host: npt.NDArray[np.bool_]
+) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
     """Name and events of each, the one that takes the steps first."""
     stepping = set(columns.thread[host & columns.named(STEP_PREFIX)].tolist())
     numbers = threads_of(columns, np.flatnonzero(host))
-    for number in sorted(numbers, key=lambda one: (one not in stepping, _sortable(*columns.threads[one]))):
+    for number in sorted(
+        numbers, key=lambda one: (one not in stepping, _sortable(*columns.threads[one]))
+    ):
         process, thread = columns.threads[number]
         takes_steps = " (takes the steps)" if number in stepping else ""
-        yield f"thread {thread} of process {process}{takes_steps}", np.flatnonzero(host & (columns.thread == number))
+        yield (
+            f"thread {thread} of process {process}{takes_steps}",
+            np.flatnonzero(host & (columns.thread == number)),
+        )
 
 
-def _streams(columns: Columns, device: npt.NDArray[np.bool_]) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
-    """Name and events of each. A stream's events may stand in rows of several names; two devices have a stream 7."""
-    rows = sorted(set(zip(columns.thread[device].tolist(), columns.stream[device].tolist(), strict=True)))
+def _streams(
+    columns: Columns, device: npt.NDArray[np.bool_]
+) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
+    """Name and events of each. A stream's events may stand in rows of several names; two devices
+    have a stream 7."""
+    rows = sorted(
+        set(zip(columns.thread[device].tolist(), columns.stream[device].tolist(), strict=True))
+    )
     for row, stream in sorted(rows, key=lambda one: (_sortable(*columns.threads[one[0]]), one[1])):
         process, thread = columns.threads[row]
         of_device = device & (columns.thread == row) & (columns.stream == stream)
-        yield f"stream {thread if stream == NONE else stream} of device {process}", np.flatnonzero(of_device)
+        yield (
+            f"stream {thread if stream == NONE else stream} of device {process}",
+            np.flatnonzero(of_device),
+        )
 
 
 def _sortable(process: int | str, thread: int | str) -> tuple[tuple[bool, int, str], ...]:
     """Numbers among themselves, before names."""
-    return tuple((isinstance(one, str), 0 if isinstance(one, str) else one, str(one)) for one in (process, thread))
+    return tuple(
+        (isinstance(one, str), 0 if isinstance(one, str) else one, str(one))
+        for one in (process, thread)
+    )
 
 
 def _changes(
     columns: Columns, events: npt.NDArray[np.intp], of_name: npt.NDArray[np.int64], zero_ns: int
 ) -> Iterator[Change]:
-    # Of two that start together the longer one is the outer one; of two that are alike the one that stands first.
+    # Of two that start together the longer one is the outer one; of two that are alike the one that
+    # stands first.
     events = events[np.lexsort((-columns.end_ns[events], columns.start_ns[events]))]
     frames = of_name[columns.name[events]].tolist()
     starts = (columns.start_ns[events] - zero_ns).tolist()
@@ -151,7 +178,8 @@ def _changes(
 PRUNED_BELOW = 0.0005  # share of the steps' time; doubled until the tree has MOST_NODES or fewer
 MOST_NODES = 1_000
 TOP_FUNCTIONS = 40
-MOST_EVENTS = 500_000  # of the thread that takes the steps: as many steps as have them; two microseconds each
+# of the thread that takes the steps: as many steps as have them; two microseconds each
+MOST_EVENTS = 500_000
 PYTHON = "python_function"
 OTHER = "(other)"
 
@@ -175,7 +203,8 @@ Key = tuple[str, str, int, str]  # name, file, line, kind
 
 
 def shown(run: RunEvidence) -> m.FlameGraph | m.Skipped:
-    """From STACK; of a trace that was taken in, from the one whose kernels are shown, which may hold stacks."""
+    """From STACK; of a trace that was taken in, from the one whose kernels are shown, which may
+    hold stacks."""
     name = m.PassName.STACK
     if run.whole.recording.header.plan.trace_files:
         broken_down = run.once(kernels.shown)
@@ -189,20 +218,31 @@ def shown(run: RunEvidence) -> m.FlameGraph | m.Skipped:
 def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | m.Skipped:
     """Skipped where the trace holds no Python functions, or its steps no time."""
     if not columns.of_category(PYTHON).any():
-        return m.Skipped(reason="its trace has no Python functions because it was recorded without stacks")
+        return m.Skipped(
+            reason="its trace has no Python functions because it was recorded without stacks"
+        )
     host = columns.of_category(*HOST_CATEGORIES)
     thread, windows, per = _windows(columns, host)
     events = np.flatnonzero(host & (columns.thread == thread) & ~columns.named(STEP_PREFIX))
     starts = np.sort(columns.start_ns[events])
     begins, ends = (
         np.searchsorted(starts, moments)
-        for moments in ([window.start_ns for window in windows], [window.end_ns for window in windows])
+        for moments in (
+            [window.start_ns for window in windows],
+            [window.end_ns for window in windows],
+        )
     )
     taken = windows[: max(1, int((np.cumsum(ends - begins) <= MOST_EVENTS).sum()))]
     # One number for a category and a name; np.unique would sort as many pairs as there are events.
     named = columns.category[events].astype(np.int64) * len(columns.names) + columns.name[events]
-    pairs = [(each, *divmod(each, len(columns.names))) for each in np.flatnonzero(np.bincount(named)).tolist()]
-    keys = {each: _key(columns.categories[category], columns.names[name]) for each, category, name in pairs}
+    pairs = [
+        (each, *divmod(each, len(columns.names)))
+        for each in np.flatnonzero(np.bincount(named)).tolist()
+    ]
+    keys = {
+        each: _key(columns.categories[category], columns.names[name])
+        for each, category, name in pairs
+    }
     tree = _Tree(per, keys)
     start, end = columns.start_ns[events], columns.end_ns[events]
     for window in taken:
@@ -214,20 +254,27 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
         return m.Skipped(reason="its steps have no duration")
     # In which other threads were in operators, each thread's counted once.
     operators = np.flatnonzero(columns.of_category("cpu_op") & (columns.thread != thread))
-    threads = [operators[columns.thread[operators] == other] for other in threads_of(columns, operators)]
-    elsewhere_ns = sum(union_ns(window.clip(intervals_of(columns, own))) for own in threads for window in taken)
+    threads = [
+        operators[columns.thread[operators] == other] for other in threads_of(columns, operators)
+    ]
+    elsewhere_ns = sum(
+        union_ns(window.clip(intervals_of(columns, own))) for own in threads for window in taken
+    )
     return _graph(
         tree,
         measured_in=measured_in,
         steps=len(taken),
         per=per,
         other_threads_ns=elsewhere_ns,
-        notes=() if len(taken) == len(windows) else (f"the first {len(taken):,} of {plural(len(windows), per)}",),
+        notes=()
+        if len(taken) == len(windows)
+        else (f"the first {len(taken):,} of {plural(len(windows), per)}",),
     )
 
 
 def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[Window, ...], str]:
-    """The thread that takes the steps, and when they were; where none is marked, all of the thread with most Python."""
+    """The thread that takes the steps, and when they were; where none is marked, all of the thread
+    with most Python."""
     marks = np.flatnonzero(step_marks(columns))
     if len(marks):
         thread = int(np.bincount(columns.thread[marks]).argmax())
@@ -238,14 +285,21 @@ def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[
     python = columns.of_category(PYTHON)
     thread = int(np.bincount(columns.thread[python]).argmax())
     spans = intervals_of(columns, host & (columns.thread == thread))
-    return thread, (Window(start_ns=int(spans[:, 0].min()), end_ns=int(spans[:, 1].max())),), "window"
+    return (
+        thread,
+        (Window(start_ns=int(spans[:, 0].min()), end_ns=int(spans[:, 1].max())),),
+        "window",
+    )
 
 
 def _key(category: str, name: str) -> Key:
     if category == PYTHON:
         frame = frame_of(name)
         if frame.line is not None:
-            kind = next((kind for kind, files in _PYTHON_KINDS.items() if files.search(frame.file)), "python")
+            kind = next(
+                (kind for kind, files in _PYTHON_KINDS.items() if files.search(frame.file)),
+                "python",
+            )
             return frame.name, frame.file, frame.line, kind
         kind = "module" if name.startswith("nn.Module: ") else "builtin"
         return _BINDINGS.sub("pybind11", _ADDRESS.sub("", name)), "", 0, kind
@@ -257,7 +311,8 @@ def _key(category: str, name: str) -> Key:
 
 
 class _Tree:
-    """Node 0 is the step. Parents come before their children. ``keys``: of all that may be in it, by their numbers."""
+    """Node 0 is the step. Parents come before their children. ``keys``: of all that may be in it,
+    by their numbers."""
 
     def __init__(self, root: str, keys: Mapping[int, Key]) -> None:
         self.keys = keys
@@ -265,7 +320,9 @@ class _Tree:
         self.operators = {each for each, key in keys.items() if key[3] == "operator"}
         self.dispatched = {each for each in self.operators if _OPERATOR.fullmatch(keys[each][0])}
         # The loop around the steps, kgprof's, begins in the first of them and not before it.
-        self.loop = {each for each, key in keys.items() if key[0] == _LOOP[0] and key[1].endswith(_LOOP[1])}
+        self.loop = {
+            each for each, key in keys.items() if key[0] == _LOOP[0] and key[1].endswith(_LOOP[1])
+        }
         self.key: list[Key] = [(root, "", 0, "step")]
         self.parent, self.self_ns, self.calls = [-1], [0], [0]
         self.children: list[dict[Key, int]] = [{}]
@@ -279,7 +336,8 @@ def _add_step(
     window: Window,
 ) -> None:
     """The events that are in ``window``; ``named``: the number of each one's key."""
-    # Of two that start together the longer one is the outer one; of two that are alike the one that stands first.
+    # Of two that start together the longer one is the outer one; of two that are alike the one that
+    # stands first.
     order = np.lexsort((-end_ns, start_ns))
     starts = np.maximum(start_ns[order], window.start_ns).tolist()
     ends = np.minimum(end_ns[order], window.end_ns).tolist()
@@ -314,7 +372,13 @@ def _add_step(
 
 
 def _graph(
-    tree: _Tree, *, measured_in: m.PassName, steps: int, per: str, other_threads_ns: int, notes: tuple[str, ...]
+    tree: _Tree,
+    *,
+    measured_in: m.PassName,
+    steps: int,
+    per: str,
+    other_threads_ns: int,
+    notes: tuple[str, ...],
 ) -> m.FlameGraph:
     totals = m.with_all_below(tree.parent, tree.self_ns)
     below = PRUNED_BELOW
@@ -327,7 +391,9 @@ def _graph(
 
     def frame(key: Key) -> int:
         name, file = (names.setdefault(each, len(names)) for each in key[:2])
-        return frames.setdefault(m.StackFrame(name=name, file=file, line=key[2], kind=key[3]), len(frames))
+        return frames.setdefault(
+            m.StackFrame(name=name, file=file, line=key[2], kind=key[3]), len(frames)
+        )
 
     nodes = tuple(frame(node.key) for node in kept)
     top = tuple(
@@ -366,27 +432,37 @@ _OTHERS: Key = (OTHER, "", 0, "pruned")
 
 
 def _pruned(tree: _Tree, totals: Sequence[int], below: float) -> list[_Node]:
-    """The nodes with at least ``below`` of the whole, the larger of two children first, and one for the others."""
+    """The nodes with at least ``below`` of the whole, the larger of two children first, and one for
+    the others."""
     least, calls = below * totals[0], m.with_all_below(tree.parent, tree.calls)
     kept: list[_Node] = []
-    waiting = [(-1, tree.key[0], [0])]  # the parent among the kept ones, and the nodes that stand in it as one
+    # the parent among the kept ones, and the nodes that stand in it as one
+    waiting = [(-1, tree.key[0], [0])]
     while waiting:
         parent, key, nodes = waiting.pop()
         if key == _OTHERS:
-            small_ns, called = sum(totals[node] for node in nodes), sum(calls[node] for node in nodes)
+            small_ns, called = (
+                sum(totals[node] for node in nodes),
+                sum(calls[node] for node in nodes),
+            )
             kept.append(_Node(key=key, parent=parent, self_ns=small_ns, calls=called))
             continue
         (node,), here = nodes, len(kept)
-        kept.append(_Node(key=key, parent=parent, self_ns=tree.self_ns[node], calls=tree.calls[node]))
+        kept.append(
+            _Node(key=key, parent=parent, self_ns=tree.self_ns[node], calls=tree.calls[node])
+        )
         children = sorted(tree.children[node].values(), key=lambda child: (totals[child], child))
         if small := [child for child in children if totals[child] < least]:
             waiting.append((here, _OTHERS, small))
-        waiting += [(here, tree.key[child], [child]) for child in children if totals[child] >= least]
+        waiting += [
+            (here, tree.key[child], [child]) for child in children if totals[child] >= least
+        ]
     return kept
 
 
 def _functions(tree: _Tree, totals: Sequence[int]) -> dict[Key, tuple[int, int, int]]:
-    """Self time, total time and calls of each function, operator or span over the whole tree; the step is none."""
+    """Self time, total time and calls of each function, operator or span over the whole tree; the
+    step is none."""
     self_ns, total_ns, calls, open_above = (Counter[Key]() for _ in range(4))
     waiting = [(child, True) for child in tree.children[0].values()]
     while waiting:

@@ -1,9 +1,10 @@
-"""A traced step of the host, divided twice: by what was open in each moment, and by the phases of a training step.
+"""A traced step of the host, divided twice: by what was open in each moment, and by the phases of a
+training step.
 
-``host_time`` gives each moment to the innermost event open then, on the thread that takes the steps alone, so the parts
-and the remainder add up to the step. ``training_phases`` gives it to data, forward, backward or optimizer, on any
-thread. Under torch.profiler each event costs the host something of its own: read the parts against each other, not as
-times.
+``host_time`` gives each moment to the innermost event open then, on the thread that takes the steps
+alone, so the parts and the remainder add up to the step. ``training_phases`` gives it to data,
+forward, backward or optimizer, on any thread. Under torch.profiler each event costs the host
+something of its own: read the parts against each other, not as times.
 """
 
 import numpy as np
@@ -19,12 +20,28 @@ from kgprof.reading.launches import LAUNCH_CATEGORIES, OWN_SPANS, WAITS, Launche
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
 HOST_CATEGORIES = ("cpu_op", "user_annotation", *LAUNCH_CATEGORIES)
-GUARDS, PROLOGUE, WRAPPER = "Dynamo cache lookup (guards)", "prologue", "wrapper of the compiled code"
+GUARDS, PROLOGUE, WRAPPER = (
+    "Dynamo cache lookup (guards)",
+    "prologue",
+    "wrapper of the compiled code",
+)
 GENERATED, OPERATORS, AUTOGRAD = "generated kernels", "operators", "autograd engine"
 LAUNCHES, WAITING, CALLS = "launch calls", "GPU syncs", "other CUDA calls"
 SPANS, RECORDER, UNEXPLAINED = "user spans", "kgprof overhead", "unexplained"
 PARTS = (
-    *(GUARDS, PROLOGUE, WRAPPER, GENERATED, OPERATORS, AUTOGRAD, LAUNCHES, WAITING, CALLS, SPANS, RECORDER),
+    *(
+        GUARDS,
+        PROLOGUE,
+        WRAPPER,
+        GENERATED,
+        OPERATORS,
+        AUTOGRAD,
+        LAUNCHES,
+        WAITING,
+        CALLS,
+        SPANS,
+        RECORDER,
+    ),
     UNEXPLAINED,  # the last, always
 )
 # Names of operators' events, first match wins; what matches none is an operator.
@@ -33,7 +50,15 @@ PREFIXES = (
     (GUARDS, ("TorchDynamo Cache Lookup",)),
     (RECORDER, (OWN_SPANS,)),
     (PROLOGUE, ("Pregraph bytecode", "AOTDispatcher Runtime Wrapper Prologue")),
-    (WRAPPER, (REGION_PREFIX.strip(), GENERATED_CODE_PREFIX.strip(), "CompiledFunction", "inductor_wrapper_call")),
+    (
+        WRAPPER,
+        (
+            REGION_PREFIX.strip(),
+            GENERATED_CODE_PREFIX.strip(),
+            "CompiledFunction",
+            "inductor_wrapper_call",
+        ),
+    ),
     (AUTOGRAD, ("autograd::engine::", "torch::autograd::")),
 )
 
@@ -47,10 +72,14 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
         return m.Skipped(reason="the trace marks no steps")
     thread = columns.thread[marks[0]]
     marks = marks[columns.thread[marks] == thread]
-    steps = timeline.intervals_of(columns, marks[np.argsort(columns.start_ns[marks], kind="stable")])
+    steps = timeline.intervals_of(
+        columns, marks[np.argsort(columns.start_ns[marks], kind="stable")]
+    )
     mine = np.flatnonzero(columns.of_category(*HOST_CATEGORIES) & (columns.thread == thread))
-    part = np.append(_parts(columns, work)[mine], PARTS.index(UNEXPLAINED))  # NOBODY takes the last one
-    # The steps are cut wherever the innermost event changes; of overlapping marks a moment is the later one's.
+    # NOBODY takes the last one
+    part = np.append(_parts(columns, work)[mine], PARTS.index(UNEXPLAINED))
+    # The steps are cut wherever the innermost event changes; of overlapping marks a moment is the
+    # later one's.
     owners, of_step = timeline.owners(timeline.intervals_of(columns, mine)), timeline.owners(steps)
     cuts = np.sort(np.concatenate([owners.start_ns, steps.ravel()]))
     cuts = cuts[np.append(True, cuts[1:] != cuts[:-1])]
@@ -59,7 +88,9 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     owner, step = owners.at(bounds[:, 0]), of_step.at(bounds[:, 0])
     spent_ns = np.zeros((len(steps), len(PARTS)), np.int64)
     np.add.at(spent_ns, (step, part[owner]), bounds[:, 1] - bounds[:, 0])
-    calls = np.bincount(part[:-1][of_step.at(columns.start_ns[mine]) != NOBODY], minlength=len(PARTS))
+    calls = np.bincount(
+        part[:-1][of_step.at(columns.start_ns[mine]) != NOBODY], minlength=len(PARTS)
+    )
     # Of the stretches that nothing names, what another thread of the host was busy in.
     unnamed = bounds[part[owner] == PARTS.index(UNEXPLAINED)]
     others = columns.of_category("cpu_op", *LAUNCH_CATEGORIES) & (columns.thread != thread)
@@ -86,14 +117,17 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
 
 
 def _parts(columns: Columns, work: Launched) -> Numbers:
-    """Of every event the index of its part; events of other categories than the host's have one that is not used."""
+    """Of every event the index of its part; events of other categories than the host's have one
+    that is not used."""
     parts = []
     for name in columns.names:
         frame = next((part for part, prefixes in PREFIXES if name.startswith(prefixes)), OPERATORS)
         parts.append(PARTS.index(GENERATED if kernel_kinds.parse(name) is not None else frame))
     of_name = np.array(parts, np.int64)
     found: Numbers = of_name[columns.name]
-    found[columns.of_category("user_annotation") & (found == PARTS.index(OPERATORS))] = PARTS.index(SPANS)
+    found[columns.of_category("user_annotation") & (found == PARTS.index(OPERATORS))] = PARTS.index(
+        SPANS
+    )
     calls = columns.of_category(*LAUNCH_CATEGORIES)
     found[calls] = PARTS.index(CALLS)
     found[work.calls[work.calls != NOBODY]] = PARTS.index(LAUNCHES)
@@ -104,29 +138,41 @@ def _parts(columns: Columns, work: Launched) -> Numbers:
 OPTIMIZER_SPANS = ("Optimizer.step#", "Optimizer.zero_grad#")
 LOADER_SPANS = ("enumerate(DataLoader)#",)
 BACKWARD_SPANS = ("autograd::engine::evaluate_function",)
-ACCUMULATES = "torch::autograd::AccumulateGrad"  # not called by autograd.grad or torch.func.grad, which return it
+# not called by autograd.grad or torch.func.grad, which return it
+ACCUMULATES = "torch::autograd::AccumulateGrad"
 TO_THE_GPU = ("Memcpy HtoD",)
-# What is inside two of them belongs to the first: an optimizer's closure runs a forward and a backward pass, and a
-# backward pass may compute parts of the forward one again.
-ORDER = (m.TrainingPhase.OPTIMIZER, m.TrainingPhase.DATA, m.TrainingPhase.BACKWARD, m.TrainingPhase.FORWARD)
+# What is inside two of them belongs to the first: an optimizer's closure runs a forward and a
+# backward pass, and a backward pass may compute parts of the forward one again.
+ORDER = (
+    m.TrainingPhase.OPTIMIZER,
+    m.TrainingPhase.DATA,
+    m.TrainingPhase.BACKWARD,
+    m.TrainingPhase.FORWARD,
+)
 
 
 def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
-    """Of TRACE. Skipped where there is none, or where no optimizer and no backward pass ran in its steps."""
+    """Of TRACE. Skipped where there is none, or where no optimizer and no backward pass ran in its
+    steps."""
     trace, work = run.trace(m.PassName.TRACE), run.once(launches.launched_in_trace)
     if isinstance(trace, m.Skipped):
         return trace
     steps = timeline.profiler_steps(trace.columns)
     if not len(steps):
         return m.Skipped(reason="TRACE marked no steps")
-    # The host events that say so. A forward pass has none of its own: it is every other operator or compiled call.
+    # The host events that say so. A forward pass has none of its own: it is every other operator or
+    # compiled call.
     columns = trace.columns
-    annotated, operators = columns.of_category("user_annotation", "cpu_op"), columns.of_category("cpu_op")
+    annotated, operators = (
+        columns.of_category("user_annotation", "cpu_op"),
+        columns.of_category("cpu_op"),
+    )
     spans = {
         m.TrainingPhase.OPTIMIZER: columns.named(*OPTIMIZER_SPANS) & annotated,
         m.TrainingPhase.DATA: columns.named(*LOADER_SPANS) & annotated,
         m.TrainingPhase.BACKWARD: columns.named(*BACKWARD_SPANS) & operators,
-        m.TrainingPhase.FORWARD: operators | columns.named(REGION_PREFIX, GENERATED_CODE_PREFIX) & annotated,
+        m.TrainingPhase.FORWARD: operators
+        | columns.named(REGION_PREFIX, GENERATED_CODE_PREFIX) & annotated,
     }
     if not spans[m.TrainingPhase.OPTIMIZER].any() and not spans[m.TrainingPhase.BACKWARD].any():
         return m.Skipped(reason="no optimizer and no backward pass ran in the traced steps")
@@ -134,12 +180,20 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     window, taken = timeline.window_of(steps), np.empty((0, 2), np.int64)
     covered, found = 0, {}
     for phase in ORDER:
-        taken = np.concatenate([taken, window.clip(timeline.intervals_of(trace.columns, spans[phase]))])
+        taken = np.concatenate(
+            [taken, window.clip(timeline.intervals_of(trace.columns, spans[phase]))]
+        )
         reached = timeline.union_ns(taken)
         found[phase], covered = reached - covered, reached
     host = {**found, m.TrainingPhase.OTHER: window.duration_ns - covered}
-    device = _device_ns(trace.columns, spans, work) if isinstance(work, Launched) and len(work.events) else {}
-    unknown = m.Skipped(reason="work launched by no span counts as forward" if device else "nothing ran on a GPU")
+    device = (
+        _device_ns(trace.columns, spans, work)
+        if isinstance(work, Launched) and len(work.events)
+        else {}
+    )
+    unknown = m.Skipped(
+        reason="work launched by no span counts as forward" if device else "nothing ran on a GPU"
+    )
     return m.TrainingPhases(
         steps=len(steps),
         backward_passes=_backward_passes(trace.columns, spans),
@@ -155,26 +209,48 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
 
 
 def _backward_passes(columns: Columns, spans: dict[m.TrainingPhase, Mask]) -> int:
-    """In a step with one optimizer's step, each with a forward pass before it: the fewest over the steps, else 1."""
+    """In a step with one optimizer's step, each with a forward pass before it: the fewest over the
+    steps, else 1."""
     marks = timeline.step_marks(columns)
     steps = timeline.intervals_of(columns, marks)
     own_thread = np.isin(columns.thread, columns.thread[marks])
-    others = spans[m.TrainingPhase.OPTIMIZER] | spans[m.TrainingPhase.DATA] | spans[m.TrainingPhase.BACKWARD]
+    others = (
+        spans[m.TrainingPhase.OPTIMIZER]
+        | spans[m.TrainingPhase.DATA]
+        | spans[m.TrainingPhase.BACKWARD]
+    )
     began, ended = np.sort(columns.start_ns[others]), np.sort(columns.end_ns[others])
     forward = columns.start_ns[spans[m.TrainingPhase.FORWARD] & own_thread & ~others]
-    forward = forward[np.searchsorted(began, forward, side="right") == np.searchsorted(ended, forward, side="right")]
-    # A pass that writes no gradient of a parameter (autograd.grad with create_graph) is part of the loss.
+    forward = forward[
+        np.searchsorted(began, forward, side="right")
+        == np.searchsorted(ended, forward, side="right")
+    ]
+    # A pass that writes no gradient of a parameter (autograd.grad with create_graph) is part of the
+    # loss.
     backward = columns.start_ns[columns.of_category("cpu_op") & columns.named(ACCUMULATES)]
-    stepped = columns.start_ns[columns.named(OPTIMIZER_SPANS[0]) & columns.of_category("user_annotation", "cpu_op")]
+    stepped = columns.start_ns[
+        columns.named(OPTIMIZER_SPANS[0]) & columns.of_category("user_annotation", "cpu_op")
+    ]
     order = np.argsort(np.concatenate([forward, backward]), kind="stable")
     is_backward, at_ns = order >= len(forward), np.concatenate([forward, backward])[order]
     begins = at_ns[1:][is_backward[1:] & ~is_backward[:-1]]
-    inside = [[np.sum((at >= start) & (at < end)) for start, end in steps.tolist()] for at in (begins, stepped)]
-    return max(1, min((int(passes) if one == 1 else 1 for passes, one in zip(*inside, strict=True)), default=1))
+    inside = [
+        [np.sum((at >= start) & (at < end)) for start, end in steps.tolist()]
+        for at in (begins, stepped)
+    ]
+    return max(
+        1,
+        min(
+            (int(passes) if one == 1 else 1 for passes, one in zip(*inside, strict=True)), default=1
+        ),
+    )
 
 
-def _device_ns(columns: Columns, spans: dict[m.TrainingPhase, Mask], work: Launched) -> dict[m.TrainingPhase, int]:
-    """By the span that the launching call stood in. Copies to the GPU are data wherever they are launched."""
+def _device_ns(
+    columns: Columns, spans: dict[m.TrainingPhase, Mask], work: Launched
+) -> dict[m.TrainingPhase, int]:
+    """By the span that the launching call stood in. Copies to the GPU are data wherever they are
+    launched."""
     durations = columns.duration_ns[work.events]
     left: npt.NDArray[np.bool_] = np.ones(len(work.events), np.bool_)
     found = {}

@@ -1,11 +1,12 @@
-"""Why the device had nothing to do: each gap is cut at the moment when the host asked for what came next.
+"""Why the device had nothing to do: each gap is cut at the moment when the host asked for what came
+next.
 
     device  ████ kernel 1 ████                          ████ kernel 2 ████
     host                        ──────── [launch of 2]
                                |  host   |    launch    |
 
-Before that call the device waited for the host, and what the host did then is named by the innermost span that was
-open on its thread; from the call on it waited for the launch to arrive.
+Before that call the device waited for the host, and what the host did then is named by the
+innermost span that was open on its thread; from the call on it waited for the launch to arrive.
 """
 
 from collections import Counter
@@ -26,7 +27,8 @@ IN_A_STEP = "(Python between traced operations)"  # likewise; each step's mark h
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Idle:
-    """The stretches in which nothing ran on the device, by cause; disjoint, of shape [n, 2] each."""
+    """The stretches in which nothing ran on the device, by cause; disjoint, of shape [n, 2]
+    each."""
 
     host: Intervals
     launch: Intervals
@@ -56,7 +58,8 @@ def idle_stretches(columns: Columns, launched: Launched, window: Window) -> Idle
 
 
 def device_idle(columns: Columns, launched: Launched, window: Window) -> m.DeviceIdle:
-    """Every nanosecond of the window in which no kernel, copy or fill ran, under one of four causes."""
+    """Every nanosecond of the window in which no kernel, copy or fill ran, under one of four
+    causes."""
     idle = idle_stretches(columns, launched, window)
     causes = (idle.host, idle.launch, idle.unknown, idle.edges)
     spent_ns = [int((stretches[:, 1] - stretches[:, 0]).sum()) for stretches in causes]
@@ -73,7 +76,8 @@ def device_idle(columns: Columns, launched: Launched, window: Window) -> m.Devic
 
 
 def _host_spans(columns: Columns, waiting: Intervals, calls: Indices) -> tuple[m.HostSpan, ...]:
-    """What the launching threads did while the device waited for them, by the innermost span's name; largest first."""
+    """What the launching threads did while the device waited for them, by the innermost span's
+    name; largest first."""
     on_host = columns.of_category(*HOST_CATEGORIES)
     spent_ns = np.zeros(len(columns.names) + 1, np.int64)  # by name; what stands in no span last
     for thread in launches.threads_of(columns, calls):
@@ -85,5 +89,9 @@ def _host_spans(columns: Columns, waiting: Intervals, calls: Indices) -> tuple[m
     totals_ns: Counter[str] = Counter()
     for name, length in zip((*columns.names, BETWEEN_SPANS), spent_ns.tolist(), strict=True):
         totals_ns[IN_A_STEP if name.startswith(STEP_PREFIX) else name] += length
-    spans = [m.HostSpan(name=name, total_us=length / 1000) for name, length in totals_ns.items() if length]
+    spans = [
+        m.HostSpan(name=name, total_us=length / 1000)
+        for name, length in totals_ns.items()
+        if length
+    ]
     return tuple(sorted(spans, key=lambda span: (-span.total_us, span.name)))

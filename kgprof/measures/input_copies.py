@@ -1,7 +1,9 @@
-"""What the replay of a CUDA graph copies first: inputs that do not stay where the graph was recorded to read them.
+"""What the replay of a CUDA graph copies first: inputs that do not stay where the graph was
+recorded to read them.
 
-Such a copy is launched by ``copy_`` or ``_foreach_copy_`` that Inductor's wrapper of the compiled code calls itself (no
-other operator around it, none of the user's code), before a graph launch of the same call of that wrapper.
+Such a copy is launched by ``copy_`` or ``_foreach_copy_`` that Inductor's wrapper of the compiled
+code calls itself (no other operator around it, none of the user's code), before a graph launch of
+the same call of that wrapper.
 """
 
 import numpy as np
@@ -20,7 +22,8 @@ TO_AND_FROM_THE_HOST = ("Memcpy HtoD", "Memcpy DtoH")
 
 
 def input_copies_in_trace(run: RunEvidence) -> m.InputCopies | m.Skipped:
-    """In TRACE, by the kinds of the project; Skipped also where there is no TRACE or its file cannot be read."""
+    """In TRACE, by the kinds of the project; Skipped also where there is no TRACE or its file
+    cannot be read."""
     work, trace = run.once(launches.launched_in_trace), run.trace(m.PassName.TRACE)
     if isinstance(work, m.Skipped) or isinstance(trace, m.Skipped):
         return m.first_skipped(work, trace)
@@ -29,7 +32,9 @@ def input_copies_in_trace(run: RunEvidence) -> m.InputCopies | m.Skipped:
 
 def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopies | m.Skipped:
     """Of the whole trace."""
-    replays = np.flatnonzero(columns.named(*launches.GRAPH_LAUNCH_PREFIXES) & columns.of_category(*LAUNCH_CATEGORIES))
+    replays = np.flatnonzero(
+        columns.named(*launches.GRAPH_LAUNCH_PREFIXES) & columns.of_category(*LAUNCH_CATEGORIES)
+    )
     if not len(replays):
         return m.Skipped(reason="the trace has no CUDA-graph launch")
     known = work.calls != NOBODY
@@ -42,10 +47,14 @@ def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopie
     copying = launches.innermost(columns, columns.named(*COPIES), calls)
     operators = columns.of_category("cpu_op") & ~frames & ~columns.named(*COPIES, STEP_PREFIX)
     other = launches.innermost(columns, operators, calls)
-    inside = (frame != NOBODY) & (copying != NOBODY) & (columns.start_ns[copying] >= columns.start_ns[frame])
+    inside = (
+        (frame != NOBODY)
+        & (copying != NOBODY)
+        & (columns.start_ns[copying] >= columns.start_ns[frame])
+    )
     by_wrapper = inside & ((other == NOBODY) | (columns.start_ns[other] < columns.start_ns[frame]))
-    # When the last graph launch of each frame began, before everything where there was none. NOBODY as an index finds
-    # the last place, whose value counts for nothing.
+    # When the last graph launch of each frame began, before everything where there was none. NOBODY
+    # as an index finds the last place, whose value counts for nothing.
     last_replay_ns = np.full(len(columns), -1, np.int64)
     replayed_in = launches.innermost(columns, frames, replays)
     known = replayed_in != NOBODY

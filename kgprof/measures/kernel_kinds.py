@@ -1,15 +1,17 @@
-"""What a kernel's name tells: the operators that Inductor fused into it, and from them and the name its kind.
+"""What a kernel's name tells: the operators that Inductor fused into it, and from them and the name
+its kind.
 
-Inductor names a kernel ``triton_<category>_fused_<ops>_<n>`` or ``cpp_fused_<ops>_<n>`` (in a trace with
-``graph_<id>_`` before it), where ``<ops>`` are the distinct operators in alphabetical order, joined by underscores
-(torch/_inductor/utils.py: get_fused_kernel_name). ``parse`` reads them back.
+Inductor names a kernel ``triton_<category>_fused_<ops>_<n>`` or ``cpp_fused_<ops>_<n>`` (in a trace
+with ``graph_<id>_`` before it), where ``<ops>`` are the distinct operators in alphabetical order,
+joined by underscores (torch/_inductor/utils.py: get_fused_kernel_name). ``parse`` reads them back.
 
-The kind of such a kernel follows from its schedule, the word after ``triton_``: what reduces is a reduction, else it is
-pointwise, whatever else was fused in (those operators are listed beside it; splitting its time would be a guess). It is
-of a more exact kind only where its operators leave no choice: all that reduce in it are of one kind
-(``triton_red_fused_add_native_layer_norm_0``: normalisation), or all that are computed in a pointwise one
-(``triton_poi_fused_index_0``: index). A C++ kernel's name has no such word: it reduces where one of its operators does.
-Any other kernel's kind is decided by the first rule below that knows its name; one that none knows is OTHER, never the
+The kind of such a kernel follows from its schedule, the word after ``triton_``: what reduces is a
+reduction, else it is pointwise, whatever else was fused in (those operators are listed beside it;
+splitting its time would be a guess). It is of a more exact kind only where its operators leave no
+choice: all that reduce in it are of one kind (``triton_red_fused_add_native_layer_norm_0``:
+normalisation), or all that are computed in a pointwise one (``triton_poi_fused_index_0``: index). A
+C++ kernel's name has no such word: it reduces where one of its operators does. Any other kernel's
+kind is decided by the first rule below that knows its name; one that none knows is OTHER, never the
 nearest guess. The project's own rules (``Kinds``) come before all of it.
 """
 
@@ -36,11 +38,15 @@ _LISTS = {
     ).items()
 }
 # In the order in which they are asked; no name is in two of them.
-OPERATOR_KINDS = {m.KernelKind(kind): names for kind, names in _LISTS.items() if kind != "of_no_kind"}
-MULTI_WORD_OPERATORS = frozenset(name for names in _LISTS.values() for name in names if "_" in name.strip("_"))
+OPERATOR_KINDS = {
+    m.KernelKind(kind): names for kind, names in _LISTS.items() if kind != "of_no_kind"
+}
+MULTI_WORD_OPERATORS = frozenset(
+    name for names in _LISTS.values() for name in names if "_" in name.strip("_")
+)
 
-# The category is the first three letters of Inductor's own word: pointwise, reduction, persistent_reduction, template,
-# foreach, split_scan.
+# The category is the first three letters of Inductor's own word: pointwise, reduction,
+# persistent_reduction, template, foreach, split_scan.
 _GENERATED = re.compile(
     r"(?:.*?_)??(?P<generator>triton|cpp)(?:_(?P<category>[a-z]{3}))?_fused(?:_(?P<ops>.+?))??_(?P<number>\d+)"
 )
@@ -61,13 +67,15 @@ def parse(name: str) -> GeneratedName | None:
     if found is None:
         return None
     return GeneratedName(
-        generator=found["generator"], category=found["category"] or "", ops=split_operators(found["ops"] or "")
+        generator=found["generator"],
+        category=found["category"] or "",
+        ops=split_operators(found["ops"] or ""),
     )
 
 
 def plain_name(name: str) -> str:
-    """A generated kernel's name without the numbers of its graph and of itself, which another compilation gives
-    otherwise; any other name as it is."""
+    """A generated kernel's name without the numbers of its graph and of itself, which another
+    compilation gives otherwise; any other name as it is."""
     return _GRAPH.sub("", name).rpartition("_")[0] if _GENERATED.fullmatch(name) else name
 
 
@@ -75,8 +83,9 @@ def plain_name(name: str) -> str:
 def split_operators(joined: str) -> tuple[str, ...]:
     """``index_add_mul`` -> ``("index_add", "mul")``.
 
-    The fewest operators that spell the text in ascending order, each one word or a known name of several words. Where
-    no ascending reading exists (another ``descriptive_names`` setting) the order is given up, then the known names.
+    The fewest operators that spell the text in ascending order, each one word or a known name of
+    several words. Where no ascending reading exists (another ``descriptive_names`` setting) the
+    order is given up, then the known names.
     """
     if not joined:
         return ()
@@ -86,11 +95,12 @@ def split_operators(joined: str) -> tuple[str, ...]:
 
 
 def _fewest(joined: str, *, ascending: bool) -> tuple[str, ...] | None:
-    """Shortest path over the positions where an operator may begin; a state is (where it begins, the one before)."""
+    """Shortest path over the positions where an operator may begin; a state is (where it begins,
+    the one before)."""
     frontier: dict[tuple[int, str], tuple[str, ...]] = {(0, ""): ()}
     while frontier:
-        # All states of one frontier hold equally many operators, so the first to reach the end is the shortest;
-        # among equals the reading with the longest first operator wins.
+        # All states of one frontier hold equally many operators, so the first to reach the end is
+        # the shortest; among equals the reading with the longest first operator wins.
         done = [path for (position, _), path in frontier.items() if position > len(joined)]
         if done:
             return max(done, key=lambda path: [len(operator) for operator in path])
@@ -98,7 +108,9 @@ def _fewest(joined: str, *, ascending: bool) -> tuple[str, ...] | None:
         for (position, last), path in frontier.items():
             for operator in _operators_at(joined, position):
                 if not ascending or operator > last:
-                    following.setdefault((position + len(operator) + 1, operator), (*path, operator))
+                    following.setdefault(
+                        (position + len(operator) + 1, operator), (*path, operator)
+                    )
         frontier = following
     return None
 
@@ -108,12 +120,16 @@ def _operators_at(joined: str, position: int) -> tuple[str, ...]:
     """The operators that may stand here, each followed by an underscore or the end."""
     ends = [i for i in range(position + 1, len(joined) + 1) if i == len(joined) or joined[i] == "_"]
     texts = (joined[position:end] for end in ends)
-    return tuple(text for text in texts if _WORD.fullmatch(text) or {text, text.rstrip("_")} & MULTI_WORD_OPERATORS)
+    return tuple(
+        text
+        for text in texts
+        if _WORD.fullmatch(text) or {text, text.rstrip("_")} & MULTI_WORD_OPERATORS
+    )
 
 
 K = m.KernelKind
 
-# ---------------------------------------------------------------- CPU: operators of a trace, by name
+# --------------------------------------------------------------- CPU: operators of a trace, by name
 
 # Kinds whose operators reduce: several elements make one.
 REDUCING = (K.NORMALISATION, K.REDUCTION, K.SORT, K.ATTENTION)
@@ -128,24 +144,40 @@ SCHEDULES = {
     "tem": K.OTHER,  # a hand-written template: what it computes its operators say
 }
 
-# Frames that torch.compile and autograd put around the operators: their self time is what the framework costs.
+# Frames that torch.compile and autograd put around the operators: their self time is what the
+# framework costs.
 FRAMEWORK_PREFIXES = (
-    *("TorchDynamo Cache Lookup", "Torch-Compiled Region", "Pregraph bytecode", "AOTDispatcher", "CompiledFunction"),
-    *("## Call CompiledFxGraph", "inductor_wrapper_call", "autograd::engine::", "torch::autograd::"),
+    *(
+        "TorchDynamo Cache Lookup",
+        "Torch-Compiled Region",
+        "Pregraph bytecode",
+        "AOTDispatcher",
+        "CompiledFunction",
+    ),
+    *(
+        "## Call CompiledFxGraph",
+        "inductor_wrapper_call",
+        "autograd::engine::",
+        "torch::autograd::",
+    ),
     "PythonDispatchMode",
 )
 # Compilation inside the traced steps, as dynamo_timed records it.
-COMPILING = re.compile(r"dynamo|gc|entire_frame_compile|bytecode_tracing|compile_attempt_\d+|.*\(dynamo_timed\)")
-# Nodes of the backward graph: their own time is autograd's, the operators that they call stand for themselves.
+COMPILING = re.compile(
+    r"dynamo|gc|entire_frame_compile|bytecode_tracing|compile_attempt_\d+|.*\(dynamo_timed\)"
+)
+# Nodes of the backward graph: their own time is autograd's, the operators that they call stand for
+# themselves.
 BACKWARD_NODE = re.compile(r"[A-Z]\w*Backward\d*")
-# Wrapper frames in whose self time a generated C++ kernel hides unless it was compiled with its own profiling on.
+# Wrapper frames in whose self time a generated C++ kernel hides unless it was compiled with its own
+# profiling on.
 CALL_OF_GENERATED_CODE = "## Call CompiledFxGraph"
 
 # ---------------------------------------------------------------- CUDA: names of device kernels
 
-# First match wins, so the order matters: attention kernels are often built on CUTLASS, a convolution's are GEMMs that
-# say so, a top-k gathers, a direct copy and a fill are instances of the elementwise template, and the split-K reduction
-# belongs to the GEMM it finishes.
+# First match wins, so the order matters: attention kernels are often built on CUTLASS, a
+# convolution's are GEMMs that say so, a top-k gathers, a direct copy and a fill are instances of
+# the elementwise template, and the split-K reduction belongs to the GEMM it finishes.
 DEVICE_KINDS = tuple(
     (kind, re.compile(pattern))
     for kind, pattern in (
@@ -153,7 +185,10 @@ DEVICE_KINDS = tuple(
         (K.ATTENTION, r"(?i)flash|fmha|attention|_attn|sdpa"),
         # cuDNN's changes of layout, before what is built from its name.
         (K.COPY, r"(?i)nchwToNhwc|nhwcToNchw|transpose_readWrite|batched_transpose"),
-        (K.CONVOLUTION, r"(?i)conv(?:olution|olve|[123]d|_depthwise)|fprop|wgrad|dgrad|winograd|im2col|col2im"),
+        (
+            K.CONVOLUTION,
+            r"(?i)conv(?:olution|olve|[123]d|_depthwise)|fprop|wgrad|dgrad|winograd|im2col|col2im",
+        ),
         (K.GEMM, r"(?i)gemm|gemv|cutlass|cublas|nvjet|xmma|splitk|dot_kernel"),
         (
             K.NORMALISATION,
@@ -178,7 +213,10 @@ DEVICE_KINDS = tuple(
             r"|embedding|masked_select|take_kernel|put_kernel|nonzero|searchsorted|DeviceSelect|DeviceCompactInit"
             r"|bucketize|histogram|kernelHistogram",
         ),
-        (K.REDUCTION, r"reduce_kernel|DeviceReduce|LpNormFunctor|lpnorm_cleanup|nll_loss|_pool|norm_kernel|aminmax"),
+        (
+            K.REDUCTION,
+            r"reduce_kernel|DeviceReduce|LpNormFunctor|lpnorm_cleanup|nll_loss|_pool|norm_kernel|aminmax",
+        ),
         (
             K.POINTWISE,
             r"elementwise_kernel|elementwise_grid_stride|multi_tensor_apply|Functor|foreach_|fused_dropout|upsample"
@@ -198,7 +236,8 @@ class Classified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kinds:
-    """The rules below, after those of the project's own. The first of these that is found in a name decides.
+    """The rules below, after those of the project's own. The first of these that is found in a name
+    decides.
 
     Raises re.error for a pattern that is none.
     """
@@ -216,11 +255,16 @@ class Kinds:
 
     def are(self, columns: Columns, events: Indices, kind: m.KernelKind) -> Mask:
         """Which of these device events are of a kind; each name is looked at once."""
-        keys = columns.name[events].astype(np.int64) * len(columns.categories) + columns.category[events]
+        keys = (
+            columns.name[events].astype(np.int64) * len(columns.categories)
+            + columns.category[events]
+        )
         of_kind = np.zeros(len(columns.names) * len(columns.categories), np.bool_)
         for key in np.flatnonzero(np.bincount(keys)).tolist():
             name, category = divmod(key, len(columns.categories))
-            of_kind[key] = self.of_device_event(columns.names[name], columns.categories[category]).kind is kind
+            of_kind[key] = (
+                self.of_device_event(columns.names[name], columns.categories[category]).kind is kind
+            )
         found: Mask = of_kind[keys]
         return found
 
@@ -232,7 +276,8 @@ class Kinds:
 
 
 def kinds_of(evidence: Evidence) -> Kinds:
-    """The rules for every kernel of a Recording, the project's own before them. Raises re.error as Kinds does."""
+    """The rules for every kernel of a Recording, the project's own before them. Raises re.error as
+    Kinds does."""
     return Kinds(evidence.kind_overrides)
 
 
@@ -265,7 +310,9 @@ def of_operator(name: str) -> Classified:
 def kind_of_operator(operator: str) -> m.KernelKind | None:
     """Of a name without its namespace; None where no list has it."""
     bare = operator.removeprefix("_foreach_").rstrip("_") or operator
-    return next((kind for kind, names in OPERATOR_KINDS.items() if operator in names or bare in names), None)
+    return next(
+        (kind for kind, names in OPERATOR_KINDS.items() if operator in names or bare in names), None
+    )
 
 
 @cache
@@ -283,28 +330,40 @@ def of_device_event(name: str, category: str) -> Classified:
     return Classified(kind=K.OTHER, generator=generator)
 
 
-# Whose kernels they are, in the order in which they are asked; cuBLAS names its own after the product alone.
+# Whose kernels they are, in the order in which they are asked; cuBLAS names its own after the
+# product alone.
 _LIBRARIES = (
     ("NCCL", re.compile("nccl")),
     ("attention", re.compile(r"flash_(fwd|bwd)|flash::|fmha|attention")),
-    ("cuDNN", re.compile(r"cudnn|implicit_convolve|nchwToNhwc|nhwcToNchw|conv2d|_fprop_|_dgrad_|_wgrad_")),
+    (
+        "cuDNN",
+        re.compile(r"cudnn|implicit_convolve|nchwToNhwc|nhwcToNchw|conv2d|_fprop_|_dgrad_|_wgrad_"),
+    ),
     ("cuBLAS", re.compile(r"cublas|nvjet|gemm|gemv|splitK", re.IGNORECASE)),
 )
 
 
 def library_of(name: str) -> str:
-    """Of a kernel that neither Inductor nor ATen made: "cuBLAS", "cuDNN", "NCCL", "attention"; else "library"."""
+    """Of a kernel that neither Inductor nor ATen made: "cuBLAS", "cuDNN", "NCCL", "attention"; else
+    "library"."""
     return next((library for library, pattern in _LIBRARIES if pattern.search(name)), "library")
 
 
 def _of_generated(generated: GeneratedName) -> Classified:
     # The operators without those that touch no element, and without those that no list has.
     known = ((op, kind_of_operator(op)) for op in generated.ops)
-    computed: dict[str, m.KernelKind] = {op: kind for op, kind in known if kind not in (None, K.FRAMEWORK)}
+    computed: dict[str, m.KernelKind] = {
+        op: kind for op, kind in known if kind not in (None, K.FRAMEWORK)
+    }
     if generated.category != "tem":
         kind, why = _of_schedule(generated.category, computed)
     else:
-        exact = [(one, op) for one in (K.ATTENTION, K.CONVOLUTION, K.GEMM) for op in computed if computed[op] is one]
+        exact = [
+            (one, op)
+            for one in (K.ATTENTION, K.CONVOLUTION, K.GEMM)
+            for op in computed
+            if computed[op] is one
+        ]
         kind, of = exact[0] if exact else (K.OTHER, "no operator that is known")
         why = f"template (tem) of {of}"
     return Classified(kind=kind, generator=generated.generator, ops=generated.ops, rule=why)
@@ -314,8 +373,15 @@ def _of_schedule(word: str, computed: dict[str, m.KernelKind]) -> tuple[m.Kernel
     """``word`` is empty for C++."""
     reducing = {op: kind for op, kind in computed.items() if kind in REDUCING}
     schedule = SCHEDULES.get(word, K.REDUCTION if reducing and not word else K.POINTWISE)
-    said = f"schedule {word}" if word else "C++, which reduces" if reducing else "C++, which does not reduce"
-    # A product may be generated too, as a sum of products: where nothing else in the kernel reduces, it is that.
+    said = (
+        f"schedule {word}"
+        if word
+        else "C++, which reduces"
+        if reducing
+        else "C++, which does not reduce"
+    )
+    # A product may be generated too, as a sum of products: where nothing else in the kernel
+    # reduces, it is that.
     products = {op: kind for op, kind in computed.items() if kind is K.GEMM}
     deciding = (reducing or products) if schedule is K.REDUCTION else computed
     kinds = set(deciding.values())
@@ -325,6 +391,7 @@ def _of_schedule(word: str, computed: dict[str, m.KernelKind]) -> tuple[m.Kernel
     named = ", ".join(deciding)
     if schedule is K.REDUCTION:
         return kind, f"{said}, and {named} alone reduces in it"
-    if kind is K.REDUCTION:  # what is left of one: a mean's division, a sum over so few that it is unrolled
+    # what is left of one: a mean's division, a sum over so few that it is unrolled
+    if kind is K.REDUCTION:
         return schedule, said
     return kind, f"{said}, and it computes {named} alone"

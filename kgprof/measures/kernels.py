@@ -1,5 +1,6 @@
-"""From a trace to the kernel breakdown: which kernel, how often, how long, and what the rest of the window was; and
-each compiled graph beside what eager mode does in its place, and how fast its region moves its bytes."""
+"""From a trace to the kernel breakdown: which kernel, how often, how long, and what the rest of the
+window was; and each compiled graph beside what eager mode does in its place, and how fast its
+region moves its bytes."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -31,8 +32,14 @@ from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns, Trace
 from kgprof.reading.timeline import Intervals, Window
 
-# Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of kernels.
-LAUNCH_PREFIXES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKernel", *launches.GRAPH_LAUNCH_PREFIXES)
+# Every call through which work reaches the device; one cudaGraphLaunch stands for a whole graph of
+# kernels.
+LAUNCH_PREFIXES = (
+    "cudaLaunchKernel",
+    "cuLaunchKernel",
+    "cudaLaunchCooperativeKernel",
+    *launches.GRAPH_LAUNCH_PREFIXES,
+)
 
 NO_STEPS = "the trace marks no steps, so the window runs from its first counted event to its last"
 NO_LINES = "no source lines were recorded for kernels"
@@ -44,12 +51,14 @@ Classify = Callable[[str, str], Classified]  # from a name and a category
 
 
 def of_trace(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
-    """The kernels of TRACE; Skipped where there is no TRACE, or nothing in it can be broken down."""
+    """The kernels of TRACE; Skipped where there is no TRACE, or nothing in it can be broken
+    down."""
     return _of_pass(run, m.PassName.TRACE)
 
 
 def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
-    """From KERNELS, where C++ kernels have names; without it, or where it is damaged, from TRACE, with a warning."""
+    """From KERNELS, where C++ kernels have names; without it, or where it is damaged, from TRACE,
+    with a warning."""
     reasons: list[str] = []
     for name in (m.PassName.KERNELS, m.PassName.TRACE):
         if isinstance(run.record.left_by(name), m.Skipped):
@@ -60,7 +69,11 @@ def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
         reasons.append(f"{name.upper()}: {kernels.reason}")
     if reasons:
         return m.Skipped(reason="; ".join(reasons))
-    return run.record.trace if isinstance(run.record.trace, m.Skipped) else m.Skipped(reason="no pass was traced")
+    return (
+        run.record.trace
+        if isinstance(run.record.trace, m.Skipped)
+        else m.Skipped(reason="no pass was traced")
+    )
 
 
 def _of_pass(run: RunEvidence, name: m.PassName) -> m.KernelBreakdown | m.Skipped:
@@ -72,7 +85,9 @@ def _of_pass(run: RunEvidence, name: m.PassName) -> m.KernelBreakdown | m.Skippe
         device=run.whole.device,
         measured_in=name,
         cpp_kernel_profile=record.left_by(name).cpp_kernel_profile,
-        origins=() if isinstance(record.kernel_origins, m.Skipped) else record.kernel_origins.origins,
+        origins=()
+        if isinstance(record.kernel_origins, m.Skipped)
+        else record.kernel_origins.origins,
         compiled=record.compiled_kernels,
         ceilings=run.whole.recording.ceilings,
         kinds=run.whole.once(kinds_of),
@@ -90,7 +105,8 @@ def breakdown(
     ceilings: m.Ceilings | m.Skipped = NOT_MEASURED,
     kinds: Kinds | None = None,
 ) -> m.KernelBreakdown | m.Skipped:
-    """Break the traced steps down. ``device`` is the run's; a CUDA run that put nothing on it is shown as a CPU run."""
+    """Break the traced steps down. ``device`` is the run's; a CUDA run that put nothing on it is
+    shown as a CPU run."""
     kinds = kinds or Kinds()
     columns = trace.columns
     if device == "cuda" and columns.of_category(*launches.DEVICE_CATEGORIES).any():
@@ -99,7 +115,9 @@ def breakdown(
         return m.Skipped(reason="the trace has neither operators nor GPU kernels")
     nothing = "nothing ran on the GPU in the traced steps: the CPU's operators are shown"
     warnings = (nothing,) if device == "cuda" else ()
-    return _of_host(trace, Origins(origins), measured_in, warnings, kinds, cpp_kernel_profile=cpp_kernel_profile)
+    return _of_host(
+        trace, Origins(origins), measured_in, warnings, kinds, cpp_kernel_profile=cpp_kernel_profile
+    )
 
 
 def _of_device(
@@ -110,7 +128,8 @@ def _of_device(
     ceilings: m.Ceilings | m.Skipped,
     kinds: Kinds,
 ) -> m.KernelBreakdown:
-    """Every device event counts, with its full duration: device work outlives the step that launched it."""
+    """Every device event counts, with its full duration: device work outlives the step that
+    launched it."""
     columns, work = trace.columns, launches.launched(trace.columns)
     intervals = timeline.intervals_of(columns, work.events)
     steps = timeline.profiler_steps(columns)
@@ -123,18 +142,22 @@ def _of_device(
     before, after = marked.start_ns - window.start_ns, window.end_ns - marked.end_ns
     if before or after:
         warnings.append(
-            f"the window covers the traced steps plus their GPU events: {before / 1000:,.1f} µs before and "
-            f"{after / 1000:,.1f} µs after"
+            f"the window covers the traced steps plus their GPU events: {before / 1000:,.1f} µs "
+            f"before and {after / 1000:,.1f} µs after"
         )
     if (number := len(launches.devices(columns, work.events)[0])) > 1:
-        warnings.append(f"work ran on {number} GPUs: busy means at least one worked, idle that none did")
+        warnings.append(
+            f"work ran on {number} GPUs: busy means at least one worked, idle that none did"
+        )
     return m.KernelBreakdown(
         device="cuda",
         measured_in=measured_in,
         **_stretch(steps, window, intervals),
         **_fields(columns, work.events, own_ns, classify, lines),
         launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
-        graph_launches=_launches(columns, marked if len(steps) else None, launches.GRAPH_LAUNCH_PREFIXES),
+        graph_launches=_launches(
+            columns, marked if len(steps) else None, launches.GRAPH_LAUNCH_PREFIXES
+        ),
         idle=device_idle(columns, work, window),
         by_step=collectives.by_span(columns, work, timeline.step_marks(columns)),
         by_region=collectives.by_span(columns, work, columns.named(collectives.REGION_PREFIX)),
@@ -168,7 +191,8 @@ def _of_host(
     *,
     cpp_kernel_profile: bool,
 ) -> m.KernelBreakdown | m.Skipped:
-    """Self time of every operator inside the steps. Operators that reach out of the window are cut at its edge."""
+    """Self time of every operator inside the steps. Operators that reach out of the window are cut
+    at its edge."""
     columns = trace.columns
     operators = np.flatnonzero(columns.of_category("cpu_op"))
     steps, every = timeline.profiler_steps(columns), timeline.intervals_of(columns, operators)
@@ -183,11 +207,14 @@ def _of_host(
     lines = [one.lines for one in origins.of(columns, inside, inside)] if origins else None
     fields = _fields(columns, inside, own_ns, lambda name, _: kinds.of_operator(name), lines)
     warnings = (*warnings, *trace.warnings, *(() if len(steps) else (NO_STEPS,)))
-    hidden_us = [row.total_us for row in fields["rows"] if row.name.startswith(CALL_OF_GENERATED_CODE)]
+    hidden_us = [
+        row.total_us for row in fields["rows"] if row.name.startswith(CALL_OF_GENERATED_CODE)
+    ]
     if hidden_us and not cpp_kernel_profile:
         warnings += (
-            "Inductor's C++ kernels were compiled without kernel profiling: their time is part of the framework rows "
-            f"'{CALL_OF_GENERATED_CODE} ...' ({sum(hidden_us) / 1000:,.3f} ms in all)",
+            "Inductor's C++ kernels were compiled without kernel profiling: their time is part "
+            f"of the framework rows '{CALL_OF_GENERATED_CODE} ...' ({sum(hidden_us) / 1000:,.3f} "
+            "ms in all)",
         )
     return m.KernelBreakdown(
         device="cpu",
@@ -214,12 +241,16 @@ def _stretch(steps: Intervals, window: Window, intervals: Intervals) -> dict[str
 
 
 def _fields(
-    columns: Columns, which: launches.Indices, own_ns: Numbers, classify: Classify, lines: Sequence[Lines] | None
+    columns: Columns,
+    which: launches.Indices,
+    own_ns: Numbers,
+    classify: Classify,
+    lines: Sequence[Lines] | None,
 ) -> dict[str, Any]:
     """Those of a KernelBreakdown that tell kernels apart, of the events ``which``.
 
-    ``own_ns``: what each counts with; ``total_us``, ``kinds`` and ``rows`` all add up to it. ``lines``: of each; None
-    where nothing was recorded about them.
+    ``own_ns``: what each counts with; ``total_us``, ``kinds`` and ``rows`` all add up to it.
+    ``lines``: of each; None where nothing was recorded about them.
     """
     total_ns, lines_ns = int(own_ns.sum()), 0
     rows: list[m.KernelRow] = []
@@ -228,8 +259,13 @@ def _fields(
         first = which[members[0]]
         name = columns.names[columns.name[first]]
         found = classify(name, columns.categories[columns.category[first]])
-        known = {} if lines is None else {index: lines[index] for index in members.tolist() if lines[index]}
-        of_lines: Counter[Lines] = Counter()  # what takes longest comes first: a row's first line is shown alone
+        known = (
+            {}
+            if lines is None
+            else {index: lines[index] for index in members.tolist() if lines[index]}
+        )
+        # what takes longest comes first: a row's first line is shown alone
+        of_lines: Counter[Lines] = Counter()
         for index, its in known.items():
             of_lines[its] += int(own_ns[index])
         from_lines = merged([each for each, _ in of_lines.most_common()])
@@ -250,14 +286,19 @@ def _fields(
                 median_us=int(middle_ns.sum()) / 2 / 1000,
                 max_us=int(times_ns[-1]) / 1000,
                 ops=found.ops,
-                lines=tuple(m.Location(file=one.file, line=one.line, function=one.function) for one in from_lines),
+                lines=tuple(
+                    m.Location(file=one.file, line=one.line, function=one.function)
+                    for one in from_lines
+                ),
                 lines_us=known_ns / 1000,
                 rule=found.rule,
             )
         )
-    # A kind without a kernel of its own is not absent where a generated kernel holds its operators; a view inside one
-    # costs nothing.
-    inside = {kind_of_operator(op) or m.KernelKind.OTHER for row in rows for op in row.ops} - {m.KernelKind.FRAMEWORK}
+    # A kind without a kernel of its own is not absent where a generated kernel holds its operators;
+    # a view inside one costs nothing.
+    inside = {kind_of_operator(op) or m.KernelKind.OTHER for row in rows for op in row.ops} - {
+        m.KernelKind.FRAMEWORK
+    }
     counts = {kind: sum(row.count for row in rows if row.kind is kind) for kind in m.KernelKind}
     return {
         "total_us": total_ns / 1000,
@@ -276,7 +317,9 @@ def _fields(
 def _generators(rows: Sequence[m.KernelRow]) -> tuple[m.GeneratorTotal, ...]:
     of: dict[str, list[m.KernelRow]] = {}
     for row in rows:
-        of.setdefault(library_of(row.name) if row.generator == "library" else row.generator, []).append(row)
+        of.setdefault(
+            library_of(row.name) if row.generator == "library" else row.generator, []
+        ).append(row)
     totals = (
         m.GeneratorTotal(
             generator=generator,
@@ -321,7 +364,9 @@ def _graphs(run: RunEvidence, graphs: tuple[m.GraphWork, ...]) -> Iterator[m.Fus
         copy = ceilings
     for work in graphs:
         alone = sum(one.compile_id == work.compile_id and not one.backward for one in graphs) == 1
-        calls, us = traced.get(work.compile_id, (0, 0.0)) if alone and not work.backward else (0, 0.0)
+        calls, us = (
+            traced.get(work.compile_id, (0, 0.0)) if alone and not work.backward else (0, 0.0)
+        )
         why = OF_BACKWARD if work.backward else NOT_IN_TRACE
         rate: float | m.Skipped = why
         if calls and us:
@@ -348,13 +393,18 @@ def _regions(run: RunEvidence) -> dict[str, tuple[int, float]]:
     for number, name in enumerate(columns.names):
         if name.startswith(REGION_PREFIX):
             calls, region = columns.name == number, name.removeprefix(REGION_PREFIX)
-            us = device_us.get(region, 0.0) if on_device else float(columns.duration_ns[calls].sum()) / 1000
+            us = (
+                device_us.get(region, 0.0)
+                if on_device
+                else float(columns.duration_ns[calls].sum()) / 1000
+            )
             found[region] = int(calls.sum()), us
     return found
 
 
 def _kernels_per_step(run: RunEvidence) -> float | m.Skipped:
-    """On a CPU an operator may call others, and each of them has an event: that would count too many."""
+    """On a CPU an operator may call others, and each of them has an event: that would count too
+    many."""
     found = run.once(of_trace)
     if isinstance(found, m.Skipped):
         return found

@@ -1,9 +1,11 @@
 """From a kernel in a trace back to the lines whose operations it computes.
 
-A kernel that Inductor generated has its name in the trace. A library call (``extern_kernels.addmm``) has not: the trace
-shows the operator ``aten::addmm``, or the library's own kernel launched inside it; so the calls of each operator in one
-run of a compiled region are matched with Inductor's calls of it by their order, and only where there are as many of
-the one as of the other. Whatever is replayed by a CUDA graph has no operators, and is found by its name or not at all.
+A kernel that Inductor generated has its name in the trace. A library call
+(``extern_kernels.addmm``) has not: the trace shows the operator ``aten::addmm``, or the library's
+own kernel launched inside it; so the calls of each operator in one run of a compiled region are
+matched with Inductor's calls of it by their order, and only where there are as many of the one as
+of the other. Whatever is replayed by a CUDA graph has no operators, and is found by its name or not
+at all.
 """
 
 import re
@@ -29,7 +31,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What Inductor said about one device event, or one operator on a CPU."""
 
     lines: Lines = ()
-    work: tuple[m.KernelWork, ...] = ()  # of one call; more than one where calls of one name are not told apart
+    # of one call; more than one where calls of one name are not told apart
+    work: tuple[m.KernelWork, ...] = ()
     call: int = NOBODY  # of a library, which may launch several kernels: an index into the columns
 
 
@@ -37,14 +40,19 @@ _UNKNOWN = Known()
 
 _GRAPH_PREFIX = re.compile(r"graph_\d+_(?=cpp_)")  # of C++ kernels, in a trace only
 _DISPATCHED = "torch.ops."
-_CALLED = re.compile(r"(?:extern_kernels|(?:torch\.ops\.)?aten)\.(?P<aten>\w+)|torch\.ops\.(?P<other>\w+\.\w+)")
-# AOTAutograd's name for a graph that is differentiated, and with "Backward" for its backward, which is in no region.
+_CALLED = re.compile(
+    r"(?:extern_kernels|(?:torch\.ops\.)?aten)\.(?P<aten>\w+)|torch\.ops\.(?P<other>\w+\.\w+)"
+)
+# AOTAutograd's name for a graph that is differentiated, and with "Backward" for its backward, which
+# is in no region.
 CASTS = ("aten::to", "aten::_to_copy")
-ENGINE, ADDS = "autograd::engine::evaluate_function", ("aten::add", "aten::add_")  # see m.GRADIENTS_ADDED
+# see m.GRADIENTS_ADDED
+ENGINE, ADDS = "autograd::engine::evaluate_function", ("aten::add", "aten::add_")
 DIFFERENTIATED, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
 
-# Inductor's key of it, or its compile id (empty for eager code); whether it is the backward, None: either. DDP splits
-# what one compile id stands for into a graph per bucket, which only their keys tell apart.
+# Inductor's key of it, or its compile id (empty for eager code); whether it is the backward, None:
+# either. DDP splits what one compile id stands for into a graph per bucket, which only their keys
+# tell apart.
 Graph = tuple[str, bool | None]
 _EAGER: Graph = ("", None)
 
@@ -69,8 +77,12 @@ class Origins:
             if not origin.compile_id and not origin.kernel.startswith(_DISPATCHED):
                 self._by_python.add(operator)
         self._generated: dict[tuple[Graph, str], Known] = {}
-        for (graph, kernel), calls in generated.items():  # the lines of one are those of all its calls
-            lines, work = merged([call.lines for call in calls]), tuple(work for call in calls for work in call.work)
+        # the lines of one are those of all its calls
+        for (graph, kernel), calls in generated.items():
+            lines, work = (
+                merged([call.lines for call in calls]),
+                tuple(work for call in calls for work in call.work),
+            )
             self._generated[graph, kernel] = Known(lines=lines, work=tuple(dict.fromkeys(work)))
         self._called = dict(called)
 
@@ -80,24 +92,31 @@ class Origins:
     def of(self, columns: Columns, events: Indices, asked_by: Indices) -> list[Known]:
         """What is known of each of ``events``; its lines are empty where nothing is.
 
-        ``asked_by``: on a GPU the host's call that launched the event (NOBODY where there is none), on a CPU the event
-        itself.
+        ``asked_by``: on a GPU the host's call that launched the event (NOBODY where there is none),
+        on a CPU the event itself.
         """
         calls = self._library_calls(columns)
         top = np.zeros(len(columns), np.bool_)
         top[list(calls)] = True
         call = launches.innermost(columns, top, asked_by).tolist()
         graphs = _graphs(columns, asked_by, self._keys)[1]
-        names = [_GRAPH_PREFIX.sub("", columns.names[name]) for name in columns.name[events].tolist()]
+        names = [
+            _GRAPH_PREFIX.sub("", columns.names[name]) for name in columns.name[events].tolist()
+        ]
         found = [
-            self._generated.get((graph, name)) or self._generated.get(((graph[0], None), name)) or calls.get(within)
+            self._generated.get((graph, name))
+            or self._generated.get(((graph[0], None), name))
+            or calls.get(within)
             for name, graph, within in zip(names, graphs, call, strict=True)
         ]
         if events is not asked_by:
             return [known or _UNKNOWN for known in found]
-        # On a CPU an operator that only holds others (a node of autograd, a composite one) has the lines of the first
-        # of them; what torch does to enter a compiled graph, and C++ kernels without a name, those of the graph.
-        threads, starts, ends = (each.tolist() for each in (columns.thread, columns.start_ns, columns.end_ns))
+        # On a CPU an operator that only holds others (a node of autograd, a composite one) has the
+        # lines of the first of them; what torch does to enter a compiled graph, and C++ kernels
+        # without a name, those of the graph.
+        threads, starts, ends = (
+            each.tolist() for each in (columns.thread, columns.start_ns, columns.end_ns)
+        )
         places = sorted((threads[index], starts[index], index) for index in calls)
         for at, event in enumerate(events.tolist()):
             if found[at] is None and "::" not in names[at] and graphs[at] != _EAGER:
@@ -109,7 +128,8 @@ class Origins:
         return [known or _UNKNOWN for known in found]
 
     def _library_calls(self, columns: Columns) -> dict[int, Known]:
-        """Operators that the generated code called, and those of eager code, as indices into ``columns``."""
+        """Operators that the generated code called, and those of eager code, as indices into
+        ``columns``."""
         operators = {operator for _, operator in self._called}
         adds = {name for name in ADDS if m.GRADIENTS_ADDED in operators}
         operators |= adds
@@ -121,7 +141,9 @@ class Origins:
         spans, graphs = _graphs(columns, outermost, self._keys)
         # By time: a backward runs on another thread than the one that takes the steps.
         marks = np.flatnonzero(timeline.step_marks(columns))
-        steps = timeline.owners(timeline.intervals_of(columns, marks)).at(columns.start_ns[outermost])
+        steps = timeline.owners(timeline.intervals_of(columns, marks)).at(
+            columns.start_ns[outermost]
+        )
         # A compiled region is an operator in a trace; a step is none.
         operators_of_all = columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX)
         alone = set(launches.outermost(columns, operators_of_all).tolist())
@@ -132,12 +154,19 @@ class Origins:
             outermost.tolist(), spans, graphs, steps.tolist(), around, strict=True
         ):
             operator = columns.names[columns.name[index]]
-            if added[index] and within != NOBODY and columns.names[columns.name[within]].startswith(ENGINE):
+            if (
+                added[index]
+                and within != NOBODY
+                and columns.names[columns.name[within]].startswith(ENGINE)
+            ):
                 operator = m.GRADIENTS_ADDED
             if graph != _EAGER and ((graph[0], None), operator) in self._called:
                 groups[span, graph, operator].append(index)
-            # What stands in a region and not in its generated code is what a broken frame calls between two graphs.
-            elif step != NOBODY and (operator not in self._by_python or (graph == _EAGER and index in alone)):
+            # What stands in a region and not in its generated code is what a broken frame calls
+            # between two graphs.
+            elif step != NOBODY and (
+                operator not in self._by_python or (graph == _EAGER and index in alone)
+            ):
                 groups[int(marks[step]), _EAGER, operator].append(index)
         found: dict[int, Known] = {}
         uncounted: list[int] = []
@@ -148,17 +177,25 @@ class Origins:
                     known = known * len(calls)  # always from the same lines, however often
                 if len(known) == len(calls):
                     in_order = sorted(calls, key=lambda i: int(columns.start_ns[i]))
-                    found.update((call, replace(one, call=call)) for call, one in zip(in_order, known, strict=True))
+                    found.update(
+                        (call, replace(one, call=call))
+                        for call, one in zip(in_order, known, strict=True)
+                    )
                     break
             else:
                 uncounted += calls if graph == _EAGER and operator not in self._by_python else ()
         lines = _of_neighbours(columns, found, np.array(uncounted, np.intp))
-        return found | {call: Known(lines=at, call=call) for call, at in zip(uncounted, lines, strict=True) if at}
+        return found | {
+            call: Known(lines=at, call=call)
+            for call, at in zip(uncounted, lines, strict=True)
+            if at
+        }
 
 
 def _entered_by_autocast(columns: Columns, wanted: Mask) -> list[int]:
-    """Of ``wanted`` those around one of their own name, with casts before it: autocast makes them above the place at
-    which operators are recorded, where the casts and the inner operator come one by one."""
+    """Of ``wanted`` those around one of their own name, with casts before it: autocast makes them
+    above the place at which operators are recorded, where the casts and the inner operator come one
+    by one."""
     casting = np.array([name in CASTS for name in columns.names], np.bool_)[columns.name]
     casts = np.flatnonzero(casting & columns.of_category("cpu_op"))
     outer = launches.innermost(columns, wanted & ~casting, casts)
@@ -167,7 +204,11 @@ def _entered_by_autocast(columns: Columns, wanted: Mask) -> list[int]:
         inside[int(columns.thread[index]), int(columns.name[index])].append(index)
     entered = []
     for cast, around in zip(casts.tolist(), outer.tolist(), strict=True):
-        alike = inside[int(columns.thread[around]), int(columns.name[around])] if around != NOBODY else []
+        alike = (
+            inside[int(columns.thread[around]), int(columns.name[around])]
+            if around != NOBODY
+            else []
+        )
         after = bisect_left(alike, columns.end_ns[cast], key=lambda i: columns.start_ns[i])
         if after < len(alike) and columns.end_ns[alike[after]] <= columns.end_ns[around]:
             entered.append(around)
@@ -175,19 +216,23 @@ def _entered_by_autocast(columns: Columns, wanted: Mask) -> list[int]:
 
 
 def _of_neighbours(columns: Columns, found: Mapping[int, Known], calls: Indices) -> list[Lines]:
-    """The lines of calls that were not counted alike: what one operator of the program calls is of one line, and so is
-    the backward of all of it, which autograd numbers as the forward."""
+    """The lines of calls that were not counted alike: what one operator of the program calls is of
+    one line, and so is the backward of all of it, which autograd numbers as the forward."""
     named = np.array(["::" in name for name in columns.names], np.bool_)[columns.name]
     top = np.zeros(len(columns), np.bool_)
     top[launches.outermost(columns, named & columns.of_category("cpu_op"))] = True
     within: dict[int, Lines] = {}
     matched = np.array(list(found), np.intp)
-    for call, around in zip(matched.tolist(), launches.innermost(columns, top, matched).tolist(), strict=True):
+    for call, around in zip(
+        matched.tolist(), launches.innermost(columns, top, matched).tolist(), strict=True
+    ):
         within.setdefault(around, found[call].lines)
     numbered = np.flatnonzero(columns.of_category("cpu_op") & (columns.sequence != NONE))
     numbered = numbered[np.argsort(columns.start_ns[numbered], kind="stable")]
     of_node: dict[int, int] = {}  # the last operator that begins with a number makes the node
-    for event, around in zip(numbered.tolist(), launches.innermost(columns, top, numbered).tolist(), strict=True):
+    for event, around in zip(
+        numbered.tolist(), launches.innermost(columns, top, numbered).tolist(), strict=True
+    ):
         if around != NOBODY and not columns.names[columns.name[around]].startswith(ENGINE):
             of_node[int(columns.sequence[event])] = around
     lines: list[Lines] = []
@@ -198,9 +243,11 @@ def _of_neighbours(columns: Columns, found: Mapping[int, Known], calls: Indices)
     return lines
 
 
-def _with_direction(origins: Sequence[m.KernelOrigin]) -> Iterator[tuple[m.KernelOrigin, bool | None]]:
-    """Each, and whether it is of a backward: the last graph of a compilation that made more than one. Inductor numbers
-    the calls of each graph from 1 on. Eager code has one order for both."""
+def _with_direction(
+    origins: Sequence[m.KernelOrigin],
+) -> Iterator[tuple[m.KernelOrigin, bool | None]]:
+    """Each, and whether it is of a backward: the last graph of a compilation that made more than
+    one. Inductor numbers the calls of each graph from 1 on. Eager code has one order for both."""
     graphs: dict[str, list[dict[int, m.KernelOrigin]]] = defaultdict(list)
     for origin in origins:
         of_compilation = graphs[origin.compile_id]
@@ -210,22 +257,32 @@ def _with_direction(origins: Sequence[m.KernelOrigin]) -> Iterator[tuple[m.Kerne
     for compile_id, of_compilation in graphs.items():
         for graph in of_compilation:
             backward = len(of_compilation) > 1 and graph is of_compilation[-1]
-            yield from ((origin, backward if compile_id else None) for _, origin in sorted(graph.items()))
+            yield from (
+                (origin, backward if compile_id else None) for _, origin in sorted(graph.items())
+            )
 
 
 def operator_of(kernel: str) -> str:
-    """``aten::addmm`` for ``extern_kernels.addmm`` or ``torch.ops.aten.addmm.out``; empty for a generated kernel."""
+    """``aten::addmm`` for ``extern_kernels.addmm`` or ``torch.ops.aten.addmm.out``; empty for a
+    generated kernel."""
     found = _CALLED.match(kernel)
     if found is None:
         return ""
     return f"aten::{found['aten']}" if found["aten"] else str(found["other"]).replace(".", "::")
 
 
-def _graphs(columns: Columns, events: Indices, keys: Collection[str]) -> tuple[list[int], list[Graph]]:
-    """The call of a compiled graph that each of ``events`` is in (NOBODY), and which graph that is."""
-    key_of = [name.removeprefix(GENERATED_CODE_PREFIX).removesuffix(" ##") for name in columns.names]
+def _graphs(
+    columns: Columns, events: Indices, keys: Collection[str]
+) -> tuple[list[int], list[Graph]]:
+    """The call of a compiled graph that each of ``events`` is in (NOBODY), and which graph that
+    is."""
+    key_of = [
+        name.removeprefix(GENERATED_CODE_PREFIX).removesuffix(" ##") for name in columns.names
+    ]
     keyed = np.array([key in keys for key in key_of], np.bool_)[columns.name]
-    names = np.array([name in (DIFFERENTIATED, _BACKWARD) for name in columns.names], np.bool_)[columns.name]
+    names = np.array([name in (DIFFERENTIATED, _BACKWARD) for name in columns.names], np.bool_)[
+        columns.name
+    ]
     backward = np.array([name == _BACKWARD for name in columns.names], np.bool_)[columns.name]
     region = columns.named(REGION_PREFIX)
     forward = np.flatnonzero(names & ~backward & (columns.sequence != NONE))
@@ -238,7 +295,11 @@ def _graphs(columns: Columns, events: Indices, keys: Collection[str]) -> tuple[l
         if span != NOBODY and keyed[span]:
             graphs.append((key_of[columns.name[span]], None))
             continue
-        of = regions.get(int(columns.sequence[span]), NOBODY) if span != NOBODY and backward[span] else span
+        of = (
+            regions.get(int(columns.sequence[span]), NOBODY)
+            if span != NOBODY and backward[span]
+            else span
+        )
         name = "" if of == NOBODY else columns.names[columns.name[of]].removeprefix(REGION_PREFIX)
         graphs.append((name, bool(backward[span])) if name else _EAGER)
     return spans, graphs

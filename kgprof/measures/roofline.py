@@ -1,7 +1,9 @@
-"""Each kernel held against what its card was measured to do: a copy's bytes and a matmul's operations per second.
+"""Each kernel held against what its card was measured to do: a copy's bytes and a matmul's
+operations per second.
 
-The least time a launch could take is the longer of two: its bytes at the copy's rate and its operations at the
-matmul's. What it took over that says how far off it is, and the longer of the two what would have to be less.
+The least time a launch could take is the longer of two: its bytes at the copy's rate and its
+operations at the matmul's. What it took over that says how far off it is, and the longer of the two
+what would have to be less.
 """
 
 import math
@@ -22,17 +24,20 @@ from kgprof.reading.kineto import NONE, Columns, LaunchShape
 from kgprof.reading.launches import Launched
 from kgprof.reading.timeline import NOBODY
 
-NEAR = 0.5  # of the ideal time over the time taken: below it a short launch is bound by neither bytes nor operations
+# of the ideal time over the time taken: below it a short launch is bound by neither bytes nor
+# operations
+NEAR = 0.5
 SHORT_US = 10.0  # a launch of less: starting and draining the card's blocks takes a good part of it
 ABOVE = 1.1  # beyond it the figure cannot be right, or the bytes came from a cache
 ROWS = 50  # the largest, in the Profile
 
 RULE = (
-    "A launch's ideal time is the longer of its bytes at the measured copy rate and its operations at the measured "
-    f"matmul rate of their type. Latency-bound: the median launch takes more than {1 / NEAR:g}× that, and it is "
-    f"shorter than {SHORT_US:g} µs or its grid has fewer blocks than the GPU has multiprocessors. Otherwise "
-    f"memory-bound or compute-bound, whichever is longer. Above peak: more than {ABOVE:g}× faster than ideal, so the "
-    "bytes came from a cache or the count is too high."
+    "A launch's ideal time is the longer of its bytes at the measured copy rate and its "
+    "operations at the measured matmul rate of their type. Latency-bound: the median launch takes "
+    f"more than {1 / NEAR:g}× that, and it is shorter than {SHORT_US:g} µs or its grid has fewer "
+    "blocks than the GPU has multiprocessors. Otherwise memory-bound or compute-bound, whichever "
+    f"is longer. Above peak: more than {ABOVE:g}× faster than ideal, so the bytes came from a "
+    "cache or the count is too high."
 )
 
 T = TypeVar("T")
@@ -40,7 +45,9 @@ _WARP = 32  # threads, on every NVIDIA card
 
 ON_THE_BUS = "its bytes cross the bus to the CPU, whose peak rate was not measured"
 NO_WORK = "this Recording has no byte or operation counts for its kernels"
-NOT_GENERATED = "its launching call in Inductor's code is unknown (CUDA-graph replays show no calls)"
+NOT_GENERATED = (
+    "its launching call in Inductor's code is unknown (CUDA-graph replays show no calls)"
+)
 CALLS_DIFFER = "calls of this kernel differ and cannot be told apart"
 
 
@@ -70,7 +77,8 @@ def roofline(
     compiled: m.CompiledKernels | m.Skipped,
     ceilings: m.Ceilings | m.Skipped,
 ) -> m.Roofline:
-    """``known`` is of ``work.events``, in their order; None where nothing was recorded about the kernels."""
+    """``known`` is of ``work.events``, in their order; None where nothing was recorded about the
+    kernels."""
     measured = tuple(
         m.Ceiling(
             operation=one.operation,
@@ -100,8 +108,12 @@ def roofline(
         rows=tuple(rows[:ROWS]),
         rows_left_out=len(left_out),
         left_out_us=sum(row.total_us for row in left_out),
-        placed=_totals((row.bound, row.total_us) for row in rows if not isinstance(row.bound, m.Skipped)),
-        unplaced=_totals((row.bound.reason, row.total_us) for row in rows if isinstance(row.bound, m.Skipped)),
+        placed=_totals(
+            (row.bound, row.total_us) for row in rows if not isinstance(row.bound, m.Skipped)
+        ),
+        unplaced=_totals(
+            (row.bound.reason, row.total_us) for row in rows if isinstance(row.bound, m.Skipped)
+        ),
     )
 
 
@@ -114,28 +126,45 @@ def _totals(parts: Iterable[tuple[str, float]]) -> tuple[m.BoundTotal, ...]:
 
 
 def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> Iterator[_Alike]:
-    # How many kernels each call of a library launched; the fills and copies beside them do not count.
+    # How many kernels each call of a library launched; the fills and copies beside them do not
+    # count.
     is_kernel = columns.of_category("kernel")[work.events].tolist()
-    kernels_of_call = Counter(one.call for one, kernel in zip(known or (), is_kernel, strict=False) if kernel)
+    kernels_of_call = Counter(
+        one.call for one, kernel in zip(known or (), is_kernel, strict=False) if kernel
+    )
     durations = columns.duration_ns[work.events]
     for members in launches.alike(columns, work.events, by_shape=True):
         places: list[int] = members.tolist()
         first = work.events[places[0]]
-        name, category = columns.names[columns.name[first]], columns.categories[columns.category[first]]
+        name, category = (
+            columns.names[columns.name[first]],
+            columns.categories[columns.category[first]],
+        )
         index = columns.shape[first]
         shape = columns.shapes[index] if index != NONE else LaunchShape()
         groups: dict[_Amount, list[int]] = defaultdict(list)
-        if known is None or category != "kernel":  # then all of them have the same, and there may be a million
+        # then all of them have the same, and there may be a million
+        if known is None or category != "kernel":
             groups[_amount(name, category, shape, None, kernels_of_call)] = places
         else:
             for place in places:
                 groups[_amount(name, category, shape, known[place], kernels_of_call)].append(place)
         for amount, same in groups.items():
-            yield _Alike(name=name, category=category, shape=shape, amount=amount, durations_ns=durations[same])
+            yield _Alike(
+                name=name,
+                category=category,
+                shape=shape,
+                amount=amount,
+                durations_ns=durations[same],
+            )
 
 
 def _amount(
-    name: str, category: str, shape: LaunchShape, known: Known | None, kernels_of_call: Mapping[int, int]
+    name: str,
+    category: str,
+    shape: LaunchShape,
+    known: Known | None,
+    kernels_of_call: Mapping[int, int],
 ) -> _Amount:
     if category != "kernel":  # a copy on the device reads and writes each byte, a fill writes it
         on_device = category == "gpu_memset" or "DtoD" in name
@@ -153,7 +182,10 @@ def _amount(
     elif len(known.work) > 1:
         why = CALLS_DIFFER
     elif known.call != NOBODY and kernels_of_call[known.call] > 1:
-        why = f"the call launched {kernels_of_call[known.call]} kernels, and its bytes are those of all"
+        why = (
+            f"the call launched {kernels_of_call[known.call]} kernels, and its bytes are "
+            "those of all"
+        )
     else:
         (work,) = known.work
         return _Amount(
@@ -165,13 +197,21 @@ def _amount(
 
 
 def _row(
-    alike: _Alike, total_ns: int, tuned: Sequence[m.CompiledKernel], ceilings: Sequence[m.Ceiling], without: str
+    alike: _Alike,
+    total_ns: int,
+    tuned: Sequence[m.CompiledKernel],
+    ceilings: Sequence[m.Ceiling],
+    without: str,
 ) -> m.KernelLaunches:
     shape, amount, of_all_ns = alike.shape, alike.amount, int(alike.durations_ns.sum())
     count = len(alike.durations_ns)
     middle_ns = np.sort(alike.durations_ns)[[(count - 1) // 2, count // 2]]
     median_us = int(middle_ns.sum()) / 2 / 1000
-    no_shape = "the trace does not have it" if alike.category == "kernel" else "a copy or fill is not a kernel"
+    no_shape = (
+        "the trace does not have it"
+        if alike.category == "kernel"
+        else "a copy or fill is not a kernel"
+    )
     chosen = _chosen(alike, tuned)
     ideal_us = _ideal_us(amount, ceilings, without)
     few_blocks = shape.blocks_per_sm is not None and shape.blocks_per_sm < 1
@@ -191,14 +231,19 @@ def _row(
         blocks_per_sm=_or_skipped(shape.blocks_per_sm, no_shape),
         warps=-(-math.prod(shape.block) // _WARP) if shape.block else m.Skipped(reason=no_shape),
         occupancy_percent=_or_skipped(shape.occupancy_percent, no_shape),
-        spills=chosen if isinstance(chosen, m.Skipped) else _or_skipped(chosen.spills, "not reported by Triton"),
-        stages=chosen if isinstance(chosen, m.Skipped) else _or_skipped(chosen.stages, "not reported by Triton"),
+        spills=chosen
+        if isinstance(chosen, m.Skipped)
+        else _or_skipped(chosen.spills, "not reported by Triton"),
+        stages=chosen
+        if isinstance(chosen, m.Skipped)
+        else _or_skipped(chosen.stages, "not reported by Triton"),
         bytes_moved=amount.bytes_moved,
         flops=amount.flops,
         bytes_per_s=_rate(amount.bytes_moved, median_us),
         flops_per_s=_rate(amount.flops, median_us),
         bound=bound,
-        of_ceiling=missing or (ideal_us if isinstance(ideal_us, m.Skipped) else max(ideal_us) / median_us),
+        of_ceiling=missing
+        or (ideal_us if isinstance(ideal_us, m.Skipped) else max(ideal_us) / median_us),
     )
 
 
@@ -209,11 +254,16 @@ def _or_skipped(value: T | None, reason: str) -> T | m.Skipped:
 def _rate(amount: int | m.Skipped, median_us: float) -> float | m.Skipped:
     if isinstance(amount, m.Skipped):
         return amount
-    return amount / median_us * 1e6 if median_us else m.Skipped(reason="the trace gives it no duration")
+    return (
+        amount / median_us * 1e6
+        if median_us
+        else m.Skipped(reason="the trace gives it no duration")
+    )
 
 
 def _chosen(alike: _Alike, tuned: Sequence[m.CompiledKernel]) -> m.CompiledKernel | m.Skipped:
-    """Two graphs may each have a kernel of one name; registers and warps tell which one was launched."""
+    """Two graphs may each have a kernel of one name; registers and warps tell which one was
+    launched."""
     if not alike.name.startswith("triton_"):
         return m.Skipped(reason="known of Triton kernels only")
     if not tuned:
@@ -248,7 +298,9 @@ def _ideal_us(amount: _Amount, ceilings: Sequence[m.Ceiling], without: str) -> _
     if not isinstance(amount.flops, m.Skipped):
         matmul = rates.get((m.MATMUL, amount.dtype))
         if matmul is None:
-            return m.Skipped(reason=f"no matmul in {amount.dtype or 'an unknown type'} was measured")
+            return m.Skipped(
+                reason=f"no matmul in {amount.dtype or 'an unknown type'} was measured"
+            )
         compute_us = amount.flops / matmul * 1e6
     return amount.bytes_moved / copy * 1e6, compute_us
 

@@ -1,15 +1,16 @@
-"""One step as lanes of events: each thread's spans, compiled regions, operators and CUDA calls, each stream's kernels
-and copies, and why the device was idle.
+"""One step as lanes of events: each thread's spans, compiled regions, operators and CUDA calls,
+each stream's kernels and copies, and why the device was idle.
 
-The step shown is the median one by its duration on the CPU. Where the device's work outlives it, the window reaches to
-the end of what the step launched, and at most as far again as the step is long. Everything is cut at the window's
-edges; what other steps did in it is drawn where it was, and their device work counted.
+The step shown is the median one by its duration on the CPU. Where the device's work outlives it,
+the window reaches to the end of what the step launched, and at most as far again as the step is
+long. Everything is cut at the window's edges; what other steps did in it is drawn where it was, and
+their device work counted.
 
-A step may hold a hundred thousand events: the longest MAX_EVENTS are kept, each lane says how many it lost and how
-long they took.
+A step may hold a hundred thousand events: the longest MAX_EVENTS are kept, each lane says how many
+it lost and how long they took.
 
-How much memory torch's allocator held over one step: from the allocations and frees that a trace recorded with
-``profile_memory`` holds.
+How much memory torch's allocator held over one step: from the allocations and frees that a trace
+recorded with ``profile_memory`` holds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +38,8 @@ from kgprof.reading.launches import (
 )
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 
-MAX_EVENTS, MAX_IDLE = 4000, 1500  # of a step, and stretches in which the device was idle: 9 to 15 KB of a page
+# of a step, and stretches in which the device was idle: 9 to 15 KB of a page
+MAX_EVENTS, MAX_IDLE = 4000, 1500
 MAX_LANES = 16
 # Frames around the operators: the lane of operators shows what is inside them.
 AROUND_OPERATORS = (
@@ -71,8 +73,8 @@ class _Events:
 
 
 def median_step(columns: Columns) -> tuple[int, int, int] | m.Skipped:
-    """The event of the median step by its duration on the host, its number in the order of the trace from 1, and how
-    many steps there are."""
+    """The event of the median step by its duration on the host, its number in the order of the
+    trace from 1, and how many steps there are."""
     marks = np.flatnonzero(timeline.step_marks(columns))
     if not len(marks):
         return m.Skipped(reason="the trace marks no steps")
@@ -96,7 +98,10 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
     until = int(columns.end_ns[work.events[asked]].max(initial=step.end_ns))
     window = Window(start_ns=step.start_ns, end_ns=min(until, step.end_ns + step.duration_ns))
     ran = window.touches(timeline.intervals_of(columns, work.events))
-    lanes = [*_host_lanes(columns, work, window, rules), *_device_lanes(columns, work, window, rules)]
+    lanes = [
+        *_host_lanes(columns, work, window, rules),
+        *_device_lanes(columns, work, window, rules),
+    ]
     kept = sorted(range(len(lanes)), key=lambda index: (-lanes[index].busy_ns, index))[:MAX_LANES]
     shown = [lane for index, lane in enumerate(lanes) if index in kept]
     names, kinds, drawn, longest_lost_ns = _columns(shown, work, window)
@@ -110,7 +115,8 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
         kinds=kinds,
         lanes=drawn,
         lanes_left_out=len(lanes) - len(shown),
-        left_out_us=(sum(lane.busy_ns for lane in lanes) - sum(lane.busy_ns for lane in shown)) / 1000,
+        left_out_us=(sum(lane.busy_ns for lane in lanes) - sum(lane.busy_ns for lane in shown))
+        / 1000,
         left_out_below_us=longest_lost_ns / 1000,
         from_other_steps=int((ran & ~asked).sum()),
         after_the_window=int((asked & ~ran).sum()),
@@ -139,26 +145,42 @@ def _host_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) ->
             which = np.flatnonzero(mine & wanted)
             kinds = [content.removesuffix("s")] * len(which)
             if content == OPERATORS:
-                kinds = [rules.of_operator(columns.names[name]).kind.value for name in columns.name[which].tolist()]
+                kinds = [
+                    rules.of_operator(columns.names[name]).kind.value
+                    for name in columns.name[which].tolist()
+                ]
             elif content == CALLS:
-                kinds = np.where(waiting[which], "wait", np.where(launching[which], "launch", "call")).tolist()
-            yield from _lane(columns, which, kinds, step, f"thread {columns.threads[thread][1]}", content)
+                kinds = np.where(
+                    waiting[which], "wait", np.where(launching[which], "launch", "call")
+                ).tolist()
+            yield from _lane(
+                columns, which, kinds, step, f"thread {columns.threads[thread][1]}", content
+            )
 
 
-def _device_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) -> Iterator[_Events]:
+def _device_lanes(
+    columns: Columns, work: Launched, step: Window, rules: Kinds
+) -> Iterator[_Events]:
     """Stream by stream, by number and device; then why nothing ran."""
     if not len(work.events):
         return
     here = work.events[step.touches(timeline.intervals_of(columns, work.events))]
     is_kernel = columns.of_category("kernel")[here]
     names, device = devices(columns, here)
-    for stream, number in sorted(set(zip(columns.stream[here].tolist(), device.tolist(), strict=True))):
+    for stream, number in sorted(
+        set(zip(columns.stream[here].tolist(), device.tolist(), strict=True))
+    ):
         of_stream = (columns.stream[here] == stream) & (device == number)
-        owner = f"stream {stream}" if len(names) == 1 else f"stream {stream} of device {names[number]}"
+        owner = (
+            f"stream {stream}" if len(names) == 1 else f"stream {stream} of device {names[number]}"
+        )
         for content, wanted in ((KERNELS, is_kernel), (COPIES, ~is_kernel)):
             which = here[of_stream & wanted]
             pairs = zip(columns.name[which].tolist(), columns.category[which].tolist(), strict=True)
-            kinds = [rules.of_device_event(columns.names[n], columns.categories[c]).kind.value for n, c in pairs]
+            kinds = [
+                rules.of_device_event(columns.names[n], columns.categories[c]).kind.value
+                for n, c in pairs
+            ]
             yield from _lane(columns, which, kinds, step, owner, content)
     yield from _idle(columns, work, step)
 
@@ -167,14 +189,19 @@ def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
     """Causes are those of the whole trace: what ends a gap may begin after the step."""
     whole = step.around(timeline.intervals_of(columns, work.events))
     idle = idle_stretches(columns, work, whole)
-    # The operator or span in which the host asked for what ended each gap; empty where it was in none.
+    # The operator or span in which the host asked for what ended each gap; empty where it was in
+    # none.
     around = innermost(columns, columns.of_category("cpu_op", "user_annotation"), idle.asked_by)
     asking = ["" if one == NOBODY else columns.names[columns.name[one]] for one in around.tolist()]
     causes = {"host": idle.host, "launch": idle.launch, "unknown": idle.unknown, "edge": idle.edges}
     intervals = step.clip(np.concatenate([*causes.values()]))
     kinds = [cause for cause, stretches in causes.items() for _ in range(len(stretches))]
     names = [*asking, *asking, *[""] * (len(idle.unknown) + len(idle.edges))]
-    order = [i for i in np.argsort(intervals[:, 0], kind="stable").tolist() if intervals[i, 0] < intervals[i, 1]]
+    order = [
+        i
+        for i in np.argsort(intervals[:, 0], kind="stable").tolist()
+        if intervals[i, 0] < intervals[i, 1]
+    ]
     if order:
         yield _Events(
             owner="device",
@@ -189,7 +216,8 @@ def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
 def _lane(
     columns: Columns, which: Indices, kinds: Sequence[str], step: Window, owner: str, content: str
 ) -> Iterator[_Events]:
-    """Of these events what of each no earlier one covers: the outermost ones of a thread, and all of a stream's."""
+    """Of these events what of each no earlier one covers: the outermost ones of a thread, and all
+    of a stream's."""
     clipped = step.clip(timeline.intervals_of(columns, which))
     order = np.lexsort((-clipped[:, 1], clipped[:, 0]))
     order = order[clipped[order, 0] < clipped[order, 1]]
@@ -213,18 +241,24 @@ def _lane(
 def _columns(
     lanes: Sequence[_Events], work: Launched, window: Window
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[m.Lane, ...], int]:
-    """Names and kinds, the lanes that hold their numbers, and how long the longest event is that none of them holds: of
-    events that are as long as each other, those of the first lane and the first ones of a lane stay."""
+    """Names and kinds, the lanes that hold their numbers, and how long the longest event is that
+    none of them holds: of events that are as long as each other, those of the first lane and the
+    first ones of a lane stay."""
     lengths = [lane.intervals[:, 1] - lane.intervals[:, 0] for lane in lanes]
     every = np.concatenate([np.zeros(0, np.int64), *lengths])
-    idle = np.array([lane.content == IDLE for lane, each in zip(lanes, lengths, strict=True) for _ in each], np.bool_)
+    idle = np.array(
+        [lane.content == IDLE for lane, each in zip(lanes, lengths, strict=True) for _ in each],
+        np.bool_,
+    )
     stays = np.zeros(len(every), np.bool_)
     for some, most in ((np.flatnonzero(~idle), MAX_EVENTS), (np.flatnonzero(idle), MAX_IDLE)):
         stays[some[np.argsort(-every[some], kind="stable")[:most]]] = True
     ends = np.cumsum([len(each) for each in lengths])
     kept = [np.flatnonzero(part) for part in np.split(stays, ends[:-1])] if lanes else []
     calls = [lane.rows[at] for lane, at in zip(lanes, kept, strict=True) if lane.content == CALLS]
-    number = {row: place for place, row in enumerate(np.concatenate(calls).tolist() if calls else ())}
+    number = {
+        row: place for place, row in enumerate(np.concatenate(calls).tolist() if calls else ())
+    }
     call_of = dict(zip(work.events.tolist(), work.calls.tolist(), strict=True))
     names: dict[str, int] = {}
     kinds: dict[str, int] = {}
@@ -241,7 +275,9 @@ def _columns(
                 kind=tuple(kinds.setdefault(lane.kinds[i], len(kinds)) for i in at.tolist()),
                 start_ns=tuple((lane.intervals[at, 0] - window.start_ns).tolist()),
                 duration_ns=tuple(length[at].tolist()),
-                call=tuple(number.get(call_of[row], -1) for row in lane.rows[at].tolist()) if launched else (),
+                call=tuple(number.get(call_of[row], -1) for row in lane.rows[at].tolist())
+                if launched
+                else (),
                 left_out=len(length) - len(at),
                 left_out_us=(lane.busy_ns - int(length[at].sum())) / 1000,
             )
@@ -254,7 +290,8 @@ NOT_RECORDED = m.Skipped(reason="its traces hold no allocations (recorded withou
 
 
 def shown(run: RunEvidence) -> m.MemoryCurve | m.Skipped:
-    """From STACK, whose times are no times of the workload's anyway; or from a trace that was taken in."""
+    """From STACK, whose times are no times of the workload's anyway; or from a trace that was taken
+    in."""
     for name in (m.PassName.STACK, m.PassName.TRACE):
         trace = run.trace(name)
         if not isinstance(trace, m.Skipped) and len(trace.columns.memory.at_ns):
@@ -266,7 +303,8 @@ def shown(run: RunEvidence) -> m.MemoryCurve | m.Skipped:
 
 
 def memory_curve(columns: Columns, *, measured_in: m.PassName) -> m.MemoryCurve | m.Skipped:
-    """Of the median step, on the device with the most allocations in it; a GPU's before the CPU's."""
+    """Of the median step, on the device with the most allocations in it; a GPU's before the
+    CPU's."""
     step = median_step(columns)
     if isinstance(step, m.Skipped):
         return step
@@ -289,7 +327,13 @@ def memory_curve(columns: Columns, *, measured_in: m.PassName) -> m.MemoryCurve 
     if len(within) > _ENTRIES:
         stretch = (at[within] - start_ns) * (_ENTRIES // 2) // (end_ns - start_ns)
         parts = np.split(within, np.flatnonzero(np.diff(stretch)) + 1)
-        within = np.unique([each for part in parts for each in (part[held[part].argmin()], part[held[part].argmax()])])
+        within = np.unique(
+            [
+                each
+                for part in parts
+                for each in (part[held[part].argmin()], part[held[part].argmax()])
+            ]
+        )
     return m.MemoryCurve(
         device="cpu" if device == NONE else f"cuda:{device}",
         measured_in=measured_in,

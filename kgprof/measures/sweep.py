@@ -1,7 +1,9 @@
-"""What the cells of a sweep are worth against eager and each other, and which to take for a number of executions.
+"""What the cells of a sweep are worth against eager and each other, and which to take for a number
+of executions.
 
-Steps are compared over processes: one sample each, so that the verdict is not one process's luck. A start is what the
-calls before steady state took beyond as many steady ones. Eager is the cell of mode eager of the same size.
+Steps are compared over processes: one sample each, so that the verdict is not one process's luck. A
+start is what the calls before steady state took beyond as many steady ones. Eager is the cell of
+mode eager of the same size.
 """
 
 from __future__ import annotations
@@ -14,7 +16,17 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.judge import Answer, Samples, judge
-from kgprof.measures.economics import NEVER, NO_START, NOT_KNOWN, ONE_START, Noise, Sample, predicted, tier, total
+from kgprof.measures.economics import (
+    NEVER,
+    NO_START,
+    NOT_KNOWN,
+    ONE_START,
+    Noise,
+    Sample,
+    predicted,
+    tier,
+    total,
+)
 from kgprof.measures.times import spread
 from kgprof.wording import figure, plural, short
 
@@ -29,15 +41,21 @@ _Value = Callable[[m.CellTimes], float | int | m.Skipped]
 
 
 def weighed(sweep: m.Sweep, executions: int, memory_bytes: int | None = None) -> m.Sweep:
-    """With its worths and verdicts, for so many executions; ``memory_bytes``: no cell that needs more is chosen."""
+    """With its worths and verdicts, for so many executions; ``memory_bytes``: no cell that needs
+    more is chosen."""
     worth = [each for size in sizes(sweep) for each in _worth(sweep, size, executions)]
     verdicts = [
         _held(
-            verdict(sweep, [each for each in worth if each.cell.size == size], executions, memory_bytes), sweep.ladder
+            verdict(
+                sweep, [each for each in worth if each.cell.size == size], executions, memory_bytes
+            ),
+            sweep.ladder,
         )
         for size in sizes(sweep)
     ]
-    return msgspec.structs.replace(sweep, executions=executions, worth=tuple(worth), verdicts=tuple(verdicts))
+    return msgspec.structs.replace(
+        sweep, executions=executions, worth=tuple(worth), verdicts=tuple(verdicts)
+    )
 
 
 def sizes(sweep: m.Sweep) -> tuple[tuple[str, ...], ...]:
@@ -45,12 +63,17 @@ def sizes(sweep: m.Sweep) -> tuple[tuple[str, ...], ...]:
 
 
 def ahead(sweep: m.Sweep, executions: int) -> list[m.Cell]:
-    """The best cell and the runner-up of each size, and eager, which they are held against; none if nothing is."""
+    """The best cell and the runner-up of each size, and eager, which they are held against; none if
+    nothing is."""
     found = weighed(sweep, executions)
-    named = [cell for one in found.verdicts for cell in (one.best, one.runner_up) if cell is not None]
+    named = [
+        cell for one in found.verdicts for cell in (one.best, one.runner_up) if cell is not None
+    ]
     if len(named) < 2:
         return []
-    return list(dict.fromkeys([*named, *(each.cell for each in sweep.cells if not each.cell.compiles)]))
+    return list(
+        dict.fromkeys([*named, *(each.cell for each in sweep.cells if not each.cell.compiles)])
+    )
 
 
 # ---------------------------------------------------------------- one cell
@@ -63,7 +86,9 @@ def _worth(sweep: m.Sweep, size: tuple[str, ...], executions: int) -> list[m.Cel
     steps = Noise.pooled(part.means for part in parts.values())
     for compiles in (True, False):
         alike = [part for cell, part in parts.items() if cell.compiles is compiles]
-        starts = {cold: Noise.pooled(part.firsts(cold=cold) for part in alike) for cold in (True, False)}
+        starts = {
+            cold: Noise.pooled(part.firsts(cold=cold) for part in alike) for cold in (True, False)
+        }
         for part in alike:
             part.noise = steps, starts
     return [_worth_of(part, eager, list(parts.values()), executions) for part in parts.values()]
@@ -88,17 +113,22 @@ class _Parts:
             return max(0.0, sum(calls) - len(calls) * steady_s)
 
         self.cold, self.warm = seconds(True, beyond), seconds(False, beyond)
-        self.first_cold, self.first_warm = (seconds(cold, lambda calls: calls[0]) for cold in (True, False))
+        self.first_cold, self.first_warm = (
+            seconds(cold, lambda calls: calls[0]) for cold in (True, False)
+        )
         self.means = [fmean(each.step_us) for each in found.measured() if each.step_us]
-        self.noise: tuple[Noise | None, dict[bool, Noise | None]] = None, {}  # of steps; of cold and of warm starts
+        # of steps; of cold and of warm starts
+        self.noise: tuple[Noise | None, dict[bool, Noise | None]] = None, {}
 
     def firsts(self, *, cold: bool) -> list[float]:
-        """Seconds of the calls before steady state; all of eager's are alike, as it has no caches."""
+        """Seconds of the calls before steady state; all of eager's are alike, as it has no
+        caches."""
         chosen = self.found.measured(cold=cold if self.cell.compiles else None)
         return [sum(each.start_s) for each in chosen if sum(each.start_s) > 0]
 
     def sample(self, *, cold: bool) -> Sample:
-        """Steps by their means, of which cumulative seconds are made: what stalls now and then counts."""
+        """Steps by their means, of which cumulative seconds are made: what stalls now and then
+        counts."""
         calls = max((len(each.start_s) for each in self.found.measured(cold=cold)), default=0)
         steps, starts = self.noise
         noise = starts.get(cold) or starts.get(not cold)  # one start each: as the others vary
@@ -127,7 +157,14 @@ class _Parts:
     def _samples(self) -> Samples:
         assert isinstance(self.step, m.Spread)
         low, high, processes = self.step.minimum, self.step.maximum, self.step.samples
-        return Samples(median=self.step.median, low=low, high=high, count=1, processes=processes, rounds=self.medians)
+        return Samples(
+            median=self.step.median,
+            low=low,
+            high=high,
+            count=1,
+            processes=processes,
+            rounds=self.medians,
+        )
 
     def last(self, value: _Value) -> float | int | m.Skipped:
         """Of the last process that has it, else why the last one has none."""
@@ -138,7 +175,9 @@ class _Parts:
         return found
 
 
-def _worth_of(part: _Parts, eager: _Parts | None, others: Sequence[_Parts], executions: int) -> m.CellWorth:
+def _worth_of(
+    part: _Parts, eager: _Parts | None, others: Sequence[_Parts], executions: int
+) -> m.CellWorth:
     start, step = part.start(), part.steady
     if isinstance(start, m.Skipped) or isinstance(step, m.Skipped):
         whole: m.Estimate | m.Skipped = m.first_skipped(step, start)
@@ -178,14 +217,19 @@ def _whole(value: float | m.Skipped) -> int | m.Skipped:
     return value if isinstance(value, m.Skipped) else int(value)
 
 
-def _against_eager(part: _Parts, eager: _Parts, executions: int) -> dict[str, m.Estimate | m.Skipped]:
+def _against_eager(
+    part: _Parts, eager: _Parts, executions: int
+) -> dict[str, m.Estimate | m.Skipped]:
     step, other = part.steady, eager.steady
     if isinstance(step, m.Skipped) or isinstance(other, m.Skipped):
         return dict.fromkeys(AGAINST_EAGER, m.first_skipped(step, other))
     answer, by = part.faster(eager), other.value / step.value
     ends = (answer.interval.low, answer.interval.high) if answer.interval is not None else (by, by)
     ratio = m.Estimate(value=by, low=min(by, ends[0]), high=max(by, ends[1]), unit="times")
-    cold, warm = (predicted(part.sample(cold=each), eager.sample(cold=each), executions) for each in (True, False))
+    cold, warm = (
+        predicted(part.sample(cold=each), eager.sample(cold=each), executions)
+        for each in (True, False)
+    )
     pays, pays_warm = (_if_faster(each["break_even"], answer) for each in (cold, warm))
     return {"speedup": ratio, **cold, "break_even": pays, "break_even_warm": pays_warm}
 
@@ -197,8 +241,11 @@ def _if_faster(break_even: m.Estimate | m.Skipped, answer: Answer) -> m.Estimate
     return NEVER if answer.verdict is m.Judged.SLOWER else NOT_KNOWN
 
 
-def _next_best(part: _Parts, others: Sequence[_Parts]) -> tuple[m.Cell | None, m.Estimate | m.Skipped]:
-    """The fastest of the cells that start sooner, and after how many steps this one has caught up with it."""
+def _next_best(
+    part: _Parts, others: Sequence[_Parts]
+) -> tuple[m.Cell | None, m.Estimate | m.Skipped]:
+    """The fastest of the cells that start sooner, and after how many steps this one has caught up
+    with it."""
     start, step = part.start(), part.steady
     if isinstance(start, m.Skipped) or isinstance(step, m.Skipped):
         return None, m.first_skipped(start, step)
@@ -222,21 +269,27 @@ def _next_best(part: _Parts, others: Sequence[_Parts]) -> tuple[m.Cell | None, m
 def verdict(
     sweep: m.Sweep, worth: Sequence[m.CellWorth], executions: int, memory_bytes: int | None = None
 ) -> m.SweepVerdict:
-    """The cell that takes least time for so many executions from a cold start, among those of the program's own
-    precision if any that compiles has it: another precision is another result."""
-    judged = [(each.total.value, each, each.total) for each in worth if isinstance(each.total, m.Estimate)]
+    """The cell that takes least time for so many executions from a cold start, among those of the
+    program's own precision if any that compiles has it: another precision is another result."""
+    judged = [
+        (each.total.value, each, each.total) for each in worth if isinstance(each.total, m.Estimate)
+    ]
     own = [each for each in judged if each[1].cell.precision is m.Precision.AS_IS]
     if not any(each.cell.compiles and each.cell.precision is m.Precision.AS_IS for each in worth):
         own = []  # eager alone has it, and stands in every grid
 
-    def fits(each: m.CellWorth) -> bool:  # with the margin for spikes; a cell whose memory is not known does not
+    # with the margin for spikes; a cell whose memory is not known does not
+    def fits(each: m.CellWorth) -> bool:
         needed = each.host_bytes if isinstance(each.device_bytes, m.Skipped) else each.device_bytes
         return memory_bytes is None or (isinstance(needed, int) and needed * SAFETY <= memory_bytes)
 
     fitting = [each for each in own or judged if fits(each[1])]
     ranked = sorted(fitting, key=lambda each: each[0])
     within = "" if memory_bytes is None else f" in {plural(memory_bytes, 'byte')}"
-    of, dead = f"for {plural(executions, 'execution')}{within}", [each.cell.name for each in sweep.cells if each.dead]
+    of, dead = (
+        f"for {plural(executions, 'execution')}{within}",
+        [each.cell.name for each in sweep.cells if each.dead],
+    )
     trust = _trust(sweep, worth, dead, recommendable=not own)
     if not ranked:
         why = "no cell is known to fit" if judged else _why_none(sweep)
@@ -248,7 +301,9 @@ def verdict(
     name = sweep.question.strategy if sweep.question.strategy.isidentifier() else "model"
     code = best.cell.code(name, sweep.question.device)
     faster = best.speedup if best.verdict is m.Judged.FASTER else None
-    times = f"{figure(faster.value)}\N{MULTIPLICATION SIGN}" if isinstance(faster, m.Estimate) else ""
+    times = (
+        f"{figure(faster.value)}\N{MULTIPLICATION SIGN}" if isinstance(faster, m.Estimate) else ""
+    )
     how = f", each step {times} faster than eager" if times else ""
     if len(ranked) == 1:
         chosen = len(own or judged) > 1  # the others need more memory
@@ -256,17 +311,26 @@ def verdict(
         text = f"Only {best.cell.name} {can} {of}: {short(mine.value)} s{how}"
         status = m.VerdictStatus.OK if chosen else m.VerdictStatus.INCONCLUSIVE
         code = code if chosen or best.cell.compiles else ""
-        return m.SweepVerdict(status=status, text=text, trust=trust, best=best.cell, runner_up=None, code=code)
+        return m.SweepVerdict(
+            status=status, text=text, trust=trust, best=best.cell, runner_up=None, code=code
+        )
     _, second, theirs = ranked[1]
     level = [
-        (each.cell.name, its) for _, each, its in ranked if judge(_sum(mine), _sum(its)).verdict is not m.Judged.FASTER
+        (each.cell.name, its)
+        for _, each, its in ranked
+        if judge(_sum(mine), _sum(its)).verdict is not m.Judged.FASTER
     ]
     if len(level) > 1:
         names = [name for name, _ in level]
-        together = f"{names[0]}, {names[1]} and {len(names) - 2} more" if len(names) > 2 else " and ".join(names)
+        together = (
+            f"{names[0]}, {names[1]} and {len(names) - 2} more"
+            if len(names) > 2
+            else " and ".join(names)
+        )
         ends = min(its.low for _, its in level), max(its.high for _, its in level)
         text = (
-            f"{together} take equally long {of} within the noise ({short(ends[0])} to {short(ends[1])} "
+            f"{together} take equally long {of} within the noise ({short(ends[0])} to "
+            f"{short(ends[1])} "
             f"s){f'; a step of {names[0]} is {times} faster than in eager' if times else ''}"
         )
         status = m.VerdictStatus.INCONCLUSIVE
@@ -277,36 +341,57 @@ def verdict(
             f"runner-up {second.cell.name}, {short(theirs.value)} s"
         )
         status = m.VerdictStatus.OK
-    return m.SweepVerdict(status=status, text=text, trust=trust, best=best.cell, runner_up=second.cell, code=code)
+    return m.SweepVerdict(
+        status=status, text=text, trust=trust, best=best.cell, runner_up=second.cell, code=code
+    )
 
 
 def _sum(total: m.Estimate) -> Samples:
     """Of a start and of steps, each with its extremes over processes."""
-    return Samples(median=total.value, low=total.low, high=total.high, count=1, processes=FEWEST_PROCESSES)
+    return Samples(
+        median=total.value, low=total.low, high=total.high, count=1, processes=FEWEST_PROCESSES
+    )
 
 
 def _why_none(sweep: m.Sweep) -> str:
-    compiled = [times.frames for each in sweep.cells if each.cell.compiles for times in each.measured()]
-    return "nothing was compiled" if compiled and not any(compiled) else "no cell was measured in enough processes"
+    compiled = [
+        times.frames for each in sweep.cells if each.cell.compiles for times in each.measured()
+    ]
+    return (
+        "nothing was compiled"
+        if compiled and not any(compiled)
+        else "no cell was measured in enough processes"
+    )
 
 
 def _held(found: m.SweepVerdict, ladder: m.Ladder | m.Skipped) -> m.SweepVerdict:
     """With what the correctness ladder found, if it was the recommended cell that climbed it."""
-    if isinstance(ladder, m.Skipped) or ladder.first is None or found.best is None or ladder.cell != found.best.name:
+    if (
+        isinstance(ladder, m.Skipped)
+        or ladder.first is None
+        or found.best is None
+        or ladder.cell != found.best.name
+    ):
         return found
     text = f"{found.text}; but {ladder.cell} changes the results (at {ladder.first})"
     status = m.VerdictStatus.ATTENTION if found.status is m.VerdictStatus.OK else found.status
     return msgspec.structs.replace(found, text=text, status=status)
 
 
-def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *, recommendable: bool) -> str:
+def _trust(
+    sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *, recommendable: bool
+) -> str:
     """How many processes, how far they lie apart, and what is missing."""
     steps = [each.step for each in worth if isinstance(each.step, m.Spread)]
     counts = [step.samples for step in steps]
     parts = []
     if steps:
-        apart = max((step.maximum / step.minimum for step in steps if step.minimum > 0), default=1.0)
-        words = f"{short(100 * (apart - 1), 2)} %" if apart < TIMES_APART else f"{short(apart)} times"
+        apart = max(
+            (step.maximum / step.minimum for step in steps if step.minimum > 0), default=1.0
+        )
+        words = (
+            f"{short(100 * (apart - 1), 2)} %" if apart < TIMES_APART else f"{short(apart)} times"
+        )
         apart_by = f", at most {words} apart" if max(counts) > 1 else ""
         processes = "process" if max(counts) == 1 else "processes"
         parts.append(f"each cell was timed in {span(counts)} {processes}{apart_by}")
@@ -318,13 +403,19 @@ def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *,
                 times = "cannot be told from eager"
             but = "" if recommendable else ", so it is not recommended"
             parts.append(f"{each.cell.name} {times} and rounds differently{but}")
-    late = [each.cell.name for each in sweep.cells if any(times.compiled_late for times in each.measured())]
+    late = [
+        each.cell.name
+        for each in sweep.cells
+        if any(times.compiled_late for times in each.measured())
+    ]
     if late:
         parts.append(f"torch still compiled while the steps were timed: {', '.join(late[:2])}")
     if dead:
         parts.append(f"{plural(len(dead), 'cell')} died: {', '.join(dead[:2])}")
     if cut := [each.cell.name for each in sweep.cells if each.not_run]:
-        parts.append(f"{plural(len(cut), 'cell')} not or only partly measured: {', '.join(cut[:2])}")
+        parts.append(
+            f"{plural(len(cut), 'cell')} not or only partly measured: {', '.join(cut[:2])}"
+        )
     if sweep.interrupted:
         parts.append("the sweep was interrupted")
     text = "; ".join(parts)

@@ -1,5 +1,6 @@
-"""Times with their spread, what they are relative to, another run or the same run without the instrument; what the
-rounds of one run come to; and the runs by the time that ranks them: what they have in common."""
+"""Times with their spread, what they are relative to, another run or the same run without the
+instrument; what the rounds of one run come to; and the runs by the time that ranks them: what they
+have in common."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from kgprof.judge import FEWEST_ROUNDS, Answer, Doubt, Faster, Samples, Unknown,
 from kgprof.wording import figure, plural
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
-NO_BASELINE = m.Skipped(reason="no run is declared as the baseline; add --mode eager to compare with eager")
+NO_BASELINE = m.Skipped(
+    reason="no run is declared as the baseline; add --mode eager to compare with eager"
+)
 STEPS_DIFFER = "there is no evaluation to compare, and strategies differ in work per step"
 
 
@@ -86,21 +89,29 @@ def evaluation_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
 
 
 def unit_time(run: m.RunRecord) -> m.Spread | m.Skipped:
-    """Milliseconds a unit of work: of whole evaluations, else of steps where each is said to be so many units."""
+    """Milliseconds a unit of work: of whole evaluations, else of steps where each is said to be so
+    many units."""
     if isinstance(run.timing, m.TimingPass) and not run.timing.evaluation_s and run.unit.per_step:
-        samples = [us / 1000 / run.unit.per_step for evaluation in run.timing.step_us for us in evaluation]
+        samples = [
+            us / 1000 / run.unit.per_step for evaluation in run.timing.step_us for us in evaluation
+        ]
         return spread(samples, unit=run.unit.time, measured_in=m.PassName.TIMING)
     seconds = run.timing if isinstance(run.timing, m.Skipped) else run.timing.evaluation_s
     return whole_unit_time(seconds, run)
 
 
-def whole_unit_time(evaluation_s: Sequence[float] | m.Skipped, run: m.RunRecord) -> m.Spread | m.Skipped:
-    """Milliseconds a unit, only where the evaluation finished all of them, else the division would flatter."""
+def whole_unit_time(
+    evaluation_s: Sequence[float] | m.Skipped, run: m.RunRecord
+) -> m.Spread | m.Skipped:
+    """Milliseconds a unit, only where the evaluation finished all of them, else the division would
+    flatter."""
     evaluation, unit = run.evaluation, run.unit
     if isinstance(evaluation_s, m.Skipped) or isinstance(evaluation, m.Skipped):
         return m.first_skipped(evaluation_s, evaluation)
     if evaluation.unfinished:
-        return m.Skipped(reason=f"{evaluation.unfinished:,} of {evaluation.units:,} {unit.plural} are unfinished")
+        return m.Skipped(
+            reason=f"{evaluation.unfinished:,} of {evaluation.units:,} {unit.plural} are unfinished"
+        )
     if not evaluation.units:
         return m.Skipped(reason=f"the evaluation has no {unit.name}")
     samples = [1000 * seconds / evaluation.units for seconds in evaluation_s]
@@ -128,7 +139,8 @@ def throughput(time: m.Spread | m.Skipped, unit: m.WorkUnit) -> m.Spread | m.Ski
 def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
     """Median step of each instrumented pass over TIMING's median step; a skipped pass has no row.
 
-    For COMPILE and MEMORY these are the steady calls: what handlers and probes cost once everything is compiled.
+    For COMPILE and MEMORY these are the steady calls: what handlers and probes cost once everything
+    is compiled.
     """
     bare = step_time(run.timing)
     costs: list[m.ObserverCost] = []
@@ -137,7 +149,9 @@ def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
         if not steps:
             continue
         if isinstance(bare, m.Skipped):
-            ratio: float | m.Skipped = m.Skipped(reason=f"TIMING has no step to compare with: {bare.reason}")
+            ratio: float | m.Skipped = m.Skipped(
+                reason=f"TIMING has no step to compare with: {bare.reason}"
+            )
         elif bare.median <= 0:
             ratio = m.Skipped(reason="TIMING's median step is zero")
         else:
@@ -166,14 +180,18 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
     each = [[us for group in timing.step_us for us in group] for timing in timed]
     step_us = tuple(median(steps) for steps in each if steps)
     evaluation_s = tuple(median(timing.evaluation_s) for timing in timed if timing.evaluation_s)
-    # By the units of the first round: each evaluation is the whole of the same work, and each step as much.
+    # By the units of the first round: each evaluation is the whole of the same work, and each step
+    # as much.
     per_unit = whole_unit_time(evaluation_s, run)
     if not evaluation_s and run.unit.per_step:
         per_unit = _over([us / 1000 / run.unit.per_step for us in step_us], run.unit.time)
     return m.Rounds(
         in_turn=tuple(taken_in_turn(timing) for timing in timed),
         asked=len(run.rounds) + 1,
-        numbers=(1, *(record.number for record in run.rounds if isinstance(record.measured, m.TimedRound))),
+        numbers=(
+            1,
+            *(record.number for record in run.rounds if isinstance(record.measured, m.TimedRound)),
+        ),
         step_us=step_us,
         evaluation_s=evaluation_s,
         warm_first_call_s=tuple(found.first_call_s for found in warm),
@@ -186,7 +204,11 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         machine=_machine([timing.machine for timing in timed]),
         lost=tuple(
             f"round {record.number} "
-            + ("ended without writing its times" if record.exit.outcome == m.Outcome.OK else record.exit.words)
+            + (
+                "ended without writing its times"
+                if record.exit.outcome == m.Outcome.OK
+                else record.exit.words
+            )
             for record in run.rounds
             if isinstance(record.measured, m.Skipped)
         ),
@@ -200,16 +222,21 @@ def taken_in_turn(timing: m.TimingPass) -> m.TakenInTurn | None:
     for group in timing.step_us:
         apart = size * max(1, -(-len(group) // (size * _SLICES)))
         slices += [group[at : at + size] for at in range(0, len(group), apart)]
-    return m.TakenInTurn(step_us=tuple(_digits(median(each)) for each in slices), evaluation_s=timing.evaluation_s)
+    return m.TakenInTurn(
+        step_us=tuple(_digits(median(each)) for each in slices), evaluation_s=timing.evaluation_s
+    )
 
 
 def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
-    """Of all processes that were timed; what lies far above the others is counted beside the bins."""
+    """Of all processes that were timed; what lies far above the others is counted beside the
+    bins."""
     if isinstance(run.timing, m.Skipped):
         return run.timing
     timed = {1: run.timing}
     timed |= {
-        record.number: found.timing for record in run.rounds if isinstance(found := record.measured, m.TimedRound)
+        record.number: found.timing
+        for record in run.rounds
+        if isinstance(found := record.measured, m.TimedRound)
     }
     entries = max(_FEWEST_ENTRIES, _ENTRIES // len(timed))
     processes, every = [], list[float]()
@@ -235,7 +262,11 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
     whole = _over(every, "us")
     if isinstance(whole, m.Skipped):
         return whole
-    top = min(whole.maximum, whole.median + _FAR * (whole.p90 - whole.p10)) if whole.p90 > whole.p10 else whole.maximum
+    top = (
+        min(whole.maximum, whole.median + _FAR * (whole.p90 - whole.p10))
+        if whole.p90 > whole.p10
+        else whole.maximum
+    )
     width = (top - whole.minimum) / _BINS or 1.0
     counts = [0] * _BINS
     for us in every:
@@ -274,7 +305,8 @@ def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs by the time that ranks them, the fastest first, and what the judge says of each other one against it."""
+    """The runs by the time that ranks them, the fastest first, and what the judge says of each
+    other one against it."""
 
     unit: Unit
     in_rounds: bool  # over all rounds, which every run has several of
@@ -284,7 +316,9 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_winner(self) -> bool:
         """Whether the first run is faster than each of the others."""
-        return bool(self.answers) and all(answer.verdict is m.Judged.FASTER for answer in self.answers)
+        return bool(self.answers) and all(
+            answer.verdict is m.Judged.FASTER for answer in self.answers
+        )
 
 
 def ranked(runs: Sequence[m.RunReport]) -> Ranked | None:
@@ -301,7 +335,9 @@ def ranked(runs: Sequence[m.RunReport]) -> Ranked | None:
     return _in_order(per_step, PER_STEP) if alike else None
 
 
-def whole_jobs(sound: Sequence[m.RunReport]) -> tuple[tuple[list[tuple[m.RunReport, m.Spread]], Unit], ...]:
+def whole_jobs(
+    sound: Sequence[m.RunReport],
+) -> tuple[tuple[list[tuple[m.RunReport, m.Spread]], Unit], ...]:
     return (
         *((timed(sound, counted_evaluation), per_unit(run.unit)) for run in sound[:1]),
         (timed(sound, uncounted_evaluation), PER_EVALUATION),
@@ -310,7 +346,9 @@ def whole_jobs(sound: Sequence[m.RunReport]) -> tuple[tuple[list[tuple[m.RunRepo
 
 def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Ranked:
     rounds = {run.key: time for run, _ in found if (time := over_rounds(run, unit)) is not None}
-    runs = sorted(((run, rounds.get(run.key, time)) for run, time in found), key=lambda pair: pair[1].median)
+    runs = sorted(
+        ((run, rounds.get(run.key, time)) for run, time in found), key=lambda pair: pair[1].median
+    )
     (first, _), *others = runs
     answers = tuple(held(first, run, unit) for run, _ in others)
     return Ranked(unit=unit, in_rounds=len(rounds) == len(found), runs=tuple(runs), answers=answers)
@@ -354,12 +392,21 @@ def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Sk
 
 def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
     """What a unit of a whole evaluation takes; steps are compared as they stand."""
-    return run.per_unit if run.counts_units else m.Skipped(reason="the evaluation counts no units of work")
+    return (
+        run.per_unit
+        if run.counts_units
+        else m.Skipped(reason="the evaluation counts no units of work")
+    )
 
 
 def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
-    """Of a workload whose evaluation does not say how much work it is: then the whole of it is what compares."""
-    return m.Skipped(reason="the evaluation counts its units of work") if run.counts_units else run.evaluation_time
+    """Of a workload whose evaluation does not say how much work it is: then the whole of it is what
+    compares."""
+    return (
+        m.Skipped(reason="the evaluation counts its units of work")
+        if run.counts_units
+        else run.evaluation_time
+    )
 
 
 def evaluates(run: Run) -> bool:
@@ -410,7 +457,9 @@ def over_rounds(run: Run, unit: Unit) -> m.Spread | None:
     """The same quantity over several processes; None where there are too few."""
     if isinstance(run.rounds, m.Skipped):
         return None
-    found = {PER_EVALUATION: run.rounds.evaluation_time, PER_STEP: run.rounds.step}.get(unit, run.rounds.per_unit)
+    found = {PER_EVALUATION: run.rounds.evaluation_time, PER_STEP: run.rounds.step}.get(
+        unit, run.rounds.per_unit
+    )
     return found if isinstance(found, m.Spread) and found.samples >= FEWEST_ROUNDS else None
 
 
@@ -433,18 +482,25 @@ def samples(run: Run, unit: Unit) -> Samples | m.Skipped:
         return own
     known = within_process(own, unit)
     if isinstance(run.rounds, m.Rounds):
-        numbers, in_turn = run.rounds.numbers, zip(run.rounds.numbers, run.rounds.in_turn, strict=False)
+        numbers, in_turn = (
+            run.rounds.numbers,
+            zip(run.rounds.numbers, run.rounds.in_turn, strict=False),
+        )
         each = columns(run, run.rounds, unit)
         pieces = {number: columns(run, took, unit) for number, took in in_turn if took is not None}
         if len(each) == len(numbers):  # else nobody knows which round has none
-            return structs.replace(known, rounds=dict(zip(numbers, each, strict=True)), pieces=pieces)
+            return structs.replace(
+                known, rounds=dict(zip(numbers, each, strict=True)), pieces=pieces
+            )
     return known
 
 
 def within_process(time: m.Spread, unit: Unit) -> Samples:
     """Steps are many and have outliers, whole evaluations are few and all of them count."""
     low, high = (time.p10, time.p90) if unit == PER_STEP else (time.minimum, time.maximum)
-    return Samples(median=time.median, low=low, high=high, count=time.samples, rounds={1: time.median})
+    return Samples(
+        median=time.median, low=low, high=high, count=time.samples, rounds={1: time.median}
+    )
 
 
 def of_both(run: Run, other: Run, unit: Unit) -> tuple[m.Spread, m.Spread] | m.Skipped:
@@ -466,14 +522,27 @@ def held(run: Run, other: Run, unit: Unit) -> Answer:
 
 
 def why_not(answer: Answer, run: tuple[str, Run], other: tuple[str, Run], unit: Unit) -> str:
-    """Why the judge ranks neither of two runs before the other, with the figures; empty if it does."""
-    sides = {name: side for name, each in (run, other) if isinstance(side := samples(each, unit), Samples)}
+    """Why the judge ranks neither of two runs before the other, with the figures; empty if it
+    does."""
+    sides = {
+        name: side
+        for name, each in (run, other)
+        if isinstance(side := samples(each, unit), Samples)
+    }
     if isinstance(answer, Faster) or len(sides) < 2:
         return ""
     in_rounds = min(len(side.rounds) for side in sides.values()) >= FEWEST_ROUNDS
-    why = answer.why if isinstance(answer, Unknown) else Doubt.STRADDLES if in_rounds else Doubt.OVERLAP
+    why = (
+        answer.why
+        if isinstance(answer, Unknown)
+        else Doubt.STRADDLES
+        if in_rounds
+        else Doubt.OVERLAP
+    )
     noisy = max(sides, key=lambda name: sides[name].variation)
-    ranges = " vs ".join(f"{unit.bare(side.low)} to {unit.bare(side.high)}" for side in sides.values())
+    ranges = " vs ".join(
+        f"{unit.bare(side.low)} to {unit.bare(side.high)}" for side in sides.values()
+    )
     sentence = why.format(
         first=run[0],
         second=other[0],

@@ -1,4 +1,5 @@
-"""The traced steps of one run on a GPU, for rules about its time: what ran, under which span, and when nothing did."""
+"""The traced steps of one run on a GPU, for rules about its time: what ran, under which span, and
+when nothing did."""
 
 import re
 import statistics
@@ -18,7 +19,8 @@ from kgprof.reading.timeline import NOBODY
 from kgprof.wording import plural
 
 WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
-GPU_BOUND = 0.5  # share of the step in which the GPU works: from here on a faster kernel can make the step shorter
+# share of the step in which the GPU works: from here on a faster kernel can make the step shorter
+GPU_BOUND = 0.5
 
 
 class Extent(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +45,10 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TracedSteps:
-    """Times are microseconds per step. ``step_us`` is TIMING's median; without TIMING the mean of the traced steps, up
-    to the end of their GPU work: a host that only launches ends its steps long before the GPU does. Where no steps are
-    marked, the window from the first GPU work to the last stands for one step."""
+    """Times are microseconds per step. ``step_us`` is TIMING's median; without TIMING the mean of
+    the traced steps, up to the end of their GPU work: a host that only launches ends its steps long
+    before the GPU does. Where no steps are marked, the window from the first GPU work to the last
+    stands for one step."""
 
     columns: Columns
     work: Launched
@@ -57,7 +60,11 @@ class TracedSteps:
     @cached_property
     def busy_us(self) -> float:
         """Two kernels at once count once."""
-        return timeline.union_ns(timeline.intervals_of(self.columns, self.work.events)) / 1000 / len(self.steps)
+        return (
+            timeline.union_ns(timeline.intervals_of(self.columns, self.work.events))
+            / 1000
+            / len(self.steps)
+        )
 
     @property
     def is_gpu_bound(self) -> bool:
@@ -65,28 +72,36 @@ class TracedSteps:
 
     def device_us(self, which: Mask) -> float:
         """Device time of these events of ``work`` (a mask of shape [events])."""
-        return float(self.columns.duration_ns[self.work.events[which]].sum()) / 1000 / len(self.steps)
+        return (
+            float(self.columns.duration_ns[self.work.events[which]].sum()) / 1000 / len(self.steps)
+        )
 
     def launched_under(self, spans: Mask) -> Mask:
-        """Which events of ``work`` were launched while one of these spans was open on the launching thread."""
+        """Which events of ``work`` were launched while one of these spans was open on the launching
+        thread."""
         under: Mask = launches.innermost(self.columns, spans, self.work.calls) != NOBODY
         return under
 
     def matching(self, pattern: re.Pattern[str]) -> Mask:
         """Which events of ``work`` have it in their name."""
-        known = np.array([pattern.search(name) is not None for name in self.columns.names], np.bool_)
+        known = np.array(
+            [pattern.search(name) is not None for name in self.columns.names], np.bool_
+        )
         found: Mask = known[self.columns.name[self.work.events]]
         return found
 
     def idle_us(self, spans: Indices) -> float:
         """Time inside these host events in which the GPU did nothing.
 
-        The profiler makes the host slower and so the idle time longer: it is scaled to the idle time of ``step_us``.
+        The profiler makes the host slower and so the idle time longer: it is scaled to the idle
+        time of ``step_us``.
         """
         traced_ns = timeline.union_ns(self._idle)
         if not traced_ns:
             return 0.0
-        inside = timeline.union_ns(_overlaps(self._idle, timeline.intervals_of(self.columns, spans)))
+        inside = timeline.union_ns(
+            _overlaps(self._idle, timeline.intervals_of(self.columns, spans))
+        )
         true_us = max(0.0, self.step_us - self.busy_us)
         return min(inside / 1000 / len(self.steps), true_us * inside / traced_ns)
 
@@ -103,14 +118,19 @@ class TracedSteps:
 
 
 def _overlaps(disjoint: timeline.Intervals, others: timeline.Intervals) -> npt.NDArray[np.int64]:
-    """The part of every one of ``others`` that each of the disjoint, ordered intervals holds; shape [k, 2]."""
+    """The part of every one of ``others`` that each of the disjoint, ordered intervals holds; shape
+    [k, 2]."""
     if not len(disjoint) or not len(others):
         return np.empty((0, 2), np.int64)
     first = np.searchsorted(disjoint[:, 1], others[:, 0], side="right")
     last = np.searchsorted(disjoint[:, 0], others[:, 1], side="left")
     counts = np.maximum(0, last - first)
     mine = np.repeat(np.arange(len(others)), counts)
-    its = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    its = (
+        np.arange(counts.sum())
+        - np.repeat(np.cumsum(counts) - counts, counts)
+        + np.repeat(first, counts)
+    )
     starts = np.maximum(disjoint[its, 0], others[mine, 0])
     return np.stack([starts, np.minimum(disjoint[its, 1], others[mine, 1])], axis=1)
 
@@ -124,13 +144,26 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
         return work
     if not len(work.events):
         return m.Skipped(reason="nothing ran on a GPU in the traced steps")
-    intervals, marked = timeline.intervals_of(trace.columns, work.events), timeline.profiler_steps(trace.columns)
+    intervals, marked = (
+        timeline.intervals_of(trace.columns, work.events),
+        timeline.profiler_steps(trace.columns),
+    )
     number = len(marked)
-    extent = Extent(steps=number, per="step", words=plural(number, "step")) if number else Extent(steps=0)
+    extent = (
+        Extent(steps=number, per="step", words=plural(number, "step"))
+        if number
+        else Extent(steps=0)
+    )
     window = timeline.window_of(marked if len(marked) else intervals)
     steps = marked if len(marked) else timeline.as_intervals([(window.start_ns, window.end_ns)])
-    timing = run.record.timing if len(marked) else m.Skipped(reason="TIMING times steps, and TRACE marks none")
-    samples = [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []
+    timing = (
+        run.record.timing
+        if len(marked)
+        else m.Skipped(reason="TIMING times steps, and TRACE marks none")
+    )
+    samples = (
+        [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []
+    )
     ends_ns = max(window.end_ns, int(intervals[:, 1].max()))
     traced_us = (ends_ns - window.start_ns) / 1000 / len(steps)
     return TracedSteps(

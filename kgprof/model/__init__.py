@@ -1,8 +1,8 @@
 """The vocabulary: what a Recording holds, and the Profile that every renderer reads.
 
-Frozen msgspec Structs, no logic beyond sums and properties. Units stand in the names. A thing that was not measured
-is ``Skipped(reason)``, never zero. Every other room writes ``from kgprof import model as m``. Each module imports only
-modules above it.
+Frozen msgspec Structs, no logic beyond sums and properties. Units stand in the names. A thing that
+was not measured is ``Skipped(reason)``, never zero. Every other room writes ``from kgprof import
+model as m``. Each module imports only modules above it.
 """
 
 from kgprof.model.capturing import *

@@ -37,8 +37,10 @@ class CaptureCase(Model, frozen=True, kw_only=True):
     way: CaptureWay
     mode: str  # one of CAPTURE_MODES, or as-is
     warmups: int = WARMUPS
-    new_shape: bool = False  # compiled for another shape before; this one's is new inside the capture
-    own_stream: bool = False  # captured on a stream that the program made, and not on torch's own for captures
+    # compiled for another shape before; this one's is new inside the capture
+    new_shape: bool = False
+    # captured on a stream that the program made, and not on torch's own for captures
+    own_stream: bool = False
     beside: Beside = Beside.NOTHING
     error_mode: str = ERROR_MODES[0]
     rebound: bool = False  # between replays the inputs are at new addresses, as after ``x = new_x``
@@ -51,7 +53,9 @@ class CaptureCase(Model, frozen=True, kw_only=True):
             parts.append(f"warmup-{self.warmups}" if self.warmups else "cold")
         parts += ["new-shape"] * self.new_shape + ["stream"] * self.own_stream
         parts += [str(self.beside)] * bool(self.beside)
-        parts += [self.error_mode] * (self.beside is Beside.THREAD or self.error_mode != ERROR_MODES[0])
+        parts += [self.error_mode] * (
+            self.beside is Beside.THREAD or self.error_mode != ERROR_MODES[0]
+        )
         return "-".join([*parts, *["rebound"] * self.rebound])
 
     @property
@@ -70,7 +74,9 @@ class CaptureCase(Model, frozen=True, kw_only=True):
         }[self.way]
         parts = [
             own,
-            f"{then} after {plural(self.warmups, 'warm-up call')}" if self.warmups else f"{then} at its first call",
+            f"{then} after {plural(self.warmups, 'warm-up call')}"
+            if self.warmups
+            else f"{then} at its first call",
         ]
         parts += ["for a shape that it was not compiled for"] * self.new_shape
         parts += ["on a stream of the program's own"] * self.own_stream
@@ -94,7 +100,8 @@ class CaptureOutcome(StrEnum):
 
 
 class CaptureDifference(Model, frozen=True, kw_only=True):
-    """The worst of all elements of all results after three calls, the inputs changed before the second and third."""
+    """The worst of all elements of all results after three calls, the inputs changed before the
+    second and third."""
 
     of: str  # "result[0]", or the name of a tensor that the step writes
     index: tuple[int, ...]
@@ -108,7 +115,8 @@ class CaptureDifference(Model, frozen=True, kw_only=True):
 
 
 class CaptureInput(Model, frozen=True, kw_only=True):
-    """A tensor that the function reads, did not make and does not write; nn.Parameters are not among them."""
+    """A tensor that the function reads, did not make and does not write; nn.Parameters are not
+    among them."""
 
     name: str  # the variable's, or "input 0" where none was found
     shape: tuple[int, ...]
@@ -117,7 +125,8 @@ class CaptureInput(Model, frozen=True, kw_only=True):
 
 
 class CaptureAnswer(Model, frozen=True, kw_only=True):
-    """What a case's child knows; it is written again at each phase, so that one that hangs leaves where it was."""
+    """What a case's child knows; it is written again at each phase, so that one that hangs leaves
+    where it was."""
 
     phase: str  # load, warm-up, capture, reference, replay, timing
     outcome: CaptureOutcome | None = None
@@ -126,7 +135,8 @@ class CaptureAnswer(Model, frozen=True, kw_only=True):
     traceback: str = ""
     difference: CaptureDifference | None = None
     stale: bool = False  # a wrong result was that for the inputs of the capture
-    blind: bool = False  # changed inputs change the result less than the tolerance: a stale one would not be seen
+    # changed inputs change the result less than the tolerance: a stale one would not be seen
+    blind: bool = False
     random: bool = False  # the function draws random numbers
     inputs: tuple[CaptureInput, ...] = ()
     notes: tuple[str, ...] = ()
@@ -142,7 +152,8 @@ class CaptureQuestion(Model, frozen=True, kw_only=True):
     case: CaptureCase
     strategy: str = ""  # empty: the workload's first
     capturer: str = "kgprof.record.capturing:CudaGraph"
-    flags: dict[str, str] = msgspec.field(default_factory=dict)  # torch's variables as the user set them
+    # torch's variables as the user set them
+    flags: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class CaptureSurvey(Model, frozen=True, kw_only=True):
@@ -165,14 +176,17 @@ class CaptureResult(Model, frozen=True, kw_only=True):
 
     @property
     def cost_us(self) -> float | None:
-        """Microseconds of one call, the median, with the copies of new inputs where the workload declares which change.
+        """Microseconds of one call, the median, with the copies of new inputs where the workload
+        declares which change.
 
         Where it declares none, weights may be among the inputs, and what is not new needs no copy.
         """
         if self.answer is None or isinstance(self.answer.call_us, Skipped):
             return None
         copies, declared = self.answer.copies_us, any(each.declared for each in self.answer.inputs)
-        return self.answer.call_us.median + (copies.median if declared and isinstance(copies, Spread) else 0.0)
+        return self.answer.call_us.median + (
+            copies.median if declared and isinstance(copies, Spread) else 0.0
+        )
 
 
 class Confidence(StrEnum):

@@ -10,7 +10,8 @@ from kgprof.model.structs import Model, Skipped
 
 
 class Presence(StrEnum):
-    """On which side a kernel, a span or a run is: on both, only on the later one, or only on the earlier one."""
+    """On which side a kernel, a span or a run is: on both, only on the later one, or only on the
+    earlier one."""
 
     BOTH = "both"
     NEW = "new"
@@ -63,7 +64,8 @@ class CauseKind(StrEnum):
 
 
 class FindingStatus(StrEnum):
-    """``new``: only head has it; ``fixed``: only base had it; in both cases the other side looked for it."""
+    """``new``: only head has it; ``fixed``: only base had it; in both cases the other side looked
+    for it."""
 
     NEW = "new"
     FIXED = "fixed"
@@ -102,9 +104,11 @@ class Change(Model, frozen=True, kw_only=True):
 
 
 class TraceDifference(Model, frozen=True, kw_only=True):
-    """``run``'s trace less that of ``against``, per step. ``kinds`` and ``kernels`` add up to ``total``.
+    """``run``'s trace less that of ``against``, per step. ``kinds`` and ``kernels`` add up to
+    ``total``.
 
-    ``spans`` and ``regions`` do as well on a GPU and are empty on a CPU, whose operators are in no span.
+    ``spans`` and ``regions`` do as well on a GPU and are empty on a CPU, whose operators are in no
+    span.
     """
 
     run: RunKey
@@ -135,7 +139,8 @@ class ComparedSide(Model, frozen=True, kw_only=True):
 
 
 class EnvironmentChange(Model, frozen=True, kw_only=True):
-    """One fact of the environment in which the two sides differ, so that their times cannot be compared."""
+    """One fact of the environment in which the two sides differ, so that their times cannot be
+    compared."""
 
     name: str  # "GPU", "driver", "torch", "flag TORCH_LOGS"
     base: str  # in words; "not set" and a Skipped's reason too
@@ -156,32 +161,41 @@ class SettingChange(Model, frozen=True, kw_only=True):
 class ComparedMetric(Model, frozen=True, kw_only=True):
     """One quantity of one run on both sides.
 
-    Times are judged by an interval for ``ratio`` (head
-    over base) at 95 %: worse when all of it is above 1 + budget, better when all of it is below 1 / (1 + budget), same
-    when all of it is below 1 + budget, else inconclusive. Counts are judged as they stand: any more is worse (of
-    launches of CUDA graphs any less). Noisy ones, sizes and compile seconds are judged by ``tolerance_percent``.
+    Times are judged by an interval for ``ratio`` (head over base) at 95 %: worse when all of it is
+    above 1 + budget, better when all of it is below 1 / (1 + budget), same when all of it is below
+    1 + budget, else inconclusive. Counts are judged as they stand: any more is worse (of launches
+    of CUDA graphs any less). Noisy ones, sizes and compile seconds are judged by
+    ``tolerance_percent``.
     """
 
     name: str  # "step", "evaluation", "ms/token", "graph breaks", "peak allocated", ...
     run: RunKey
-    unit: str  # "us", "s", "ms/token", "sites", "events", "syncs/step", "kernels/step", "launches/step", "bytes"
+    # "us", "s", "ms/token", "sites", "events", "syncs/step", "kernels/step", "launches/step",
+    # "bytes"
+    unit: str
     time_of: TimeOf | None = None  # None: it is a count or a size
     rate: str = ""  # "tokens/s", of the time of a unit: a thousand over its milliseconds
     measured_in: PassName | None = None
-    base: float | Skipped  # of a time: the mean of the rounds' medians (geometric), which ``ratio`` is the quotient of
+    # of a time: the mean of the rounds' medians (geometric), which ``ratio`` is the quotient of
+    base: float | Skipped
     head: float | Skipped
     ratio: float | Skipped  # head / base; Skipped where base is 0
     low: float | Skipped = Skipped(reason="a count has no interval")  # of ``ratio``
     high: float | Skipped = Skipped(reason="a count has no interval")
-    base_rounds: int = 0  # fresh processes that a time stands on; of sides recorded in turn as many as there are pairs
+    # fresh processes that a time stands on; of sides recorded in turn as many as there are pairs
+    base_rounds: int = 0
     head_rounds: int = 0
-    budget_percent: float | None = None  # how much worse is allowed; None: reported, and fails nothing
-    tolerance_percent: float | None = None  # below which a change of a noisy count or size is called the same
+    # how much worse is allowed; None: reported, and fails nothing
+    budget_percent: float | None = None
+    # below which a change of a noisy count or size is called the same
+    tolerance_percent: float | None = None
     verdict: MetricVerdict
     undecided: Undecided | None = None  # of one that is inconclusive or not observed
     decides: bool = False  # it has part in the comparison's verdict
-    runs_to_settle: int | None = None  # rounds on either side after which the interval should clear the budget
-    note: str = ""  # all that a reader must know besides: why it is undecided, and what would settle it
+    # rounds on either side after which the interval should clear the budget
+    runs_to_settle: int | None = None
+    # all that a reader must know besides: why it is undecided, and what would settle it
+    note: str = ""
 
 
 class PhaseChange(Model, frozen=True, kw_only=True):
@@ -197,11 +211,14 @@ class Cause(Model, frozen=True, kw_only=True):
 
     cause: CauseKind
     rule: str = ""  # of the finding that it is
-    subject: str = ""  # what it is about (a kernel's name), by which runs share a cause; empty: ``text`` is
+    # what it is about (a kernel's name), by which runs share a cause; empty: ``text`` is
+    subject: str = ""
     run: RunKey | None = None  # None: of all runs
     text: str
-    seen_in_traces: tuple[str, ...] = ()  # the parts of the traces' difference that a finding accounts for
-    explains_us: float | Skipped  # of RunComparison.delta_us: the parts and the remainder add up to it
+    # the parts of the traces' difference that a finding accounts for
+    seen_in_traces: tuple[str, ...] = ()
+    # of RunComparison.delta_us: the parts and the remainder add up to it
+    explains_us: float | Skipped
     fingerprint: str = ""  # of the finding that it is
     location: Location | None = None  # where it shows
     changed: Location | None = None  # the line of the change that it is put down to
@@ -213,9 +230,11 @@ class Cause(Model, frozen=True, kw_only=True):
 
 
 class FlameDifference(Model, frozen=True, kw_only=True):
-    """The host's stacks of a run on both sides as one tree, nanoseconds a step; 0: not on that side, or pruned there.
+    """The host's stacks of a run on both sides as one tree, nanoseconds a step; 0: not on that
+    side, or pruned there.
 
-    Nodes are matched by the names on the way to them. The places are head's, of what only base has base's.
+    Nodes are matched by the names on the way to them. The places are head's, of what only base has
+    base's.
     """
 
     base_steps: int
@@ -230,7 +249,8 @@ class FlameDifference(Model, frozen=True, kw_only=True):
 
 
 class MachineDrift(Model, frozen=True, kw_only=True):
-    """How much slower the machine itself was in head's rounds than in base's, by a loop of MachineSpeed."""
+    """How much slower the machine itself was in head's rounds than in base's, by a loop of
+    MachineSpeed."""
 
     loop: str  # "host" or "device"
     base: float  # microseconds; geometric mean of the rounds' medians
@@ -249,8 +269,10 @@ class RunComparison(Model, frozen=True, kw_only=True):
     run: RunKey
     status: Presence
     metrics: tuple[ComparedMetric, ...] = ()
-    decided_by: str = ""  # the metric that says whether it is slower: step, evaluation, ms/token; empty: none
-    per: str = "step"  # what ``delta_us`` and the causes' ``explains_us`` are of: step, evaluation, token
+    # the metric that says whether it is slower: step, evaluation, ms/token; empty: none
+    decided_by: str = ""
+    # what ``delta_us`` and the causes' ``explains_us`` are of: step, evaluation, token
+    per: str = "step"
     delta_us: float | Skipped = _ONE_SIDE  # TIMING: head less base
     explained_us: float | Skipped = _ONE_SIDE  # the sum over ``causes``
     remainder_us: float | Skipped = _ONE_SIDE  # delta less explained
@@ -259,7 +281,9 @@ class RunComparison(Model, frozen=True, kw_only=True):
     trace: TraceDifference | None = None
     flame: FlameDifference | None = None  # None: one of the sides has no stacks
     phases: tuple[PhaseChange, ...] = ()
-    machine: tuple[MachineDrift, ...] | Skipped = Skipped(reason="there are not two rounds per side")
+    machine: tuple[MachineDrift, ...] | Skipped = Skipped(
+        reason="there are not two rounds per side"
+    )
     settings: tuple[SettingChange, ...] = ()
     causes: tuple[Cause, ...] = ()
     notes: tuple[str, ...] = ()
@@ -290,7 +314,8 @@ class NotLookedFor(Model, frozen=True, kw_only=True):
 
 
 class Comparison(Model, frozen=True, kw_only=True):
-    """Two Profiles beside each other. The Profile that holds it is the head's, with the comparison's verdict."""
+    """Two Profiles beside each other. The Profile that holds it is the head's, with the
+    comparison's verdict."""
 
     base: ComparedSide
     head: ComparedSide
@@ -298,7 +323,8 @@ class Comparison(Model, frozen=True, kw_only=True):
     comparable: bool  # the environments are alike, or --allow-different-environment was given
     fail_on: str = "warning"  # which new findings fail: error, warning, never
     runs: tuple[RunComparison, ...] = ()
-    findings: tuple[ComparedFinding, ...] = ()  # new, then fixed, then unchanged, then not looked for on one side
+    # new, then fixed, then unchanged, then not looked for on one side
+    findings: tuple[ComparedFinding, ...] = ()
     not_looked_for: tuple[NotLookedFor, ...] = ()
     causes: tuple[Cause, ...] = ()  # of all runs, the likeliest first
     settings: tuple[SettingChange, ...] = ()  # of the whole command
@@ -311,11 +337,13 @@ HISTORY_SCHEMA_VERSION = 1
 
 
 class MetricHistory(Model, frozen=True, kw_only=True):
-    """One metric of one run over several recordings. A comparison is None where the run is not on both sides."""
+    """One metric of one run over several recordings. A comparison is None where the run is not on
+    both sides."""
 
     run: RunKey
     name: str
-    values: tuple[float | Skipped, ...]  # one a recording; of a time the mean of its rounds' medians (geometric)
+    # one a recording; of a time the mean of its rounds' medians (geometric)
+    values: tuple[float | Skipped, ...]
     against_first: tuple[ComparedMetric | None, ...]  # one a recording from the second on
     against_previous: tuple[ComparedMetric | None, ...]
 
@@ -327,7 +355,8 @@ class MetricHistory(Model, frozen=True, kw_only=True):
 
 
 class History(Model, frozen=True, kw_only=True):
-    """`kgprof compare A B C ...`: more than two recordings of one workload, in the order in which they were given."""
+    """`kgprof compare A B C ...`: more than two recordings of one workload, in the order in which
+    they were given."""
 
     schema_version: int
     kgprof_version: str
@@ -335,4 +364,5 @@ class History(Model, frozen=True, kw_only=True):
     environment: Environment  # of the last recording
     recordings: tuple[ComparedSide, ...]
     metrics: tuple[MetricHistory, ...]
-    environments_differ: tuple[str, ...] = ()  # "torch 2.12 -> 2.13 at the third recording": times are not judged there
+    # "torch 2.12 -> 2.13 at the third recording": times are not judged there
+    environments_differ: tuple[str, ...] = ()

@@ -1,7 +1,8 @@
 """What the sources of the COMPILE pass wrote down, before anyone has made sense of it.
 
-On disk each is one line of ``trace_records.jsonl.gz`` under its own key, and ``Sources`` is ``sources.json`` beside
-it. ``call`` counts the calls of the workload in this pass from 0; -1 stands for anything before the first.
+On disk each is one line of ``trace_records.jsonl.gz`` under its own key, and ``Sources`` is
+``sources.json`` beside it. ``call`` counts the calls of the workload in this pass from 0; -1 stands
+for anything before the first.
 """
 
 from typing import Any
@@ -12,7 +13,8 @@ CALLS_NOT_COUNTED = "this Recording does not count the calls of compiled functio
 
 
 class TraceRecord(Model, frozen=True, kw_only=True):
-    """One record of the logger torch.__trace. Line: the fields themselves, ``{"call":, "metadata":, "payload":}``."""
+    """One record of the logger torch.__trace. Line: the fields themselves, ``{"call":, "metadata":,
+    "payload":}``."""
 
     metadata: dict[str, Any]
     payload: str | None = None
@@ -31,33 +33,41 @@ class OfferedFrame(Model, frozen=True, kw_only=True):
     """One frame that was offered to Dynamo, seen by the frame hook. Line: ``{"frame": {...}}``."""
 
     call: int
-    function: str  # the code object's name; torch_dynamo_resume_in_F_at_LINE for what follows a break in F
+    # the code object's name; torch_dynamo_resume_in_F_at_LINE for what follows a break in F
+    function: str
     file: str
-    first_line: int  # of the code object: a decorator's line, or the line of the break for a resume function
+    # of the code object: a decorator's line, or the line of the break for a resume function
+    first_line: int
     outcome: str  # compiled, skipped, run-only (a recompile limit was reached), raised
     compile_id: str = ""  # of a compiled frame
-    why: str = ""  # of a skipped one: error, dispatch-mode, skip-list, disabled, or empty when nothing was wrong
+    # of a skipped one: error, dispatch-mode, skip-list, disabled, or empty when nothing was wrong
+    why: str = ""
     text: str = ""  # torch's words about it, or the exception's
     called_in: str = ""  # the nearest function above it that had been skipped for a fault itself
-    qualified: str = ""  # the function's qualified name, "Attention.forward"; empty where the Recording has none
-    stack: tuple[SourceLine, ...] = ()  # of one that raised: the user's lines that torch was tracing, outermost first
-    # Of torch's wrapper around what it did not write code for, as a module of torch.nn: what is called, "Linear", and
-    # the names of the arguments that the wrapper passes on.
+    # the function's qualified name, "Attention.forward"; empty where the Recording has none
+    qualified: str = ""
+    # of one that raised: the user's lines that torch was tracing, outermost first
+    stack: tuple[SourceLine, ...] = ()
+    # Of torch's wrapper around what it did not write code for, as a module of torch.nn: what is
+    # called, "Linear", and the names of the arguments that the wrapper passes on.
     wraps: str = ""
     arguments: tuple[str, ...] = ()
 
 
 class GraphRuns(Model, frozen=True, kw_only=True):
-    """One compiled graph and how often it ran, seen by the graph hook. Line: ``{"graph": {...}}``."""
+    """One compiled graph and how often it ran, seen by the graph hook. Line: ``{"graph":
+    {...}}``."""
 
     compile_id: str
     inputs: tuple[str, ...] = ()  # Dynamo's source of each placeholder, in order: "L['x']"
     runs: dict[int, int] = {}  # call -> runs in it
-    cuda_graphs: bool | None = None  # Inductor was asked for CUDA graphs; None where another backend compiled
+    # Inductor was asked for CUDA graphs; None where another backend compiled
+    cuda_graphs: bool | None = None
 
 
 class BackendFailure(Model, frozen=True, kw_only=True):
-    """What a backend raised for one graph, whatever torch made of it. Line: ``{"backend": {...}}``."""
+    """What a backend raised for one graph, whatever torch made of it. Line: ``{"backend":
+    {...}}``."""
 
     call: int
     function: str  # the code object's name, as of OfferedFrame
@@ -67,33 +77,42 @@ class BackendFailure(Model, frozen=True, kw_only=True):
 
 
 class BegunCompilation(Model, frozen=True, kw_only=True):
-    """A compilation that torch began; ids begin again after torch._dynamo.reset(), so the call belongs to it."""
+    """A compilation that torch began; ids begin again after torch._dynamo.reset(), so the call
+    belongs to it."""
 
     call: int
     compile_id: str
 
 
 class CompiledCallable(Model, frozen=True, kw_only=True):
-    """What torch.compile returned or decorated, and how its calls ran. Line: ``{"callable": {...}}``.
+    """What torch.compile returned or decorated, and how its calls ran. Line: ``{"callable":
+    {...}}``.
 
-    Each count is by call of the workload. A call that ran no compiled graph of its own is eager, unless it raised.
+    Each count is by call of the workload. A call that ran no compiled graph of its own is eager,
+    unless it raised.
     """
 
     number: int
     function: str  # qualified, "Layer.forward"
     module: str = ""  # the class of the module whose call it is; empty where it is a function's
-    path: str = ""  # under which the program knows the module: "layers.8", "heads[3]"; empty where it has no name
+    # under which the program knows the module: "layers.8", "heads[3]"; empty where it has no name
+    path: str = ""
     definition: SourceLine
-    offered: SourceLine  # the code object that Dynamo sees first: torch's own one around a module of torch's
-    compiled_at: SourceLine | None = None  # the project's line that called torch.compile; None where it was before
+    # the code object that Dynamo sees first: torch's own one around a module of torch's
+    offered: SourceLine
+    # the project's line that called torch.compile; None where it was before
+    compiled_at: SourceLine | None = None
     called_at: SourceLine | None = None  # the project's line that called it first
     calls: dict[int, int] = {}
     eager: dict[int, int] = {}
     raised: dict[int, int] = {}
-    stances: dict[str, dict[int, int]] = {}  # of the eager ones, those under a stance of torch.compiler.set_stance
+    # of the eager ones, those under a stance of torch.compiler.set_stance
+    stances: dict[str, dict[int, int]] = {}
     stance_set_at: SourceLine | None = None  # the project's line that set the first of them
-    compilations: tuple[BegunCompilation, ...] = ()  # in its calls, outside of other compiled callables in them
-    compiled_before: bool = False  # torch knew its code before the recording began, so eager calls are not known
+    # in its calls, outside of other compiled callables in them
+    compilations: tuple[BegunCompilation, ...] = ()
+    # torch knew its code before the recording began, so eager calls are not known
+    compiled_before: bool = False
 
     @property
     def name(self) -> str:
@@ -104,13 +123,15 @@ class CompiledCallable(Model, frozen=True, kw_only=True):
 
 
 class CompiledCalls(Tagged, frozen=True, kw_only=True, tag="compiledcalls"):
-    """Calls of compiled callables were counted. Line: ``{"compiled_calls": {...}}``, before those of the callables."""
+    """Calls of compiled callables were counted. Line: ``{"compiled_calls": {...}}``, before those
+    of the callables."""
 
     callables: tuple[CompiledCallable, ...] = ()
     left_out: int = 0  # calls of callables beyond the limit
 
 
-# A record among torch's own: all compiled code was dropped here, by torch._dynamo.reset() or reset_code_caches().
+# A record among torch's own: all compiled code was dropped here, by torch._dynamo.reset() or
+# reset_code_caches().
 DYNAMO_RESET = "kgprof_dynamo_reset"
 
 
@@ -148,8 +169,9 @@ class TimedChoice(Model, frozen=True, kw_only=True):
 class Autotuned(Model, frozen=True, kw_only=True):
     """What torch timed to choose one kernel.
 
-    ``template``: at compile time, among libraries and templates of an operator (max-autotune); the fastest is chosen
-    unless fusing what follows into another one pays. Else the block sizes of one Triton kernel, at its first launch.
+    ``template``: at compile time, among libraries and templates of an operator (max-autotune); the
+    fastest is chosen unless fusing what follows into another one pays. Else the block sizes of one
+    Triton kernel, at its first launch.
     """
 
     call: int
@@ -157,59 +179,74 @@ class Autotuned(Model, frozen=True, kw_only=True):
     inputs: str  # "2048x1024 float16, 1024x4096 float16"; empty for block sizes
     template: bool
     tried: int
-    failed: int  # of those: they did not compile, spilled registers, or needed more than the card has
+    # of those: they did not compile, spilled registers, or needed more than the card has
+    failed: int
     slowest_us: float | None
     choices: tuple[TimedChoice, ...]  # the fastest ones, fastest first
-    seconds: float  # of wall time, compiling what is tried included; little where a cache on disk had the times
+    # of wall time, compiling what is tried included; little where a cache on disk had the times
+    seconds: float
 
 
 class KernelWork(Model, frozen=True, kw_only=True):
-    """What one call of a kernel has to move and to compute at least, by the shapes that Inductor compiled it for.
+    """What one call of a kernel has to move and to compute at least, by the shapes that Inductor
+    compiled it for.
 
-    ``bytes_moved``: each element that is read or written counts once, whatever caches do; what a kernel looks up by
-    index, once for each look-up and never more than the whole buffer. ``flops``: of matmuls, convolutions and
-    attention, a multiplication and an addition counted as two; None where Inductor counts none.
+    ``bytes_moved``: each element that is read or written counts once, whatever caches do; what a
+    kernel looks up by index, once for each look-up and never more than the whole buffer. ``flops``:
+    of matmuls, convolutions and attention, a multiplication and an addition counted as two; None
+    where Inductor counts none.
     """
 
     bytes_moved: int | None = None
     flops: int | None = None
-    dtype: str = ""  # of what is computed, where ``flops`` is known: "tf32" where float32 may run on tensor cores
+    # of what is computed, where ``flops`` is known: "tf32" where float32 may run on tensor cores
+    dtype: str = ""
     unknown: str = ""  # why there is no ``bytes_moved``
 
 
-GRADIENTS_ADDED = "autograd::add"  # in place of the operator: the engine adds up the gradients of one tensor
+# in place of the operator: the engine adds up the gradients of one tensor
+GRADIENTS_ADDED = "autograd::add"
 
 
 class KernelOrigin(Model, frozen=True, kw_only=True):
-    """One call of a kernel in generated code, and the lines whose operations went into it, outermost first.
+    """One call of a kernel in generated code, and the lines whose operations went into it,
+    outermost first.
 
-    Without a ``compile_id`` one call of an operator in a step's eager code, or the one entry of an operator that is
-    always called from the same lines: the project's that calls it (of a backward: that called its forward), then the
-    nearest one of a library between the two.
+    Without a ``compile_id`` one call of an operator in a step's eager code, or the one entry of an
+    operator that is always called from the same lines: the project's that calls it (of a backward:
+    that called its forward), then the nearest one of a library between the two.
     """
 
     compile_id: str
-    # "triton_poi_fused_add_0", "cpp_fused_add_0", "extern_kernels.addmm"; of eager code "torch.ops.aten.addmm", which
-    # torch dispatched, in a backward too; in older Recordings "aten.addmm", which Python called.
+    # "triton_poi_fused_add_0", "cpp_fused_add_0", "extern_kernels.addmm"; of eager code
+    # "torch.ops.aten.addmm", which torch dispatched, in a backward too; in older Recordings
+    # "aten.addmm", which Python called.
     kernel: str
     number: int  # its place in the code
     lines: tuple[SourceLine, ...]
     work: KernelWork | None = None  # None: this Recording holds none
-    graph: str = ""  # the key under which Inductor keeps the graph, which a trace names; empty where it was seen before
+    # the key under which Inductor keeps the graph, which a trace names; empty where it was seen
+    # before
+    graph: str = ""
 
 
 class EagerWork(Tagged, frozen=True, kw_only=True, tag="eagerwork"):
-    """What eager mode would dispatch in place of a graph: run once on tensors without data (torch's FakeTensor).
+    """What eager mode would dispatch in place of a graph: run once on tensors without data (torch's
+    FakeTensor).
 
-    Operators as they reach the device, below autograd; views and allocations launch nothing and are not counted.
+    Operators as they reach the device, below autograd; views and allocations launch nothing and are
+    not counted.
     """
 
     operators: int  # each launches one kernel at least
-    bytes_moved: int  # operands and results of each, counted once each; of what is looked up by index the result's size
+    # operands and results of each, counted once each; of what is looked up by index the result's
+    # size
+    bytes_moved: int
 
 
 class BufferPlan(Tagged, frozen=True, kw_only=True, tag="bufferplan"):
-    """What Inductor's wrapper allocates for one call of a graph, its outputs among it; views of inputs are none."""
+    """What Inductor's wrapper allocates for one call of a graph, its outputs among it; views of
+    inputs are none."""
 
     allocated: int = 0
     allocated_bytes: int = 0
@@ -228,10 +265,11 @@ class SavedForBackward(Tagged, frozen=True, kw_only=True, tag="savedforbackward"
 
 
 class GraphWork(Model, frozen=True, kw_only=True):
-    """One graph that Inductor compiled: what eager mode runs in its place, what it runs itself, and what has to move.
+    """One graph that Inductor compiled: what eager mode runs in its place, what it runs itself, and
+    what has to move.
 
-    ``needed_bytes``: what its kernels read of its inputs and write of its outputs, each once. Sizes are those that it
-    was compiled for.
+    ``needed_bytes``: what its kernels read of its inputs and write of its outputs, each once. Sizes
+    are those that it was compiled for.
     """
 
     compile_id: str
@@ -248,19 +286,22 @@ class GraphWork(Model, frozen=True, kw_only=True):
 
 class KernelStages(Model, frozen=True, kw_only=True):
     kernel: str
-    # In Triton's order: "ir" (from Python to its first IR), "ttir", "ttgir", "llir", "ptx", "cubin" and "store".
+    # In Triton's order: "ir" (from Python to its first IR), "ttir", "ttgir", "llir", "ptx", "cubin"
+    # and "store".
     seconds: dict[str, float]
 
 
 class TritonStages(Tagged, frozen=True, kw_only=True, tag="tritonstages"):
-    """Each kernel compiled once more, alone and past Triton's cache, in the configuration that it was launched in."""
+    """Each kernel compiled once more, alone and past Triton's cache, in the configuration that it
+    was launched in."""
 
     kernels: tuple[KernelStages, ...]
     left_out: int  # kernels beyond the time that there is for this
 
 
 class KernelOrigins(Model, frozen=True, kw_only=True, tag_field="kind", tag="kernelorigins"):
-    """All that Inductor generated while COMPILE, or a script, compiled, and one step's operators outside of it."""
+    """All that Inductor generated while COMPILE, or a script, compiled, and one step's operators
+    outside of it."""
 
     origins: tuple[KernelOrigin, ...]
     left_out: int = 0
@@ -269,7 +310,8 @@ class KernelOrigins(Model, frozen=True, kw_only=True, tag_field="kind", tag="ker
 
 
 class CompiledKernel(Model, frozen=True, kw_only=True):
-    """A Triton kernel as it lay in the process that was traced, after Inductor had chosen its configuration."""
+    """A Triton kernel as it lay in the process that was traced, after Inductor had chosen its
+    configuration."""
 
     kernel: str
     warps: int | None  # of each block
@@ -280,13 +322,15 @@ class CompiledKernel(Model, frozen=True, kw_only=True):
 
 
 class CompiledKernels(Model, frozen=True, kw_only=True, tag_field="kind", tag="compiledkernels"):
-    """One entry for each kernel and configuration; two graphs may each hold a kernel of one name."""
+    """One entry for each kernel and configuration; two graphs may each hold a kernel of one
+    name."""
 
     kernels: tuple[CompiledKernel, ...]
 
 
 class RegistryEntry(Model, frozen=True, kw_only=True):
-    """One kind of graph break, from graph_break_registry.json in torch's wheel. Braces are torch's placeholders."""
+    """One kind of graph break, from graph_break_registry.json in torch's wheel. Braces are torch's
+    placeholders."""
 
     type: str
     explanation: str
@@ -294,22 +338,26 @@ class RegistryEntry(Model, frozen=True, kw_only=True):
 
 
 class SourceFile(Model, frozen=True, kw_only=True):
-    """A project file that a stack or a frame names. ``text`` is None where it was too long; ``left_out`` says so."""
+    """A project file that a stack or a frame names. ``text`` is None where it was too long;
+    ``left_out`` says so."""
 
     sha256: str
     text: str | None
     left_out: str = ""
-    repository: str = ""  # the folder with .git above it, else the working directory above it; absolute or empty
+    # the folder with .git above it, else the working directory above it; absolute or empty
+    repository: str = ""
 
 
 class Sources(Model, frozen=True, kw_only=True):
-    """What a reader needs of the machine that recorded: source text, break registry, and which files were libraries."""
+    """What a reader needs of the machine that recorded: source text, break registry, and which
+    files were libraries."""
 
     libraries: tuple[str, ...] = ()  # folders: see kgprof.reading.project
     own: tuple[str, ...] = ()
     files: dict[str, SourceFile] = {}
     registry: dict[str, RegistryEntry] = {}  # by GB id, "GB0059"
-    packages: dict[str, str] = {}  # import name -> "transformers 4.57.1"; of the packages whose lines records name
+    # import name -> "transformers 4.57.1"; of the packages whose lines records name
+    packages: dict[str, str] = {}
 
 
 class CompileRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="records"):
@@ -322,5 +370,6 @@ class CompileRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="re
     texts: tuple[CompiledText, ...] = ()
     backends: tuple[BackendFailure, ...] = ()
     compiled_calls: CompiledCalls | Skipped = Skipped(reason=CALLS_NOT_COUNTED)
-    left_out: int = 0  # records beyond the limit: a count that is taken from them is no longer certain
+    # records beyond the limit: a count that is taken from them is no longer certain
+    left_out: int = 0
     sources: Sources = Sources()

@@ -1,4 +1,5 @@
-"""What a workload's whole job came to, in its own unit of work, and whether two runs came to the same."""
+"""What a workload's whole job came to, in its own unit of work, and whether two runs came to the
+same."""
 
 from enum import StrEnum
 
@@ -7,11 +8,13 @@ import msgspec
 from kgprof.model.passes import RunKey
 from kgprof.model.structs import Model, Skipped, Tagged
 
-UNDECIDED_TO_SAY = 0.10  # share of the units: above it the metrics are said to rest on unknown results
+# share of the units: above it the metrics are said to rest on unknown results
+UNDECIDED_TO_SAY = 0.10
 
 
 class TallyKind(StrEnum):
-    """Each unit of work is in exactly one tally of the first three kinds, where a workload tells its outcomes apart."""
+    """Each unit of work is in exactly one tally of the first three kinds, where a workload tells
+    its outcomes apart."""
 
     OUTCOME = "outcome"
     UNDECIDED = "undecided"  # it has ended, and its result is not known
@@ -35,7 +38,8 @@ class Tally(Model, frozen=True, kw_only=True):
     kind: TallyKind = TallyKind.OUTCOME
     heading: str = ""  # of its column; empty: the name
     always: bool = False  # said where it is 0 too
-    can_turn: bool = False  # rounding may move a unit in or out of it: a near-tie is no other result
+    # rounding may move a unit in or out of it: a near-tie is no other result
+    can_turn: bool = False
     why: str = ""  # UNDECIDED: why nothing is known, as the end of "... are unknown: "
     effect: str = ""  # and what follows for the metrics: "so they count as failed"
 
@@ -51,21 +55,24 @@ class Metric(Model, frozen=True, kw_only=True):
     group: dict[str, str] = msgspec.field(default_factory=dict)
     over: int = 0  # results that it is the mean of; 0: not known
     over_what: str = ""  # what these are: "queries"
-    headline: bool = False  # stands in the table of runs; the first of them in figures, the others below it
+    # stands in the table of runs; the first of them in figures, the others below it
+    headline: bool = False
     title: str = ""  # what it is, in a sentence
     decimals: int | None = None  # None: three significant digits
     tolerance: float = 1e-9  # a smaller difference between two recordings is rounding
 
 
 class Evaluation(Tagged, frozen=True, kw_only=True, tag="evaluation"):
-    """One whole job. ``units``: of work, the unfinished among them; 0 where the workload counts none."""
+    """One whole job. ``units``: of work, the unfinished among them; 0 where the workload counts
+    none."""
 
     units: int
     steps: int  # calls of the step function
     tallies: tuple[Tally, ...] = ()
     metrics: tuple[Metric, ...] = ()
     metrics_note: str = ""  # how to read the table of them
-    settings: dict[str, str] = msgspec.field(default_factory=dict)  # data set, batch size, dtype ...
+    # data set, batch size, dtype ...
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
     # Without them the metrics mean nothing to a stranger: "dtype": "float32".
     conditions: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -82,9 +89,16 @@ class Evaluation(Tagged, frozen=True, kw_only=True, tag="evaluation"):
 
     @property
     def undecided(self) -> Tally | None:
-        """The largest tally of units of which nothing is known, where they are too many to be passed over."""
-        largest = max(self.tallied(TallyKind.UNDECIDED), key=lambda tally: tally.count, default=None)
-        return largest if largest is not None and largest.count > UNDECIDED_TO_SAY * self.units > 0 else None
+        """The largest tally of units of which nothing is known, where they are too many to be
+        passed over."""
+        largest = max(
+            self.tallied(TallyKind.UNDECIDED), key=lambda tally: tally.count, default=None
+        )
+        return (
+            largest
+            if largest is not None and largest.count > UNDECIDED_TO_SAY * self.units > 0
+            else None
+        )
 
 
 class AgreementVerdict(StrEnum):
@@ -94,7 +108,8 @@ class AgreementVerdict(StrEnum):
 
 
 class RunAgreement(Tagged, frozen=True, kw_only=True, tag="agreement"):
-    """How the result vector of one run compares with the baseline run's (all of it) and the reference's (a sample)."""
+    """How the result vector of one run compares with the baseline run's (all of it) and the
+    reference's (a sample)."""
 
     verdict: AgreementVerdict
     compared: int  # entries compared with the baseline run
@@ -108,7 +123,8 @@ class RunAgreement(Tagged, frozen=True, kw_only=True, tag="agreement"):
 
 
 class Agreement(Tagged, frozen=True, kw_only=True, tag="agreements"):
-    """What the AGREEMENT child wrote: one verdict per run that left a result, and why any has none."""
+    """What the AGREEMENT child wrote: one verdict per run that left a result, and why any has
+    none."""
 
     baseline: RunKey | None
     runs: tuple[tuple[RunKey, RunAgreement | Skipped], ...]

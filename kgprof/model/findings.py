@@ -30,8 +30,10 @@ class Witness(StrEnum):
     """Something that a run has to have before a rule can be seen in it."""
 
     COMPILE = "COMPILE"
-    STEADY_CALLS = "calls after warm-up"  # of COMPILE, or every call where none was told from another
-    CALLS = "calls"  # told apart where a function was recompiled: in a TORCH_TRACE directory none is
+    # of COMPILE, or every call where none was told from another
+    STEADY_CALLS = "calls after warm-up"
+    # told apart where a function was recompiled: in a TORCH_TRACE directory none is
+    CALLS = "calls"
     FRAME_HOOK = "frame hook"
     GRAPH_HOOK = "graph hook"
     COMPILED_CALLS = "compiled calls"
@@ -44,7 +46,8 @@ class Witness(StrEnum):
     LAUNCHES = "launches"  # calls of CUDA's runtime, in TRACE
     STEPS = "steps"  # marked in TRACE
     TENSOR_CORES = "tensor cores"  # of a GPU whose compute capability TRACE names
-    WHAT_LIMITS = "what limits"  # the step, GPU or CPU: under the profiler alone a busy CPU may be its doing
+    # the step, GPU or CPU: under the profiler alone a busy CPU may be its doing
+    WHAT_LIMITS = "what limits"
     READS = "reads"  # watched in MEMORY
     HANDMADE_GRAPHS = "handmade graphs"  # watched in MEMORY, of a script alone
     TENSORS = "tensors"  # watched in MEMORY
@@ -98,7 +101,8 @@ class LimitKind(StrEnum):
 
 
 class Rule(Model, frozen=True, kw_only=True):
-    """A diagnostic's promise, the id is never reused; and what the rest of kgprof has to know about its findings."""
+    """A diagnostic's promise, the id is never reused; and what the rest of kgprof has to know about
+    its findings."""
 
     id: str
     name: str
@@ -109,15 +113,19 @@ class Rule(Model, frozen=True, kw_only=True):
     remedy: str
     topic: Topic
     seen_in: tuple[tuple[Witness, ...], ...]  # it can be seen in a run that has all of one of these
-    can_cost: tuple[CostKind, ...]  # what of a step a finding can be the reason of; empty: it costs no time by itself
-    judged_from_times: bool  # near a threshold its findings come and go with the noise, so they fail no comparison
+    # what of a step a finding can be the reason of; empty: it costs no time by itself
+    can_cost: tuple[CostKind, ...]
+    # near a threshold its findings come and go with the noise, so they fail no comparison
+    judged_from_times: bool
     symptom_of: tuple[str, ...]  # ids of rules whose findings can be the reason of it
     relieves: tuple[LimitKind, ...] = ()  # what limits a step that its fix makes shorter
-    fix_gains_speed: bool = False  # a fix of its for all runs makes the step faster, whatever its topic
+    # a fix of its for all runs makes the step faster, whatever its topic
+    fix_gains_speed: bool = False
 
 
 def unknown_rule(name: str, level: Level) -> Rule:
-    """Stands for a rule that this version has no text of: nothing is known but that something was found by it."""
+    """Stands for a rule that this version has no text of: nothing is known but that something was
+    found by it."""
     return Rule(
         id=name,
         name="unknown rule",
@@ -144,7 +152,8 @@ class Location(Model, frozen=True, kw_only=True):
 class PackageLine(Model, frozen=True, kw_only=True):
     """A line of an installed package or of the standard library, as every machine names it."""
 
-    package: str  # the distribution's name, "transformers"; "Python" for the standard library; empty: not known
+    # the distribution's name, "transformers"; "Python" for the standard library; empty: not known
+    package: str
     version: str  # "4.57.1"; empty where the Recording does not hold it
     file: str  # below the package's own folder: "models/bert/modeling_bert.py"
     line: int  # 0: the whole file
@@ -180,23 +189,28 @@ class TorchCause(Model, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        announced = f" {self.explanation}" if self.kind.endswith(":") else ""  # what a backend raised
+        # what a backend raised
+        announced = f" {self.explanation}" if self.kind.endswith(":") else ""
         return f"{self.kind} ({self.gb_id})" if self.gb_id else f"{self.kind}{announced}"
 
 
 class Folded(Model, frozen=True, kw_only=True):
-    """How kgprof once told all that a line of the project leads to, as one finding: entries written then still hold."""
+    """How kgprof once told all that a line of the project leads to, as one finding: entries written
+    then still hold."""
 
     gb_id: str  # of its first cause, or of the first one at which a frame fell back
     into_fallen: bool  # a frame fell back there, and breaks of other frames were told with it
 
 
 class Refusal(Model, frozen=True, kw_only=True):
-    """What torch refused to trace, and the way there from the project's line, which is the finding's location."""
+    """What torch refused to trace, and the way there from the project's line, which is the
+    finding's location."""
 
     cause: TorchCause
-    chain: tuple[PackageLine, ...] = ()  # from the project's line down to the library's, both left out
-    stack: tuple[Location, ...] = ()  # torch's "from user code", outermost first, its innermost 40 lines
+    # from the project's line down to the library's, both left out
+    chain: tuple[PackageLine, ...] = ()
+    # torch's "from user code", outermost first, its innermost 40 lines
+    stack: tuple[Location, ...] = ()
     folded: Folded | None = None
     intended: bool = False  # torch's own source breaks the graph here on purpose
 
@@ -204,11 +218,13 @@ class Refusal(Model, frozen=True, kw_only=True):
 class Reads(Model, frozen=True, kw_only=True):
     """How a line reads from the device, or waits for it, and how often after warm-up."""
 
-    operator: str  # "aten::_local_scalar_dense", "Tensor.cpu", "cuda.synchronize"; in compiled code "item", "cond"
+    # "aten::_local_scalar_dense", "Tensor.cpu", "cuda.synchronize"; in compiled code "item", "cond"
+    operator: str
     events: int  # in all of these steps together
     in_steps: int  # in which there was one
     steps: int  # that were watched after warm-up
-    chain: tuple[PackageLine, ...] = ()  # from the project's line down to the library's, both left out
+    # from the project's line down to the library's, both left out
+    chain: tuple[PackageLine, ...] = ()
     cause: str = ""  # "item", "truth-value", "mask-index": what makes it read
 
 
@@ -216,11 +232,13 @@ class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
     """What a finding was measured to cost, and where."""
 
     value: float
-    unit: str  # "us/step", "us/window" where no steps are marked in a trace, or "s" for what is paid once
+    # "us/step", "us/window" where no steps are marked in a trace, or "s" for what is paid once
+    unit: str
     what: str  # "the host waited", "the device did nothing"
     measured_in: tuple[PassName, ...]
     samples: int
-    extremes: tuple[float, float] | None = None  # the smallest and the largest sample, where each is a cost
+    # the smallest and the largest sample, where each is a cost
+    extremes: tuple[float, float] | None = None
 
     @property
     def weight(self) -> tuple[bool, float]:
@@ -245,18 +263,23 @@ class Finding(Model, frozen=True, kw_only=True):
     location: Location | None = None
     count: int = 1
     fingerprint: str = ""
-    related: tuple[Location, ...] = ()  # other places that matter: the call that recompiled, the frame that fell back
+    # other places that matter: the call that recompiled, the frame that fell back
+    related: tuple[Location, ...] = ()
     detail: str = ""  # torch's own words, over several lines
-    library: PackageLine | None = None  # where it happened in a package; ``location`` is then the way in
-    refusal: Refusal | None = None  # of a graph break, a frame that fell back, a compilation that raised
+    # where it happened in a package; ``location`` is then the way in
+    library: PackageLine | None = None
+    # of a graph break, a frame that fell back, a compilation that raised
+    refusal: Refusal | None = None
     reads: Reads | None = None  # of a sync
     one_off: bool = False  # a recompile after warm-up that happened once and never again
     accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
     cost: FindingCost | Skipped = Skipped(reason="no pass measures what this costs")
     saves: Saving | Skipped = Skipped(reason="no measurement bounds what a fix would save")
-    names: tuple[str, ...] = ()  # attributes and functions of the program that it is about: "self.h", "step"
+    # attributes and functions of the program that it is about: "self.h", "step"
+    names: tuple[str, ...] = ()
     fix: str = ""  # what to write here, as code; empty: the rule's remedy is all that is known
-    no_fix: str = ""  # why the program's owner has none: it is then a note, which budgets count all the same
+    # why the program's owner has none: it is then a note, which budgets count all the same
+    no_fix: str = ""
 
     @property
     def made_by_torch(self) -> bool:
@@ -265,14 +288,17 @@ class Finding(Model, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> bool:
-        """Against a budget, a practice or a change. A note does not, unless only the want of a fix makes it one; what
-        torch does on purpose never does."""
+        """Against a budget, a practice or a change. A note does not, unless only the want of a fix
+        makes it one; what torch does on purpose never does."""
         return not self.made_by_torch and (self.level is not Level.NOTE or bool(self.no_fix))
 
     @property
     def alone(self) -> str:
-        """The message where nothing stands beside it: with the run, unless a place says what it is about."""
-        return f"{self.run.slug}: {self.message}" if self.run and not self.location else self.message
+        """The message where nothing stands beside it: with the run, unless a place says what it is
+        about."""
+        return (
+            f"{self.run.slug}: {self.message}" if self.run and not self.location else self.message
+        )
 
 
 class Action(Model, frozen=True, kw_only=True):
@@ -287,7 +313,8 @@ class Action(Model, frozen=True, kw_only=True):
     no_fix: str = ""  # of a finding whose owner has none
     saves: Saving | Skipped
     share: float | None  # of the step that ``saves`` bounds; None where one of the two is not known
-    also: tuple[Location, ...] = ()  # further lines with a finding that the same fix, or one like it, mends
+    # further lines with a finding that the same fix, or one like it, mends
+    also: tuple[Location, ...] = ()
 
     @property
     def lines(self) -> dict[str, list[int]]:
@@ -338,7 +365,8 @@ class AcceptedStatus(StrEnum):
 
 
 class Verdict(Model, frozen=True, kw_only=True):
-    """The report's first lines: ``text`` answers in a sentence, and the three together are ``sentences``."""
+    """The report's first lines: ``text`` answers in a sentence, and the three together are
+    ``sentences``."""
 
     status: VerdictStatus
     lead: str = ""  # what makes the figures mean less than they seem to; it stands first
@@ -360,7 +388,8 @@ class BudgetCheck(Model, frozen=True, kw_only=True):
     unit: str  # "sites", "events", "s", "syncs/step"
     observed: float | Skipped  # without what is accepted
     accepted: int  # findings of this metric that are accepted and so not counted
-    made_by_torch: int = 0  # findings of this metric that torch makes on purpose and that are not counted
+    # findings of this metric that torch makes on purpose and that are not counted
+    made_by_torch: int = 0
     origin: str  # where the limit was written: "--max", "pyproject.toml", "default"
     status: BudgetStatus
 
@@ -381,7 +410,8 @@ class AcceptedFinding(Model, frozen=True, kw_only=True):
 
 
 class Gate(Model, frozen=True, kw_only=True):
-    """What ``check-graphs`` decided, and from what. The Profile's verdict and exit code are this gate's."""
+    """What ``check-graphs`` decided, and from what. The Profile's verdict and exit code are this
+    gate's."""
 
     fail_on: FailOn
     backend: str  # what compiled: "inductor", "aot_eager", "eager"

@@ -1,6 +1,7 @@
-"""What a card was measured to do at most (``ceilings.json`` of a Recording) and kernels held against it; where the time
-of a traced window went, why the device stood still, one step of it, lane by lane; what the host did, as Python's
-functions by cProfile and as stacks; and what HolisticTraceAnalysis says of a trace, and the ranks of one job."""
+"""What a card was measured to do at most (``ceilings.json`` of a Recording) and kernels held
+against it; where the time of a traced window went, why the device stood still, one step of it, lane
+by lane; what the host did, as Python's functions by cProfile and as stacks; and what
+HolisticTraceAnalysis says of a trace, and the ranks of one job."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -19,11 +20,15 @@ FLOAT8 = "float8"  # operands of either format, a result of another type
 
 
 class CeilingSamples(msgspec.Struct, frozen=True, kw_only=True):
-    """Rates of one operation, one for each time that it was timed. ``how`` says what was run, with its sizes."""
+    """Rates of one operation, one for each time that it was timed. ``how`` says what was run, with
+    its sizes."""
 
     operation: str  # COPY or MATMUL
-    dtype: str  # of the matmul: "float64", "float32", "tf32", "bfloat16", "float16", FLOAT8; empty for the copy
-    unit: str  # "bytes/s", read and written both counted; "FLOP/s", a multiplication and an addition counted as two
+    # of the matmul: "float64", "float32", "tf32", "bfloat16", "float16", FLOAT8; empty for the copy
+    dtype: str
+    # "bytes/s", read and written both counted; "FLOP/s", a multiplication and an addition counted
+    # as two
+    unit: str
     per_s: tuple[float, ...]
     how: str
 
@@ -46,7 +51,8 @@ class Bound(StrEnum):
 
 
 class Ceiling(Model, frozen=True, kw_only=True):
-    """What the card was measured to do at most, in ``unit``; the median is what kernels are held against."""
+    """What the card was measured to do at most, in ``unit``; the median is what kernels are held
+    against."""
 
     operation: str  # "copy" or "matmul"
     dtype: str  # of the matmul
@@ -59,7 +65,8 @@ class Ceiling(Model, frozen=True, kw_only=True):
 
 
 class KernelLaunches(Model, frozen=True, kw_only=True):
-    """All launches of one kernel that were alike: the same grid and block, registers, bytes and operations."""
+    """All launches of one kernel that were alike: the same grid and block, registers, bytes and
+    operations."""
 
     name: str
     generator: str  # as KernelRow.generator
@@ -73,7 +80,8 @@ class KernelLaunches(Model, frozen=True, kw_only=True):
     shared_bytes: int | Skipped  # of each block
     blocks_per_sm: float | Skipped
     warps: int | Skipped  # of each block
-    occupancy_percent: float | Skipped  # CUPTI's estimate, from the launch's shape and not from counters
+    # CUPTI's estimate, from the launch's shape and not from counters
+    occupancy_percent: float | Skipped
     spills: int | Skipped
     stages: int | Skipped
     bytes_moved: int | Skipped  # of one launch, as KernelWork.bytes_moved
@@ -81,7 +89,8 @@ class KernelLaunches(Model, frozen=True, kw_only=True):
     bytes_per_s: float | Skipped  # rates are of the median launch
     flops_per_s: float | Skipped
     bound: Bound | Skipped
-    of_ceiling: float | Skipped  # the ideal time over the median launch; the ideal is what the ceiling allows
+    # the ideal time over the median launch; the ideal is what the ceiling allows
+    of_ceiling: float | Skipped
 
 
 class BoundTotal(Model, frozen=True, kw_only=True):
@@ -90,7 +99,8 @@ class BoundTotal(Model, frozen=True, kw_only=True):
 
 
 class Roofline(Tagged, frozen=True, kw_only=True, tag="roofline"):
-    """Every kernel held against the card's ceilings; the largest rows, and how many are not here."""
+    """Every kernel held against the card's ceilings; the largest rows, and how many are not
+    here."""
 
     rule: str  # how ``bound`` is decided, with its thresholds
     ceilings: tuple[Ceiling, ...]  # none: see ``without``
@@ -98,7 +108,8 @@ class Roofline(Tagged, frozen=True, kw_only=True, tag="roofline"):
     rows: tuple[KernelLaunches, ...]
     rows_left_out: int
     left_out_us: float
-    # Of all rows, also those left out; largest first. Both together are the whole of the device's time.
+    # Of all rows, also those left out; largest first. Both together are the whole of the device's
+    # time.
     placed: tuple[BoundTotal, ...]  # by verdict
     unplaced: tuple[BoundTotal, ...]  # by reason
 
@@ -108,27 +119,32 @@ class Roofline(Tagged, frozen=True, kw_only=True, tag="roofline"):
 
 
 class Lane(Model, frozen=True, kw_only=True):
-    """What one thread, stream or device did in a step: one entry an event in each column, in the order of their start.
-    The events are disjoint; with those left out they add up to ``busy_us``."""
+    """What one thread, stream or device did in a step: one entry an event in each column, in the
+    order of their start. The events are disjoint; with those left out they add up to ``busy_us``.
+    """
 
     owner: str  # "thread 7", "stream 7", "device"
     content: str  # spans, regions, operators, calls; kernels, copies; idle
     busy_us: float
     covered: int  # device events without an entry: others of the stream ran all the while
-    name: tuple[int, ...] = ()  # index in the timeline's ``names``; of an idle stretch: of the operator that ended it
+    # index in the timeline's ``names``; of an idle stretch: of the operator that ended it
+    name: tuple[int, ...] = ()
     kind: tuple[int, ...] = ()  # index in its ``kinds``
     start_ns: tuple[int, ...] = ()  # after the step's start
     duration_ns: tuple[Count, ...] = ()
-    call: tuple[int, ...] = ()  # of device events: the entry of all lanes of calls that launched it, from 0; -1: none
+    # of device events: the entry of all lanes of calls that launched it, from 0; -1: none
+    call: tuple[int, ...] = ()
     left_out: int = 0  # shorter events, to keep the timeline small
     left_out_us: float = 0.0  # of them together
 
     def __post_init__(self) -> None:
-        fit(self.name or self.kind, self.kind, self.start_ns, self.duration_ns)  # an older report has no names
+        # an older report has no names
+        fit(self.name or self.kind, self.kind, self.start_ns, self.duration_ns)
 
 
 class StepTimeline(Tagged, frozen=True, kw_only=True, tag="steptimeline"):
-    """The median step of the traced ones, by its duration on the host, and what the device still did for it then."""
+    """The median step of the traced ones, by its duration on the host, and what the device still
+    did for it then."""
 
     name: str  # the trace's: "ProfilerStep#8"
     number: int  # from 1, in the order of the trace
@@ -136,22 +152,26 @@ class StepTimeline(Tagged, frozen=True, kw_only=True, tag="steptimeline"):
     duration_us: Amount  # on the host
     window_us: Amount  # from the step's start; what lanes hold is cut at its end
     names: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()  # a KernelKind; host: region, span, launch, wait, call; idle: as DeviceIdle's fields
+    # a KernelKind; host: region, span, launch, wait, call; idle: as DeviceIdle's fields
+    kinds: tuple[str, ...] = ()
     lanes: tuple[Lane, ...]
     lanes_left_out: int  # those that did least
     left_out_us: float  # what they did
     left_out_below_us: float = 0.0  # the longest event that was left out of the lanes; 0: none was
-    from_other_steps: int  # device events in the window that another step launched, or no call that the trace holds
+    # device events in the window that another step launched, or no call that the trace holds
+    from_other_steps: int
     after_the_window: int  # device events that the step launched and that began after it
 
     def __post_init__(self) -> None:
-        for lane in self.lanes if any(lane.name for lane in self.lanes) else ():  # an older report has no names
+        # an older report has no names
+        for lane in self.lanes if any(lane.name for lane in self.lanes) else ():
             fit(at=lane.kind, of=self.kinds)
             fit(at=lane.name, of=self.names)
 
 
 class MemoryCurve(Tagged, frozen=True, kw_only=True, tag="memorycurve"):
-    """What torch's allocator held over the median traced step. On a CPU it counts from the start of the trace."""
+    """What torch's allocator held over the median traced step. On a CPU it counts from the start of
+    the trace."""
 
     device: str  # "cuda:0", "cpu"
     measured_in: PassName
@@ -162,7 +182,8 @@ class MemoryCurve(Tagged, frozen=True, kw_only=True, tag="memorycurve"):
     before_bytes: int
     peak_bytes: int
     after_bytes: int
-    at_us: tuple[float, ...]  # after the step's start; of many the least and the most of each short stretch
+    # after the step's start; of many the least and the most of each short stretch
+    at_us: tuple[float, ...]
     allocated_bytes: tuple[int, ...]  # from then on
 
     def __post_init__(self) -> None:
@@ -181,12 +202,14 @@ class StepPart(Model, frozen=True, kw_only=True):
 
 
 class HostTime(Tagged, frozen=True, kw_only=True, tag="hosttime"):
-    """The steps on the thread that takes them, each moment by the innermost event; the means add up to ``mean_us``."""
+    """The steps on the thread that takes them, each moment by the innermost event; the means add up
+    to ``mean_us``."""
 
     steps: int
     mean_us: float  # a step's duration
     parts: tuple[StepPart, ...]  # the last one is what no event of the trace names
-    other_threads_us: float  # of that one, a step: meanwhile another thread was in an operator or a call
+    # of that one, a step: meanwhile another thread was in an operator or a call
+    other_threads_us: float
 
 
 class KernelKind(StrEnum):
@@ -200,7 +223,8 @@ class KernelKind(StrEnum):
     SORT = "sort"  # and scans
     COPY = "copy"  # and fills
     COMMUNICATION = "communication"
-    FRAMEWORK = "framework"  # CPU run: Dynamo, AOTAutograd and wrapper frames' own time, views, allocation
+    # CPU run: Dynamo, AOTAutograd and wrapper frames' own time, views, allocation
+    FRAMEWORK = "framework"
     OTHER = "other"
 
 
@@ -236,7 +260,8 @@ class KindTotal(Model, frozen=True, kw_only=True):
 
 
 class GeneratorTotal(Model, frozen=True, kw_only=True):
-    generator: str  # as KernelRow.generator, and of a "library" on a GPU "cuBLAS", "cuDNN", "NCCL" or "attention"
+    # as KernelRow.generator, and of a "library" on a GPU "cuBLAS", "cuDNN", "NCCL" or "attention"
+    generator: str
     names: int
     count: int
     total_us: float
@@ -248,7 +273,8 @@ class FusedGraph(Model, frozen=True, kw_only=True):
     work: GraphWork
     calls: int | Skipped  # in the traced steps
     us: float | Skipped  # a call: device time of what it launched; on a CPU wall time of the region
-    bytes_per_s: float | Skipped  # ``work.moved_bytes`` in that time: at least, where those of a kernel are unknown
+    # ``work.moved_bytes`` in that time: at least, where those of a kernel are unknown
+    bytes_per_s: float | Skipped
     of_copy: float | Skipped  # of the rate that a copy was measured to reach on this card
 
 
@@ -264,7 +290,8 @@ class HostSpan(Model, frozen=True, kw_only=True):
 
 
 class DeviceIdle(Tagged, frozen=True, kw_only=True, tag="deviceidle"):
-    """The part of the window in which the device did nothing. ``total_us`` is the sum of the four causes."""
+    """The part of the window in which the device did nothing. ``total_us`` is the sum of the four
+    causes."""
 
     total_us: float
     host_us: float  # the host had not yet asked for what came next
@@ -286,8 +313,9 @@ class SpanTotal(Model, frozen=True, kw_only=True):
 class LaunchQueue(Tagged, frozen=True, kw_only=True, tag="launchqueue"):
     """From the launch to the work, by correlation ids.
 
-    A delay is that of a launch call: from its return to the start of the first thing it put on the device. Depth: how
-    many operations had been launched (their call had begun) and had not begun; those of a CUDA graph come all at once.
+    A delay is that of a launch call: from its return to the start of the first thing it put on the
+    device. Depth: how many operations had been launched (their call had begun) and had not begun;
+    those of a CUDA graph come all at once.
     """
 
     calls: int
@@ -302,7 +330,8 @@ class LaunchQueue(Tagged, frozen=True, kw_only=True, tag="launchqueue"):
 
 
 class InputCopies(Tagged, frozen=True, kw_only=True, tag="inputcopies"):
-    """Copies on the device, launched before the replay of a CUDA graph, of inputs that do not stay where it reads."""
+    """Copies on the device, launched before the replay of a CUDA graph, of inputs that do not stay
+    where it reads."""
 
     replays: int  # graph launches in the trace
     count: int
@@ -311,8 +340,8 @@ class InputCopies(Tagged, frozen=True, kw_only=True, tag="inputcopies"):
 
 
 class Communication(Tagged, frozen=True, kw_only=True, tag="communication"):
-    """Collectives in the whole window, on a GPU or by a CPU's backend. ``exposed_us`` is what no other work ran beside;
-    ``exposed_us`` and ``work_us`` together are when anything ran."""
+    """Collectives in the whole window, on a GPU or by a CPU's backend. ``exposed_us`` is what no
+    other work ran beside; ``exposed_us`` and ``work_us`` together are when anything ran."""
 
     count: int
     total_us: float  # sum of their durations; a rank that comes early waits inside them
@@ -322,11 +351,14 @@ class Communication(Tagged, frozen=True, kw_only=True, tag="communication"):
     copies_us: float = 0.0  # of that by copies alone, from and to the GPU or on it
 
 
-NO_COLLECTIVES = Skipped(reason="the trace has no span of a collective, and an operator mixes work and waiting")
+NO_COLLECTIVES = Skipped(
+    reason="the trace has no span of a collective, and an operator mixes work and waiting"
+)
 
 
 class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
-    """Where the time of the traced window went. Sums: ``kinds`` and ``rows`` both add up to ``total_us``."""
+    """Where the time of the traced window went. Sums: ``kinds`` and ``rows`` both add up to
+    ``total_us``."""
 
     # "cpu": operators' self time; "cuda": kernel, memcpy and memset durations
     device: Annotated[str, msgspec.Meta(pattern="^(cpu|cuda)$")]
@@ -339,12 +371,16 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     launches: int | Skipped  # CUDA: launch calls on the host, of any launch API
     kinds: tuple[KindTotal, ...]
     rows: tuple[KernelRow, ...]  # every kernel, largest first
-    generators: tuple[GeneratorTotal, ...] = ()  # largest first; they add up to ``total_us``, none in older reports
-    fused_kinds: tuple[KernelKind, ...] = ()  # kinds of the operators inside generated kernels, as their names say
-    graph_launches: int | Skipped = Skipped(reason="not counted")  # CUDA: of ``launches``, those of whole CUDA graphs
+    # largest first; they add up to ``total_us``, none in older reports
+    generators: tuple[GeneratorTotal, ...] = ()
+    # kinds of the operators inside generated kernels, as their names say
+    fused_kinds: tuple[KernelKind, ...] = ()
+    # CUDA: of ``launches``, those of whole CUDA graphs
+    graph_launches: int | Skipped = Skipped(reason="not counted")
     lines_us: float | Skipped = Skipped(reason="no source lines were recorded for kernels")
     idle: DeviceIdle | Skipped = Skipped(reason="a CPU run has no GPU that could wait")
-    # CUDA: ``total_us`` by where it was launched, each with a row for what was launched in none; empty on a CPU.
+    # CUDA: ``total_us`` by where it was launched, each with a row for what was launched in none;
+    # empty on a CPU.
     by_step: tuple[SpanTotal, ...] = ()
     by_region: tuple[SpanTotal, ...] = ()
     by_span: tuple[SpanTotal, ...] = ()
@@ -360,8 +396,8 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
 class StackFrame(Model, frozen=True, kw_only=True, array_like=True):
     """What a node of a FlameGraph is: a function, an operator, a span.
 
-    ``kind``: python, torch (Python too, torch's own), generated (Inductor's), builtin, module, operator, region, span,
-    call, profiler, pruned, step.
+    ``kind``: python, torch (Python too, torch's own), generated (Inductor's), builtin, module,
+    operator, region, span, call, profiler, pruned, step.
     """
 
     name: int  # index into ``names``
@@ -380,7 +416,8 @@ class StackFunction(Model, frozen=True, kw_only=True):
 
 
 def with_all_below(parent: Sequence[int], own: Sequence[int]) -> list[int]:
-    """Of a tree whose parents stand before their children: what each node has of its own, and all below it."""
+    """Of a tree whose parents stand before their children: what each node has of its own, and all
+    below it."""
     totals = list(own)
     for node in range(len(totals) - 1, 0, -1):
         totals[parent[node]] += totals[node]
@@ -388,11 +425,13 @@ def with_all_below(parent: Sequence[int], own: Sequence[int]) -> list[int]:
 
 
 class FlameGraph(Tagged, frozen=True, kw_only=True, tag="flamegraph"):
-    """The host's stacks in the steps of STACK, on the thread that takes them; parents stand before their children.
+    """The host's stacks in the steps of STACK, on the thread that takes them; parents stand before
+    their children.
 
-    Node 0 is the step. Nanoseconds and calls are over all ``steps`` together, so that they are whole numbers and add
-    up: the sum over ``self_ns`` is that of the steps' durations. What took less than ``pruned_below`` of it stands in
-    one node "(other)" under its parent, whose calls are those of what it stands for.
+    Node 0 is the step. Nanoseconds and calls are over all ``steps`` together, so that they are
+    whole numbers and add up: the sum over ``self_ns`` is that of the steps' durations. What took
+    less than ``pruned_below`` of it stands in one node "(other)" under its parent, whose calls are
+    those of what it stands for.
     """
 
     measured_in: PassName
@@ -409,7 +448,8 @@ class FlameGraph(Tagged, frozen=True, kw_only=True, tag="flamegraph"):
     pruned_ns: int  # what all "(other)" stand for
     top: tuple[StackFunction, ...]  # by self time, largest first
     functions: int  # how many frames there are in all, of which ``top`` has the first
-    other_threads_ns: int = 0  # in which other threads were in operators, added up over those threads
+    # in which other threads were in operators, added up over those threads
+    other_threads_ns: int = 0
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -484,7 +524,8 @@ class HolisticCheck(Tagged, frozen=True, kw_only=True, tag="holisticcheck"):
     """HTA's figures of one trace beside ours."""
 
     versions: dict[str, str]
-    calls: tuple[HolisticCall, ...]  # every one that was thought of, also those that were not made, and why
+    # every one that was thought of, also those that were not made, and why
+    calls: tuple[HolisticCall, ...]
     tolerance_percent: float
     figures: tuple[HolisticFigure, ...]  # of the whole trace
     kernels: int  # how many names were compared
@@ -496,12 +537,14 @@ class LateCause(StrEnum):
     """What takes a rank that comes late to the collectives longer than the others."""
 
     COMPUTE = "more compute"
-    HOST = "its CPU is late"  # nothing runs: the GPU has no work yet, or Python runs between the operators
+    # nothing runs: the GPU has no work yet, or Python runs between the operators
+    HOST = "its CPU is late"
     COPIES = "slower copies"
 
 
 class RankLoad(Model, frozen=True, kw_only=True):
-    """One rank's GPU, or its operators, in a step, in microseconds; busy + idle = step, busy = compute + exposed."""
+    """One rank's GPU, or its operators, in a step, in microseconds; busy + idle = step, busy =
+    compute + exposed."""
 
     run: RunKey
     rank: int
@@ -516,7 +559,8 @@ class RankLoad(Model, frozen=True, kw_only=True):
 
 
 class CollectiveWait(Model, frozen=True, kw_only=True):
-    """One collective of a step, in microseconds. A rank arrives ``apart_us`` less its own wait after the first."""
+    """One collective of a step, in microseconds. A rank arrives ``apart_us`` less its own wait
+    after the first."""
 
     name: str
     place: int  # among those of a step, from 1 on
@@ -528,11 +572,14 @@ class CollectiveWait(Model, frozen=True, kw_only=True):
 
 
 class RankBalance(Model, frozen=True, kw_only=True):
-    """The ranks of one job beside each other. ``text``: who is late and why, or why no rank is named."""
+    """The ranks of one job beside each other. ``text``: who is late and why, or why no rank is
+    named."""
 
     ranks: tuple[RankLoad, ...]
     straggler: RunKey | None = None
     cause: LateCause | None = None  # of the straggler, where the traces show it
     text: str
-    collectives: tuple[CollectiveWait, ...] | Skipped = Skipped(reason="the ranks were not compared")
+    collectives: tuple[CollectiveWait, ...] | Skipped = Skipped(
+        reason="the ranks were not compared"
+    )
     left_out: tuple[str, ...] = ()  # runs that are not among ``ranks``, and why

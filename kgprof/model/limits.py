@@ -1,4 +1,5 @@
-"""What limits a run: the shares of its step, each with its kind, so that they add up to the step."""
+"""What limits a run: the shares of its step, each with its kind, so that they add up to the
+step."""
 
 from collections.abc import Sequence
 
@@ -17,7 +18,8 @@ class LimitShare(Model, frozen=True, kw_only=True):
 
 
 class RunLimits(Tagged, frozen=True, kw_only=True, tag="runlimits"):
-    """The step of one run on a GPU. ``shares`` are disjoint, largest first, and add up to ``step_us``."""
+    """The step of one run on a GPU. ``shares`` are disjoint, largest first, and add up to
+    ``step_us``."""
 
     step_us: Amount
     busy_us: Amount  # GPU work per step; above ``step_us`` where steps overlap
@@ -27,7 +29,8 @@ class RunLimits(Tagged, frozen=True, kw_only=True, tag="runlimits"):
 
     @property
     def by_kind(self) -> tuple[LimitShare, ...]:
-        """Sum the shares of each kind, largest first; a name or a line stays where it is most of its kind."""
+        """Sum the shares of each kind, largest first; a name or a line stays where it is most of
+        its kind."""
         kinds = dict.fromkeys(share.limit for share in self.shares)
         sums = (_sum([share for share in self.shares if share.limit is kind]) for kind in kinds)
         return tuple(sorted(sums, key=lambda share: -share.us))

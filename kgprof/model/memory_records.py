@@ -1,11 +1,13 @@
-"""What the probes of the MEMORY pass wrote down of syncs, addresses, aliases and versions, before it is interpreted.
+"""What the probes of the MEMORY pass wrote down of syncs, addresses, aliases and versions, before
+it is interpreted.
 
-``call`` counts the calls of the workload in this pass from 0; -1 stands for anything before the first. The size of
-TensorRecords is bounded by graphs x tensors x distinct states, never by calls: see the constants of
-``record/tensor_probe.py``.
+``call`` counts the calls of the workload in this pass from 0; -1 stands for anything before the
+first. The size of TensorRecords is bounded by graphs x tensors x distinct states, never by calls:
+see the constants of ``record/tensor_probe.py``.
 
-What cannot be seen in here: a write through ``.data``, through numpy or by a fused optimizer leaves no trace in a
-tensor's version, and an inference tensor has none. ``unobservable`` says so where it is known.
+What cannot be seen in here: a write through ``.data``, through numpy or by a fused optimizer leaves
+no trace in a tensor's version, and an inference tensor has none. ``unobservable`` says so where it
+is known.
 """
 
 import msgspec
@@ -23,7 +25,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SyncRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One place from which something read a tensor's value on the host or waited for the device, as a source saw it."""
+    """One place from which something read a tensor's value on the host or waited for the device, as
+    a source saw it."""
 
     source: str  # "dispatch", "sync-debug", "python-call", "captured graph"
     op: str  # "aten::_local_scalar_dense", "Tensor.cpu", "cuda.synchronize", ...
@@ -32,15 +35,17 @@ class SyncRecord(msgspec.Struct, frozen=True, kw_only=True):
     calls: dict[int, int]  # call -> how often in it
     compile_id: str = ""  # of the compiled graph that was running, empty outside
     operator: str = ""  # in it: what Dynamo captured that reads, "item", "cond", "getitem"
-    instruction: str = ""  # of the innermost frame: Python's name for what it was doing, "CALL", "POP_JUMP_IF_FALSE"
+    # of the innermost frame: Python's name for what it was doing, "CALL", "POP_JUMP_IF_FALSE"
+    instruction: str = ""
     expression: str = ""  # and the source of it
     waited_us: dict[int, float] = {}  # call -> microseconds that the host spent in it; CUDA only
     text: str = ""  # torch's own words (sync-debug)
     chain: tuple[Frame, ...] = ()  # of libraries between the read and ``frames``, innermost first
     library_instruction: str = ""  # of the innermost of them, as ``instruction``
     library_expression: str = ""
-    # On a CPU, of what was read: "host" if it would lie there on a machine with a GPU as well, "unnamed" if it was made
-    # without a device; empty for the GPU's, for what is not known, and on a GPU.
+    # On a CPU, of what was read: "host" if it would lie there on a machine with a GPU as well,
+    # "unnamed" if it was made without a device; empty for the GPU's, for what is not known, and on
+    # a GPU.
     tensor: str = ""
 
 
@@ -51,7 +56,8 @@ class SyncRecords(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
 
 
 class GraphTensor(msgspec.Struct, frozen=True, kw_only=True):
-    """A tensor of a CUDA graph that the program recorded: read by its replays though freed or rebound, or kept."""
+    """A tensor of a CUDA graph that the program recorded: read by its replays though freed or
+    rebound, or kept."""
 
     what: str  # "freed", "rebound", "kept"
     name: str  # the variable that held it in the capture; empty where none is known
@@ -64,7 +70,8 @@ REPLAYS_WATCHED = 64  # what is wrong is wrong from the first replays on
 
 
 class HandmadeGraph(msgspec.Struct, frozen=True, kw_only=True):
-    """One capture of ``torch.cuda.CUDAGraph`` by the program; its first 64 replays were looked at."""
+    """One capture of ``torch.cuda.CUDAGraph`` by the program; its first 64 replays were looked
+    at."""
 
     captured_in: int  # call
     frames: tuple[Frame, ...]  # of the project where it was captured, innermost first
@@ -73,7 +80,8 @@ class HandmadeGraph(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memory(Model, frozen=True, kw_only=True):
-    """Where a strided tensor lies. ``address`` and ``storage`` are bytes from 0; ``stride`` counts elements."""
+    """Where a strided tensor lies. ``address`` and ``storage`` are bytes from 0; ``stride`` counts
+    elements."""
 
     address: int
     storage: int  # address of the first byte of its storage
@@ -99,18 +107,23 @@ class Held(Model, frozen=True, kw_only=True):
     watched: int  # calls in which it was looked at
     first: Memory
     last: Memory
-    moved: tuple[int, ...] = ()  # calls in which it was another storage, or another address in it, than the time before
-    made_before: dict[str, int] = {}  # of those: graph output of an earlier call ("0/0 output 1") -> how often
+    # calls in which it was another storage, or another address in it, than the time before
+    moved: tuple[int, ...] = ()
+    # of those: graph output of an earlier call ("0/0 output 1") -> how often
+    made_before: dict[str, int] = {}
     made_now: dict[str, int] = {}  # likewise, of the same call: what one graph hands to the next
     written: tuple[int, ...] = ()  # calls in which its version rose while the graph ran
-    frames: tuple[Frame, ...] = ()  # above the graph when it moved last (when it first ran, if it never did)
-    lies_in: str = ""  # behind a graph break: source of the input of an earlier graph of this call with its storage
+    # above the graph when it moved last (when it first ran, if it never did)
+    frames: tuple[Frame, ...] = ()
+    # behind a graph break: source of the input of an earlier graph of this call with its storage
+    lies_in: str = ""
     unobservable: str = ""  # why its version could not be read
 
 
 class GraphInput(Model, frozen=True, kw_only=True):
     name: str  # Dynamo's source: "L['x']"
-    static: str = ""  # "parameter" or "fixed": Dynamo told the backend that its address never changes
+    # "parameter" or "fixed": Dynamo told the backend that its address never changes
+    static: str = ""
     held: tuple[Held, ...] = ()
 
 
@@ -123,7 +136,8 @@ class InPlace(Model, frozen=True, kw_only=True):
 
 
 class Overlap(Model, frozen=True, kw_only=True):
-    """Two tensors of one run whose ranges of addresses meet. Whether they share an element is for the reader to say."""
+    """Two tensors of one run whose ranges of addresses meet. Whether they share an element is for
+    the reader to say."""
 
     left: str  # "input 0"
     right: str  # "output 1"
@@ -146,36 +160,45 @@ class WatchedGraph(Model, frozen=True, kw_only=True):
     function: str
     file: str
     first_line: int  # of the code object
-    arguments: tuple[str, ...] = ()  # of the code object; a function that goes on after a break has its locals here
+    # of the code object; a function that goes on after a break has its locals here
+    arguments: tuple[str, ...] = ()
     returns: bool  # it ends the function; False where a graph break follows
-    cuda_graphs: bool | None  # Inductor was asked for CUDA graphs; None where another backend compiled
+    # Inductor was asked for CUDA graphs; None where another backend compiled
+    cuda_graphs: bool | None
     inputs: tuple[GraphInput, ...] = ()
     outputs: int = 0
     in_place: tuple[InPlace, ...] = ()
     returned_inputs: tuple[str, ...] = ()  # sources of inputs that the function returns as they are
-    returned_twice: tuple[str, ...] = ()  # names of tensors that stand at two places of what it returns
+    # names of tensors that stand at two places of what it returns
+    returned_twice: tuple[str, ...] = ()
     overlaps: tuple[Overlap, ...] = ()
     held_outputs: tuple[HeldOutput, ...] = ()
     runs: int = 0  # that were watched
     unwatched_runs: int = 0
     left_out: int = 0  # overlapping pairs beyond the limit
-    backward: bool = False  # the graph of its gradients; inputs are named as the forward's, or INCOMING, or not at all
+    # the graph of its gradients; inputs are named as the forward's, or INCOMING, or not at all
+    backward: bool = False
 
 
-INCOMING = "the incoming gradient"  # an input of a backward; with a number from 0 on where there are several
+# an input of a backward; with a number from 0 on where there are several
+INCOMING = "the incoming gradient"
 
 
 class WatchedBuffer(Model, frozen=True, kw_only=True):
-    """A tensor that the workload declares to be persistent, looked at before and after each watched call."""
+    """A tensor that the workload declares to be persistent, looked at before and after each watched
+    call."""
 
     name: str
     watched: int
     first: Memory
     last: Memory
-    rebound: tuple[int, ...] = ()  # calls in which another tensor object came to stand under the name
-    moved: tuple[int, ...] = ()  # calls in which it came to lie in another storage or at another address
+    # calls in which another tensor object came to stand under the name
+    rebound: tuple[int, ...] = ()
+    # calls in which it came to lie in another storage or at another address
+    moved: tuple[int, ...] = ()
     made_by: dict[str, int] = {}  # graph output that became the buffer -> how often
-    written_inside: tuple[int, ...] = ()  # calls in which its version rose while a watched graph ran
+    # calls in which its version rose while a watched graph ran
+    written_inside: tuple[int, ...] = ()
     written_outside: tuple[int, ...] = ()  # calls in which its version rose at another time
     unobservable: str = ""
 

@@ -1,5 +1,6 @@
-"""The passes: what each of them writes down, one file a pass, and the one list of them that everything else reads; and
-what was asked for: which passes, of which runs, in which modes, and every default of the command line."""
+"""The passes: what each of them writes down, one file a pass, and the one list of them that
+everything else reads; and what was asked for: which passes, of which runs, in which modes, and
+every default of the command line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,14 +32,15 @@ class Exit(Model, frozen=True, kw_only=True):
     during: str = ""  # the pass that was running
     exit_code: int | None = None  # the child's own code, negative for a signal
     elapsed_s: float = 0.0
-    through: tuple[str, ...] = ()  # the listeners of kgprof's that the exception came through, by the source's name
+    # the listeners of kgprof's that the exception came through, by the source's name
+    through: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
         """The end of a sentence about the run: "was killed during TIMING: SIGKILL".
 
-        Of a message over several lines (torch explains at length) the first, and what that announces; ``message`` holds
-        the others.
+        Of a message over several lines (torch explains at length) the first, and what that
+        announces; ``message`` holds the others.
         """
         how = {"timed-out": "timed out", "exited": "exited"}
         how |= {"killed": "was killed", "interrupted": "was interrupted"}
@@ -67,7 +69,8 @@ class Compilation(Model, frozen=True, kw_only=True):
     duration_s: float | Skipped
     fail_reason: str = ""
     call: int | None = None  # the call of COMPILE in which it happened; -1 before the first
-    operators: int | None = None  # calls in the captured graph, of functions, methods and modules alike
+    # calls in the captured graph, of functions, methods and modules alike
+    operators: int | None = None
     stages: CompileStages | Skipped = Skipped(reason="this Recording has no spans of the compiler")
 
 
@@ -75,37 +78,45 @@ NAMED = 2  # functions in a sentence
 
 
 def nothing_compiled(unused: Sequence[Compilation], workers: int = 0) -> str:
-    """Of a run without compiled code in its calls. ``unused``: what it compiled while it was loaded; ``workers``: its
-    other processes, which kgprof does not see."""
+    """Of a run without compiled code in its calls. ``unused``: what it compiled while it was
+    loaded; ``workers``: its other processes, which kgprof does not see."""
     if not unused:
         return f"nothing was compiled{' in the main process' if workers else ''}"
-    return f"no call ran compiled code; compiled while the workload was loaded: {functions_of(unused)}"
+    return (
+        f"no call ran compiled code; compiled while the workload was loaded: {functions_of(unused)}"
+    )
 
 
 def functions_of(compilations: Sequence[Compilation]) -> str:
     """The first functions, each with file and line."""
-    places = ((made.function, made.location.rpartition("/")[2]) for made in compilations if made.location)
+    places = (
+        (made.function, made.location.rpartition("/")[2]) for made in compilations if made.location
+    )
     functions = list(dict.fromkeys(f"{function} ({place})" for function, place in places))
     more = f" and {len(functions) - NAMED} more" if len(functions) > NAMED else ""
     return f"{', '.join(functions[:NAMED])}{more}"
 
 
 class MemoryPeaks(Tagged, frozen=True, kw_only=True, tag="peaks"):
-    """Peaks over some calls, in bytes, and what was held before them: of MEMORY those after warm-up, of COMPILE those
-    up to steady state."""
+    """Peaks over some calls, in bytes, and what was held before them: of MEMORY those after
+    warm-up, of COMPILE those up to steady state."""
 
     allocated_bytes: int | Skipped  # CUDA's caching allocator; a CPU has no such count
     reserved_bytes: int | Skipped
     resident_bytes: int | Skipped  # of the whole process (VmHWM, reset before)
     allocated_before_bytes: int | Skipped
     resident_before_bytes: int | Skipped
-    # Memory that CUDA graphs keep for themselves: between replays nobody else gets it, and little of it is allocated.
-    graph_pool_bytes: int | Skipped = Skipped(reason="this Recording has no data on the pools of CUDA graphs")
+    # Memory that CUDA graphs keep for themselves: between replays nobody else gets it, and little
+    # of it is allocated.
+    graph_pool_bytes: int | Skipped = Skipped(
+        reason="this Recording has no data on the pools of CUDA graphs"
+    )
     graph_pool_allocated_bytes: int = 0  # of it, what counts as allocated too
 
     @property
     def taken_bytes(self) -> int | Skipped:
-        """What nobody else can have: the allocated peak, and the rest of the pools of CUDA graphs."""
+        """What nobody else can have: the allocated peak, and the rest of the pools of CUDA
+        graphs."""
         if isinstance(self.allocated_bytes, Skipped) or isinstance(self.graph_pool_bytes, Skipped):
             return self.allocated_bytes
         return self.allocated_bytes + self.graph_pool_bytes - self.graph_pool_allocated_bytes
@@ -121,22 +132,27 @@ class CacheFolder(Tagged, frozen=True, kw_only=True, tag="cachefolder"):
 class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     """20 calls (``--steps``) on a cold cache under the structured-trace handler.
 
-    Two clocks: the calls before ``steady_from``, and the first one always, are wall time up to the end of the
-    device's work, because they hold the compilation. The later ones are on the clock of TIMING (CUDA events on a GPU,
-    which do not wait for the device), so that they can be set against its steps.
+    Two clocks: the calls before ``steady_from``, and the first one always, are wall time up to the
+    end of the device's work, because they hold the compilation. The later ones are on the clock of
+    TIMING (CUDA events on a GPU, which do not wait for the device), so that they can be set against
+    its steps.
     """
 
     call_us: tuple[float, ...]  # microseconds of each call
     steady_from: int  # index of the first call that counts as steady state (``--warmup``)
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[Unavailable, ...] = ()
-    calls: int | None = None  # of a script: how many steps there were, ``call_us`` has the first; None: as many
+    # of a script: how many steps there were, ``call_us`` has the first; None: as many
+    calls: int | None = None
     autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording has no autotuning")
     compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")
     cache: CacheFolder | Skipped = Skipped(reason="this Recording has no cache sizes")
-    compiled_in: tuple[int, ...] = ()  # of a script: the steps in which torch compiled, TRACE's among them
-    while_loading_s: float = 0.0  # that torch compiled before the first call, and that no call's time has in it
-    unused: tuple[Compilation, ...] = ()  # while it was loaded, of code that ran in no call; set when read
+    # of a script: the steps in which torch compiled, TRACE's among them
+    compiled_in: tuple[int, ...] = ()
+    # that torch compiled before the first call, and that no call's time has in it
+    while_loading_s: float = 0.0
+    # while it was loaded, of code that ran in no call; set when read
+    unused: tuple[Compilation, ...] = ()
 
     @property
     def made(self) -> int:
@@ -145,47 +161,63 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
 
     @property
     def watched_us(self) -> tuple[float, ...]:
-        """The steady calls, microseconds each: every pass but TIMING says so what its instrument costs a step."""
-        steady = (call for call in range(self.steady_from, len(self.call_us)) if call not in self.compiled_in)
+        """The steady calls, microseconds each: every pass but TIMING says so what its instrument
+        costs a step."""
+        steady = (
+            call
+            for call in range(self.steady_from, len(self.call_us))
+            if call not in self.compiled_in
+        )
         return tuple(self.call_us[call] for call in steady)
 
 
 class MachineSpeed(Tagged, frozen=True, kw_only=True, tag="machine speed"):
-    """Work that no change of the program touches, timed before each sample of TIMING and after the last."""
+    """Work that no change of the program touches, timed before each sample of TIMING and after the
+    last."""
 
-    host_us: tuple[float, ...]  # of one turn: a write to a dict and the dispatch of one operator to the device
-    device_us: tuple[float, ...]  # of one kernel that waits for arithmetic; on a CPU by all of torch's threads
+    # of one turn: a write to a dict and the dispatch of one operator to the device
+    host_us: tuple[float, ...]
+    # of one kernel that waits for arithmetic; on a CPU by all of torch's threads
+    device_us: tuple[float, ...]
 
 
 class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
-    """Nothing but a clock. ``step_us`` holds one tuple per evaluation (or one tuple of steps where there is none)."""
+    """Nothing but a clock. ``step_us`` holds one tuple per evaluation (or one tuple of steps where
+    there is none)."""
 
     clock: str  # "perf_counter" or "cuda events"
     step_us: tuple[tuple[float, ...], ...]
-    evaluation_s: tuple[float, ...]  # wall time of each whole evaluation; empty for a workload that has none
+    # wall time of each whole evaluation; empty for a workload that has none
+    evaluation_s: tuple[float, ...]
     stopped_early: str = ""  # why fewer evaluations than asked for
     notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them)
-    slow_first: float | None = None  # the first evaluation over the median of the others, where it took longer
+    # the first evaluation over the median of the others, where it took longer
+    slow_first: float | None = None
     machine: MachineSpeed | Skipped = Skipped(reason="TIMING did not check the machine's speed")
-    start_us: tuple[float, ...] = ()  # of a script: the steps of its warm-up, with what is compiled in them
+    # of a script: the steps of its warm-up, with what is compiled in them
+    start_us: tuple[float, ...] = ()
     slice_steps: int = 0  # so many steps at a time, in turn with another process; 0: alone
 
 
 class TimedRound(Tagged, frozen=True, kw_only=True, tag="round"):
-    """TIMING once more, in a fresh process that finds the compilers' caches as this run's COMPILE left them.
+    """TIMING once more, in a fresh process that finds the compilers' caches as this run's COMPILE
+    left them.
 
     Before it as many calls as in COMPILE, and no instrument in any of them.
     """
 
-    first_call_s: float  # wall time up to the end of the device's work, with what is compiled in a cache
+    # wall time up to the end of the device's work, with what is compiled in a cache
+    first_call_s: float
     graphs_from_cache: int | Skipped  # of Inductor's, in this process, as torch counts them
     graphs_compiled: int | Skipped  # by Inductor, because no cache had them
     timing: TimingPass
-    warm_up_s: tuple[float, ...] = ()  # likewise of each call before steady state (``--warmup``), the first among them
+    # likewise of each call before steady state (``--warmup``), the first among them
+    warm_up_s: tuple[float, ...] = ()
 
 
 class RoundRecord(Model, frozen=True, kw_only=True):
-    """A further round of ``--rounds``, and how its process ended; the first one is the run's own TIMING."""
+    """A further round of ``--rounds``, and how its process ended; the first one is the run's own
+    TIMING."""
 
     number: int  # from 2
     exit: Exit
@@ -231,8 +263,8 @@ class HostPass(Tagged, frozen=True, kw_only=True, tag="host"):
 class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
     """Calls from a cold start under the probes: which reads, which addresses, how much memory.
 
-    ``step_us`` are wall times up to the end of the device's work, under the probes: the price of watching, no times
-    of the workload's.
+    ``step_us`` are wall times up to the end of the device's work, under the probes: the price of
+    watching, no times of the workload's.
     """
 
     step_us: tuple[float, ...]
@@ -243,7 +275,8 @@ class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
     sources: Sources = Sources()  # of the project files that the probes' stacks name
     capture_unavailable: tuple[Unavailable, ...] = ()
     graphs: tuple[HandmadeGraph, ...] = ()  # that a script recorded itself
-    code_cached: bool = False  # graphs were captured anew, and what COMPILE made of them was in its caches
+    # graphs were captured anew, and what COMPILE made of them was in its caches
+    code_cached: bool = False
 
     @property
     def watched_us(self) -> tuple[float, ...]:
@@ -287,15 +320,27 @@ PASSES: Mapping[PassName, Pass] = {
             kind=TimingPass,
             module="timing",
             reruns=True,
-            not_in_script="a script runs once, under instruments; to rerun it: --passes compile,memory,trace,timing",
+            not_in_script=(
+                "a script runs once, under instruments; to rerun it: --passes "
+                "compile,memory,trace,timing"
+            ),
         ),
-        Pass(name=PassName.TRACE, kind=TracePass, module="torch_profiler", trace_file="trace.json.gz", listens=True),
+        Pass(
+            name=PassName.TRACE,
+            kind=TracePass,
+            module="torch_profiler",
+            trace_file="trace.json.gz",
+            listens=True,
+        ),
         Pass(
             name=PassName.HOST,
             kind=HostPass,
             module="host_profiler",
             reruns=True,
-            not_in_script="a script runs once, without cProfile; to rerun it: --passes compile,memory,trace,host",
+            not_in_script=(
+                "a script runs once, without cProfile; to rerun it: --passes "
+                "compile,memory,trace,host"
+            ),
         ),
         Pass(  # torch.profiler with Python's stacks; it and cProfile silence each other
             name=PassName.STACK,
@@ -303,7 +348,10 @@ PASSES: Mapping[PassName, Pass] = {
             module="stack_profiler",
             trace_file="stack_trace.json.gz",
             reruns=True,
-            not_in_script="a script runs once, without stacks; to rerun it: --passes compile,memory,trace,stack",
+            not_in_script=(
+                "a script runs once, without stacks; to rerun it: --passes "
+                "compile,memory,trace,stack"
+            ),
         ),
         Pass(  # TRACE again, with a range around each call of a C++ kernel of Inductor's (CPU only)
             name=PassName.KERNELS,
@@ -311,7 +359,9 @@ PASSES: Mapping[PassName, Pass] = {
             module="cpp_kernels",
             in_probe=True,
             trace_file="kernels.json.gz",
-            not_in_script="a script is not compiled a second time for the names of Inductor's C++ kernels",
+            not_in_script=(
+                "a script is not compiled a second time for the names of Inductor's C++ kernels"
+            ),
         ),
         Pass(name=PassName.MEMORY, kind=MemoryPass, module="memory", in_probe=True, listens=True),
     )
@@ -365,20 +415,27 @@ class Options(Model, frozen=True, kw_only=True):
     warmup: int = 3
     seed: int = 0
     timeout_s: float = 900.0
-    evaluations: int = 3  # whole evaluations that TIMING aims at; a long one stops after two (see TIMING_BUDGET_S)
-    rounds: int = 1  # processes in which TIMING is made, one after the other over all runs; not of a script
-    passes: tuple[PassName, ...] = ()  # empty: the usual ones; a gate asks for COMPILE, and MEMORY for a budget on it
+    # whole evaluations that TIMING aims at; a long one stops after two (see TIMING_BUDGET_S)
+    evaluations: int = 3
+    # processes in which TIMING is made, one after the other over all runs; not of a script
+    rounds: int = 1
+    # empty: the usual ones; a gate asks for COMPILE, and MEMORY for a budget on it
+    passes: tuple[PassName, ...] = ()
     backend: str = ""  # what stands in for Inductor in every torch.compile; empty: nothing does
-    max_steps: int | None = None  # of a script: the recording stops after so many, the program runs on
-    duration_s: float | None = None  # of a script: likewise, at the first step that begins after so long
-    timing_below_s: float | None = None  # of a script: if its run took less, it runs once more for TIMING
+    # of a script: the recording stops after so many, the program runs on
+    max_steps: int | None = None
+    # of a script: likewise, at the first step that begins after so long
+    duration_s: float | None = None
+    # of a script: if its run took less, it runs once more for TIMING
+    timing_below_s: float | None = None
 
     def wants(self, name: PassName) -> bool:
         return name in self.passes if self.passes else PASSES[name].by_default
 
     @property
     def for_a_gate(self) -> bool:
-        """Nothing but what a gate looks at was asked for; it judges for itself whether it has seen enough."""
+        """Nothing but what a gate looks at was asked for; it judges for itself whether it has seen
+        enough."""
         return bool(self.passes) and set(self.passes) <= {PassName.COMPILE, PassName.MEMORY}
 
     @property

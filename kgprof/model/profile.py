@@ -31,25 +31,46 @@ from kgprof.model.kernels import (
     RankBalance,
 )
 from kgprof.model.limits import RunLimits
-from kgprof.model.passes import CacheFolder, Compilation, Exit, MemoryPeaks, Options, Outcome, RunKey
+from kgprof.model.passes import (
+    CacheFolder,
+    Compilation,
+    Exit,
+    MemoryPeaks,
+    Options,
+    Outcome,
+    RunKey,
+)
 from kgprof.model.recording import Environment, InTurn, ScriptRun, StrategyPlan, TraceFile, WorkUnit
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
-from kgprof.model.times import Economics, ObserverCost, Rounds, Speedup, Spread, StepSeries, TradeOff, TrainingPhases
+from kgprof.model.times import (
+    Economics,
+    ObserverCost,
+    Rounds,
+    Speedup,
+    Spread,
+    StepSeries,
+    TradeOff,
+    TrainingPhases,
+)
 
 
 class RecompileEntry(Model, frozen=True, kw_only=True):
-    """A compilation that was made because every compiled entry of the function had been rejected."""
+    """A compilation that was made because every compiled entry of the function had been
+    rejected."""
 
     compile_id: str  # "0/1"; empty where torch refused
-    location: Location | None  # the function's def; for a library's the project's line that leads there
+    # the function's def; for a library's the project's line that leads there
+    location: Location | None
     call: int | None  # of COMPILE; None: calls were not told apart
     steady: bool  # after the warm-up calls
     reason: str  # of the newest entry, in our words: "size of x, dimension 0: expected 8, got 9"
     words: str  # the same in torch's
-    guard: str = ""  # what kind of guard that was: "size", "grad-mode"; empty where torch gave no reason
+    # what kind of guard that was: "size", "grad-mode"; empty where torch gave no reason
+    guard: str = ""
     duration_s: float | Skipped
     call_site: Location | None = None
-    refused: bool = False  # torch's limit was reached, so that it made none and the call ran in eager
+    # torch's limit was reached, so that it made none and the call ran in eager
+    refused: bool = False
     function: str = ""  # the function's name, qualified where it is known: "Attention.forward"
     library: PackageLine | None = None  # its def, where it is a library's
 
@@ -72,7 +93,8 @@ class MemoryTier(StrEnum):
 
 
 class CallsOfCompiled(Tagged, frozen=True, kw_only=True, tag="callsofcompiled"):
-    """Calls of what torch.compile returned, warm-up included, and how many of them ran a compiled graph."""
+    """Calls of what torch.compile returned, warm-up included, and how many of them ran a compiled
+    graph."""
 
     calls: int
     with_a_graph: int
@@ -84,37 +106,50 @@ class CallsOfCompiled(Tagged, frozen=True, kw_only=True, tag="callsofcompiled"):
 
 class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     first_call_s: float | Skipped  # wall time of the first call, cold cache
-    steady: Spread | Skipped  # calls after warm-up in the COMPILE pass; of a script TRACE's steps if they are shorter
+    # calls after warm-up in the COMPILE pass; of a script TRACE's steps if they are shorter
+    steady: Spread | Skipped
     compilations: tuple[Compilation, ...]
     capture_unavailable: tuple[Unavailable, ...]
     while_loading_s: float = 0.0  # of CompilePass
-    unused: tuple[Compilation, ...] = ()  # made while the workload was loaded, of code that ran in no call
-    caches: tuple[CacheTally, ...] | Skipped = Skipped(reason="this Recording has no records of the compiler")
+    # made while the workload was loaded, of code that ran in no call
+    unused: tuple[Compilation, ...] = ()
+    caches: tuple[CacheTally, ...] | Skipped = Skipped(
+        reason="this Recording has no records of the compiler"
+    )
     cache: CacheFolder | Skipped = Skipped(reason="this Recording has no cache sizes")
     compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")
     autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording has no autotuning")
     stages: TritonStages | Skipped = Skipped(reason="this Recording has no stages of Triton's")
-    texts: tuple[CompiledText, ...] = ()  # the beginning of each; `kgprof export --to graph|code` has the whole
+    # the beginning of each; `kgprof export --to graph|code` has the whole
+    texts: tuple[CompiledText, ...] = ()
     # In the order of the calls.
-    recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(reason="this Recording has no records of the compiler")
+    recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(
+        reason="this Recording has no records of the compiler"
+    )
     compiled_calls: CallsOfCompiled | Skipped = Skipped(reason=CALLS_NOT_COUNTED)
 
 
 class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):
-    """What one run reads back, and how much memory it takes; see MemoryPeaks for where each figure comes from."""
+    """What one run reads back, and how much memory it takes; see MemoryPeaks for where each figure
+    comes from."""
 
     steps: int  # calls after warm-up that were watched
     peaks: MemoryPeaks | Skipped
     over_eager_bytes: int | Skipped  # this run's peak less that of the same strategy in mode eager
     over_eager_of: str = ""  # "taken", "allocated" or "resident": which peak that is
-    taken_bytes: int | Skipped = Skipped(reason="this Recording has no data on the pools of CUDA graphs")
-    of_eager: float | Skipped = Skipped(reason="this report has none")  # that peak of eager mode over this run's
+    taken_bytes: int | Skipped = Skipped(
+        reason="this Recording has no data on the pools of CUDA graphs"
+    )
+    # that peak of eager mode over this run's
+    of_eager: float | Skipped = Skipped(reason="this report has none")
     tier: MemoryTier | None = None  # None: ``of_eager`` is Skipped
-    budget_bytes: int | Skipped = Skipped(reason="this report has none")  # for one model: that peak and a quarter
+    # for one model: that peak and a quarter
+    budget_bytes: int | Skipped = Skipped(reason="this report has none")
     syncs_per_step: float | Skipped  # KGP201 and 202, mean over the calls after warm-up
     # The same by the finding's fingerprint; empty where it is Skipped.
     reads: dict[str, float] = msgspec.field(default_factory=dict)
-    warm_up_reads: tuple[Location, ...] = ()  # lines that read in warm-up and never after it: in no count, no finding
+    # lines that read in warm-up and never after it: in no count, no finding
+    warm_up_reads: tuple[Location, ...] = ()
 
 
 class LogExcerpt(Model, frozen=True, kw_only=True):
@@ -128,16 +163,20 @@ class RunReport(Model, frozen=True, kw_only=True):
     key: RunKey
     is_baseline: bool
     exit: Exit
-    probe_exit: Exit | None = None  # of the second process, the one of MEMORY and KERNELS, where there was one
+    # of the second process, the one of MEMORY and KERNELS, where there was one
+    probe_exit: Exit | None = None
     step: Spread | Skipped
     evaluation_time: Spread | Skipped  # seconds per whole evaluation
     unit: WorkUnit = WorkUnit()
-    per_unit: Spread | Skipped  # milliseconds: whole jobs over their units, or steps over those of a step
-    throughput: Spread | Skipped = Skipped(reason="this report has none")  # units a second, from the same samples
+    # milliseconds: whole jobs over their units, or steps over those of a step
+    per_unit: Spread | Skipped
+    # units a second, from the same samples
+    throughput: Spread | Skipped = Skipped(reason="this report has none")
     speedup: Speedup | Skipped
     evaluation: Evaluation | Skipped
     agreement: RunAgreement | Skipped
-    compared_with: RunKey | None = None  # whose results these were held against; None: no other run's
+    # whose results these were held against; None: no other run's
+    compared_with: RunKey | None = None
     compile: CompileSummary | Skipped
     kernels: KernelBreakdown | Skipped
     fusion: Fusion | Skipped = Skipped(reason="this Recording has no work by graph")
@@ -153,7 +192,9 @@ class RunReport(Model, frozen=True, kw_only=True):
     rounds: Rounds | Skipped = Skipped(reason="TIMING ran in one process")
     memory_curve: MemoryCurve | Skipped = Skipped(reason="this report has none")
     series: StepSeries | Skipped = Skipped(reason="this report has no single step times")
-    economics: Economics | Skipped = Skipped(reason="nothing was compiled in this run, or nothing was timed")
+    economics: Economics | Skipped = Skipped(
+        reason="nothing was compiled in this run, or nothing was timed"
+    )
     phases: TrainingPhases | Skipped = Skipped(reason="this run is not training, or was not traced")
     limits: RunLimits | Skipped = Skipped(reason="this report was made before limits were judged")
 
@@ -164,12 +205,18 @@ class RunReport(Model, frozen=True, kw_only=True):
 
     @property
     def results_differ(self) -> bool:
-        return isinstance(self.agreement, RunAgreement) and self.agreement.verdict == AgreementVerdict.DIFFERENT
+        return (
+            isinstance(self.agreement, RunAgreement)
+            and self.agreement.verdict == AgreementVerdict.DIFFERENT
+        )
 
     @property
     def was_stopped(self) -> bool:
-        """A script whose steps were seen until somebody or the time limit stopped it, as a training that goes on."""
-        return self.exit.outcome in (Outcome.INTERRUPTED, Outcome.TIMED_OUT) and bool(self.script and self.script.steps)
+        """A script whose steps were seen until somebody or the time limit stopped it, as a training
+        that goes on."""
+        return self.exit.outcome in (Outcome.INTERRUPTED, Outcome.TIMED_OUT) and bool(
+            self.script and self.script.steps
+        )
 
     @property
     def how_it_ended(self) -> str:
@@ -194,7 +241,8 @@ class RedactedCategory(Model, frozen=True, kw_only=True):
 
 
 class Contents(Model, frozen=True, kw_only=True):
-    """What was left out of this document before anybody read it, and whose source lines it holds."""
+    """What was left out of this document before anybody read it, and whose source lines it
+    holds."""
 
     redaction: bool  # False: --no-redact
     source: Annotated[str, msgspec.Meta(pattern="^(none|repo|all)$")]  # --include-source
@@ -230,7 +278,8 @@ class Profile(Model, frozen=True, kw_only=True):
     runs: tuple[RunReport, ...]
     findings: tuple[Finding, ...]
     rules: tuple[Rule, ...]  # every rule of this version
-    coverage: tuple[Coverage, ...] = ()  # of each rule in each run; empty: an earlier kgprof did not write it down
+    # of each rule in each run; empty: an earlier kgprof did not write it down
+    coverage: tuple[Coverage, ...] = ()
     omissions: tuple[Omission, ...]
     actions: tuple[Action, ...] = ()  # what to do next, what could save most first
     checklist: tuple[ChecklistItem, ...] = ()
@@ -240,9 +289,11 @@ class Profile(Model, frozen=True, kw_only=True):
     sources: tuple[ProjectSource, ...] = ()  # by file
     rank_balance: RankBalance | None = None  # of traces of two ranks or more
     differences: tuple[TraceDifference, ...] = ()  # of traces that were held against others
-    kind_overrides: tuple[KindOverride, ...] = ()  # as they stood when this Profile was made, in their order
+    # as they stood when this Profile was made, in their order
+    kind_overrides: tuple[KindOverride, ...] = ()
     comparison: Comparison | None = None  # `kgprof compare` only; then this is the head's Profile
-    in_turn: InTurn | None = None  # recorded in turn with another side, by `kgprof compare --record`
+    # recorded in turn with another side, by `kgprof compare --record`
+    in_turn: InTurn | None = None
     accepted: tuple[AcceptedFinding, ...] = ()  # what the project accepts, where no gate holds it
     contents: Contents | None = None  # None: nothing was left out, and nobody looked what is in it
 
@@ -253,5 +304,8 @@ class Profile(Model, frozen=True, kw_only=True):
 
     @property
     def unit(self) -> WorkUnit:
-        """What the workload counts its work in; that of a run, because an older Recording says it nowhere else."""
-        return next((run.unit for run in self.runs if run.counts_units or run.unit.per_step), WorkUnit())
+        """What the workload counts its work in; that of a run, because an older Recording says it
+        nowhere else."""
+        return next(
+            (run.unit for run in self.runs if run.counts_units or run.unit.per_step), WorkUnit()
+        )

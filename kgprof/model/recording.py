@@ -1,4 +1,5 @@
-"""A Recording: what stood there to be run, what all passes of all runs left, and under which settings."""
+"""A Recording: what stood there to be run, what all passes of all runs left, and under which
+settings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +40,8 @@ class WorkUnit(Model, frozen=True, kw_only=True):
 
     name: str = "unit"
     plural: str = "units"
-    per_step: int | None = None  # None: steps differ, or the workload does not say; then its whole job may count them
+    # None: steps differ, or the workload does not say; then its whole job may count them
+    per_step: int | None = None
 
     @property
     def time(self) -> str:
@@ -52,7 +54,8 @@ class WorkUnit(Model, frozen=True, kw_only=True):
 
 
 class Alternative(Model, frozen=True, kw_only=True):
-    """Two strategies of a workload that do the same work: one behind a read of its predicate, the other always."""
+    """Two strategies of a workload that do the same work: one behind a read of its predicate, the
+    other always."""
 
     guarded: str
     always: str
@@ -87,7 +90,8 @@ class Environment(Model, frozen=True, kw_only=True):
     compiler: str | Skipped  # the C++ compiler that Inductor would call
     git_commit: str | Skipped  # of the working directory
     git_dirty: bool | Skipped
-    flags: dict[str, str]  # torch's and kgprof's environment variables that were set (TORCH_*, TORCHINDUCTOR_*, ...)
+    # torch's and kgprof's environment variables that were set (TORCH_*, TORCHINDUCTOR_*, ...)
+    flags: dict[str, str]
     source_root: str = ""  # git's top folder above the working directory, or that directory itself
 
 
@@ -100,13 +104,18 @@ class Plan(Model, frozen=True, kw_only=True):
     baseline: RunKey | None  # what speed-ups are relative to; None when no run is declared as one
     device: str  # "cpu" or "cuda"
     environment: Environment
-    vector_isa_probe_s: float | Skipped  # Inductor compiles test files once per machine; never part of a compile time
-    vector_isa_works: bool = False  # each instruction set of this CPU passed the probe, so the runs need not try them
-    agreement: bool  # the workload can compare the results of its runs (an AGREEMENT child runs at the end)
+    # Inductor compiles test files once per machine; never part of a compile time
+    vector_isa_probe_s: float | Skipped
+    # each instruction set of this CPU passed the probe, so the runs need not try them
+    vector_isa_works: bool = False
+    # the workload can compare the results of its runs (an AGREEMENT child runs at the end)
+    agreement: bool
     unit: WorkUnit = WorkUnit()
     alternatives: tuple[Alternative, ...] = ()  # what the workload declares to be weighed
-    variables: dict[str, str] = msgspec.field(default_factory=dict)  # of torch, that the workload set on being loaded
-    trace_files: tuple[TraceFile, ...] = ()  # of `kgprof trace`, one a run; empty: kgprof ran the workload itself
+    # of torch, that the workload set on being loaded
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
+    # of `kgprof trace`, one a run; empty: kgprof ran the workload itself
+    trace_files: tuple[TraceFile, ...] = ()
 
 
 RECORDING_SCHEMA_VERSION = 2  # 1: first form; 2: an evaluation counts in the workload's own unit
@@ -116,7 +125,8 @@ COMPILED_KEY = "_orig_mod."
 
 
 class Checkpoint(Model, frozen=True, kw_only=True):
-    """A line that saves tensors by name, or loads them into a module; with or without COMPILED_KEY in their names."""
+    """A line that saves tensors by name, or loads them into a module; with or without COMPILED_KEY
+    in their names."""
 
     location: Location
     compiled_keys: bool
@@ -134,46 +144,60 @@ class Launched(Model, frozen=True, kw_only=True):
 
     by: str  # "torchrun", "accelerate", "torch.distributed.run", SPAWN, PYTHON, MULTIPROCESSING
     processes: int | None = None
-    command: str  # the same, with kgprof in each of them; of MULTIPROCESSING the line to add in its function
-    function: str = ""  # of MULTIPROCESSING: "train (train.py:12)"; empty for a pool, whose functions are not known
+    # the same, with kgprof in each of them; of MULTIPROCESSING the line to add in its function
+    command: str
+    # of MULTIPROCESSING: "train (train.py:12)"; empty for a pool, whose functions are not known
+    function: str = ""
 
 
 class ScriptRun(Model, frozen=True, kw_only=True):
-    """What stands in a script's run for the calls of a workload: what was counted as a step, and by which choice."""
+    """What stands in a script's run for the calls of a workload: what was counted as a step, and by
+    which choice."""
 
-    step: str  # "an optimizer step", "a call of a compiled function", "a call of kgprof.step()"; empty: there was none
+    # "an optimizer step", "a call of a compiled function", "a call of kgprof.step()"; empty: there
+    # was none
+    step: str
     steps: int
     traced: str = ""  # what was counted as one in TRACE, where that is another choice
-    counted: dict[str, int]  # how many there were of each kind; empty: nobody counted (a TORCH_TRACE directory)
+    # how many there were of each kind; empty: nobody counted (a TORCH_TRACE directory)
+    counted: dict[str, int]
     stopped: str = ""  # why the recording ended before the program did
     rank: int | None = None  # under torchrun
     launched: tuple[Launched, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     module: str = ""  # whose calls are the steps, as the program names it: "net", "self.model"
-    closure: str = ""  # what an optimizer's step calls, often several times: "closure (train.py:12)"
+    # what an optimizer's step calls, often several times: "closure (train.py:12)"
+    closure: str = ""
     notes: tuple[str, ...] = ()
-    # Of a program that compiled nothing: the first torch.compile in its own files, "train.py:12", and the functions
-    # without arguments that no line of it calls.
+    # Of a program that compiled nothing: the first torch.compile in its own files, "train.py:12",
+    # and the functions without arguments that no line of it calls.
     compile_call: str = ""
     uncalled: tuple[str, ...] = ()
     workers: int = 0  # processes of torch's data loaders, which may compile by themselves
 
     def why_nothing_compiled(self, workload: str) -> str:
-        """What hides a compilation that its text asks for, and what to do; empty where it asks for none."""
+        """What hides a compilation that its text asks for, and what to do; empty where it asks for
+        none."""
         if not self.compile_call:
             return ""
         if self.uncalled:
             first, *rest = self.uncalled
             others = f" or {', '.join(rest[:2])}" if rest else ""
             target = f"{workload.removeprefix('-m ')}:{first}"
-            return f"no line of the program calls {first}{others}; kgprof check-graphs {target} runs it"
+            return (
+                f"no line of the program calls {first}{others}; kgprof check-graphs {target} "
+                "runs it"
+            )
         if self.workers:
             processes = plural(self.workers, "worker process", "worker processes")
             return (
-                f"torch.compile ({self.compile_call}) may run in its {processes}, which kgprof does not see; "
-                "num_workers=0 in the DataLoader shows it"
+                f"torch.compile ({self.compile_call}) may run in its {processes}, which kgprof "
+                "does not see; num_workers=0 in the DataLoader shows it"
             )
-        return f"torch.compile stands in {self.compile_call}, and no call of what it wraps compiled anything here"
+        return (
+            f"torch.compile stands in {self.compile_call}, and no call of what it wraps "
+            "compiled anything here"
+        )
 
     @property
     def is_one_window(self) -> bool:
@@ -182,7 +206,11 @@ class ScriptRun(Model, frozen=True, kw_only=True):
     @property
     def work_is_in(self) -> Launched | None:
         """The launcher whose processes do the work."""
-        return None if self.steps else next((one for one in self.launched if one.by not in BESIDE), None)
+        return (
+            None
+            if self.steps
+            else next((one for one in self.launched if one.by not in BESIDE), None)
+        )
 
 
 class Control(Tagged, frozen=True, kw_only=True, tag="control"):
@@ -192,7 +220,8 @@ class Control(Tagged, frozen=True, kw_only=True, tag="control"):
     graphs: int = 0  # as torch counts them
     frames: int = 0
     frames_ok: int = 0
-    compiled: tuple[SourceLine, ...] = ()  # the code objects that torch compiled, and failed to compile in no call
+    # the code objects that torch compiled, and failed to compile in no call
+    compiled: tuple[SourceLine, ...] = ()
 
 
 class RunRecord(Model, frozen=True, kw_only=True):
@@ -210,15 +239,22 @@ class RunRecord(Model, frozen=True, kw_only=True):
     unit: WorkUnit = WorkUnit()
     evaluation: Evaluation | Skipped
     log: str  # what torch and the workload wrote, raw
-    records: CompileRecords | Skipped = Skipped(reason="this Recording has no records of the compiler")
+    records: CompileRecords | Skipped = Skipped(
+        reason="this Recording has no records of the compiler"
+    )
     memory: MemoryPass | Skipped = Skipped(reason="this Recording has no MEMORY pass")
-    kernel_origins: KernelOrigins | Skipped = Skipped(reason="this Recording has no provenance of kernels")
-    compiled_kernels: CompiledKernels | Skipped = Skipped(reason="this Recording has no compiled kernels")
+    kernel_origins: KernelOrigins | Skipped = Skipped(
+        reason="this Recording has no provenance of kernels"
+    )
+    compiled_kernels: CompiledKernels | Skipped = Skipped(
+        reason="this Recording has no compiled kernels"
+    )
     control: Control | Skipped | None = None  # None: nothing was in doubt
     script: ScriptRun | None = None  # None: a workload with steps of its own
     holistic: Holistic | Skipped = Skipped(reason="HTA was not run on this trace")
     rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1
-    further: Mapping[PassName, Any] = msgspec.field(default_factory=dict)  # what the passes without a field here left
+    # what the passes without a field here left
+    further: Mapping[PassName, Any] = msgspec.field(default_factory=dict)
 
     def left_by(self, name: PassName) -> Any:
         """What pass ``name`` left: its Struct, or Skipped."""
@@ -228,7 +264,8 @@ class RunRecord(Model, frozen=True, kw_only=True):
 
 
 class StartQuestion(Model, frozen=True, kw_only=True):
-    """One first call in a fresh process, before which it loads ``artifacts``, or after which it packs them there."""
+    """One first call in a fresh process, before which it loads ``artifacts``, or after which it
+    packs them there."""
 
     key: RunKey
     device: str
@@ -244,7 +281,8 @@ class Start(Model, frozen=True, kw_only=True):
 
 
 class ShippedCache(Tagged, frozen=True, kw_only=True, tag="shippedcache"):
-    """A first call on cold caches, and one on those caches as torch.compiler.save_cache_artifacts ships them.
+    """A first call on cold caches, and one on those caches as torch.compiler.save_cache_artifacts
+    ships them.
 
     One process each.
     """
@@ -256,7 +294,8 @@ class ShippedCache(Tagged, frozen=True, kw_only=True, tag="shippedcache"):
 
     @property
     def code(self) -> tuple[str, str]:
-        """The line after the first calls here, and the one before the first call on the other machine."""
+        """The line after the first calls here, and the one before the first call on the other
+        machine."""
         return (
             'pathlib.Path("compiled.bin").write_bytes(torch.compiler.save_cache_artifacts()[0])',
             'torch.compiler.load_cache_artifacts(pathlib.Path("compiled.bin").read_bytes())',
@@ -268,23 +307,28 @@ class ShippedCache(Tagged, frozen=True, kw_only=True, tag="shippedcache"):
 
 
 class PrivateNames(Model, frozen=True, kw_only=True):
-    """What a Profile leaves out by name; what is told by its shape alone (tokens, /home/NAME) needs no name here."""
+    """What a Profile leaves out by name; what is told by its shape alone (tokens, /home/NAME) needs
+    no name here."""
 
     users: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     homes: tuple[str, ...] = ()  # home directories
-    import_folders: tuple[str, ...] = ()  # those of PYTHONPATH: what lies in one is named from there
+    # those of PYTHONPATH: what lies in one is named from there
+    import_folders: tuple[str, ...] = ()
 
 
 class InTurn(Model, frozen=True, kw_only=True):
-    """A Recording that was made in turn with another one, its other side, pair by pair of processes.
+    """A Recording that was made in turn with another one, its other side, pair by pair of
+    processes.
 
-    Round 1 is each side's whole recording; round n of the one and round n of the other are a pair from the second on.
+    Round 1 is each side's whole recording; round n of the one and round n of the other are a pair
+    from the second on.
     """
 
     id: str  # the same on both sides, and on no others
     side: str  # "base" or "head"
-    most_rounds: int  # pairs at most; the recording ended earlier if every limit was decided at a look
+    # pairs at most; the recording ended earlier if every limit was decided at a look
+    most_rounds: int
     limits: dict[str, float]  # percent by metric, as they stood before the first round
 
 
@@ -302,7 +346,8 @@ class RecordingHeader(Model, frozen=True, kw_only=True):
 
 
 class Budget(Model, frozen=True, kw_only=True):
-    """A limit on one of kgprof.gate.metrics. ``scope``: "" for every run, else "strategy" or "strategy.mode"."""
+    """A limit on one of kgprof.gate.metrics. ``scope``: "" for every run, else "strategy" or
+    "strategy.mode"."""
 
     metric: str
     limit: float
@@ -320,11 +365,13 @@ class AcceptedEntry(Model, frozen=True, kw_only=True):
     reason: str
     owner: str
     expires: str  # ISO date, the last day on which it holds
-    library: str = ""  # the library's function in which it happened, "transformers/modeling_utils.py:warn_once"
+    # the library's function in which it happened, "transformers/modeling_utils.py:warn_once"
+    library: str = ""
 
 
 class GateSettings(Model, frozen=True, kw_only=True):
-    """``gate.json``: what check-graphs held this Recording to, so that it can be judged again without its files."""
+    """``gate.json``: what check-graphs held this Recording to, so that it can be judged again
+    without its files."""
 
     fail_on: FailOn
     backend: str  # empty: Inductor
@@ -339,8 +386,10 @@ class Recording(Model, frozen=True, kw_only=True):
 
     folder: str
     header: RecordingHeader
-    runs: tuple[RunRecord, ...]  # in the plan's order; a run that never started is there with an Exit that says so
+    # in the plan's order; a run that never started is there with an Exit that says so
+    runs: tuple[RunRecord, ...]
     agreement: Agreement | Skipped
     gate: GateSettings | None = None  # None: not made by check-graphs
     ceilings: Ceilings | Skipped = Skipped(reason="this Recording has no ceilings")
-    accepted: tuple[AcceptedEntry, ...] = ()  # by the project, when `kgprof profile` made it; a gate has its own
+    # by the project, when `kgprof profile` made it; a gate has its own
+    accepted: tuple[AcceptedEntry, ...] = ()

@@ -1,6 +1,7 @@
 """What every Struct of the vocabulary is made of, and how it becomes JSON.
 
-msgspec tells the members of a union apart by a tag, so every Struct that can be skipped carries one (``kind``).
+msgspec tells the members of a union apart by a tag, so every Struct that can be skipped carries one
+(``kind``).
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tagged(Model, frozen=True, kw_only=True, tag_field="kind"):
-    """Base of the Structs that stand in a union with ``Skipped``; the tag is the class name in lower case."""
+    """Base of the Structs that stand in a union with ``Skipped``; the tag is the class name in
+    lower case."""
 
 
 class Skipped(Tagged, frozen=True, kw_only=True, tag="skipped"):
@@ -27,11 +29,13 @@ class Skipped(Tagged, frozen=True, kw_only=True, tag="skipped"):
     reason: str
 
 
-EARLIER_CODE = "code compiled earlier"  # a capture: of what ran in the calls and was compiled before kgprof listened
+# a capture: of what ran in the calls and was compiled before kgprof listened
+EARLIER_CODE = "code compiled earlier"
 
 
 class Unavailable(Model, frozen=True, kw_only=True):
-    """A source of facts that this torch, or this way of recording, does not offer, or of whose facts a part is lost."""
+    """A source of facts that this torch, or this way of recording, does not offer, or of whose
+    facts a part is lost."""
 
     capture: str  # the source's name: "structured trace"
     why: str
@@ -39,7 +43,10 @@ class Unavailable(Model, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        return f"capture {self.capture} {'incomplete' if self.incomplete else 'unavailable'}: {self.why}"
+        return (
+            f"capture {self.capture} "
+            f"{'incomplete' if self.incomplete else 'unavailable'}: {self.why}"
+        )
 
 
 def ran_unseen(lost: Sequence[Unavailable]) -> str:
@@ -48,7 +55,8 @@ def ran_unseen(lost: Sequence[Unavailable]) -> str:
 
 
 def fit(*columns: Sequence[object], at: Sequence[int] = (), of: Sequence[object] = ()) -> None:
-    """Raises ValueError where columns of one table are not equally long, or an index ``at`` lies outside ``of``."""
+    """Raises ValueError where columns of one table are not equally long, or an index ``at`` lies
+    outside ``of``."""
     if len(set(map(len, columns))) > 1 or not all(0 <= each < len(of) for each in at):
         raise ValueError("columns of one table do not fit together")
 
@@ -70,13 +78,15 @@ def encode_json(value: Any) -> bytes:
     """Indented JSON with keys in declaration order: the same value gives the same bytes."""
     try:
         text = msgspec.json.encode(value)
-    except UnicodeEncodeError:  # lone surrogates: a program's message, the name of a file that is not UTF-8
+    # lone surrogates: a program's message, the name of a file that is not UTF-8
+    except UnicodeEncodeError:
         text = msgspec.json.encode(_escaped(msgspec.to_builtins(value, str_keys=True)))
     return msgspec.json.format(text, indent=2) + b"\n"
 
 
 def _escaped(value: Any) -> Any:
-    """Builtins without lone surrogates, which Unicode's encodings have no bytes for: ``\\udcff`` in their place."""
+    """Builtins without lone surrogates, which Unicode's encodings have no bytes for: ``\\udcff`` in
+    their place."""
     if isinstance(value, str):
         return value.encode("utf-8", errors="backslashreplace").decode()
     if isinstance(value, dict):

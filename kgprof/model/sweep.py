@@ -1,6 +1,6 @@
-"""A sweep: one strategy in every cell of a grid, what each of its processes measured, and what follows from that; the
-correctness ladder: one program under one more stage of torch.compile at a time, each held to float64; and each policy
-for a size that varies, measured over the same calls."""
+"""A sweep: one strategy in every cell of a grid, what each of its processes measured, and what
+follows from that; the correctness ladder: one program under one more stage of torch.compile at a
+time, each held to float64; and each policy for a size that varies, measured over the same calls."""
 
 from enum import StrEnum
 
@@ -42,8 +42,9 @@ class Reference(StrEnum):
 
 
 class TensorDifference(Model, frozen=True, kw_only=True):
-    """One tensor of one rung against its reference. Only finite elements count in the three largest differences, and
-    in the relative ones only those that are no smaller than the absolute tolerance of the dtype."""
+    """One tensor of one rung against its reference. Only finite elements count in the three largest
+    differences, and in the relative ones only those that are no smaller than the absolute tolerance
+    of the dtype."""
 
     name: str
     dtype: str
@@ -65,7 +66,8 @@ class TensorDifference(Model, frozen=True, kw_only=True):
 
 
 class RungResult(Tagged, frozen=True, kw_only=True, tag="rung"):
-    """``agreement`` and ``metrics`` are a workload's own comparison with eager, where it has one."""
+    """``agreement`` and ``metrics`` are a workload's own comparison with eager, where it has
+    one."""
 
     differs: bool
     seconds: float  # of the process's steps, compilation included; of one sample
@@ -91,11 +93,14 @@ class Minified(Tagged, frozen=True, kw_only=True, tag="minified"):
     nodes_before: int
     attempts: int
     finished: bool  # False: time was up, and a smaller graph may exist
-    checked: Reproduction | Skipped = msgspec.field(default_factory=lambda: Skipped(reason="it was not run"))
+    checked: Reproduction | Skipped = msgspec.field(
+        default_factory=lambda: Skipped(reason="it was not run")
+    )
 
 
 class Ladder(Tagged, frozen=True, kw_only=True, tag="ladder"):
-    """``first``: the lowest rung that differs. ``steps``: how many were taken; the last is compared."""
+    """``first``: the lowest rung that differs. ``steps``: how many were taken; the last is
+    compared."""
 
     strategy: str
     cell: str
@@ -127,7 +132,8 @@ class PolicyResult(Tagged, frozen=True, kw_only=True, tag="size-policy"):
     graphs: int  # compiled over the whole sequence
     compile_s: float  # what the calls that compiled took beyond a steady one
     sizes: tuple[SizeCost, ...]
-    differs: str = ""  # how the results of some size differ from eager's without padding; empty: they do not
+    # how the results of some size differ from eager's without padding; empty: they do not
+    differs: str = ""
 
     @property
     def steady_ms(self) -> float | Skipped:
@@ -144,7 +150,8 @@ class PolicyResult(Tagged, frozen=True, kw_only=True, tag="size-policy"):
 
 
 class Shapes(Tagged, frozen=True, kw_only=True, tag="shapes"):
-    """``sizes``: of the calls in their order, along ``dimension`` 0 of ``tensor``, an input of ``function``."""
+    """``sizes``: of the calls in their order, along ``dimension`` 0 of ``tensor``, an input of
+    ``function``."""
 
     function: str
     tensor: str
@@ -182,7 +189,8 @@ AUTOCAST_LINE = 'with torch.autocast("{}", dtype=torch.bfloat16):'
 
 
 class Cell(Model, frozen=True, kw_only=True, order=True):
-    """One way to run the workload. ``mode`` eager compiles nothing, as-is leaves the program's own settings."""
+    """One way to run the workload. ``mode`` eager compiles nothing, as-is leaves the program's own
+    settings."""
 
     mode: str
     backend: str = INDUCTOR
@@ -197,7 +205,11 @@ class Cell(Model, frozen=True, kw_only=True, order=True):
     @property
     def name(self) -> str:
         """ "reduce-overhead", "backend aot_eager, dynamic=true", "default, bf16, --batch 64"."""
-        first = self.mode if self.backend == INDUCTOR or not self.compiles else f"backend {self.backend}"
+        first = (
+            self.mode
+            if self.backend == INDUCTOR or not self.compiles
+            else f"backend {self.backend}"
+        )
         dynamic = f"dynamic={self.dynamic}" if self.dynamic is not Dynamic.AS_IS else ""
         precision = str(self.precision) if self.precision is not Precision.AS_IS else ""
         return ", ".join(filter(None, (first, dynamic, precision, " ".join(self.size))))
@@ -205,7 +217,11 @@ class Cell(Model, frozen=True, kw_only=True, order=True):
     @property
     def settings(self) -> str:
         """What torch.compile takes beside the function."""
-        given = {} if self.mode in (AS_IS, "default") or self.backend != INDUCTOR else {"mode": f'"{self.mode}"'}
+        given = (
+            {}
+            if self.mode in (AS_IS, "default") or self.backend != INDUCTOR
+            else {"mode": f'"{self.mode}"'}
+        )
         given |= {"backend": f'"{self.backend}"'} if self.backend != INDUCTOR else {}
         dynamic = {Dynamic.FALSE: "False", Dynamic.TRUE: "True", Dynamic.AUTO: "None"}
         given |= {"dynamic": dynamic[self.dynamic]} if self.dynamic in dynamic else {}
@@ -230,25 +246,32 @@ class CellQuestion(Model, frozen=True, kw_only=True):
 
     cell: Cell
     strategy: str
-    mode: str  # that the workload is prepared in: the cell's, or as-is where the strategy has no such mode
+    # that the workload is prepared in: the cell's, or as-is where the strategy has no such mode
+    mode: str
     device: str
-    cold: bool  # with the listeners of COMPILE on during the calls before steady state, for the stages
+    # with the listeners of COMPILE on during the calls before steady state, for the stages
+    cold: bool
     steady: bool = True  # times steps too; not in a further cold start
     last: bool = False  # resets torch's compiler at the end, and times the first call after that
 
 
 class CellTimes(Tagged, frozen=True, kw_only=True, tag="cell times"):
-    """What one process measured: calls before steady state by the wall clock, then steps with nothing but a clock."""
+    """What one process measured: calls before steady state by the wall clock, then steps with
+    nothing but a clock."""
 
-    start_s: tuple[float, ...]  # each call before steady state (``--warmup``), up to the end of the device's work
+    # each call before steady state (``--warmup``), up to the end of the device's work
+    start_s: tuple[float, ...]
     step_us: tuple[float, ...]  # mean step of each group of ``--steps`` steps
     clock: str
     frames: int  # that Dynamo compiled by the end
     compiled_late: int = 0  # of those, during the groups: some samples hold compilation
     stages: CompileStages | Skipped = Skipped(reason="only a cold process records the compiler")
-    again_s: float | Skipped = Skipped(reason="measured in the last process only")  # after torch.compiler.reset()
-    device_bytes: int | Skipped = Skipped(reason="not a GPU run")  # most that the allocator reserved, graph pools too
-    host_bytes: int | Skipped = Skipped(reason="not measured")  # largest resident set, that of compiling included
+    # after torch.compiler.reset()
+    again_s: float | Skipped = Skipped(reason="measured in the last process only")
+    # most that the allocator reserved, graph pools too
+    device_bytes: int | Skipped = Skipped(reason="not a GPU run")
+    # largest resident set, that of compiling included
+    host_bytes: int | Skipped = Skipped(reason="not measured")
 
 
 class CellAnswer(Model, frozen=True, kw_only=True):
@@ -285,11 +308,14 @@ class CellResult(Model, frozen=True, kw_only=True):
     @property
     def failed(self) -> Exit | None:
         """How the first process ended that did not end well."""
-        return next((each.exit for each in self.processes if each.exit.outcome is not Outcome.OK), None)
+        return next(
+            (each.exit for each in self.processes if each.exit.outcome is not Outcome.OK), None
+        )
 
 
 class SweepQuestion(Model, frozen=True, kw_only=True):
-    """What two sweeps must have in common, so that the cells of one can stand beside those of the other."""
+    """What two sweeps must have in common, so that the cells of one can stand beside those of the
+    other."""
 
     workload: str
     workload_args: tuple[str, ...]
@@ -304,7 +330,8 @@ class SweepQuestion(Model, frozen=True, kw_only=True):
 
 
 class Estimate(Tagged, frozen=True, kw_only=True, tag="estimate"):
-    """Made of several measured figures; ``low`` and ``high``: extremes, or of a break-even 95 % of predictions."""
+    """Made of several measured figures; ``low`` and ``high``: extremes, or of a break-even 95 % of
+    predictions."""
 
     value: float
     low: float
@@ -313,7 +340,8 @@ class Estimate(Tagged, frozen=True, kw_only=True, tag="estimate"):
 
 
 class Tier(StrEnum):
-    """Thresholds of document S2: how many times as fast as eager, and after how many executions it has paid."""
+    """Thresholds of document S2: how many times as fast as eager, and after how many executions it
+    has paid."""
 
     EXCELLENT = "excellent"  # above 5 times, within 50
     GOOD = "good"  # above 2 times, within 100
@@ -334,11 +362,13 @@ class CellWorth(Model, frozen=True, kw_only=True):
     again_s: float | Skipped
     stages: CompileStages | Skipped
     speedup: Estimate | Skipped
-    break_even: Estimate | Skipped  # steps after which it has taken less time than eager, both from a cold start
+    # steps after which it has taken less time than eager, both from a cold start
+    break_even: Estimate | Skipped
     break_even_warm: Estimate | Skipped
     next_best: Cell | None  # the fastest of the cells that start sooner
     break_even_next: Estimate | Skipped
-    of_100: Estimate | Skipped  # seconds that 100 steps save over eager, the start paid; negative: a loss
+    # seconds that 100 steps save over eager, the start paid; negative: a loss
+    of_100: Estimate | Skipped
     returns: Estimate | Skipped  # (saved - paid) / paid after ``executions`` steps; 0 is break-even
     tier: Tier | Skipped
     total: Estimate | Skipped  # seconds of ``executions`` steps from a cold start
@@ -357,7 +387,8 @@ class SweepVerdict(Model, frozen=True, kw_only=True):
 
 
 class Sweep(Model, frozen=True, kw_only=True):
-    """``sweep.json``. Everything from ``executions`` on follows from the cells, and is made anew by `kgprof advise`."""
+    """``sweep.json``. Everything from ``executions`` on follows from the cells, and is made anew by
+    `kgprof advise`."""
 
     schema_version: int
     created_utc: str
@@ -366,7 +397,8 @@ class Sweep(Model, frozen=True, kw_only=True):
     cells: tuple[CellResult, ...]
     interrupted: bool
     command: tuple[str, ...]
-    ladder: Ladder | Skipped = Skipped(reason="the correctness ladder was not run")  # of the best cell
+    # of the best cell
+    ladder: Ladder | Skipped = Skipped(reason="the correctness ladder was not run")
     shapes: Shapes | Skipped | None = None  # None: nobody asked for --sizes
     shipped: ShippedCache | Skipped | None = None  # None: without the ladder it is not tried
     executions: int = SWEEP_EXECUTIONS

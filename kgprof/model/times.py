@@ -33,7 +33,8 @@ class PhaseTime(Model, frozen=True, kw_only=True):
 
     phase: TrainingPhase
     host_us: float  # wall time of the step; all phases add up to it
-    device_us: float | Skipped  # of the kernels and copies that it launched; forward's has those that no span launched
+    # of the kernels and copies that it launched; forward's has those that no span launched
+    device_us: float | Skipped
 
 
 class TrainingPhases(Tagged, frozen=True, kw_only=True, tag="training_phases"):
@@ -43,19 +44,21 @@ class TrainingPhases(Tagged, frozen=True, kw_only=True, tag="training_phases"):
 
 
 class TakenInTurn(Model, frozen=True, kw_only=True):
-    """A round that was timed slice by slice beside another process: its slice k is the same work at the same time as
-    the other one's slice k."""
+    """A round that was timed slice by slice beside another process: its slice k is the same work at
+    the same time as the other one's slice k."""
 
-    step_us: tuple[float, ...]  # the median step of each slice; of a long evaluation of every so many
+    # the median step of each slice; of a long evaluation of every so many
+    step_us: tuple[float, ...]
     evaluation_s: tuple[float, ...]  # each; empty for a workload that has no whole evaluation
 
 
 class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
-    """TIMING in several fresh processes: of each that has one its median, in the order of the rounds.
+    """TIMING in several fresh processes: of each that has one its median, in the order of the
+    rounds.
 
-    The samples of one process hang together, these do not: intervals are taken over them. The first round is the one
-    of RunReport.step; what it compiled still counts its runs for COMPILE, 0.1 to 0.2 us a graph, and that of the
-    others does not. ``lost`` says which have no figure, and why.
+    The samples of one process hang together, these do not: intervals are taken over them. The first
+    round is the one of RunReport.step; what it compiled still counts its runs for COMPILE, 0.1 to
+    0.2 us a graph, and that of the others does not. ``lost`` says which have no figure, and why.
     """
 
     asked: int  # --rounds
@@ -65,7 +68,8 @@ class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
     warm_first_call_s: tuple[float, ...]  # of the rounds from 2 on: the first one's cache was cold
     step: Spread | Skipped  # over ``step_us``
     evaluation_time: Spread | Skipped  # over ``evaluation_s``
-    per_unit: Spread | Skipped  # ms; of ``evaluation_s`` over the units of round 1's, or of ``step_us`` over a step's
+    # ms; of ``evaluation_s`` over the units of round 1's, or of ``step_us`` over a step's
+    per_unit: Spread | Skipped
     warm_first_call: Spread | Skipped  # over ``warm_first_call_s``
     graphs_from_cache: tuple[int | Skipped, ...] = ()  # as warm_first_call_s
     graphs_compiled: tuple[int | Skipped, ...] = ()
@@ -77,7 +81,8 @@ class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
 
 
 class ProcessSteps(Model, frozen=True, kw_only=True):
-    """The steps of one process in their order, ``every`` consecutive ones to an entry of the columns."""
+    """The steps of one process in their order, ``every`` consecutive ones to an entry of the
+    columns."""
 
     number: int  # of the round, from 1
     time: Spread  # us, over all of them
@@ -115,7 +120,8 @@ class Speedup(Tagged, frozen=True, kw_only=True, tag="speedup"):
     """``baseline's median / this run's median`` of the quantity ``basis`` names."""
 
     ratio: float
-    # Several processes: a 95 % interval. One each: of evaluations the extremes, of steps p10 over p90 and p90 over p10.
+    # Several processes: a 95 % interval. One each: of evaluations the extremes, of steps p10 over
+    # p90 and p90 over p10.
     low: float | Skipped
     high: float | Skipped  # both skipped where a side was measured once
     basis: str  # "whole evaluation" or "step"
@@ -123,7 +129,8 @@ class Speedup(Tagged, frozen=True, kw_only=True, tag="speedup"):
 
     @property
     def ranks(self) -> bool:
-        """Whether the ratio says which of the two is faster; no colour and no order is made of another one."""
+        """Whether the ratio says which of the two is faster; no colour and no order is made of
+        another one."""
         return self.verdict in (Judged.FASTER, Judged.SLOWER)
 
 
@@ -162,7 +169,8 @@ class Economics(Tagged, frozen=True, kw_only=True, tag="economics"):
     cold_s: float | Skipped  # COMPILE, caches cold
     warm_s: Spread | Skipped  # the further rounds of TIMING, caches warm
     eager_s: float | Skipped  # COMPILE of the eager run: what starting costs without compiling
-    per: str  # what the times are of: "step", or the unit of work where both runs finished their whole job
+    # what the times are of: "step", or the unit of work where both runs finished their whole job
+    per: str
     compiled_time: Spread | Skipped  # us a step, or ms a unit
     eager_time: Spread | Skipped
     rounds: int  # over which the two spreads are; 1: over the samples of one process each
@@ -185,15 +193,18 @@ class ReadVerdict(StrEnum):
 
 
 class TradeOff(Model, frozen=True, kw_only=True):
-    """Work behind a read of its predicate (``guarded``) against the same work done in every step (``always``)."""
+    """Work behind a read of its predicate (``guarded``) against the same work done in every step
+    (``always``)."""
 
     guarded: RunKey
     always: RunKey
     location: Location | None  # the line that reads
     syncs_per_step: float | Skipped  # that the guarded one has more
     sync_us: float | Skipped  # what they cost in a step: the time the host waited
-    saved_us: float | Skipped  # what the guarded one saves, before that cost; negative: it takes more
-    saved_per: str = "step"  # what ``saved_us`` is of; "evaluation": a step of the two is not the same work
+    # what the guarded one saves, before that cost; negative: it takes more
+    saved_us: float | Skipped
+    # what ``saved_us`` is of; "evaluation": a step of the two is not the same work
+    saved_per: str = "step"
     net: Spread | Skipped  # the quantity that decides, of the guarded run
     net_always: Spread | Skipped  # and of the other
     verdict: ReadVerdict

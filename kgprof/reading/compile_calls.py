@@ -1,4 +1,5 @@
-"""What a program's text says of torch.compile: where it stands, and which functions nothing in the file calls."""
+"""What a program's text says of torch.compile: where it stands, and which functions nothing in the
+file calls."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -8,7 +9,8 @@ _Scope = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def first_compile(text: str) -> int | None:
-    """The line of the first ``torch.compile``, as a call or a decorator, whatever the file names it."""
+    """The line of the first ``torch.compile``, as a call or a decorator, whatever the file names
+    it."""
     if "compile" not in text or (tree := _parsed(text)) is None:
         return None
     nodes = tuple(ast.walk(tree))
@@ -33,7 +35,8 @@ def first_compile(text: str) -> int | None:
 
 
 def uncalled(text: str) -> tuple[str, ...]:
-    """Functions at the top of a file that can be called without arguments and that nothing in it leads to.
+    """Functions at the top of a file that can be called without arguments and that nothing in it
+    leads to.
 
     Where one of them is called by another, the other alone: it is the one to begin with.
     """
@@ -49,9 +52,15 @@ def uncalled(text: str) -> tuple[str, ...]:
         new = (named & functions.keys()) - reached
     left = [function for name, function in functions.items() if name not in reached]
     called = {name for function in left for name in _names(function) if name != function.name}
-    roots = (function for function in left if function.name not in called and _needs_nothing(function.args))
+    roots = (
+        function
+        for function in left
+        if function.name not in called and _needs_nothing(function.args)
+    )
     # Any other decorator may hand the function to somebody who calls it, as @app.command() does.
-    return tuple(root.name for root in roots if set(map(_owner, root.decorator_list)) <= {"torch", "compile"})
+    return tuple(
+        root.name for root in roots if set(map(_owner, root.decorator_list)) <= {"torch", "compile"}
+    )
 
 
 def _owner(decorator: ast.expr) -> str:
@@ -83,8 +92,15 @@ def _at_once(node: ast.stmt) -> Iterator[str]:
         parts: list[ast.AST] = [*node.decorator_list, *node.args.defaults]
         yield from (name for part in parts for name in _names(part))
     else:
-        inner = {each for part in ast.walk(node) if isinstance(part, _Function) for each in ast.walk(part)}
-        every = (part for part in ast.walk(node) if isinstance(node, ast.ClassDef) or part not in inner)
+        inner = {
+            each
+            for part in ast.walk(node)
+            if isinstance(part, _Function)
+            for each in ast.walk(part)
+        }
+        every = (
+            part for part in ast.walk(node) if isinstance(node, ast.ClassDef) or part not in inner
+        )
         yield from (part.id for part in every if isinstance(part, ast.Name))
 
 

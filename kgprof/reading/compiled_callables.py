@@ -1,7 +1,9 @@
-"""Which compiled callable a compilation or a code object belongs to, and how a person names several of them.
+"""Which compiled callable a compilation or a code object belongs to, and how a person names several
+of them.
 
-torch compiles every module of its own (Linear, Sequential) through one function, ``wrap_inline.<locals>.inner``, and a
-method once for all modules of its class. The callable says which module it was.
+torch compiles every module of its own (Linear, Sequential) through one function,
+``wrap_inline.<locals>.inner``, and a method once for all modules of its class. The callable says
+which module it was.
 """
 
 import re
@@ -71,13 +73,18 @@ def named(these: Iterable[m.CompiledCallable]) -> str:
         by_kind.setdefault(each.module, []).append(each)
     groups: list[str] = []
     for module, alike in by_kind.items():
-        groups += _paths(module, alike) if module else list(dict.fromkeys(each.function for each in alike))
+        groups += (
+            _paths(module, alike)
+            if module
+            else list(dict.fromkeys(each.function for each in alike))
+        )
     more = len(groups) - NAMED
     return ", ".join(groups[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _paths(module: str, alike: Sequence[m.CompiledCallable]) -> list[str]:
-    """Each run of consecutive numbers as one; modules that the program has no name for are counted."""
+    """Each run of consecutive numbers as one; modules that the program has no name for are
+    counted."""
     paths = list(dict.fromkeys(each.path for each in alike if each.path))
     nameless = sum(not each.path for each in alike)
     runs: list[list[str]] = []

@@ -1,12 +1,13 @@
-"""What a Recording holds, each thing read once: its traces, records and sources, and whatever is derived from them.
+"""What a Recording holds, each thing read once: its traces, records and sources, and whatever is
+derived from them.
 
     Evidence ──runs──► RunEvidence ──trace(pass)──► kineto.Trace | Skipped
-        │                   ├──compiler──► RunTrace | None       torch's structured records of COMPILE
-        │                   ├──source──► SourceText              the project's files as they were recorded
-        └──once(derive)     └──once(derive)                      derive(evidence), computed at the first call
+        │                   ├──compiler──► RunTrace | None torch's structured records of COMPILE
+        │                   ├──source──► SourceText        the project's files as they were recorded
+        └──once(derive)     └──once(derive)                derive(evidence), computed once
 
-Collectors turn Evidence into events; analysis takes Evidence and asks for their events by ``evidence.once(collect)``.
-Nothing to the right of this room opens a file of a Recording.
+Collectors turn Evidence into events; analysis takes Evidence and asks for their events by
+``evidence.once(collect)``. Nothing to the right of this room opens a file of a Recording.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class _Derived:
         self._derived: dict[Callable[..., Any], Any] = {}
 
     def once(self, derive: Callable[[Self], T]) -> T:
-        """``derive(self)``, computed at the first call and kept; ``derive`` is told apart by identity."""
+        """``derive(self)``, computed at the first call and kept; ``derive`` is told apart by
+        identity."""
         if derive not in self._derived:
             self._derived[derive] = derive(self)
         found: T = self._derived[derive]
@@ -40,9 +42,12 @@ class _Derived:
 
 
 class Evidence(_Derived):
-    """One Recording. ``kind_overrides``: the project's own kinds of kernels, for every figure of every kernel."""
+    """One Recording. ``kind_overrides``: the project's own kinds of kernels, for every figure of
+    every kernel."""
 
-    def __init__(self, recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = ()) -> None:
+    def __init__(
+        self, recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = ()
+    ) -> None:
         super().__init__()
         self.recording = recording
         self.kind_overrides = tuple(kind_overrides)
@@ -50,8 +55,8 @@ class Evidence(_Derived):
         self.runs = tuple(RunEvidence(self, run) for run in recording.runs)
 
     def forget(self) -> None:
-        """What was read and computed. It and its runs know each other, so that the traces would else stay in memory
-        until Python looks for such circles."""
+        """What was read and computed. It and its runs know each other, so that the traces would
+        else stay in memory until Python looks for such circles."""
         self._derived.clear()
         self.runs = ()
 
@@ -71,7 +76,10 @@ class Evidence(_Derived):
     @property
     def compilers_and_cut_off(self) -> tuple[RunTrace, ...]:
         """Then also of the runs that raised within COMPILE."""
-        return (*self.compilers, *(trace for run in self.runs if (trace := run.cut_off_compiler) is not None))
+        return (
+            *self.compilers,
+            *(trace for run in self.runs if (trace := run.cut_off_compiler) is not None),
+        )
 
 
 class RunEvidence(_Derived):
@@ -85,13 +93,19 @@ class RunEvidence(_Derived):
         self._traces: dict[m.PassName, kineto.Trace | m.Skipped] = {}
 
     def trace(self, name: m.PassName) -> kineto.Trace | m.Skipped:
-        """The Kineto trace of TRACE, STACK or KERNELS; Skipped where the pass is, or its file cannot be read."""
-        made = {m.PassName.TRACE: self.record.trace, m.PassName.STACK: self.record.stack}.get(name, self.record.kernels)
+        """The Kineto trace of TRACE, STACK or KERNELS; Skipped where the pass is, or its file
+        cannot be read."""
+        made = {m.PassName.TRACE: self.record.trace, m.PassName.STACK: self.record.stack}.get(
+            name, self.record.kernels
+        )
         if isinstance(made, m.Skipped):
             return made
         if name not in self._traces:
             try:
-                path, within = layout.trace_path(self.whole.recording, self.key, name), self.whole.recording.folder
+                path, within = (
+                    layout.trace_path(self.whole.recording, self.key, name),
+                    self.whole.recording.folder,
+                )
                 self._traces[name] = kineto.read(path, Path(within))
             except InputError as error:
                 self._traces[name] = m.Skipped(reason=error.message)
@@ -103,7 +117,9 @@ class RunEvidence(_Derived):
         if isinstance(self.trace(m.PassName.TRACE), m.Skipped):
             return {}
         recording = self.whole.recording
-        return kineto.metadata(layout.trace_path(recording, self.key, m.PassName.TRACE), Path(recording.folder))
+        return kineto.metadata(
+            layout.trace_path(recording, self.key, m.PassName.TRACE), Path(recording.folder)
+        )
 
     @cached_property
     def compute_capability(self) -> tuple[int, int]:
@@ -115,9 +131,12 @@ class RunEvidence(_Derived):
 
     @cached_property
     def source(self) -> SourceText:
-        """What COMPILE and MEMORY brought along: the second process names files that the first does not."""
+        """What COMPILE and MEMORY brought along: the second process names files that the first does
+        not."""
         passes = (self.record.records, self.record.memory)
-        compiled, watched = (m.Sources() if isinstance(each, m.Skipped) else each.sources for each in passes)
+        compiled, watched = (
+            m.Sources() if isinstance(each, m.Skipped) else each.sources for each in passes
+        )
         return SourceText(
             m.Sources(
                 libraries=compiled.libraries or watched.libraries,
@@ -136,26 +155,41 @@ class RunEvidence(_Derived):
             return None
         compiled, changed = run.compile, self.changed_by_listening
         calls, steady_from = compiled.made, compiled.steady_from
-        return RunTrace(run.key, run.records, calls=calls, steady_from=steady_from, source=self.source, changed=changed)
+        return RunTrace(
+            run.key,
+            run.records,
+            calls=calls,
+            steady_from=steady_from,
+            source=self.source,
+            changed=changed,
+        )
 
     @cached_property
     def changed_by_listening(self) -> tuple[m.BackendFailure, ...]:
-        """The first failure of a backend for each code object that torch compiled without any listener."""
+        """The first failure of a backend for each code object that torch compiled without any
+        listener."""
         run = self.record
         if isinstance(run.records, m.Skipped) or not isinstance(run.control, m.Control):
             return ()
         compiled = {(code.file, code.line, code.function) for code in run.control.compiled}
-        failed = {(each.file, each.first_line, each.function): each for each in reversed(run.records.backends)}
+        failed = {
+            (each.file, each.first_line, each.function): each
+            for each in reversed(run.records.backends)
+        }
         return tuple(failure for code, failure in failed.items() if code in compiled)
 
     @cached_property
     def cut_off_compiler(self) -> RunTrace | None:
-        """Of a run that raised within COMPILE, as torch does that was asked for a full graph and cannot give it.
+        """Of a run that raised within COMPILE, as torch does that was asked for a full graph and
+        cannot give it.
 
-        What it says has happened; which calls would have come after it is not known, so nothing is in steady state.
+        What it says has happened; which calls would have come after it is not known, so nothing is
+        in steady state.
         """
         run = self.record
         if not isinstance(run.compile, m.Skipped) or isinstance(run.records, m.Skipped):
             return None
         changed = self.changed_by_listening
-        return RunTrace(run.key, run.records, calls=0, steady_from=0, source=self.source, changed=changed)
+        return RunTrace(
+            run.key, run.records, calls=0, steady_from=0, source=self.source, changed=changed
+        )

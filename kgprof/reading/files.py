@@ -1,7 +1,9 @@
-"""The one module that opens files which others may have written: Recordings, traces, reports, configuration.
+"""The one module that opens files which others may have written: Recordings, traces, reports,
+configuration.
 
-Only regular files are opened, no symbolic link leads out of the folder that a person named, and every read has a limit.
-A refusal is an OSError whose words complete "cannot be read: ...", without ``errno`` where a file exceeds a limit.
+Only regular files are opened, no symbolic link leads out of the folder that a person named, and
+every read has a limit. A refusal is an OSError whose words complete "cannot be read: ...", without
+``errno`` where a file exceeds a limit.
 """
 
 import contextlib
@@ -17,11 +19,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-JSON_BYTES = 64 * 2**20  # of one file; the longest that kgprof writes is TIMING's, 26 MB for a million samples
+# of one file; the longest that kgprof writes is TIMING's, 26 MB for a million samples
+JSON_BYTES = 64 * 2**20
 TOML_BYTES, TOML_LINE = 2**20, 2**16
 GZIP_MAGIC = b"\x1f\x8b"
 DEEPEST = 100  # of JSON; torch's records nest some ten deep
-MAX_EXPANSION = 100  # unpacked over packed; traces pack ten- to thirtyfold, and gzip can do a thousandfold
+# unpacked over packed; traces pack ten- to thirtyfold, and gzip can do a thousandfold
+MAX_EXPANSION = 100
 EXPANSION_FROM = 2**28  # unpacked bytes from which on that is looked at
 MANY_LINES = 2**20  # that a gzip file may have beside one for each of its bytes
 _BLOCK = 2**20
@@ -39,24 +43,31 @@ _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ 
 
 
 def opened(path: Path, within: Path | None = None) -> BinaryIO:
-    """A regular file, to read from. ``within``: the folder that no symbolic link may lead out of; without it the
-    person named the file itself, and a link is followed. Raises OSError."""
+    """A regular file, to read from. ``within``: the folder that no symbolic link may lead out of;
+    without it the person named the file itself, and a link is followed. Raises OSError."""
     real = Path(os.path.realpath(path, strict=True))
     folder = Path(os.path.realpath(within)) if within is not None else real.parent
     if not real.is_relative_to(folder):
         raise OSError(errno.ELOOP, f"it is outside {within}; put the file itself there", str(path))
     if _IN_TURN:
         descriptor = os.open(folder, _FOLDER_FLAGS)
-        for part in real.relative_to(folder).parts:  # each in the one before it, whatever is renamed meanwhile
+        # each in the one before it, whatever is renamed meanwhile
+        for part in real.relative_to(folder).parts:
             above = descriptor
             try:
                 descriptor = os.open(part, _FLAGS, dir_fd=above)
             finally:
                 os.close(above)
         status = os.fstat(descriptor)
-    else:  # looked at before it is opened: what is renamed in between is seen after it, but has been opened
+    # looked at before it is opened: what is renamed in between is seen after it, but has been
+    # opened
+    else:
         before = os.lstat(real)
-        descriptor = os.open(real, _FLAGS | getattr(os, "O_BINARY", 0)) if stat.S_ISREG(before.st_mode) else -1
+        descriptor = (
+            os.open(real, _FLAGS | getattr(os, "O_BINARY", 0))
+            if stat.S_ISREG(before.st_mode)
+            else -1
+        )
         status = os.fstat(descriptor) if descriptor >= 0 else before
         if not os.path.samestat(before, status):
             os.close(descriptor)
@@ -64,7 +75,9 @@ def opened(path: Path, within: Path | None = None) -> BinaryIO:
     if not stat.S_ISREG(status.st_mode):
         if descriptor >= 0:
             os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file (a folder, pipe or device); give a file", str(path))
+        raise OSError(
+            errno.EINVAL, "not a regular file (a folder, pipe or device); give a file", str(path)
+        )
     return os.fdopen(descriptor, "rb")
 
 
@@ -89,12 +102,15 @@ def content(path: Path, most_bytes: int = JSON_BYTES, within: Path | None = None
 def lines(
     path: Path, within: Path | None, *, longest: int, most_bytes: int, most: int = sys.maxsize
 ) -> Iterator[bytes]:
-    """Its lines without their ends, gzipped or not as its first bytes say: up to the first of more than ``longest``
-    bytes, and at most ``most`` of ``most_bytes`` unpacked. Then raises OSError; EOFError and zlib.error for damage.
-    Of blank lines in a row one or a few are given."""
+    """Its lines without their ends, gzipped or not as its first bytes say: up to the first of more
+    than ``longest`` bytes, and at most ``most`` of ``most_bytes`` unpacked. Then raises OSError;
+    EOFError and zlib.error for damage. Of blank lines in a row one or a few are given."""
     with opened(path, within) as raw:
         size = os.fstat(raw.fileno()).st_size
-        most, most_bytes = min(most, size + MANY_LINES), min(most_bytes, max(EXPANSION_FROM, MAX_EXPANSION * size))
+        most, most_bytes = (
+            min(most, size + MANY_LINES),
+            min(most_bytes, max(EXPANSION_FROM, MAX_EXPANSION * size)),
+        )
         packed = raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         raw.seek(0)
         file: Any = gzip.GzipFile(fileobj=raw) if packed else raw
@@ -112,7 +128,9 @@ def lines(
                     break
                 yield line
             if is_long or held > longest:
-                raise OSError(f"a line is longer than {longest:,} bytes, the most that kgprof reads")
+                raise OSError(
+                    f"a line is longer than {longest:,} bytes, the most that kgprof reads"
+                )
             if most < 0 or most_bytes < 0:
                 raise OSError("it unpacks to more lines or bytes than kgprof reads")
         if begun and (line := b"".join(begun)):
@@ -130,7 +148,8 @@ def nests_deeper(text: bytes, most: int) -> bool:
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
-    """Of a record or its payload; empty for what is no JSON object, or nests deeper than any of torch's."""
+    """Of a record or its payload; empty for what is no JSON object, or nests deeper than any of
+    torch's."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", errors="replace")
     try:
         value = {} if nests_deeper(data, DEEPEST) else json.loads(data)
@@ -140,7 +159,8 @@ def json_object(text: str | bytes) -> dict[str, Any]:
 
 
 def toml(text: str) -> dict[str, Any]:
-    """A configuration. Raises ValueError, in words, for what is no TOML, and for a line or a nesting beyond need."""
+    """A configuration. Raises ValueError, in words, for what is no TOML, and for a line or a
+    nesting beyond need."""
     if any(len(line) > TOML_LINE for line in text.splitlines()):
         raise ValueError(f"a line is longer than {TOML_LINE:,} characters")
     with contextlib.suppress(RecursionError):

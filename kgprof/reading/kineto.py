@@ -1,12 +1,13 @@
 """Kineto's JSON trace streamed into columns: a few dozen bytes an event, whatever the file's size.
 
-Its bytes are unpacked piece by piece: plain or gzip, cut off, damaged, or a bomb. Real traces hold names that are not
-UTF-8 (freed code objects under ``with_stack``), tails that a kill cut off and now and then an event of another shape.
-None of that loses the rest: what could not be read is counted in ``warnings``.
+Its bytes are unpacked piece by piece: plain or gzip, cut off, damaged, or a bomb. Real traces hold
+names that are not UTF-8 (freed code objects under ``with_stack``), tails that a kill cut off and
+now and then an event of another shape. None of that loses the rest: what could not be read is
+counted in ``warnings``.
 
-The text is cut between two events and every part decoded as an array. A cut at a wrong place (inside a string, or
-inside an event's arguments) gives two parts that are no JSON, so a part that decodes was cut rightly; one that does
-not is read event by event.
+The text is cut between two events and every part decoded as an array. A cut at a wrong place
+(inside a string, or inside an event's arguments) gives two parts that are no JSON, so a part that
+decodes was cut rightly; one that does not is read event by event.
 """
 
 import contextlib
@@ -30,12 +31,13 @@ from kgprof.reading import files
 MAX_BYTES = 2**34  # unpacked; the events of 16 GiB fill 4 GiB of columns
 PIECE_BYTES = 2**19  # larger ones are no faster, and the events of one piece are in memory at once
 _READ_BYTES = 2**18  # packed
-_SALVAGE_BYTES = 2**9  # zlib gives nothing of a piece that holds an error, so the last ones are small
+# zlib gives nothing of a piece that holds an error, so the last ones are small
+_SALVAGE_BYTES = 2**9
 
 
 class TraceBytes:
-    """Iterates over the pieces of ``path``, which lies in the folder ``within`` where one is given (files.opened);
-    ``warnings`` is whole when the iteration is over.
+    """Iterates over the pieces of ``path``, which lies in the folder ``within`` where one is given
+    (files.opened); ``warnings`` is whole when the iteration is over.
 
     Raises InputError for a file that cannot be read.
     """
@@ -56,7 +58,9 @@ class TraceBytes:
                 chunks = iter(lambda: file.read(size), b"")
                 yield from self._limited(self._inflated(chunks) if packed else chunks)
         except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror or error}", path=self._path.name) from error
+            raise InputError(
+                f"cannot be read: {error.strerror or error}", path=self._path.name
+            ) from error
 
     def _limited(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
@@ -64,17 +68,22 @@ class TraceBytes:
             self._unpacked += len(piece)
             yield piece[:left]
             if len(piece) > left:
-                self.warnings.append(f"the trace is larger than {MAX_BYTES:,} bytes: only its beginning was read")
-                return
-            if self._packed and self._unpacked > max(files.EXPANSION_FROM, files.MAX_EXPANSION * self._packed):
                 self.warnings.append(
-                    f"the gzip data unpacks to more than {files.MAX_EXPANSION} times its size, which is not "
-                    f"plausible: only its first {self._unpacked:,} bytes were read"
+                    f"the trace is larger than {MAX_BYTES:,} bytes: only its beginning was read"
+                )
+                return
+            if self._packed and self._unpacked > max(
+                files.EXPANSION_FROM, files.MAX_EXPANSION * self._packed
+            ):
+                self.warnings.append(
+                    f"the gzip data unpacks to more than {files.MAX_EXPANSION} times its size, "
+                    f"which is not plausible: only its first {self._unpacked:,} bytes were read"
                 )
                 return
 
     def _inflated(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """Everything that unpacks. A gzip file may consist of several members, one after the other."""
+        """Everything that unpacks. A gzip file may consist of several members, one after the
+        other."""
         member = zlib.decompressobj(wbits=31)
         for chunk in chunks:
             self._packed += len(chunk)
@@ -89,21 +98,27 @@ class TraceBytes:
                     with contextlib.suppress(zlib.error):  # up to the error
                         for start in range(0, len(pending), _SALVAGE_BYTES):
                             yield before.decompress(pending[start : start + _SALVAGE_BYTES])
-                    self.warnings.append(f"the gzip data is damaged after {self._unpacked:,} unpacked bytes: {error}")
+                    self.warnings.append(
+                        f"the gzip data is damaged after {self._unpacked:,} unpacked bytes: {error}"
+                    )
                     return
                 pending = member.unused_data if member.eof else member.unconsumed_tail
         if not member.eof:
             yield member.flush()
-            self.warnings.append(f"the gzip data is truncated after {self._unpacked:,} unpacked bytes")
+            self.warnings.append(
+                f"the gzip data is truncated after {self._unpacked:,} unpacked bytes"
+            )
 
 
 NONE = -1  # in the columns ``stream``, ``correlation`` and ``sequence``
 _LONGEST_EVENT = 2**23  # bytes; what goes on for longer than this without an end is no event
-_LATEST_US = 2.0**63 / 2000  # so that an end in nanoseconds, a start and a duration, is a number of 64 bits
+# so that an end in nanoseconds, a start and a duration, is a number of 64 bits
+_LATEST_US = 2.0**63 / 2000
 _SEPARATORS = b", \r\n\t"
 _END = re.compile(rb"\}\s*,\s*\{")  # of an event that another one follows
 _LAST_END = re.compile(rb"\}\s*\]")  # of the last one
-_LAST_ENDS = 4  # a part is cut at the last place that looks like an end, or at one of these before it
+# a part is cut at the last place that looks like an end, or at one of these before it
+_LAST_ENDS = 4
 _TAIL_BYTES = 2**14  # where it is looked for first
 _NEXT = re.compile(r"\}\s*,\s*(?=\{)")
 _BETWEEN_EVENTS = re.compile(r"[\s,]*")
@@ -116,7 +131,8 @@ K = TypeVar("K")
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A complete event (``ph`` X). Kineto writes microseconds with three decimals; here they are whole nanoseconds."""
+    """A complete event (``ph`` X). Kineto writes microseconds with three decimals; here they are
+    whole nanoseconds."""
 
     category: str
     name: str
@@ -133,7 +149,8 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaunchShape(msgspec.Struct, frozen=True, kw_only=True):
-    """How a kernel was launched, as CUPTI says; or the size of a copy or a fill, whose other fields are then None."""
+    """How a kernel was launched, as CUPTI says; or the size of a copy or a fill, whose other fields
+    are then None."""
 
     registers: int | None = None  # of each thread
     shared_bytes: int | None = None  # of each block
@@ -169,7 +186,8 @@ class Columns:
     duration_ns: Column
     stream: Column  # NONE where an event has none
     correlation: Column
-    sequence: Column  # of the autograd node, on what makes it in the forward and on what runs it in the backward
+    # of the autograd node, on what makes it in the forward and on what runs it in the backward
+    sequence: Column
     shape: npt.NDArray[np.int32]
     categories: tuple[str, ...]
     names: tuple[str, ...]
@@ -217,7 +235,8 @@ class Trace:
 
     @cached_property
     def events(self) -> tuple[TraceEvent, ...]:
-        """Every event as an object, in the file's order: a few hundred bytes each, so not for large traces."""
+        """Every event as an object, in the file's order: a few hundred bytes each, so not for large
+        traces."""
         return tuple(self.columns.event(index) for index in range(len(self.columns)))
 
 
@@ -245,7 +264,8 @@ class _Arguments(msgspec.Struct, gc=False):
 
 _NO_ARGUMENTS = _Arguments()
 _NO_SHAPE = LaunchShape()
-_WITH_SHAPE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})  # an operator's arguments may go by the same names
+# an operator's arguments may go by the same names
+_WITH_SHAPE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _CPU, _CUDA = 0, 1  # of torch's c10::DeviceType
 _LARGEST_SIZE = 2**50  # of a number of bytes
 _LARGEST_FIGURE = 1e12  # of a figure per SM or a percentage: beyond it, and for NaN, it is none
@@ -267,8 +287,8 @@ _READER = json.JSONDecoder(strict=False)  # a garbage name may hold raw control 
 
 
 def read(path: Path, within: Path | None = None) -> Trace:
-    """Read one trace file. ``within``: as files.opened has it. Raises InputError when it is missing, empty or no Kineto
-    trace at all."""
+    """Read one trace file. ``within``: as files.opened has it. Raises InputError when it is
+    missing, empty or no Kineto trace at all."""
     data = TraceBytes(path, within)
     pieces = iter(data)
     gathered = _Gathered()
@@ -276,11 +296,15 @@ def read(path: Path, within: Path | None = None) -> Trace:
     for piece in pieces:
         gathered.add(text.events(piece))
     gathered.add(text.events(b"", last=True))
-    return Trace(columns=gathered.columns(), warnings=(*data.warnings, *text.warnings(), *gathered.warnings()))
+    return Trace(
+        columns=gathered.columns(),
+        warnings=(*data.warnings, *text.warnings(), *gathered.warnings()),
+    )
 
 
 def metadata(path: Path, within: Path | None = None) -> dict[str, Any]:
-    """What stands before the events: deviceProperties, distributedInfo, versions. Empty where that is no JSON.
+    """What stands before the events: deviceProperties, distributedInfo, versions. Empty where that
+    is no JSON.
 
     Raises InputError for a file that cannot be read.
     """
@@ -291,7 +315,9 @@ def metadata(path: Path, within: Path | None = None) -> dict[str, Any]:
             break
     else:
         found = None
-    text = head[: found.start()].decode("utf-8", errors="replace").rstrip(", \r\n\t") if found else ""
+    text = (
+        head[: found.start()].decode("utf-8", errors="replace").rstrip(", \r\n\t") if found else ""
+    )
     try:
         value = json.loads(f"{text}}}", strict=False)
         # As an event's name is: what no UTF-8 can hold (a lone surrogate) is replaced.
@@ -309,7 +335,8 @@ def _first_events(pieces: Iterator[bytes], name: str, damage: Sequence[str]) -> 
         nothing = nothing and not head.strip()
         if found := _START_OF_EVENTS.search(head):
             return head[found.end() :]
-        if at_start and head.lstrip()[:1] == b"[":  # the bare array that the trace event format also allows
+        # the bare array that the trace event format also allows
+        if at_start and head.lstrip()[:1] == b"[":
             return head.lstrip()[1:]
         head, at_start = head[-_START_BYTES:], nothing
     if nothing and damage:
@@ -340,7 +367,8 @@ class _Text:
         return self._one_by_one(last=last) if quick is None else quick
 
     def _all_at_once(self, *, last: bool) -> list[_Event] | None:
-        """Up to the last place that looks like the end of an event; None where that does not decode."""
+        """Up to the last place that looks like the end of an event; None where that does not
+        decode."""
         for end in _ends(self.rest, _LAST_END if last else _END):
             events = _decoded(self.rest[:end])
             if events is not None:
@@ -361,10 +389,12 @@ class _Text:
                 value, end = _READER.raw_decode(text, at)
             except (json.JSONDecodeError, RecursionError):
                 too_long = len(text) - at > _LONGEST_EVENT
-                found = _NEXT.search(text, at) if last or too_long else None  # where the next one seems to begin
+                # where the next one seems to begin
+                found = _NEXT.search(text, at) if last or too_long else None
                 if found is None and (last or not too_long):
                     break  # the rest of it may come, or it was the end
-                following = found.end() if found else len(text) - _START_BYTES  # where its end may have begun
+                # where its end may have begun
+                following = found.end() if found else len(text) - _START_BYTES
                 self.lost_bytes += following - at
                 at = following
                 continue
@@ -379,7 +409,10 @@ class _Text:
 
     def warnings(self) -> Iterator[str]:
         if not self.closed:
-            yield f"the trace is truncated: its last {len(self.rest):,} bytes are not a complete event"
+            yield (
+                f"the trace is truncated: its last {len(self.rest):,} bytes are not a "
+                "complete event"
+            )
         if self.lost_bytes:
             yield f"{self.lost_bytes:,} bytes between the events could not be read"
         if self.malformed:
@@ -398,7 +431,8 @@ def _ends(text: bytes, end: re.Pattern[bytes]) -> list[int]:
 
 
 def _decoded(part: bytes) -> list[_Event] | None:
-    """``part`` as the inside of an array, with names repaired where they are no UTF-8; None when it is none."""
+    """``part`` as the inside of an array, with names repaired where they are no UTF-8; None when it
+    is none."""
     try:
         return _EVENTS.decode(b"[%b]" % part)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -417,7 +451,8 @@ def _after(text: str, position: int) -> int:
 def _event(value: Any) -> _Event | None:
     try:
         event = msgspec.convert(value, _Event, strict=False)
-    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):  # a byte in place of an event is the second
+    # a byte in place of an event is the second
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
         return None
     for field in ("name", "cat", "pid", "tid"):
         if isinstance(text := getattr(event, field), str) and not text.isascii():
@@ -426,7 +461,8 @@ def _event(value: Any) -> _Event | None:
 
 
 def _repaired(text: str) -> str:
-    """json lets lone surrogates through, which no UTF-8 document can hold; a byte that is no UTF-8 is one here."""
+    """json lets lone surrogates through, which no UTF-8 document can hold; a byte that is no UTF-8
+    is one here."""
     return text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
 
 
@@ -457,13 +493,19 @@ class _Gathered:
     def add(self, events: list[_Event]) -> None:
         complete = [event for event in events if event.ph == "X"]
         if len(complete) < len(events):
-            self._memory += [point for event in events if event.name == "[memory]" and (point := _memory(event))]
+            self._memory += [
+                point for event in events if event.name == "[memory]" and (point := _memory(event))
+            ]
         start_us = np.array([event.ts for event in complete], np.float64)
         duration_us = np.array([event.dur for event in complete], np.float64)
-        possible = (np.abs(start_us) <= _LATEST_US) & (duration_us >= 0) & (duration_us <= _LATEST_US)
+        possible = (
+            (np.abs(start_us) <= _LATEST_US) & (duration_us >= 0) & (duration_us <= _LATEST_US)
+        )
         if not possible.all():
             self._impossible += int((~possible).sum())
-            complete = [event for event, kept in zip(complete, possible.tolist(), strict=True) if kept]
+            complete = [
+                event for event, kept in zip(complete, possible.tolist(), strict=True) if kept
+            ]
             start_us, duration_us = start_us[possible], duration_us[possible]
         arguments = [event.args or _NO_ARGUMENTS for event in complete]
         categories, names, threads = self._categories, self._names, self._threads
@@ -477,7 +519,9 @@ class _Gathered:
                 "stream": _numbers([a.stream for a in arguments]),
                 "correlation": _numbers([a.correlation for a in arguments]),
                 "sequence": _numbers([a.sequence for a in arguments]),
-                "shape": np.array([self._shape(e) if e.cat in _WITH_SHAPE else NONE for e in complete], np.int32),
+                "shape": np.array(
+                    [self._shape(e) if e.cat in _WITH_SHAPE else NONE for e in complete], np.int32
+                ),
             }
         )
 
@@ -486,7 +530,8 @@ class _Gathered:
         if arguments is None:
             return NONE
         try:
-            # Most launches are like an earlier one, and looking that up is ten times as quick as to check them.
+            # Most launches are like an earlier one, and looking that up is ten times as quick as to
+            # check them.
             key = (
                 arguments.registers,
                 arguments.shared,
@@ -519,7 +564,10 @@ class _Gathered:
 
     def columns(self) -> Columns:
         return Columns(
-            **{name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]},
+            **{
+                name: np.concatenate([part[name] for part in self._parts])
+                for name in self._parts[0]
+            },
             categories=tuple(self._categories),
             names=tuple(self._names),
             threads=tuple(self._threads),
@@ -527,7 +575,9 @@ class _Gathered:
             memory=MemoryPoints(
                 **{
                     name: np.array([point[at] for point in self._memory], np.int64)
-                    for at, name in enumerate(("at_ns", "allocated_bytes", "change_bytes", "device"))
+                    for at, name in enumerate(
+                        ("at_ns", "allocated_bytes", "change_bytes", "device")
+                    )
                 }
             ),
         )
@@ -538,12 +588,21 @@ class _Gathered:
 
 
 def _memory(event: _Event) -> tuple[int, int, int, int] | None:
-    """None for a device that is neither the CPU nor a GPU of CUDA's kind, and for numbers that are none."""
+    """None for a device that is neither the CPU nor a GPU of CUDA's kind, and for numbers that are
+    none."""
     found = event.args
     if event.ph != "i" or found is None or not abs(event.ts) <= _LATEST_US:
         return None
-    allocated, device = _whole(found.allocated), NONE if found.device_type == _CPU else _whole(found.device)
-    if allocated is None or device is None or found.device_type not in (_CPU, _CUDA) or type(found.change) is not int:
+    allocated, device = (
+        _whole(found.allocated),
+        NONE if found.device_type == _CPU else _whole(found.device),
+    )
+    if (
+        allocated is None
+        or device is None
+        or found.device_type not in (_CPU, _CUDA)
+        or type(found.change) is not int
+    ):
         return None
     if max(allocated, abs(found.change), device) >= _LARGEST_SIZE:
         return None
@@ -560,7 +619,11 @@ def _figure(value: Any) -> float | None:
 
 def _extent(value: Any) -> tuple[int, ...]:
     """Of a grid or a block: three numbers."""
-    whole = isinstance(value, list) and len(value) == 3 and all(_whole(one) is not None for one in value)
+    whole = (
+        isinstance(value, list)
+        and len(value) == 3
+        and all(_whole(one) is not None for one in value)
+    )
     return tuple(value) if whole else ()
 
 

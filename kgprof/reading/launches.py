@@ -1,8 +1,9 @@
-"""From a device event back to the host: the call that launched it, and the spans that call stood in.
+"""From a device event back to the host: the call that launched it, and the spans that call stood
+in.
 
-The trace's own annotations on the GPU show the innermost ``record_function`` only, which for compiled code is
-Inductor's; so every device event is followed by its correlation id to the runtime or driver call, and that call's
-thread and moment say which spans were open.
+The trace's own annotations on the GPU show the innermost ``record_function`` only, which for
+compiled code is Inductor's; so every device event is followed by its correlation id to the runtime
+or driver call, and that call's thread and moment say which spans were open.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.timeline import NOBODY
 
 OWN_SPANS = "kgprof: "  # record_function names that are the recorder's, not the workload's
-AFTER_STEPS = f"{OWN_SPANS}after the last complete step"  # of a program that ended while it was traced
+# of a program that ended while it was traced
+AFTER_STEPS = f"{OWN_SPANS}after the last complete step"
 WAITS = (
     *(f"cuda{what}Synchronize" for what in ("Stream", "Device", "Event")),
     *(f"cu{what}Synchronize" for what in ("Stream", "Ctx", "Event")),
@@ -33,7 +35,8 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Launched:
-    """Device events in the order of their start, and the host call of each: indices, of shape [n] both."""
+    """Device events in the order of their start, and the host call of each: indices, of shape [n]
+    both."""
 
     events: Indices
     calls: Indices  # NOBODY where the trace holds none
@@ -44,7 +47,9 @@ def launched(columns: Columns) -> Launched:
     events = np.flatnonzero(columns.of_category(*DEVICE_CATEGORIES))
     events = events[np.argsort(columns.start_ns[events], kind="stable")]
     calls = _calls(columns, columns.correlation[events])
-    over_ns = columns.start_ns[columns.named(AFTER_STEPS) & columns.of_category("user_annotation", "cpu_op")]
+    over_ns = columns.start_ns[
+        columns.named(AFTER_STEPS) & columns.of_category("user_annotation", "cpu_op")
+    ]
     if len(over_ns):
         belongs = (calls == NOBODY) | (columns.start_ns[calls] < over_ns.min())
         events, calls = events[belongs], calls[belongs]
@@ -57,8 +62,11 @@ def launched_in_trace(run: RunEvidence) -> Launched | m.Skipped:
     return trace if isinstance(trace, m.Skipped) else launched(trace.columns)
 
 
-def devices(columns: Columns, events: Indices) -> tuple[tuple[int | str, ...], npt.NDArray[np.int64]]:
-    """The devices that these ran on, and of each event the place of its own: a trace's process. Two have a stream 7."""
+def devices(
+    columns: Columns, events: Indices
+) -> tuple[tuple[int | str, ...], npt.NDArray[np.int64]]:
+    """The devices that these ran on, and of each event the place of its own: a trace's process. Two
+    have a stream 7."""
     places: dict[int | str, int] = {}
     of_row = np.zeros(len(columns.threads), np.int64)
     for row in threads_of(columns, events):
@@ -79,19 +87,23 @@ def _calls(columns: Columns, wanted: npt.NDArray[np.int64]) -> Indices:
 
 
 def innermost(columns: Columns, spans: Mask, calls: Indices) -> Indices:
-    """Of ``spans`` the innermost one that was open on a call's thread when it was made; NOBODY where none was."""
+    """Of ``spans`` the innermost one that was open on a call's thread when it was made; NOBODY
+    where none was."""
     found = np.full(len(calls), NOBODY, np.intp)
     known = calls != NOBODY
     for thread in threads_of(columns, calls[known]):
         here = known & (columns.thread[calls] == thread)
         mine = np.flatnonzero(spans & (columns.thread == thread))
-        owner = timeline.owners(timeline.intervals_of(columns, mine)).at(columns.start_ns[calls[here]])
+        owner = timeline.owners(timeline.intervals_of(columns, mine)).at(
+            columns.start_ns[calls[here]]
+        )
         found[here] = np.where(owner == NOBODY, NOBODY, mine[owner]) if len(mine) else NOBODY
     return found
 
 
 def alike(columns: Columns, events: Indices, *, by_shape: bool = False) -> Iterator[Indices]:
-    """Places in ``events`` of those with one name and category (and one shape of launch), in the order given."""
+    """Places in ``events`` of those with one name and category (and one shape of launch), in the
+    order given."""
     key = columns.name[events].astype(np.int64) * len(columns.categories) + columns.category[events]
     if by_shape:
         key = key * (len(columns.shapes) + 1) + columns.shape[events] - NONE
@@ -106,7 +118,8 @@ def outermost(columns: Columns, events: Mask) -> Indices:
     indices = np.flatnonzero(events)
     for thread in threads_of(columns, indices):
         mine = indices[columns.thread[indices] == thread]
-        mine = mine[np.lexsort((-columns.end_ns[mine], columns.start_ns[mine]))]  # an outer one before its first inner
+        # an outer one before its first inner
+        mine = mine[np.lexsort((-columns.end_ns[mine], columns.start_ns[mine]))]
         reached = np.maximum.accumulate(columns.end_ns[mine])
         found[mine] = np.append(True, columns.start_ns[mine][1:] >= reached[:-1])
     return np.flatnonzero(found)
@@ -120,8 +133,9 @@ def threads_of(columns: Columns, calls: Indices) -> list[int]:
 
 
 def waits(columns: Columns, steps: timeline.Intervals) -> npt.NDArray[np.int64]:
-    """Calls in which the host waits for the device, on whatever thread, in each of ``steps``; not the recorder's own,
-    nor those with which ``torch.cuda.graph`` begins a capture. Shape [steps]."""
+    """Calls in which the host waits for the device, on whatever thread, in each of ``steps``; not
+    the recorder's own, nor those with which ``torch.cuda.graph`` begins a capture. Shape [steps].
+    """
     runtime = columns.of_category(*LAUNCH_CATEGORIES)
     calls = np.flatnonzero(columns.named(*WAITS) & runtime)
     calls = calls[np.argsort(columns.start_ns[calls], kind="stable")]
@@ -143,20 +157,26 @@ def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.Launch
     if not known.any():
         return m.Skipped(reason="the trace has no call that launched GPU work")
     asked_ns, began_ns = columns.start_ns[work.calls[known]], columns.start_ns[work.events[known]]
-    calls, first = np.unique(work.calls[known], return_index=True)  # ``events`` are in the order of their start
+    # ``events`` are in the order of their start
+    calls, first = np.unique(work.calls[known], return_index=True)
     after_ns = began_ns[first] - columns.end_ns[calls]
     delays_us = np.sort(np.maximum(0, after_ns) / 1000)
-    # To the last bit what np.percentile says, which imports numpy.ma: as much time as some reports take to analyse.
+    # To the last bit what np.percentile says, which imports numpy.ma: as much time as some reports
+    # take to analyse.
     place = (len(delays_us) - 1) * np.array([0.5, 0.1, 0.9])
     below, beyond = place.astype(np.intp), place % 1
     low, high = delays_us[below], delays_us[np.minimum(below + 1, len(delays_us) - 1)]
-    between = np.where(beyond < 0.5, low + (high - low) * beyond, high - (high - low) * (1 - beyond))
+    between = np.where(
+        beyond < 0.5, low + (high - low) * beyond, high - (high - low) * (1 - beyond)
+    )
     median_us, p10_us, p90_us = between.tolist()
     # How many operations were waiting, and for how long, stretch by stretch of the window.
-    began_ns = np.maximum(asked_ns, began_ns)  # clocks of two devices: none has begun before it was asked for
+    # clocks of two devices: none has begun before it was asked for
+    began_ns = np.maximum(asked_ns, began_ns)
     moments = np.concatenate([asked_ns, began_ns, [window.start_ns, window.end_ns]])
     change = np.repeat([1, -1, 0], [len(asked_ns), len(began_ns), 2])
-    order = np.lexsort((-change, moments))  # of a launch and a start at one moment, the launch came first
+    # of a launch and a start at one moment, the launch came first
+    order = np.lexsort((-change, moments))
     depths = np.cumsum(change[order])[:-1]
     lengths_ns = np.diff(np.clip(moments[order], window.start_ns, window.end_ns))
     return m.LaunchQueue(
@@ -168,5 +188,7 @@ def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.Launch
         before_return=int((after_ns < 0).sum()),
         mean_depth=float(depths @ lengths_ns) / window.duration_ns if window.duration_ns else 0.0,
         maximum_depth=int(depths.max(initial=0)),
-        empty_share=int(lengths_ns[depths == 0].sum()) / window.duration_ns if window.duration_ns else 1.0,
+        empty_share=int(lengths_ns[depths == 0].sum()) / window.duration_ns
+        if window.duration_ns
+        else 1.0,
     )

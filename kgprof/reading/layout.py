@@ -1,30 +1,41 @@
-"""A Recording on disk: one folder, one file a pass, every file written beside its name and renamed into place.
+"""A Recording on disk: one folder, one file a pass, every file written beside its name and renamed
+into place.
 
     recording/
-      recording.json                     RecordingHeader: schema number, command, options, plan, environment
+      recording.json                     RecordingHeader: schema number, command, options, plan,
+                                         environment
       agreement.json agreement_log.txt   Agreement, or Skipped with its reason
       ceilings.json ceilings_log.txt     what the card does at most, or Skipped
-      accepted.json gate.json            findings that the project accepts; what check-graphs held it to
+      accepted.json gate.json            findings that the project accepts; what check-graphs held
+                                         it to
       PRIVATE.txt                        that nothing in here is redacted
       runs/<strategy>.<mode>/
-        compile.json timing.json trace.json host.json stack.json memory.json kernels.json    one pass each, or Skipped
+        compile.json timing.json trace.json host.json stack.json memory.json kernels.json
+                                         one pass each, or Skipped
         evaluation.json                  Evaluation, or Skipped
         kernel_origins.json              which lines each generated kernel computes, or Skipped
-        compiled_kernels.json            registers, spills and stages of each Triton kernel, or Skipped
+        compiled_kernels.json            registers, spills and stages of each Triton kernel, or
+                                         Skipped
         exit.json probe_exit.json        how child A and child B ended
-        round_2.json round_2_exit.json round_2_log.txt    TIMING once more, one set a round from the second on
-        trace.json.gz stack_trace.json.gz kernels.json.gz    what torch.profiler exported
-        holistic.json                    what HolisticTraceAnalysis says of trace.json.gz, once it has been asked
+        round_2.json round_2_exit.json round_2_log.txt
+                                         TIMING once more, one set a round from the second on
+        trace.json.gz stack_trace.json.gz kernels.json.gz
+                                         what torch.profiler exported
+        holistic.json                    what HolisticTraceAnalysis says of trace.json.gz, once it
+                                         has been asked
         trace_records.jsonl.gz           what the sources of COMPILE wrote, one JSON object a line
-        script.json                      of a whole program: what a step was taken to be, and how many there were
-        control.json                     of a run that kgprof may have changed: the same one without any listener
+        script.json                      of a whole program: what a step was taken to be, and how
+                                         many there were
+        control.json                     of a run that kgprof may have changed: the same one without
+                                         any listener
         sources.json                     source text and break registry for reading it elsewhere
         result.npz                       the result vector
-        log.txt probe_log.txt            what torch and the workload wrote in child A and B, head and tail
+        log.txt probe_log.txt            what torch and the workload wrote in child A and B, head
+                                         and tail
 
-A SIGKILL therefore costs the pass that was running and nothing else. Until the end all of it, and the reports, lie in
-recording.unfinished/ (kgprof.record.unfinished), and an older result stands where it stood. The schema number is
-model.RECORDING_SCHEMA_VERSION; its history stands beside it.
+A SIGKILL therefore costs the pass that was running and nothing else. Until the end all of it, and
+the reports, lie in recording.unfinished/ (kgprof.record.unfinished), and an older result stands
+where it stood. The schema number is model.RECORDING_SCHEMA_VERSION; its history stands beside it.
 """
 
 import hashlib
@@ -36,7 +47,8 @@ from kgprof.errors import InputError
 
 HEADER = "recording.json"
 FOLDER = "recording"  # inside the output folder
-UNFINISHED = "recording.unfinished"  # beside it, while a result is made: what takes the place of all this at the end
+# beside it, while a result is made: what takes the place of all this at the end
+UNFINISHED = "recording.unfinished"
 PARTIAL = ".partial-"  # begins the name of a file that is not whole yet
 PLAN_LOG = "plan.log"  # only where there is no Recording to hold it
 REPORTS = ("report.html", "report.json")  # beside it
@@ -72,7 +84,8 @@ def exit_name(probe: bool) -> str:
 
 
 def run_folder(folder: Path, key: m.RunKey) -> Path:
-    """``runs/<strategy>.<mode>``; what a folder name cannot hold is percent-encoded, a long name ends in its hash."""
+    """``runs/<strategy>.<mode>``; what a folder name cannot hold is percent-encoded, a long name
+    ends in its hash."""
     name = quote(key.slug, safe=" +,=@()[]")
     if len(name) > _NAME_LIMIT:
         name = f"{name[: _NAME_LIMIT - 9]}-{hashlib.sha256(key.slug.encode()).hexdigest()[:8]}"
@@ -94,7 +107,11 @@ def resolve(path: Path) -> Path:
         if (folder / HEADER).is_file():
             return folder
     if not path.exists():
-        raise InputError("file or folder not found", path=path, hint="give the folder that `kgprof profile` wrote")
+        raise InputError(
+            "file or folder not found",
+            path=path,
+            hint="give the folder that `kgprof profile` wrote",
+        )
     if (near / UNFINISHED).is_dir():
         hint = "run `kgprof profile` again"
         raise InputError("kgprof ended here before anything was measured", path=path, hint=hint)
@@ -106,5 +123,6 @@ def resolve(path: Path) -> Path:
 
 
 def output_folder(folder: Path) -> Path:
-    """Where the reports of a Recording stand: beside ``recording/``, or in a Recording that was moved out of it."""
+    """Where the reports of a Recording stand: beside ``recording/``, or in a Recording that was
+    moved out of it."""
     return folder.parent if folder.name == FOLDER else folder

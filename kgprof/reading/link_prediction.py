@@ -1,7 +1,8 @@
-"""The result of an evaluation by link prediction: a file of its own shape in Recordings of schema version 1.
+"""The result of an evaluation by link prediction: a file of its own shape in Recordings of schema
+version 1.
 
-The built-in workload still counts in these fields, so that an old Recording and a new one say the same: ``declared``
-puts both in the words that every workload has.
+The built-in workload still counts in these fields, so that an old Recording and a new one say the
+same: ``declared`` puts both in the words that every workload has.
 """
 
 import msgspec
@@ -21,7 +22,8 @@ class CapCounters(m.Model, frozen=True, kw_only=True):
 
 
 class RankMetrics(m.Model, frozen=True, kw_only=True):
-    """Filtered ranking of one side ("head", "tail") or of both together, under one rule for ties."""
+    """Filtered ranking of one side ("head", "tail") or of both together, under one rule for
+    ties."""
 
     side: str
     ties: str  # optimistic, realistic, pessimistic, expected
@@ -54,8 +56,17 @@ class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
     settings: dict[str, str]  # dataset, depth, batch size, caps, policy, dtype ...
 
     def declared(self) -> m.Evaluation:
-        named = {"corruptions": "corruptions evaluated", "policy": "policy", "dtype": "dtype", "depth": "depth"}
-        known = {name: self.settings[setting] for name, setting in named.items() if setting in self.settings}
+        named = {
+            "corruptions": "corruptions evaluated",
+            "policy": "policy",
+            "dtype": "dtype",
+            "depth": "depth",
+        }
+        known = {
+            name: self.settings[setting]
+            for name, setting in named.items()
+            if setting in self.settings
+        }
         ties = {"ties": "realistic"} if any(of.is_headline for of in self.metrics) else {}
         return m.Evaluation(
             units=self.candidates,
@@ -63,8 +74,9 @@ class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
             tallies=self._tallies(),
             metrics=tuple(metric for metrics in self.metrics for metric in _metrics(metrics)),
             metrics_note=(
-                "Filtered against all known triples. Optimistic: a tie counts for the true triple; pessimistic: "
-                "against it; realistic: the mean of both ranks; expected: the mean of 1/rank over the tied places."
+                "Filtered against all known triples. Optimistic: a tie counts for the true triple; "
+                "pessimistic: against it; realistic: the mean of both ranks; expected: the mean of "
+                "1/rank over the tied places."
             ),
             settings=self.settings,
             conditions={**ties, **known},
@@ -74,7 +86,13 @@ class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
         kinds, dropped = m.TallyKind, msgspec.structs.asdict(self.dropped).items()
         return (
             m.Tally(name="proved", count=self.proved, always=True, can_turn=True),
-            m.Tally(name="deep", count=self.deep, kind=kinds.BESIDE, heading="of these in > 2 steps", can_turn=True),
+            m.Tally(
+                name="deep",
+                count=self.deep,
+                kind=kinds.BESIDE,
+                heading="of these in > 2 steps",
+                can_turn=True,
+            ),
             m.Tally(name="failed", count=self.failed, always=True, can_turn=True),
             m.Tally(name="truncated", count=self.depth_truncated, heading="depth-truncated"),
             m.Tally(
@@ -85,15 +103,28 @@ class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
                 effect="so they rank as unproved",
             ),
             m.Tally(name="unfinished", count=self.unfinished, kind=kinds.UNFINISHED),
-            m.Tally(name="invalid", count=self.invalid, kind=kinds.BESIDE, heading="invalid (padding)"),
-            *(m.Tally(name=cap, count=count, kind=kinds.DROPPED, heading=f"{cap} dropped") for cap, count in dropped),
+            m.Tally(
+                name="invalid", count=self.invalid, kind=kinds.BESIDE, heading="invalid (padding)"
+            ),
+            *(
+                m.Tally(name=cap, count=count, kind=kinds.DROPPED, heading=f"{cap} dropped")
+                for cap, count in dropped
+            ),
             m.Tally(name="NaN scores", count=self.nan_scores, kind=kinds.FAULT),
         )
 
 
 def _metrics(of: RankMetrics) -> tuple[m.Metric, ...]:
-    values = {"MRR": of.mrr, "Hits@1": of.hits_at_1, "Hits@3": of.hits_at_3, "Hits@10": of.hits_at_10}
-    title = "filtered mean reciprocal rank and Hits@1, 3, 10; head and tail sides together, realistic ties"
+    values = {
+        "MRR": of.mrr,
+        "Hits@1": of.hits_at_1,
+        "Hits@3": of.hits_at_3,
+        "Hits@10": of.hits_at_10,
+    }
+    title = (
+        "filtered mean reciprocal rank and Hits@1, 3, 10; head and tail sides "
+        "together, realistic ties"
+    )
     return tuple(
         m.Metric(
             label=label,

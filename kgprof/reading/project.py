@@ -1,8 +1,9 @@
 """Which files are the project's own: a finding about compilation never points anywhere else.
 
-A library is what lies in the standard library, in a site-packages folder, in torch or in kgprof. Everything else that
-is a file is the project's, and so are the folders named as its own (the workload's, and kgprof's evaluator, which is
-a workload like any other). Where one lies in the other, the deeper folder decides.
+A library is what lies in the standard library, in a site-packages folder, in torch or in kgprof.
+Everything else that is a file is the project's, and so are the folders named as its own (the
+workload's, and kgprof's evaluator, which is a workload like any other). Where one lies in the
+other, the deeper folder decides.
 """
 
 import posixpath
@@ -15,7 +16,8 @@ _SEPARATORS = "/\\"
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages(?=[/\\])")
 _STANDARD = re.compile(r".*[/\\]python3(?:\.\d+t?)?(?:\.zip)?(?=[/\\])")
 STANDARD_LIBRARY = "Python"
-TOOLS = ("", STANDARD_LIBRARY, "torch", "kgprof")  # packages (by ``package``) whose lines say nothing about a program
+# packages (by ``package``) whose lines say nothing about a program
+TOOLS = ("", STANDARD_LIBRARY, "torch", "kgprof")
 
 
 class ProjectFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,30 +29,38 @@ class ProjectFiles(msgspec.Struct, frozen=True, kw_only=True):
     def holds(self, file: str) -> bool:
         """Whether ``file``, as a code object or a stack names it, is the project's."""
         if not posixpath.isabs(file):
-            return file in self.own  # "<string>", "<frozen importlib>", "<eval_with_key>.3"; "<stdin>" if it is said so
+            # "<string>", "<frozen importlib>", "<eval_with_key>.3"; "<stdin>" if it is said so
+            return file in self.own
         library = max(_deepest(file, self.libraries), _installed(file))
         return not library or _deepest(file, self.own) >= library
 
     def named(self, file: str, repositories: Iterable[str] = ()) -> str:
-        """``file`` as every checkout and every environment names it: the project's from the top of its repository, or
-        of the folder that was said to be its own; a library's from the folder that it is installed in."""
+        """``file`` as every checkout and every environment names it: the project's from the top of
+        its repository, or of the folder that was said to be its own; a library's from the folder
+        that it is installed in."""
         if not posixpath.isabs(file):
             return file
         if self.holds(file):
             top = _deepest(file, repositories) or _deepest(file, self.own)
         else:
             top = max(_deepest(file, self.libraries), _installed(file))
-        return (file[top:].lstrip(_SEPARATORS) or posixpath.basename(file)).replace("\\", "/") if top else file
+        return (
+            (file[top:].lstrip(_SEPARATORS) or posixpath.basename(file)).replace("\\", "/")
+            if top
+            else file
+        )
 
     def package(self, file: str) -> tuple[str, str]:
-        """The name that a library's file is imported under (STANDARD_LIBRARY for Python's own) and the file below that
-        package's folder; an empty name where it is not known."""
+        """The name that a library's file is imported under (STANDARD_LIBRARY for Python's own) and
+        the file below that package's folder; an empty name where it is not known."""
         if not posixpath.isabs(file):
             return "", file
         installed, library = _installed(file), _deepest(file, self.libraries)
         if not installed and (standard := _STANDARD.match(file)):
             return STANDARD_LIBRARY, file[standard.end() :].lstrip(_SEPARATORS)
-        name, _, below = file[installed or library :].lstrip(_SEPARATORS).replace("\\", "/").partition("/")
+        name, _, below = (
+            file[installed or library :].lstrip(_SEPARATORS).replace("\\", "/").partition("/")
+        )
         if installed:
             return (name, below) if below else (name.partition(".")[0], name)
         folder = posixpath.basename(file[:library])
@@ -59,7 +69,10 @@ class ProjectFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 def _deepest(file: str, folders: Iterable[str]) -> int:
     """Length of the longest of ``folders`` that ``file`` is or lies in; 0 for none."""
-    return max((len(folder) for folder in folders if file == folder or file.startswith(f"{folder}/")), default=0)
+    return max(
+        (len(folder) for folder in folders if file == folder or file.startswith(f"{folder}/")),
+        default=0,
+    )
 
 
 def _installed(file: str) -> int:

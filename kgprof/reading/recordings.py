@@ -23,8 +23,16 @@ if TYPE_CHECKING:  # the parent and the reader need no arrays
 
 T = TypeVar("T")
 
-# The passes of the first kgprof: where a run ended well, the absence of any other is the Recording's age.
-_IN_EVERY_RECORDING = frozenset(m.PassName) & {"compile", "timing", "trace", "host", "kernels", "memory"}
+# The passes of the first kgprof: where a run ended well, the absence of any other is the
+# Recording's age.
+_IN_EVERY_RECORDING = frozenset(m.PassName) & {
+    "compile",
+    "timing",
+    "trace",
+    "host",
+    "kernels",
+    "memory",
+}
 
 # Which key a line of TRACE_RECORDS has, and what it holds.
 _LINES: dict[str, type[Any]] = {
@@ -47,7 +55,9 @@ _MOST_RUNS = 2000
 
 def read_pass(folder: Path, key: m.RunKey, name: m.PassName, kind: type[T]) -> T | None:
     """One pass while the Recording is still being made; None where it is missing or was skipped."""
-    found = _read_if_there(layout.run_folder(folder, key) / f"{name}.json", kind | m.Skipped, folder)
+    found = _read_if_there(
+        layout.run_folder(folder, key) / f"{name}.json", kind | m.Skipped, folder
+    )
     return found if isinstance(found, kind) else None
 
 
@@ -60,26 +70,38 @@ def read_result(folder: Path, key: m.RunKey) -> dict[str, np.ndarray] | None:
         return None
     try:
         with files.opened(path, folder) as file, np.load(file, allow_pickle=False) as stored:
-            return {str(name): stored[f"array_{index}"] for index, name in enumerate(stored["names"])}
+            return {
+                str(name): stored[f"array_{index}"] for index, name in enumerate(stored["names"])
+            }
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise InputError(f"was not written by kgprof: {error}", path=path) from error
 
 
 def load(path: Path) -> m.Recording:
-    """Read a Recording back. Raises InputError naming the file that is missing, malformed or too new."""
+    """Read a Recording back. Raises InputError naming the file that is missing, malformed or too
+    new."""
     folder = layout.resolve(path)
     header = load_header(folder)
     alone = m.Skipped(reason="there is nothing to compare the results with")
-    without = m.Skipped(reason="kgprof ended before the results were compared") if header.plan.agreement else alone
+    without = (
+        m.Skipped(reason="kgprof ended before the results were compared")
+        if header.plan.agreement
+        else alone
+    )
     agreement = folder / layout.AGREEMENT
-    compared = _read_if_there(agreement, m.Agreement | m.Skipped, folder) if header.plan.agreement else None
+    compared = (
+        _read_if_there(agreement, m.Agreement | m.Skipped, folder)
+        if header.plan.agreement
+        else None
+    )
     return m.Recording(
         folder=str(folder),
         header=header,
         runs=tuple(_load_run(folder, key, header) for key in header.plan.runs),
         agreement=compared or without,
         gate=_read_if_there(folder / layout.GATE, m.GateSettings, folder),
-        accepted=_read_if_there(folder / layout.ACCEPTED, tuple[m.AcceptedEntry, ...], folder) or (),
+        accepted=_read_if_there(folder / layout.ACCEPTED, tuple[m.AcceptedEntry, ...], folder)
+        or (),
         ceilings=_read_if_there(folder / layout.CEILINGS, m.Ceilings | m.Skipped, folder)
         or m.Skipped(reason="this Recording has no ceilings"),
     )
@@ -93,7 +115,8 @@ def load_header(folder: Path) -> m.RecordingHeader:
         raise InputError("not a kgprof Recording: schema_version is missing", path=path)
     if version > m.RECORDING_SCHEMA_VERSION:
         raise InputError(
-            f"Recording schema {version} is newer than this kgprof reads ({m.RECORDING_SCHEMA_VERSION})",
+            f"Recording schema {version} is newer than this kgprof reads "
+            f"({m.RECORDING_SCHEMA_VERSION})",
             path=path,
             hint="update kgprof",
         )
@@ -101,14 +124,18 @@ def load_header(folder: Path) -> m.RecordingHeader:
     rounds, runs = header.options.rounds, len(header.plan.runs)
     if rounds > m.MOST_ROUNDS or runs > _MOST_RUNS:
         limits = f"{m.MOST_ROUNDS:,} rounds or {_MOST_RUNS:,} runs"
-        raise InputError(f"{rounds:,} rounds of {runs:,} runs, but kgprof reads at most {limits}", path=path)
+        raise InputError(
+            f"{rounds:,} rounds of {runs:,} runs, but kgprof reads at most {limits}", path=path
+        )
     return header
 
 
 def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRecord:
     """Every pass of the list, and what stands beside the passes."""
     run = layout.run_folder(folder, key)
-    ended = _read_if_there(run / layout.exit_name(False), m.Exit, folder) or _never_ended(run.is_dir(), header)
+    ended = _read_if_there(run / layout.exit_name(False), m.Exit, folder) or _never_ended(
+        run.is_dir(), header
+    )
     probe_exit = _read_if_there(run / layout.exit_name(True), m.Exit, folder)
     not_probed = m.Skipped(reason=_why_missing(probe_exit or ended))
     missing = m.Skipped(reason=_why_missing(ended))
@@ -118,21 +145,30 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         absent, child = (not_probed, probe_exit or ended) if declared.in_probe else (missing, ended)
         if name not in _IN_EVERY_RECORDING and child.outcome == "ok":
             absent = m.Skipped(reason=f"this Recording has no {name.upper()} pass")
-        left[name] = _read_if_there(run / f"{name}.json", declared.kind | m.Skipped, folder) or absent
+        left[name] = (
+            _read_if_there(run / f"{name}.json", declared.kind | m.Skipped, folder) or absent
+        )
     if isinstance(timing := left[m.PassName.TIMING], m.TimingPass):
         matches = {note: _SLOW_FIRST.fullmatch(note) for note in timing.notes}
         if ratios := [float(match["ratio"]) for match in matches.values() if match]:
             kept = tuple(note for note in timing.notes if not matches[note])
-            left[m.PassName.TIMING] = msgspec.structs.replace(timing, notes=kept, slow_first=ratios[0])
+            left[m.PassName.TIMING] = msgspec.structs.replace(
+                timing, notes=kept, slow_first=ratios[0]
+            )
     of_its_age = m.Evaluation if header.schema_version > 1 else CandidateResults
-    evaluation, unit = _read_if_there(run / layout.EVALUATION, of_its_age | m.Skipped, folder), header.plan.unit
+    evaluation, unit = (
+        _read_if_there(run / layout.EVALUATION, of_its_age | m.Skipped, folder),
+        header.plan.unit,
+    )
     if isinstance(evaluation, CandidateResults):
         evaluation, unit = evaluation.declared(), UNIT
     for file, kind, absent in (
         (layout.KERNEL_ORIGINS, m.KernelOrigins, not_probed),
         (layout.COMPILED_KERNELS, m.CompiledKernels, missing),
     ):
-        left[file.removesuffix(".json")] = _read_if_there(run / file, kind | m.Skipped, folder) or absent
+        left[file.removesuffix(".json")] = (
+            _read_if_there(run / file, kind | m.Skipped, folder) or absent
+        )
     fields = m.RunRecord.__struct_fields__
     return m.RunRecord(
         key=key,
@@ -146,26 +182,39 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         records=_read_records(run, folder) or missing,
         control=_read_if_there(run / layout.CONTROL, m.Control | m.Skipped, folder),
         script=_read_if_there(run / layout.SCRIPT, m.ScriptRun, folder),
-        holistic=_read_if_there(run / layout.HOLISTIC, m.Holistic | m.Skipped, folder) or m.Skipped(reason=no_hta),
-        rounds=tuple(_load_round(run, number, header, folder) for number in range(2, header.options.rounds + 1)),
+        holistic=_read_if_there(run / layout.HOLISTIC, m.Holistic | m.Skipped, folder)
+        or m.Skipped(reason=no_hta),
+        rounds=tuple(
+            _load_round(run, number, header, folder)
+            for number in range(2, header.options.rounds + 1)
+        ),
     )
 
 
 # Recordings and Profiles that an older kgprof wrote, which put into sentences what are fields now.
-_SLOW_FIRST = re.compile(r"the first evaluation took (?P<ratio>[\d.]+) times the median of the others")
-_CAPTURE = re.compile(r"capture (?P<capture>.+?) (?P<how>unavailable|incomplete): (?P<why>.*)", re.DOTALL)
+_SLOW_FIRST = re.compile(
+    r"the first evaluation took (?P<ratio>[\d.]+) times the median of the others"
+)
+_CAPTURE = re.compile(
+    r"capture (?P<capture>.+?) (?P<how>unavailable|incomplete): (?P<why>.*)", re.DOTALL
+)
 _CAPTURES_AS_SENTENCES = re.compile(rb'"capture_unavailable":\s*\[\s*"')
 
 
 def with_captures_as_fields(data: bytes) -> bytes:
-    """JSON of a pass or a Profile, in which every capture that was unavailable is an object. Raises DecodeError."""
+    """JSON of a pass or a Profile, in which every capture that was unavailable is an object. Raises
+    DecodeError."""
     if not _CAPTURES_AS_SENTENCES.search(data):
         return data
 
     def converted(value: dict[str, Any]) -> dict[str, Any]:
         for at, sentence in enumerate(value.get("capture_unavailable", ())):
             if isinstance(sentence, str) and (match := _CAPTURE.fullmatch(sentence)):
-                lost = {"capture": match["capture"], "why": match["why"], "incomplete": match["how"] == "incomplete"}
+                lost = {
+                    "capture": match["capture"],
+                    "why": match["why"],
+                    "incomplete": match["how"] == "incomplete",
+                }
                 value["capture_unavailable"][at] = lost
         return value
 
@@ -180,17 +229,24 @@ def _load_round(run: Path, number: int, header: m.RecordingHeader, within: Path)
     began = (run / f"{name}_{layout.LOG}").exists()
     ended = _read_if_there(run / f"{name}_exit.json", m.Exit, within) or _never_ended(began, header)
     measured = _read_if_there(run / f"{name}.json", m.TimedRound, within)
-    return m.RoundRecord(number=number, exit=ended, measured=measured or m.Skipped(reason=_why_missing(ended, "round")))
+    return m.RoundRecord(
+        number=number,
+        exit=ended,
+        measured=measured or m.Skipped(reason=_why_missing(ended, "round")),
+    )
 
 
 def _read_records(run: Path, within: Path) -> m.CompileRecords | m.Skipped | None:
-    """What COMPILE's sources wrote; None where the pass did not come to its end. Damage costs no more than these."""
+    """What COMPILE's sources wrote; None where the pass did not come to its end. Damage costs no
+    more than these."""
     path = run / layout.TRACE_RECORDS
     if not path.exists():
         return None
     try:
         sources = _read_if_there(run / layout.SOURCES, m.Sources, within) or m.Sources()
-        lines = files.lines(path, within, longest=_LONGEST_RECORD, most_bytes=_RECORDS_BYTES, most=_RECORDS)
+        lines = files.lines(
+            path, within, longest=_LONGEST_RECORD, most_bytes=_RECORDS_BYTES, most=_RECORDS
+        )
         return records_of(map(_record, lines), sources)
     except InputError as error:
         return m.Skipped(reason=error.message)
@@ -198,7 +254,9 @@ def _read_records(run: Path, within: Path) -> m.CompileRecords | m.Skipped | Non
         why = getattr(error, "strerror", None) or error
         return m.Skipped(reason=InputError(f"cannot be read: {why}", path=path).message)
     except msgspec.DecodeError as error:  # also where a line is of another shape
-        return m.Skipped(reason=InputError(f"was not written by kgprof: {error}", path=path).message)
+        return m.Skipped(
+            reason=InputError(f"was not written by kgprof: {error}", path=path).message
+        )
 
 
 def _record(line: bytes) -> dict[str, Any]:
@@ -219,8 +277,12 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
             left_out += 1
         elif key is not None:
             # The keys of a JSON object are text, calls are numbers.
-            read[key].append(msgspec.convert(line if key == "metadata" else line[key], _LINES[key], strict=False))
-    records, frames, graphs, logs, texts, backends, calls, callables = (tuple(read[key]) for key in _LINES)
+            read[key].append(
+                msgspec.convert(line if key == "metadata" else line[key], _LINES[key], strict=False)
+            )
+    records, frames, graphs, logs, texts, backends, calls, callables = (
+        tuple(read[key]) for key in _LINES
+    )
     counted: m.CompiledCalls | m.Skipped = m.Skipped(reason=m.CALLS_NOT_COUNTED)
     if calls:
         counted = msgspec.structs.replace(calls[0], callables=callables)
@@ -238,25 +300,32 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
 
 
 def backend_failures(folder: Path, key: m.RunKey) -> tuple[m.BackendFailure, ...]:
-    """While the Recording is still being made, from the records of that kind alone: most runs have none."""
+    """While the Recording is still being made, from the records of that kind alone: most runs have
+    none."""
     path = layout.run_folder(folder, key) / layout.TRACE_RECORDS
     if not path.exists():
         return ()
-    lines = files.lines(path, folder, longest=_LONGEST_RECORD, most_bytes=_RECORDS_BYTES, most=_RECORDS)
+    lines = files.lines(
+        path, folder, longest=_LONGEST_RECORD, most_bytes=_RECORDS_BYTES, most=_RECORDS
+    )
     told = [_record(line)["backend"] for line in lines if line.startswith(b'{"backend"')]
     return tuple(msgspec.convert(each, m.BackendFailure) for each in told)
 
 
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:
     if began:
-        return m.Exit(outcome=m.Outcome.INTERRUPTED, message="kgprof itself ended before this run did")
+        return m.Exit(
+            outcome=m.Outcome.INTERRUPTED, message="kgprof itself ended before this run did"
+        )
     why = "kgprof was interrupted before it" if header.interrupted else "kgprof ended before it"
     return m.Exit(outcome=m.Outcome.INTERRUPTED, message=f"never started: {why}")
 
 
 def _why_missing(ended: m.Exit, what: str = "run") -> str:
     """Why a pass left no file, from how its child ended."""
-    return f"the {what} {'ended without writing this pass' if ended.outcome == 'ok' else ended.words}"
+    return (
+        f"the {what} {'ended without writing this pass' if ended.outcome == 'ok' else ended.words}"
+    )
 
 
 def _read_log(path: Path, within: Path) -> str:

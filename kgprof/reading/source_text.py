@@ -1,4 +1,5 @@
-"""The project's source as the Recording holds it: which function a line is in, and where that function's ``def`` is."""
+"""The project's source as the Recording holds it: which function a line is in, and where that
+function's ``def`` is."""
 
 from __future__ import annotations
 
@@ -12,18 +13,27 @@ import msgspec
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 
-# Dynamo continues after a break in a function of this name; its first line is the line of the break.
+# Dynamo continues after a break in a function of this name; its first line is the line of the
+# break.
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
-_SCHEDULERS = ("ReduceLROnPlateau", "CosineAnnealingWarmRestarts")  # those whose names do not end in LR
-_MADE = "arange as_tensor empty eye from_numpy full linspace ones rand randint randn randperm tensor zeros Generator"
-_NO_WORK = {f"torch.{name}" for name in f"{_MADE} device load manual_seed no_grad save set_num_threads".split()}
+# those whose names do not end in LR
+_SCHEDULERS = ("ReduceLROnPlateau", "CosineAnnealingWarmRestarts")
+_MADE = (
+    "arange as_tensor empty eye from_numpy full linspace ones rand randint randn "
+    "randperm tensor zeros Generator"
+)
+_NO_WORK = {
+    f"torch.{name}"
+    for name in f"{_MADE} device load manual_seed no_grad save set_num_threads".split()
+}
 
 
 def user_function(name: str) -> str:
-    """The user's function behind one that Dynamo made to go on after a break, or ``name`` itself."""
+    """The user's function behind one that Dynamo made to go on after a break, or ``name``
+    itself."""
     while found := _RESUME.fullmatch(name):
         name = found["function"]
     return name
@@ -34,7 +44,8 @@ def is_resumed(name: str) -> bool:
 
 
 def resumed_at(name: str) -> int:
-    """The line of the break behind which a function of Dynamo's goes on; 0 for any other function."""
+    """The line of the break behind which a function of Dynamo's goes on; 0 for any other
+    function."""
     found = _RESUME.fullmatch(name)
     return int(found["line"]) if found else 0
 
@@ -50,7 +61,8 @@ class _Definition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceText:
-    """Answers from the files that the Recording brought along; without their text, places stay as torch named them."""
+    """Answers from the files that the Recording brought along; without their text, places stay as
+    torch named them."""
 
     def __init__(self, sources: m.Sources) -> None:
         self.project = ProjectFiles(libraries=sources.libraries, own=sources.own)
@@ -68,31 +80,48 @@ class SourceText:
         return m.Location(file=file, line=line, function=name, text=self._line(file, line))
 
     def definition(self, file: str, first_line: int, function: str) -> m.Location:
-        """The ``def`` line of a code object. A lambda or a comprehension has none: its own line stands for it."""
+        """The ``def`` line of a code object. A lambda or a comprehension has none: its own line
+        stands for it."""
         name = user_function(function)
         found = [each for each in self._parsed(file).definitions if each.name == name]
         last_too = is_resumed(function)  # what goes on after a break lies in its function
-        found = [each for each in found if each.first <= first_line <= (each.last if last_too else each.first)]
+        found = [
+            each
+            for each in found
+            if each.first <= first_line <= (each.last if last_too else each.first)
+        ]
         if not found:
             return self.at(file, first_line, function)
         nearest = max(found, key=lambda each: each.line)
-        return m.Location(file=file, line=nearest.line, function=nearest.qualified, text=self._line(file, nearest.line))
+        return m.Location(
+            file=file,
+            line=nearest.line,
+            function=nearest.qualified,
+            text=self._line(file, nearest.line),
+        )
 
     def identity(self, place: m.Location | None) -> tuple[str, ...]:
-        """What of a place is the same in another checkout, in another environment and after an edit above it: its
-        file as all of them name it, the function, the words of the line. No line number."""
+        """What of a place is the same in another checkout, in another environment and after an edit
+        above it: its file as all of them name it, the function, the words of the line. No line
+        number."""
         if place is None:
             return ()
         repositories = {file.repository for file in self._files.values() if file.repository}
         return (self.project.named(place.file, repositories), place.function, place.text.strip())
 
     def package_line(self, place: m.Location) -> m.PackageLine:
-        """A library's line with the package that it belongs to, in the version that was installed where it ran."""
+        """A library's line with the package that it belongs to, in the version that was installed
+        where it ran."""
         name, file = self.project.package(place.file)
         package, _, version = self._packages.get(name, name).partition(" ")
         function = user_function(place.function)
         return m.PackageLine(
-            package=package, version=version, file=file, line=place.line, function=function, text=place.text
+            package=package,
+            version=version,
+            file=file,
+            line=place.line,
+            function=function,
+            text=place.text,
         )
 
     def innermost(self, stack: tuple[m.Location, ...]) -> m.Location | None:
@@ -101,20 +130,27 @@ class SourceText:
         return self.at(own[-1].file, own[-1].line, own[-1].function) if own else None
 
     def arguments(self, file: str, first_line: int, function: str) -> tuple[str, ...]:
-        """The names of a function's arguments as its ``def`` has them, whatever part of it the code object is."""
+        """The names of a function's arguments as its ``def`` has them, whatever part of it the code
+        object is."""
         place = self.definition(file, first_line, function)
         for node in ast.walk(self._parsed(file).tree):
             if isinstance(node, _Function) and node.lineno == place.line:
                 given = node.args
                 stars = [star for star in (given.vararg, given.kwarg) if star is not None]
-                return tuple(a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs, *stars))
+                return tuple(
+                    a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs, *stars)
+                )
         return ()
 
     def comparison(self, place: m.Location, name: str) -> str:
-        """The one comparison for which the function around ``place`` uses its argument ``name``; empty if it also uses
-        it otherwise."""
+        """The one comparison for which the function around ``place`` uses its argument ``name``;
+        empty if it also uses it otherwise."""
         function = self._function(place)
-        compared = [node for node in ast.walk(function) if isinstance(node, ast.Compare)] if function else []
+        compared = (
+            [node for node in ast.walk(function) if isinstance(node, ast.Compare)]
+            if function
+            else []
+        )
         about_it = {ast.unparse(node) for node in compared if _uses(node, name)}
         inside = sum(_uses(node, name) for node in compared)
         alone = function is not None and inside == _uses(function, name)
@@ -123,41 +159,66 @@ class SourceText:
     def only_returns(self, place: m.Location, name: str) -> bool:
         """Whether the function around ``place`` uses ``name`` once, as ``f`` in ``return f(x)``."""
         function = self._function(place)
-        returned = (node.value for node in ast.walk(function) if isinstance(node, ast.Return)) if function else ()
+        returned = (
+            (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
+            if function
+            else ()
+        )
         called = [node.func for node in returned if isinstance(node, ast.Call)]
         by_name = [node for node in called if isinstance(node, ast.Name) and node.id == name]
         return function is not None and len(by_name) == 1 and _uses(function, name) == 1
 
     def decides(self, place: m.Location) -> bool:
-        """Whether a condition or a loop of the function around ``place`` depends on the value that this line reads: it
-        is in the condition, or in a variable that is."""
+        """Whether a condition or a loop of the function around ``place`` depends on the value that
+        this line reads: it is in the condition, or in a variable that is."""
         function = self._function(place)
         nodes = list(ast.walk(function)) if function else []
-        tests = [node.test for node in nodes if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert)]
+        tests = [
+            node.test
+            for node in nodes
+            if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert)
+        ]
         tests += [node.iter for node in nodes if isinstance(node, ast.For)]
-        here = [node for node in nodes if isinstance(node, ast.Assign) and node.lineno == place.line]
-        names = {target.id for node in here for target in node.targets if isinstance(target, ast.Name)}
-        in_test = any(test.lineno <= place.line <= (test.end_lineno or test.lineno) for test in tests)
+        here = [
+            node for node in nodes if isinstance(node, ast.Assign) and node.lineno == place.line
+        ]
+        names = {
+            target.id for node in here for target in node.targets if isinstance(target, ast.Name)
+        }
+        in_test = any(
+            test.lineno <= place.line <= (test.end_lineno or test.lineno) for test in tests
+        )
         return in_test or any(_uses(test, name) for test in tests for name in names)
 
     def is_all_of_its_function(self, place: m.Location) -> bool:
-        """Whether the statement at ``place`` is the only one of its function, but for a docstring."""
+        """Whether the statement at ``place`` is the only one of its function, but for a
+        docstring."""
         function = self._function(place)
         body = function.body if function else []
-        work = [node for node in body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
-        return len(work) == 1 and work[0].lineno <= place.line <= (work[0].end_lineno or work[0].lineno)
+        work = [
+            node
+            for node in body
+            if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        ]
+        return len(work) == 1 and work[0].lineno <= place.line <= (
+            work[0].end_lineno or work[0].lineno
+        )
 
     def _function(self, place: m.Location) -> _Function | None:
         """The innermost function that a line is in."""
         tree = self._parsed(place.file).tree
         functions = [node for node in ast.walk(tree) if isinstance(node, _Function)]
-        around = [node for node in functions if node.lineno <= place.line <= (node.end_lineno or node.lineno)]
+        around = [
+            node
+            for node in functions
+            if node.lineno <= place.line <= (node.end_lineno or node.lineno)
+        ]
         return max(around, key=lambda node: node.lineno, default=None)
 
     def rebound(self, name: str) -> tuple[m.Location, ...]:
-        """The project's lines that put something else under the attribute, key, global or closed-over variable
-        ``name``, constructors and the module's own level left out. A ``setattr`` with a computed name stands in for
-        them where there is none."""
+        """The project's lines that put something else under the attribute, key, global or
+        closed-over variable ``name``, constructors and the module's own level left out. A
+        ``setattr`` with a computed name stands in for them where there is none."""
         return self.bound(name, but=("__init__",))
 
     def bound(self, name: str, *, but: tuple[str, ...] = ()) -> tuple[m.Location, ...]:
@@ -172,21 +233,35 @@ class SourceText:
 
     @property
     def trained(self) -> str:
-        """What the program calls of the first module whose ``parameters()`` it asks for: ``model`` itself, also where
-        it is given to a function that calls it, or a method that the program defines, ``agent.act``. Empty where its
-        own files do not show it; of what trains nothing ``model``, if something of that name is called."""
+        """What the program calls of the first module whose ``parameters()`` it asks for: ``model``
+        itself, also where it is given to a function that calls it, or a method that the program
+        defines, ``agent.act``. Empty where its own files do not show it; of what trains nothing
+        ``model``, if something of that name is called."""
         parsed = [self._parsed(file) for file in self.own]
         calls = [call for each in parsed for call in _calls(each.tree)]
         called = [name for name, _ in calls]
         defined = {each.name for file in parsed for each in file.definitions}
-        functions = (node for each in parsed for node in ast.walk(each.tree) if isinstance(node, _Function))
-        calling = {f.name for f in functions if {a.arg for a in f.args.args} & {name for name, _ in _calls(f)}}
-        for owner in (name.removesuffix(".parameters") for name in called if name.endswith(".parameters")):
-            if owner == "self":  # a module looks at its own: whoever trains it knows it by another name
+        functions = (
+            node for each in parsed for node in ast.walk(each.tree) if isinstance(node, _Function)
+        )
+        calling = {
+            f.name
+            for f in functions
+            if {a.arg for a in f.args.args} & {name for name, _ in _calls(f)}
+        }
+        for owner in (
+            name.removesuffix(".parameters") for name in called if name.endswith(".parameters")
+        ):
+            # a module looks at its own: whoever trains it knows it by another name
+            if owner == "self":
                 continue
-            if owner in called or any(owner in given and name.rpartition(".")[2] in calling for name, given in calls):
+            if owner in called or any(
+                owner in given and name.rpartition(".")[2] in calling for name, given in calls
+            ):
                 return owner
-            if methods := [name for name in called if name in (f"{owner}.{method}" for method in defined)]:
+            if methods := [
+                name for name in called if name in (f"{owner}.{method}" for method in defined)
+            ]:
                 return methods[0]
         return "model" if "model" in called else ""
 
@@ -195,18 +270,31 @@ class SourceText:
         """The learning rate schedulers of torch that the program makes: "OneCycleLR"."""
         calls = (name for file in self.own for name, _ in _calls(self._parsed(file).tree))
         made = (name.rpartition(".")[2] for name in calls)
-        return tuple(dict.fromkeys(name for name in made if name.endswith("LR") or name in _SCHEDULERS))
+        return tuple(
+            dict.fromkeys(name for name in made if name.endswith("LR") or name in _SCHEDULERS)
+        )
 
     @property
     def looped(self) -> str:
-        """The only function of torch's operators that a loop of the program calls; empty where there are several. Not
-        one that trains by itself, or that only loads, saves or makes tensors."""
+        """The only function of torch's operators that a loop of the program calls; empty where
+        there are several. Not one that trains by itself, or that only loads, saves or makes
+        tensors."""
         trees = [self._parsed(file).tree for file in self.own]
-        loops = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
-        again = (each for loop in loops for each in (loop.body if isinstance(loop, ast.For) else [loop]))
+        loops = [
+            node
+            for tree in trees
+            for node in ast.walk(tree)
+            if isinstance(node, ast.For | ast.While)
+        ]
+        again = (
+            each for loop in loops for each in (loop.body if isinstance(loop, ast.For) else [loop])
+        )
         called = {name for each in again for name, _ in _calls(each)}
         functions = [
-            node for tree in trees for node in tree.body if isinstance(node, _Function) and node.name in called
+            node
+            for tree in trees
+            for node in tree.body
+            if isinstance(node, _Function) and node.name in called
         ]
         working = [f.name for f in functions if _works({name for name, _ in _calls(f)})]
         return working[0] if len(working) == 1 else ""
@@ -228,7 +316,8 @@ class SourceText:
 
 
 class _Parsed(msgspec.Struct, frozen=True, kw_only=True):
-    """One file's text; without tree and definitions where it was written for another Python, or is no Python."""
+    """One file's text; without tree and definitions where it was written for another Python, or is
+    no Python."""
 
     lines: list[str]
     tree: ast.Module
@@ -245,7 +334,8 @@ def _parsed(text: str) -> _Parsed:
 
 
 def function_at(text: str, line: int) -> str:
-    """The qualified name of the innermost function that a line is in, or that it decorates; empty outside of all."""
+    """The qualified name of the innermost function that a line is in, or that it decorates; empty
+    outside of all."""
     inside = [found for found in _parsed(text).definitions if found.first <= line <= found.last]
     return max(inside, key=lambda found: found.line).qualified if inside else ""
 
@@ -261,7 +351,9 @@ def _inside(node: ast.AST, prefix: str) -> Iterator[_Definition]:
             yield _Definition(
                 qualified=f"{prefix}{child.name}",
                 name=child.name,
-                first=min([child.lineno, *(decorator.lineno for decorator in child.decorator_list)]),
+                first=min(
+                    [child.lineno, *(decorator.lineno for decorator in child.decorator_list)]
+                ),
                 line=child.lineno,
                 last=child.end_lineno or child.lineno,
             )
@@ -285,49 +377,83 @@ def _works(called: set[str]) -> bool:
     return bool(operators) and not any(name.endswith(".backward") for name in called)
 
 
-def bindings(tree: ast.AST, name: str, but: tuple[str, ...] = ("__init__",)) -> Iterator[tuple[int, bool]]:
-    """Lines inside functions that bind ``name``, and whether the name stands there or is computed."""
+def bindings(
+    tree: ast.AST, name: str, but: tuple[str, ...] = ("__init__",)
+) -> Iterator[tuple[int, bool]]:
+    """Lines inside functions that bind ``name``, and whether the name stands there or is
+    computed."""
     for function in ast.walk(tree):
         if not isinstance(function, _Function) or function.name in but:
             continue
-        outer = {n for node in ast.walk(function) if isinstance(node, ast.Global | ast.Nonlocal) for n in node.names}
+        outer = {
+            n
+            for node in ast.walk(function)
+            if isinstance(node, ast.Global | ast.Nonlocal)
+            for n in node.names
+        }
         for node in ast.walk(function):
             if _binds(node, name, outer):
                 yield node.lineno, True  # type: ignore[attr-defined]
-            elif isinstance(node, ast.Call) and _named(node.func) == "setattr" and len(node.args) == 3:
+            elif (
+                isinstance(node, ast.Call)
+                and _named(node.func) == "setattr"
+                and len(node.args) == 3
+            ):
                 given = node.args[1]
                 if not isinstance(given, ast.Constant) or given.value == name:
                     yield node.lineno, isinstance(given, ast.Constant)
 
 
 def _binds(node: ast.AST, name: str, outer: set[str]) -> bool:
-    """Whether ``node`` assigns ``x.name``, ``x.name.data``, ``x["name"]``, or a ``name`` of an outer scope."""
+    """Whether ``node`` assigns ``x.name``, ``x.name.data``, ``x["name"]``, or a ``name`` of an
+    outer scope."""
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         inner = node.value if node.attr == "data" else node
         return isinstance(inner, ast.Attribute) and inner.attr == name
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
         return isinstance(node.slice, ast.Constant) and str(node.slice.value) == name
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name and name in outer
+    return (
+        isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Store)
+        and node.id == name
+        and name in outer
+    )
 
 
 def returned_by_branches(tree: ast.AST, call: str, line: int) -> tuple[tuple[int, ...], ...]:
-    """For each function given to ``call`` (``cond``) on ``line`` the lines on which it returns: of those that plainly
-    return an argument, a view of one or a name twice where there are any, else of all of them."""
+    """For each function given to ``call`` (``cond``) on ``line`` the lines on which it returns: of
+    those that plainly return an argument, a view of one or a name twice where there are any, else
+    of all of them."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _named(node.func) == call and node.lineno <= line <= (node.end_lineno or 0):
+        if (
+            isinstance(node, ast.Call)
+            and _named(node.func) == call
+            and node.lineno <= line <= (node.end_lineno or 0)
+        ):
             # The function that an argument names (or a method of that name), in the same file.
             named = {inner.name: inner for inner in ast.walk(tree) if isinstance(inner, _Function)}
-            given = [each if isinstance(each, ast.Lambda) else named.get(_named(each)) for each in node.args]
+            given = [
+                each if isinstance(each, ast.Lambda) else named.get(_named(each))
+                for each in node.args
+            ]
             functions: list[_Callee] = [function for function in given if function is not None]
             returned = [
                 [function.body]
                 if isinstance(function, ast.Lambda)
-                else [inner.value for inner in ast.walk(function) if isinstance(inner, ast.Return) and inner.value]
+                else [
+                    inner.value
+                    for inner in ast.walk(function)
+                    if isinstance(inner, ast.Return) and inner.value
+                ]
                 for function in functions
             ]
-            plain = [[v for v in values if _aliases(f, v)] for f, values in zip(functions, returned, strict=True)]
+            plain = [
+                [v for v in values if _aliases(f, v)]
+                for f, values in zip(functions, returned, strict=True)
+            ]
             return tuple(
-                tuple(dict.fromkeys(value.lineno for value in values)) for values in (plain if any(plain) else returned)
+                tuple(dict.fromkeys(value.lineno for value in values))
+                for values in (plain if any(plain) else returned)
             )
     return ()
 
@@ -339,15 +465,38 @@ def _named(function: ast.expr) -> str:
 # Methods and attributes of a tensor that may give a view of it or the tensor itself.
 _VIEWS = frozenset(
     (
-        *("view", "view_as", "reshape", "t", "T", "mT", "transpose", "permute", "squeeze", "unsqueeze", "expand"),
-        *("flatten", "expand_as", "narrow", "select", "detach", "contiguous", "diagonal", "unfold", "swapaxes"),
+        *(
+            "view",
+            "view_as",
+            "reshape",
+            "t",
+            "T",
+            "mT",
+            "transpose",
+            "permute",
+            "squeeze",
+            "unsqueeze",
+            "expand",
+        ),
+        *(
+            "flatten",
+            "expand_as",
+            "narrow",
+            "select",
+            "detach",
+            "contiguous",
+            "diagonal",
+            "unfold",
+            "swapaxes",
+        ),
         "movedim",
     )
 )
 
 
 def _aliases(function: _Callee, value: ast.expr) -> bool:
-    """Whether what is returned is an argument, a view of one, or the same name twice, as far as the text tells."""
+    """Whether what is returned is an argument, a view of one, or the same name twice, as far as the
+    text tells."""
     values = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
     names = [entry.id for entry in values if isinstance(entry, ast.Name)]
     arguments = {argument.arg for argument in function.args.args}
@@ -355,11 +504,16 @@ def _aliases(function: _Callee, value: ast.expr) -> bool:
 
 
 def _base_name(value: ast.expr) -> str:
-    """The variable that views were taken of, one after the other; empty where something else was done to it."""
+    """The variable that views were taken of, one after the other; empty where something else was
+    done to it."""
     while not isinstance(value, ast.Name):
         if isinstance(value, ast.Subscript):
             value = value.value
-        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _VIEWS:
+        elif (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in _VIEWS
+        ):
             value = value.func.value
         elif isinstance(value, ast.Attribute) and value.attr in _VIEWS:
             value = value.value

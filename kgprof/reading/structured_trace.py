@@ -1,6 +1,8 @@
-"""What the records of torch.__trace have in common: compile ids, stacks with numbered file names, compilations.
+"""What the records of torch.__trace have in common: compile ids, stacks with numbered file names,
+compilations.
 
-What a topic's own records mean is in that topic's collector. The names used here are the same in torch 2.11 to 2.15.
+What a topic's own records mean is in that topic's collector. The names used here are the same in
+torch 2.11 to 2.15.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +22,14 @@ class Compiled:
 
     compile_id: str
     call: int
-    stack: tuple[m.Location, ...] = ()  # outermost first; the last one is the frame itself, at its first line
+    # outermost first; the last one is the frame itself, at its first line
+    stack: tuple[m.Location, ...] = ()
     metrics: Metrics = field(default_factory=dict)
     backward: list[Metrics] = field(default_factory=list)
-    resets: int = 0  # times that all compiled code had been dropped before it, as far as the recording knows
-    first_since_reset: bool = False  # of its code object, after such a time: it replaces nothing, whatever its id
+    # times that all compiled code had been dropped before it, as far as the recording knows
+    resets: int = 0
+    # of its code object, after such a time: it replaces nothing, whatever its id
+    first_since_reset: bool = False
 
     @property
     def frame(self) -> m.Location | None:
@@ -63,7 +68,8 @@ class RunTrace:
         # File names are told once, under a number: ``{"str": [name, number]}``.
         told = (record.metadata["str"] for record in records.records if "str" in record.metadata)
         self._names = {int(number): str(name) for name, number in told}
-        # Recordings of before hold no resets, so that there is no telling one from a function that was created again.
+        # Recordings of before hold no resets, so that there is no telling one from a function that
+        # was created again.
         self.knows_resets = not isinstance(records.compiled_calls, m.Skipped)
         self.compiled = tuple(self._compilations())
         self._by_id: dict[str, list[Compiled]] = {}
@@ -73,12 +79,17 @@ class RunTrace:
         for compiled in self.compiled:
             self._by_id.setdefault(compiled.compile_id, []).append(compiled)
             if (frame := compiled.frame) is not None:
-                self._by_frame.setdefault((compiled.call, frame.file, frame.line, frame.function), []).append(compiled)
+                self._by_frame.setdefault(
+                    (compiled.call, frame.file, frame.line, frame.function), []
+                ).append(compiled)
         for row in records.frames:
-            self._rows.setdefault((row.call, row.file, row.first_line, row.function), []).append(row)
+            self._rows.setdefault((row.call, row.file, row.first_line, row.function), []).append(
+                row
+            )
 
     def is_changed(self, file: str, first_line: int, function: str) -> bool:
-        """Whether a backend failed for this code object, and not in the control, in which nothing listened."""
+        """Whether a backend failed for this code object, and not in the control, in which nothing
+        listened."""
         return (file, first_line, function) in self._changed
 
     def artifacts(self, name: str) -> Iterator[m.TraceRecord]:
@@ -89,14 +100,19 @@ class RunTrace:
                 yield record
 
     def compilation(self, name: str, call: int) -> Compiled | None:
-        """The one that a record of this call belongs to: ids are given anew after ``torch._dynamo.reset()``."""
+        """The one that a record of this call belongs to: ids are given anew after
+        ``torch._dynamo.reset()``."""
         found = [compiled for compiled in self._by_id.get(name, ()) if compiled.call <= call]
         return found[-1] if found else None
 
     def frame_rows(self, compiled: Compiled) -> Sequence[m.OfferedFrame]:
         """What the frame hook saw of the same frame in the same call."""
         frame = compiled.frame
-        return self._rows.get((compiled.call, frame.file, frame.line, frame.function), ()) if frame else ()
+        return (
+            self._rows.get((compiled.call, frame.file, frame.line, frame.function), ())
+            if frame
+            else ()
+        )
 
     def compilations_of(self, row: m.OfferedFrame) -> Sequence[Compiled]:
         """The compilations that torch began for a frame that was offered to it."""
@@ -112,13 +128,20 @@ class RunTrace:
             if not name:
                 continue
             start = metadata.get("dynamo_start")
-            # Restarts of one attempt begin in one call; the same id in a later call is another compilation. One that
-            # the recompile limit refused never begins, and after a reset its metrics come under an id that had some.
-            ended = "compilation_metrics" in metadata and name in latest and bool(latest[name].metrics)
+            # Restarts of one attempt begin in one call; the same id in a later call is another
+            # compilation. One that the recompile limit refused never begins, and after a reset its
+            # metrics come under an id that had some.
+            ended = (
+                "compilation_metrics" in metadata and name in latest and bool(latest[name].metrics)
+            )
             begins = isinstance(start, Mapping) or ended
-            if name not in latest or (begins and (latest[name].call, latest[name].resets) != (record.call, resets)):
+            if name not in latest or (
+                begins and (latest[name].call, latest[name].resets) != (record.call, resets)
+            ):
                 first = resets > 0 and frame_id(name) not in met
-                latest[name] = Compiled(compile_id=name, call=record.call, resets=resets, first_since_reset=first)
+                latest[name] = Compiled(
+                    compile_id=name, call=record.call, resets=resets, first_since_reset=first
+                )
                 met.add(frame_id(name))
                 yield latest[name]
             compiled = latest[name]
@@ -133,7 +156,9 @@ class RunTrace:
         for entry in entries if isinstance(entries, list) else ():
             number = entry.get("filename")
             file = self._names.get(number, str(number)) if isinstance(number, int) else str(number)
-            yield m.Location(file=file, line=int(entry.get("line") or 0), function=str(entry.get("name") or ""))
+            yield m.Location(
+                file=file, line=int(entry.get("line") or 0), function=str(entry.get("name") or "")
+            )
 
 
 def is_whole(metadata: Any) -> bool:
@@ -143,7 +168,12 @@ def is_whole(metadata: Any) -> bool:
     named, artifact = metadata.get("str", ["", 0]), metadata.get("artifact", {})
     has_name = not isinstance(artifact, Mapping) or isinstance(artifact.get("name"), str | None)
     measured = isinstance(metadata.get("compilation_metrics"), Mapping | None)
-    return has_name and measured and isinstance(named, list | tuple) and [type(part) for part in named] == [str, int]
+    return (
+        has_name
+        and measured
+        and isinstance(named, list | tuple)
+        and [type(part) for part in named] == [str, int]
+    )
 
 
 def compile_id(metadata: Mapping[str, Any]) -> str:
@@ -151,7 +181,9 @@ def compile_id(metadata: Mapping[str, Any]) -> str:
 
     Under compiled autograd torch writes ``!0/0/1``, with the number of the backward graph in front.
     """
-    frame, compiled, backward = (metadata.get(f"{name}_id") for name in ("frame", "frame_compile", "compiled_autograd"))
+    frame, compiled, backward = (
+        metadata.get(f"{name}_id") for name in ("frame", "frame_compile", "compiled_autograd")
+    )
     if frame is None or compiled is None:
         return ""
     return f"{frame}/{compiled}" if backward is None else f"!{backward}/{frame}/{compiled}"

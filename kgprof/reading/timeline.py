@@ -1,6 +1,7 @@
 """Adding up intervals, in whole nanoseconds so that sums are exact.
 
-Intervals are an array of 64-bit integers of shape [n, 2]: start and end of each. A list of pairs does as well.
+Intervals are an array of 64-bit integers of shape [n, 2]: start and end of each. A list of pairs
+does as well.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     def touches(self, intervals: Intervals) -> npt.NDArray[np.bool_]:
         """Which of them are partly inside."""
-        touching: npt.NDArray[np.bool_] = (intervals[:, 0] < self.end_ns) & (intervals[:, 1] > self.start_ns)
+        touching: npt.NDArray[np.bool_] = (intervals[:, 0] < self.end_ns) & (
+            intervals[:, 1] > self.start_ns
+        )
         return touching
 
     def around(self, intervals: npt.ArrayLike) -> Window:
@@ -50,13 +53,16 @@ def as_intervals(intervals: npt.ArrayLike) -> Intervals:
     return np.asarray(intervals, np.int64).reshape(-1, 2)
 
 
-def intervals_of(columns: Columns, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Intervals:
+def intervals_of(
+    columns: Columns, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]
+) -> Intervals:
     """When each of these events (a mask, or indices) began and ended."""
     return np.stack([columns.start_ns[which], columns.end_ns[which]], axis=1)
 
 
 def step_marks(columns: Columns) -> npt.NDArray[np.bool_]:
-    """The steps that torch.profiler marked on the host. (The GPU's mirror of them has another category.)"""
+    """The steps that torch.profiler marked on the host. (The GPU's mirror of them has another
+    category.)"""
     return columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op")
 
 
@@ -81,9 +87,11 @@ def union_ns(intervals: npt.ArrayLike) -> int:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Owners:
-    """Who owns each moment: from ``start_ns[i]`` to ``start_ns[i + 1]`` it is ``owner[i]``, NOBODY in between.
+    """Who owns each moment: from ``start_ns[i]`` to ``start_ns[i + 1]`` it is ``owner[i]``, NOBODY
+    in between.
 
-    Shapes [m]. The first stretch begins before all time and is nobody's; the last one is nobody's too.
+    Shapes [m]. The first stretch begins before all time and is nobody's; the last one is nobody's
+    too.
     """
 
     start_ns: npt.NDArray[np.int64]
@@ -91,12 +99,16 @@ class Owners:
 
     def at(self, moments_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Whose each moment is."""
-        found: npt.NDArray[np.int64] = self.owner[np.searchsorted(self.start_ns, moments_ns, side="right") - 1]
+        found: npt.NDArray[np.int64] = self.owner[
+            np.searchsorted(self.start_ns, moments_ns, side="right") - 1
+        ]
         return found
 
     def within(self, intervals: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The stretches inside disjoint intervals: owners and lengths in nanoseconds, of shape [k] each."""
-        points = np.sort(np.concatenate([self.start_ns, intervals.ravel()]))  # two at one moment are a stretch of none
+        """The stretches inside disjoint intervals: owners and lengths in nanoseconds, of shape [k]
+        each."""
+        # two at one moment are a stretch of none
+        points = np.sort(np.concatenate([self.start_ns, intervals.ravel()]))
         lengths = np.diff(points)
         begun = np.searchsorted(np.sort(intervals[:, 0]), points[:-1], side="right")
         ended = np.searchsorted(np.sort(intervals[:, 1]), points[:-1], side="right")
@@ -105,7 +117,8 @@ class Owners:
 
 
 def owners(intervals: npt.ArrayLike) -> Owners:
-    """Of one thread: every moment belongs to the interval that started last among those that are open."""
+    """Of one thread: every moment belongs to the interval that started last among those that are
+    open."""
     every = as_intervals(intervals)
     # Of two that start together the longer one is the outer one.
     order = np.lexsort((-every[:, 1], every[:, 0]))
@@ -118,7 +131,8 @@ def owners(intervals: npt.ArrayLike) -> Owners:
 
 
 def _parents(ordered: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-    """Of properly nested intervals each one's parent (NOBODY where it has none) and depth; None of others."""
+    """Of properly nested intervals each one's parent (NOBODY where it has none) and depth; None of
+    others."""
     starts, ends = ordered[:, 0], ordered[:, 1]
     depth = np.arange(len(ordered)) - np.searchsorted(np.sort(ends), starts, side="right")
     parent = np.full(len(ordered), NOBODY, np.int64)
@@ -136,11 +150,14 @@ def _parents(ordered: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
     return parent, depth
 
 
-def _of_nested(ordered: Intervals, parent: npt.NDArray[np.int64], depth: npt.NDArray[np.int64]) -> Owners:
+def _of_nested(
+    ordered: Intervals, parent: npt.NDArray[np.int64], depth: npt.NDArray[np.int64]
+) -> Owners:
     """At its start an interval takes over, at its end its parent does."""
     moments = np.concatenate([[-_NEVER], ordered[:, 1], ordered[:, 0]])
     owner = np.concatenate([[NOBODY], parent, np.arange(len(ordered))])
-    # Of what happens at one moment the last counts: ends before starts, inner ends first, outer starts first.
+    # Of what happens at one moment the last counts: ends before starts, inner ends first, outer
+    # starts first.
     rank = np.concatenate([[-_NEVER], -1 - depth, depth])
     order = np.lexsort((rank, moments))
     moments, owner = moments[order], owner[order]
@@ -162,7 +179,8 @@ def _of_overlapping(ordered: Intervals) -> Owners:
             owner.append(to)
 
     def close(until: int) -> None:
-        """Those that end by then; one whose end had passed while a later one was open leaves with that one."""
+        """Those that end by then; one whose end had passed while a later one was open leaves with
+        that one."""
         while open_now and ends[open_now[-1]] <= until:
             end = max(ends[open_now.pop()], starts_ns[-1])
             while open_now and ends[open_now[-1]] <= end:
@@ -178,10 +196,12 @@ def _of_overlapping(ordered: Intervals) -> Owners:
 
 
 def self_times_ns(intervals: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Of one thread: each interval's time without what ran inside it, in the order given, of shape [n].
+    """Of one thread: each interval's time without what ran inside it, in the order given, of shape
+    [n].
 
-    For properly nested intervals that is duration minus children; for intervals that merely overlap (Kineto rounds,
-    and mixes clocks) each moment is still assigned once, as ``owners`` says, so that it always adds up to union_ns.
+    For properly nested intervals that is duration minus children; for intervals that merely overlap
+    (Kineto rounds, and mixes clocks) each moment is still assigned once, as ``owners`` says, so
+    that it always adds up to union_ns.
     """
     every = as_intervals(intervals)
     found = owners(every)

@@ -1,4 +1,5 @@
-"""Recording: run a workload and write down what happened. The parent, and so this import, is free of torch."""
+"""Recording: run a workload and write down what happened. The parent, and so this import, is free
+of torch."""
 
 from kgprof.record.recorder import default_folder, folder_name, record, refuse_other_platforms
 

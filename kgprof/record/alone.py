@@ -1,7 +1,9 @@
-"""Children that run at once, of which one at a time has the machine to itself: while it times, the others stand still.
+"""Children that run at once, of which one at a time has the machine to itself: while it times, the
+others stand still.
 
-A file for each of them, by its process's number, lies in one folder. Who times holds a lock there and stops the process
-groups of the others; kgprof holds it while it starts a child and after one has ended, also in the middle of its times.
+A file for each of them, by its process's number, lies in one folder. Who times holds a lock there
+and stops the process groups of the others; kgprof holds it while it starts a child and after one
+has ended, also in the middle of its times.
 """
 
 import contextlib
@@ -37,7 +39,8 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile holds the file too
+            # a process that was forked meanwhile holds the file too
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def has_ended(folder: Path, pid: int) -> None:

@@ -1,8 +1,9 @@
-"""What Inductor timed to choose from: templates of a matmul or convolution while it compiles (max-autotune), and block
-sizes of a Triton kernel at the first call that launches it (in every mode).
+"""What Inductor timed to choose from: templates of a matmul or convolution while it compiles
+(max-autotune), and block sizes of a Triton kernel at the first call that launches it (in every
+mode).
 
-Both functions have these names in torch 2.11 to 2.13. They are patched once torch itself has imported their modules:
-importing Inductor here would take that time out of the first call.
+Both functions have these names in torch 2.11 to 2.13. They are patched once torch itself has
+imported their modules: importing Inductor here would take that time out of the first call.
 """
 
 import functools
@@ -22,7 +23,8 @@ MAX_CHOICES = 12  # that are kept of one kernel, the fastest
 
 
 class Autotuning(Source):
-    """One Autotuned for each choice that was timed while it listened, choices from a cache on disk included."""
+    """One Autotuned for each choice that was timed while it listened, choices from a cache on disk
+    included."""
 
     name = "autotuning"
 
@@ -31,17 +33,40 @@ class Autotuning(Source):
         self.kernels: list[m.Autotuned] = []
 
     def answer(self) -> tuple[m.Autotuned, ...] | m.Skipped:
-        return m.Skipped(reason=self.unavailable) if self.unavailable and not self.kernels else tuple(self.kernels)
+        return (
+            m.Skipped(reason=self.unavailable)
+            if self.unavailable and not self.kernels
+            else tuple(self.kernels)
+        )
 
     def listen(self, undo: ExitStack) -> None:
         for module, owner, method, note in (
-            ("torch._inductor.select_algorithm", "AlgorithmSelectorCache", "do_autotuning", self._of_template),
-            ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "benchmark_all_configs", self._of_blocks),
+            (
+                "torch._inductor.select_algorithm",
+                "AlgorithmSelectorCache",
+                "do_autotuning",
+                self._of_template,
+            ),
+            (
+                "torch._inductor.runtime.triton_heuristics",
+                "CachingAutotuner",
+                "benchmark_all_configs",
+                self._of_blocks,
+            ),
         ):
-            then = functools.partial(self._put_on, module, owner, method, note, undo.enter_context(ExitStack()))
+            then = functools.partial(
+                self._put_on, module, owner, method, note, undo.enter_context(ExitStack())
+            )
             when_imported(module, then, undo)
 
-    def _put_on(self, module: str, owner: str, method: str, note: Callable[..., m.Autotuned], undo: ExitStack) -> None:
+    def _put_on(
+        self,
+        module: str,
+        owner: str,
+        method: str,
+        note: Callable[..., m.Autotuned],
+        undo: ExitStack,
+    ) -> None:
         found = getattr(sys.modules[module], owner, None)
         if (original := getattr(found, method, None)) is None:
             self.unavailable = f"this torch has no {owner}.{method}"
@@ -53,21 +78,39 @@ class Autotuning(Source):
             seconds = time.perf_counter() - began
             try:
                 # None where torch times in the background; one choice is none.
-                if isinstance(timings, Mapping) and len(timings) > 1 and len(self.kernels) < MAX_KERNELS:
+                if (
+                    isinstance(timings, Mapping)
+                    and len(timings) > 1
+                    and len(self.kernels) < MAX_KERNELS
+                ):
                     self.kernels.append(note(timings, seconds, this, *args))
-            except Exception as error:  # noqa: BLE001  in the middle of the workload's own compilation
-                self.unavailable = f"what was timed could not be read: {type(error).__name__}: {error}"
+            # in the middle of the workload's own compilation
+            except Exception as error:  # noqa: BLE001
+                self.unavailable = (
+                    f"what was timed could not be read: {type(error).__name__}: {error}"
+                )
             return timings
 
         replace(found, method, timed, undo)
 
-    def _of_template(self, timings: Mapping[Any, float], seconds: float, _: Any, *args: Any) -> m.Autotuned:
+    def _of_template(
+        self, timings: Mapping[Any, float], seconds: float, _: Any, *args: Any
+    ) -> m.Autotuned:
         name, inputs = args[:2]
-        sizes = (f"{'x'.join(map(str, one.get_size()))} {str(one.get_dtype())[6:]}" for one in inputs)
-        named = {f"{choice.name} {choice.description or ''}".strip(): ms for choice, ms in timings.items()}
-        return self._autotuned(str(name), ", ".join(sizes), named, len(timings), seconds, template=True)
+        sizes = (
+            f"{'x'.join(map(str, one.get_size()))} {str(one.get_dtype())[6:]}" for one in inputs
+        )
+        named = {
+            f"{choice.name} {choice.description or ''}".strip(): ms
+            for choice, ms in timings.items()
+        }
+        return self._autotuned(
+            str(name), ", ".join(sizes), named, len(timings), seconds, template=True
+        )
 
-    def _of_blocks(self, timings: Mapping[Any, float], seconds: float, this: Any, *_: Any) -> m.Autotuned:
+    def _of_blocks(
+        self, timings: Mapping[Any, float], seconds: float, this: Any, *_: Any
+    ) -> m.Autotuned:
         kernel = str(getattr(this, "inductor_meta", {}).get("kernel_name") or this.fn.__name__)
         named = {
             str(launcher.config).replace(", num_ctas: 1", "").replace(", maxnreg: None", ""): ms
@@ -76,7 +119,14 @@ class Autotuning(Source):
         return self._autotuned(kernel, "", named, len(timings), seconds, template=False)
 
     def _autotuned(
-        self, kernel: str, inputs: str, ms: Mapping[str, float], tried: int, seconds: float, *, template: bool
+        self,
+        kernel: str,
+        inputs: str,
+        ms: Mapping[str, float],
+        tried: int,
+        seconds: float,
+        *,
+        template: bool,
     ) -> m.Autotuned:
         finite = sorted((each, name) for name, each in ms.items() if math.isfinite(each))
         return m.Autotuned(
@@ -87,6 +137,8 @@ class Autotuning(Source):
             tried=tried,
             failed=sum(not math.isfinite(each) for each in ms.values()),
             slowest_us=finite[-1][0] * 1e3 if finite else None,
-            choices=tuple(m.TimedChoice(name=name[:300], us=each * 1e3) for each, name in finite[:MAX_CHOICES]),
+            choices=tuple(
+                m.TimedChoice(name=name[:300], us=each * 1e3) for each, name in finite[:MAX_CHOICES]
+            ),
             seconds=seconds,
         )

@@ -1,7 +1,8 @@
-"""The first call on another machine: in fresh processes with empty caches, without and with the artefacts of the first.
+"""The first call on another machine: in fresh processes with empty caches, without and with the
+artefacts of the first.
 
-``torch.compiler.save_cache_artifacts`` packs what a process put into the compilers' caches; a process that loads it
-finds its graphs there and still has Dynamo capture them.
+``torch.compiler.save_cache_artifacts`` packs what a process put into the compilers' caches; a
+process that loads it finds its graphs there and still has Dynamo capture them.
 """
 
 import sys
@@ -27,18 +28,27 @@ def shipped_cache(of: trials.CellTrials) -> m.ShippedCache | m.Skipped:
     """
     cell, options = of.cell, of.options
     if programs.is_program(options.workload):
-        return m.Skipped(reason="a script has no first call to time; name one of its functions: file.py:name")
+        return m.Skipped(
+            reason="a script has no first call to time; name one of its functions: file.py:name"
+        )
     if cell != m.Cell(mode=cell.mode, size=cell.size):
         return m.Skipped(
-            reason=(f"only Inductor with the program's own shapes and precision can be tried, not {cell.name}")
+            reason=(
+                "only Inductor with the program's own shapes and precision can be tried, not "
+                f"{cell.name}"
+            )
         )
     artifacts, starts = of.scratch / "artifacts.bin", []
     key = m.RunKey(strategy=of.strategy, mode=cell.mode)
     options = msgspec.structs.replace(options, workload_args=(*options.workload_args, *cell.size))
     for name in ("packs", "unpacks"):
-        asked = m.StartQuestion(key=key, device=of.device, artifacts=str(artifacts), load=name == "unpacks")
+        asked = m.StartQuestion(
+            key=key, device=of.device, artifacts=str(artifacts), load=name == "unpacks"
+        )
         own = replace(of.caches, folder=of.scratch / f"caches-{name}", kept=False)
-        trial = trials.run(STARTS, asked, options=options, scratch=of.scratch, caches=own, until=of.until)
+        trial = trials.run(
+            STARTS, asked, options=options, scratch=of.scratch, caches=own, until=of.until
+        )
         if trial.interrupted:
             raise KeyboardInterrupt
         if trial.exit.outcome is not m.Outcome.OK or trial.answer is None:
@@ -47,7 +57,9 @@ def shipped_cache(of: trials.CellTrials) -> m.ShippedCache | m.Skipped:
         starts.append(m.decode_json(trial.answer, m.Start))
         if not artifacts.exists():
             return m.Skipped(reason="torch packed nothing: no graph of this run is cacheable")
-    return m.ShippedCache(cell=cell.name, cold=starts[0], loaded=starts[1], artifact_bytes=artifacts.stat().st_size)
+    return m.ShippedCache(
+        cell=cell.name, cold=starts[0], loaded=starts[1], artifact_bytes=artifacts.stat().st_size
+    )
 
 
 def measured_start(question: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:

@@ -1,4 +1,5 @@
-"""Which call of the workload is running, for every source that has to say when something happened."""
+"""Which call of the workload is running, for every source that has to say when something
+happened."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,13 +12,15 @@ BEFORE_THE_FIRST = -1
 
 
 class CallIndex:
-    """``current`` counts from 0; it is BEFORE_THE_FIRST until a call has begun, and stays after the last one ended."""
+    """``current`` counts from 0; it is BEFORE_THE_FIRST until a call has begun, and stays after the
+    last one ended."""
 
     __slots__ = ("current", "watchers")
 
     def __init__(self) -> None:
         self.current = BEFORE_THE_FIRST
-        self.watchers: list[TensorProbe] = []  # that look at the workload before each call, and after one that ended
+        # that look at the workload before each call, and after one that ended
+        self.watchers: list[TensorProbe] = []
 
     @contextmanager
     def call(self) -> Iterator[None]:

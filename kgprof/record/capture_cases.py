@@ -1,8 +1,10 @@
-"""The child's side of ``kgprof capture``: one case, in a process that may raise, hang or be killed for it.
+"""The child's side of ``kgprof capture``: one case, in a process that may raise, hang or be killed
+for it.
 
-A replay is compared with eager mode from the same tensors and the same seed, three calls in a row: with the inputs as
-they were, and with two other sets of values. What is compared are the results and every tensor that the step writes.
-The reference is made after the capture, so that nothing has warmed up anything before it.
+A replay is compared with eager mode from the same tensors and the same seed, three calls in a row:
+with the inputs as they were, and with two other sets of values. What is compared are the results
+and every tensor that the step writes. The reference is made after the capture, so that nothing has
+warmed up anything before it.
 """
 
 import contextlib
@@ -35,19 +37,24 @@ Write = Callable[[m.Model], None]
 ELSEWHERE_BYTES = 300 * 2**20  # more than the caching allocator has left over from anything else
 SAMPLES, SAMPLE_US = 15, 5_000.0  # each a group of calls that takes about so long
 MOST_CALLS = 100  # in a group
-# Of torch._dynamo.config: no guard looks at a tensor whose dict (a module's, the globals) is as it was.
+# Of torch._dynamo.config: no guard looks at a tensor whose dict (a module's, the globals) is as it
+# was.
 SKIPS_GUARDS = ("use_recursive_dict_tags_for_guards", "skip_tensor_guards_with_matching_dict_tags")
 BLIND = "other inputs do not change the result, so it does not show which of them a replay reads"
 _TRACEBACK = 20_000  # characters
 
 
 def survey(question: bytes, options: m.Options, write: Write) -> None:
-    """The machine, without running the step: it may hang. Raises what loading the workload raises."""
+    """The machine, without running the step: it may hang. Raises what loading the workload
+    raises."""
     decoded, capturer = _decoded(question)
     unavailable = capturer.unavailable()
     device = torch.device("cpu") if unavailable else capturer.device
     workload = loading.load(options.workload, options.workload_args, options.seed)
-    described, strategy = environment.describe(device, decoded.flags), _strategy(workload, decoded.strategy, device)
+    described, strategy = (
+        environment.describe(device, decoded.flags),
+        _strategy(workload, decoded.strategy, device),
+    )
     write(m.CaptureSurvey(environment=described, strategy=strategy, unavailable=unavailable))
 
 
@@ -71,7 +78,9 @@ def _decoded(question: bytes) -> tuple[m.CaptureQuestion, Capturer]:
 
 def _strategy(workload: Workload, wanted: str, device: torch.device) -> str:
     """Raises UsageError for one that the workload does not have."""
-    return select_runs(workload, m.Options(strategies=(wanted,) if wanted else ()), device)[0].strategy
+    return select_runs(workload, m.Options(strategies=(wanted,) if wanted else ()), device)[
+        0
+    ].strategy
 
 
 class _NotComparableError(Exception):
@@ -81,8 +90,15 @@ class _NotComparableError(Exception):
 class _Attempt:
     """A case on its way. ``answer`` is what is known by now."""
 
-    def __init__(self, question: m.CaptureQuestion, options: m.Options, capturer: Capturer, write: Write) -> None:
-        self.case, self._options, self._capturer, self._write = question.case, options, capturer, write
+    def __init__(
+        self, question: m.CaptureQuestion, options: m.Options, capturer: Capturer, write: Write
+    ) -> None:
+        self.case, self._options, self._capturer, self._write = (
+            question.case,
+            options,
+            capturer,
+            write,
+        )
         self._project: ProjectFiles = project_files(options.workload)
         self.answer = m.CaptureAnswer(phase="load")
         self._phase("load")
@@ -101,7 +117,8 @@ class _Attempt:
         self._called: Any = self._compiled() if self.case.compiled else self._step
 
     def _compiled(self) -> Any:
-        dynamic = False if self.case.new_shape else None  # else the second shape is traced as a dynamic one
+        # else the second shape is traced as a dynamic one
+        dynamic = False if self.case.new_shape else None
         mode = None if self.case.mode == "default" else self.case.mode
         return torch.compile(self._step, mode=mode, dynamic=dynamic)
 
@@ -118,11 +135,18 @@ class _Attempt:
             self._find_inputs(())
             self._phase("capture")
             inputs = self._read.inputs
-            graphed = self._capturer.callables(lambda *_: self._called(), [held.program for held in inputs])
-            arguments = [[held.elsewhere(number) for held in inputs] for number in range(ROUNDS)]  # made before timing
+            graphed = self._capturer.callables(
+                lambda *_: self._called(), [held.program for held in inputs]
+            )
+            # made before timing
+            arguments = [[held.elsewhere(number) for held in inputs] for number in range(ROUNDS)]
             return self._judged(lambda number: graphed(*arguments[number]), copied=True)
         self._phase("warm-up")
-        with self._capturer.warming_up() if case.way is m.CaptureWay.CAPTURE else contextlib.nullcontext():
+        with (
+            self._capturer.warming_up()
+            if case.way is m.CaptureWay.CAPTURE
+            else contextlib.nullcontext()
+        ):
             for _ in range(0 if case.new_shape else case.warmups):
                 self._marked()
         if case.way is m.CaptureWay.CALL:
@@ -164,7 +188,11 @@ class _Attempt:
         self._phase("reference")
         try:
             inputs = StaticInputs(
-                self._eager, self._capturer.device, declared=self._declared, owner=self._owner, results=captured
+                self._eager,
+                self._capturer.device,
+                declared=self._declared,
+                owner=self._owner,
+                results=captured,
             )
             self._eager()
             inputs.classify()
@@ -178,11 +206,16 @@ class _Attempt:
     def _compile_for_half(self) -> None:
         name = self._read.halve(self._eager)
         if not name:
-            raise _NotComparableError("no input can be half as long in its first dimension while the others stay")
-        self.answer = replace(self.answer, notes=(f"compiled with the first dimension of {name} halved",))
+            raise _NotComparableError(
+                "no input can be half as long in its first dimension while the others stay"
+            )
+        self.answer = replace(
+            self.answer, notes=(f"compiled with the first dimension of {name} halved",)
+        )
         self._phase("warm-up")
         for setting in SKIPS_GUARDS:
-            if hasattr(torch._dynamo.config, setting):  # else a shape that changes in place is not seen
+            # else a shape that changes in place is not seen
+            if hasattr(torch._dynamo.config, setting):
                 setattr(torch._dynamo.config, setting, False)
         for _ in range(self.case.warmups):
             self._marked()
@@ -190,7 +223,9 @@ class _Attempt:
 
     # ---------------------------------------------------------------- right or wrong
 
-    def _rounds(self, call: Callable[[int], object], *, move: bool, vary: bool = True) -> list[dict[str, torch.Tensor]]:
+    def _rounds(
+        self, call: Callable[[int], object], *, move: bool, vary: bool = True
+    ) -> list[dict[str, torch.Tensor]]:
         inputs = self._read
         inputs.restore()
         seed_everything(self._options.seed)
@@ -223,9 +258,13 @@ class _Attempt:
         if _differing(frozen):
             return self._unrepeatable(frozen, got, call, copied=copied)
         difference = worst(expected, got)
-        if _differing(difference) and self.case.mode != m.EAGER and not move:  # as-is may hold a compiled function
+        # as-is may hold a compiled function
+        if _differing(difference) and self.case.mode != m.EAGER and not move:
             if drawn and self.case.way is m.CaptureWay.CALL:
-                why = "the function draws random numbers, and compiled code draws different ones from the same seed"
+                why = (
+                    "the function draws random numbers, and compiled code draws different ones "
+                    "from the same seed"
+                )
                 raise _NotComparableError(why)
             if self.case.way is not m.CaptureWay.CALL:
                 difference = self._against_compiled(difference, got)
@@ -242,30 +281,46 @@ class _Attempt:
         *,
         copied: bool,
     ) -> m.CaptureAnswer:
-        """Eager mode gives other results from equal tensors. Where the replays do not, they repeat what a call of the
-        capture took from somewhere else."""
+        """Eager mode gives other results from equal tensors. Where the replays do not, they repeat
+        what a call of the capture took from somewhere else."""
         repeated = self._rounds(call, move=self.case.rebound, vary=not copied)
         if self.case.way is m.CaptureWay.CALL or _differing(worst(got, repeated)):
-            raise _NotComparableError("two calls in eager mode from the same tensors and seed give different results")
-        why = "the result depends on something besides tensors (Python state, a clock), which is frozen in the graph"
+            raise _NotComparableError(
+                "two calls in eager mode from the same tensors and seed give different results"
+            )
+        why = (
+            "the result depends on something besides tensors (Python state, a clock), "
+            "which is frozen in the graph"
+        )
         return replace(self._ended(m.CaptureOutcome.WRONG, frozen), why=why)
 
     def _against_compiled(
         self, difference: m.CaptureDifference | None, got: list[dict[str, torch.Tensor]]
     ) -> m.CaptureDifference | None:
-        """A difference that the compiled function has outside of the graph as well is none of the capture's."""
+        """A difference that the compiled function has outside of the graph as well is none of the
+        capture's."""
         outside = worst(self._rounds(lambda number: self._called(), move=False), got)
         if not _differing(outside):
-            note = "equal to the compiled function outside of a graph, which itself differs from eager mode"
-            drawn = (
-                "compared with the compiled function outside of a graph: it draws different random numbers from eager"
+            note = (
+                "equal to the compiled function outside of a graph, which itself differs "
+                "from eager mode"
             )
-            self.answer = replace(self.answer, notes=(*self.answer.notes, drawn if self.answer.random else note))
+            drawn = (
+                "compared with the compiled function outside of a graph: it draws different "
+                "random numbers from eager"
+            )
+            self.answer = replace(
+                self.answer, notes=(*self.answer.notes, drawn if self.answer.random else note)
+            )
             return outside
         return difference
 
     def _ended(
-        self, outcome: m.CaptureOutcome, difference: m.CaptureDifference | None, *, stale: bool = False
+        self,
+        outcome: m.CaptureOutcome,
+        difference: m.CaptureDifference | None,
+        *,
+        stale: bool = False,
     ) -> m.CaptureAnswer:
         return replace(self.answer, outcome=outcome, difference=difference, stale=stale)
 
@@ -297,7 +352,9 @@ class _Attempt:
         shown = error.__cause__ if isinstance(error, _NotComparableError) else error
         text = "".join(traceback.format_exception(shown))[-_TRACEBACK:] if shown is not None else ""
         if isinstance(error, _NotComparableError):
-            return replace(self.answer, outcome=m.CaptureOutcome.NOT_APPLICABLE, why=str(error), traceback=text)
+            return replace(
+                self.answer, outcome=m.CaptureOutcome.NOT_APPLICABLE, why=str(error), traceback=text
+            )
         outcome = m.CaptureOutcome.RAISED
         why = _sentence(error)
         if self.answer.phase == "warm-up" and not self.case.compiled:
@@ -312,7 +369,10 @@ class _Attempt:
             for frame in reversed(frames):
                 if self._project.holds(frame.filename):
                     return m.Location(
-                        file=frame.filename, line=frame.lineno or 0, function=frame.name, text=frame.line or ""
+                        file=frame.filename,
+                        line=frame.lineno or 0,
+                        function=frame.name,
+                        text=frame.line or "",
                     )
         return None
 
@@ -325,10 +385,12 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _sentence(error: BaseException) -> str:
-    """torch's words. The end of a capture raises once more, and what it raises says only that something was before."""
+    """torch's words. The end of a capture raises once more, and what it raises says only that
+    something was before."""
     chain = [raised for raised in _chain(error) if isinstance(raised, RuntimeError)]
     first = chain[-1] if chain else error
-    if hasattr(error, "inner_exception"):  # Dynamo's wrapping of a backend's exception says nothing of its own
+    # Dynamo's wrapping of a backend's exception says nothing of its own
+    if hasattr(error, "inner_exception"):
         return _first_line(first)
     return "; then ".join(dict.fromkeys((_first_line(first), _first_line(error))))
 

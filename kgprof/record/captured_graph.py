@@ -1,4 +1,5 @@
-"""What Dynamo's graph says before a backend has seen it: what it takes and returns, and which operators write."""
+"""What Dynamo's graph says before a backend has seen it: what it takes and returns, and which
+operators write."""
 
 from __future__ import annotations
 
@@ -20,7 +21,18 @@ LEAVES = 1024  # tensors that are looked at in what a function returns
 
 _AUGMENTED = frozenset(
     getattr(operator, f"i{name}")
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift")
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "matmul",
+        "lshift",
+        "rshift",
+    )
 ) | {operator.iand, operator.ior, operator.ixor}
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>\S+)')
 # Normalisation in training writes its second and third argument, which no name tells.
@@ -44,8 +56,10 @@ class CapturedGraph:
 
 
 def captured(output: Any, returned: Iterable[Returned]) -> CapturedGraph:
-    """``output`` is Dynamo's OutputGraph; ``returned`` what ``returned_tensors`` gave of the same function."""
-    graph: torch.fx.Graph = output.graph  # the backend gets a copy, whose nodes have forgotten their sources
+    """``output`` is Dynamo's OutputGraph; ``returned`` what ``returned_tensors`` gave of the same
+    function."""
+    # the backend gets a copy, whose nodes have forgotten their sources
+    graph: torch.fx.Graph = output.graph
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     reason = getattr(output, "compile_subgraph_reason", None)
     leaves = list(returned)
@@ -54,7 +68,11 @@ def captured(output: Any, returned: Iterable[Returned]) -> CapturedGraph:
     def static(node: torch.fx.Node) -> str:
         if not (node.meta.get("tensor_dict") or {}).get(STATIC_INPUT):
             return ""
-        return "parameter" if ".grad" not in name_of(node) and "_parameters[" in name_of(node) else "fixed"
+        return (
+            "parameter"
+            if ".grad" not in name_of(node) and "_parameters[" in name_of(node)
+            else "fixed"
+        )
 
     return CapturedGraph(
         names=tuple(name_of(node) for node in placeholders),
@@ -62,7 +80,9 @@ def captured(output: Any, returned: Iterable[Returned]) -> CapturedGraph:
         in_place=tuple(_in_place(graph, placeholders)),
         returns=not getattr(reason, "graph_break", False),
         returned_inputs=tuple(dict.fromkeys(leaf.source for leaf in leaves if leaf.source)),
-        returned_twice=tuple(dict.fromkeys(leaf.name for leaf in leaves if seen[leaf.identity] > 1)),
+        returned_twice=tuple(
+            dict.fromkeys(leaf.name for leaf in leaves if seen[leaf.identity] > 1)
+        ),
     )
 
 
@@ -70,7 +90,8 @@ def captured(output: Any, returned: Iterable[Returned]) -> CapturedGraph:
 
 
 def _in_place(graph: torch.fx.Graph, placeholders: list[torch.fx.Node]) -> Iterator[m.InPlace]:
-    """Which placeholder an operator writes to is told by the storages of the tensors that Dynamo traced with."""
+    """Which placeholder an operator writes to is told by the storages of the tensors that Dynamo
+    traced with."""
     inputs: dict[int, list[int]] = {}
     for index, node in enumerate(placeholders):
         if (storage := _traced_storage(node)) is not None:
@@ -79,20 +100,33 @@ def _in_place(graph: torch.fx.Graph, placeholders: list[torch.fx.Node]) -> Itera
         for target in _written(node):
             storage = _traced_storage(target)
             sharing = inputs.get(storage, []) if storage is not None else []
-            base = target  # of a view: inputs that lie in one storage are told apart by what it was made of alone
-            while base.args and isinstance(base.args[0], torch.fx.Node) and _traced_storage(base.args[0]) == storage:
+            # of a view: inputs that lie in one storage are told apart by what it was made of alone
+            base = target
+            while (
+                base.args
+                and isinstance(base.args[0], torch.fx.Node)
+                and _traced_storage(base.args[0]) == storage
+            ):
                 base = base.args[0]
-            for index in [placeholders.index(base)] if base in placeholders and len(sharing) > 1 else sharing:
+            for index in (
+                [placeholders.index(base)] if base in placeholders and len(sharing) > 1 else sharing
+            ):
                 yield m.InPlace(input=index, operator=operator_of(node), frames=frames_of(node))
 
 
 def writes_of_backward(graph: torch.fx.Graph) -> Iterator[m.InPlace]:
-    """Of AOTAutograd's graph of a backward, which computes on new tensors and copies into what it was given."""
-    placeholders = {node: index for index, node in enumerate(node for node in graph.nodes if node.op == "placeholder")}
+    """Of AOTAutograd's graph of a backward, which computes on new tensors and copies into what it
+    was given."""
+    placeholders = {
+        node: index
+        for index, node in enumerate(node for node in graph.nodes if node.op == "placeholder")
+    }
     for node in graph.nodes:
         for target in _written(node):
             if target in placeholders:
-                yield m.InPlace(input=placeholders[target], operator=operator_of(node), frames=frames_of(node))
+                yield m.InPlace(
+                    input=placeholders[target], operator=operator_of(node), frames=frames_of(node)
+                )
 
 
 def _traced_storage(node: torch.fx.Node) -> int | None:
@@ -101,7 +135,8 @@ def _traced_storage(node: torch.fx.Node) -> int | None:
 
 
 def _written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    """The tensors that an operator of Dynamo's graph changes: torch's own convention is a name that ends in ``_``."""
+    """The tensors that an operator of Dynamo's graph changes: torch's own convention is a name that
+    ends in ``_``."""
     if node.op not in ("call_function", "call_method"):
         return
     target, name = node.target, operator_of(node)
@@ -110,12 +145,18 @@ def _written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     yield from _nodes(node.kwargs.get("out"))
     if node.kwargs.get("inplace") is True or target in _AUGMENTED or target is operator.setitem:
         yield from _nodes(node.args[:1])
-    elif name in _RUNNING_STATISTICS and len(node.args) > _IN_TRAINING and node.args[_IN_TRAINING] is True:
+    elif (
+        name in _RUNNING_STATISTICS
+        and len(node.args) > _IN_TRAINING
+        and node.args[_IN_TRAINING] is True
+    ):
         yield from _nodes(node.args[1:3])
     elif isinstance(target, torch._ops.OpOverload):
         arguments = zip(target._schema.arguments, node.args, strict=False)
         yield from _nodes([value for argument, value in arguments if argument.is_write])
-    elif name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and not of_operator):
+    elif name == "__setitem__" or (
+        name.endswith("_") and not name.endswith("__") and not of_operator
+    ):
         yield from _nodes(node.args[:1])
 
 
@@ -128,7 +169,11 @@ def _nodes(value: Any) -> Iterator[torch.fx.Node]:
 
 
 def operator_of(node: torch.fx.Node) -> str:
-    return node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))
+    return (
+        node.target
+        if isinstance(node.target, str)
+        else str(getattr(node.target, "__name__", node.target))
+    )
 
 
 def frames_of(node: torch.fx.Node) -> tuple[m.Frame, ...]:
@@ -152,8 +197,9 @@ class Returned:
 
 
 def returned_tensors(translator: Any) -> tuple[Returned, ...]:
-    """At Dynamo's RETURN_VALUE: the value lies on the top of its stack. Inputs that come back as they are never reach
-    the graph's own outputs, and a tensor that is returned twice is there once."""
+    """At Dynamo's RETURN_VALUE: the value lies on the top of its stack. Inputs that come back as
+    they are never reach the graph's own outputs, and a tensor that is returned twice is there once.
+    """
     stack = getattr(translator, "stack", None)
     return tuple(_leaves(stack[-1], [LEAVES])) if stack else ()
 
@@ -163,7 +209,8 @@ def _leaves(tracker: Any, room: list[int]) -> Iterator[Returned]:
     if room[0] < 0:
         return
     if hasattr(tracker, "is_realized"):
-        if not tracker.is_realized():  # an argument that the function returns without having looked at it
+        # an argument that the function returns without having looked at it
+        if not tracker.is_realized():
             peek, source = getattr(tracker, "peek_value", None), getattr(tracker, "source", None)
             if source is not None and callable(peek) and isinstance(peek(), torch.Tensor):
                 name = str(source.name() if callable(source.name) else source.name)
@@ -174,7 +221,11 @@ def _leaves(tracker: Any, room: list[int]) -> Iterator[Returned]:
     if proxy is not None and hasattr(proxy, "node"):
         node = proxy.node
         if isinstance(node.meta.get("example_value"), torch.Tensor):
-            yield Returned(identity=node, name=node.name, source=name_of(node) if node.op == "placeholder" else "")
+            yield Returned(
+                identity=node,
+                name=node.name,
+                source=name_of(node) if node.op == "placeholder" else "",
+            )
         return
     for attribute in _CONTENTS:
         contents = vars(tracker).get(attribute)  # not getattr: what is a property there may raise

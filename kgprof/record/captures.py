@@ -1,4 +1,5 @@
-"""The parent's side of ``kgprof capture``: which cases there are, each tried in a child, and what came of it."""
+"""The parent's side of ``kgprof capture``: which cases there are, each tried in a child, and what
+came of it."""
 
 import itertools
 import os
@@ -24,8 +25,8 @@ _STACK_CHARS = 12_000  # of a child's log, which ends with its stacks
 
 
 def usual_cases(*, built_in: bool) -> tuple[m.CaptureCase, ...]:
-    """A capture in each mode, warm and cold, and from the default mode one axis at a time. A user's own step may hold a
-    torch.compile, so it is captured as it stands too."""
+    """A capture in each mode, warm and cold, and from the default mode one axis at a time. A user's
+    own step may hold a torch.compile, so it is captured as it stands too."""
     modes = m.CAPTURE_MODES if built_in else (m.AS_IS, *m.CAPTURE_MODES)
     changed = partial(m.CaptureCase, way=CAPTURE)
     compiled, plain = partial(changed, mode="default"), partial(changed, mode=m.EAGER)
@@ -65,7 +66,8 @@ def all_cases(*, built_in: bool) -> Iterator[m.CaptureCase]:
             rebound=rebound,
             new_shape=new_shape,
         )
-        # Without a compilation there is none for another shape; the shape that is new was never called.
+        # Without a compilation there is none for another shape; the shape that is new was never
+        # called.
         if case not in usual and not (new_shape and (not case.compiled or not number)):
             yield case
 
@@ -80,7 +82,10 @@ def chosen(names: Sequence[str], *, every: bool, built_in: bool) -> tuple[m.Capt
         return known if every else usual_cases(built_in=built_in)
     for name in names:
         if not any(fnmatchcase(case.name, name) for case in known):
-            raise UsageError(f"no case {name!r}", hint="kgprof capture --list names the usual ones, --list --all all")
+            raise UsageError(
+                f"no case {name!r}",
+                hint="kgprof capture --list names the usual ones, --list --all all",
+            )
     # A pattern is for the usual ones where it fits any of them: `capture-*` would be hundreds.
     usual = () if every else usual_cases(built_in=built_in)
     wanted: dict[str, m.CaptureCase] = {}
@@ -92,15 +97,19 @@ def chosen(names: Sequence[str], *, every: bool, built_in: bool) -> tuple[m.Capt
 
 
 class Captures:
-    """The cases of one workload, tried one after the other. ``interrupted``: a signal came, and the rest is left."""
+    """The cases of one workload, tried one after the other. ``interrupted``: a signal came, and the
+    rest is left."""
 
-    def __init__(self, options: m.Options, scratch: Path, progress: Progress, question: m.CaptureQuestion) -> None:
+    def __init__(
+        self, options: m.Options, scratch: Path, progress: Progress, question: m.CaptureQuestion
+    ) -> None:
         self._options, self._scratch, self._progress = options, scratch, progress
         self._question = msgspec.structs.replace(question, flags=flags(os.environ))
         self.interrupted = False
 
     def survey(self) -> m.CaptureSurvey:
-        """Raises UsageError or WorkloadError where the workload cannot be loaded, KeyboardInterrupt."""
+        """Raises UsageError or WorkloadError where the workload cannot be loaded,
+        KeyboardInterrupt."""
         self._progress.phase("loading the workload", None)
         trial = self._ask(SURVEY, self._question, cold=False)
         if trial.interrupted:
@@ -110,22 +119,34 @@ class Captures:
         failed = trial.failed
         if failed is not None and failed.exit_code == EXIT_USAGE:
             raise UsageError(failed.message, hint=failed.hint)
-        why = f"{self._options.workload} could not be loaded: {trial.exit.message or trial.exit.words}"
-        raise WorkloadError(f"no case could be run: {why}", hint="run the file with python to see its whole traceback")
+        why = (
+            f"{self._options.workload} could not be loaded: "
+            f"{trial.exit.message or trial.exit.words}"
+        )
+        raise WorkloadError(
+            f"no case could be run: {why}",
+            hint="run the file with python to see its whole traceback",
+        )
 
-    def results(self, cases: Sequence[m.CaptureCase], survey: m.CaptureSurvey) -> Iterator[m.CaptureResult]:
+    def results(
+        self, cases: Sequence[m.CaptureCase], survey: m.CaptureSurvey
+    ) -> Iterator[m.CaptureResult]:
         for number, case in enumerate(cases, start=1):
             if survey.unavailable:
                 yield m.CaptureResult(
-                    case=case, name=case.name, outcome=m.CaptureOutcome.NOT_APPLICABLE, why=survey.unavailable
+                    case=case,
+                    name=case.name,
+                    outcome=m.CaptureOutcome.NOT_APPLICABLE,
+                    why=survey.unavailable,
                 )
                 continue
             key = m.RunKey(strategy=survey.strategy, mode=case.name)
             self._progress.phase(f"case {number} of {len(cases)}", key)
             native: list[str | m.Skipped] = []
             question = msgspec.structs.replace(self._question, case=case)
-            # What compiles inside a capture must find nothing compiled, not on disk either: a cache hit runs none of
-            # what fails there. Where it compiles before the capture, the caches of the case before it do.
+            # What compiles inside a capture must find nothing compiled, not on disk either: a cache
+            # hit runs none of what fails there. Where it compiles before the capture, the caches of
+            # the case before it do.
             cold = case.mode != m.EAGER and (case.warmups == 0 or case.new_shape)
             trial = self._ask(MEASURE, question, cold=cold, native=native)
             if trial.interrupted:
@@ -134,7 +155,12 @@ class Captures:
             yield _result(case, trial, native)
 
     def _ask(
-        self, function: str, question: m.CaptureQuestion, *, cold: bool, native: list[str | m.Skipped] | None = None
+        self,
+        function: str,
+        question: m.CaptureQuestion,
+        *,
+        cold: bool,
+        native: list[str | m.Skipped] | None = None,
     ) -> trials.Trial:
         folder = self._scratch / (f"caches-{question.case.name}" if cold else "caches")
         return trials.run(
@@ -147,10 +173,15 @@ class Captures:
         )
 
 
-def _result(case: m.CaptureCase, trial: trials.Trial, native: list[str | m.Skipped]) -> m.CaptureResult:
-    """The child's answer if it ended well; else how it ended, also if it had an outcome and was timing."""
+def _result(
+    case: m.CaptureCase, trial: trials.Trial, native: list[str | m.Skipped]
+) -> m.CaptureResult:
+    """The child's answer if it ended well; else how it ended, also if it had an outcome and was
+    timing."""
     answer = m.decode_json(trial.answer, m.CaptureAnswer) if trial.answer is not None else None
-    made = m.CaptureResult(case=case, name=case.name, outcome=m.CaptureOutcome.RAISED, answer=answer, exit=trial.exit)
+    made = m.CaptureResult(
+        case=case, name=case.name, outcome=m.CaptureOutcome.RAISED, answer=answer, exit=trial.exit
+    )
     phase = answer.phase if answer is not None else "load"
     if trial.exit.outcome is m.Outcome.OK and answer is not None and answer.outcome is not None:
         return msgspec.structs.replace(made, outcome=answer.outcome, why=answer.why)

@@ -1,4 +1,5 @@
-"""What records a function's work on the device and replays it: torch.cuda's graphs, behind a small interface."""
+"""What records a function's work on the device and replays it: torch.cuda's graphs, behind a small
+interface."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,9 @@ class Capturer(Protocol):
 
     def replay(self) -> None: ...
 
-    def callables(self, step: Callable[..., object], inputs: Sequence[torch.Tensor]) -> Callable[..., object]:
+    def callables(
+        self, step: Callable[..., object], inputs: Sequence[torch.Tensor]
+    ) -> Callable[..., object]:
         """``step`` with arguments that are copied into ``inputs`` before each replay."""
 
 
@@ -56,6 +59,8 @@ class CudaGraph:
     def replay(self) -> None:
         self._graph.replay()
 
-    def callables(self, step: Callable[..., object], inputs: Sequence[torch.Tensor]) -> Callable[..., object]:
+    def callables(
+        self, step: Callable[..., object], inputs: Sequence[torch.Tensor]
+    ) -> Callable[..., object]:
         graphed: Any = torch.cuda.make_graphed_callables(step, tuple(inputs))
         return graphed  # type: ignore[no-any-return]

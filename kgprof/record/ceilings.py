@@ -1,8 +1,9 @@
 """What this card does at most: a copy and a matmul for each type of number, timed with CUDA events.
 
-They are what a kernel's bytes and operations per second are held against, so they are measured on the card of the
-runs, in a process of its own in which nothing else runs. The matrices hold random numbers: on zeros a card draws less
-power, clocks higher and promises more than any real kernel gets.
+They are what a kernel's bytes and operations per second are held against, so they are measured on
+the card of the runs, in a process of its own in which nothing else runs. The matrices hold random
+numbers: on zeros a card draws less power, clocks higher and promises more than any real kernel
+gets.
 """
 
 import time
@@ -26,7 +27,8 @@ FEWEST_SAMPLES = 3
 
 
 class Product(NamedTuple):
-    """A square matmul. ``name`` is "tf32" where float32 is multiplied by tensor cores, "float8" for either format."""
+    """A square matmul. ``name`` is "tf32" where float32 is multiplied by tensor cores, "float8" for
+    either format."""
 
     name: str
     dtype: torch.dtype
@@ -44,16 +46,21 @@ PRODUCTS = (
 
 
 def measure_ceilings(device: torch.device) -> m.Ceilings | m.Skipped:
-    """A few seconds of the whole card. An operation that it cannot do is named, and the others stand."""
+    """A few seconds of the whole card. An operation that it cannot do is named, and the others
+    stand."""
     if device.type != "cuda":
         return m.Skipped(reason="a CPU run has no GPU kernels to compare with them")
     measured: list[m.CeilingSamples] = []
     unavailable: list[str] = []
-    products = {f"{m.MATMUL} in {product.name}": partial(matmul_ceiling, device, product) for product in PRODUCTS}
+    products = {
+        f"{m.MATMUL} in {product.name}": partial(matmul_ceiling, device, product)
+        for product in PRODUCTS
+    }
     for what, sample in {m.COPY: partial(copy_ceiling, device), **products}.items():
         try:
             measured.append(sample())
-        except (RuntimeError, NotImplementedError) as error:  # out of memory; a type that this card does not multiply
+        # out of memory; a type that this card does not multiply
+        except (RuntimeError, NotImplementedError) as error:
             unavailable.append(f"{what}: {str(error).strip().splitlines()[0]}")
         torch.cuda.empty_cache()
     name = torch.cuda.get_device_name(device)
@@ -80,15 +87,24 @@ def matmul_ceiling(device: torch.device, product: Product) -> m.CeilingSamples:
     side = product.side
     left, right = (torch.randn(side, side, device=device).to(product.dtype) for _ in range(2))
     scale = torch.ones((), device=device)  # of all numbers of an operand
-    result = torch.empty(side, side, device=device, dtype=torch.bfloat16 if product.name == m.FLOAT8 else product.dtype)
+    result = torch.empty(
+        side,
+        side,
+        device=device,
+        dtype=torch.bfloat16 if product.name == m.FLOAT8 else product.dtype,
+    )
 
     def call() -> object:
-        if product.name == m.FLOAT8:  # a GPU multiplies it only where the second operand lies by columns
-            return torch._scaled_mm(left, right.t(), scale, scale, out_dtype=result.dtype, out=result)
+        # a GPU multiplies it only where the second operand lies by columns
+        if product.name == m.FLOAT8:
+            return torch._scaled_mm(
+                left, right.t(), scale, scale, out_dtype=result.dtype, out=result
+            )
         return torch.mm(left, right, out=result)
 
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if product.name == "tf32" else "highest")  # "high": by tensor cores
+    # "high": by tensor cores
+    torch.set_float32_matmul_precision("high" if product.name == "tf32" else "highest")
     try:
         seconds = timed(call, device)
     finally:
@@ -103,7 +119,8 @@ def matmul_ceiling(device: torch.device, product: Product) -> m.CeilingSamples:
 
 
 def timed(call: Callable[[], object], device: torch.device) -> tuple[float, ...]:
-    """Seconds of each of SAMPLES calls, or of as many as the budget holds; each is awaited by itself."""
+    """Seconds of each of SAMPLES calls, or of as many as the budget holds; each is awaited by
+    itself."""
     for _ in range(WARM_UP):
         call()
     seconds: list[float] = []

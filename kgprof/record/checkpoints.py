@@ -1,6 +1,8 @@
-"""Source: checkpoints with the keys of a compiled module, which torch.compile puts behind ``_orig_mod.``.
+"""Source: checkpoints with the keys of a compiled module, which torch.compile puts behind
+``_orig_mod.``.
 
-A module that is not compiled finds none of its parameters under such keys, nor a compiled one under plain ones.
+A module that is not compiled finds none of its parameters under such keys, nor a compiled one under
+plain ones.
 """
 
 import functools
@@ -38,7 +40,9 @@ class Checkpoints(Source):
             save(obj, *args, **kwargs)
 
         @functools.wraps(load)
-        def loaded(module: torch.nn.Module, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        def loaded(
+            module: torch.nn.Module, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any
+        ) -> Any:
             self._look_at(state_dict, 1, module, sys._getframe(1))
             return load(module, state_dict, *args, **kwargs)
 
@@ -46,16 +50,24 @@ class Checkpoints(Source):
         replace(torch.nn.Module, "load_state_dict", loaded, undo)
 
     @aside
-    def _look_at(self, value: object, depth: int, into: torch.nn.Module | None, frame: FrameType) -> None:
+    def _look_at(
+        self, value: object, depth: int, into: torch.nn.Module | None, frame: FrameType
+    ) -> None:
         if keys := list(_keys(value, depth)):
             self._saw(keys, into, frame)
 
     def _saw(self, keys: list[str], into: torch.nn.Module | None, frame: FrameType) -> None:
         names = () if into is None else (name for name, _ in into.named_parameters())
         one = m.Checkpoint(
-            location=m.Location(file=frame.f_code.co_filename, line=frame.f_lineno, function=frame.f_code.co_qualname),
+            location=m.Location(
+                file=frame.f_code.co_filename,
+                line=frame.f_lineno,
+                function=frame.f_code.co_qualname,
+            ),
             compiled_keys=any(m.COMPILED_KEY in key for key in keys),
-            into_compiled=None if into is None else any(m.COMPILED_KEY in f"{name}." for name in names),
+            into_compiled=None
+            if into is None
+            else any(m.COMPILED_KEY in f"{name}." for name in names),
         )
         if one not in self.found and len(self.found) < KEPT:
             self.found.append(one)

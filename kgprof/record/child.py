@@ -1,8 +1,9 @@
-"""One child process: one run of one strategy in one mode, or the plan, or what is done once at the end.
+"""One child process: one run of one strategy in one mode, or the plan, or what is done once at the
+end.
 
-Started by children.py as ``python -P -c BOOTSTRAP <folder of kgprof> <job.json> <fd for events>``. What it measures
-goes to the Recording pass by pass; what it is doing goes to the parent as JSON lines; what anything prints goes to the
-log.
+Started by children.py as ``python -P -c BOOTSTRAP <folder of kgprof> <job.json> <fd for events>``.
+What it measures goes to the Recording pass by pass; what it is doing goes to the parent as JSON
+lines; what anything prints goes to the log.
 """
 
 import atexit
@@ -38,7 +39,8 @@ EAGER_STEPS = 3  # that have to call the same operators from the same lines
 
 
 class Events:
-    """JSON lines to the parent, and the same phase as a heading in the log of what is no program."""
+    """JSON lines to the parent, and the same phase as a heading in the log of what is no
+    program."""
 
     def __init__(self, descriptor: int, last_words: str) -> None:
         os.set_inheritable(descriptor, False)
@@ -56,7 +58,8 @@ class Events:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         self.send(Phase(name=name))
-        print(end="", flush=True)  # noqa: T201  what the workload printed; it may have set stdout to None
+        # what the workload printed; it may have set stdout to None
+        print(end="", flush=True)  # noqa: T201
         if self._last_words is None:  # what a program writes to stderr is shown
             print(f"[kgprof: {name}]", file=sys.stderr, flush=True)  # noqa: T201
         yield
@@ -64,27 +67,37 @@ class Events:
 
 
 def main(job_file: str, descriptor: str) -> None:
-    """Exit code 0 when everything asked for is written; the parent reads the rest from the events."""
-    kgprof._profiled = True  # before the workload is imported: its kgprof.watch would listen in every pass
+    """Exit code 0 when everything asked for is written; the parent reads the rest from the
+    events."""
+    # before the workload is imported: its kgprof.watch would listen in every pass
+    kgprof._profiled = True
     job = m.decode_json(Path(job_file).read_bytes(), Job)
     events = Events(int(descriptor), job.last_words)
     end_with_the_parent(job.parent_pid)
-    # A segmentation fault prints its Python stack; SIGUSR1 (sent before a time-out ends the child) does so as well.
+    # A segmentation fault prints its Python stack; SIGUSR1 (sent before a time-out ends the child)
+    # does so as well.
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True, chain=False)
     for stream in (sys.stdout, sys.stderr):
-        # In blocks, a killed child would take its last words with it, and stdout would come after stderr.
+        # In blocks, a killed child would take its last words with it, and stdout would come after
+        # stderr.
         errors = stream.errors if job.task is Task.SCRIPT else "backslashreplace"
         stream.reconfigure(line_buffering=True, errors=errors)  # type: ignore[union-attr]
-    if job.checkout is not None:  # before installed packages, of which one may be an editable install of the other side
+    # before installed packages, of which one may be an editable install of the other side
+    if job.checkout is not None:
         own = [job.checkout.folder, *(str(path) for path in Path(job.checkout.folder).glob("src/"))]
-        installed = (at for at, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages")))
+        installed = (
+            at
+            for at, path in enumerate(sys.path)
+            if path.endswith(("site-packages", "dist-packages"))
+        )
         at = next(installed, len(sys.path))
         sys.path[at:at] = own
     source.switched_off.update({each.capture: each.why for each in job.without})
     try:
         raised = TASKS[job.task](job, events)
-    except BaseException as error:  # noqa: BLE001  this is the end of the process: everything is told to the parent
+    # this is the end of the process: everything is told to the parent
+    except BaseException as error:  # noqa: BLE001
         failed = describe_failure(error)
         print(failed.traceback, file=sys.stderr, flush=True)  # noqa: T201
         events.send(failed)
@@ -97,24 +110,34 @@ def main(job_file: str, descriptor: str) -> None:
 
 
 def leave() -> None:
-    """Ends the process as the interpreter does, but does not take its modules apart first: 1.3 s with Inductor's.
+    """Ends the process as the interpreter does, but does not take its modules apart first: 1.3 s
+    with Inductor's.
 
-    What lies in the buffers of files that the workload left open is written, and its temporary files are deleted.
+    What lies in the buffers of files that the workload left open is written, and its temporary
+    files are deleted.
     """
-    # Private names: what is public (a handler of atexit that is called last, and ends the process there) would have to
-    # be registered first, before torch, which the fork server has imported before it knows of any child.
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as multiprocessing's children do
+    # Private names: what is public (a handler of atexit that is called last, and ends the process
+    # there) would have to be registered first, before torch, which the fork server has imported
+    # before it knows of any child.
+    # waits for threads, as multiprocessing's children do
+    threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    files = [each for each in gc.get_objects() if issubclass(type(each), (_IOBase, _TemporaryFileWrapper))]
+    files = [
+        each
+        for each in gc.get_objects()
+        if issubclass(type(each), (_IOBase, _TemporaryFileWrapper))
+    ]
     for file in (sys.stdout, sys.stderr, *files):
-        with suppress(Exception):  # its reader is gone, or the workload has closed it; the interpreter is as silent
+        # its reader is gone, or the workload has closed it; the interpreter is as silent
+        with suppress(Exception):
             (file.close if isinstance(file, _TemporaryFileWrapper) else file.flush)()
     ctypes.CDLL(None).fflush(None)  # what C code printed
     os._exit(0)
 
 
 def end_with_the_parent(parent_pid: int) -> None:
-    """A parent that is killed outright cannot end its children; on Linux the kernel does it for it."""
+    """A parent that is killed outright cannot end its children; on Linux the kernel does it for
+    it."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
@@ -125,14 +148,19 @@ def end_with_the_parent(parent_pid: int) -> None:
 
 
 def plan(job: Job, events: Events) -> None:
-    """Raises UsageError where torch cannot be imported, WorkloadError where the workload raises what it is asked."""
+    """Raises UsageError where torch cannot be imported, WorkloadError where the workload raises
+    what it is asked."""
     try:
         import torch  # noqa: F401
     except Exception as error:
         why = next(iter(str(error).strip().splitlines()), "")
         told = ", ".join(f"{name}={value}" for name, value in job.flags.items())
-        hint = f"python -c 'import torch' fails in the same way{f'; set are {told}' if told else ''}"
-        raise UsageError(f"torch cannot be imported: {type(error).__name__}: {why}", hint=hint) from error
+        hint = (
+            f"python -c 'import torch' fails in the same way{f'; set are {told}' if told else ''}"
+        )
+        raise UsageError(
+            f"torch cannot be imported: {type(error).__name__}: {why}", hint=hint
+        ) from error
     from kgprof.record.planning import make_plan, unloaded_plan
 
     with events.phase("plan"):
@@ -145,7 +173,10 @@ def plan(job: Job, events: Events) -> None:
         except KgprofError:
             raise
         except Exception as error:
-            own, workload = project_sources.project_files(job.options.workload), job.options.workload
+            own, workload = (
+                project_sources.project_files(job.options.workload),
+                job.options.workload,
+            )
             files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
             if not any(own.holds(file) and not file.startswith(str(PACKAGE)) for file in files):
                 raise  # a fault of kgprof's
@@ -156,7 +187,8 @@ def plan(job: Job, events: Events) -> None:
 
 
 def refuse_the_other_side(checkout: Checkout | None) -> None:
-    """Raises WorkloadError where this side has imported a module from the other one, and would measure that."""
+    """Raises WorkloadError where this side has imported a module from the other one, and would
+    measure that."""
     if checkout is None or not checkout.other:
         return
     for name, module in tuple(sys.modules.items()):
@@ -165,14 +197,17 @@ def refuse_the_other_side(checkout: Checkout | None) -> None:
             continue
         if not file.startswith((sys.prefix + os.sep, checkout.folder + os.sep)):
             where = f"the module {name} comes from the other side ({file})"
-            raise WorkloadError(f"{where}: let sys.path find it in {checkout.folder} first (is PYTHONPATH set?)")
+            raise WorkloadError(
+                f"{where}: let sys.path find it in {checkout.folder} first (is PYTHONPATH set?)"
+            )
 
 
 def measure(job: Job, events: Events) -> None:
     """Child A: every pass on the same compiled code, the instruments one after the other.
 
-    Where each kernel came from is noted beside COMPILE's own listeners, because Inductor lowers a graph then and never
-    again; only if child B is to come, for whose passes it is wanted. What it costs: docs/reference.md.
+    Where each kernel came from is noted beside COMPILE's own listeners, because Inductor lowers a
+    graph then and never again; only if child B is to come, for whose passes it is wanted. What it
+    costs: docs/reference.md.
     """
     from kgprof.record import control, torch_trace
     from kgprof.record.control_flow_cache import ControlFlowCache
@@ -188,15 +223,21 @@ def measure(job: Job, events: Events) -> None:
         importlib.import_module(f"kgprof.record.{declared.module}")
     isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
     on_cpu = job.plan is not None and job.plan.device == "cpu"
-    probed = any(job.options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe)
+    probed = any(
+        job.options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe
+    )
     compiles = job.key is not None and job.key.mode != m.EAGER  # else Inductor need not be imported
     provenance = KernelProvenance(project_sources.project_files(job.options.workload))
     with in_place_of_inductor(job.options.backend), isa_probe if on_cpu else nullcontext():
         kept = ControlFlowCache(keeps=True)
-        with provenance if probed and compiles else nullcontext(), kept if probed and compiles else nullcontext():
+        with (
+            provenance if probed and compiles else nullcontext(),
+            kept if probed and compiles else nullcontext(),
+        ):
             run = Run(job, events.phase)
             run.isa_probe_s = lambda: isa_probe.took_s
-            # COMPILE always: what the others measure is the code that it compiles. It loads the workload.
+            # COMPILE always: what the others measure is the code that it compiles. It loads the
+            # workload.
             torch_trace.measure(run)
         if probed:
             store.write_json(run.folder / layout.KERNEL_ORIGINS, provenance.answer())
@@ -225,20 +266,22 @@ def timing_round(job: Job, events: Events) -> None:
 
 
 def script(job: Job, events: Events) -> BaseException | None:
-    """A whole program, up to its last line; what it raised. The interpreter does the rest (kgprof.record.script)."""
+    """A whole program, up to its last line; what it raised. The interpreter does the rest
+    (kgprof.record.script)."""
     from kgprof.record import script as scripts
 
     rerun = job.options.passes[0] if job.is_rerun and not job.control else "script"
     with events.phase("control" if job.control else rerun):
-        events.stream.close()  # else its number may be that of a file of the program's when Python closes it
+        # else its number may be that of a file of the program's when Python closes it
+        events.stream.close()
     _raised.append(scripts.run(job, events.send))
     return _raised[0]
 
 
 @atexit.register  # before torch is imported, which has handlers too
 def _still_interrupted() -> None:
-    """Called after all of torch's handlers. An unhandled KeyboardInterrupt ends Python by SIGINT, which it forgets when
-    one of them executes text, as imports do; one more makes it remember."""
+    """Called after all of torch's handlers. An unhandled KeyboardInterrupt ends Python by SIGINT,
+    which it forgets when one of them executes text, as imports do; one more makes it remember."""
     with suppress(KeyboardInterrupt):
         if any(isinstance(error, KeyboardInterrupt) for error in _raised):
             exec("raise KeyboardInterrupt")
@@ -259,7 +302,10 @@ def probe(job: Job, events: Events) -> None:
     if job.kernels:
         cpp_kernels.prepare()  # before the workload is loaded: it may compile on import
     compiles = job.key is not None and job.key.mode != m.EAGER
-    with in_place_of_inductor(job.options.backend), ControlFlowCache(keeps=False) if compiles else nullcontext():
+    with (
+        in_place_of_inductor(job.options.backend),
+        ControlFlowCache(keeps=False) if compiles else nullcontext(),
+    ):
         run = Run(job, events.phase)
         if run.wants(m.PassName.MEMORY):  # it begins from a cold start, and loads the workload
             memory.measure(run)
@@ -271,7 +317,8 @@ def probe(job: Job, events: Events) -> None:
             later = declared.in_probe and name not in (m.PassName.MEMORY, m.PassName.KERNELS)
             if later and run.wants(name):
                 measure_pass(run, name, events)
-        # The lines of what the program calls between its compiled graphs; a device's trace has no other way to them.
+        # The lines of what the program calls between its compiled graphs; a device's trace has no
+        # other way to them.
         calls = CallIndex()
         with EagerCalls(calls, run.project) as eager:
             for _ in range(EAGER_STEPS):
@@ -297,9 +344,17 @@ def agreement(job: Job, events: Events) -> None:
         if not isinstance(workload, ComparableWorkload):
             raise KgprofError(f"{workload.name} was comparable during planning but is not any more")
         recording = Path(job.recording)
-        results = {key: found for key in asked.runs if (found := recordings.read_result(recording, key)) is not None}
+        results = {
+            key: found
+            for key in asked.runs
+            if (found := recordings.read_result(recording, key)) is not None
+        }
         judged = workload.agreement(results, asked.baseline)
-        without = [(key, m.Skipped(reason="the run left no result")) for key in asked.runs if key not in results]
+        without = [
+            (key, m.Skipped(reason="the run left no result"))
+            for key in asked.runs
+            if key not in results
+        ]
         judged = m.Agreement(baseline=judged.baseline, runs=(*judged.runs, *without))
         store.write_json(recording / layout.AGREEMENT, judged)
 
@@ -316,11 +371,16 @@ def ceilings(job: Job, events: Events) -> None:
 
 
 def trial(job: Job, events: Events) -> None:
-    """Each answer replaces the one before it, whole: what a child that hangs or dies had found by then is kept."""
+    """Each answer replaces the one before it, whole: what a child that hangs or dies had found by
+    then is kept."""
     module, _, name = job.function.partition(":")
     with events.phase("trial"):
         answer = getattr(importlib.import_module(module), name)
-        answer(job.question.encode(), job.options, lambda found: store.write_json(Path(job.answer), found))
+        answer(
+            job.question.encode(),
+            job.options,
+            lambda found: store.write_json(Path(job.answer), found),
+        )
 
 
 TASKS: Mapping[Task, Callable[[Job, Events], BaseException | None]] = {

@@ -1,8 +1,8 @@
 """The parent's side of a child process: start it, listen to it, and end its whole process group.
 
-One child at a time, two that time in turn, or two beside each other. A child is a fresh interpreter in a session of its
-own, with private compiler caches: cold, or as another child of the same run left them. Its stdout and stderr go to a
-log, its progress comes over a pipe of its own.
+One child at a time, two that time in turn, or two beside each other. A child is a fresh interpreter
+in a session of its own, with private compiler caches: cold, or as another child of the same run
+left them. Its stdout and stderr go to a log, its progress comes over a pipe of its own.
 """
 
 from __future__ import annotations
@@ -45,19 +45,22 @@ Echo = Callable[[bytes], None]
 FORKED = frozenset(Task) - {Task.ROUND, Task.TRIAL}  # where imports_shared is entered
 CTRL_C_GRACE_S = 10.0  # for a program that ends on Ctrl-C, and what it does on its way out
 AT_ONCE = 2  # children beside each other, where they need not be alone
-EXIT_GRACE_S = 2.0  # for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)
+# for the atexit handlers of a child that has done its work (Inductor's wait 10 s for its workers)
+EXIT_GRACE_S = 2.0
 TERM_GRACE_S = 3.0  # between SIGTERM and SIGKILL
 STACK_GRACE_S = 0.5  # for the Python stack that SIGUSR1 asks a hung child for
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 DRAIN_S = 5.0  # for the pipes of a child that has ended
 
-# -P keeps the current folder off sys.path, where a user's json.py would hide Python's. kgprof itself is taken from the
+# -P keeps the current folder off sys.path, where a user's json.py would hide Python's. kgprof
+# itself is taken from the
 # folder that the parent has it from, which need not be installed.
 BOOTSTRAP = (  # of a module with a ``main``
     "import sys; sys.path.insert(0, sys.argv[1]); import kgprof; del sys.path[0]; "
     "from kgprof.record.{} import main; main(*sys.argv[2:])"
 )
-# A program would see -P in sys.flags, and hand it on to what it starts; there the current folder is taken off by hand.
+# A program would see -P in sys.flags, and hand it on to what it starts; there the current folder is
+# taken off by hand.
 PROGRAM_BOOTSTRAP = f"import sys; del sys.path[0]; {BOOTSTRAP}"
 HOME = Path(kgprof.__file__).resolve().parent.parent
 
@@ -67,7 +70,8 @@ class Ended:
     exit: m.Exit
     failed: Failed | None = None
     interrupted: bool = False  # Ctrl-C came while it ran, or while its group was ended
-    lost: Failed | None = None  # what kgprof failed at after a program had ended, whose end it does not change
+    # what kgprof failed at after a program had ended, whose end it does not change
+    lost: Failed | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +83,12 @@ class Start:
     on_phase: OnPhase = lambda name: None
 
 
-def run(given: Start, *, echo: Echo = lambda data: None, on_timeout: Callable[[int], None] = lambda pid: None) -> Ended:
+def run(
+    given: Start,
+    *,
+    echo: Echo = lambda data: None,
+    on_timeout: Callable[[int], None] = lambda pid: None,
+) -> Ended:
     """Run one job to its end. ``echo`` gets what a program writes, which goes to the log as well;
     ``on_timeout`` is given the process that has run out of time, before it is ended.
 
@@ -89,7 +98,9 @@ def run(given: Start, *, echo: Echo = lambda data: None, on_timeout: Callable[[i
     if given.job.task is Task.SCRIPT:
         last_words.write_bytes(b"")  # made here: the program may set an umask
         job = msgspec.structs.replace(
-            given.job, last_words=str(last_words.resolve()), input_copy=str((given.scratch / "stdin").resolve())
+            given.job,
+            last_words=str(last_words.resolve()),
+            input_copy=str((given.scratch / "stdin").resolve()),
         )
         given = replace(given, job=job)
     try:
@@ -99,16 +110,20 @@ def run(given: Start, *, echo: Echo = lambda data: None, on_timeout: Callable[[i
         raise UsageError(f"{error.object!a} is not UTF-8", hint=hint) from error
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
     with given.caches:
-        # An exception could fall between the child's start and the wait for it, or into the ending of its group, which
-        # would then be left behind: a signal is news for ``wait``, whose put is safe in a handler.
+        # An exception could fall between the child's start and the wait for it, or into the ending
+        # of its group, which would then be left behind: a signal is news for ``wait``, whose put is
+        # safe in a handler.
         with Signals(lambda number: news.put(None)) as signals, _adopting() as adopted:
-            child = _Child(given, job_file, signals=signals, news=news, end_adopted=adopted, echo=echo)
+            child = _Child(
+                given, job_file, signals=signals, news=news, end_adopted=adopted, echo=echo
+            )
             ended = child.wait(given.job.options.timeout_s, on_timeout)
         return replace(ended, interrupted=signals.came is not None)
 
 
 class _AtOnce(contextlib.ExitStack):
-    """Children that are alive at the same time. A signal is news for all of them, as it is for one in ``run``."""
+    """Children that are alive at the same time. A signal is news for all of them, as it is for one
+    in ``run``."""
 
     def __init__(self, starts: Sequence[Start]) -> None:
         super().__init__()
@@ -136,8 +151,11 @@ class _AtOnce(contextlib.ExitStack):
         job_file.write_bytes(msgspec.json.encode(msgspec.structs.replace(given.job, turns=ends)))
         return _Child(given, job_file, signals=self.signals, news=self.hears(), pass_fds=ends or ())
 
-    def wait_for(self, child: _Child, of: Start, then: Callable[[], None] = lambda: None) -> Future[Ended]:
-        """Each has the others' time to wait for as well. ``then``: when it has ended, in any thread."""
+    def wait_for(
+        self, child: _Child, of: Start, then: Callable[[], None] = lambda: None
+    ) -> Future[Ended]:
+        """Each has the others' time to wait for as well. ``then``: when it has ended, in any
+        thread."""
         waits = self._threads.submit(child.wait, 2 * of.job.options.timeout_s, lambda pid: None)
         waits.add_done_callback(lambda _: then())
         return waits
@@ -149,10 +167,11 @@ class _AtOnce(contextlib.ExitStack):
 
 
 def run_in_turn(first: Start, second: Start) -> tuple[Ended, Ended]:
-    """Two jobs to their ends that take their blocks in turn (kgprof.record.turns), the second one's first.
+    """Two jobs to their ends that take their blocks in turn (kgprof.record.turns), the second one's
+    first.
 
-    The second child is started when the first one is ready to time, so that neither's first call is disturbed.
-    Raises as ``run`` does.
+    The second child is started when the first one is ready to time, so that neither's first call is
+    disturbed. Raises as ``run`` does.
     """
     with _AtOnce((first, second)) as both:
         ready, here, there = both.hears(), os.pipe(), os.pipe()
@@ -176,10 +195,13 @@ def run_in_turn(first: Start, second: Start) -> tuple[Ended, Ended]:
 
 
 def run_beside(starts: Sequence[Start]) -> list[Ended]:
-    """Jobs to their ends, AT_ONCE at a time and in this order; after a signal no other one is begun. Who times has the
-    machine to itself (kgprof.record.alone). Raises as ``run`` does."""
+    """Jobs to their ends, AT_ONCE at a time and in this order; after a signal no other one is
+    begun. Who times has the machine to itself (kgprof.record.alone). Raises as ``run`` does."""
     waits: list[Future[Ended]] = []
-    with tempfile.TemporaryDirectory(dir=starts[0].scratch.resolve()) as folder, _AtOnce(starts) as several:
+    with (
+        tempfile.TemporaryDirectory(dir=starts[0].scratch.resolve()) as folder,
+        _AtOnce(starts) as several,
+    ):
         others = Path(folder)
         for given in starts:
             while len(running := [each for each in waits if not each.done()]) >= AT_ONCE:
@@ -190,7 +212,11 @@ def run_beside(starts: Sequence[Start]) -> list[Ended]:
             with alone.locked(others):
                 child = several.start(begun)
                 (others / str(child.pid)).touch()
-            waits.append(several.wait_for(child, given, functools.partial(_left, others, child.pid, given.on_phase)))
+            waits.append(
+                several.wait_for(
+                    child, given, functools.partial(_left, others, child.pid, given.on_phase)
+                )
+            )
         return several.ends(waits)
 
 
@@ -203,16 +229,23 @@ def has_room_for_two(compiling: Sequence[m.MemoryPeaks | m.Skipped | None]) -> b
     """Two cores, and twice the memory that the two largest of these runs took."""
     taken = [one.resident_bytes for one in compiling if isinstance(one, m.MemoryPeaks)]
     known = sorted(each for each in taken if not isinstance(each, m.Skipped))
-    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < AT_ONCE or len(known) < len(compiling):
+    if (
+        sys.platform != "linux"
+        or len(os.sched_getaffinity(0)) < AT_ONCE
+        or len(known) < len(compiling)
+    ):
         return False
     lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-    available = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), 0)
+    available = next(
+        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), 0
+    )
     return 2 * sum(known[-AT_ONCE:]) <= available
 
 
 @dataclass(kw_only=True)
 class Caches:
-    """Private caches of Inductor and Triton, cold where ``folder`` is not there yet; deleted on exit unless ``kept``.
+    """Private caches of Inductor and Triton, cold where ``folder`` is not there yet; deleted on
+    exit unless ``kept``.
 
     ``seed`` holds files that are copied into cold ones.
     """
@@ -235,21 +268,25 @@ class Caches:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The processes that could still write here are gone; a file that one of them just removed is no error.
+        # The processes that could still write here are gone; a file that one of them just removed
+        # is no error.
         if not self.kept:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def _adopting() -> Iterator[Callable[[], None]]:
-    """On Linux a process that leaves the child's group (a daemon) becomes a child of this process and not of init when
-    its parent ends; what is yielded ends all of them. They are of another session than ours: the child began one."""
+    """On Linux a process that leaves the child's group (a daemon) becomes a child of this process
+    and not of init when its parent ends; what is yielded ends all of them. They are of another
+    session than ours: the child began one."""
 
     def adopted() -> set[int]:
         found = set()
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):  # it has ended
-                fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                fields = (
+                    stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                )
                 parent, session = int(fields[1]), int(fields[3])  # proc(5), from the third field on
                 if parent == os.getpid() and session != os.getsid(0):
                     found.add(int(stat.parent.name))
@@ -276,7 +313,8 @@ def _adopting() -> Iterator[Callable[[], None]]:
 
 
 class _Child:
-    """A running child: its process, the two threads that empty its pipes, and what it has said so far."""
+    """A running child: its process, the two threads that empty its pipes, and what it has said so
+    far."""
 
     def __init__(
         self,
@@ -295,7 +333,8 @@ class _Child:
         self._phase = "start"
         self._last_word: Done | Failed | None = None
         self._lost: Failed | None = None
-        self._last_words = Path(job.last_words)  # of a program; no descriptor of its own is safe from it
+        # of a program; no descriptor of its own is safe from it
+        self._last_words = Path(job.last_words)
         self._signals = signals
         self._news = news  # something for ``wait`` to look at
         self._end_adopted = end_adopted
@@ -304,7 +343,9 @@ class _Child:
         reading, writing = os.pipe()
         events = os.fdopen(reading, "rb")
         try:
-            self._process, said = self._started(job, str(job_file), given.caches.environment(), writing, pass_fds)
+            self._process, said = self._started(
+                job, str(job_file), given.caches.environment(), writing, pass_fds
+            )
         except OSError:
             events.close()
             self._log.close()
@@ -320,13 +361,21 @@ class _Child:
             (self._read_events, (events,)),
             (self._read_log, (self._process.stdout, echo)),
         )
-        self._readers = [threading.Thread(target=read, args=given, daemon=True) for read, given in emptied]
-        # Popen.wait(timeout) polls 20 times a second, beside a child that is being timed; these threads sleep.
+        self._readers = [
+            threading.Thread(target=read, args=given, daemon=True) for read, given in emptied
+        ]
+        # Popen.wait(timeout) polls 20 times a second, beside a child that is being timed; these
+        # threads sleep.
         for thread in (*self._readers, threading.Thread(target=self._await_exit, daemon=True)):
             thread.start()
 
     def _started(
-        self, job: Job, job_file: str, environment: Mapping[str, str], events: int, pass_fds: tuple[int, ...]
+        self,
+        job: Job,
+        job_file: str,
+        environment: Mapping[str, str],
+        events: int,
+        pass_fds: tuple[int, ...],
     ) -> tuple[subprocess.Popen[bytes] | Forked, bytes]:
         """The process, and what was printed before it began."""
         of_program = job.task in FORKED and programs.is_program(job.options.workload)
@@ -337,10 +386,14 @@ class _Child:
             if job.task in FORKED and job.checkout is None:
                 server = [sys.executable, *options, code.format("fork_server"), home]
                 modes = job.options.modes if job.key is None else (job.key.mode,)
-                compiles = (job.key is not None or job.task is Task.PLAN) and set(modes) != {m.EAGER}
+                compiles = (job.key is not None or job.task is Task.PLAN) and set(modes) != {
+                    m.EAGER
+                }
                 compiles = compiles and not job.options.backend and not of_program
                 files = (events, stdin)
-                forked = fork_server.forked(server, job_file, environment, files, self._signals, compiles)
+                forked = fork_server.forked(
+                    server, job_file, environment, files, self._signals, compiles
+                )
                 if forked is not None:
                     return forked
             new = subprocess.Popen(
@@ -381,7 +434,8 @@ class _Child:
         return self._judge(left_alone)
 
     def _await_news(self, timeout_s: float) -> None:
-        """Its end, or an interruption; a child that is no program need only have spoken. Raises queue.Empty."""
+        """Its end, or an interruption; a child that is no program need only have spoken. Raises
+        queue.Empty."""
         deadline = time.monotonic() + timeout_s
         while True:
             self._news.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -393,25 +447,38 @@ class _Child:
                 return
 
     def _judge(self, left_alone: bool) -> Ended:
-        code = self._process.returncode if left_alone else 0  # else it had done its work and was ended by us
-        if code < 0 and not (code == -signal.SIGINT and isinstance(self._last_word, Failed)):  # a KeyboardInterrupt
+        # else it had done its work and was ended by us
+        code = self._process.returncode if left_alone else 0
+        # a KeyboardInterrupt
+        if code < 0 and not (code == -signal.SIGINT and isinstance(self._last_word, Failed)):
             known = {number.value: number.name for number in signal.Signals}
             return self._ended(m.Outcome.KILLED, known.get(-code, f"signal {-code}"))
         match self._last_word:
             case Failed() as failed:
                 outcome = m.Outcome.EXITED if failed.exited else m.Outcome.RAISED
                 # Where it was on its way out with 1, the signal's number is ours.
-                own = 1 if outcome is m.Outcome.RAISED and not left_alone else self._process.returncode
+                own = (
+                    1
+                    if outcome is m.Outcome.RAISED and not left_alone
+                    else self._process.returncode
+                )
                 return self._ended(outcome, failed.message, own, failed)
             case Done() if code == 0:
                 return self._ended(m.Outcome.OK, exit_code=0)
-            case _ if self._is_program:  # exec, another exit than Python's, a stdout that could not be flushed
+            # exec, another exit than Python's, a stdout that could not be flushed
+            case _ if self._is_program:
                 outcome = m.Outcome.EXITED if code else m.Outcome.OK
-                return self._ended(outcome, f"exit code {code}, and Python printed nothing" if code else "")
+                return self._ended(
+                    outcome, f"exit code {code}, and Python printed nothing" if code else ""
+                )
         return self._ended(m.Outcome.RAISED, f"the process exited with code {code}")
 
     def _ended(
-        self, outcome: m.Outcome, message: str = "", exit_code: int | None = None, failed: Failed | None = None
+        self,
+        outcome: m.Outcome,
+        message: str = "",
+        exit_code: int | None = None,
+        failed: Failed | None = None,
     ) -> Ended:
         ended = m.Exit(
             outcome=outcome,
@@ -427,13 +494,16 @@ class _Child:
     # ---- ending it
 
     def _tell_to_end(self, number: signal.Signals) -> None:
-        """A program ends as it would on a terminal, and what was seen of it by then is written down. Twice ends it.
+        """A program ends as it would on a terminal, and what was seen of it by then is written
+        down. Twice ends it.
 
-        It gets the signal that came if it has a handler of its own for it, and else SIGINT, which lets it unwind.
+        It gets the signal that came if it has a handler of its own for it, and else SIGINT, which
+        lets it unwind.
         """
         if self._process.poll() is not None or self._last_words.stat().st_size:
             return  # it has ended, or ends: Python has put the handlers of signals back by then
-        if WRITE_NOW is not None and catches(self._process.pid, WRITE_NOW):  # it would kill what has no handler for it
+        # it would kill what has no handler for it
+        if WRITE_NOW is not None and catches(self._process.pid, WRITE_NOW):
             self._process.send_signal(WRITE_NOW)
             time.sleep(STACK_GRACE_S)
         self._signal_group(number if catches(self._process.pid, number) else signal.SIGINT)
@@ -441,7 +511,8 @@ class _Child:
             self._news.get(timeout=CTRL_C_GRACE_S)  # its end, or a second signal
 
     def _end(self) -> None:
-        """End the group (compile workers outlive their parent) and what left it, then take what is in the pipes."""
+        """End the group (compile workers outlive their parent) and what left it, then take what is
+        in the pipes."""
         try:
             if self._process.poll() is None:
                 self._signal_group(signal.SIGTERM)

@@ -1,11 +1,13 @@
 """Every call of what torch.compile returned, and whether a compiled graph ran in it.
 
-``torch.compile(f)``, ``@torch.compile``, ``torch.compile(module)`` and ``module.compile()`` all end in one wrapper of
-torch's. It asks for its callback through ``_callback_from_stance`` when it begins, and puts the former one back through
-``_maybe_set_eval_frame`` when it ends, both with Dynamo off. Both names are replaced, so that nothing of what Dynamo
-traces changes; a compiled function inside another one's graph is inlined and is no call.
+``torch.compile(f)``, ``@torch.compile``, ``torch.compile(module)`` and ``module.compile()`` all end
+in one wrapper of torch's. It asks for its callback through ``_callback_from_stance`` when it
+begins, and puts the former one back through ``_maybe_set_eval_frame`` when it ends, both with
+Dynamo off. Both names are replaced, so that nothing of what Dynamo traces changes; a compiled
+function inside another one's graph is inlined and is no call.
 
-A graph belongs to the innermost compiled callable that is open in its thread. A call in which none ran, ran eagerly.
+A graph belongs to the innermost compiled callable that is open in its thread. A call in which none
+ran, ran eagerly.
 """
 
 import functools
@@ -37,7 +39,8 @@ WRAPPER = "compile_wrapper"  # torch's name of the function that stands in for a
 
 
 class RunsHere(threading.local):
-    """How many compiled graphs have run in this thread; an attribute, as Dynamo would look at a function's frame."""
+    """How many compiled graphs have run in this thread; an attribute, as Dynamo would look at a
+    function's frame."""
 
     count = 0
 
@@ -59,7 +62,8 @@ class _Callable:
 
 @dataclass(kw_only=True, slots=True)
 class _Open:
-    """A call that has begun. ``runs``: graphs of the thread before it; ``inner``: of the compiled callables in it."""
+    """A call that has begun. ``runs``: graphs of the thread before it; ``inner``: of the compiled
+    callables in it."""
 
     frame: int
     callable: _Callable | None
@@ -92,15 +96,19 @@ class CompiledCalls(Source):
         self._paths = ModulePaths()
         self._wrapper: CodeType | None = None
         self._eval_frame: Any = None  # torch's module, while it is listened to
-        # Code objects that Dynamo had seen before, by id, as one made later may have the id of one that is gone.
+        # Code objects that Dynamo had seen before, by id, as one made later may have the id of one
+        # that is gone.
         self._known_to_dynamo: dict[int, Callable[[], CodeType | None]] = {}
-        self._compiled_at: weakref.WeakKeyDictionary[Any, m.SourceLine] = weakref.WeakKeyDictionary()
+        self._compiled_at: weakref.WeakKeyDictionary[Any, m.SourceLine] = (
+            weakref.WeakKeyDictionary()
+        )
         self._stance_set_at: dict[str, m.SourceLine] = {}
 
     # ---- what is written down
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """For the file of records. The first line says that calls were counted, also where there was none."""
+        """For the file of records. The first line says that calls were counted, also where there
+        was none."""
         if self.unavailable:
             return
         yield {"compiled_calls": {"left_out": self._left_out}}
@@ -125,19 +133,24 @@ class CompiledCalls(Source):
             from torch._dynamo import convert_frame, decorators, eval_frame
 
             constants = eval_frame._TorchDynamoContext.__call__.__code__.co_consts
-            wrappers = [each for each in constants if isinstance(each, CodeType) and each.co_name == WRAPPER]
+            wrappers = [
+                each for each in constants if isinstance(each, CodeType) and each.co_name == WRAPPER
+            ]
             self._wrapper, self._eval_frame = wrappers[0], eval_frame
             begins, switches = eval_frame._callback_from_stance, eval_frame._maybe_set_eval_frame
             made = eval_frame.OptimizeContext.__init__
             sets_stance = vars(decorators)["_set_stance"]
             self._known_to_dynamo = {id(seen()): seen for seen in convert_frame.input_codes.seen}
         except (ImportError, AttributeError, IndexError, KeyError) as error:
-            self.unavailable = f"this torch has no wrapper of compiled functions that kgprof knows ({error})"
+            self.unavailable = (
+                f"this torch has no wrapper of compiled functions that kgprof knows ({error})"
+            )
             return
 
         def callback_from_stance(callback: Any) -> Any:
             in_force = begins(callback)
-            if callback is not None and callback is not False:  # those of torch._dynamo.disable and run
+            # those of torch._dynamo.disable and run
+            if callback is not None and callback is not False:
                 self._begin(sys._getframe(1))
             return in_force
 
@@ -155,7 +168,8 @@ class CompiledCalls(Source):
             self._note_stance(stance)
             return sets_stance(stance)
 
-        set_stance._dynamo_forbidden = True  # type: ignore[attr-defined]  # as the function that it replaces
+        # as the function that it replaces
+        set_stance._dynamo_forbidden = True  # type: ignore[attr-defined]
         replace(eval_frame, "_callback_from_stance", callback_from_stance, undo)
         replace(eval_frame, "_maybe_set_eval_frame", maybe_set_eval_frame, undo)
         replace(eval_frame.OptimizeContext, "__init__", init, undo)
@@ -178,7 +192,8 @@ class CompiledCalls(Source):
 
     @aside
     def _note_stance(self, stance: Any) -> None:
-        """The line that sets it. A decorator makes its stance again in each call, on no line of the program's."""
+        """The line that sets it. A decorator makes its stance again in each call, on no line of the
+        program's."""
         frame = sys._getframe(3)
         cloned = any(above.f_code.co_name == "clone" for above in islice(upwards(frame), LISTENERS))
         if stance.stance == DEFAULT_STANCE or cloned:
@@ -187,7 +202,10 @@ class CompiledCalls(Source):
             self._stance_set_at.setdefault(stance.stance, place)
 
     def _innermost_of_project(self, frame: FrameType | None) -> FrameType | None:
-        return next((above for above in upwards(frame) if self._project.holds(above.f_code.co_filename)), None)
+        return next(
+            (above for above in upwards(frame) if self._project.holds(above.f_code.co_filename)),
+            None,
+        )
 
     # ---- a call
 
@@ -213,7 +231,8 @@ class CompiledCalls(Source):
 
     @aside
     def _switched(self, wrapper: FrameType) -> None:
-        """Called twice in each call that began: to turn Dynamo on, and to put things back at the end."""
+        """Called twice in each call that began: to turn Dynamo on, and to put things back at the
+        end."""
         stack = self._open.stack
         if not stack or stack[-1].frame != id(wrapper):
             return  # torch calls the function plainly: inside of export, say
@@ -235,7 +254,12 @@ class CompiledCalls(Source):
         function, arguments = variables["fn"], variables["args"]
         code, subject = function.__code__, _subject(function, arguments)
         # By place: a function that is made from text in each call has a new code object every time.
-        key = (code.co_filename, code.co_firstlineno, code.co_name, 0 if subject is None else id(subject))
+        key = (
+            code.co_filename,
+            code.co_firstlineno,
+            code.co_name,
+            0 if subject is None else id(subject),
+        )
         known = self._callables.get(key)
         if known is not None and (known.subject is None or known.subject() is subject):
             return known
@@ -302,7 +326,8 @@ def _subject(function: Any, arguments: tuple[Any, ...]) -> object:
     owner, code = getattr(function, "__self__", None), function.__code__
     if isinstance(owner, torch.nn.Module):
         return owner
-    if code.co_filename.endswith("_dynamo/external_utils.py"):  # torch's own function around a module or a partial
+    # torch's own function around a module or a partial
+    if code.co_filename.endswith("_dynamo/external_utils.py"):
         for cell in function.__closure__ or ():
             if callable(cell.cell_contents):
                 return _inner(cell.cell_contents)
@@ -321,9 +346,12 @@ def _inner(target: Any) -> object:
 
 
 def _code_of(function: Any) -> CodeType | None:
-    """Of the function that torch.compile, functools.wraps or functools.partial stand around as well."""
+    """Of the function that torch.compile, functools.wraps or functools.partial stand around as
+    well."""
     for _ in range(UNWRAPPED):
-        inner = getattr(function, "_torchdynamo_orig_callable", None) or getattr(function, "__wrapped__", None)
+        inner = getattr(function, "_torchdynamo_orig_callable", None) or getattr(
+            function, "__wrapped__", None
+        )
         if isinstance(function, functools.partial):
             inner = function.func
         if inner is None:
@@ -334,8 +362,13 @@ def _code_of(function: Any) -> CodeType | None:
 
 
 def _name(definition: CodeType, subject: object) -> str:
-    if subject is not None and not isinstance(subject, torch.nn.Module) and _code_of(subject) is None:
-        return str(getattr(subject, "__name__", type(subject).__name__))  # a builtin, which has no code
+    if (
+        subject is not None
+        and not isinstance(subject, torch.nn.Module)
+        and _code_of(subject) is None
+    ):
+        # a builtin, which has no code
+        return str(getattr(subject, "__name__", type(subject).__name__))
     return definition.co_qualname.replace("<locals>.", "")
 
 

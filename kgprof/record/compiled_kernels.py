@@ -1,7 +1,9 @@
-"""What Triton made of each kernel that Inductor generated in this process: registers, spills, shared memory, stages.
+"""What Triton made of each kernel that Inductor generated in this process: registers, spills,
+shared memory, stages.
 
-Read off the modules of generated code when the passes are over, so that it costs no pass anything, and in the process
-that was traced, because another one may choose another configuration of the same kernel.
+Read off the modules of generated code when the passes are over, so that it costs no pass anything,
+and in the process that was traced, because another one may choose another configuration of the same
+kernel.
 """
 
 import sys
@@ -16,17 +18,23 @@ from kgprof import model as m
 def compiled_kernels(device: torch.device) -> m.CompiledKernels | m.Skipped:
     if device.type != "cuda":
         return m.Skipped(reason="not available for the C++ that Inductor generates on a CPU")
-    inductor = sys.modules.get("torch._inductor.codecache")  # not imported for this: what has not been used has none
+    # not imported for this: what has not been used has none
+    inductor = sys.modules.get("torch._inductor.codecache")
     try:
         modules = tuple(inductor.PyCodeCache.modules) if inductor is not None else ()
     except AttributeError as error:
         return m.Skipped(reason=f"capture compiled kernels unavailable: {error}")
     found = tuple(dict.fromkeys(kernels_of(modules)))
-    return m.CompiledKernels(kernels=found) if found else m.Skipped(reason="Inductor generated no Triton kernel")
+    return (
+        m.CompiledKernels(kernels=found)
+        if found
+        else m.Skipped(reason="Inductor generated no Triton kernel")
+    )
 
 
 def kernels_of(modules: Iterable[Any]) -> Iterator[m.CompiledKernel]:
-    """Every kernel that has been launched: until then it may have several configurations to choose from."""
+    """Every kernel that has been launched: until then it may have several configurations to choose
+    from."""
     for module in modules:
         for value in tuple(vars(module).values()):
             launchers = getattr(value, "launchers", None)
@@ -34,7 +42,9 @@ def kernels_of(modules: Iterable[Any]) -> Iterator[m.CompiledKernel]:
                 (launcher,) = launchers
                 config = getattr(launcher, "config", None)
                 yield m.CompiledKernel(
-                    kernel=str(getattr(value, "inductor_meta", {}).get("kernel_name") or value.fn.__name__),
+                    kernel=str(
+                        getattr(value, "inductor_meta", {}).get("kernel_name") or value.fn.__name__
+                    ),
                     warps=_number(config, "num_warps"),
                     stages=_number(config, "num_stages"),
                     registers=_number(launcher, "n_regs"),

@@ -1,7 +1,7 @@
 """The control: a run in which nothing of kgprof's listens, to tell what its listening changed.
 
-It is made only where that is in doubt: an exception came through a listener, or a backend failed. What is known of it
-is how it ended, and what torch counts by itself.
+It is made only where that is in doubt: an exception came through a listener, or a backend failed.
+What is known of it is how it ended, and what torch counts by itself.
 """
 
 from pathlib import Path
@@ -49,7 +49,11 @@ def counted() -> m.Control:
     compiled: dict[m.SourceLine, bool] = {}
     for metrics in dynamo.get_compilation_metrics():
         if metrics.co_filename and metrics.co_firstlineno:
-            code = m.SourceLine(file=metrics.co_filename, line=metrics.co_firstlineno, function=metrics.co_name or "")
+            code = m.SourceLine(
+                file=metrics.co_filename,
+                line=metrics.co_firstlineno,
+                function=metrics.co_name or "",
+            )
             compiled[code] = compiled.get(code, True) and not metrics.fail_type
     return m.Control(
         exit=m.Exit(outcome=m.Outcome.OK),  # how it ended is the parent's to say

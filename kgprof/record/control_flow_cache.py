@@ -1,8 +1,10 @@
-"""Compiled graphs with control flow (torch.cond), which torch does not cache, kept from child A for child B.
+"""Compiled graphs with control flow (torch.cond), which torch does not cache, kept from child A for
+child B.
 
-COMPILE records that torch passed its cache by, and what it compiled cold. Child B runs the same program to see how that
-code is called; with what child A keeps it need not lower the graph a second time. The key is torch's own, computed
-as if these operators could be cached: their subgraphs are in it.
+COMPILE records that torch passed its cache by, and what it compiled cold. Child B runs the same
+program to see how that code is called; with what child A keeps it need not lower the graph a second
+time. The key is torch's own, computed as if these operators could be cached: their subgraphs are in
+it.
 """
 
 import importlib
@@ -16,11 +18,13 @@ from torch._ops import HigherOrderOperator
 from kgprof.record.source import Source, replace
 from kgprof.record.timing import BYPASS
 
-CONTROL_FLOW = ("cond", "while_loop", "scan", "associative_scan")  # Inductor writes their subgraphs into its code
+# Inductor writes their subgraphs into its code
+CONTROL_FLOW = ("cond", "while_loop", "scan", "associative_scan")
 
 
 class ControlFlowCache(Source):
-    """While entered, such a graph is kept as torch keeps others (``keeps``, child A), or looked for first."""
+    """While entered, such a graph is kept as torch keeps others (``keeps``, child A), or looked for
+    first."""
 
     name = "cache of graphs with control flow"
 
@@ -32,8 +36,15 @@ class ControlFlowCache(Source):
         try:
             cache = importlib.import_module("torch._inductor.codecache").FxGraphCache
             compile_fx = importlib.import_module("torch._inductor.compile_fx")
-            prepare, save, generate = cache.prepare_key, cache._save_graph, compile_fx.fx_codegen_and_compile
-            counters, cacheable = importlib.import_module("torch._dynamo.utils").counters, HigherOrderOperator.cacheable
+            prepare, save, generate = (
+                cache.prepare_key,
+                cache._save_graph,
+                compile_fx.fx_codegen_and_compile,
+            )
+            counters, cacheable = (
+                importlib.import_module("torch._dynamo.utils").counters,
+                HigherOrderOperator.cacheable,
+            )
         except (ImportError, AttributeError) as error:
             self.unavailable = f"this torch keeps graphs in another way ({error})"
             return
@@ -44,7 +55,9 @@ class ControlFlowCache(Source):
             if found is None:
                 counted = counters["inductor"][BYPASS]
                 with mock.patch.object(
-                    HigherOrderOperator, "cacheable", lambda this: this.name() in CONTROL_FLOW or cacheable(this)
+                    HigherOrderOperator,
+                    "cacheable",
+                    lambda this: this.name() in CONTROL_FLOW or cacheable(this),
                 ):
                     self._key, _ = prepare(*graph, **named)
                 counters["inductor"][BYPASS] = counted
@@ -58,7 +71,9 @@ class ControlFlowCache(Source):
                     save(key[0], compiled, inputs, True, None)
                 except Exception as error:  # noqa: BLE001  the program's compilation has succeeded
                     why = f"{type(error).__name__}: {error}"
-                    print(f"[kgprof: a graph could not be kept: {why}]", file=sys.stderr, flush=True)  # noqa: T201
+                    print(  # noqa: T201
+                        f"[kgprof: a graph could not be kept: {why}]", file=sys.stderr, flush=True
+                    )
             return compiled
 
         replace(cache, "prepare_key", staticmethod(prepared), undo)

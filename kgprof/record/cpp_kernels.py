@@ -1,9 +1,10 @@
 """KERNELS: TRACE once more, with Inductor's C++ kernels visible to the profiler by name.
 
-Generated code calls each of its C++ kernels by a name of its module. During this pass a function stands there that
-opens a range of the profiler around the call, so that no second code is compiled: Inductor's own way
-(``cpp.enable_kernel_profile``) changes the source of each kernel and keeps its precompiled header from being used. The
-time of a kernel therefore holds its call from Python, a few tenths of a microsecond.
+Generated code calls each of its C++ kernels by a name of its module. During this pass a function
+stands there that opens a range of the profiler around the call, so that no second code is compiled:
+Inductor's own way (``cpp.enable_kernel_profile``) changes the source of each kernel and keeps its
+precompiled header from being used. The time of a kernel therefore holds its call from Python, a few
+tenths of a microsecond.
 """
 
 import sys
@@ -26,14 +27,17 @@ def measure(run: Run) -> None:
         try:
             named = name_kernels(undo)
         except (ImportError, AttributeError) as error:
-            run.write(m.PassName.KERNELS, m.Skipped(reason=f"capture C++ kernels unavailable: {error}"))
+            run.write(
+                m.PassName.KERNELS, m.Skipped(reason=f"capture C++ kernels unavailable: {error}")
+            )
             return
         traced = trace_pass(run.session, run.device, run.options, path, cpp_kernel_profile=named)
     run.write(m.PassName.KERNELS, traced)
 
 
 def prepare() -> None:
-    """Before any compiling: under Inductor's C++ wrapper Python calls no kernel, and Inductor has to name them."""
+    """Before any compiling: under Inductor's C++ wrapper Python calls no kernel, and Inductor has
+    to name them."""
     from torch._inductor import config
 
     if config.cpp_wrapper:
@@ -41,9 +45,11 @@ def prepare() -> None:
 
 
 def name_kernels(undo: ExitStack) -> bool:
-    """From now on each call of a C++ kernel is a range named as Inductor names it, ``graph_<number>_<kernel>``; whether
-    there are any. Raises ImportError and AttributeError where this torch is built otherwise."""
-    inductor = sys.modules.get("torch._inductor.codecache")  # not imported for this: what has not been used has none
+    """From now on each call of a C++ kernel is a range named as Inductor names it,
+    ``graph_<number>_<kernel>``; whether there are any. Raises ImportError and AttributeError where
+    this torch is built otherwise."""
+    # not imported for this: what has not been used has none
+    inductor = sys.modules.get("torch._inductor.codecache")
     if inductor is None:
         return False
     from torch._C._profiler import _RecordFunctionFast
@@ -59,7 +65,9 @@ def name_kernels(undo: ExitStack) -> bool:
             if name.startswith(PREFIX) and isinstance(value, BuiltinFunctionType)
         }
         for name, kernel in kernels.items():
-            replace(module, name, _in_range(kernel, _RecordFunctionFast(f"graph_{number}_{name}")), undo)
+            replace(
+                module, name, _in_range(kernel, _RecordFunctionFast(f"graph_{number}_{name}")), undo
+            )
         number += bool(kernels)
     return number > 0
 

@@ -1,7 +1,9 @@
-"""What torch says about CUDA graphs: skipped, recorded, recorded again, partitioned. It says so in its log alone.
+"""What torch says about CUDA graphs: skipped, recorded, recorded again, partitioned. It says so in
+its log alone.
 
-A filter stands on the three loggers themselves, so it hears them whatever the user's log shows. The function that
-logged is kept with each message: it tells what a message is about, where the wording changes from release to release.
+A filter stands on the three loggers themselves, so it hears them whatever the user's log shows. The
+function that logged is kept with each message: it tells what a message is about, where the wording
+changes from release to release.
 """
 
 import logging
@@ -16,7 +18,8 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.source import Source, aside
 
 LOGGERS = tuple(
-    f"torch._inductor.{module}.__cudagraphs" for module in ("cudagraph_trees", "cudagraph_utils", "scheduler")
+    f"torch._inductor.{module}.__cudagraphs"
+    for module in ("cudagraph_trees", "cudagraph_utils", "scheduler")
 )
 ROWS = 5000
 TEXT = 8000  # characters of one message: a recording lists every input
@@ -44,7 +47,8 @@ class CudaGraphLog(Source):
             level = logger.getEffectiveLevel()
 
             def heard(record: logging.LogRecord, level: int = level) -> bool:
-                """As a filter, which also says what goes on to the handlers: what went there before."""
+                """As a filter, which also says what goes on to the handlers: what went there
+                before."""
                 self.take(record)
                 return record.levelno >= level
 
@@ -66,7 +70,8 @@ class CudaGraphLog(Source):
                 logger=record.name,
                 level=record.levelname,
                 function=record.funcName or "",
-                compile_id=str(CompileContext.current_compile_id() or ""),  # empty when a compiled graph is running
+                # empty when a compiled graph is running
+                compile_id=str(CompileContext.current_compile_id() or ""),
                 text=record.getMessage()[:TEXT],
             )
         )

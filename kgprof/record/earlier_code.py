@@ -1,7 +1,9 @@
-"""Which code Dynamo had compiled before kgprof listened, and in which calls of the workload it still runs.
+"""Which code Dynamo had compiled before kgprof listened, and in which calls of the workload it
+still runs.
 
-Nothing else sees it: the other sources hear a compilation, and stand around a graph from its compilation on. Its graphs
-are found in Dynamo's caches and get a counter, which is taken off again when listening ends.
+Nothing else sees it: the other sources hear a compilation, and stand around a graph from its
+compilation on. Its graphs are found in Dynamo's caches and get a counter, which is taken off again
+when listening ends.
 """
 
 import sys
@@ -55,9 +57,13 @@ class EarlierCode(Source):
                 for entry in _debug_get_cache_entry_list(code):
                     self._follow(code, entry, skip_code, undo)
         except (ImportError, AttributeError, TypeError, KeyError) as error:
-            self.unavailable = f"what was compiled before cannot be read: {type(error).__name__}: {error}"
+            self.unavailable = (
+                f"what was compiled before cannot be read: {type(error).__name__}: {error}"
+            )
 
-    def _follow(self, code: CodeType, entry: Any, skip_code: Callable[[CodeType], None], undo: ExitStack) -> None:
+    def _follow(
+        self, code: CodeType, entry: Any, skip_code: Callable[[CodeType], None], undo: ExitStack
+    ) -> None:
         names = entry.code.co_names
         earlier = _Earlier(
             file=code.co_filename,
@@ -84,7 +90,8 @@ class EarlierCode(Source):
         return counted
 
     def ran_unseen(self) -> Iterator[m.Unavailable]:
-        """What a reader must know of it; nothing where no such code ran in a call of the workload."""
+        """What a reader must know of it; nothing where no such code ran in a call of the
+        workload."""
         ran = [each for each in self._earlier if max(each.calls, default=-1) >= 0]
         if not ran:
             return

@@ -1,4 +1,5 @@
-"""The machine and the versions that a Recording was made on, and Inductor's vector-ISA probe, timed by itself."""
+"""The machine and the versions that a Recording was made on, and Inductor's vector-ISA probe, timed
+by itself."""
 
 import importlib.metadata
 import os
@@ -24,7 +25,8 @@ QUICK_S = 20.0  # for git and nvidia-smi, which can hang on a network file syste
 
 
 def choose_device(wanted: str) -> torch.device:
-    """``auto`` is cuda where torch sees a GPU. Raises UsageError, in torch's words, for cuda where it sees none."""
+    """``auto`` is cuda where torch sees a GPU. Raises UsageError, in torch's words, for cuda where
+    it sees none."""
     available = torch.cuda.is_available()
     if wanted == "cuda" and not available:
         why = "torch.cuda.is_available() is False"
@@ -34,7 +36,9 @@ def choose_device(wanted: str) -> torch.device:
             why = str(error).splitlines()[0]
         raise UsageError(
             f"--device cuda: torch {torch.__version__} sees no GPU: {why}",
-            hint="run on a machine with an NVIDIA GPU and a CUDA build of torch, or use --device cpu",
+            hint=(
+                "run on a machine with an NVIDIA GPU and a CUDA build of torch, or use --device cpu"
+            ),
         )
     return torch.device("cuda" if available and wanted != "cpu" else "cpu")
 
@@ -59,7 +63,9 @@ def describe(device: torch.device, user_flags: dict[str, str]) -> m.Environment:
         driver=driver if isinstance(driver, m.Skipped) else driver.splitlines()[0].strip(),
         device_name=torch.cuda.get_device_name(device) if on_gpu else cpu,
         cpu_name=cpu,
-        cpu_count=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cpu_count=len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1,
         torch_threads=torch.get_num_threads(),
         memory_bytes=_memory_bytes(),
         platform=platform.platform(),
@@ -73,7 +79,9 @@ def describe(device: torch.device, user_flags: dict[str, str]) -> m.Environment:
 
 def _cpu_name() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in (
+            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        ):
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     except OSError:
@@ -82,7 +90,8 @@ def _cpu_name() -> str:
 
 
 def _memory_bytes() -> int:
-    """What this process may use: the machine's memory, or its control group's limit where that is lower."""
+    """What this process may use: the machine's memory, or its control group's limit where that is
+    lower."""
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
@@ -102,7 +111,9 @@ def _git(folder: Path) -> tuple[str | m.Skipped, bool | m.Skipped]:
 def _ask(*command: str) -> str | m.Skipped:
     """What a program answers on stdout."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=QUICK_S, errors="replace")
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=QUICK_S, errors="replace"
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return m.Skipped(reason=f"{command[0]}: {error}")
     if done.returncode:
@@ -125,25 +136,35 @@ def cpp_compiler() -> str | m.Skipped:
     except RuntimeError as error:  # torch._inductor.exc.InvalidCxxCompiler
         return m.Skipped(reason=str(error))
     version = _ask(compiler, "--version")
-    return compiler if isinstance(version, m.Skipped) or not version else f"{compiler}: {version.splitlines()[0]}"
+    return (
+        compiler
+        if isinstance(version, m.Skipped) or not version
+        else f"{compiler}: {version.splitlines()[0]}"
+    )
 
 
 def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
-    """Seconds that Inductor's vector-ISA probe takes with ``cache`` as its (fresh) cache, and whether to skip it later.
+    """Seconds that Inductor's vector-ISA probe takes with ``cache`` as its (fresh) cache, and
+    whether to skip it later.
 
-    The probe compiles and loads one or two files for every instruction set that the CPU has: 8 s of CPU time, which the
-    files of an earlier probe save (``_kept``). With ``TORCHINDUCTOR_VEC_ISA_OK=1`` torch takes them all for working
-    without a try, and picks the widest. That gives the same pick only if every one of them did work here, so only then
-    may the children be told so.
+    The probe compiles and loads one or two files for every instruction set that the CPU has: 8 s of
+    CPU time, which the files of an earlier probe save (``_kept``). With
+    ``TORCHINDUCTOR_VEC_ISA_OK=1`` torch takes them all for working without a try, and picks the
+    widest. That gives the same pick only if every one of them did work here, so only then may the
+    children be told so.
     """
     if "TORCHINDUCTOR_VEC_ISA_OK" in os.environ:
         value = os.environ["TORCHINDUCTOR_VEC_ISA_OK"]
-        return m.Skipped(reason=f"TORCHINDUCTOR_VEC_ISA_OK={value} is set, so torch does not probe"), False
+        return m.Skipped(
+            reason=f"TORCHINDUCTOR_VEC_ISA_OK={value} is set, so torch does not probe"
+        ), False
     try:
         from torch._inductor import cpu_vec_isa
 
         if cpu_vec_isa.valid_vec_isa_list.cache_info().currsize:
-            return m.Skipped(reason="the workload compiled while it was imported, and torch probed then"), False
+            return m.Skipped(
+                reason="the workload compiled while it was imported, and torch probed then"
+            ), False
         kept = _kept()
         if kept is not None:
             try:
@@ -151,18 +172,22 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
             except OSError:  # half a library would be one that does not work
                 shutil.rmtree(cache, ignore_errors=True)
         before, began = _libraries(cache), time.perf_counter()
-        with mock.patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": str(cache)}):  # asked for each file's place
+        # asked for each file's place
+        with mock.patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": str(cache)}):
             picked = cpu_vec_isa.pick_vec_isa()
             working = cpu_vec_isa.valid_vec_isa_list()
         elapsed_s: float | m.Skipped = time.perf_counter() - began
         if before and before == _libraries(cache):
-            elapsed_s = m.Skipped(reason=f"an earlier run of kgprof compiled its files, kept in {kept}")
+            elapsed_s = m.Skipped(
+                reason=f"an earlier run of kgprof compiled its files, kept in {kept}"
+            )
         elif kept is not None:
             with suppress(OSError):  # the next run compiles them again
                 for file in (file for file in cache.rglob("*") if file.is_file()):
                     there = kept / file.relative_to(cache)
                     there.parent.mkdir(parents=True, exist_ok=True)
-                    half = there.with_name(f"{there.name}.{os.getpid()}")  # another kgprof may be reading
+                    # another kgprof may be reading
+                    half = there.with_name(f"{there.name}.{os.getpid()}")
                     shutil.copy2(file, half)
                     half.replace(there)
         offered = [
@@ -172,7 +197,8 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
         ]
     except (ImportError, AttributeError, RuntimeError) as error:
         return m.Skipped(reason=f"capture vector-ISA probe unavailable: {error}"), False
-    # Off x86 torch offers one instruction set without a try; only there is the list of offered ones empty.
+    # Off x86 torch offers one instruction set without a try; only there is the list of offered ones
+    # empty.
     return elapsed_s, bool(picked) and all(isa in working for isa in offered)
 
 
@@ -181,10 +207,12 @@ def _libraries(cache: Path) -> set[Path]:
 
 
 def _kept() -> Path | None:
-    """The folder for the probe's files between runs: beside torch's precompiled headers, which are kept likewise. Torch
-    names its files by the compiler, its flags and torch itself, so a folder never answers for another machine.
+    """The folder for the probe's files between runs: beside torch's precompiled headers, which are
+    kept likewise. Torch names its files by the compiler, its flags and torch itself, so a folder
+    never answers for another machine.
 
-    None where this torch has no such folder, it cannot be written, or is somebody else's: what lies in it is loaded.
+    None where this torch has no such folder, it cannot be written, or is somebody else's: what lies
+    in it is loaded.
     """
     try:
         from torch._inductor.runtime.cache_dir_utils import default_cache_dir
@@ -197,9 +225,9 @@ def _kept() -> Path | None:
 
 
 class ProbeWhenAsked(Source):
-    """Makes the probe when a program or a function first asks torch.compile for Inductor: not in the seconds of a
-    compilation, and not at all where nothing is compiled. A later process on the same caches is told how it went by a
-    file in them."""
+    """Makes the probe when a program or a function first asks torch.compile for Inductor: not in
+    the seconds of a compilation, and not at all where nothing is compiled. A later process on the
+    same caches is told how it went by a file in them."""
 
     name = "vector-ISA probe"
 
@@ -217,7 +245,8 @@ class ProbeWhenAsked(Source):
         def asked() -> None:
             if not self._probed:
                 self._probed, began = True, time.perf_counter()
-                with tempfile.TemporaryDirectory() as files:  # which are no part of what the program compiles
+                # which are no part of what the program compiles
+                with tempfile.TemporaryDirectory() as files:
                     works = probe_vector_isa(Path(files))[1]
                 if works:
                     self._cache.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,5 @@
-"""The environment variables that change what torch does, as the user set them (read before kgprof sets its own)."""
+"""The environment variables that change what torch does, as the user set them (read before kgprof
+sets its own)."""
 
 from collections.abc import Mapping
 
@@ -17,7 +18,8 @@ PREFIXES = (
     "KGPROF_",
 )
 NAMES = ("CXX", "CC", "LD_PRELOAD", "PYTHONHASHSEED")
-SET_BY_LIBRARIES = ("PYTORCH_NVML_BASED_CUDA_CHECK", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")  # Lightning, sklearn
+# Lightning, sklearn
+SET_BY_LIBRARIES = ("PYTORCH_NVML_BASED_CUDA_CHECK", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 
 
 def flags(environment: Mapping[str, str]) -> dict[str, str]:

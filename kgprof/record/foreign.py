@@ -1,4 +1,5 @@
-"""A Recording of files that another program left: one run for each of its processes, and nothing of this machine."""
+"""A Recording of files that another program left: one run for each of its processes, and nothing of
+this machine."""
 
 import datetime
 import sys
@@ -29,19 +30,23 @@ def create(
     reason: str,
     trace_files: tuple[m.TraceFile, ...] = (),
 ) -> Path:
-    """Start it in ``output/recording``, in place of an older one; ``reason``: why the files do not show the rest.
+    """Start it in ``output/recording``, in place of an older one; ``reason``: why the files do not
+    show the rest.
 
     Raises UsageError for a folder that cannot be written.
     """
     store.clear(output)
-    plan = as_it_stands(options.workload, keys, "cuda" if on_cuda else "cpu", environment, reason=reason)
+    plan = as_it_stands(
+        options.workload, keys, "cuda" if on_cuda else "cpu", environment, reason=reason
+    )
     plan = msgspec.structs.replace(plan, trace_files=trace_files)
     store.create(output / layout.FOLDER, header(options, plan))
     return output / layout.FOLDER
 
 
 def run_keys(names: Iterable[str], again: str, number: int) -> tuple[m.RunKey, ...]:
-    """A run for each name; one that is taken gets ``again`` and the first free number from ``number`` on."""
+    """A run for each name; one that is taken gets ``again`` and the first free number from
+    ``number`` on."""
     taken: dict[str, None] = {}
     for name in names:
         numbered = (f"{name}-{again}{further}" for further in count(number))
@@ -52,7 +57,8 @@ def run_keys(names: Iterable[str], again: str, number: int) -> tuple[m.RunKey, .
 def as_it_stands(
     workload: str, keys: Sequence[m.RunKey], device: str, environment: m.Environment, *, reason: str
 ) -> m.Plan:
-    """The plan of runs that nobody chose or compares; ``reason``: why Inductor's vector-ISA probe was not timed."""
+    """The plan of runs that nobody chose or compares; ``reason``: why Inductor's vector-ISA probe
+    was not timed."""
     return m.Plan(
         workload=workload,
         strategies=tuple(m.StrategyPlan(name=key.strategy, modes=(key.mode,)) for key in keys),
@@ -86,8 +92,8 @@ def write_run(
     reason: str,
     reasons: Mapping[m.PassName, str] | None = None,
 ) -> None:
-    """The one pass that the files show, and why they show no other. How the program ended is not in them: the gate must
-    not take a program for dead that wrote all it had."""
+    """The one pass that the files show, and why they show no other. How the program ended is not in
+    them: the gate must not take a program for dead that wrote all it had."""
     for name in m.PassName:
         absent = m.Skipped(reason=(reasons or {}).get(name, reason))
         store.write_pass(folder, key, name, value if name is shown else absent)
@@ -96,8 +102,13 @@ def write_run(
 
 
 def environment(*, reason: str, **known: Any) -> m.Environment:
-    """The machine that was traced: the fields of Environment that are known; ``reason``: why the rest is not."""
+    """The machine that was traced: the fields of Environment that are known; ``reason``: why the
+    rest is not."""
     always = {"kgprof": __version__, "python": NO_VERSION, "torch": NO_VERSION, "flags": {}}
     told = {**always, "cpu_name": NOT_TOLD, "platform": NOT_TOLD, **known}
-    unknown = {one.name: m.Skipped(reason=reason) for one in msgspec.structs.fields(m.Environment) if one.required}
+    unknown = {
+        one.name: m.Skipped(reason=reason)
+        for one in msgspec.structs.fields(m.Environment)
+        if one.required
+    }
     return m.Environment(**{**unknown, **told})

@@ -1,13 +1,16 @@
-"""A process that has imported torch, and forks the children that run a function or a program: they need not import it.
+"""A process that has imported torch, and forks the children that run a function or a program: they
+need not import it.
 
-It imports nothing of the workload, computes nothing and starts no thread. From it another one is forked on demand that
-has imported Inductor too, for a function's plan and the runs that compile: a child begins with the modules that it
-would have imported by the time it is prepared, or that kgprof's listeners need in it. A program imports Inductor
-itself. A child is forked twice, so that kgprof adopts it and ends it as one that it started itself; it sets what a new
-process would have been given (session, streams, environment, arguments, seeds), and goes on as one.
+It imports nothing of the workload, computes nothing and starts no thread. From it another one is
+forked on demand that has imported Inductor too, for a function's plan and the runs that compile: a
+child begins with the modules that it would have imported by the time it is prepared, or that
+kgprof's listeners need in it. A program imports Inductor itself. A child is forked twice, so that
+kgprof adopts it and ends it as one that it started itself; it sets what a new process would have
+been given (session, streams, environment, arguments, seeds), and goes on as one.
 
-What the children share and new processes would not: the addresses of libraries, and the seed of Python's hashes.
-Rounds, whose spread is that between processes, are started as new ones for that reason.
+What the children share and new processes would not: the addresses of libraries, and the seed of
+Python's hashes. Rounds, whose spread is that between processes, are started as new ones for that
+reason.
 """
 
 import contextlib
@@ -33,8 +36,10 @@ ANSWERS_S = 60.0  # a busy machine takes 20 s to import torch
 ENDS_S = 5.0
 POLL_S = 0.05
 LENGTH = 8  # bytes before each order
-VECTOR_ISA_OK = "TORCHINDUCTOR_VEC_ISA_OK"  # known after the plan; a child puts it into torch._inductor.config itself
-LATE = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", VECTOR_ISA_OK)  # torch looks for the others when it needs them
+# known after the plan; a child puts it into torch._inductor.config itself
+VECTOR_ISA_OK = "TORCHINDUCTOR_VEC_ISA_OK"
+# torch looks for the others when it needs them
+LATE = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", VECTOR_ISA_OK)
 MODULES = (
     "torch",
     "torch._dynamo",
@@ -77,7 +82,8 @@ class Forked:
 
 
 class ForkServer:
-    """kgprof's side of it: the first process, and a channel to each of the two with the environment that it has."""
+    """kgprof's side of it: the first process, and a channel to each of the two with the environment
+    that it has."""
 
     said = b""  # what torch printed while it was imported
     broken = False  # from then on children are started as new processes
@@ -88,7 +94,9 @@ class ForkServer:
         self._has: dict[str, str] = {}
         self._without_inductor = False  # that process has ended: importing it opened a GPU
 
-    def channel(self, command: Sequence[str], environment: Mapping[str, str], compiles: bool) -> socket.socket | None:
+    def channel(
+        self, command: Sequence[str], environment: Mapping[str, str], compiles: bool
+    ) -> socket.socket | None:
         """None where a child's torch would have read another environment while it was imported."""
         needed = {name: value for name, value in environment.items() if name not in LATE}
         if self.process is None:
@@ -97,7 +105,8 @@ class ForkServer:
                 self.process = subprocess.Popen(
                     [*command, str(theirs.fileno()), str(os.getpid())],
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,  # as that of a child is: what Python knows of its streams does not change
+                    # as that of a child is: what Python knows of its streams does not change
+                    stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     pass_fds=(theirs.fileno(),),
                     env=environment,
@@ -113,7 +122,8 @@ class ForkServer:
         return self._ready[compiles] if self._has == needed else None
 
     def lost_inductor(self, channel: socket.socket) -> bool:
-        """Whether it was the process with Inductor that has ended; children import that themselves from then on."""
+        """Whether it was the process with Inductor that has ended; children import that themselves
+        from then on."""
         if channel is not self._ready.get(True):
             return False
         self._ready.pop(True).close()
@@ -173,8 +183,9 @@ def forked(
     signals: Signals,
     compiles: bool,
 ) -> tuple[Forked, bytes] | None:
-    """A child, and what was printed before it began; None where it has to be started as a new process. ``command``
-    starts the server if there is none; ``files``: the child's descriptors for its events and of its standard input."""
+    """A child, and what was printed before it began; None where it has to be started as a new
+    process. ``command`` starts the server if there is none; ``files``: the child's descriptors for
+    its events and of its standard input."""
     if sys.platform != "linux" or not _servers or (server := _servers[-1]).broken:
         return None
     reading, writing = os.pipe()
@@ -240,7 +251,8 @@ def main(descriptor: str, parent: str) -> None:
 
 
 def gpu_is_there() -> bool:
-    """Asked in another process: one that has asked CUDA cannot be forked, and torch 2.11's Inductor asks on import."""
+    """Asked in another process: one that has asked CUDA cannot be forked, and torch 2.11's Inductor
+    asks on import."""
     import torch
 
     pid = _fork()
@@ -250,7 +262,8 @@ def gpu_is_there() -> bool:
 
 
 def _import(modules: Sequence[str]) -> None:
-    """Ends the server where that has opened a GPU: a process that is forked from it could not use it."""
+    """Ends the server where that has opened a GPU: a process that is forked from it could not use
+    it."""
     for name in modules:
         importlib.import_module(name)
     for opened in Path("/proc/self/fd").iterdir():
@@ -271,13 +284,15 @@ def _fork() -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     with warnings.catch_warnings():
-        # Of Python 3.12 where OpenBLAS has threads, which it ends before a fork and starts again after it.
+        # Of Python 3.12 where OpenBLAS has threads, which it ends before a fork and starts again
+        # after it.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _begin(channel: socket.socket, order: Mapping[str, Any], files: Sequence[int]) -> None:
-    """The process between server and child ends and leaves the child to kgprof; this gives it what a new one has."""
+    """The process between server and child ends and leaves the child to kgprof; this gives it what
+    a new one has."""
     try:
         if _fork():
             os._exit(0)

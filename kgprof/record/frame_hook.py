@@ -1,8 +1,9 @@
-"""Every frame that is offered to Dynamo, and what became of it: the one place that also sees what is never compiled.
+"""Every frame that is offered to Dynamo, and what became of it: the one place that also sees what
+is never compiled.
 
-Dynamo's callback is an instance of ``convert_frame.CatchErrorsWrapper``; its class is patched, so that callbacks made
-before and after are both seen and ``torch._dynamo.reset()`` changes nothing. Nothing runs for a call that finds its
-compiled code, nor for a frame that was skipped before.
+Dynamo's callback is an instance of ``convert_frame.CatchErrorsWrapper``; its class is patched, so
+that callbacks made before and after are both seen and ``torch._dynamo.reset()`` changes nothing.
+Nothing runs for a call that finds its compiled code, nor for a frame that was skipped before.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ FAULTS = ("error", "dispatch-mode")  # why a frame is skipped that could have be
 # torch calls through it whatever has no code of the program's own.
 _WRAPPER, _WRAPPER_FILE = "wrap_inline.<locals>.inner", "external_utils.py"
 
-# Dynamo's counters of what it could not trace carry the full text; only what this frame added is wanted.
+# Dynamo's counters of what it could not trace carry the full text; only what this frame added is
+# wanted.
 _UNIMPLEMENTED = "unimplemented"
 
 
 class FrameHook(Source):
-    """Rows of what was compiled anywhere, and of what was skipped or raised in the project's own files."""
+    """Rows of what was compiled anywhere, and of what was skipped or raised in the project's own
+    files."""
 
     name = "frame hook"
 
@@ -46,8 +49,8 @@ class FrameHook(Source):
         self.left_out = 0
         self._calls = calls
         self._project = project
-        # Skipped for a fault: what runs inside them does so in consequence. By id, as a code object's hash is that of
-        # its constants, and in Dynamo's bytecode a dict may be one.
+        # Skipped for a fault: what runs inside them does so in consequence. By id, as a code
+        # object's hash is that of its constants, and in Dynamo's bytecode a dict may be one.
         self._given_up: dict[int, CodeType] = {}
 
     def listen(self, undo: ExitStack) -> None:
@@ -57,7 +60,9 @@ class FrameHook(Source):
             wrapper = convert_frame.CatchErrorsWrapper
             original = wrapper.__dict__["__call__"]
         except (ImportError, AttributeError, KeyError) as error:
-            self.unavailable = f"this torch has no torch._dynamo.convert_frame.CatchErrorsWrapper ({error})"
+            self.unavailable = (
+                f"this torch has no torch._dynamo.convert_frame.CatchErrorsWrapper ({error})"
+            )
             return
         replace(wrapper, "__call__", self._watching(original), undo)
 
@@ -93,10 +98,16 @@ class FrameHook(Source):
 
     @aside
     def _judge(
-        self, code: CodeType, result: Any, before: _Counts, caller: FrameType | None, wrapped: Mapping[str, Any]
+        self,
+        code: CodeType,
+        result: Any,
+        before: _Counts,
+        caller: FrameType | None,
+        wrapped: Mapping[str, Any],
     ) -> None:
         guarded = getattr(result, "guarded_code", None)
-        # After a recompile limit Dynamo asks for cached code to run and for nothing more to be compiled.
+        # After a recompile limit Dynamo asks for cached code to run and for nothing more to be
+        # compiled.
         action = str(getattr(getattr(result, "frame_exec_strategy", None), "cur_action", ""))
         if guarded is not None:
             self._add(code, outcome="compiled", compile_id=str(guarded.compile_id), **wrapped)
@@ -106,7 +117,9 @@ class FrameHook(Source):
             why, text = _why_skipped(code, before), getattr(result, "skip_reason", None) or ""
             text = "\n".join(filter(None, [*before.refused(), text]))
             codes = (above.f_code for above in upwards(caller if self._given_up else None))
-            above = next((given_up.co_name for given_up in codes if id(given_up) in self._given_up), "")
+            above = next(
+                (given_up.co_name for given_up in codes if id(given_up) in self._given_up), ""
+            )
             self._add(code, outcome="skipped", why=why, text=text, called_in=above)
             if why in FAULTS:
                 self._given_up[id(code)] = code
@@ -131,7 +144,8 @@ class FrameHook(Source):
 
 
 class _Counts:
-    """Dynamo's own counters before a frame, to tell what happened in it whichever words this torch has for it."""
+    """Dynamo's own counters before a frame, to tell what happened in it whichever words this torch
+    has for it."""
 
     def __init__(self, counters: Mapping[str, Mapping[str, int]]) -> None:
         self.counters = counters
@@ -146,20 +160,23 @@ class _Counts:
 
 
 def _wrapped(frame: Any) -> dict[str, Any]:
-    """What torch's wrapper calls, a module of torch.nn or a partial, and its arguments. Reads types and code objects
-    only: the program's own ``__getattr__`` could raise."""
+    """What torch's wrapper calls, a module of torch.nn or a partial, and its arguments. Reads types
+    and code objects only: the program's own ``__getattr__`` could raise."""
     code = frame.f_code
     if code.co_qualname != _WRAPPER or not code.co_filename.endswith(_WRAPPER_FILE):
         return {}
     called = frame.f_locals.get("fn")
     is_partial = isinstance(called, functools.partial)
-    function = called.func if is_partial else inspect.getattr_static(type(called), "forward", called)
+    function = (
+        called.func if is_partial else inspect.getattr_static(type(called), "forward", called)
+    )
     is_method = isinstance(function, MethodType) or (function is not called and not is_partial)
     function = function.__func__ if isinstance(function, MethodType) else function
     if not isinstance(function, FunctionType):
         return {"wraps": type(called).__qualname__}
     name = function.__qualname__ if called is function or is_partial else type(called).__qualname__
-    given = len(called.args) if is_partial else int(is_method)  # self, or what the partial brings along
+    # self, or what the partial brings along
+    given = len(called.args) if is_partial else int(is_method)
     arguments = function.__code__.co_varnames[given : function.__code__.co_argcount]
     return {"wraps": f"functools.partial of {name}" if is_partial else name, "arguments": arguments}
 
@@ -167,7 +184,8 @@ def _wrapped(frame: Any) -> dict[str, Any]:
 def _why_skipped(code: CodeType, before: _Counts) -> str:
     """Asked of torch's own conditions, in its order: 2.11 gives no reason, and wording changes."""
     begun, ended = (
-        before.counters.get("frames", {}).get(key, 0) - before.frames.get(key, 0) for key in ("total", "ok")
+        before.counters.get("frames", {}).get(key, 0) - before.frames.get(key, 0)
+        for key in ("total", "ok")
     )
     if begun > ended:  # one more frame was begun than was ended well: an error was suppressed
         return "error"
@@ -189,7 +207,9 @@ def _traced(error: BaseException) -> tuple[m.SourceLine, ...]:
     if type(error).__name__ == "BackendCompilerFailed":
         return ()
     lines = list(getattr(error, "real_stack", None) or ())[-STACK:]
-    return tuple(m.SourceLine(file=one.filename, line=one.lineno or 0, function=one.name) for one in lines)
+    return tuple(
+        m.SourceLine(file=one.filename, line=one.lineno or 0, function=one.name) for one in lines
+    )
 
 
 def _described(error: BaseException) -> str:

@@ -1,4 +1,5 @@
-"""How often each compiled graph ran, call by call: silence after a recompile limit is seen here and nowhere else."""
+"""How often each compiled graph ran, call by call: silence after a recompile limit is seen here and
+nowhere else."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -85,7 +86,8 @@ class GraphHook(InstalledGraphs):
 
 
 def name_of(placeholder: Any) -> str:
-    """Dynamo's source of one input, ``L['x']``: metadata before a backend is called, an attribute from then on."""
+    """Dynamo's source of one input, ``L['x']``: metadata before a backend is called, an attribute
+    from then on."""
     source = getattr(placeholder, "_dynamo_source", None)
     if source is None:
         source = getattr(placeholder.meta.get("grapharg"), "source", None)

@@ -1,9 +1,10 @@
-"""What each graph that Inductor compiles replaces, moves, allocates and saves, as its GraphLowering and wrapper say.
+"""What each graph that Inductor compiles replaces, moves, allocates and saves, as its GraphLowering
+and wrapper say.
 
-Watched beside COMPILE, from three sides: ``compile_fx`` is given Dynamo's graph, which is run once on
-tensors without data to count what eager mode would dispatch; ``_compile_fx_inner`` is given AOTAutograd's forward and
-backward; and ``GraphLowering.codegen`` ends when kernels are generated and buffers planned. All three have these names
-in torch 2.11 to 2.13.
+Watched beside COMPILE, from three sides: ``compile_fx`` is given Dynamo's graph, which is run once
+on tensors without data to count what eager mode would dispatch; ``_compile_fx_inner`` is given
+AOTAutograd's forward and backward; and ``GraphLowering.codegen`` ends when kernels are generated
+and buffers planned. All three have these names in torch 2.11 to 2.13.
 """
 
 import importlib
@@ -20,11 +21,22 @@ from kgprof import model as m
 from kgprof.record.source import Source, replace
 
 MAX_GRAPHS = 500
-Access = tuple[str, bool, int]  # a buffer, whether it is written, and the bytes of it that are moved
+# a buffer, whether it is written, and the bytes of it that are moved
+Access = tuple[str, bool, int]
 
 # Their results are new memory, and no kernel writes it; or the schema hides that they are views.
-_LAUNCH_NOTHING = ("empty", "new_empty", "_unsafe_view", "sym_", "_local_scalar_dense", "set_", "resize_", "is_")
-_INDEXED = ("gather", "index", "embedding", "masked_select", "nonzero")  # they read no more than they give
+_LAUNCH_NOTHING = (
+    "empty",
+    "new_empty",
+    "_unsafe_view",
+    "sym_",
+    "_local_scalar_dense",
+    "set_",
+    "resize_",
+    "is_",
+)
+# they read no more than they give
+_INDEXED = ("gather", "index", "embedding", "masked_select", "nonzero")
 NO_BACKWARD = m.Skipped(reason="no result of the graph needs a gradient")
 
 
@@ -35,11 +47,14 @@ class GraphWatch(Source):
 
     def __init__(self) -> None:
         self._graphs: list[m.GraphWork] = []
-        self._eager: dict[tuple[str, bool], m.EagerWork | m.Skipped] = {}  # by compile id, and whether of the backward
+        # by compile id, and whether of the backward
+        self._eager: dict[tuple[str, bool], m.EagerWork | m.Skipped] = {}
         self._saved: dict[str, m.SavedForBackward] = {}
-        # Compile id -> of AOTAutograd's forward its operators, and by each node's name the node whose memory it has.
+        # Compile id -> of AOTAutograd's forward its operators, and by each node's name the node
+        # whose memory it has.
         self._forward: dict[str, tuple[set[str], dict[str, torch.fx.Node]]] = {}
-        self.kernels: list[tuple[str, m.KernelWork, list[Access]]] = []  # of the graph that is being generated
+        # of the graph that is being generated
+        self.kernels: list[tuple[str, m.KernelWork, list[Access]]] = []
         self._planned: list[m.BufferPlan] = []
         self._inside = False
 
@@ -52,7 +67,9 @@ class GraphWatch(Source):
         try:
             fx = importlib.import_module("torch._inductor.compile_fx")
             lowering = importlib.import_module("torch._inductor.graph").GraphLowering
-            wrapper = importlib.import_module("torch._inductor.codegen.wrapper").PythonWrapperCodegen
+            wrapper = importlib.import_module(
+                "torch._inductor.codegen.wrapper"
+            ).PythonWrapperCodegen
             outer, inner, codegen, plan = (
                 fx.compile_fx,
                 fx._compile_fx_inner,
@@ -80,7 +97,8 @@ class GraphWatch(Source):
         def generate(this: Any) -> Any:
             self.kernels, self._planned = [], []
             result = codegen(this)
-            if not getattr(this, "name", None):  # with a name it is a subgraph that is compiled to be timed
+            # with a name it is a subgraph that is compiled to be timed
+            if not getattr(this, "name", None):
                 self._guarded(self._generated, this)
             return result
 
@@ -95,14 +113,16 @@ class GraphWatch(Source):
         replace(wrapper, "memory_plan_reuse", memory_plan_reuse, undo)
 
     def _guarded(self, look: Callable[..., None], *args: Any) -> None:
-        """Inside the compiler: an exception of ours would fail the workload's compilation. It is told instead."""
+        """Inside the compiler: an exception of ours would fail the workload's compilation. It is
+        told instead."""
         try:
             look(*args)
         except Exception as error:  # noqa: BLE001
             self.unavailable = f"torch's graph could not be read: {type(error).__name__}: {error}"
 
     def _divided(self, model: Any, backward: bool) -> None:
-        """AOTAutograd's partitioner copies an operator that is to be computed twice under its name."""
+        """AOTAutograd's partitioner copies an operator that is to be computed twice under its
+        name."""
         if (graph := getattr(model, "graph", None)) is None:
             return
         calls = {node for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
@@ -110,18 +130,28 @@ class GraphWatch(Source):
         if not backward:
             memory_of: dict[str, torch.fx.Node] = {}
             for node in graph.nodes:
-                base = node.args[0] if node.args and isinstance(node.args[0], torch.fx.Node) else node
+                base = (
+                    node.args[0] if node.args and isinstance(node.args[0], torch.fx.Node) else node
+                )
                 memory_of[node.name] = (
-                    memory_of.get(base.name, base) if node in calls and _is_view(node.target) else node
+                    memory_of.get(base.name, base)
+                    if node in calls and _is_view(node.target)
+                    else node
                 )
             self._forward[_compile_id()] = operators, memory_of
             return
         forward, memory_of = self._forward.get(_compile_id(), (set(), {}))
-        given = [node for node in graph.nodes if node.op == "placeholder" and not node.name.startswith("tangents")]
+        given = [
+            node
+            for node in graph.nodes
+            if node.op == "placeholder" and not node.name.startswith("tangents")
+        ]
         # Views of one tensor are one; a view of an input keeps what is there anyway.
         tensors = {memory_of.get(node.name, node) for node in given if _value(node) is not None}
         kept = [
-            _tensor_bytes(value) for node in tensors if node.op != "placeholder" and (value := _value(node)) is not None
+            _tensor_bytes(value)
+            for node in tensors
+            if node.op != "placeholder" and (value := _value(node)) is not None
         ]
         self._saved[_compile_id()] = m.SavedForBackward(
             activations=len(kept),
@@ -132,12 +162,16 @@ class GraphWatch(Source):
         )
 
     def _plan(self, lines: Sequence[Any]) -> None:
-        """Allocations as they stand after planning: each is one still, or reuses another's memory."""
+        """Allocations as they stand after planning: each is one still, or reuses another's
+        memory."""
         named = [(type(line).__name__, line) for line in lines]
         new = [_buffer_bytes(line.node) for name, line in named if name == "AllocateLine"]
-        # In place over an argument that is freed (``delete_old``), or over a buffer that is no longer read.
+        # In place over an argument that is freed (``delete_old``), or over a buffer that is no
+        # longer read.
         again = [_buffer_bytes(line.reused_as) for name, line in named if name == "ReuseLine"]
-        sizes = m.BufferPlan(allocated=len(new), allocated_bytes=sum(new), reused=len(again), reused_bytes=sum(again))
+        sizes = m.BufferPlan(
+            allocated=len(new), allocated_bytes=sum(new), reused=len(again), reused_bytes=sum(again)
+        )
         self._planned.append(sizes)
 
     def _generated(self, graph: Any) -> None:
@@ -145,7 +179,9 @@ class GraphWatch(Source):
             self.unavailable = f"more than {MAX_GRAPHS} graphs were compiled"
             return
         real_name = graph.scheduler.mutation_real_name
-        outputs = {real_name.get(name, name) for name in graph.get_output_names()} | set(graph.mutated_inputs)
+        outputs = {real_name.get(name, name) for name in graph.get_output_names()} | set(
+            graph.mutated_inputs
+        )
         needed: dict[tuple[str, bool], int] = {}
         for _, _, accesses in self.kernels:
             for buffer, written, moved in accesses:
@@ -168,7 +204,9 @@ class GraphWatch(Source):
                 moved_bytes=sum(known),
                 unknown=len(self.kernels) - len(known),
                 needed_bytes=sum(needed.values()),
-                buffers=m.BufferPlan(**{name: sum(getattr(plan, name) for plan in plans) for name in fields})
+                buffers=m.BufferPlan(
+                    **{name: sum(getattr(plan, name) for plan in plans) for name in fields}
+                )
                 if plans
                 else no_plan,
                 **({"saved": saved} if backward and (saved := self._saved.get(compile_id)) else {}),
@@ -192,7 +230,11 @@ def _size(size: Any) -> int:
 
 def _tensor_bytes(tensor: torch.Tensor) -> int:
     """An axis of stride 0 is one element long in memory."""
-    sizes = (_size(size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride != 0)
+    sizes = (
+        _size(size)
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+        if stride != 0
+    )
     return math.prod(sizes) * tensor.dtype.itemsize
 
 
@@ -209,26 +251,37 @@ def _buffer_bytes(buffer: Any) -> int:
 def eager_work(
     model: Callable[..., Any], inputs: Sequence[Any]
 ) -> tuple[m.EagerWork | m.Skipped, m.EagerWork | m.Skipped]:
-    """What ``model`` dispatches on arguments like ``inputs``, and what the backward of its results would."""
+    """What ``model`` dispatches on arguments like ``inputs``, and what the backward of its results
+    would."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    # Called, a module of FX is compiled to Python; then the caches' key of the graph is another one.
+    # Called, a module of FX is compiled to Python; then the caches' key of the graph is another
+    # one.
     run = torch.fx.Interpreter(model).run if isinstance(model, torch.fx.GraphModule) else model
     try:
         with FakeTensorMode(allow_non_fake_inputs=True):
             arguments = [_without_data(one) for one in inputs]
             with _Counted() as forward:
                 results = run(*arguments)
-            roots = [one for one in tree_leaves(results) if isinstance(one, torch.Tensor) and one.requires_grad]
+            roots = [
+                one
+                for one in tree_leaves(results)
+                if isinstance(one, torch.Tensor) and one.requires_grad
+            ]
             gradients = [torch.ones_like(one) for one in roots]
             with _Counted() as backward:
                 if roots:
                     torch.autograd.backward(roots, gradients)
-    except Exception as error:  # noqa: BLE001  whatever graph a program has; compiling it must not fail for this
+    # whatever graph a program has; compiling it must not fail for this
+    except Exception as error:  # noqa: BLE001
         first = (str(error).strip().splitlines() or [""])[0]
-        why = m.Skipped(reason=f"the graph could not be run without data: {type(error).__name__}: {first[:200]}")
+        why = m.Skipped(
+            reason=f"the graph could not be run without data: {type(error).__name__}: {first[:200]}"
+        )
         return why, why
-    works = [m.EagerWork(operators=one.operators, bytes_moved=one.bytes) for one in (forward, backward)]
+    works = [
+        m.EagerWork(operators=one.operators, bytes_moved=one.bytes) for one in (forward, backward)
+    ]
     return works[0], works[1] if roots else NO_BACKWARD
 
 
@@ -269,13 +322,19 @@ def _launches(operator: Any) -> bool:
 
 def _is_view(operator: Any) -> bool:
     given = [one for one in operator._schema.returns if "Tensor" in str(one.type)]
-    return bool(given) and all(one.alias_info is not None and not one.alias_info.is_write for one in given)
+    return bool(given) and all(
+        one.alias_info is not None and not one.alias_info.is_write for one in given
+    )
 
 
 def _moved(operator: Any, arguments: Any, result: Any) -> Iterator[int]:
-    """Operands and results, each once; of what is looked up by index no more than comes out of it."""
+    """Operands and results, each once; of what is looked up by index no more than comes out of
+    it."""
     name = operator._schema.name
-    taken, given = ([one for one in tree_leaves(side) if isinstance(one, torch.Tensor)] for side in (arguments, result))
+    taken, given = (
+        [one for one in tree_leaves(side) if isinstance(one, torch.Tensor)]
+        for side in (arguments, result)
+    )
     taken = list({id(one): one for one in taken}.values())
     if name.endswith(("copy_", "fill_", "zero_")):  # what stood there before is not read
         taken = taken[1:]

@@ -1,10 +1,12 @@
-"""CUDA graphs that the program records itself: what a replay reads that is no longer there, and what outlives one.
+"""CUDA graphs that the program records itself: what a replay reads that is no longer there, and
+what outlives one.
 
-A graph reads and writes the addresses that it was captured with. What it read is known from the operators that ran in
-the capture; under which variables of the program it stood, from the frames above (local and global variables, and the
-attributes of what they hold). At each replay, a storage that is gone was freed; one that none of its variables holds
-any more, to which nothing was written since the last replay, while one of them holds another tensor of its kind, was
-rebound. What only a list, a dict or a frame that has returned held is followed until it is freed, and no further; a
+A graph reads and writes the addresses that it was captured with. What it read is known from the
+operators that ran in the capture; under which variables of the program it stood, from the frames
+above (local and global variables, and the attributes of what they hold). At each replay, a storage
+that is gone was freed; one that none of its variables holds any more, to which nothing was written
+since the last replay, while one of them holds another tensor of its kind, was rebound. What only a
+list, a dict or a frame that has returned held is followed until it is freed, and no further; a
 write through ``.data`` or by an extension that tells no version is not seen.
 """
 
@@ -34,7 +36,8 @@ from kgprof.record.tensor_memory import answer, device_type, storage_id, storage
 WATCHED = 64  # graphs
 GROWS = 3  # replays in a row after each of which there is one reference more
 COPIES_ITS_INPUTS = "make_graphed_callables"  # to the tensors of the capture, before each replay
-Holder = tuple[Callable[[], Any], str]  # what looks a variable up (None: it cannot any more), and its name
+# what looks a variable up (None: it cannot any more), and its name
+Holder = tuple[Callable[[], Any], str]
 
 
 class HandmadeGraphs(Source):
@@ -43,7 +46,11 @@ class HandmadeGraphs(Source):
     name = "CUDA graphs of the program"
 
     def __init__(
-        self, calls: CallIndex, device: str, project: ProjectFiles, graphs: Any = torch.cuda.CUDAGraph
+        self,
+        calls: CallIndex,
+        device: str,
+        project: ProjectFiles,
+        graphs: Any = torch.cuda.CUDAGraph,
     ) -> None:
         self._calls, self._device, self._project, self._class = calls, device, project, graphs
         self._made: dict[int, Any] = {}  # storages of captures, which their pool keeps
@@ -54,7 +61,9 @@ class HandmadeGraphs(Source):
         return tuple(graph.record() for graph in self._known)
 
     def listen(self, undo: ExitStack) -> None:
-        begin, end, replay = (getattr(self._class, name) for name in ("capture_begin", "capture_end", "replay"))
+        begin, end, replay = (
+            getattr(self._class, name) for name in ("capture_begin", "capture_end", "replay")
+        )
 
         @wraps(begin)
         def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -64,7 +73,9 @@ class HandmadeGraphs(Source):
 
         @wraps(end)
         def capture_end(graph: Any) -> Any:
-            made_callables = any(above.f_code.co_name == COPIES_ITS_INPUTS for above in upwards(sys._getframe(1)))
+            made_callables = any(
+                above.f_code.co_name == COPIES_ITS_INPUTS for above in upwards(sys._getframe(1))
+            )
             self._ended(graph, () if made_callables else self._frames())
             return end(graph)
 
@@ -80,7 +91,9 @@ class HandmadeGraphs(Source):
     def _begun(self, graph: Any, frames: tuple[FrameType, ...]) -> None:
         self._by_graph.pop(graph, None)  # it may be captured again
         if frames and len(self._known) < WATCHED:
-            known = self._by_graph[graph] = _Graph(self._made, self._device, self._calls.current, frames, self._frames)
+            known = self._by_graph[graph] = _Graph(
+                self._made, self._device, self._calls.current, frames, self._frames
+            )
             self._known.append(known)
             known.__enter__()  # type: ignore[no-untyped-call]
 
@@ -96,7 +109,8 @@ class HandmadeGraphs(Source):
             known.replayed(frames())
 
     def _frames(self) -> tuple[FrameType, ...]:
-        """The project's, innermost first; none for a graph of torch's own, which is no business of the program's."""
+        """The project's, innermost first; none for a graph of torch's own, which is no business of
+        the program's."""
         above = tuple(islice(upwards(sys._getframe(2)), 64))
         if any("/torch/_inductor/" in frame.f_code.co_filename for frame in above):
             return ()
@@ -107,7 +121,12 @@ class _Graph(TorchDispatchMode):
     """Sees the operators of the capture, and after it each replay."""
 
     def __init__(
-        self, made: dict[int, Any], device: str, call: int, frames: tuple[FrameType, ...], above: Callable[[], Any]
+        self,
+        made: dict[int, Any],
+        device: str,
+        call: int,
+        frames: tuple[FrameType, ...],
+        above: Callable[[], Any],
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._made, self._device, self._above = made, device, above
@@ -144,19 +163,33 @@ class _Graph(TorchDispatchMode):
                 yield value, StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
     def find_holders(self, frames: tuple[FrameType, ...]) -> None:
-        """At the end of the capture: the variables that hold what it read, and the results that somebody holds."""
+        """At the end of the capture: the variables that hold what it read, and the results that
+        somebody holds."""
         self._outputs = [output for output in self._outputs if output[0]() is not None]
         for frame in frames:
             for name, value in [*_locals(frame).items(), *frame.f_globals.items()]:
-                kind = type(value)  # isinstance and hasattr would run the program's code, and raise for a dead proxy
+                # isinstance and hasattr would run the program's code, and raise for a dead proxy
+                kind = type(value)
                 if issubclass(kind, torch.Tensor):
                     of_module = frame.f_globals.get(name) is value
-                    look_up = partial(frame.f_globals.get, name) if of_module else _local(frame.f_code, name)
+                    look_up = (
+                        partial(frame.f_globals.get, name)
+                        if of_module
+                        else _local(frame.f_code, name)
+                    )
                     self._holds(value, look_up, name)
-                elif kind.__dictoffset__ and kind.__weakrefoffset__ and not issubclass(kind, ModuleType | type):
+                elif (
+                    kind.__dictoffset__
+                    and kind.__weakrefoffset__
+                    and not issubclass(kind, ModuleType | type)
+                ):
                     for attribute, tensor in list(_attributes(value).items()):
                         if issubclass(type(tensor), torch.Tensor):
-                            self._holds(tensor, _attribute(weakref.ref(value), attribute), f"{name}.{attribute}")
+                            self._holds(
+                                tensor,
+                                _attribute(weakref.ref(value), attribute),
+                                f"{name}.{attribute}",
+                            )
 
     def _holds(self, tensor: torch.Tensor, look_up: Callable[[], Any], name: str) -> None:
         for _, storage in self._stored(tensor):
@@ -196,7 +229,9 @@ class _Graph(TorchDispatchMode):
             m.GraphTensor(what=what, name=name, shape=shape, at=at, replays=replays)
             for (what, name, shape, at), replays in self._wrong.items()
         )
-        return m.HandmadeGraph(captured_in=call, frames=frames, replays=self._replays, wrong=tuple(wrong))
+        return m.HandmadeGraph(
+            captured_in=call, frames=frames, replays=self._replays, wrong=tuple(wrong)
+        )
 
 
 class _Read:
@@ -210,11 +245,20 @@ class _Read:
         self.holders: list[Holder] = []
 
     def lacks(self) -> tuple[str, str]:
-        """("freed" or "rebound", the variable); empty where a replay reads what the program holds, or may hold."""
+        """("freed" or "rebound", the variable); empty where a replay reads what the program holds,
+        or may hold."""
         tensor, before = self._tensor(), self._version
         self._version = None if tensor is None else version_of(tensor)
-        held = [(one, name) for look_up, name in self.holders if type(one := look_up()) in (torch.Tensor, Parameter)]
-        alike = [name for one, name in held if tuple(one.shape) == self.shape and one.dtype == self._dtype]
+        held = [
+            (one, name)
+            for look_up, name in self.holders
+            if type(one := look_up()) in (torch.Tensor, Parameter)
+        ]
+        alike = [
+            name
+            for one, name in held
+            if tuple(one.shape) == self.shape and one.dtype == self._dtype
+        ]
         if self._storage.expired():  # type: ignore[no-untyped-call]
             return "freed", next(iter(alike), "")
         holds = any(storage_id(one) == self._storage.cdata for one, _ in held)
@@ -223,7 +267,8 @@ class _Read:
 
 
 def _locals(frame: FrameType) -> dict[str, Any]:
-    """A copy: up to Python 3.12 a function's frame keeps the one that it gives, and with it what is deleted."""
+    """A copy: up to Python 3.12 a function's frame keeps the one that it gives, and with it what is
+    deleted."""
     found = dict(frame.f_locals)
     if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         for name in [name for name, value in found.items() if isinstance(value, torch.Tensor)]:
@@ -240,7 +285,8 @@ def _local(code: CodeType, name: str) -> Callable[[], Any]:
 
 
 def _attributes(value: object) -> dict[str, Any]:
-    """Empty where nobody can read them: a TypeVar of Python 3.12 has room for a `__dict__` and none to give."""
+    """Empty where nobody can read them: a TypeVar of Python 3.12 has room for a `__dict__` and none
+    to give."""
     try:
         found: dict[str, Any] = object.__getattribute__(value, "__dict__")
     except AttributeError:

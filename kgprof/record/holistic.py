@@ -1,17 +1,21 @@
-"""HolisticTraceAnalysis, asked once about each GPU trace of a Recording; its answer is kept beside the trace.
+"""HolisticTraceAnalysis, asked once about each GPU trace of a Recording; its answer is kept beside
+the trace.
 
     python -P -m kgprof.record.holistic ANSWER TRACE
 
-HTA and pandas change their answers with their versions, so reading a Recording again does not run it again. It runs in
-a process of its own, one trace at a time, so that the trace which it cannot take, or takes too long for, costs its own
-answer alone. An answer that was not given is asked for again by the next ``kgprof report``.
+HTA and pandas change their answers with their versions, so reading a Recording again does not run
+it again. It runs in a process of its own, one trace at a time, so that the trace which it cannot
+take, or takes too long for, costs its own answer alone. An answer that was not given is asked for
+again by the next ``kgprof report``.
 
 What has to be done for its figures to be right, found on real traces with HTA 0.5.0:
 
 - ``HTA_DISABLE_NS_ROUNDING``: otherwise starts are rounded up and ends down to whole microseconds.
-- ``stream = -1`` on every row that is not the device's: Inductor writes a stream on its host events, and HTA adds
+- ``stream = -1`` on every row that is not the device's: Inductor writes a stream on its host
+  events, and HTA adds
   them to the kernels of that name.
-- trace files as a dict with absolute paths, and the last step included: its directory mode loses ranks, and by
+- trace files as a dict with absolute paths, and the last step included: its directory mode loses
+  ranks, and by
   default the last ProfilerStep is dropped.
 - not more than one process: it would fork.
 """
@@ -63,7 +67,8 @@ def asked(
     limit_s: float = LIMIT_S,
     all_s: float = ALL_S,
 ) -> m.Recording:
-    """The Recording with HTA's answers. ``again`` asks also where an answer is kept; Ctrl-C leaves the rest unasked."""
+    """The Recording with HTA's answers. ``again`` asks also where an answer is kept; Ctrl-C leaves
+    the rest unasked."""
     answers: dict[m.RunKey, Answer] = {}
     until = time.monotonic() + all_s
     try:
@@ -71,20 +76,31 @@ def asked(
             trace = layout.trace_path(recording, run.key, m.PassName.TRACE)
             kept = layout.run_folder(Path(recording.folder), run.key) / layout.HOLISTIC
             on_gpu = recording.header.plan.device == "cuda" and isinstance(run.trace, m.TracePass)
-            if on_gpu and (again or not kept.exists()) and files.stands(trace, Path(recording.folder)):
+            if (
+                on_gpu
+                and (again or not kept.exists())
+                and files.stands(trace, Path(recording.folder))
+            ):
                 left_s = min(limit_s, until - time.monotonic())
                 if left_s <= 0:
                     why = f"HTA's {all_s:g} s for all traces of this Recording were used up"
                     answers[run.key] = m.Skipped(reason=why)
                     continue
-                say(f"HolisticTraceAnalysis reads the trace of {run.key.slug} (at most {left_s:.0f} s)")
+                say(
+                    f"HolisticTraceAnalysis reads the trace of {run.key.slug} (at most "
+                    f"{left_s:.0f} s)"
+                )
                 answers[run.key], is_its_own = ask(trace, left_s)
                 if is_its_own:
-                    with contextlib.suppress(KgprofError):  # what cannot be written to is read all the same
+                    # what cannot be written to is read all the same
+                    with contextlib.suppress(KgprofError):
                         store.write_json(kept, answers[run.key])
     except KeyboardInterrupt:
         say("interrupted: the report omits the remaining HolisticTraceAnalysis results")
-    runs = tuple(msgspec.structs.replace(run, holistic=answers.get(run.key, run.holistic)) for run in recording.runs)
+    runs = tuple(
+        msgspec.structs.replace(run, holistic=answers.get(run.key, run.holistic))
+        for run in recording.runs
+    )
     return msgspec.structs.replace(recording, runs=runs)
 
 
@@ -96,7 +112,15 @@ def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
         answer = folder / layout.HOLISTIC
         try:
             ended = subprocess.run(
-                [sys.executable, "-P", "-c", BOOTSTRAP.format("holistic"), str(HOME), str(answer), str(trace)],
+                [
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    BOOTSTRAP.format("holistic"),
+                    str(HOME),
+                    str(answer),
+                    str(trace),
+                ],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=limit_s,
@@ -108,10 +132,14 @@ def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
         except subprocess.TimeoutExpired:
             return m.Skipped(reason=f"HTA timed out after {limit_s:.0f} s"), False
         except OSError as error:
-            return m.Skipped(reason=f"HTA's process could not be started: {error.strerror or error}"), False
+            return m.Skipped(
+                reason=f"HTA's process could not be started: {error.strerror or error}"
+            ), False
         if ended.returncode == 0:
             return m.decode_json(answer.read_bytes(), Answer), True  # type: ignore[arg-type]
-    said = ended.stderr.decode("utf-8", errors="replace").strip().splitlines() or ["it printed nothing"]
+    said = ended.stderr.decode("utf-8", errors="replace").strip().splitlines() or [
+        "it printed nothing"
+    ]
     return m.Skipped(reason=f"HTA's process ended with code {ended.returncode}: {said[-1]}"), False
 
 
@@ -119,8 +147,10 @@ def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
 
 
 def main(answer: str, trace: str) -> None:
-    """Writes a Holistic, or Skipped with its reason, as JSON to ``answer``; raises ImportError without HTA."""
-    if sys.platform == "linux":  # what it asks for beyond that raises MemoryError, whoever else needs the machine
+    """Writes a Holistic, or Skipped with its reason, as JSON to ``answer``; raises ImportError
+    without HTA."""
+    # what it asks for beyond that raises MemoryError, whoever else needs the machine
+    if sys.platform == "linux":
         import resource
 
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
@@ -139,7 +169,9 @@ def analysed(trace: Path) -> m.Holistic | m.Skipped:
     if isinstance(hta, m.Skipped):
         return hta
     graphs = GRAPHS_UNKNOWN if columns.named(*GRAPH_LAUNCH_PREFIXES).any() else ""
-    alone = "" if (on_device & columns.named(COMMUNICATION)).any() else "the trace has no communication"
+    alone = (
+        "" if (on_device & columns.named(COMMUNICATION)).any() else "the trace has no communication"
+    )
     answers: dict[str, Rows] = {}
     calls: list[m.HolisticCall] = []
     # With its default of ten names, the others' figures become figures of their sum.
@@ -147,7 +179,11 @@ def analysed(trace: Path) -> m.Holistic | m.Skipped:
     for name, call, unless in (  # and why it is not called where it cannot be right
         ("get_gpu_kernel_breakdown", lambda: hta.get_gpu_kernel_breakdown(**each)[1], ""),
         ("get_temporal_breakdown", lambda: hta.get_temporal_breakdown(visualize=False), ""),
-        ("get_idle_time_breakdown", lambda: hta.get_idle_time_breakdown([0], visualize=False)[0], ""),
+        (
+            "get_idle_time_breakdown",
+            lambda: hta.get_idle_time_breakdown([0], visualize=False)[0],
+            "",
+        ),
         ("get_memory_bw_summary", lambda: hta.get_memory_bw_summary([0]), ""),
         ("get_queue_length_summary", lambda: hta.get_queue_length_summary([0]), graphs),
         ("get_comm_comp_overlap", lambda: hta.get_comm_comp_overlap(visualize=False), alone),
@@ -177,14 +213,18 @@ def _loaded(trace: Path) -> Any:
     logging.getLogger("hta").setLevel(logging.CRITICAL)
     try:
         loaded = Trace(trace_files={0: str(trace.resolve())}, trace_dir=str(trace.resolve().parent))
-        loaded.load_traces(include_last_profiler_step=True, use_multiprocessing=False, use_memory_profiling=False)
-    except Exception as error:  # noqa: BLE001  HTA raises whatever the line that met the trace raises
+        loaded.load_traces(
+            include_last_profiler_step=True, use_multiprocessing=False, use_memory_profiling=False
+        )
+    # HTA raises whatever the line that met the trace raises
+    except Exception as error:  # noqa: BLE001
         return m.Skipped(reason=f"HTA could not load the trace: {_words(error)}")
     ids = loaded.symbol_table.get_sym_id_map()
     device = [ids[name] for name in DEVICE_CATEGORIES if name in ids]
     for rows in loaded.traces.values():
         rows.loc[~rows["cat"].isin(device), "stream"] = -1
-    hta = TraceAnalysis.__new__(TraceAnalysis)  # its constructor would load them in several processes
+    # its constructor would load them in several processes
+    hta = TraceAnalysis.__new__(TraceAnalysis)
     hta.t = loaded
     return hta
 
@@ -206,7 +246,11 @@ def _figures(answers: Mapping[str, Rows]) -> m.HolisticRank:
         idle_us=figure("get_temporal_breakdown", "idle_time(us)"),
         compute_us=figure("get_temporal_breakdown", "compute_time(us)"),
         idle_causes=tuple(
-            m.HolisticIdle(stream=int(row["stream"]), cause=str(row["idle_category"]), total_us=float(row["idle_time"]))
+            m.HolisticIdle(
+                stream=int(row["stream"]),
+                cause=str(row["idle_category"]),
+                total_us=float(row["idle_time"]),
+            )
             for row in answers.get("get_idle_time_breakdown", ())
         ),
         queue_length=column("get_queue_length_summary", "stream", "queue_length max"),
@@ -220,7 +264,10 @@ def _rows(table: Any) -> Rows:
     if table is None:
         return []
     return [
-        {" ".join(filter(None, name)) if isinstance(name, tuple) else name: value for name, value in row.items()}
+        {
+            " ".join(filter(None, name)) if isinstance(name, tuple) else name: value
+            for name, value in row.items()
+        }
         for row in table.reset_index().to_dict("records")
     ]
 

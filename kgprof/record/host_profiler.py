@@ -50,7 +50,8 @@ def host_table(entries: Iterable[Any], step_us: tuple[float, ...]) -> m.HostPass
 
 
 def _row(entry: Any) -> m.HostRow:
-    """cProfile's entries carry a code object, or the text ``<built-in method ...>`` for what is not Python."""
+    """cProfile's entries carry a code object, or the text ``<built-in method ...>`` for what is not
+    Python."""
     code = entry.code
     is_python = isinstance(code, CodeType)
     return m.HostRow(

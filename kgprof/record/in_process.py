@@ -1,8 +1,9 @@
-"""COMPILE and MEMORY of the running program, at once and without a Recording on disk: what ``kgprof.watch`` listens to.
+"""COMPILE and MEMORY of the running program, at once and without a Recording on disk: what
+``kgprof.watch`` listens to.
 
-The sources are those of the two passes, entered once and left when watching ends, because Dynamo takes up what stands
-around a compiled graph only when it compiles it. One process has one dispatcher and one Dynamo, so one thing watches
-at a time.
+The sources are those of the two passes, entered once and left when watching ends, because Dynamo
+takes up what stands around a compiled graph only when it compiles it. One process has one
+dispatcher and one Dynamo, so one thing watches at a time.
 """
 
 from __future__ import annotations
@@ -46,9 +47,16 @@ class InProcess:
     """Listens from ``begin`` to ``end``. Steps are told by ``step_begins`` and ``step_ends``."""
 
     def __init__(
-        self, name: str, *, device: torch.device, warmup: int, files: Iterable[str], buffers: Buffers | None
+        self,
+        name: str,
+        *,
+        device: torch.device,
+        warmup: int,
+        files: Iterable[str],
+        buffers: Buffers | None,
     ) -> None:
-        """``files``: in which what is watched stands, as code objects name them; "<stdin>" is one."""
+        """``files``: in which what is watched stands, as code objects name them; "<stdin>" is
+        one."""
         self._files = tuple(files)
         self._name, self._device, self._warmup = name, device, warmup
         libraries = project_sources.project_files(WORKLOAD)
@@ -74,11 +82,13 @@ class InProcess:
         return len(self._step_us)
 
     def begin(self) -> None:
-        """What was watched gives way, and a warning says so. Raises UsageError inside its with-block or its step."""
+        """What was watched gives way, and a warning says so. Raises UsageError inside its
+        with-block or its step."""
         for before in tuple(_listening):
             if before.in_block or before._step is not None:
                 raise UsageError(
-                    f"{before._name} is already being watched; a process can watch one thing at a time",
+                    f"{before._name} is already being watched; a process can watch one thing at a "
+                    "time",
                     hint="Leave its with-block or call its stop() first.",
                 )
             before.end()
@@ -105,7 +115,8 @@ class InProcess:
         self._step_began = time.perf_counter_ns()
 
     def step_ends(self, error: BaseException | None = None) -> None:
-        """Nothing where none has begun. What a step that raised left behind is not compared with the step after."""
+        """Nothing where none has begun. What a step that raised left behind is not compared with
+        the step after."""
         if self._step is None:
             return
         self._step_us.append((time.perf_counter_ns() - self._step_began) / 1e3)
@@ -144,11 +155,18 @@ class InProcess:
     def _run(self, key: m.RunKey) -> m.RunRecord:
         lines = list(self._compile.lines())
         files = [line["frame"]["file"] for line in lines if "frame" in line]
-        records = records_of(lines, self._typed(project_sources.gather(lines, self._project, imported=True), files))
+        records = records_of(
+            lines, self._typed(project_sources.gather(lines, self._project, imported=True), files)
+        )
         ended = m.Exit(outcome=m.Outcome.OK, exit_code=0)
         if self._failure is not None:
             failed = describe_failure(self._failure)
-            ended = m.Exit(outcome=m.Outcome.RAISED, message=failed.message, traceback=failed.traceback, exit_code=1)
+            ended = m.Exit(
+                outcome=m.Outcome.RAISED,
+                message=failed.message,
+                traceback=failed.traceback,
+                exit_code=1,
+            )
         read, held = self._syncs.records(), self._tensors.records()
         named = (*self._files, *files_named(read, held))
         return m.RunRecord(
@@ -176,22 +194,34 @@ class InProcess:
         )
 
     def _typed(self, sources: m.Sources, files: Iterable[str]) -> m.Sources:
-        """With what was typed into a REPL or a notebook: Python keeps such text in ``linecache`` alone."""
+        """With what was typed into a REPL or a notebook: Python keeps such text in ``linecache``
+        alone."""
         found = dict(sources.files)
         for file in files:
-            if file not in found and self._project.holds(file) and (text := "".join(linecache.getlines(file))):
-                found[file] = m.SourceFile(sha256=hashlib.sha256(text.encode()).hexdigest(), text=text)
+            if (
+                file not in found
+                and self._project.holds(file)
+                and (text := "".join(linecache.getlines(file)))
+            ):
+                found[file] = m.SourceFile(
+                    sha256=hashlib.sha256(text.encode()).hexdigest(), text=text
+                )
         return msgspec.structs.replace(sources, files=found)
 
 
 def _environment(device: torch.device) -> m.Environment:
-    """What is there without a process of its own or a look at the machine: this is made in the middle of a test."""
+    """What is there without a process of its own or a look at the machine: this is made in the
+    middle of a test."""
     return foreign.environment(
         reason="not collected by kgprof.watch",
-        device_name=torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor(),
+        device_name=torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else platform.processor(),
         python=platform.python_version(),
         torch=str(torch.__version__),
-        cuda=str(torch.version.cuda) if torch.version.cuda else m.Skipped(reason="torch was built without CUDA"),
+        cuda=str(torch.version.cuda)
+        if torch.version.cuda
+        else m.Skipped(reason="torch was built without CUDA"),
         cpu_name=platform.processor(),
         torch_threads=torch.get_num_threads(),
         platform=platform.platform(),
@@ -207,8 +237,8 @@ def is_tensor(value: object) -> bool:
 
 
 def device_of(device: str, values: Iterable[object]) -> torch.device:
-    """``device``, or for "auto" that of the first tensor among ``values`` (one level of containers and a module's
-    parameters included); a GPU where there is one and no tensor says otherwise."""
+    """``device``, or for "auto" that of the first tensor among ``values`` (one level of containers
+    and a module's parameters included); a GPU where there is one and no tensor says otherwise."""
     if device != "auto":
         return torch.device(device)
     for value in values:
@@ -220,6 +250,9 @@ def device_of(device: str, values: Iterable[object]) -> torch.device:
         elif isinstance(value, Sequence) and not isinstance(value, str):
             inside = value
         for tensor in inside:
-            if isinstance(tensor, torch.Tensor) and (found := answer(tensor, lambda one: one.device)) is not None:
+            if (
+                isinstance(tensor, torch.Tensor)
+                and (found := answer(tensor, lambda one: one.device)) is not None
+            ):
                 return found
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

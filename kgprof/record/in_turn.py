@@ -1,9 +1,11 @@
-"""Two checkouts recorded in turn on one machine: each a whole Recording, then TIMING again pair by pair, ABBA ABBA ...
+"""Two checkouts recorded in turn on one machine: each a whole Recording, then TIMING again pair by
+pair, ABBA ABBA ...
 
-A pair is a fresh process of each side on the caches that its own recording left, both alive at once: they take their
-evaluations, or their groups of steps, in turn. Of two identical programs the pairs' ratios spread half as wide as with
-one process after the other (benchmarks/in_turn.py). Where two do not fit beside each other (into a GPU's memory, say)
-they run one after the other. It ends when it is decided, at the looks that were planned.
+A pair is a fresh process of each side on the caches that its own recording left, both alive at
+once: they take their evaluations, or their groups of steps, in turn. Of two identical programs the
+pairs' ratios spread half as wide as with one process after the other (benchmarks/in_turn.py). Where
+two do not fit beside each other (into a GPU's memory, say) they run one after the other. It ends
+when it is decided, at the looks that were planned.
 """
 
 import contextlib
@@ -44,10 +46,12 @@ def record_in_turn(
     decided: Callable[[int], bool],
     redact: Callable[[str], str] = str,
 ) -> bool:
-    """Both Recordings, with at most as many pairs as the last of ``looks``; whether it came to its end.
+    """Both Recordings, with at most as many pairs as the last of ``looks``; whether it came to its
+    end.
 
-    ``decided`` is asked after as many pairs as each of ``looks`` says. A process that dies costs its pair. Raises
-    UsageError and WorkloadError, which name the side, for a workload that cannot be loaded.
+    ``decided`` is asked after as many pairs as each of ``looks`` says. A process that dies costs
+    its pair. Raises UsageError and WorkloadError, which name the side, for a workload that cannot
+    be loaded.
     """
     options = msgspec.structs.replace(options, rounds=looks[-1] + 1)
     with scratch_folder("kgprof-") as scratch:
@@ -91,7 +95,8 @@ def record_in_turn(
 
 
 def _can_take_turns(sides: tuple[Side, Side]) -> bool:
-    """A built-in workload is measured by its own checkout's kgprof, which may be older than this."""
+    """A built-in workload is measured by its own checkout's kgprof, which may be older than
+    this."""
     homes = [Path(side.checkout.home) for side in sides if side.checkout.home]
     return all((home / "kgprof" / "record" / "turns.py").is_file() for home in homes)
 
@@ -102,18 +107,30 @@ def _begun(
     name = side.told.side.upper()
     scratch.mkdir(exist_ok=True)
     try:
-        plan, dead = recorder.make_plan(options, side.output, scratch, progress, redact, side.checkout)
+        plan, dead = recorder.make_plan(
+            options, side.output, scratch, progress, redact, side.checkout
+        )
     except OutputError:
         raise
     except (UsageError, WorkloadError) as error:
-        kind = NoBaseError if isinstance(error, UsageError) and side.told.side == "base" else type(error)
+        kind = (
+            NoBaseError
+            if isinstance(error, UsageError) and side.told.side == "base"
+            else type(error)
+        )
         if isinstance(error, InputError):
             kind = UsageError  # whose message names the path already
         raise kind(f"{name}: {error.message}", hint=error.hint) from error
     if dead is not None:
         raise WorkloadError(f"{name}: {options.workload} {dead.words}")
     making = recorder.Recorder(
-        side.output / layout.FOLDER, options, plan, scratch, progress, checkout=side.checkout, side=side.told.side
+        side.output / layout.FOLDER,
+        options,
+        plan,
+        scratch,
+        progress,
+        checkout=side.checkout,
+        side=side.told.side,
     )
     making.header = msgspec.structs.replace(making.header, in_turn=side.told)
     store.clear(side.output)
@@ -135,12 +152,16 @@ def _say_so_far(making: recorder.Recorder, pairs: int, *, interrupted: bool = Fa
 
 @contextlib.contextmanager
 def checkouts(base: str, head: str, workload: str) -> Iterator[tuple[Checkout, Checkout]]:
-    """Folders as they stand; of a commit of this repository a work tree, which is removed afterwards.
+    """Folders as they stand; of a commit of this repository a work tree, which is removed
+    afterwards.
 
     Raises UsageError for what is neither.
     """
     with contextlib.ExitStack() as stack:
-        folders = [stack.enter_context(_tree(name, given)) for name, given in (("BASE", base), ("HEAD", head))]
+        folders = [
+            stack.enter_context(_tree(name, given))
+            for name, given in (("BASE", base), ("HEAD", head))
+        ]
         pairs = zip(folders, reversed(folders), strict=True)
         one, other = (
             Checkout(
@@ -161,7 +182,8 @@ def _tree(name: str, given: str) -> Iterator[Path]:
     if path.is_dir():
         if (path / layout.HEADER).is_file() or (path / layout.FOLDER / layout.HEADER).is_file():
             raise UsageError(
-                f"{name} {given} is a Recording, not a checkout", hint="compare Recordings without --record"
+                f"{name} {given} is a Recording, not a checkout",
+                hint="compare Recordings without --record",
             )
         yield path.resolve()
         return
@@ -170,7 +192,8 @@ def _tree(name: str, given: str) -> Iterator[Path]:
     except (OSError, subprocess.SubprocessError) as error:
         kind = "a file" if path.exists() else "neither a folder nor a commit of the repository here"
         raise UsageError(
-            f"{name} {given} is {kind}", hint="give a folder that holds a checkout, or a commit such as HEAD^"
+            f"{name} {given} is {kind}",
+            hint="give a folder that holds a checkout, or a commit such as HEAD^",
         ) from error
     with scratch_folder("kgprof-tree-", name.lower()) as scratch:
         tree = scratch.resolve() / name.lower()

@@ -1,9 +1,11 @@
-"""How Dynamo hands a compiled graph to the code that calls it: the one patch that stands between the two.
+"""How Dynamo hands a compiled graph to the code that calls it: the one patch that stands between
+the two.
 
-Dynamo captures a graph, has a backend compile it (``OutputGraph.call_user_compiler``), puts the result into the
-module's globals under a name of its own and calls it from there (``OutputGraph.install_global_unsafe``). While anybody
-listens something else is put there, a layer for each listener; when one leaves, its layer is taken off, so that
-nothing of it stands in what follows.
+Dynamo captures a graph, has a backend compile it (``OutputGraph.call_user_compiler``), puts the
+result into the module's globals under a name of its own and calls it from there
+(``OutputGraph.install_global_unsafe``). While anybody listens something else is put there, a layer
+for each listener; when one leaves, its layer is taken off, so that nothing of it stands in what
+follows.
 """
 
 from collections.abc import Callable
@@ -21,28 +23,33 @@ Graph = Callable[..., Any]
 
 
 class InstalledGraphs(Source):
-    """Each graph that is compiled within is replaced by ``around(output_graph, graph, captured)``; what entered first
-    stands nearest to the graph, so that what is left first can be taken off first."""
+    """Each graph that is compiled within is replaced by ``around(output_graph, graph, captured)``;
+    what entered first stands nearest to the graph, so that what is left first can be taken off
+    first."""
 
     needs: tuple[str, ...] = (INSTALL,)  # methods of Dynamo's OutputGraph
 
     def __init__(self) -> None:
-        self._captured: dict[int, Any] = {}  # by the identity of Dynamo's OutputGraph, while it compiles
+        # by the identity of Dynamo's OutputGraph, while it compiles
+        self._captured: dict[int, Any] = {}
 
     def capture(self, output: Any) -> Any:
-        """What ``around`` is to know of the graph, read before a backend makes something else of it."""
+        """What ``around`` is to know of the graph, read before a backend makes something else of
+        it."""
 
     @aside
     def failed(self, output: Any, error: Exception) -> None:
         """A backend did, for one graph; torch may fall back, or raise it to the program."""
 
     def around(self, output: Any, graph: Graph, captured: Any) -> Graph:
-        """``graph`` itself, or what stands around it; ``captured`` is None where ``capture`` raised."""
+        """``graph`` itself, or what stands around it; ``captured`` is None where ``capture``
+        raised."""
         raise NotImplementedError
 
     @aside
     def put_around(self, output: Any, graph: Graph, captured: Any) -> Graph:
-        """``around``; inside Dynamo, where an exception of ours would fail the workload's compilation."""
+        """``around``; inside Dynamo, where an exception of ours would fail the workload's
+        compilation."""
         return self.around(output, graph, captured)
 
     def listen(self, undo: ExitStack) -> None:
@@ -61,7 +68,8 @@ class InstalledGraphs(Source):
             undo.callback(self._leave)
 
     def _leave(self) -> None:
-        """Takes off what nobody listens through any more; below a layer that is in use it has to wait for that one."""
+        """Takes off what nobody listens through any more; below a layer that is in use it has to
+        wait for that one."""
         _listening.remove(self)
         for standing in _standing:
             while standing.layers and standing.layers[-1].owner not in _listening:
@@ -74,7 +82,8 @@ class InstalledGraphs(Source):
             _patch.close()
 
     def read(self, kept: dict[int, Any], output: Any, read: Callable[[], Any]) -> None:
-        """Inside Dynamo: an exception of ours would fail the workload's compilation. It is told as unavailable."""
+        """Inside Dynamo: an exception of ours would fail the workload's compilation. It is told as
+        unavailable."""
         try:
             kept[id(output)] = read()
         except Exception as error:  # noqa: BLE001
@@ -98,7 +107,8 @@ class _Standing:
 
 
 def _put_on(output_graph: Any) -> None:
-    """Once for all that listen: taken off in any order, patches of patches would leave some standing."""
+    """Once for all that listen: taken off in any order, patches of patches would leave some
+    standing."""
     original, compiler = vars(output_graph)[INSTALL], vars(output_graph).get(COMPILE)
 
     def install(this: Any, name: str, value: Any) -> None:
@@ -134,8 +144,8 @@ def _put_on(output_graph: Any) -> None:
 
 
 def _is_restart(error: Exception) -> bool:
-    """torch's own way out of a backend to trace the function once more: nothing failed. As Inductor does for a number
-    that a graph break returned."""
+    """torch's own way out of a backend to trace the function once more: nothing failed. As Inductor
+    does for a number that a graph break returned."""
     from torch._dynamo import exc
 
     return isinstance(error, getattr(exc, "RestartAnalysis", ()))

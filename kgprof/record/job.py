@@ -1,4 +1,5 @@
-"""What the parent asks of a child process, and the lines that the child sends back while it works."""
+"""What the parent asks of a child process, and the lines that the child sends back while it
+works."""
 
 import re
 import signal
@@ -12,7 +13,8 @@ from kgprof import model as m
 from kgprof.errors import KgprofError, OutputError, WorkloadError
 from kgprof.record.source import listeners_in
 
-# To a script that is about to be ended: write down what there is. A program has no use for it; some systems lack it.
+# To a script that is about to be ended: write down what there is. A program has no use for it; some
+# systems lack it.
 WRITE_NOW: int | None = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
 
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")  # for a terminal: torch.load's refusal has some
@@ -20,15 +22,20 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")  # for a terminal: torch.load's refusal 
 PACKAGE = Path(__file__).resolve().parent.parent
 PLUMBING = (  # kgprof's way to the workload (linkpred and the examples are workloads)
     str(PACKAGE / "record"),
-    *(str(PACKAGE / "workloads" / f"{name}.py") for name in ("catalog", "example", "loading", "programs", "user")),
+    *(
+        str(PACKAGE / "workloads" / f"{name}.py")
+        for name in ("catalog", "example", "loading", "programs", "user")
+    ),
 )
 
-VECTOR_ISA_WORKS = "vector-isa-works"  # a file in Inductor's cache: every instruction set passed the probe there
+# a file in Inductor's cache: every instruction set passed the probe there
+VECTOR_ISA_WORKS = "vector-isa-works"
 
 
 class Task(StrEnum):
     PLAN = "plan"  # what can run here, and on which machine
-    SCRIPT = "script"  # a whole program, run once as it stands, under the passes that the options name
+    # a whole program, run once as it stands, under the passes that the options name
+    SCRIPT = "script"
     MEASURE = "measure"  # child A: COMPILE, TIMING, TRACE, HOST
     PROBE = "probe"  # child B: MEMORY, and KERNELS where the C++ kernels are to be named
     ROUND = "round"  # TIMING once more, in a process of its own, on the caches that MEASURE left
@@ -38,11 +45,14 @@ class Task(StrEnum):
 
 
 class Checkout(m.Model, frozen=True, kw_only=True):
-    """One of two trees that are recorded in turn: its child runs in ``folder`` and imports from there."""
+    """One of two trees that are recorded in turn: its child runs in ``folder`` and imports from
+    there."""
 
     folder: str
-    other: str = ""  # the other side's, from which nothing may be imported; empty: both sides are one folder
-    home: str = ""  # of the kgprof that the child is; empty: ours. A built-in workload is the checkout's own
+    # the other side's, from which nothing may be imported; empty: both sides are one folder
+    other: str = ""
+    # of the kgprof that the child is; empty: ours. A built-in workload is the checkout's own
+    home: str = ""
 
 
 class Job(m.Model, frozen=True, kw_only=True):
@@ -63,20 +73,25 @@ class Job(m.Model, frozen=True, kw_only=True):
     plan: m.Plan | None = None  # all but PLAN's own
     probe_cache: str = ""  # PLAN: where the vector-ISA probe's files go, for the runs to start from
     compiles: bool = False  # PLAN: what is planned as it is will run in compiled modes too
-    flags: dict[str, str] = msgspec.field(default_factory=dict)  # PLAN: torch's variables as the user set them
+    # PLAN: torch's variables as the user set them
+    flags: dict[str, str] = msgspec.field(default_factory=dict)
 
     checkout: Checkout | None = None  # None: the child runs where kgprof was started
     turns: tuple[int, int] | None = None  # ROUND: beside the other side's (kgprof.record.turns)
     slice_steps: int = 1
-    beside: str = ""  # PROBE, AGREEMENT: names the children that run at the same time (kgprof.record.alone)
+    # PROBE, AGREEMENT: names the children that run at the same time (kgprof.record.alone)
+    beside: str = ""
     without: tuple[m.Unavailable, ...] = ()  # sources that do not listen, and why
-    control: bool = False  # MEASURE, SCRIPT: nothing listens; ``answer`` takes what torch itself counts
+    # MEASURE, SCRIPT: nothing listens; ``answer`` takes what torch itself counts
+    control: bool = False
     input_copy: str = ""  # SCRIPT: the file of what its first run reads from its standard input
-    last_words: str = ""  # SCRIPT: the file that takes how it ended; a program may close every descriptor, or reuse it
+    # SCRIPT: the file that takes how it ended; a program may close every descriptor, or reuse it
+    last_words: str = ""
 
     @property
     def is_rerun(self) -> bool:
-        """Of a script, which has printed everything before: under one pass that needs a run of its own, or none."""
+        """Of a script, which has printed everything before: under one pass that needs a run of its
+        own, or none."""
         passes = self.options.passes
         of_a_pass = len(passes) == 1 and m.PASSES[passes[0]].reruns
         return self.task is Task.SCRIPT and (self.control or of_a_pass)
@@ -109,8 +124,11 @@ EVENT_DECODER = msgspec.json.Decoder(Event)
 
 
 def describe_failure(error: BaseException) -> Failed:
-    """The exception as the workload's author wants it: without the frames of kgprof that called them."""
-    shown: BaseException = error.__cause__ if isinstance(error, WorkloadError) and error.__cause__ else error
+    """The exception as the workload's author wants it: without the frames of kgprof that called
+    them."""
+    shown: BaseException = (
+        error.__cause__ if isinstance(error, WorkloadError) and error.__cause__ else error
+    )
     frames = shown.__traceback__
     while frames is not None and frames.tb_next is not None:
         if not frames.tb_frame.f_code.co_filename.startswith((*PLUMBING, "<frozen importlib")):
@@ -119,7 +137,13 @@ def describe_failure(error: BaseException) -> Failed:
     text = "".join(traceback.format_exception(type(shown), shown, frames))
     if isinstance(error, KgprofError):
         unwritable, code = isinstance(error, OutputError), error.exit_code
-        return Failed(message=error.message, hint=error.hint, traceback=text, exit_code=code, unwritable=unwritable)
+        return Failed(
+            message=error.message,
+            hint=error.hint,
+            traceback=text,
+            exit_code=code,
+            unwritable=unwritable,
+        )
     described = traceback.TracebackException(type(error), error, None)
     described.__notes__ = None  # lines behind its message; the traceback has them
     *_, last = described.format_exception_only()

@@ -1,7 +1,8 @@
-"""Which records of torch.__trace a Recording keeps, how long they may be, and how they are written down.
+"""Which records of torch.__trace a Recording keeps, how long they may be, and how they are written
+down.
 
-They come from the logger itself (kgprof.record.torch_trace) or from the files of a TORCH_TRACE directory
-(kgprof.record.torch_trace_files). Torch-free: files are read where there is no torch.
+They come from the logger itself (kgprof.record.torch_trace) or from the files of a TORCH_TRACE
+directory (kgprof.record.torch_trace_files). Torch-free: files are read where there is no torch.
 """
 
 import gzip
@@ -22,12 +23,17 @@ TEXT_CHARACTERS = 512 * 1024  # of one graph or its code
 TEXTS_CHARACTERS = 8 * 2**20  # of all of them
 TEXTS = {"dynamo_output_graph": m.GRAPH, "inductor_output_code": m.CODE}
 
-# What else is kept of torch.__trace. The rest (other forms of the graphs, chromium events) is 30 times as much.
+# What else is kept of torch.__trace. The rest (other forms of the graphs, chromium events) is 30
+# times as much.
 KEPT_RECORDS = frozenset(
     (
         "str",  # file names in stacks are numbers that these explain
         *("dynamo_start", "create_symbol", "link"),
-        *("compilation_metrics", "bwd_compilation_metrics", "aot_autograd_backward_compilation_metrics"),
+        *(
+            "compilation_metrics",
+            "bwd_compilation_metrics",
+            "aot_autograd_backward_compilation_metrics",
+        ),
         *("describe_storage", "describe_tensor", "describe_source"),
     )
 )
@@ -46,11 +52,16 @@ KEPT_SPANS = frozenset(
         *("create_aot_dispatcher_function", "inductor_compile", "_recursive_post_grad_passes"),
         *("Scheduler.__init__", "code_gen", "GraphLowering.compile_to_fn"),
         *("async_compile.wait", "async_compile.precompile", "compile_file"),
-        *("inductor_codecache_torch_key", "CacheBase.get_system.triton_key", "PyCodeCache.load_by_key_path"),
+        *(
+            "inductor_codecache_torch_key",
+            "CacheBase.get_system.triton_key",
+            "PyCodeCache.load_by_key_path",
+        ),
         *("AOTAutogradCache.inductor_load", "TritonBundler.collect", "TritonBundler.read_and_emit"),
     )
 )
-WANTED = frozenset(("chromium_event", *KEPT_RECORDS, *KEPT_ARTIFACTS, *TEXTS))  # the names of all of them
+# the names of all of them
+WANTED = frozenset(("chromium_event", *KEPT_RECORDS, *KEPT_ARTIFACTS, *TEXTS))
 PAYLOAD_BYTES = 64 * 1024  # of one record
 KEY_BYTES = 2 * 1024  # of a cache miss, which carries its whole key: 70 KB a graph
 # 38 KB of settings stand in every metrics record; once is enough.
@@ -83,7 +94,9 @@ class KeptRecords:
             room = TEXTS_CHARACTERS - sum(len(each.text) for each in self.texts)
             text = payload[: min(TEXT_CHARACTERS, room)]
             name, cut = compile_id(metadata), len(payload) - len(text)
-            self.texts.append(m.CompiledText(compile_id=name, what=what, text=text, cut=cut, call=call))
+            self.texts.append(
+                m.CompiledText(compile_id=name, what=what, text=text, cut=cut, call=call)
+            )
         if not is_kept(metadata, payload):
             return
         size = len(payload or "") + 200
@@ -95,22 +108,28 @@ class KeptRecords:
 
 
 def write_records(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """One JSON object a line, gzipped; which keys a line has tells its source (kgprof.model.compile_records)."""
+    """One JSON object a line, gzipped; which keys a line has tells its source
+    (kgprof.model.compile_records)."""
     # gzip.open would ask for the builtin open, which a program may have taken away.
-    with store.replacing(path) as partial, partial.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb") as packed:
+    with (
+        store.replacing(path) as partial,
+        partial.open("wb") as file,
+        gzip.GzipFile(fileobj=file, mode="wb") as packed,
+    ):
         for line in lines:
             packed.write((json.dumps(line, default=str) + "\n").encode())
 
 
 def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Iterator[dict[str, Any]]:
-    """For the file of records, cut to their limits; ``left_out`` counts those that were not kept for want of room."""
+    """For the file of records, cut to their limits; ``left_out`` counts those that were not kept
+    for want of room."""
     settings_seen = False
     for record in records:
         metadata = record.metadata
         payload = record.payload
         if payload and "chromium_event" in metadata:
-            # When it began or ended and what it belongs to. The rest, a whole pass's settings at times, is cut: a
-            # payload that is longer than PAYLOAD_BYTES would be JSON no more.
+            # When it began or ended and what it belongs to. The rest, a whole pass's settings at
+            # times, is cut: a payload that is longer than PAYLOAD_BYTES would be JSON no more.
             span = json_object(payload)
             slim = {name: span.get(name) for name in ("name", "ph", "ts")}
             args = span.get("args")
@@ -120,12 +139,18 @@ def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Iterator
         is_a_miss = isinstance(artifact, dict) and str(artifact.get("name")).endswith("_cache_miss")
         limit = KEY_BYTES if is_a_miss else PAYLOAD_BYTES
         cut = max(0, len(payload or "") - limit)
-        line: dict[str, Any] = {"call": record.call, "metadata": dict(metadata), "payload": payload and payload[:limit]}
+        line: dict[str, Any] = {
+            "call": record.call,
+            "metadata": dict(metadata),
+            "payload": payload and payload[:limit],
+        }
         if cut:
             line["payload_cut"] = cut
         if isinstance(metrics := metadata.get("compilation_metrics"), dict):
             if settings_seen:
-                line["metadata"]["compilation_metrics"] = {k: v for k, v in metrics.items() if k not in SETTINGS}
+                line["metadata"]["compilation_metrics"] = {
+                    k: v for k, v in metrics.items() if k not in SETTINGS
+                }
             settings_seen = True
         yield line
     if left_out:
@@ -141,7 +166,9 @@ def compilations(records: Iterable[m.TraceRecord]) -> Iterable[m.Compilation]:
                 unknown = m.Skipped(reason="torch gave no duration_us")
                 yield m.Compilation(
                     compile_id=str(metrics.get("compile_id") or ""),
-                    function=str(metrics.get("co_name") or ("(backward)" if name.startswith("bwd") else "")),
+                    function=str(
+                        metrics.get("co_name") or ("(backward)" if name.startswith("bwd") else "")
+                    ),
                     location=f"{file}:{metrics.get('co_firstlineno')}" if file else "",
                     duration_s=unknown if duration_us is None else duration_us / 1e6,
                     fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),

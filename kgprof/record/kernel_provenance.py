@@ -1,12 +1,15 @@
-"""Which source lines each generated kernel came from, as Inductor itself wrote it down while it fused them.
+"""Which source lines each generated kernel came from, as Inductor itself wrote it down while it
+fused them.
 
-Inductor keeps this with ``trace.provenance_tracking_level`` 1 (INDUCTOR_PROVENANCE=1) and emits it as an artifact of
-the structured trace: "kernel name:number of the call" -> stacks, one for each operation that went into the kernel. Its
-names are the trace's names. Watched in the first process of a run, beside COMPILE's listeners.
+Inductor keeps this with ``trace.provenance_tracking_level`` 1 (INDUCTOR_PROVENANCE=1) and emits it
+as an artifact of the structured trace: "kernel name:number of the call" -> stacks, one for each
+operation that went into the kernel. Its names are the trace's names. Watched in the first process
+of a run, beside COMPILE's listeners.
 
-And how many bytes and operations each call takes. Inductor calls one function for every kernel that it writes a call
-of, to note where it came from; that function is watched here, because at that moment the nodes with their index
-expressions are still at hand. The count is our own: Inductor's estimates charge a gather for the whole table.
+And how many bytes and operations each call takes. Inductor calls one function for every kernel that
+it writes a call of, to note where it came from; that function is watched here, because at that
+moment the nodes with their index expressions are still at hand. The count is our own: Inductor's
+estimates charge a gather for the whole table.
 """
 
 import importlib
@@ -31,26 +34,44 @@ from kgprof.record.source import LogListener, Source, aside, preceded, replace, 
 
 TRACE_LOGGER = "torch.__trace"
 ARTIFACT = "inductor_provenance_tracking_kernel_stack_traces"
-CACHE_ARTIFACT = "fx_graph_cache_"  # "hit", "miss", ...; it comes after the graph's ARTIFACT, with the graph's key
-WANTED = frozenset((ARTIFACT, *(f"{CACHE_ARTIFACT}{became}" for became in ("hit", "miss", "bypass"))))
+# "hit", "miss", ...; it comes after the graph's ARTIFACT, with the graph's key
+CACHE_ARTIFACT = "fx_graph_cache_"
+WANTED = frozenset(
+    (ARTIFACT, *(f"{CACHE_ARTIFACT}{became}" for became in ("hit", "miss", "bypass")))
+)
 COMPILER = "torch._inductor.compile_fx"
 HANDLE = "_inductor_kernel_provenance_debug_handle"  # counts what Inductor noted
 LEVEL = "provenance_tracking_level"
 MAX_ORIGINS = 5_000  # calls of kernels; a graph of the evaluator has 40
 MAX_LINES = 64  # of one kernel
 WATCHED = "set_kernel_post_grad_provenance_tracing"
-USERS = ("torch._inductor.codegen.triton", "torch._inductor.codegen.cpp")  # they have imported it by name
-SCATTER = "ScatterFallback"  # Inductor's node of aten.scatter_ and its kin where it generates no code for them
+# they have imported it by name
+USERS = ("torch._inductor.codegen.triton", "torch._inductor.codegen.cpp")
+# Inductor's node of aten.scatter_ and its kin where it generates no code for them
+SCATTER = "ScatterFallback"
 # Other operators of libraries whose bytes depend on the indices that they are given.
-INDEXED = ("scatter", "gather", "index", "embedding", "masked", "nonzero", "searchsorted", "bucketize")
+INDEXED = (
+    "scatter",
+    "gather",
+    "index",
+    "embedding",
+    "masked",
+    "nonzero",
+    "searchsorted",
+    "bucketize",
+)
 
-_FRAME = re.compile(r'^ *File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
+_FRAME = re.compile(
+    r'^ *File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE
+)
 
-Note = Callable[[str, m.KernelWork], None]  # "kernel name:number of the call", as in Inductor's own artifact
+# "kernel name:number of the call", as in Inductor's own artifact
+Note = Callable[[str, m.KernelWork], None]
 
 
 class KernelProvenance(Source):
-    """One KernelOrigin for each call of a kernel in the code that was generated while it listened."""
+    """One KernelOrigin for each call of a kernel in the code that was generated while it
+    listened."""
 
     name = "kernel provenance"
 
@@ -59,16 +80,20 @@ class KernelProvenance(Source):
         self._project = project
         self.origins: list[m.KernelOrigin] = []
         self._work: dict[str, m.KernelWork] = {}  # of the compilation that is going on
-        self._ways_in: dict[str, m.SourceLine | None] = {}  # compile id -> the line that first called for it
+        # compile id -> the line that first called for it
+        self._ways_in: dict[str, m.SourceLine | None] = {}
         self._without_key = 0  # from here on ``origins`` are of a graph whose key has not come
         self._keys = {""}
         self._graphs = GraphWatch()
 
     def answer(self) -> m.KernelOrigins | m.Skipped:
-        """For the Recording; what is called outside of compiled code comes beside it (EagerCalls.beside)."""
+        """For the Recording; what is called outside of compiled code comes beside it
+        (EagerCalls.beside)."""
         if not self.origins:
             return m.Skipped(reason=self.unavailable or "Inductor generated no code")
-        return m.KernelOrigins(origins=tuple(self.origins), left_out=self.left_out, graphs=self._graphs.answer())
+        return m.KernelOrigins(
+            origins=tuple(self.origins), left_out=self.left_out, graphs=self._graphs.answer()
+        )
 
     def listen(self, undo: ExitStack) -> None:
         try:
@@ -90,7 +115,8 @@ class KernelProvenance(Source):
 
         when_imported(COMPILER, imported, undo)
         if (wrapper := getattr(torch, "_TorchCompileInductorWrapper", None)) is not None:
-            # When the program first asks for Inductor: else importing it would be in the seconds of a compilation.
+            # When the program first asks for Inductor: else importing it would be in the seconds of
+            # a compilation.
             replace(wrapper, "__init__", preceded(_import_inductor, wrapper.__init__), undo)
 
     @aside
@@ -101,10 +127,13 @@ class KernelProvenance(Source):
         payload = getattr(record, "payload", None) or ""
         if name.startswith(CACHE_ARTIFACT):
             key = str(json_object(payload).get("key") or "")
-            if key not in self._keys:  # else the trace cannot tell it from the one before, whose code it has
+            # else the trace cannot tell it from the one before, whose code it has
+            if key not in self._keys:
                 self._keys.add(key)
                 since = self.origins[self._without_key :]
-                self.origins[self._without_key :] = [replaced(origin, graph=key) for origin in since]
+                self.origins[self._without_key :] = [
+                    replaced(origin, graph=key) for origin in since
+                ]
             self._without_key = len(self.origins)
         if metadata is None or name != ARTIFACT:
             return
@@ -113,9 +142,17 @@ class KernelProvenance(Source):
         work = dict(self._work)
         self._work.clear()
         if compile_id not in self._ways_in:
-            mine = (frame for frame in upwards(sys._getframe(1)) if self._project.holds(frame.f_code.co_filename))
+            mine = (
+                frame
+                for frame in upwards(sys._getframe(1))
+                if self._project.holds(frame.f_code.co_filename)
+            )
             at = next(map(described, mine), None)
-            line = None if at is None else m.SourceLine(file=at.file, line=at.line, function=at.function)
+            line = (
+                None
+                if at is None
+                else m.SourceLine(file=at.file, line=at.line, function=at.function)
+            )
             self._ways_in[compile_id] = line
         for origin in origins(compile_id, payload, self._project, work, self._ways_in[compile_id]):
             if len(self.origins) < MAX_ORIGINS:
@@ -136,17 +173,20 @@ def origins(
     work: Mapping[str, m.KernelWork],
     way_in: m.SourceLine | None = None,
 ) -> Iterator[m.KernelOrigin]:
-    """The artifact's entries in the order of their calls; a line is the innermost one of the project's in a stack, and
-    ``way_in`` where no stack has one: a compiled module of torch's own has none inside.
+    """The artifact's entries in the order of their calls; a line is the innermost one of the
+    project's in a stack, and ``way_in`` where no stack has one: a compiled module of torch's own
+    has none inside.
 
-    Without those that ``work``, where there is any, does not have: torch leaves in it the kernels of another backward
-    that was compiled within the same ``backward()``.
+    Without those that ``work``, where there is any, does not have: torch leaves in it the kernels
+    of another backward that was compiled within the same ``backward()``.
     """
     for key, stacks in json.loads(payload or "{}").items():
         if work and key not in work:
             continue
         kernel, _, number = key.rpartition(":")
-        lines = dict.fromkeys(line for stack in stacks if (line := innermost(stack, project)) is not None)
+        lines = dict.fromkeys(
+            line for stack in stacks if (line := innermost(stack, project)) is not None
+        )
         yield m.KernelOrigin(
             compile_id=compile_id,
             kernel=kernel or key,
@@ -157,7 +197,8 @@ def origins(
 
 
 def innermost(stack: str, project: ProjectFiles) -> m.SourceLine | None:
-    """The last frame of a stack, as Python prints it, that lies in the project; else in a library that is not torch."""
+    """The last frame of a stack, as Python prints it, that lies in the project; else in a library
+    that is not torch."""
     every = list(_FRAME.finditer(stack))
     inside = [frame for frame in every if project.holds(frame["file"])]
     inside = inside or [frame for frame in every if project.package(frame["file"])[0] not in TOOLS]
@@ -170,8 +211,8 @@ def innermost(stack: str, project: ProjectFiles) -> m.SourceLine | None:
 class CachedAsEver(Source):
     """While entered, the caches hold what they would hold without provenance, under the same keys.
 
-    torch 2.13 puts the level into the key of a graph and the stacks into what is kept of it. So another process, which
-    does not track it, would compile the graph again.
+    torch 2.13 puts the level into the key of a graph and the stacks into what is kept of it. So
+    another process, which does not track it, would compile the graph again.
     """
 
     def listen(self, undo: ExitStack) -> None:
@@ -200,9 +241,9 @@ class CachedAsEver(Source):
 class FallbackProvenance(Source):
     """While entered, no call of an ATen operator in generated code is left without its origin.
 
-    Inductor notes where a kernel came from in the ``codegen`` of its nodes, and those of scatters and indexed writes in
-    place have one of their own that does not. Each call for which nothing was noted is noted here, by Inductor's own
-    function, so that it stands in the same artifact.
+    Inductor notes where a kernel came from in the ``codegen`` of its nodes, and those of scatters
+    and indexed writes in place have one of their own that does not. Each call for which nothing was
+    noted is noted here, by Inductor's own function, so that it stands in the same artifact.
     """
 
     def listen(self, undo: ExitStack) -> None:
@@ -220,7 +261,11 @@ class FallbackProvenance(Source):
             result = original(this, scheduler_node)
             node = getattr(scheduler_node, "node", None)
             name = getattr(node, "python_kernel_name", None)
-            if getattr(debug, HANDLE) == before and isinstance(name, str) and name.startswith(("aten.", "torch.ops.")):
+            if (
+                getattr(debug, HANDLE) == before
+                and isinstance(name, str)
+                and name.startswith(("aten.", "torch.ops."))
+            ):
                 debug.set_kernel_post_grad_provenance_tracing(node, name, is_extern=True)
             return result
 
@@ -242,7 +287,9 @@ class KernelWatch(Source):
             users = [importlib.import_module(name) for name in USERS]
             original = getattr(debug, WATCHED)
         except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch does not describe the kernels that it generates ({error})"
+            self.unavailable = (
+                f"this torch does not describe the kernels that it generates ({error})"
+            )
             return
 
         def watched(nodes: Any, kernel_name: str, is_extern: bool = False) -> Any:
@@ -251,7 +298,9 @@ class KernelWatch(Source):
                 work = work_of(nodes, kernel_name)
                 self._note(f"{kernel_name}:{number}", work)
                 if self._graphs is not None:
-                    self._graphs.kernels.append((kernel_name, work, [] if work.unknown else accesses(nodes)))
+                    self._graphs.kernels.append(
+                        (kernel_name, work, [] if work.unknown else accesses(nodes))
+                    )
             return number
 
         for module in (debug, *users):
@@ -260,11 +309,17 @@ class KernelWatch(Source):
 
 
 def work_of(nodes: Any, kernel_name: str) -> m.KernelWork:
-    """The work of one call. ``unknown`` says what this torch's nodes do not tell; compiling never fails for it."""
+    """The work of one call. ``unknown`` says what this torch's nodes do not tell; compiling never
+    fails for it."""
     try:
-        return _of_generated(nodes) if isinstance(nodes, Sequence) else _of_library(nodes, kernel_name)
-    except Exception as error:  # noqa: BLE001  a node of any kind, in the middle of the workload's own compilation
-        return m.KernelWork(unknown=f"Inductor's nodes could not be read: {type(error).__name__}: {error}")
+        return (
+            _of_generated(nodes) if isinstance(nodes, Sequence) else _of_library(nodes, kernel_name)
+        )
+    # a node of any kind, in the middle of the workload's own compilation
+    except Exception as error:  # noqa: BLE001
+        return m.KernelWork(
+            unknown=f"Inductor's nodes could not be read: {type(error).__name__}: {error}"
+        )
 
 
 # ---------------------------------------------------------------- kernels that Inductor generated
@@ -286,24 +341,36 @@ def _nodes(scheduled: Sequence[Any]) -> list[Any]:
 
 
 def accesses(nodes: Any) -> list[Access]:
-    """What one call reads and writes; of a scatter that is left to ATen nothing, because its buffers are in part."""
+    """What one call reads and writes; of a scatter that is left to ATen nothing, because its
+    buffers are in part."""
     if isinstance(nodes, Sequence):
         return list(_accesses(_nodes(nodes)))
     if type(nodes).__name__ == SCATTER:
         return []
-    tensors = ((one, False) for one in _tensors(nodes.inputs)), ((one, True) for one in _results(nodes))
-    return [(one.get_name(), written, _bytes_of_tensor(one)) for some in tensors for one, written in some]
+    tensors = (
+        ((one, False) for one in _tensors(nodes.inputs)),
+        ((one, True) for one in _results(nodes)),
+    )
+    return [
+        (one.get_name(), written, _bytes_of_tensor(one))
+        for some in tensors
+        for one, written in some
+    ]
 
 
 def _accesses(nodes: Sequence[Any]) -> Iterator[Access]:
-    """The bytes of each buffer that comes from outside or is left behind; what lives inside the kernel moves none."""
+    """The bytes of each buffer that comes from outside or is left behind; what lives inside the
+    kernel moves none."""
     own = {node.get_name() for node in nodes}
     written = _by_buffer(dep for node in nodes for dep in node.read_writes.writes)
     reads: list[Any] = []
     for node in nodes:
-        # What a scatter writes into is among its reads, as a whole; it is there for the order of the kernels.
+        # What a scatter writes into is among its reads, as a whole; it is there for the order of
+        # the kernels.
         targets = {name for buffer in node.get_outputs() for name in buffer.get_mutations()}
-        reads += [dep for dep in node.read_writes.reads if not (_is_whole(dep) and dep.name in targets)]
+        reads += [
+            dep for dep in node.read_writes.reads if not (_is_whole(dep) and dep.name in targets)
+        ]
     read = _by_buffer(reads)
     for name, found in read.items():
         if name not in written:
@@ -311,7 +378,8 @@ def _accesses(nodes: Sequence[Any]) -> Iterator[Access]:
     for name, found in written.items():
         buffer = nodes[0].scheduler.name_to_buf[name]
         if buffer.get_mutations() or any(user.node.get_name() not in own for user in buffer.users):
-            both_ways = 2 if any(getattr(one, "mode", None) for one in found) else 1  # atomic_add reads as well
+            # atomic_add reads as well
+            both_ways = 2 if any(getattr(one, "mode", None) for one in found) else 1
             yield name, True, both_ways * _bytes(name, found)
 
 
@@ -329,11 +397,15 @@ def _by_buffer(accesses: Iterable[Any]) -> dict[str, set[Any]]:
 
 
 def _bytes(name: str, accesses: Collection[Any]) -> int:
-    """Of the buffer ``name`` what a kernel with these accesses moves: no more than the whole of it."""
+    """Of the buffer ``name`` what a kernel with these accesses moves: no more than the whole of
+    it."""
     graph = _graph()
     whole = elements = _hint(graph.get_numel(name))
     if not any(map(_is_whole, accesses)):
-        each = (math.prod(map(_hint, a.size)) if a.is_indirect() else _hint(a.get_numel()) for a in accesses)
+        each = (
+            math.prod(map(_hint, a.size)) if a.is_indirect() else _hint(a.get_numel())
+            for a in accesses
+        )
         elements = min(whole, sum(each))
     return int(graph.get_dtype(name).itemsize * elements)
 
@@ -360,33 +432,48 @@ def _of_library(kernel: Any, kernel_name: str) -> m.KernelWork:
 
 
 def _of_scatter(kernel: Any) -> m.KernelWork:
-    """As a generated one is counted: where the indices point does not matter, each of them is one element written.
+    """As a generated one is counted: where the indices point does not matter, each of them is one
+    element written.
 
     An element is read first where the new value depends on it.
     """
     target, index, *source = _tensors(kernel.inputs)
     elements = math.prod(map(_hint, index.get_output_spec().size))
     written = elements * target.get_output_spec().dtype.itemsize
-    both_ways = 2 if kernel.kwargs.get("reduce") is not None or "scatter_add" in str(kernel.op_overload) else 1
+    both_ways = (
+        2
+        if kernel.kwargs.get("reduce") is not None or "scatter_add" in str(kernel.op_overload)
+        else 1
+    )
     # Only the indexed part of a larger source counts.
-    taken = sum(min(_bytes_of_tensor(one), elements * one.get_output_spec().dtype.itemsize) for one in source)
+    taken = sum(
+        min(_bytes_of_tensor(one), elements * one.get_output_spec().dtype.itemsize)
+        for one in source
+    )
     return m.KernelWork(bytes_moved=_bytes_of_tensor(index) + taken + both_ways * written)
 
 
 def _results(kernel: Any) -> list[Any]:
-    """One tensor, or those that are unpacked from what it returns, as attention's and their statistics."""
+    """One tensor, or those that are unpacked from what it returns, as attention's and their
+    statistics."""
     return _tensors([kernel]) or _tensors(getattr(kernel, "outputs", None) or ())
 
 
 def _tensors(nodes: Iterable[Any]) -> list[Any]:
     flat = [one for node in nodes for one in (node if isinstance(node, list | tuple) else (node,))]
-    return [one for one in flat if (spec := one.maybe_get_output_spec()) is not None and hasattr(spec, "stride")]
+    return [
+        one
+        for one in flat
+        if (spec := one.maybe_get_output_spec()) is not None and hasattr(spec, "stride")
+    ]
 
 
 def _bytes_of_tensor(tensor: Any) -> int:
     """An axis of stride 0 (a bias that is added to every row) is one element long in memory."""
     layout = tensor.get_output_spec()
-    sizes = (_hint(size) for size, stride in zip(layout.size, layout.stride, strict=True) if stride != 0)
+    sizes = (
+        _hint(size) for size, stride in zip(layout.size, layout.stride, strict=True) if stride != 0
+    )
     return int(math.prod(sizes) * layout.dtype.itemsize)
 
 
@@ -395,7 +482,8 @@ def _bytes_of_tensor(tensor: Any) -> int:
 
 def _dtype(node: Any) -> str:
     operands = [one.get_output_spec().dtype for one in _tensors(getattr(node, "inputs", ()))]
-    if any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in operands):  # its result is of another type
+    # its result is of another type
+    if any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in operands):
         return m.FLOAT8
     name = str(node.get_dtype()).removeprefix("torch.")
     tensor_cores = name == "float32" and torch.get_float32_matmul_precision() != "highest"

@@ -1,8 +1,8 @@
 """Kineto traces that others recorded as a Recording: one run a file. No torch is needed.
 
-The files are read before anything is written, so that a wrong name costs no older report. Each is copied into the
-Recording (packed, where it was not), and read again from there by every analysis. What a trace alone cannot show is
-Skipped with its reason.
+The files are read before anything is written, so that a wrong name costs no older report. Each is
+copied into the Recording (packed, where it was not), and read again from there by every analysis.
+What a trace alone cannot show is Skipped with its reason.
 """
 
 from __future__ import annotations
@@ -34,14 +34,20 @@ NOT_SHOWN_OF = {
     m.PassName.COMPILE: "a Kineto trace has no compiler records (a TORCH_TRACE directory has)",
     m.PassName.TIMING: "the times in a trace were taken under torch.profiler",
     m.PassName.HOST: "a Kineto trace has operators but no profile of Python functions",
-    m.PassName.STACK: "there is one trace per rank; stacks are in the report if it was recorded with them",
-    m.PassName.MEMORY: "a Kineto trace has neither the lines that sync nor the addresses of tensors",
+    m.PassName.STACK: (
+        "there is one trace per rank; stacks are in the report if it was recorded with them"
+    ),
+    m.PassName.MEMORY: (
+        "a Kineto trace has neither the lines that sync nor the addresses of tensors"
+    ),
     m.PassName.KERNELS: "there is one trace per rank",
 }
-PACKED_AT = 3  # gzip's level for a file that was not packed: a trace shrinks some twelvefold, at 60 MB/s or so
+# gzip's level for a file that was not packed: a trace shrinks some twelvefold, at 60 MB/s or so
+PACKED_AT = 3
 
 _RANK_IN_NAME = re.compile(r"rank[_\-. ]?(\d{1,6})", re.IGNORECASE)
-_GENERATED_CPP = re.compile(r"(?:graph_\d+_)?cpp_fused")  # such names stand there only under Inductor's profiling
+# such names stand there only under Inductor's profiling
+_GENERATED_CPP = re.compile(r"(?:graph_\d+_)?cpp_fused")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +70,11 @@ class Found:
 
 
 def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+        else None
+    )
 
 
 # ---------------------------------------------------------------- which files
@@ -76,7 +86,8 @@ def title(paths: Sequence[Path]) -> str:
 
 
 def find(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """The files named, and of each folder those whose name is a trace's; each once. Raises InputError."""
+    """The files named, and of each folder those whose name is a trace's; each once. Raises
+    InputError."""
     found = [file for path in paths for file in ([path] if path.is_file() else _in_folder(path))]
     return tuple({file.resolve(): file for file in found}.values())
 
@@ -84,10 +95,14 @@ def find(paths: Sequence[Path]) -> tuple[Path, ...]:
 def _in_folder(folder: Path) -> list[Path]:
     if not folder.exists():
         raise InputError(
-            "file or folder not found", path=folder, hint=f"give a Kineto trace, or a folder of them; {HOW}"
+            "file or folder not found",
+            path=folder,
+            hint=f"give a Kineto trace, or a folder of them; {HOW}",
         )
     try:
-        files = sorted(file for file in folder.iterdir() if file.name.endswith(SUFFIXES) and file.is_file())
+        files = sorted(
+            file for file in folder.iterdir() if file.name.endswith(SUFFIXES) and file.is_file()
+        )
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=folder, hint=HOW) from error
     if (folder / layout.HEADER).is_file() or (folder / layout.FOLDER / layout.HEADER).is_file():
@@ -95,7 +110,9 @@ def _in_folder(folder: Path) -> list[Path]:
         raise InputError("this is a kgprof Recording", path=folder, hint=again)
     if not files:
         hint = HOW
-        if deeper := next((file.parent for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}")), None):
+        if deeper := next(
+            (file.parent for suffix in SUFFIXES for file in folder.rglob(f"*{suffix}")), None
+        ):
             hint = f"{deeper} has such files"
         elif any(folder.glob("dedicated_log_torch_trace_*")):
             hint = f"it is a TORCH_TRACE directory: kgprof report --torch-trace {folder} reads it"
@@ -116,7 +133,9 @@ def read_files(
         files, found, refused = find(named), list[Found](), len(unread)
         for file in files:
             try:
-                found.append(_read(file, None if file in named else file.parent, is_against, progress))
+                found.append(
+                    _read(file, None if file in named else file.parent, is_against, progress)
+                )
             except InputError as error:
                 why = error.message.removeprefix(f"{file.name}: ")
                 if len(files) == 1:
@@ -124,7 +143,9 @@ def read_files(
                 unread.append(f"{file}: {why}")
         if files and not found:
             where = named[0] if len(named) == 1 else " ".join(map(str, named))
-            raise InputError(f"none of {len(files)} files is a Kineto trace", path=where, hint=unread[refused])
+            raise InputError(
+                f"none of {len(files)} files is a Kineto trace", path=where, hint=unread[refused]
+            )
         every += sorted(found, key=lambda one: (one.rank is None, one.rank or 0, str(one.path)))
     return tuple(every), tuple(unread)
 
@@ -138,7 +159,9 @@ def _read(file: Path, within: Path | None, against: bool, progress: Progress) ->
     head, trace = kineto.metadata(file, within), kineto.read(file, within)
     columns = trace.columns
     if not len(columns):
-        raise InputError("; ".join(("it has no complete event (ph X)", *trace.warnings)), path=file.name)
+        raise InputError(
+            "; ".join(("it has no complete event (ph X)", *trace.warnings)), path=file.name
+        )
     on_device = bool(columns.of_category(*DEVICE_CATEGORIES).any())
     steps = timeline.profiler_steps(columns)
     distributed = head.get("distributedInfo")
@@ -165,11 +188,18 @@ def _read(file: Path, within: Path | None, against: bool, progress: Progress) ->
 
 
 def record_files(
-    paths: Sequence[Path], output: Path, options: m.Options, progress: Progress, *, against: Sequence[Path] = ()
+    paths: Sequence[Path],
+    output: Path,
+    options: m.Options,
+    progress: Progress,
+    *,
+    against: Sequence[Path] = (),
 ) -> tuple[Path, tuple[str, ...]]:
-    """Write the Recording of these traces into ``output/recording``; that folder, and what could not be read.
+    """Write the Recording of these traces into ``output/recording``; that folder, and what could
+    not be read.
 
-    Raises InputError where there is nothing to read, UsageError for a folder that cannot be written.
+    Raises InputError where there is nothing to read, UsageError for a folder that cannot be
+    written.
     """
     found, unread = read_files(paths, against, progress)
     keys = foreign.run_keys(map(_name, found), "file", 2)
@@ -190,14 +220,19 @@ def record_files(
     devices = [device for listed in properties if isinstance(listed, list) for device in listed]
     named = [device.get("name") for device in devices if isinstance(device, dict)]
     device_names = dict.fromkeys(name for name in named if name and isinstance(name, str))
-    versions = {"cuda": _version(found, "cuda_runtime_version"), "driver": _version(found, "cuda_driver_version")}
+    versions = {
+        "cuda": _version(found, "cuda_runtime_version"),
+        "driver": _version(found, "cuda_driver_version"),
+    }
     environment = foreign.environment(
         reason=NOT_SHOWN,
         device_name=", ".join(device_names) or "an unnamed machine",
         **{name: version for name, version in versions.items() if version},
     )
     on_cuda = any(one.on_device for one in found)
-    folder = foreign.create(output, options, keys, environment, on_cuda=on_cuda, reason=NOT_SHOWN, trace_files=files)
+    folder = foreign.create(
+        output, options, keys, environment, on_cuda=on_cuda, reason=NOT_SHOWN, trace_files=files
+    )
     for one, file in zip(found, files, strict=True):
         progress.phase("keeping its trace", file.key)
         _write_run(folder, one, file)
@@ -218,15 +253,23 @@ def _notes(one: Found, every: Sequence[Found]) -> Iterator[str]:
     if one.rank is not None and not one.rank_in_trace:
         yield "the trace does not name its rank (distributedInfo), so the file name decides"
     if one.rank is not None and (same := sum(other.rank == one.rank for other in side)) > 1:
-        yield f"{same} files are of rank {one.rank}: all are shown, but ranks are compared by the first"
+        yield (
+            f"{same} files are of rank {one.rank}: all are shown, but ranks are compared "
+            "by the first"
+        )
     if (size := one.world_size) is None:
         return
-    if one is side[0] and (lacking := sorted(set(range(min(size, 2**16))) - {other.rank for other in side})):
+    if one is side[0] and (
+        lacking := sorted(set(range(min(size, 2**16))) - {other.rank for other in side})
+    ):
         shown = ", ".join(map(str, lacking[:8])) + (", ..." if len(lacking) > 8 else "")
         yield f"the job had {size} ranks; there is no trace of {len(lacking)} of them ({shown})"
     sizes = {other.world_size for other in side if other.world_size is not None}
     if len(sizes) > 1:
-        yield f"the traces are of jobs of different sizes ({', '.join(map(str, sorted(sizes)))} ranks)"
+        yield (
+            "the traces are of jobs of different sizes "
+            f"({', '.join(map(str, sorted(sizes)))} ranks)"
+        )
 
 
 def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
@@ -248,7 +291,8 @@ def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
 
 
 def _keep(one: Found, kept: Path) -> None:
-    """A copy, packed. Raises InputError where the source went away meanwhile, OutputError for a full disk."""
+    """A copy, packed. Raises InputError where the source went away meanwhile, OutputError for a
+    full disk."""
     try:
         file = opened(one.path, one.within)
     except OSError as error:
@@ -260,11 +304,15 @@ def _keep(one: Found, kept: Path) -> None:
             if packed:
                 shutil.copyfileobj(file, raw, 2**20)
                 return
-            with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=PACKED_AT, mtime=0) as target:
+            with gzip.GzipFile(
+                filename="", fileobj=raw, mode="wb", compresslevel=PACKED_AT, mtime=0
+            ) as target:
                 shutil.copyfileobj(file, target, 2**20)
 
 
 def _version(found: Sequence[Found], field: str) -> str:
     """CUDA writes 13.0 as 13000; empty where no file says it."""
-    numbers = dict.fromkeys(number for one in found if (number := _number(one.head.get(field))) is not None)
+    numbers = dict.fromkeys(
+        number for one in found if (number := _number(one.head.get(field))) is not None
+    )
     return ", ".join(f"{number // 1000}.{number % 1000 // 10}" for number in numbers)

@@ -1,18 +1,21 @@
 """The correctness ladder: where, between Python and generated code, does a program's result change?
 
-Each rung is a fresh process that loads the workload anew from the same seed, so each starts from the same state and
-the same random numbers (``fallback_random`` makes Inductor draw eager's). Compared are what the last step returned, the
-buffers after it and the gradients: those that the program computed, or else those of a weighted sum of its result.
+Each rung is a fresh process that loads the workload anew from the same seed, so each starts from
+the same state and the same random numbers (``fallback_random`` makes Inductor draw eager's).
+Compared are what the last step returned, the buffers after it and the gradients: those that the
+program computed, or else those of a weighted sum of its result.
 
-A tensor differs where an element x, against its value r in float64 and the largest error E of eager in that tensor, has
+A tensor differs where an element x, against its value r in float64 and the largest error E of eager
+in that tensor, has
 
     |x - r| > factor * E + absolute + relative * |r|
 
-The tolerances are ``torch.testing.assert_close``'s for the dtype. The factor is that of ``torch._dynamo.utils.same``:
-3, for at most 500 elements 8 and for at most 10 elements 10, because so few may be exact in eager by luck. ``same``
-holds the root mean square to it, which one wrong element in a million passes; here it is every element. NaN and
-infinity differ where neither eager nor float64 has them; integers where both agree on another value.
-``reproduction.beyond`` is this rule.
+The tolerances are ``torch.testing.assert_close``'s for the dtype. The factor is that of
+``torch._dynamo.utils.same``: 3, for at most 500 elements 8 and for at most 10 elements 10, because
+so few may be exact in eager by luck. ``same`` holds the root mean square to it, which one wrong
+element in a million passes; here it is every element. NaN and infinity differ where neither eager
+nor float64 has them; integers where both agree on another value. ``reproduction.beyond`` is this
+rule.
 """
 
 from __future__ import annotations
@@ -57,7 +60,8 @@ class Question(m.Model, frozen=True, kw_only=True):
 
 
 def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
-    """All rungs of one compiled cell, and where one differs the smallest graph that does, as a script in ``output``.
+    """All rungs of one compiled cell, and where one differs the smallest graph that does, as a
+    script in ``output``.
 
     Raises KeyboardInterrupt where a signal came.
     """
@@ -68,26 +72,50 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
     if not cell.compiles:
         return m.Skipped(reason="eager mode compiles nothing")
     if programs.is_program(of.options.workload):
-        return m.Skipped(reason="a script has no step to call; name one of its functions: file.py:name")
+        return m.Skipped(
+            reason="a script has no step to call; name one of its functions: file.py:name"
+        )
     own = cell.backend != m.INDUCTOR or cell.mode not in (m.AS_IS, "default")
     steps = STEPS if cell.mode in REPLAYED and of.device.startswith("cuda") else 1
     question = Question(
-        rung=m.Rung.FLOAT64, strategy=of.strategy, cell=cell, device=of.device, folder=str(of.scratch), steps=steps
+        rung=m.Rung.FLOAT64,
+        strategy=of.strategy,
+        cell=cell,
+        device=of.device,
+        folder=str(of.scratch),
+        steps=steps,
     )
     wanted = [rung for rung in m.Rung if rung is not m.Rung.MODE or own]
     rungs: dict[m.Rung, m.RungResult | m.Skipped] = dict.fromkeys(wanted, TIME_UP)
-    # What the program itself will run before the rungs between: if the time is up, that one has been compared.
+    # What the program itself will run before the rungs between: if the time is up, that one has
+    # been compared.
     soonest = (m.Rung.FLOAT64, m.Rung.EAGER, wanted[-1])
     for rung in sorted(rungs, key=lambda rung: rung not in soonest):
         of.on_phase(f"correctness ladder: {rung}")
-        rungs[rung] = of.answered(FUNCTION, msgspec.structs.replace(question, rung=rung), m.RungResult)
-    first = next((rung for rung, found in rungs.items() if isinstance(found, m.RungResult) and found.differs), None)
+        rungs[rung] = of.answered(
+            FUNCTION, msgspec.structs.replace(question, rung=rung), m.RungResult
+        )
+    first = next(
+        (
+            rung
+            for rung, found in rungs.items()
+            if isinstance(found, m.RungResult) and found.differs
+        ),
+        None,
+    )
     minified: m.Minified | m.Skipped = m.Skipped(reason="no rung differs")
     if first is not None:
         of.on_phase(f"smallest graph that differs: {first}")
-        minified = minifier.smallest(msgspec.structs.replace(question, rung=first, folder=str(output)), of)
+        minified = minifier.smallest(
+            msgspec.structs.replace(question, rung=first, folder=str(output)), of
+        )
     return m.Ladder(
-        strategy=of.strategy, cell=cell.name, steps=steps, rungs=tuple(rungs.items()), first=first, minified=minified
+        strategy=of.strategy,
+        cell=cell.name,
+        steps=steps,
+        rungs=tuple(rungs.items()),
+        first=first,
+        minified=minified,
     )
 
 
@@ -132,14 +160,26 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
         store.write_json(folder / f"{at.slug}.json", job)
     wide, eager = (left_by(question, rung) for rung in (m.Rung.FLOAT64, m.Rung.EAGER))
     if not arrays or (question.rung is not m.Rung.FLOAT64 and not eager):
-        nothing = "the step leaves nothing to compare: no tensor that it returns, no buffer, no gradient"
+        nothing = (
+            "the step leaves nothing to compare: no tensor that it returns, no buffer, no gradient"
+        )
         write(m.Skipped(reason="eager mode left nothing to compare with" if arrays else nothing))
         return
-    own = _own_comparison(workload, question, arrays, job) if has_its_own_comparison(workload) else None
+    own = (
+        _own_comparison(workload, question, arrays, job)
+        if has_its_own_comparison(workload)
+        else None
+    )
     held = own is None and question.rung is not m.Rung.FLOAT64
-    found = sorted(differences(arrays, eager, wide), key=lambda each: (-each.differing, -each.max_abs)) if held else []
+    found = (
+        sorted(differences(arrays, eager, wide), key=lambda each: (-each.differing, -each.max_abs))
+        if held
+        else []
+    )
     agreement, metrics = own or (None, ())
-    judged_different = isinstance(agreement, m.RunAgreement) and agreement.verdict is m.AgreementVerdict.DIFFERENT
+    judged_different = (
+        isinstance(agreement, m.RunAgreement) and agreement.verdict is m.AgreementVerdict.DIFFERENT
+    )
     compared = question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER)
     write(
         m.RungResult(
@@ -158,7 +198,8 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
 def prepared(
     question: Question, options: m.Options, instead: Callable[..., object] | str = ""
 ) -> Iterator[tuple[Workload, Session, str]]:
-    """The workload as the rung runs it (or with another backend), with eager's random numbers; within, it can step.
+    """The workload as the rung runs it (or with another backend), with eager's random numbers;
+    within, it can step.
 
     The string says which part of it, if a part is enough.
     """
@@ -180,17 +221,30 @@ def prepared(
     recording = in_place_of_inductor(instead, chosen_too=True)
     with recording, as_in(cell, device.type), config.patch(fallback_random=True):
         seed_everything(options.seed)
-        workload = loading.load(options.workload, (*options.workload_args, *cell.size), options.seed)
-        workload, part = workload.part() if isinstance(workload, DivisibleWorkload) else (workload, "")
-        offered = {mode for plan in workload.strategies() if plan.name == question.strategy for mode in plan.modes}
-        key = m.RunKey(strategy=question.strategy, mode=cell.mode if cell.mode in offered else m.AS_IS)
+        workload = loading.load(
+            options.workload, (*options.workload_args, *cell.size), options.seed
+        )
+        workload, part = (
+            workload.part() if isinstance(workload, DivisibleWorkload) else (workload, "")
+        )
+        offered = {
+            mode
+            for plan in workload.strategies()
+            if plan.name == question.strategy
+            for mode in plan.modes
+        }
+        key = m.RunKey(
+            strategy=question.strategy, mode=cell.mode if cell.mode in offered else m.AS_IS
+        )
         yield workload, workload.prepare(key, device), part
 
 
 class Gradients:
-    """The gradients of named leaf tensors, as each ``backward()`` within leaves them; steps may clear them afterwards.
+    """The gradients of named leaf tensors, as each ``backward()`` within leaves them; steps may
+    clear them afterwards.
 
-    A leaf has its module's name for it; a tensor that no module holds is numbered in the order of creation.
+    A leaf has its module's name for it; a tensor that no module holds is numbered in the order of
+    creation.
     """
 
     def __init__(self) -> None:
@@ -198,16 +252,23 @@ class Gradients:
 
         from kgprof.record import referee
 
-        modules = [each for each in referee.live(torch.nn.Module) if not hasattr(each, "_orig_mod")]  # compiled ones
+        # compiled ones
+        modules = [each for each in referee.live(torch.nn.Module) if not hasattr(each, "_orig_mod")]
         inner = {id(child) for module in modules for child in module.children()}
         roots = [module for module in modules if id(module) not in inner]
         self.leaves: dict[str, torch.Tensor] = {}
         for number, root in enumerate(roots):
             for name, parameter in root.named_parameters():
-                self.leaves[f"{type(root).__name__}{f'#{number + 1}' if number else ''}.{name}"] = parameter
+                self.leaves[f"{type(root).__name__}{f'#{number + 1}' if number else ''}.{name}"] = (
+                    parameter
+                )
         named = {id(leaf) for leaf in self.leaves.values()}
         kinds = (torch.Tensor, torch.nn.Parameter)  # no subclass of them, such as a fake tensor
-        live = (tensor for tensor in referee.live(torch.Tensor) if type(tensor) in kinds and id(tensor) not in named)
+        live = (
+            tensor
+            for tensor in referee.live(torch.Tensor)
+            if type(tensor) in kinds and id(tensor) not in named
+        )
         others = (tensor for tensor in live if tensor.is_leaf and tensor.requires_grad)
         self.leaves |= {f"input {number + 1}": tensor for number, tensor in enumerate(others)}
         self.seen: dict[str, torch.Tensor] = {}
@@ -221,7 +282,9 @@ class Gradients:
         def backward(*args: Any, **settings: Any) -> None:
             self._backward(*args, **settings)
             found = ((name, leaf.grad) for name, leaf in self.leaves.items())
-            self.seen |= {name: gradient.detach().clone() for name, gradient in found if gradient is not None}
+            self.seen |= {
+                name: gradient.detach().clone() for name, gradient in found if gradient is not None
+            }
 
         torch.autograd.backward = backward
         return self
@@ -232,16 +295,23 @@ class Gradients:
         torch.autograd.backward = self._backward
 
     def of_result(self, returned: object) -> None:
-        """Where the program called no ``backward()``: of a sum of its result, with weights that bfloat16 holds exactly
-        and under which no gradient vanishes, as that of a plain sum behind a normalisation does."""
+        """Where the program called no ``backward()``: of a sum of its result, with weights that
+        bfloat16 holds exactly and under which no gradient vanishes, as that of a plain sum behind a
+        normalisation does."""
         import torch
         from torch.utils._pytree import tree_flatten
 
-        results = [leaf for leaf in tree_flatten(returned)[0] if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        results = [
+            leaf
+            for leaf in tree_flatten(returned)[0]
+            if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+        ]
         if self.seen or not results:
             return
         weights = [
-            (1 + torch.arange(each.numel(), device=each.device).reshape(each.shape) % 7 / 8).to(each.dtype)
+            (1 + torch.arange(each.numel(), device=each.device).reshape(each.shape) % 7 / 8).to(
+                each.dtype
+            )
             for each in results
         ]
         try:
@@ -259,7 +329,9 @@ def has_its_own_comparison(workload: Workload) -> TypeGuard[ComparableWorkload]:
     from kgprof.workloads.protocol import ComparableWorkload
     from kgprof.workloads.user import UserWorkload
 
-    return isinstance(workload, ComparableWorkload) and not isinstance(workload, UserWorkload | ExampleWorkload)
+    return isinstance(workload, ComparableWorkload) and not isinstance(
+        workload, UserWorkload | ExampleWorkload
+    )
 
 
 def _own_comparison(
@@ -271,7 +343,10 @@ def _own_comparison(
     own = own if question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else baseline
     eager = left_by(question, m.Rung.EAGER) or arrays
     judged = dict(workload.agreement({baseline: eager, own: arrays}, baseline).runs)[own]
-    path = Path(question.folder) / f"{m.RunKey(strategy=baseline.strategy, mode=m.Rung.EAGER).slug}.json"
+    path = (
+        Path(question.folder)
+        / f"{m.RunKey(strategy=baseline.strategy, mode=m.Rung.EAGER).slug}.json"
+    )
     before = m.decode_json(path.read_bytes(), m.Evaluation).metrics if path.exists() else ()
     pairs = zip(job.metrics if job else (), before, strict=False)
     return judged, [(metric, other.value) for metric, other in pairs if metric.label == other.label]

@@ -1,8 +1,8 @@
-"""Source: what a script starts in place of doing the work itself: torchrun, accelerate, torch.multiprocessing.spawn,
-other scripts and modules, functions of its own in other processes.
+"""Source: what a script starts in place of doing the work itself: torchrun, accelerate,
+torch.multiprocessing.spawn, other scripts and modules, functions of its own in other processes.
 
-kgprof follows one process, so the report names the command that starts kgprof inside each of the others, or for a
-function the line that does.
+kgprof follows one process, so the report names the command that starts kgprof inside each of the
+others, or for a function the line that does.
 """
 
 import functools
@@ -27,11 +27,14 @@ LAUNCHERS = (
     *("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch"),
     *("accelerate.commands.launch", "deepspeed.launcher.runner"),
 )
-NOT_ITS_WORK = ("torch._inductor", "compile_worker")  # in a word of the command: Inductor's own processes
+# in a word of the command: Inductor's own processes
+NOT_ITS_WORK = ("torch._inductor", "compile_worker")
 MODULE = ("-m", "--module")
 KEPT = 20
-TOOLS = (*sys.stdlib_module_names, "pip", "setuptools", "wheel", "build", "torch")  # python -m: no program's work
-POOLS = ("multiprocessing.pool", "concurrent.futures.process")  # modules of what a pool's processes begin with
+# python -m: no program's work
+TOOLS = (*sys.stdlib_module_names, "pip", "setuptools", "wheel", "build", "torch")
+# modules of what a pool's processes begin with
+POOLS = ("multiprocessing.pool", "concurrent.futures.process")
 LOADER = "torch.utils.data._utils.worker"  # module of what a DataLoader's processes begin with
 WATCH = "step = kgprof.watch(step)"
 
@@ -47,7 +50,9 @@ class Launchers(Source):
         self.workers = 0  # processes of torch's data loaders
 
     def listen(self, undo: ExitStack) -> None:
-        def spawned(fn: object, args: object = (), nprocs: int = 1, *rest: object, **kwargs: object) -> None:
+        def spawned(
+            fn: object, args: object = (), nprocs: int = 1, *rest: object, **kwargs: object
+        ) -> None:
             command = _inside(["torchrun", "--nproc-per-node", str(nprocs)], sys.argv, 0)
             self._saw(m.Launched(by=m.SPAWN, processes=nprocs, command=command))
 
@@ -65,7 +70,8 @@ class Launchers(Source):
 
         @functools.wraps(original)
         def seen(*args: Any, **kwargs: Any) -> Any:
-            note(saw, *args, **kwargs)  # before the call, which may not return, or raise what a rank raised
+            # before the call, which may not return, or raise what a rank raised
+            note(saw, *args, **kwargs)
             return original(*args, **kwargs)
 
         replace(owner, name, seen, undo)
@@ -75,12 +81,17 @@ class Launchers(Source):
         saw(*args, **kwargs)
 
     def _begins(self, process: Any) -> None:
-        """A function of the program's own, or a pool; not the workers of a DataLoader, of Inductor or of a library."""
-        target = getattr(process, "_target", None) or type(process).run  # a class of processes has its own ``run``
+        """A function of the program's own, or a pool; not the workers of a DataLoader, of Inductor
+        or of a library."""
+        # a class of processes has its own ``run``
+        target = getattr(process, "_target", None) or type(process).run
         while isinstance(target, functools.partial):
             target = target.func
         code, module = getattr(target, "__code__", None), getattr(target, "__module__", "")
-        torchs = any(getattr(arg, "__module__", "").startswith("torch.") for arg in getattr(process, "_args", ()))
+        torchs = any(
+            getattr(arg, "__module__", "").startswith("torch.")
+            for arg in getattr(process, "_args", ())
+        )
         self.workers += module == LOADER
         if module in POOLS and not torchs:
             self._saw(m.Launched(by=m.MULTIPROCESSING, command=WATCH))
@@ -94,14 +105,22 @@ class Launchers(Source):
 
 
 def launched(command: Any, environment: Mapping[Any, Any] | None) -> m.Launched | None:
-    """What a command starts, if it is a launcher, one of a launcher's ranks, or a Python script or module."""
+    """What a command starts, if it is a launcher, one of a launcher's ranks, or a Python script or
+    module."""
     if not isinstance(command, str | list | tuple):  # an iterator is the program's to consume
         return None
     try:
-        words = shlex.split(command) if isinstance(command, str) else [os.fsdecode(word) for word in command]
+        words = (
+            shlex.split(command)
+            if isinstance(command, str)
+            else [os.fsdecode(word) for word in command]
+        )
     except (TypeError, ValueError):  # for subprocess to refuse
         return None
-    words[:1] = ["python" if "python" in name else name for name in (word.rpartition("/")[2] for word in words[:1])]
+    words[:1] = [
+        "python" if "python" in name else name
+        for name in (word.rpartition("/")[2] for word in words[:1])
+    ]
     script = _script_in(words)
     by = next((word for word in words[:script] if word in LAUNCHERS), "")
     others = "kgprof" in words or any(mark in word for word in words for mark in NOT_ITS_WORK)
@@ -113,13 +132,16 @@ def launched(command: Any, environment: Mapping[Any, Any] | None) -> m.Launched 
         if not size.isdecimal():
             return None
         ranks, start = int(size), ["torchrun", "--nproc-per-node", size]
-        return m.Launched(by="torch.distributed", processes=ranks, command=_inside(start, words, script))
+        return m.Launched(
+            by="torch.distributed", processes=ranks, command=_inside(start, words, script)
+        )
     start = words[: script - (words[script - 1] in MODULE)] if by else ["python"]
     return m.Launched(by=by or m.PYTHON, command=_inside(start, words, script))
 
 
 def _script_in(words: Sequence[str]) -> int:
-    """Where in a command the script stands, or the module with the option before it as one: 0 if there is neither."""
+    """Where in a command the script stands, or the module with the option before it as one: 0 if
+    there is neither."""
     for place, word in enumerate(words):
         if place and words[place - 1] in MODULE and word not in LAUNCHERS:
             return 0 if word.partition(".")[0] in TOOLS else place
@@ -134,4 +156,14 @@ def _inside(start: Sequence[str], words: Sequence[str], script: int) -> str:
     """The words that start it, then kgprof with the script or module and its arguments."""
     module = ["-m"] if script and words[script - 1] in MODULE else []
     option, args = "--module" if "deepspeed" in start[0] else "-m", words[script + 1 :]
-    return shlex.join([*start, option, "kgprof", "profile", *module, words[script], *(["--", *args] if args else [])])
+    return shlex.join(
+        [
+            *start,
+            option,
+            "kgprof",
+            "profile",
+            *module,
+            words[script],
+            *(["--", *args] if args else []),
+        ]
+    )

@@ -1,17 +1,20 @@
 """How fast the machine itself is while TIMING runs: the same small work, timed beside every sample.
 
-Two recordings are made minutes apart, and on a shared machine those minutes differ: on a host with four H200 the same
-program took 14 to 17 % longer a quarter of an hour later, alike in all of its processes, because every function of the
-host did. The rounds of one recording cannot show that. A loop that no change of the program touches can.
+Two recordings are made minutes apart, and on a shared machine those minutes differ: on a host with
+four H200 the same program took 14 to 17 % longer a quarter of an hour later, alike in all of its
+processes, because every function of the host did. The rounds of one recording cannot show that. A
+loop that no change of the program touches can.
 
-Two loops, because a step waits for the one or the other: of the host, the interpreter and the dispatch of an operator
-to the device (on a GPU its launch); of the device, a kernel bound by arithmetic, so that it follows the clock.
+Two loops, because a step waits for the one or the other: of the host, the interpreter and the
+dispatch of an operator to the device (on a GPU its launch); of the device, a kernel bound by
+arithmetic, so that it follows the clock.
 """
 
 import statistics
 from collections.abc import Callable
 
-# Bound here, because the clocks of TIMING are replaced in its tests and these readings are none of theirs.
+# Bound here, because the clocks of TIMING are replaced in its tests and these readings are none of
+# theirs.
 from time import perf_counter_ns as _now
 
 import torch
@@ -22,21 +25,24 @@ REPEATS = 5  # of which the median counts
 DISPATCHES = 200  # below the 1,024 launches that a CUDA stream takes before the host has to wait
 
 
-# A kernel that waits for arithmetic and not for memory: its operator, elements of float64 (enough for a GPU kernel to
-# outlast its launch, and for a CPU's to go to all of torch's threads), and how many of it are one sample.
+# A kernel that waits for arithmetic and not for memory: its operator, elements of float64 (enough
+# for a GPU kernel to outlast its launch, and for a CPU's to go to all of torch's threads), and how
+# many of it are one sample.
 ARITHMETIC = {"cuda": (torch.erfinv, 2**20, 20), "cpu": (torch.exp, 2**18, 4)}
 
 
 class MachineClock:
     """``sample`` before each timed piece of work and after the last, ``speed`` for all of them.
 
-    Needs 16 MiB of a GPU, or 4 MiB of the host for a CPU. An error, such as there being no such memory, ends the
-    sampling and is told by ``speed``.
+    Needs 16 MiB of a GPU, or 4 MiB of the host for a CPU. An error, such as there being no such
+    memory, ends the sampling and is told by ``speed``.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._operator, elements, self._kernels = ARITHMETIC["cuda" if device.type == "cuda" else "cpu"]
+        self._operator, elements, self._kernels = ARITHMETIC[
+            "cuda" if device.type == "cuda" else "cpu"
+        ]
         self._host_us: list[float] = []
         self._device_us: list[float] = []
         self._failed = ""
@@ -45,7 +51,8 @@ class MachineClock:
             self._from = torch.linspace(-0.9, 0.9, elements, dtype=torch.float64, device=device)
             self._into = torch.empty_like(self._from)
             self._host(), self._kernel()  # loads the kernels
-        except Exception as error:  # noqa: BLE001  a mode that the workload left on raises what it likes
+        # a mode that the workload left on raises what it likes
+        except Exception as error:  # noqa: BLE001
             self._fail(error)
 
     def sample(self) -> None:
@@ -66,7 +73,8 @@ class MachineClock:
         self._failed = (str(error).strip().splitlines() or [type(error).__name__])[0]
 
     def _host(self) -> float:
-        """Microseconds of one turn: a write to a dict and an operator on one number, not waited for."""
+        """Microseconds of one turn: a write to a dict and an operator on one number, not waited
+        for."""
         one, seen = self._one, dict.fromkeys(range(8), 0)
         began = _now()
         for turn in range(DISPATCHES):

@@ -1,5 +1,5 @@
-"""MEMORY: calls from a cold start while reads of tensors, addresses, aliases and versions are watched; then, without
-the probes, how much memory the later calls need."""
+"""MEMORY: calls from a cold start while reads of tensors, addresses, aliases and versions are
+watched; then, without the probes, how much memory the later calls need."""
 
 import gc
 import sys
@@ -24,13 +24,18 @@ from kgprof.workloads.protocol import BufferSession, Session
 
 FORGET_THE_PEAK = "5"
 CLEAR_REFS, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
-NOT_ON_A_CPU = m.Skipped(reason="CPU allocations are not counted; the resident set is measured instead")
+NOT_ON_A_CPU = m.Skipped(
+    reason="CPU allocations are not counted; the resident set is measured instead"
+)
 
 
 def measure(run: Run) -> None:
-    """Loads the run as well: the probes have to stand when a graph is compiled, which an import may do."""
+    """Loads the run as well: the probes have to stand when a graph is compiled, which an import may
+    do."""
     calling = run.phase(m.PassName.MEMORY)
-    measured = memory_pass(run.load, run.device, run.options, project=run.project, beside=run.beside, calling=calling)
+    measured = memory_pass(
+        run.load, run.device, run.options, project=run.project, beside=run.beside, calling=calling
+    )
     run.write(m.PassName.MEMORY, replace(measured, code_cached=run.code_cached))
 
 
@@ -43,10 +48,11 @@ def memory_pass(
     beside: str = "",
     calling: AbstractContextManager[None] | None = None,
 ) -> m.MemoryPass:
-    """``--steps`` calls of what ``load`` gives under the probes, and as many again as come after warm-up for the peaks.
+    """``--steps`` calls of what ``load`` gives under the probes, and as many again as come after
+    warm-up for the peaks.
 
-    ``beside``: of Job. The steady calls, which say what the probes cost, are made alone. ``calling`` is entered around
-    the calls."""
+    ``beside``: of Job. The steady calls, which say what the probes cost, are made alone.
+    ``calling`` is entered around the calls."""
     calls = CallIndex()
     syncs, tensors = Syncs(calls, device, project), TensorProbe(calls)
     with listening((syncs, tensors)):
@@ -75,9 +81,9 @@ def memory_pass(
 class Peaks:
     """From its making to ``answer``: the most memory that was held, and what was held before.
 
-    On a GPU the caching allocator counts. On a CPU nothing counts allocations; the kernel knows the largest resident
-    set of the process (VmHWM in /proc/self/status), and forgets it when a 5 is written to /proc/self/clear_refs
-    (proc(5)).
+    On a GPU the caching allocator counts. On a CPU nothing counts allocations; the kernel knows the
+    largest resident set of the process (VmHWM in /proc/self/status), and forgets it when a 5 is
+    written to /proc/self/clear_refs (proc(5)).
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -99,24 +105,35 @@ class Peaks:
         timing.synchronize(device)
         pools = _graph_pools(device) if self._on_gpu else []
         return m.MemoryPeaks(
-            allocated_bytes=torch.cuda.max_memory_allocated(device) if self._on_gpu else NOT_ON_A_CPU,
+            allocated_bytes=torch.cuda.max_memory_allocated(device)
+            if self._on_gpu
+            else NOT_ON_A_CPU,
             reserved_bytes=torch.cuda.max_memory_reserved(device) if self._on_gpu else NOT_ON_A_CPU,
             resident_bytes=m.Skipped(reason=self._cannot) if self._cannot else _resident("VmHWM"),
             allocated_before_bytes=self._allocated,
             resident_before_bytes=self._before,
-            graph_pool_bytes=sum(segment["total_size"] for segment in pools) if self._on_gpu else NOT_ON_A_CPU,
+            graph_pool_bytes=sum(segment["total_size"] for segment in pools)
+            if self._on_gpu
+            else NOT_ON_A_CPU,
             graph_pool_allocated_bytes=sum(segment["allocated_size"] for segment in pools),
         )
 
 
 def _graph_pools(device: torch.device) -> list[dict[str, Any]]:
-    """The allocator's segments in a pool of their own, as those of CUDA graphs are; (0, 0) is everybody's."""
+    """The allocator's segments in a pool of their own, as those of CUDA graphs are; (0, 0) is
+    everybody's."""
     index = torch.cuda.current_device() if device.index is None else device.index
     segments: list[dict[str, Any]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
-    return [one for one in segments if one["device"] == index and tuple(one["segment_pool_id"]) != (0, 0)]
+    return [
+        one
+        for one in segments
+        if one["device"] == index and tuple(one["segment_pool_id"]) != (0, 0)
+    ]
 
 
-def measured_peaks(step: Callable[[], object], device: torch.device, *, calls: int) -> m.MemoryPeaks:
+def measured_peaks(
+    step: Callable[[], object], device: torch.device, *, calls: int
+) -> m.MemoryPeaks:
     """Over ``calls`` calls of ``step``, which should be warm."""
     gc.collect()
     peaks = Peaks(device)
@@ -132,11 +149,16 @@ def _resident(field: str) -> int | m.Skipped:
     except OSError as error:
         return m.Skipped(reason=f"{STATUS}: {error.strerror or error}")
     found = next((line for line in lines if line.startswith(f"{field}:")), None)
-    return m.Skipped(reason=f"{STATUS} has no {field}") if found is None else int(found.split()[1]) * 1024
+    return (
+        m.Skipped(reason=f"{STATUS} has no {field}")
+        if found is None
+        else int(found.split()[1]) * 1024
+    )
 
 
 def files_named(read: m.SyncRecords, held: m.TensorRecords) -> Iterator[str]:
-    """Every file that a stack of the probes names, and what may hold the line that their records ask for."""
+    """Every file that a stack of the probes names, and what may hold the line that their records
+    ask for."""
     for record in read.records:
         yield from (frame.file for frame in (*record.frames, *record.chain))
     for graph in held.graphs:

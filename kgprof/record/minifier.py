@@ -1,8 +1,10 @@
-"""The smallest captured graph in which a rung still differs from eager, by torch's own minifier, as a script.
+"""The smallest captured graph in which a rung still differs from eager, by torch's own minifier, as
+a script.
 
-What is reduced is Dynamo's graph, so that the script is written in the program's operators. torch's accuracy minifier
-(``TORCHDYNAMO_REPRO_AFTER="dynamo"``, ``TORCHDYNAMO_REPRO_LEVEL=4``) does the same with the root mean square of
-``torch._dynamo.utils.same``; here a graph fails by the rule that named the rung, gradients included.
+What is reduced is Dynamo's graph, so that the script is written in the program's operators. torch's
+accuracy minifier (``TORCHDYNAMO_REPRO_AFTER="dynamo"``, ``TORCHDYNAMO_REPRO_LEVEL=4``) does the
+same with the root mean square of ``torch._dynamo.utils.same``; here a graph fails by the rule that
+named the rung, gradients included.
 """
 
 from __future__ import annotations
@@ -65,12 +67,15 @@ if __name__ == "__main__":
     differing = 0
     for name, (dtype, theirs) in eager.items():
         ours, other = found[name][1], wide.get(name, ("", None))[1]
-        differs, error, by_float64 = beyond(ours, theirs, other, *TOLERANCES.get(dtype, TOLERANCES["bfloat16"]))
+        tolerance = TOLERANCES.get(dtype, TOLERANCES["bfloat16"])
+        differs, error, by_float64 = beyond(ours, theirs, other, *tolerance)
         differing += int(differs.sum())
         print(f"{{name}}: {{differs.sum()}} of {{differs.size}} elements differ", end="")
         if differs.any():
-            at = np.unravel_index(np.argmax(np.where(differs, np.nan_to_num(error, nan=np.inf), -1)), differs.shape)
-            print(f"; at {{tuple(map(int, at))}} compiled {{ours[at]:.9g}}, eager {{theirs[at]:.9g}}", end="")
+            error = np.where(differs, np.nan_to_num(error, nan=np.inf), -1)
+            at = np.unravel_index(np.argmax(error), differs.shape)
+            print(f"; at {{tuple(map(int, at))}} compiled {{ours[at]:.9g}}", end="")
+            print(f", eager {{theirs[at]:.9g}}", end="")
             print(f", float64 {{other[at]:.9g}}" if by_float64 else "", end="")
         print()
     sys.exit({differs} if differing else 0)
@@ -78,13 +83,18 @@ if __name__ == "__main__":
 
 
 def smallest(question: Question, of: CellTrials) -> m.Minified | m.Skipped:
-    """Of the rung and the run that ``question`` names; its folder takes the script, which is run to check it."""
+    """Of the rung and the run that ``question`` names; its folder takes the script, which is run to
+    check it."""
     minified = of.answered(REDUCE, question, m.Minified)
     if isinstance(minified, m.Skipped):
         return minified
     checked = of.answered(CHECK, minified, m.Reproduction)
     script = Path(minified.script)
-    if isinstance(checked, m.Reproduction) and not checked.differs and (own := _import_of(of.options.workload)):
+    if (
+        isinstance(checked, m.Reproduction)
+        and not checked.differs
+        and (own := _import_of(of.options.workload))
+    ):
         # It may need what the program registers: operators, backends, settings.
         script.write_text(script.read_text("utf-8").replace(_NO_IMPORTS, own, 1), "utf-8")
         checked = of.answered(CHECK, minified, m.Reproduction)
@@ -101,8 +111,13 @@ def _import_of(workload: str) -> str:
     target = loading.find(workload)
     if target is None:
         return ""
-    folder, module = (target.file.parent, target.file.stem) if target.file else (Path.cwd(), target.module)
-    return f"sys.path.insert(0, {str(folder)!r})\nimport {module}  # for the operators, backends and settings in it\n"
+    folder, module = (
+        (target.file.parent, target.file.stem) if target.file else (Path.cwd(), target.module)
+    )
+    return (
+        f"sys.path.insert(0, {str(folder)!r})\nimport {module}  # for the operators, "
+        "backends and settings in it\n"
+    )
 
 
 # ---------------------------------------------------------------- from here on in the child
@@ -111,15 +126,19 @@ def _import_of(workload: str) -> str:
 def check(minified_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
     """Run the script by itself."""
     script = m.decode_json(minified_json, m.Minified).script
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, errors="replace", check=False)
+    ended = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, errors="replace", check=False
+    )
     output = (ended.stdout + ended.stderr)[-MOST_OUTPUT:]
     write(m.Reproduction(differs=ended.returncode == DIFFERS, output=output))
 
 
 def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
-    """Take the first graph of one run that differs when it is compiled by itself, and make it smaller.
+    """Take the first graph of one run that differs when it is compiled by itself, and make it
+    smaller.
 
-    A graph that is smaller and still differs is written at once, so that a time limit costs the rest alone.
+    A graph that is smaller and still differs is written at once, so that a time limit costs the
+    rest alone.
     """
     import torch
     from torch._dynamo import config
@@ -138,28 +157,49 @@ def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], 
         attempts += 1
         try:
             return differs_compiled(graph, list(inputs), settings)
-        except Exception:  # noqa: BLE001  torch's minifier tries graphs that cannot run; the log has why
+        # torch's minifier tries graphs that cannot run; the log has why
+        except Exception:  # noqa: BLE001
             traceback.print_exc()
             return False
 
     script = Path(question.folder) / SCRIPT_NAME
     script.parent.mkdir(parents=True, exist_ok=True)
     name = options.workload.rpartition("/")[2]
-    title = f"The smallest graph of {name}, strategy {question.strategy}, that differs from eager: {rung}."
-    with config.patch(automatic_dynamic_shapes=False), torch._inductor.config.patch(fallback_random=True):
+    title = (
+        f"The smallest graph of {name}, strategy {question.strategy}, that differs "
+        f"from eager: {rung}."
+    )
+    with (
+        config.patch(automatic_dynamic_shapes=False),
+        torch._inductor.config.patch(fallback_random=True),
+    ):
         graph, inputs = next((each for each in graphs if differs(*each)), (None, []))
         if graph is None:
-            none = f"none of its {len(graphs)} captured graphs differs when it is compiled by itself"
-            write(m.Skipped(reason=none if graphs else "no graph was captured from what the program compiles"))
+            none = (
+                f"none of its {len(graphs)} captured graphs differs when it is compiled by itself"
+            )
+            write(
+                m.Skipped(
+                    reason=none
+                    if graphs
+                    else "no graph was captured from what the program compiles"
+                )
+            )
             return
         before = len(graph.graph.nodes)
 
-        def keep(smaller: torch.fx.GraphModule, left: Sequence[Any], finished: bool = False) -> None:
+        def keep(
+            smaller: torch.fx.GraphModule, left: Sequence[Any], finished: bool = False
+        ) -> None:
             save(script, title, smaller, list(left), settings)
             targets = [node.target for node in smaller.graph.nodes if node.op.startswith("call_")]
             names = tuple(getattr(each, "__name__", str(each)) for each in targets)
             minified = m.Minified(
-                script=str(script), operators=names, nodes_before=before, attempts=attempts, finished=finished
+                script=str(script),
+                operators=names,
+                nodes_before=before,
+                attempts=attempts,
+                finished=finished,
             )
             write(minified)
 
@@ -168,8 +208,11 @@ def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], 
         keep(smaller, left, finished=True)
 
 
-def recorded(question: Question, options: m.Options) -> list[tuple[torch.fx.GraphModule, list[Any]]]:
-    """Each graph that Dynamo captures in the steps of the run, with the inputs of its first call."""
+def recorded(
+    question: Question, options: m.Options
+) -> list[tuple[torch.fx.GraphModule, list[Any]]]:
+    """Each graph that Dynamo captures in the steps of the run, with the inputs of its first
+    call."""
     from torch._dynamo.debug_utils import clone_inputs_retaining_gradness
 
     from kgprof.workloads.protocol import EvaluationSession
@@ -195,7 +238,9 @@ def recorded(question: Question, options: m.Options) -> list[tuple[torch.fx.Grap
     return list(graphs.values())
 
 
-def differs_compiled(graph: torch.fx.GraphModule, inputs: list[Any], settings: dict[str, Any]) -> bool:
+def differs_compiled(
+    graph: torch.fx.GraphModule, inputs: list[Any], settings: dict[str, Any]
+) -> bool:
     """Whether the compiled graph, by itself, differs from the graph in eager mode and float64."""
     import torch
     from torch._dynamo.debug_utils import clone_inputs_retaining_gradness
@@ -205,7 +250,10 @@ def differs_compiled(graph: torch.fx.GraphModule, inputs: list[Any], settings: d
     from kgprof.workloads.user import TOLERANCES
 
     torch._dynamo.reset()
-    eager, found = outcome(graph, inputs), outcome(torch.compile(copy.deepcopy(graph), **settings), inputs)
+    eager, found = (
+        outcome(graph, inputs),
+        outcome(torch.compile(copy.deepcopy(graph), **settings), inputs),
+    )
     wide_graph, wide_inputs = copy.deepcopy(graph), clone_inputs_retaining_gradness(inputs)
     tensors = (each for each in wide_inputs if isinstance(each, torch.Tensor))
     widen([*wide_graph.parameters(), *wide_graph.buffers(), *tensors])
@@ -222,10 +270,20 @@ def differs_compiled(graph: torch.fx.GraphModule, inputs: list[Any], settings: d
     return False
 
 
-def save(script: Path, title: str, graph: torch.fx.GraphModule, inputs: list[Any], settings: dict[str, Any]) -> None:
+def save(
+    script: Path,
+    title: str,
+    graph: torch.fx.GraphModule,
+    inputs: list[Any],
+    settings: dict[str, Any],
+) -> None:
     """The script and, beside it, the tensors that its graph takes."""
     import torch
-    from torch._dynamo.debug_utils import NNModuleToString, clone_inputs_retaining_gradness, generate_config_string
+    from torch._dynamo.debug_utils import (
+        NNModuleToString,
+        clone_inputs_retaining_gradness,
+        generate_config_string,
+    )
 
     from kgprof.record import reproduction
     from kgprof.workloads.user import TOLERANCES
@@ -239,7 +297,9 @@ def save(script: Path, title: str, graph: torch.fx.GraphModule, inputs: list[Any
         imports=_NO_IMPORTS,
         settings="\n".join(line for line in generate_config_string().splitlines() if line.strip()),
         tolerances=dict(TOLERANCES),
-        functions="\n\n".join(inspect.getsource(each) for each in (reproduction.beyond, reproduction.outcome)),
+        functions="\n\n".join(
+            inspect.getsource(each) for each in (reproduction.beyond, reproduction.outcome)
+        ),
         model=NNModuleToString.convert(graph).strip(),
         compile=", ".join(f"{name}={value!r}" for name, value in settings.items()),
     )

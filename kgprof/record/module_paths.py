@@ -1,7 +1,9 @@
-"""Under which name the program knows a module: ``layers.8`` of its model, ``heads[3]`` of a list of modules.
+"""Under which name the program knows a module: ``layers.8`` of its model, ``heads[3]`` of a list of
+modules.
 
-A module does not know what holds it, so all modules of the process are looked through once, and again when one comes
-that was not there then. A scan of a large process takes about 0.1 s, and it happens where something is compiled.
+A module does not know what holds it, so all modules of the process are looked through once, and
+again when one comes that was not there then. A scan of a large process takes about 0.1 s, and it
+happens where something is compiled.
 """
 
 import gc
@@ -19,7 +21,8 @@ _COMPILED = "_orig_mod"
 
 
 class ModulePaths:
-    """Looks modules up by identity: a class of the program's may define ``__eq__`` and no ``__hash__``."""
+    """Looks modules up by identity: a class of the program's may define ``__eq__`` and no
+    ``__hash__``."""
 
     def __init__(self) -> None:
         self._holders: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
@@ -27,7 +30,8 @@ class ModulePaths:
         self._scans = 0
 
     def path(self, module: torch.nn.Module, names: Mapping[str, Any]) -> str:
-        """``names``: the globals of the code that calls it. Empty where the program has no name for it."""
+        """``names``: the globals of the code that calls it. Empty where the program has no name for
+        it."""
         self._meet(module)
         parts: list[str] = []
         root = module
@@ -35,7 +39,8 @@ class ModulePaths:
             root, name = holder
             if name != _COMPILED:
                 parts.insert(0, name)
-        # "8" alone says nothing: of a bare ModuleList or Sequential the variable's name belongs to it.
+        # "8" alone says nothing: of a bare ModuleList or Sequential the variable's name belongs to
+        # it.
         if not parts or parts[0].isdecimal():
             variable = name_of(root, names)
             if parts and not variable:

@@ -1,4 +1,5 @@
-"""What the threads of a process are doing below Python: through py-spy or gdb, where one of them is installed."""
+"""What the threads of a process are doing below Python: through py-spy or gdb, where one of them is
+installed."""
 
 import shutil
 import subprocess
@@ -9,12 +10,21 @@ LOOKED_S = 30.0  # gdb reads the symbols of torch's libraries first
 _CHARS = 60_000
 TOOLS = {
     "py-spy": ("dump", "--native", "--nonblocking", "--pid"),
-    "gdb": ("-nx", "-batch", "-ex", "set print frame-arguments none", "-ex", "thread apply all backtrace 40", "-p"),
+    "gdb": (
+        "-nx",
+        "-batch",
+        "-ex",
+        "set print frame-arguments none",
+        "-ex",
+        "thread apply all backtrace 40",
+        "-p",
+    ),
 }
 
 
 def native_stacks(pid: int) -> str | m.Skipped:
-    """The first tool's that answers. Skipped says why none did: both need the right to trace another process."""
+    """The first tool's that answers. Skipped says why none did: both need the right to trace
+    another process."""
     refused = []
     for name, options in TOOLS.items():
         program = shutil.which(name)
@@ -36,5 +46,7 @@ def native_stacks(pid: int) -> str | m.Skipped:
             continue
         if done.returncode == 0 and ("#0" in done.stdout or "Thread" in done.stdout):
             return done.stdout[-_CHARS:]
-        refused.append(f"{name}: {next(iter(done.stderr.strip().splitlines()[-1:]), 'it wrote nothing')}")
+        refused.append(
+            f"{name}: {next(iter(done.stderr.strip().splitlines()[-1:]), 'it wrote nothing')}"
+        )
     return m.Skipped(reason="; ".join(refused) or f"neither {' nor '.join(TOOLS)} is installed")

@@ -1,4 +1,5 @@
-"""PLAN: which strategies run in which modes, on which device, and what this machine lacks for them."""
+"""PLAN: which strategies run in which modes, on which device, and what this machine lacks for
+them."""
 
 import builtins
 import difflib
@@ -19,15 +20,22 @@ from kgprof.record.flags import flags
 from kgprof.record.job import Job
 from kgprof.record.torch_trace import compilation_switched_off_by
 from kgprof.workloads import loading, programs
-from kgprof.workloads.protocol import CountingWorkload, StrategyCheckingWorkload, WeighedWorkload, Workload
+from kgprof.workloads.protocol import (
+    CountingWorkload,
+    StrategyCheckingWorkload,
+    WeighedWorkload,
+    Workload,
+)
 
-ON_IMPORT = ("OMP_", "GOMP_", "KMP_", "MKL_")  # read by the libraries that torch loads, and not again
+# read by the libraries that torch loads, and not again
+ON_IMPORT = ("OMP_", "GOMP_", "KMP_", "MKL_")
 # And what is read when a process starts, or when a GPU is opened: torch sets some of these itself.
 NOT_LATER = (*ON_IMPORT, "LD_PRELOAD", "PYTHONHASHSEED", "CUDA_", "CUBLAS_")
 
 
 def unloaded_plan(job: Job) -> m.Plan:
-    """What can be said before the workload is loaded, and all there is of one that cannot be: one run, as it stands."""
+    """What can be said before the workload is loaded, and all there is of one that cannot be: one
+    run, as it stands."""
     device = environment.choose_device(job.options.device)
     name = job.options.workload.rpartition(":")[2]
     key, described = m.RunKey(strategy=name, mode=m.AS_IS), environment.describe(device, job.flags)
@@ -36,7 +44,8 @@ def unloaded_plan(job: Job) -> m.Plan:
 
 
 def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
-    """Raises UsageError for what cannot run as asked, WorkloadError for a workload that cannot be loaded."""
+    """Raises UsageError for what cannot run as asked, WorkloadError for a workload that cannot be
+    loaded."""
     device = torch.device(unloaded.device)
     workload, set_by_it = loaded(job)
     runs = select_runs(workload, job.options, device)
@@ -57,7 +66,11 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
         why = "nothing is compiled in mode eager"
     else:
         asked = job.compiles or any(run.mode in m.COMPILED_MODES for run in runs)
-        why = "" if asked else "a run's own process runs it when it first uses Inductor, so it is not timed"
+        why = (
+            ""
+            if asked
+            else "a run's own process runs it when it first uses Inductor, so it is not timed"
+        )
     probe = m.Skipped(reason=why), False
     assert why or job.probe_cache  # else its files would come to the working directory
     probe_s, isa_works = probe if why else environment.probe_vector_isa(Path(job.probe_cache))
@@ -77,12 +90,19 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
 
 
 def loaded(job: Job) -> tuple[Workload, dict[str, str]]:
-    """And the variables that it sets in time for a torch that it imports itself. Here torch is imported already."""
+    """And the variables that it sets in time for a torch that it imports itself. Here torch is
+    imported already."""
     before, by_then = flags(os.environ), list[dict[str, str]]()
 
     def noting(name: str, *given: Any, **named: Any) -> ModuleType:
-        importer = str(((given[0] if given else named.get("globals")) or {}).get("__name__")).partition(".")[0]
-        if not by_then and name.partition(".")[0] == "torch" and importer not in ("torch", "kgprof"):
+        importer = str(
+            ((given[0] if given else named.get("globals")) or {}).get("__name__")
+        ).partition(".")[0]
+        if (
+            not by_then
+            and name.partition(".")[0] == "torch"
+            and importer not in ("torch", "kgprof")
+        ):
             by_then.append(flags(os.environ))
         return importing(name, *given, **named)
 
@@ -91,7 +111,9 @@ def loaded(job: Job) -> tuple[Workload, dict[str, str]]:
         workload = loading.load(job.options.workload, job.options.workload_args, job.options.seed)
     at_import = (*by_then, flags(os.environ))[0]
     after = {name: value for name, value in at_import.items() if name.startswith(ON_IMPORT)}
-    after |= {name: value for name, value in flags(os.environ).items() if not name.startswith(NOT_LATER)}
+    after |= {
+        name: value for name, value in flags(os.environ).items() if not name.startswith(NOT_LATER)
+    }
     return workload, {name: value for name, value in after.items() if before.get(name) != value}
 
 
@@ -99,7 +121,10 @@ def alternatives_of(workload: Workload) -> tuple[m.Alternative, ...]:
     """Raises UsageError for a name that is none of the workload's strategies."""
     if not isinstance(workload, WeighedWorkload):
         return ()
-    offered, pairs = [strategy.name for strategy in workload.strategies()], tuple(workload.alternatives())
+    offered, pairs = (
+        [strategy.name for strategy in workload.strategies()],
+        tuple(workload.alternatives()),
+    )
     for name in (name for pair in pairs for name in (pair.guarded, pair.always)):
         _check(f"alternatives of {workload.name}: no strategy", name, offered)
     return pairs
@@ -108,16 +133,25 @@ def alternatives_of(workload: Workload) -> tuple[m.Alternative, ...]:
 # ---------------------------------------------------------------- which runs
 
 
-def select_runs(workload: Workload, options: m.Options, device: torch.device) -> tuple[m.RunKey, ...]:
-    """The workload's own choice where --strategy and --mode leave it open. Raises UsageError for an unknown name."""
+def select_runs(
+    workload: Workload, options: m.Options, device: torch.device
+) -> tuple[m.RunKey, ...]:
+    """The workload's own choice where --strategy and --mode leave it open. Raises UsageError for an
+    unknown name."""
     offered = {strategy.name: strategy for strategy in workload.strategies()}
-    usual = [run for run in workload.default_runs(device) if run.mode != m.EAGER or not options.for_a_gate]
+    usual = [
+        run
+        for run in workload.default_runs(device)
+        if run.mode != m.EAGER or not options.for_a_gate
+    ]
     for name in options.strategies:
         if isinstance(workload, StrategyCheckingWorkload):
             workload.check_strategy(name)
         _check(f"{workload.name} has no strategy", name, list(offered))
     for mode in options.modes:
-        modes_offered = dict.fromkeys(mode for strategy in offered.values() for mode in strategy.modes)
+        modes_offered = dict.fromkeys(
+            mode for strategy in offered.values() for mode in strategy.modes
+        )
         _check(f"{workload.name} has no mode", mode, list(modes_offered))
     strategies, modes = dict.fromkeys(options.strategies), dict.fromkeys(options.modes)
     if strategies and modes:
@@ -131,15 +165,25 @@ def select_runs(workload: Workload, options: m.Options, device: torch.device) ->
         return tuple(runs)
     if strategies:
         mine = {name: [run for run in usual if run.strategy == name] for name in strategies}
-        first = {name: [m.RunKey(strategy=name, mode=offered[name].modes[0])] for name in strategies}
+        first = {
+            name: [m.RunKey(strategy=name, mode=offered[name].modes[0])] for name in strategies
+        }
         return tuple(run for name in strategies for run in mine[name] or first[name])
     if not modes:
         return tuple(usual)
     # The usual strategies; one that has none of the modes stays out, but not all of them.
     names = dict.fromkeys(run.strategy for run in usual)
-    runs = [m.RunKey(strategy=name, mode=mode) for name in names for mode in modes if mode in offered[name].modes]
+    runs = [
+        m.RunKey(strategy=name, mode=mode)
+        for name in names
+        for mode in modes
+        if mode in offered[name].modes
+    ]
     if not runs:
-        raise UsageError(f"no default strategy has mode {' or '.join(modes)}", hint="name the strategy with --strategy")
+        raise UsageError(
+            f"no default strategy has mode {' or '.join(modes)}",
+            hint="name the strategy with --strategy",
+        )
     return tuple(runs)
 
 
@@ -158,14 +202,20 @@ def refuse_if_compilation_is_off(runs: Sequence[m.RunKey]) -> None:
     compiled = [run.slug for run in runs if run.mode in m.COMPILED_MODES]
     if switched_off_by and compiled:
         raise UsageError(
-            f"{switched_off_by} is set, so torch.compile would compile nothing in {', '.join(compiled)}",
+            f"{switched_off_by} is set, so torch.compile would compile nothing in "
+            f"{', '.join(compiled)}",
             hint=f"unset {switched_off_by.partition('=')[0]}, or use --mode {m.EAGER}",
         )
 
 
-def refuse_without_compiler(runs: Sequence[m.RunKey], device: torch.device, compiler: str | m.Skipped) -> None:
-    """An error only where nothing else could run; otherwise those runs alone fail, and the others are kept."""
-    if isinstance(compiler, m.Skipped) and all(m.needs_cpp_compiler(run.mode, device.type) for run in runs):
+def refuse_without_compiler(
+    runs: Sequence[m.RunKey], device: torch.device, compiler: str | m.Skipped
+) -> None:
+    """An error only where nothing else could run; otherwise those runs alone fail, and the others
+    are kept."""
+    if isinstance(compiler, m.Skipped) and all(
+        m.needs_cpp_compiler(run.mode, device.type) for run in runs
+    ):
         raise UsageError(
             f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}",
             hint=f"install g++ (apt-get install g++), name one in CXX, or use --mode {m.EAGER}",

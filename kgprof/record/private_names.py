@@ -10,7 +10,8 @@ from kgprof import model as m
 
 
 def private_names(environment: Mapping[str, str] = os.environ) -> m.PrivateNames:
-    """Whatever is known of the account that runs this process: a container may have neither a name nor a home."""
+    """Whatever is known of the account that runs this process: a container may have neither a name
+    nor a home."""
     try:
         home = str(Path.home())
     except RuntimeError:  # neither HOME nor an entry for this account
@@ -23,11 +24,17 @@ def private_names(environment: Mapping[str, str] = os.environ) -> m.PrivateNames
         users.append(pwd.getpwuid(os.getuid()).pw_name)
     hosts = (platform.node(), environment.get("HOSTNAME", ""))
     homes = _named((environment.get("HOME", ""), home))
-    folders = (os.path.abspath(one) for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one)
+    folders = (
+        os.path.abspath(one) for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one
+    )
     # Of one above the homes, what lies in it would be named with its owner.
     above = [*homes, "/home/", "/Users/"]
-    folders = (one for one in folders if not any(each.startswith(f"{one.rstrip('/')}/") for each in above))
-    return m.PrivateNames(users=_named(users), hosts=_named(hosts), homes=homes, import_folders=_named(folders))
+    folders = (
+        one for one in folders if not any(each.startswith(f"{one.rstrip('/')}/") for each in above)
+    )
+    return m.PrivateNames(
+        users=_named(users), hosts=_named(hosts), homes=homes, import_folders=_named(folders)
+    )
 
 
 def _named(names: Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""What a Recording must hold so that it can be read elsewhere: source text, break registry, library folders.
+"""What a Recording must hold so that it can be read elsewhere: source text, break registry, library
+folders.
 
 Everything here is read once, after the calls of the COMPILE pass.
 """
@@ -30,7 +31,8 @@ from kgprof.workloads import loading, programs
 
 FILE_BYTES = 256 * 1024  # of one source file
 TEXT_BYTES = 4 * 2**20  # of all of them together
-TORCH = Path(getattr(importlib.util.find_spec("torch"), "origin", None) or "torch").parent  # not imported for this
+# not imported for this
+TORCH = Path(getattr(importlib.util.find_spec("torch"), "origin", None) or "torch").parent
 REGISTRY = TORCH / "_dynamo" / "graph_break_registry.json"
 
 _GB_ID = re.compile(r"/gb/gb(\d+)\.html")
@@ -43,7 +45,8 @@ Line = Mapping[str, Any]
 
 
 def project_files(workload: str) -> ProjectFiles:
-    """The libraries of this interpreter; the workload's folder (or package) is the project's wherever it lies."""
+    """The libraries of this interpreter; the workload's folder (or package) is the project's
+    wherever it lies."""
     package = Path(kgprof.__file__).resolve().parent
     paths = sysconfig.get_paths()
     libraries = [
@@ -52,17 +55,26 @@ def project_files(workload: str) -> ProjectFiles:
         site.getusersitepackages(),
         str(TORCH),
         str(package),
-        *filter(None, (os.environ.get("TORCHINDUCTOR_CACHE_DIR"), os.environ.get("TRITON_CACHE_DIR"))),
+        *filter(
+            None, (os.environ.get("TORCHINDUCTOR_CACHE_DIR"), os.environ.get("TRITON_CACHE_DIR"))
+        ),
     ]
     built_in = (str(package / "workloads" / name) for name in ("linkpred", "examples"))
     own = [*built_in, *_workload_folders(workload, libraries)]
-    elsewhere = [entry for entry in _installed_elsewhere() if not any(Path(each).is_relative_to(entry) for each in own)]
-    return ProjectFiles(libraries=_both_spellings([*libraries, *elsewhere]), own=_both_spellings(own))
+    elsewhere = [
+        entry
+        for entry in _installed_elsewhere()
+        if not any(Path(each).is_relative_to(entry) for each in own)
+    ]
+    return ProjectFiles(
+        libraries=_both_spellings([*libraries, *elsewhere]), own=_both_spellings(own)
+    )
 
 
 def _installed_elsewhere() -> Iterator[str]:
-    """The folders on sys.path into which pip installed something (``pip install --target``), whatever their name. The
-    sources of an editable package lie elsewhere: they are their owner's."""
+    """The folders on sys.path into which pip installed something (``pip install --target``),
+    whatever their name. The sources of an editable package lie elsewhere: they are their owner's.
+    """
     for entry in filter(None, sys.path):
         with suppress(OSError):
             if next(Path(entry).glob("*.dist-info"), None) is not None:
@@ -72,7 +84,9 @@ def _installed_elsewhere() -> Iterator[str]:
 def _folder_of(file: Path, libraries: Sequence[str]) -> str:
     """The file's folder, or the file alone where libraries lie beside it."""
     folder = file.absolute().parent
-    among_libraries = folder.name in ("site-packages", "dist-packages") or str(folder) in _both_spellings(libraries)
+    among_libraries = folder.name in ("site-packages", "dist-packages") or str(
+        folder
+    ) in _both_spellings(libraries)
     return str(file.absolute()) if among_libraries else str(folder)
 
 
@@ -81,7 +95,11 @@ def _workload_folders(workload: str, libraries: Sequence[str]) -> Iterator[str]:
         target = loading.find(workload)
         if programs.is_program(workload):
             program = programs.find(workload)
-            yield from programs.folders(program) if program.file is None else [_folder_of(program.file, libraries)]
+            yield from (
+                programs.folders(program)
+                if program.file is None
+                else [_folder_of(program.file, libraries)]
+            )
     except KgprofError:  # a name that only a test knows
         return
     if target is None:
@@ -97,22 +115,34 @@ def _workload_folders(workload: str, libraries: Sequence[str]) -> Iterator[str]:
 
 def _both_spellings(folders: Iterable[str]) -> tuple[str, ...]:
     """As Python spells them and with symbolic links resolved: a code object may have either."""
-    return tuple(dict.fromkeys(spelling for folder in folders for spelling in (folder, os.path.realpath(folder))))
+    return tuple(
+        dict.fromkeys(
+            spelling for folder in folders for spelling in (folder, os.path.realpath(folder))
+        )
+    )
 
 
 # ---------------------------------------------------------------- what the reader will need
 
 
 def gather(
-    lines: Iterable[Line], project: ProjectFiles, *, recorded_here: bool = True, imported: bool = False
+    lines: Iterable[Line],
+    project: ProjectFiles,
+    *,
+    recorded_here: bool = True,
+    imported: bool = False,
 ) -> m.Sources:
-    """The text of every project file that ``lines`` name (``imported``: and of every module of the project that is
-    imported), the registry entries of the GB ids in them and, if they were ``recorded_here``, the versions of the
-    packages whose files they name."""
+    """The text of every project file that ``lines`` name (``imported``: and of every module of the
+    project that is imported), the registry entries of the GB ids in them and, if they were
+    ``recorded_here``, the versions of the packages whose files they name."""
     named: dict[str, None] = {}
     ids: dict[str, None] = {}
     for line in lines:
-        frame, told, payload = line.get("frame", {}), line.get("metadata", {}), line.get("payload") or ""
+        frame, told, payload = (
+            line.get("frame", {}),
+            line.get("metadata", {}),
+            line.get("payload") or "",
+        )
         interned = str(told["str"][0]) if told.get("str") else ""
         stack = (place["file"] for place in frame.get("stack", ()))
         files = (frame.get("file", ""), interned, *stack, *_IN_A_STACK.findall(payload))
@@ -120,8 +150,11 @@ def gather(
         failed = str((told.get("compilation_metrics") or {}).get("fail_reason") or "")
         texts = (payload, frame.get("text", ""), failed)
         ids |= dict.fromkeys(f"GB{number}" for text in texts for number in _GB_ID.findall(text))
-    if imported:  # behind what records name: a setting that a change of a default altered is in none of them
-        modules = (getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values()))
+    # behind what records name: a setting that a change of a default altered is in none of them
+    if imported:
+        modules = (
+            getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values())
+        )
         python = (file for file in modules if isinstance(file, str) and file.endswith(".py"))
         named |= dict.fromkeys(filter(project.holds, python))
     return msgspec.structs.replace(
@@ -134,11 +167,13 @@ def _package_and_version(imported: str) -> str:
     """``transformers 4.57.1``; empty for what no distribution is known to hold."""
     if imported == STANDARD_LIBRARY:
         return f"{STANDARD_LIBRARY} {platform.python_version()}"
-    with suppress(ImportError, AttributeError):  # the program emptied sys.modules, and nothing can be imported any more
+    # the program emptied sys.modules, and nothing can be imported any more
+    with suppress(ImportError, AttributeError):
         for name in _distributions_of(imported):
             try:
                 found = metadata.distribution(name)
-            except (metadata.PackageNotFoundError, ValueError):  # a distribution of another name; an empty name
+            # a distribution of another name; an empty name
+            except (metadata.PackageNotFoundError, ValueError):
                 continue
             return f"{found.metadata['Name']} {found.version}"
     return ""
@@ -153,7 +188,8 @@ def _distributions_of(imported: str) -> Iterator[str]:
 
 @cache
 def distributions() -> Mapping[str, Sequence[str]]:
-    """Of each name that can be imported, the distributions that hold it. The first call takes a third of a second."""
+    """Of each name that can be imported, the distributions that hold it. The first call takes a
+    third of a second."""
     return metadata.packages_distributions()
 
 
@@ -163,23 +199,34 @@ def started_in() -> Path:
     return Path.cwd()
 
 
-def of_files(files: Iterable[str], project: ProjectFiles, *, recorded_here: bool = True) -> m.Sources:
-    """The text of those among ``files`` that are the project's, and the versions of the others' packages."""
+def of_files(
+    files: Iterable[str], project: ProjectFiles, *, recorded_here: bool = True
+) -> m.Sources:
+    """The text of those among ``files`` that are the project's, and the versions of the others'
+    packages."""
     named = dict.fromkeys(files)
-    libraries = {project.package(file)[0] for file in named if not project.holds(file)} if recorded_here else ()
+    libraries = (
+        {project.package(file)[0] for file in named if not project.holds(file)}
+        if recorded_here
+        else ()
+    )
     return m.Sources(
         libraries=project.libraries,
         own=project.own,
         files=dict(_read_all(filter(project.holds, named), recorded_here)),
-        packages={name: version for name in sorted(libraries) if (version := _package_and_version(name))},
+        packages={
+            name: version for name in sorted(libraries) if (version := _package_and_version(name))
+        },
     )
 
 
 def _read_all(files: Iterable[str], recorded_here: bool) -> Iterator[tuple[str, m.SourceFile]]:
-    """What somebody else's records name is read where it is Python below the working directory, or in its repository:
-    they could name any file of this machine."""
+    """What somebody else's records name is read where it is Python below the working directory, or
+    in its repository: they could name any file of this machine."""
     room, here = TEXT_BYTES, started_in()
-    top_here = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    top_here = next(
+        (folder for folder in (here, *here.parents) if (folder / ".git").exists()), here
+    )
     within = None if recorded_here else top_here
     for file in files:
         if not recorded_here and not file.endswith(".py"):
@@ -189,13 +236,19 @@ def _read_all(files: Iterable[str], recorded_here: bool) -> Iterator[tuple[str, 
         except OSError:  # a stack may name what is no file (a notebook's cell) or is gone by now
             continue
         limit = min(FILE_BYTES, room)
-        # Git's top folder above it; where there is none the working directory stands for it (a copy in an image).
+        # Git's top folder above it; where there is none the working directory stands for it (a copy
+        # in an image).
         above = Path(file).parents
-        top = next((folder for folder in above if (folder / ".git").exists()), here if here in above else "")
+        top = next(
+            (folder for folder in above if (folder / ".git").exists()),
+            here if here in above else "",
+        )
         source = m.SourceFile(
             sha256=hashlib.sha256(data).hexdigest(),
             text=data.decode("utf-8", errors="replace") if len(data) <= limit else None,
-            left_out="" if len(data) <= limit else f"{len(data)} bytes, more than the {limit} still allowed",
+            left_out=""
+            if len(data) <= limit
+            else f"{len(data)} bytes, more than the {limit} still allowed",
             repository=str(top),
         )
         room -= len(source.text or "")
@@ -205,8 +258,15 @@ def _read_all(files: Iterable[str], recorded_here: bool) -> Iterator[tuple[str, 
 def _registry_entries(ids: Iterable[str]) -> Iterator[tuple[str, m.RegistryEntry]]:
     """torch's file holds a list an id, the newest wording first."""
     wanted = list(ids)
-    registry = json.loads(REGISTRY.read_text(encoding="utf-8")) if wanted and REGISTRY.is_file() else {}
+    registry = (
+        json.loads(REGISTRY.read_text(encoding="utf-8")) if wanted and REGISTRY.is_file() else {}
+    )
     for gb_id in wanted:
         for newest in registry.get(gb_id, ())[:1]:
             kind, explanation = newest.get("Gb_type", ""), newest.get("Explanation", "")
-            yield gb_id, m.RegistryEntry(type=kind, explanation=explanation, hints=tuple(newest.get("Hints", ())))
+            yield (
+                gb_id,
+                m.RegistryEntry(
+                    type=kind, explanation=explanation, hints=tuple(newest.get("Hints", ()))
+                ),
+            )

@@ -33,7 +33,9 @@ def instruction_at(frame: FrameType) -> str:
 
 def position_at(frame: FrameType) -> tuple[int | None, int | None, int | None, int | None]:
     """First and last line and column of what a frame is evaluating."""
-    return next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None, None, None, None))
+    return next(
+        islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None, None, None, None)
+    )
 
 
 def expression_at(frame: FrameType) -> str:
@@ -41,12 +43,14 @@ def expression_at(frame: FrameType) -> str:
     code = frame.f_code
     first, last, start, end = position_at(frame)
     if frame.f_lasti and any(tests in instruction_at(frame) for tests in ("JUMP", "TO_BOOL")):
-        # Of a jump CPython names the whole ``if (...)`` or the first part of ``a or b``; what is tested is what the
-        # instruction before it gave.
+        # Of a jump CPython names the whole ``if (...)`` or the first part of ``a or b``; what is
+        # tested is what the instruction before it gave.
         first, last, start, end = next(islice(code.co_positions(), frame.f_lasti // 2 - 1, None))
     if first is None or last is None:
         return ""
-    lines = [linecache.getline(code.co_filename, number).encode() for number in range(first, last + 1)]
+    lines = [
+        linecache.getline(code.co_filename, number).encode() for number in range(first, last + 1)
+    ]
     if start is None or end is None or not all(lines):
         return b"".join(lines).decode(errors="replace").strip()
     lines[-1] = lines[-1][:end]  # first: of a single line both are cut

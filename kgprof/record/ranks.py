@@ -1,7 +1,9 @@
-"""A program under torchrun: each rank records into a folder of its own, and rank 0 puts them together.
+"""A program under torchrun: each rank records into a folder of its own, and rank 0 puts them
+together.
 
-What belongs together is told by what the launcher gave all of them. The others are waited for at the end, where they
-arrive at about the same time; one that does not come is in the report as one that did not.
+What belongs together is told by what the launcher gave all of them. The others are waited for at
+the end, where they arrive at about the same time; one that does not come is in the report as one
+that did not.
 """
 
 import contextlib
@@ -23,7 +25,8 @@ from kgprof.record import store
 
 WAIT_S = 120.0  # for the other ranks, after rank 0 has written its own
 POLL_S = 0.2
-DONE = "done.txt"  # in a rank's folder, with the launch that it was part of; the last thing that a rank writes
+# in a rank's folder, with the launch that it was part of; the last thing that a rank writes
+DONE = "done.txt"
 NOT_ALONE = "several ranks share the GPUs, and peak rates need an idle GPU"
 _RANK = re.compile(r"-rank\d+$")
 
@@ -42,7 +45,8 @@ class Launch:
 
 
 def launch(environment: Mapping[str, str]) -> Launch | None:
-    """None where there is no launcher, or one process alone. Raises UsageError for a rank that is no number."""
+    """None where there is no launcher, or one process alone. Raises UsageError for a rank that is
+    no number."""
     world_size = environment.get("WORLD_SIZE", "")
     if "RANK" not in environment or world_size in ("", "1"):
         return None
@@ -56,7 +60,9 @@ def launch(environment: Mapping[str, str]) -> Launch | None:
     local = environment.get("LOCAL_WORLD_SIZE", world_size) == world_size
     began = _began(os.getppid()) if local else None
     told = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
-    identity = " ".join([*(environment.get(name, "") for name in told), began.isoformat() if began else ""])
+    identity = " ".join(
+        [*(environment.get(name, "") for name in told), began.isoformat() if began else ""]
+    )
     return Launch(rank=rank, world_size=size, identity=identity, began=began)
 
 
@@ -64,7 +70,8 @@ def _began(pid: int) -> datetime.datetime | None:
     """When a process of this machine was started, from Linux's /proc; None elsewhere."""
     with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        since_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc(5), two before the comm's end
+        # field 22 of proc(5), two before the comm's end
+        since_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
         lines = Path("/proc/stat").read_text(encoding="utf-8").splitlines()
         boot_s = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
         return datetime.datetime.fromtimestamp(boot_s + since_boot_s, datetime.UTC)
@@ -72,12 +79,16 @@ def _began(pid: int) -> datetime.datetime | None:
 
 
 def agreed_folder(name: str, launched: Launch) -> Path:
-    """Where there is no -o: named after the moment in which the launcher began, which all ranks read alike.
+    """Where there is no -o: named after the moment in which the launcher began, which all ranks
+    read alike.
 
     Raises UsageError where they cannot.
     """
     if launched.began is None:
-        raise UsageError("all ranks must record into one folder", hint="choose one that all ranks can see with -o")
+        raise UsageError(
+            "all ranks must record into one folder",
+            hint="choose one that all ranks can see with -o",
+        )
     return Path("reports") / f"{name}-{launched.began.strftime('%Y%m%dT%H%M%SZ')}"
 
 
@@ -92,14 +103,17 @@ def done(output: Path, launched: Launch) -> None:
 
 
 def gather(output: Path, launched: Launch, into: Path) -> Path:
-    """Rank 0: wait for the others below ``output``, then one Recording of all ranks' runs in ``into``; its folder.
+    """Rank 0: wait for the others below ``output``, then one Recording of all ranks' runs in
+    ``into``; its folder.
 
     Ctrl-C ends the waiting, not the gathering.
     """
     interrupted = False
     try:
         until = time.monotonic() + WAIT_S
-        while time.monotonic() < until and not all(_is_done(output, launched, r) for r in range(launched.world_size)):
+        while time.monotonic() < until and not all(
+            _is_done(output, launched, r) for r in range(launched.world_size)
+        ):
             time.sleep(POLL_S)
     except KeyboardInterrupt:
         interrupted = True
@@ -114,7 +128,8 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
         for recording, name in zip(found, lacking, strict=True)
     ]
     strategies = (
-        m.StrategyPlan(name=key.strategy, modes=(key.mode,), summary=f"rank {i}") for i, key in enumerate(keys)
+        m.StrategyPlan(name=key.strategy, modes=(key.mode,), summary=f"rank {i}")
+        for i, key in enumerate(keys)
     )
     plan = msgspec.structs.replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
     interrupted = interrupted or header.interrupted
@@ -122,7 +137,10 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
     store.write_json(folder / layout.CEILINGS, m.Skipped(reason=NOT_ALONE))
     for rank, key in enumerate(keys):
         if found[rank] is None:
-            why = f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} s after rank 0 ended"
+            why = (
+                f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} "
+                "s after rank 0 ended"
+            )
             store.write_exit(folder, key, m.Exit(outcome=m.Outcome.KILLED, message=why))
         else:
             there = layout.run_folder(output / f"rank{rank}" / layout.FOLDER, key)

@@ -1,7 +1,8 @@
-"""record(): the plan, then every run in a child of its own, then the card's ceilings and the comparison of the results.
+"""record(): the plan, then every run in a child of its own, then the card's ceilings and the
+comparison of the results.
 
-The parent never imports torch. Whatever happens to one child costs that run and no other; a signal ends the running
-child, and what was measured by then stands in the Recording.
+The parent never imports torch. Whatever happens to one child costs that run and no other; a signal
+ends the running child, and what was measured by then stands in the Recording.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from pathlib import Path
 import msgspec
 
 from kgprof import model as m
-from kgprof.errors import EXIT_INTERNAL, EXIT_USAGE, EXIT_WORKLOAD, KgprofError, OutputError, UsageError, WorkloadError
+from kgprof.errors import (
+    EXIT_INTERNAL,
+    EXIT_USAGE,
+    EXIT_WORKLOAD,
+    KgprofError,
+    OutputError,
+    UsageError,
+    WorkloadError,
+)
 from kgprof.measures import times
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
@@ -50,10 +59,12 @@ def record(
 ) -> Path:
     """Measure ``options.workload`` into ``folder/recording`` and return that folder.
 
-    ``echo`` gets what a program prints to stdout; ``redact`` what is left of a workload that could not be loaded.
+    ``echo`` gets what a program prints to stdout; ``redact`` what is left of a workload that could
+    not be loaded.
 
-    Raises UsageError for what cannot run as asked or a folder that cannot be written. A run that fails, hangs or is
-    killed is no error, nor is a workload that does so while it is loaded: it is in the Recording.
+    Raises UsageError for what cannot run as asked or a folder that cannot be written. A run that
+    fails, hangs or is killed is no error, nor is a workload that does so while it is loaded: it is
+    in the Recording.
     """
     refuse_other_platforms()
     is_program = programs.is_program(options.workload)
@@ -67,7 +78,9 @@ def record(
         if dead is not None:
             (key,) = plan.runs  # all that the run of such a workload has is an end and a log
             store.write_exit(session.folder, key, dead)
-            shutil.copyfile(scratch / layout.PLAN_LOG, layout.run_folder(session.folder, key) / layout.LOG)
+            shutil.copyfile(
+                scratch / layout.PLAN_LOG, layout.run_folder(session.folder, key) / layout.LOG
+            )
             return session.folder
         progress.expect(plan.runs, tuple(name for name in m.PASSES if options.wants(name)))
         try:
@@ -85,7 +98,10 @@ def record(
             session.measure_ceilings()
             session.compare_results()
         except KeyboardInterrupt:
-            store.write_json(session.folder / layout.HEADER, msgspec.structs.replace(session.header, interrupted=True))
+            store.write_json(
+                session.folder / layout.HEADER,
+                msgspec.structs.replace(session.header, interrupted=True),
+            )
     return session.folder
 
 
@@ -108,8 +124,14 @@ def default_folder(workload: str) -> Path:
 
 
 def folder_name(workload: str) -> str:
-    """What of it can be a folder's name: ``model-step`` of ``path/model.py:step``, ``train`` of ``path/train.py``."""
-    named = workload.removeprefix(programs.MODULE_OPTION).rpartition("/")[2].removesuffix(".py").replace(".py:", "-")
+    """What of it can be a folder's name: ``model-step`` of ``path/model.py:step``, ``train`` of
+    ``path/train.py``."""
+    named = (
+        workload.removeprefix(programs.MODULE_OPTION)
+        .rpartition("/")[2]
+        .removesuffix(".py")
+        .replace(".py:", "-")
+    )
     return (re.sub(r"[^A-Za-z0-9._-]+", "-", named).strip("-.") or "workload")[:80]
 
 
@@ -126,7 +148,8 @@ def make_plan(
     *,
     compiles: bool = False,
 ) -> tuple[m.Plan, m.Exit | None]:
-    """And how the child ended, where the workload could not be loaded. ``compiles``: also what is planned as it is."""
+    """And how the child ended, where the workload could not be loaded. ``compiles``: also what is
+    planned as it is."""
     answer, log = scratch / "plan.json", scratch / layout.PLAN_LOG
     job = Job(
         task=Task.PLAN,
@@ -144,13 +167,18 @@ def make_plan(
     if ended.interrupted:
         raise KeyboardInterrupt
     well = ended.exit.outcome == "ok"
-    if well or (answer.is_file() and (ended.failed is None or ended.failed.exit_code == EXIT_WORKLOAD)):
+    if well or (
+        answer.is_file() and (ended.failed is None or ended.failed.exit_code == EXIT_WORKLOAD)
+    ):
         return m.decode_json(answer.read_bytes(), m.Plan), None if well else ended.exit
     raise _why_no_plan(ended, options.workload, log, output, redact)
 
 
-def _why_no_plan(ended: Ended, workload: str, log: Path, output: Path, redact: Callable[[str], str]) -> KgprofError:
-    """The child's own words; where there is a traceback, it is saved in the output folder, redacted, and named."""
+def _why_no_plan(
+    ended: Ended, workload: str, log: Path, output: Path, redact: Callable[[str], str]
+) -> KgprofError:
+    """The child's own words; where there is a traceback, it is saved in the output folder,
+    redacted, and named."""
     failed = ended.failed
     if failed is not None and failed.exit_code == EXIT_USAGE:
         return UsageError(failed.message, hint=failed.hint)
@@ -166,7 +194,8 @@ def _why_no_plan(ended: Ended, workload: str, log: Path, output: Path, redact: C
 
 
 class Recorder:
-    """A Recording in the making: its folder, its plan, and the children that fill it one after the other."""
+    """A Recording in the making: its folder, its plan, and the children that fill it one after the
+    other."""
 
     def __init__(
         self,
@@ -188,8 +217,8 @@ class Recorder:
         self.header = foreign.header(options, plan)
 
     def run_program(self, key: m.RunKey) -> None:
-        """Once under all that one run gives, and once more for each pass that needs a rerun and was asked for; a short
-        program also for TIMING, if nothing else was asked for."""
+        """Once under all that one run gives, and once more for each pass that needs a rerun and was
+        asked for; a short program also for TIMING, if nothing else was asked for."""
         options, began = self.header.options, time.monotonic()
         for name, declared in m.PASSES.items():
             if name not in options.passes and not declared.listens:
@@ -218,7 +247,9 @@ class Recorder:
             why = f"{limit}; this one took {took_s:.0f} s; to do so: {AGAIN}"
         elif ranks.launch(os.environ) is not None:  # they would have to decide alike
             why = f"launched ranks are not run again automatically; to do so: {AGAIN}"
-        elif (ended := self._start(Task.SCRIPT, key, (m.PassName.TIMING,), decides=False)).outcome != "ok":
+        elif (
+            ended := self._start(Task.SCRIPT, key, (m.PassName.TIMING,), decides=False)
+        ).outcome != "ok":
             why = f"run again for TIMING, the program {ended.words}"
         if why and self.timing(key) is None:
             store.write_pass(self.folder, key, m.PassName.TIMING, m.Skipped(reason=why))
@@ -226,15 +257,26 @@ class Recorder:
     def measure(self, key: m.RunKey) -> bool:
         """Child A; whether it wrote every pass."""
         compiler = self.plan.environment.compiler
-        needed = not self.header.options.backend and m.needs_cpp_compiler(key.mode, self.plan.device)
+        needed = not self.header.options.backend and m.needs_cpp_compiler(
+            key.mode, self.plan.device
+        )
         if needed and isinstance(compiler, m.Skipped):
             lacking = f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
-            store.write_exit(self.folder, key, m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"))
+            store.write_exit(
+                self.folder,
+                key,
+                m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"),
+            )
             return False
-        ended = self._without_what_changed_it(Task.MEASURE, key, None, self._start(Task.MEASURE, key))
+        ended = self._without_what_changed_it(
+            Task.MEASURE, key, None, self._start(Task.MEASURE, key)
+        )
         step = times.step_time(self.timing(key) or NOT_TIMED)
         if isinstance(step, m.Spread):
-            median, died = times.PER_STEP.say(step.median), "" if ended.outcome == "ok" else f"; then {ended.words}"
+            median, died = (
+                times.PER_STEP.say(step.median),
+                "" if ended.outcome == "ok" else f"; then {ended.words}",
+            )
             said = f"{median}, median of {plural(step.samples, 'step')}{died}"
             self._progress.result(said, key, short=f"{median}{died}")
         elif ended.outcome != "ok":
@@ -242,10 +284,16 @@ class Recorder:
         return ended.outcome == "ok"
 
     def _without_what_changed_it(
-        self, task: Task, key: m.RunKey, passes: tuple[m.PassName, ...] | None, ended: m.Exit, took_s: float = 0.0
+        self,
+        task: Task,
+        key: m.RunKey,
+        passes: tuple[m.PassName, ...] | None,
+        ended: m.Exit,
+        took_s: float = 0.0,
     ) -> m.Exit:
-        """How the run ends for good. Where kgprof's listening may have changed it, the control decides: a run that
-        ends well there alone is made again without the listeners that its exception came through."""
+        """How the run ends for good. Where kgprof's listening may have changed it, the control
+        decides: a run that ends well there alone is made again without the listeners that its
+        exception came through."""
         doubtful = ended.outcome is m.Outcome.RAISED and ended.through
         if not doubtful and not recordings.backend_failures(self.folder, key):
             return ended
@@ -260,7 +308,8 @@ class Recorder:
         why = f"{ended.message.strip()} came through it; without it the run ends well"
         without = tuple(m.Unavailable(capture=name, why=why) for name in ended.through)
         if without:
-            shutil.rmtree(self._caches(task, key, 1).folder, ignore_errors=True)  # compiled in the run that failed
+            # compiled in the run that failed
+            shutil.rmtree(self._caches(task, key, 1).folder, ignore_errors=True)
         again = self._start(task, key, passes, without=without) if without else ended
         if again.outcome is not m.Outcome.OK:
             self._give_up(key, ended, control.exit)
@@ -270,7 +319,11 @@ class Recorder:
         answer = self._scratch / layout.CONTROL
         answer.unlink(missing_ok=True)
         ended = self._start(task, key, control=True, decides=False)
-        counted = m.decode_json(answer.read_bytes(), m.Control) if answer.is_file() else m.Control(exit=ended)
+        counted = (
+            m.decode_json(answer.read_bytes(), m.Control)
+            if answer.is_file()
+            else m.Control(exit=ended)
+        )
         return msgspec.structs.replace(counted, exit=ended)
 
     def _why_no_control(self, task: Task, took_s: float) -> str:
@@ -280,13 +333,20 @@ class Recorder:
         if ranks.launch(os.environ) is not None:
             return "launched ranks are not run again automatically"
         if took_s >= CONTROLLED_BELOW_S:
-            limit = f"only a program that takes less than {CONTROLLED_BELOW_S:g} s is run again automatically"
+            limit = (
+                f"only a program that takes less than {CONTROLLED_BELOW_S:g} s is run again "
+                "automatically"
+            )
             return f"{limit}; this one took {took_s:.0f} s"
         return ""
 
     def _give_up(self, key: m.RunKey, ended: m.Exit, control: m.Exit) -> None:
-        """The run ended as the control did; what was recorded under listeners is no record of it."""
-        why = f"kgprof's listening changed the program: under it the run {ended.words}; without it the run ends well"
+        """The run ended as the control did; what was recorded under listeners is no record of
+        it."""
+        why = (
+            f"kgprof's listening changed the program: under it the run {ended.words}; "
+            "without it the run ends well"
+        )
         store.write_exit(self.folder, key, control)
         for name in m.PASSES:
             store.write_pass(self.folder, key, name, m.Skipped(reason=why))
@@ -297,8 +357,13 @@ class Recorder:
             self._start(Task.PROBE, key, kernels=kernels)
 
     def _probed(self, key: m.RunKey) -> bool | None:
-        """Whether child B makes KERNELS too; None: it makes no pass. Each that it will not make says why."""
-        why = {n: not_asked_for(self.header.options, n) for n, declared in m.PASSES.items() if declared.in_probe}
+        """Whether child B makes KERNELS too; None: it makes no pass. Each that it will not make
+        says why."""
+        why = {
+            n: not_asked_for(self.header.options, n)
+            for n, declared in m.PASSES.items()
+            if declared.in_probe
+        }
         why[m.PassName.KERNELS] = why[m.PassName.KERNELS] or self._why_no_kernels(key)
         for name, reason in why.items():
             if reason:
@@ -306,20 +371,32 @@ class Recorder:
         return None if all(why.values()) else not why[m.PassName.KERNELS]
 
     def probe_beside(self, keys: Sequence[m.RunKey]) -> None:
-        """Child B of each run, and the comparison of the results: two at a time, because they hardly measure times. One
-        that fails may have failed for the other one's presence, and runs again by itself."""
-        compiled = {key: recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass) for key in keys}
-        if not children.has_room_for_two([one.compiling if one else None for one in compiled.values()]):
+        """Child B of each run, and the comparison of the results: two at a time, because they
+        hardly measure times. One that fails may have failed for the other one's presence, and runs
+        again by itself."""
+        compiled = {
+            key: recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
+            for key in keys
+        }
+        if not children.has_room_for_two(
+            [one.compiling if one else None for one in compiled.values()]
+        ):
             for key in keys:
                 self.probe(key)
             return
-        first_us = {key: one.call_us[0] if one is not None else 0.0 for key, one in compiled.items()}
+        first_us = {
+            key: one.call_us[0] if one is not None else 0.0 for key, one in compiled.items()
+        }
         by_length = sorted(keys, key=lambda key: first_us[key], reverse=True)
         probed = {key: kernels for key in by_length if (kernels := self._probed(key)) is not None}
-        starts = [self._given(Task.PROBE, key, kernels=kernels, waits=True) for key, kernels in probed.items()]
+        starts = [
+            self._given(Task.PROBE, key, kernels=kernels, waits=True)
+            for key, kernels in probed.items()
+        ]
         if self.plan.agreement and not self._why_no_agreement():
             starts.append(self._given(Task.AGREEMENT, None, waits=True))
-        ended = list(zip(starts, children.run_beside(starts) if starts else (), strict=False))  # a signal left some out
+        # a signal left some out
+        ended = list(zip(starts, children.run_beside(starts) if starts else (), strict=False))
         failed = (m.Outcome.RAISED, m.Outcome.KILLED)
         again = [
             given
@@ -336,7 +413,8 @@ class Recorder:
             self._start(Task.PROBE, given.job.key, kernels=given.job.kernels)
 
     def measure_rounds(self) -> None:
-        """Round after round over all runs (ABCABC), so that what drifts on this machine drifts under all of them."""
+        """Round after round over all runs (ABCABC), so that what drifts on this machine drifts
+        under all of them."""
         for number in range(2, self.header.options.rounds + 1):
             for key in self.plan.runs:
                 self.measure_round(key, number)
@@ -350,9 +428,13 @@ class Recorder:
         return False
 
     def measure_pair(self, other: Recorder, key: m.RunKey, number: int) -> bool:
-        """A round of each at the same time, slice by slice in turn; whether both ended well. Both are timed already."""
+        """A round of each at the same time, slice by slice in turn; whether both ended well. Both
+        are timed already."""
         steps = (times.step_time(each.timing(key) or NOT_TIMED) for each in (self, other))
-        slowest_us = max((step.median for step in steps if isinstance(step, m.Spread)), default=0) or math.inf
+        slowest_us = (
+            max((step.median for step in steps if isinstance(step, m.Spread)), default=0)
+            or math.inf
+        )
         slice_steps = max(1, round(1e6 * SLICE_S / slowest_us))
         one = self._given(Task.ROUND, key, number=number, slice_steps=slice_steps)
         two = other._given(Task.ROUND, key, number=number, slice_steps=slice_steps, waits=True)
@@ -370,7 +452,10 @@ class Recorder:
         """Without them the kernels' own figures stand, held against nothing."""
         if self.plan.device != "cuda":
             why = "a CPU run has no GPU kernels to compare with them"
-        elif programs.is_program(self.header.options.workload) and ranks.launch(os.environ) is not None:
+        elif (
+            programs.is_program(self.header.options.workload)
+            and ranks.launch(os.environ) is not None
+        ):
             why = ranks.NOT_ALONE
         else:
             why = not_asked_for(self.header.options, m.PassName.TRACE)
@@ -379,7 +464,9 @@ class Recorder:
     def compare_results(self) -> None:
         """A comparison that fails leaves every run measured and says why it has no verdict."""
         if self.plan.agreement and not (self.folder / layout.AGREEMENT).is_file():
-            self._finish(Task.AGREEMENT, layout.AGREEMENT, "the comparison", self._why_no_agreement())
+            self._finish(
+                Task.AGREEMENT, layout.AGREEMENT, "the comparison", self._why_no_agreement()
+            )
 
     def _why_no_agreement(self) -> str:
         why = not_asked_for(self.header.options, m.PassName.TIMING)
@@ -417,8 +504,11 @@ class Recorder:
         control: bool = False,
         without: tuple[m.Unavailable, ...] = (),
     ) -> m.Exit:
-        """One child to its end; how it ended is in the Recording before anything else happens, if it ``decides``."""
-        given = self._given(task, key, passes, kernels=kernels, number=number, control=control, without=without)
+        """One child to its end; how it ended is in the Recording before anything else happens, if
+        it ``decides``."""
+        given = self._given(
+            task, key, passes, kernels=kernels, number=number, control=control, without=without
+        )
         echo = (lambda data: None) if given.job.is_rerun or task is not Task.SCRIPT else self._echo
         return self._taken(given, children.run(given, echo=echo), decides=decides)
 
@@ -435,7 +525,8 @@ class Recorder:
         control: bool = False,
         without: tuple[m.Unavailable, ...] = (),
     ) -> Start:
-        """What a child is started with. Its start is said at once, but of one that ``waits`` when it has started."""
+        """What a child is started with. Its start is said at once, but of one that ``waits`` when
+        it has started."""
         options, caches = self.header.options, self._caches(task, key, number)
         job = Job(
             task=task,
@@ -465,14 +556,18 @@ class Recorder:
             log=self._files(job)[0],
             caches=caches,
             on_phase=lambda name: (
-                self._progress.phase(said + name, key, beside=waits) if waits or name != first else None
+                self._progress.phase(said + name, key, beside=waits)
+                if waits or name != first
+                else None
             ),
         )
 
     def _taken(self, given: Start, ended: Ended, *, decides: bool) -> m.Exit:
         log, exit_file = self._files(given.job)
         if not (self.folder / layout.HEADER).is_file():
-            raise OutputError(f"{self.folder} was moved or deleted while kgprof wrote to it", hint="run again")
+            raise OutputError(
+                f"{self.folder} was moved or deleted while kgprof wrote to it", hint="run again"
+            )
         if exit_file is not None and decides:
             store.write_json(exit_file, ended.exit)
         if ended.interrupted:
@@ -481,14 +576,18 @@ class Recorder:
         if fault is not None and fault.unwritable:
             raise OutputError(fault.message, hint=fault.hint)
         if fault is not None and (fault is ended.lost or fault.exit_code == EXIT_INTERNAL):
-            where = f"{self.header.options.workload} finished, but kgprof failed; see its log: {log}"
+            where = (
+                f"{self.header.options.workload} finished, but kgprof failed; see its log: {log}"
+            )
             raise KgprofError(fault.message, hint=fault.hint or where)
         return ended.exit
 
     def _files(self, job: Job) -> tuple[Path, Path | None]:
         """A child's log, and the file that says how a child of a run ended."""
         if job.key is None:
-            return self.folder / (layout.CEILINGS_LOG if job.task is Task.CEILINGS else layout.AGREEMENT_LOG), None
+            return self.folder / (
+                layout.CEILINGS_LOG if job.task is Task.CEILINGS else layout.AGREEMENT_LOG
+            ), None
         run, passes = layout.run_folder(self.folder, job.key), job.options.passes
         if job.control:
             return run / f"control_{layout.LOG}", None
@@ -497,19 +596,27 @@ class Recorder:
             return run / f"{name}_{layout.LOG}", run / f"{name}_exit.json"
         if job.task is Task.PROBE:
             return run / layout.PROBE_LOG, run / layout.exit_name(True)
-        return run / (f"{passes[0]}_{layout.LOG}" if job.is_rerun else layout.LOG), run / layout.exit_name(False)
+        return run / (
+            f"{passes[0]}_{layout.LOG}" if job.is_rerun else layout.LOG
+        ), run / layout.exit_name(False)
 
     def _caches(self, task: Task, key: m.RunKey | None, number: int) -> Caches:
-        """Cold, but for the vector-ISA probe's own files: compiling those once more would count as compile time.
+        """Cold, but for the vector-ISA probe's own files: compiling those once more would count as
+        compile time.
 
-        Child B, a further round and a script's rerun find those of the run's first process warm. A workload that sets
-        variables of torch means those of a process whose torch has not read them yet: children begin with them.
+        Child B, a further round and a script's rerun find those of the run's first process warm. A
+        workload that sets variables of torch means those of a process whose torch has not read them
+        yet: children begin with them.
         """
         options = self.header.options
-        probed = any(options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe)
+        probed = any(
+            options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe
+        )
         last = Task.ROUND if options.rounds > 1 else Task.PROBE if probed else Task.MEASURE
         shared = key is not None and (task is Task.SCRIPT or last is not Task.MEASURE)
-        folder = self._scratch / (f"caches-{self.plan.runs.index(key)}" if shared and key is not None else "caches")
+        folder = self._scratch / (
+            f"caches-{self.plan.runs.index(key)}" if shared and key is not None else "caches"
+        )
         isa_works = self.plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file()
         return Caches(
             folder=folder,

@@ -1,8 +1,10 @@
-"""A program run in float64 as the referee between eager and compiled code, which round in different orders.
+"""A program run in float64 as the referee between eager and compiled code, which round in different
+orders.
 
-torch's own check of accuracy does the same to a captured graph (``torch._dynamo.debug_utils.cast_to_fp64``); here it is
-a whole program. Every live tensor is widened in place, whoever holds it, and what a step makes is made in float64.
-Random numbers are drawn in float32, because a generator gives other ones in float64.
+torch's own check of accuracy does the same to a captured graph
+(``torch._dynamo.debug_utils.cast_to_fp64``); here it is a whole program. Every live tensor is
+widened in place, whoever holds it, and what a step makes is made in float64. Random numbers are
+drawn in float32, because a generator gives other ones in float64.
 """
 
 import gc
@@ -27,27 +29,44 @@ def live(kind: type[Any]) -> list[Any]:
 
 
 def widen(tensors: Iterable[torch.Tensor]) -> None:
-    """In place. Views of one storage stay views of one storage; a gradient that is there is widened with its tensor."""
+    """In place. Views of one storage stay views of one storage; a gradient that is there is widened
+    with its tensor."""
     storages: dict[tuple[int, torch.dtype], torch.Tensor] = {}
     for tensor in tensors:
-        if tensor.dtype not in WIDE or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
+        if (
+            tensor.dtype not in WIDE
+            or tensor.layout is not torch.strided
+            or tensor.is_quantized
+            or tensor.is_meta
+        ):
             continue
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) or tensor.is_inference():
-            continue  # a subclass widens itself or not at all; inference tensors cannot be changed here
+        if (
+            type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+            or tensor.is_inference()
+        ):
+            # a subclass widens itself or not at all; inference tensors cannot be changed here
+            continue
         gradient, tensor.grad = tensor.grad if tensor.is_leaf else None, None
         storage = tensor.untyped_storage()
         if (key := (storage.data_ptr(), tensor.dtype)) not in storages or not storage.nbytes():
             flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage)
             storages[key] = flat.to(WIDE[tensor.dtype])
-        tensor.data = storages[key].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        tensor.data = storages[key].as_strided(
+            tensor.shape, tensor.stride(), tensor.storage_offset()
+        )
         if gradient is not None:
             tensor.grad = gradient.to(tensor.dtype)
 
 
 @contextmanager
 def in_float64() -> Iterator[None]:
-    """Within, floating-point tensors are made in float64, casts to a narrower type are casts to it, autocast is off."""
-    autocast, from_numpy, default = torch.autocast.__init__, torch.from_numpy, torch.get_default_dtype()
+    """Within, floating-point tensors are made in float64, casts to a narrower type are casts to it,
+    autocast is off."""
+    autocast, from_numpy, default = (
+        torch.autocast.__init__,
+        torch.from_numpy,
+        torch.get_default_dtype(),
+    )
 
     def switched_off(self: torch.autocast, *args: Any, **settings: Any) -> None:
         autocast(self, *args, **settings)
@@ -73,16 +92,23 @@ class _Widening(TorchFunctionMode):
     """Calls of torch's Python interface, with float64 for every narrower dtype that they name."""
 
     def __torch_function__(
-        self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         if func is torch.set_default_dtype:
             return None
         args, kwargs = tree_map(
-            lambda leaf: WIDE.get(leaf, leaf) if type(leaf) is torch.dtype else leaf, (args, dict(kwargs or {}))
+            lambda leaf: WIDE.get(leaf, leaf) if type(leaf) is torch.dtype else leaf,
+            (args, dict(kwargs or {})),
         )
         made = (torch.Tensor.double if func in CASTS else func)(*args, **kwargs)
         narrow = isinstance(made, torch.Tensor) and made.dtype in WIDE
-        if narrow and not any(isinstance(leaf, torch.Tensor) for leaf in tree_flatten((args, kwargs))[0]):
+        if narrow and not any(
+            isinstance(leaf, torch.Tensor) for leaf in tree_flatten((args, kwargs))[0]
+        ):
             return made.to(WIDE[made.dtype])  # of numpy's numbers, say
         return made
 
@@ -91,10 +117,17 @@ class _Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Operators that draw random numbers, run in float32."""
 
     def __torch_dispatch__(
-        self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = (args, dict(kwargs or {}))
-        if torch.Tag.nondeterministic_seeded not in func.tags or "scaled_dot_product" in func.name():
+        if (
+            torch.Tag.nondeterministic_seeded not in func.tags
+            or "scaled_dot_product" in func.name()
+        ):
             return func(*given[0], **given[1])
 
         def narrowed(leaf: Any) -> Any:
@@ -102,13 +135,19 @@ class _Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return leaf.to(torch.float32)
             return torch.float32 if leaf is torch.float64 else leaf
 
-        # torch.randn(64) names no dtype and means the default one; randint's and randperm's own is int64.
-        unnamed = any(each.name == "dtype" and each.default_value is None for each in func._schema.arguments)
-        if unnamed and not any(isinstance(leaf, torch.Tensor | torch.dtype) for leaf in tree_flatten(given)[0]):
+        # torch.randn(64) names no dtype and means the default one; randint's and randperm's own is
+        # int64.
+        unnamed = any(
+            each.name == "dtype" and each.default_value is None for each in func._schema.arguments
+        )
+        if unnamed and not any(
+            isinstance(leaf, torch.Tensor | torch.dtype) for leaf in tree_flatten(given)[0]
+        ):
             given[1]["dtype"] = torch.get_default_dtype()
         narrow = tree_map(narrowed, given)
         made = func(*narrow[0], **narrow[1])
-        if func is torch.ops.aten.native_dropout.default:  # float32's mask, and nothing of its rounding
+        # float32's mask, and nothing of its rounding
+        if func is torch.ops.aten.native_dropout.default:
             return args[0] * made[1] / (1 - args[1]), made[1]
         kept = {}
         for wide, thin in zip(tree_flatten(given)[0], tree_flatten(narrow)[0], strict=True):

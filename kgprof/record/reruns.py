@@ -1,4 +1,5 @@
-"""TIMING, HOST and STACK of a script: it runs once more from its first line on, under one instrument alone."""
+"""TIMING, HOST and STACK of a script: it runs once more from its first line on, under one
+instrument alone."""
 
 import cProfile
 import time
@@ -41,7 +42,9 @@ class Rerun:
             self._over = True
             self._steps.paused = True
             self._stack.close()
-            result = self._instrument.result or m.Skipped(reason="the program ended before its first line")
+            result = self._instrument.result or m.Skipped(
+                reason="the program ended before its first line"
+            )
             if self._name is m.PassName.TIMING and isinstance(result, m.Skipped) and self._ended_ns:
                 result = self._as_one_window(result, self._ended_ns)
             self._place.write(self._name, result)
@@ -49,21 +52,28 @@ class Rerun:
             raise self._steps.fault
 
     def ended_well(self) -> None:
-        """The program came to its last line; its atexit handlers and compile workers are no part of its time."""
+        """The program came to its last line; its atexit handlers and compile workers are no part of
+        its time."""
         self._ended_ns = self._steps.now_ns()
 
     def _as_one_window(self, lacking: m.Skipped, ended_ns: int) -> m.TimingPass | m.Skipped:
-        """A program that came to its end took a time, whatever is called in it; a step that compiles does not count."""
+        """A program that came to its end took a time, whatever is called in it; a step that
+        compiles does not count."""
         kind = self._steps.reported
         if compiled := len(self._steps.compiled_in(kind)):
             return m.Skipped(
-                reason=f"torch compiled in {plural(compiled, 'step')} of the rerun, and there was no other"
+                reason=(
+                    f"torch compiled in {plural(compiled, 'step')} of the rerun, and there "
+                    "was no other"
+                )
             )
         began = self._began_ns if kind is None else self._steps.boundaries(kind)[-1]
         took = (ended_ns - began) / 1e3
         what = "from its first line to its end" if kind is None else "from its only step on"
         note = f"TIMING: one rerun of the program {what}, including compilation; {lacking.reason}"
-        return m.TimingPass(clock="perf_counter", step_us=((took,),), evaluation_s=(), notes=(note,))
+        return m.TimingPass(
+            clock="perf_counter", step_us=((took,),), evaluation_s=(), notes=(note,)
+        )
 
     def _marked(self, kind: Kind) -> None:
         self._instrument.marked(kind)
@@ -72,7 +82,8 @@ class Rerun:
 
 
 class Clock:
-    """TIMING: nothing but the marks and their clock. Watches some steps of the program; left, it has a ``result``."""
+    """TIMING: nothing but the marks and their clock. Watches some steps of the program; left, it
+    has a ``result``."""
 
     def __init__(self, place: Place, steps: Steps) -> None:
         self._options, self._steps = place.options, steps
@@ -87,8 +98,14 @@ class Clock:
     def __exit__(self, *_: object) -> None:
         warmup, kind = self._options.warmup, self._steps.reported
         compiled_in = frozenset(self._steps.compiled_in(kind))
-        step_us = [(after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))]
-        timed = {step: us for step, us in enumerate(step_us[: self._options.max_steps]) if step not in compiled_in}
+        step_us = [
+            (after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))
+        ]
+        timed = {
+            step: us
+            for step, us in enumerate(step_us[: self._options.max_steps])
+            if step not in compiled_in
+        }
         if kind is None or not timed:
             without = " without a compilation" if compiled_in else ""
             self.result = m.Skipped(reason=f"the rerun for TIMING saw no complete step{without}")
@@ -99,7 +116,10 @@ class Clock:
         if compiling := last - first + 1 - len(kept):
             short += f", without {compiling} in which torch compiled"
         from_to = f"steps {first} to {last} of one rerun of the program{short}"
-        note = f"TIMING: {from_to}; a step is {kind.words}; its time is that until the next, by the CPU's clock"
+        note = (
+            f"TIMING: {from_to}; a step is {kind.words}; its time is that until the next, "
+            "by the CPU's clock"
+        )
         start_us = tuple(step_us[: max(1, warmup)]) if len(step_us) > max(1, warmup) else ()
         self.result = m.TimingPass(
             clock="perf_counter", step_us=(kept,), evaluation_s=(), notes=(note,), start_us=start_us
@@ -139,7 +159,9 @@ class HostProfile(Clock):
             return
         self._profiler.disable()
         why = f"the rerun for HOST had no complete step after --warmup {self._options.warmup}"
-        self.result = host_table(self._seen, tuple(self._step_us)) if self._step_us else m.Skipped(reason=why)
+        self.result = (
+            host_table(self._seen, tuple(self._step_us)) if self._step_us else m.Skipped(reason=why)
+        )
 
 
 INSTRUMENTS: Mapping[m.PassName, Callable[[Place, Steps], Clock | TraceWindow]] = {

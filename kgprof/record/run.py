@@ -49,7 +49,8 @@ class Place:
 class Run(Place):
     """One strategy in one mode, ready to step once it is loaded.
 
-    The pass that comes first loads it, so that its sources also hear what compiles while the workload is imported.
+    The pass that comes first loads it, so that its sources also hear what compiles while the
+    workload is imported.
     """
 
     session: Session
@@ -58,7 +59,8 @@ class Run(Place):
     def __init__(self, job: Job, phase: Callable[[str], AbstractContextManager[None]]) -> None:
         super().__init__(job)
         self.phase = phase
-        self.isa_probe_s: Callable[[], float] = lambda: 0.0  # what Inductor's probe of the CPU has taken so far
+        # what Inductor's probe of the CPU has taken so far
+        self.isa_probe_s: Callable[[], float] = lambda: 0.0
 
     def load(self) -> Session:
         """Raises WorkloadError where the workload cannot be loaded."""

@@ -1,7 +1,9 @@
-"""A scratch folder that nothing outlives, and no process either: not even where kgprof is killed outright.
+"""A scratch folder that nothing outlives, and no process either: not even where kgprof is killed
+outright.
 
-A process of its own waits for the end of a pipe. Then it ends what still has the folder's name in its environment,
-wherever it went, and deletes the folder. It is started by this file's path, and imports nothing of kgprof.
+A process of its own waits for the end of a pipe. Then it ends what still has the folder's name in
+its environment, wherever it went, and deletes the folder. It is started by this file's path, and
+imports nothing of kgprof.
 """
 
 import contextlib
@@ -21,13 +23,21 @@ CLEARED_S = 10.0  # for a folder with many files
 
 @contextlib.contextmanager
 def scratch_folder(prefix: str, work_tree: str = "") -> Iterator[Path]:
-    """Deleted on leaving. What is started in between must have its path in some variable of its environment.
+    """Deleted on leaving. What is started in between must have its path in some variable of its
+    environment.
 
     ``work_tree``: the name in it of a work tree of the git repository here, which forgets it then.
     """
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
         guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, folder, *([os.getcwd(), work_tree] if work_tree else [])],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                __file__,
+                folder,
+                *([os.getcwd(), work_tree] if work_tree else []),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -55,8 +65,18 @@ def main(folder: str, repository: str = "", work_tree: str = "") -> None:
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
     if work_tree:  # by its path, because `git worktree prune` forgets those of others as well
-        remove = ["git", "-C", repository, "worktree", "remove", "--force", "--force", os.path.join(folder, work_tree)]
-        with contextlib.suppress(OSError):  # git has gone away; its own clean-up forgets the tree in three months
+        remove = [
+            "git",
+            "-C",
+            repository,
+            "worktree",
+            "remove",
+            "--force",
+            "--force",
+            os.path.join(folder, work_tree),
+        ]
+        # git has gone away; its own clean-up forgets the tree in three months
+        with contextlib.suppress(OSError):
             subprocess.run(remove, check=False)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,9 +1,11 @@
-"""The child that runs a whole program: ``script.py`` or ``-m pkg.mod`` as ``__main__``, once, while it is watched.
+"""The child that runs a whole program: ``script.py`` or ``-m pkg.mod`` as ``__main__``, once, while
+it is watched.
 
-The program has no steps that could be called, so the instruments follow it: COMPILE's sources and the reads of tensors
-are listened to from its first line on, torch.profiler is on for some of its steps, and what was seen is written down
-again and again, because a program may end in any way it likes. TIMING, HOST and STACK are reruns of it under a clock,
-cProfile or torch.profiler with stacks alone.
+The program has no steps that could be called, so the instruments follow it: COMPILE's sources and
+the reads of tensors are listened to from its first line on, torch.profiler is on for some of its
+steps, and what was seen is written down again and again, because a program may end in any way it
+likes. TIMING, HOST and STACK are reruns of it under a clock, cProfile or torch.profiler with stacks
+alone.
 """
 
 from __future__ import annotations
@@ -69,7 +71,10 @@ LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, res
 DELETED = object()
 REPLACED_HERE = ("_exit", "execv", "execve")
 ORIGINALS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = tuple(  # before the program
-    (vars(module), {name: value for name, value in vars(module).items() if name not in REPLACED_HERE})
+    (
+        vars(module),
+        {name: value for name, value in vars(module).items() if name not in REPLACED_HERE},
+    )
     for module in (builtins, os)
 )
 UMASK = os.umask(0o077)  # before the program; it can only be read by being set
@@ -79,11 +84,13 @@ Send = Callable[[Event], None]
 
 
 def run(job: Job, send: Send) -> BaseException | None:
-    """Run the program up to its last line under what ``job.options.passes`` asks for; returns what it raised.
+    """Run the program up to its last line under what ``job.options.passes`` asks for; returns what
+    it raised.
 
-    The interpreter then ends the process in its own order: what was raised is shown, non-daemon threads are joined,
-    executors and compile workers shut down, atexit handlers called. The handler registered here is called after all of
-    the program's, since atexit calls the last registered first; it says how the program ended and writes the passes.
+    The interpreter then ends the process in its own order: what was raised is shown, non-daemon
+    threads are joined, executors and compile workers shut down, atexit handlers called. The handler
+    registered here is called after all of the program's, since atexit calls the last registered
+    first; it says how the program ended and writes the passes.
     """
     place, program = Place(job), programs.find(job.options.workload)
     watcher = _watcher(job, place)
@@ -96,12 +103,15 @@ def run(job: Job, send: Send) -> BaseException | None:
 
     def at_exit() -> None:
         atexit.register(finish, last_word)
-        atexit.register(sys.settrace, None)  # called before it: a program's own trace function may raise
+        # called before it: a program's own trace function may raise
+        atexit.register(sys.settrace, None)
 
     at_exit()
     _last_words(watcher, finish, restored)
     cell, backend = job.cell, job.options.backend
-    restored.enter_context(in_place_of_inductor(backend) if cell is None else as_in(cell, place.device.type))
+    restored.enter_context(
+        in_place_of_inductor(backend) if cell is None else as_in(cell, place.device.type)
+    )
     raised = _run_to_its_end(program, job.options.workload_args, watcher)
     traced = sys.gettrace()
     sys.settrace(None)
@@ -121,8 +131,11 @@ def _watcher(job: Job, place: Place) -> Watcher:
     return Rerun(place, job.options.passes[0]) if job.is_rerun else Capture(place)
 
 
-def _finish(pid: int, watcher: Watcher, send: Send, restored: ExitStack, last_word: Sequence[Event]) -> None:
-    """Says how the program ended, then writes what was seen; a failure of the latter is kgprof's and said after it."""
+def _finish(
+    pid: int, watcher: Watcher, send: Send, restored: ExitStack, last_word: Sequence[Event]
+) -> None:
+    """Says how the program ended, then writes what was seen; a failure of the latter is kgprof's
+    and said after it."""
     if getpid() != pid:
         return  # a process that the program forked: it ends as it would without kgprof
     try:
@@ -131,21 +144,26 @@ def _finish(pid: int, watcher: Watcher, send: Send, restored: ExitStack, last_wo
                 send(event)
             with restored:
                 watcher.end()
-    except BaseException as error:  # noqa: BLE001  atexit would print it and forget it; the parent has to know
-        with suppress(OSError):  # nothing can be written any more: the process's own exit code says how it ended
+    # atexit would print it and forget it; the parent has to know
+    except BaseException as error:  # noqa: BLE001
+        # nothing can be written any more: the process's own exit code says how it ended
+        with suppress(OSError):
             send(describe_failure(error))
 
 
 class _OwnTerms:
-    """What a program has set for itself does not hold for what kgprof writes: the umask, its soft limits, and what it
-    has put into ``builtins`` and ``os``. A class, because contextlib calls builtins before anything is put back."""
+    """What a program has set for itself does not hold for what kgprof writes: the umask, its soft
+    limits, and what it has put into ``builtins`` and ``os``. A class, because contextlib calls
+    builtins before anything is put back."""
 
     def __enter__(self) -> None:
         self._replaced: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for names, known in ORIGINALS:
             now = {name: names.get(name, DELETED) for name in known}
             names.update(known)
-            self._replaced.append((names, {name: value for name, value in now.items() if value is not known[name]}))
+            self._replaced.append(
+                (names, {name: value for name, value in now.items() if value is not known[name]})
+            )
         self._limits = {what: resource.getrlimit(what) for what in LIMITS}
         self._umask = os.umask(UMASK)
         for what, (_, most) in self._limits.items():
@@ -166,8 +184,11 @@ class _OwnTerms:
 # ---------------------------------------------------------------- the program
 
 
-def _run_to_its_end(program: Program, args: Sequence[str], watcher: Watcher) -> BaseException | None:
-    """What it raised. A traceback is shown from the program's first frame on, through its own excepthook if any."""
+def _run_to_its_end(
+    program: Program, args: Sequence[str], watcher: Watcher
+) -> BaseException | None:
+    """What it raised. A traceback is shown from the program's first frame on, through its own
+    excepthook if any."""
     try:
         code, module = programs.prepared(program, args)
         programs.become_main(module)
@@ -183,8 +204,10 @@ def _run_to_its_end(program: Program, args: Sequence[str], watcher: Watcher) -> 
             hook = sys.excepthook
 
             def shown(kind: type[BaseException], value: BaseException, trace: object) -> None:
-                sys.excepthook = hook  # this one holds the program's objects, which would be taken apart too late
-                value.__traceback__ = frames  # on its way here kgprof's frames have come to it again
+                # this one holds the program's objects, which would be taken apart too late
+                sys.excepthook = hook
+                # on its way here kgprof's frames have come to it again
+                value.__traceback__ = frames
                 hook(kind, value, frames)
 
             sys.excepthook = shown
@@ -193,15 +216,18 @@ def _run_to_its_end(program: Program, args: Sequence[str], watcher: Watcher) -> 
 
 
 def _word(raised: BaseException | None) -> Event:
-    """How the program ended, by what it raised; sys.exit() takes None, a number, or anything else to be printed."""
+    """How the program ended, by what it raised; sys.exit() takes None, a number, or anything else
+    to be printed."""
     code = raised.code if isinstance(raised, SystemExit) else 0
     if raised is None or code is None:
         return Done()
     if isinstance(raised, SystemExit):
-        if isinstance(code, int):  # what C's long cannot hold is -1 to Python, and the system keeps the low byte
+        # what C's long cannot hold is -1 to Python, and the system keeps the low byte
+        if isinstance(code, int):
             code = code if -(2**63) <= code < 2**63 else -1
             return Failed(message=f"sys.exit({code})", exited=True) if code & 0xFF else Done()
-        said = "".join(traceback.format_exception_only(SystemExit(code))).strip()  # also of what has no words
+        # also of what has no words
+        said = "".join(traceback.format_exception_only(SystemExit(code))).strip()
         return Failed(message=said.replace("SystemExit", "sys.exit", 1), exited=True)
     text = "".join(traceback.format_exception(raised))
     message = traceback.format_exception_only(raised)[-1].strip()
@@ -210,8 +236,11 @@ def _word(raised: BaseException | None) -> Event:
     return Failed(message=message, traceback=text, through=listeners_in(raised))
 
 
-def _last_words(watcher: Watcher, finish: Callable[[Sequence[Event]], None], undo: ExitStack) -> None:
-    """``os._exit`` ends a process on the spot, ``os.exec*`` this program; what was seen is written down first."""
+def _last_words(
+    watcher: Watcher, finish: Callable[[Sequence[Event]], None], undo: ExitStack
+) -> None:
+    """``os._exit`` ends a process on the spot, ``os.exec*`` this program; what was seen is written
+    down first."""
     original, pid = os._exit, getpid()
 
     def leave(status: int) -> NoReturn:
@@ -232,7 +261,7 @@ def _last_words(watcher: Watcher, finish: Callable[[Sequence[Event]], None], und
         replace(os, name, written_before(getattr(os, name)), undo)
 
 
-# ---------------------------------------------------------------- COMPILE, the reads of tensors, TRACE
+# ------------------------------------------------------------- COMPILE, the reads of tensors, TRACE
 
 
 class Capture:
@@ -248,10 +277,13 @@ class Capture:
         self._isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
         self._syncs = Syncs(self._steps, place.device, self._project)
         self._graphs = HandmadeGraphs(self._steps, place.device.type, self._project)
-        self._calls, self._call_marks = CallIndex(), array("q")  # and the label of the mark that began each
+        # and the label of the mark that began each
+        self._calls, self._call_marks = CallIndex(), array("q")
         self._tensors = TensorProbe(self._calls, watches=self._watches_tensors)
         self._tensors_watched = 0
-        self._window = TraceWindow(self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE))
+        self._window = TraceWindow(
+            self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE)
+        )
         self._window.first = self._eager = EagerCalls(CallIndex(), place.project)
         self._provenance = KernelProvenance(place.project)
         if m.PassName.TRACE not in place.options.passes:
@@ -270,23 +302,37 @@ class Capture:
             m.PassName.MEMORY: (self._syncs, self._graphs, self._tensors),
             m.PassName.TRACE: (self._provenance, self._window),
         }
-        others = (source for name, some in asked.items() if name in self._options.passes for source in some)
-        for source in (*self._compile.sources, *others, self._marks, self._launchers, self._checkpoints):
+        others = (
+            source
+            for name, some in asked.items()
+            if name in self._options.passes
+            for source in some
+        )
+        for source in (
+            *self._compile.sources,
+            *others,
+            self._marks,
+            self._launchers,
+            self._checkpoints,
+        ):
             self._stack.enter_context(source)
         if self._place.device.type == "cpu":
             self._stack.enter_context(self._isa_probe)
-        project_sources.distributions()  # looked up now: a slow first write would make the next ones rare
+        # looked up now: a slow first write would make the next ones rare
+        project_sources.distributions()
         project_sources.started_in()
         self._began = self._written = time.monotonic()
 
     def end(self, why: str = "") -> None:
-        """Once: takes everything off and writes it down. ``why``, where the program goes on without it."""
+        """Once: takes everything off and writes it down. ``why``, where the program goes on without
+        it."""
         if not self._over:
             self._over = True
             self._stopped = why
             self._steps.paused = True
             self._own_logs = not skip_records.are_written()
-            with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
+            # from the last to the first; what one raises keeps the others from nothing
+            with ExitStack() as each:
                 each.callback(self._write)
                 each.callback(self._stack.close)
                 each.callback(self._window.close, f"the recording stopped: {why}" if why else "")
@@ -312,8 +358,9 @@ class Capture:
             self.write_now()
 
     def _watches_tensors(self, call: int) -> bool:
-        """A look costs up to a millisecond a graph, so that none falls into a traced step, and at most TENSORS_BEFORE
-        into the steps whose median the traced ones are set against; behind those as in any workload."""
+        """A look costs up to a millisecond a graph, so that none falls into a traced step, and at
+        most TENSORS_BEFORE into the steps whose median the traced ones are set against; behind
+        those as in any workload."""
         if self._window.result is None:
             after_warm_up = self._steps.ended(self._steps.chosen) - self._options.warmup
             watches = self._window.opened_at is None and after_warm_up < TENSORS_BEFORE
@@ -329,15 +376,21 @@ class Capture:
             return f"{plural(limit, 'step')} (--max-steps)"
         if self._options.duration_s is not None and now - self._began > self._options.duration_s:
             return f"{self._options.duration_s:g} s (--duration)"
-        return f"{self._steps.current + 1:,} marks of steps, the most that kgprof keeps" if self._steps.full else ""
+        return (
+            f"{self._steps.current + 1:,} marks of steps, the most that kgprof keeps"
+            if self._steps.full
+            else ""
+        )
 
     def _step_count(self, kind: Kind | None) -> int:
-        """With the one that the program's end cut off, where marks begin steps and it was watched."""
+        """With the one that the program's end cut off, where marks begin steps and it was
+        watched."""
         begins = kind not in (None, Kind.OPTIMIZER)
         return self._steps.ended(kind) + int(begins and not self._stopped)
 
     def write_now(self) -> None:
-        """What there is so far. A write that fails is none of the program's business; the last one says so."""
+        """What there is so far. A write that fails is none of the program's business; the last one
+        says so."""
         if not self._over and not self._writing:
             with suppress(Exception), _OwnTerms():
                 self._write(unfinished=True)
@@ -349,7 +402,8 @@ class Capture:
         began = time.monotonic()
         try:
             self._write_each(unfinished)
-        finally:  # a disk that was full for a moment must not keep what is measured later from being written
+        # a disk that was full for a moment must not keep what is measured later from being written
+        finally:
             self._writing = False
             self._written = time.monotonic()
             self._pause_s = max(WRITTEN_EVERY_S, (self._written - began) / WRITING_SHARE)
@@ -357,18 +411,27 @@ class Capture:
     def _write_each(self, unfinished: bool) -> None:
         place, kind = self._place, self._steps.reported
         number = self._steps.numbers(kind)
-        # The steps that ended before the TRACE window; where there is none, the whole program is one.
+        # The steps that ended before the TRACE window; where there is none, the whole program is
+        # one.
         until = None if self._window.opened_at is None else number(self._window.opened_at)
         call_us = self._ended_us(kind)[:until] or ((time.monotonic() - self._began) * 1e6,)
-        compiled_in, warmup, trace = self._steps.compiled_in(kind), self._options.warmup, self._window.result
-        bare_us = [us for step, us in enumerate(call_us) if step >= warmup and step not in compiled_in]
+        compiled_in, warmup, trace = (
+            self._steps.compiled_in(kind),
+            self._options.warmup,
+            self._window.result,
+        )
+        bare_us = [
+            us for step, us in enumerate(call_us) if step >= warmup and step not in compiled_in
+        ]
 
         def write_trace() -> None:
             if trace is not None:
                 place.write(m.PassName.TRACE, trace)
                 origins = self._eager.beside(self._provenance.answer())
                 store.write_json(place.folder / layout.KERNEL_ORIGINS, origins)
-                store.write_json(place.folder / layout.COMPILED_KERNELS, compiled_kernels(place.device))
+                store.write_json(
+                    place.folder / layout.COMPILED_KERNELS, compiled_kernels(place.device)
+                )
 
         def write_compiled() -> None:
             lost = [*unavailable((self._marks, self._isa_probe))]
@@ -376,14 +439,20 @@ class Capture:
                 why = "the program called torch._logging.set_logs itself"
                 lost.append(m.Unavailable(capture="torch logs", why=why, incomplete=True))
             compiled = self._compile.answer(call_us, warmup, *lost, calls=self._step_count(kind))
-            place.write(m.PassName.COMPILE, msgspec.structs.replace(compiled, compiled_in=compiled_in))
+            place.write(
+                m.PassName.COMPILE, msgspec.structs.replace(compiled, compiled_in=compiled_in)
+            )
 
         def write_records() -> None:
             lines = [renumbered(line, number) for line in self._compile.lines()]
             kept_records.write_records(place.folder / layout.TRACE_RECORDS, lines)
-            store.write_json(place.folder / layout.SOURCES, project_sources.gather(lines, self._project, imported=True))
+            store.write_json(
+                place.folder / layout.SOURCES,
+                project_sources.gather(lines, self._project, imported=True),
+            )
 
-        with ExitStack() as each:  # from the last to the first; what one raises keeps the others from nothing
+        # from the last to the first; what one raises keeps the others from nothing
+        with ExitStack() as each:
             each.callback(self._write_script, kind, bare_us, trace, unfinished)
             each.callback(write_trace)
             each.callback(lambda: place.write(m.PassName.MEMORY, self._memory_pass(kind, number)))
@@ -391,44 +460,75 @@ class Capture:
             each.callback(write_records)
 
     def _ended_us(self, kind: Kind | None) -> tuple[float, ...]:
-        return tuple((after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind)))[:CALLS_TIMED]
+        return tuple(
+            (after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))
+        )[:CALLS_TIMED]
 
-    def _memory_pass(self, kind: Kind | None, number: Callable[[int], int]) -> m.MemoryPass | m.Skipped:
+    def _memory_pass(
+        self, kind: Kind | None, number: Callable[[int], int]
+    ) -> m.MemoryPass | m.Skipped:
         if m.PassName.MEMORY not in self._options.passes:
             return m.Skipped(reason="the MEMORY pass was not requested")
         step_us, steady_from = self._ended_us(kind), self._options.warmup
         if kind is None:  # one window, in which all of it happens
-            step_us, steady_from, number = ((time.monotonic() - self._began) * 1e6,), 0, lambda label: 0
-        if len(step_us) < min(self._step_count(kind), CALLS_TIMED):  # the last one is not over: up to now
+            step_us, steady_from, number = (
+                ((time.monotonic() - self._began) * 1e6,),
+                0,
+                lambda label: 0,
+            )
+        # the last one is not over: up to now
+        if len(step_us) < min(self._step_count(kind), CALLS_TIMED):
             step_us = (*step_us, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
         syncs = self._syncs.records()
-        steps = (msgspec.structs.replace(one, calls=_summed(one.calls, number)) for one in syncs.records)
+        steps = (
+            msgspec.structs.replace(one, calls=_summed(one.calls, number)) for one in syncs.records
+        )
         graphs = self._graphs.records()
-        named = (frame.file for graph in graphs for frame in (*graph.frames, *(one.at for one in graph.wrong)))
-        tensors = self._tensors.renumbered(lambda call: number(self._call_marks[call]) if call >= 0 else number(call))
+        named = (
+            frame.file
+            for graph in graphs
+            for frame in (*graph.frames, *(one.at for one in graph.wrong))
+        )
+        tensors = self._tensors.renumbered(
+            lambda call: number(self._call_marks[call]) if call >= 0 else number(call)
+        )
         return m.MemoryPass(
             step_us=step_us,
             steady_from=steady_from,
             syncs=msgspec.structs.replace(syncs, records=tuple(steps)),
             sources=project_sources.of_files([*files_named(syncs, tensors), *named], self._project),
             graphs=tuple(
-                msgspec.structs.replace(one, captured_in=number(one.captured_in), replays=_summed(one.replays, number))
+                msgspec.structs.replace(
+                    one, captured_in=number(one.captured_in), replays=_summed(one.replays, number)
+                )
                 for one in graphs
             ),
             tensors=tensors,
-            peaks=m.Skipped(reason="not measured in a script, whose single run includes compilation and the profiler"),
+            peaks=m.Skipped(
+                reason=(
+                    "not measured in a script, whose single run includes compilation and the "
+                    "profiler"
+                )
+            ),
             capture_unavailable=unavailable((self._syncs, self._tensors)),
         )
 
     def _write_script(
-        self, kind: Kind | None, bare_us: Sequence[float], trace: m.TracePass | m.Skipped | None, unfinished: bool
+        self,
+        kind: Kind | None,
+        bare_us: Sequence[float],
+        trace: m.TracePass | m.Skipped | None,
+        unfinished: bool,
     ) -> None:
         rank, counts = os.environ.get(RANK, ""), self._steps.counts
         script = m.ScriptRun(
             step=kind.words if kind is not None else "",
             steps=self._step_count(kind),
             traced=self._window.kind.words if self._window.kind not in (None, kind) else "",
-            counted={other.words: self._step_count(kind) if other is kind else counts[other] for other in Kind},
+            counted={
+                other.words: self._step_count(kind) if other is kind else counts[other]
+                for other in Kind
+            },
             stopped=self._stopped,
             rank=int(rank) if rank.isdecimal() else None,
             launched=tuple(self._launchers.found),
@@ -438,7 +538,9 @@ class Capture:
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
         if not unfinished and not any(compilations(self._compile.records())):
-            script = msgspec.structs.replace(script, workers=self._launchers.workers, **self._compile_calls())
+            script = msgspec.structs.replace(
+                script, workers=self._launchers.workers, **self._compile_calls()
+            )
         store.write_json(self._place.folder / layout.SCRIPT, script)
 
     def _compile_calls(self) -> dict[str, Any]:
@@ -465,11 +567,18 @@ class Capture:
         return f"{code.co_name} ({Path(code.co_filename).name}:{code.co_firstlineno})"
 
     def _notes(
-        self, kind: Kind | None, bare_us: Sequence[float], trace: m.TracePass | m.Skipped | None, unfinished: bool
+        self,
+        kind: Kind | None,
+        bare_us: Sequence[float],
+        trace: m.TracePass | m.Skipped | None,
+        unfinished: bool,
     ) -> Iterator[str]:
         """``bare_us``: steps after warm-up, before the profiler was on."""
         if kind is None:
-            none = "no kgprof.step(), optimizer, compiled function, CUDA graph replay or nn.Module was called"
+            none = (
+                "no kgprof.step(), optimizer, compiled function, CUDA graph replay or "
+                "nn.Module was called"
+            )
             if self._steps.counts[Kind.OPTIMIZER]:
                 none = "the only optimizer step has an end, and no beginning that kgprof could see"
             yield f"the program has no steps: {none}; times are of the whole program"
@@ -479,23 +588,38 @@ class Capture:
             also = f" (also seen: {others})" if others else ""
             yield f"a step is {kind.words}; {self._step_count(kind):,} counted{also}"
             for function in (one.function for one in self._launchers.found if one.function):
-                yield f"{function} ran in processes of its own, which are not in this report; {WATCH} in it shows them"
+                yield (
+                    f"{function} ran in processes of its own, which are not in this report; "
+                    f"{WATCH} in it shows them"
+                )
         if (closure := self._closure()) and not isinstance(trace, m.TracePass):
-            each = f"each optimizer step calls {closure}: import kgprof, and kgprof.step() as its first line"
+            each = (
+                f"each optimizer step calls {closure}: import kgprof, and kgprof.step() as "
+                "its first line"
+            )
             yield f"too few steps for a TRACE; {each}, make a step of every call"
         if self._syncs.followed_until is not None:
             steps = plural(self._steps.numbers(kind)(self._syncs.followed_until), "step")
-            yield f"all reads are counted; whether a tensor would be on a GPU was looked up in {steps} and new reads"
+            yield (
+                "all reads are counted; whether a tensor would be on a GPU was looked up in "
+                f"{steps} and new reads"
+            )
         if self._stopped:
             yield f"the recording stopped after {self._stopped}; the program continued"
         if isinstance(trace, m.TracePass):
             yield _what_the_profiler_cost(trace, bare_us)
             if self._window.kind not in (None, kind):
                 each = self._window.kind.words
-                yield f"a step of TRACE is {each}, because the first step of the other kind came later"
+                yield (
+                    f"a step of TRACE is {each}, because the first step of the other kind came "
+                    "later"
+                )
         now = flags(os.environ)
         if late := ", ".join(sorted(name for name in now if now[name] != self._flags.get(name))):
-            yield f"the program, or a library of it, set {late} after kgprof imported torch: it may have no effect"
+            yield (
+                f"the program, or a library of it, set {late} after kgprof imported torch: it "
+                "may have no effect"
+            )
         if unfinished:
             yield "the process ended abruptly: what followed the last written mark is missing"
 
@@ -522,7 +646,9 @@ def _callable_by_step(counted: dict[str, Any], number: Callable[[int], int]) -> 
     return {
         **counted,
         **{name: _summed(counted.get(name, {}), number) for name in ("calls", "eager", "raised")},
-        "stances": {name: _summed(calls, number) for name, calls in counted.get("stances", {}).items()},
+        "stances": {
+            name: _summed(calls, number) for name, calls in counted.get("stances", {}).items()
+        },
         "compilations": [{**each, "call": number(each["call"])} for each in began],
     }
 
@@ -541,5 +667,10 @@ def _what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str
     if not bare_us:
         return f"{steps}; no step after warm-up ran without the profiler to compare with"
     traced, bare = statistics.median(trace.step_us), statistics.median(bare_us)
-    against = f"{traced:,.0f} µs under torch.profiler, {bare:,.0f} µs in the {len(bare_us)} steps before it (medians)"
-    return f"{steps}: {against}, a ratio of {traced / bare:.2f}; COMPILE's listeners were on in both"
+    against = (
+        f"{traced:,.0f} µs under torch.profiler, {bare:,.0f} µs in the {len(bare_us)} "
+        "steps before it (medians)"
+    )
+    return (
+        f"{steps}: {against}, a ratio of {traced / bare:.2f}; COMPILE's listeners were on in both"
+    )

@@ -1,14 +1,16 @@
 """A compiled function's input of varying size, under each way to tell torch.compile about it.
 
-What varies is dimension 0 of the first tensor that the program gives to what it compiles: its own ``torch.compile``,
-or the step itself, whose inputs are then arguments with defaults (``def step(x=torch.randn(32, 64))``). The program
-runs once in eager mode to find that function, its arguments and the sizes it calls it with; given sizes take the place
-of those, the rows of the first call repeated or cut. Other tensor arguments that are as long vary with it.
+What varies is dimension 0 of the first tensor that the program gives to what it compiles: its own
+``torch.compile``, or the step itself, whose inputs are then arguments with defaults (``def
+step(x=torch.randn(32, 64))``). The program runs once in eager mode to find that function, its
+arguments and the sizes it calls it with; given sizes take the place of those, the rows of the first
+call repeated or cut. Other tensor arguments that are as long vary with it.
 
-Each policy has a process with cold caches of its own: the whole sequence of calls once, in its order, then each size
-alone for its steady state. All of it, eager mode too, runs in the precision of the cell; ``dynamic`` is the policy's.
-Results are held to eager's without padding by ``reproduction.beyond``: without float64, and where the cell has another
-precision than the program with the program's own as the reference.
+Each policy has a process with cold caches of its own: the whole sequence of calls once, in its
+order, then each size alone for its steady state. All of it, eager mode too, runs in the precision
+of the cell; ``dynamic`` is the policy's. Results are held to eager's without padding by
+``reproduction.beyond``: without float64, and where the cell has another precision than the program
+with the program's own as the reference.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
     import torch
 
 FUNCTION, LOOK = "kgprof.record.size_policies:measure", "kgprof.record.size_policies:look"
-SAMPLES, WARM, BUDGET_S = 20, 3, 0.5  # of one size's steady state: so many, or so long and at least WARM of them
+# of one size's steady state: so many, or so long and at least WARM of them
+SAMPLES, WARM, BUDGET_S = 20, 3, 0.5
 FIXED = (m.SizePolicy.STATIC, m.SizePolicy.BUCKETS, m.SizePolicy.PADDED)
 STEPS = 3  # of a workload, to see which sizes it calls with
 HINT = "give the step its inputs as arguments with defaults, as in: def step(x=torch.randn(32, 64))"
@@ -59,8 +62,9 @@ class Seen(m.Tagged, frozen=True, kw_only=True, tag="seen"):
 
 
 def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.Skipped:
-    """In the mode of the cell where it is one that compiles, else default, with its backend and precision. Without
-    ``sizes`` those that the program calls with. Raises KeyboardInterrupt where a signal came.
+    """In the mode of the cell where it is one that compiles, else default, with its backend and
+    precision. Without ``sizes`` those that the program calls with. Raises KeyboardInterrupt where a
+    signal came.
     """
     cell, device = of.cell, of.device
     mode = cell.mode if cell.mode in m.COMPILED_MODES else "default"
@@ -74,7 +78,10 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
     calls = tuple(sizes) or seen.sizes
     if len(set(calls)) < 2:
         return m.Skipped(
-            reason=f"the program calls {seen.function} with one size only ({calls[0]}); give others with --sizes"
+            reason=(
+                f"the program calls {seen.function} with one size only ({calls[0]}); give "
+                "others with --sizes"
+            )
         )
     chosen, policies = buckets.recommended(calls), []
     for policy in m.SizePolicy:
@@ -82,7 +89,9 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
         of.on_phase(f"sizes: {policy}")
         asked = msgspec.structs.replace(question, sizes=calls, policy=policy, buckets=tops)
         warm = of.caches
-        cold = replace(warm, folder=warm.folder.with_name(f"{warm.folder.name}-{policy}"), kept=False)
+        cold = replace(
+            warm, folder=warm.folder.with_name(f"{warm.folder.name}-{policy}"), kept=False
+        )
         policies.append((policy, of.answered(FUNCTION, asked, m.PolicyResult, cold)))
     chosen_policy = buckets.best_policy(policies)
     best = chosen_policy.best if chosen_policy else None
@@ -94,12 +103,19 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
         buckets=chosen,
         policies=tuple(policies),
         recommended=best,
-        code=lines_for(best, seen, calls, chosen, msgspec.structs.replace(cell, mode=mode), device) if best else "",
+        code=lines_for(best, seen, calls, chosen, msgspec.structs.replace(cell, mode=mode), device)
+        if best
+        else "",
     )
 
 
 def lines_for(
-    policy: m.SizePolicy, seen: Seen, sizes: Sequence[int], chosen: Sequence[int], cell: m.Cell, device: str
+    policy: m.SizePolicy,
+    seen: Seen,
+    sizes: Sequence[int],
+    chosen: Sequence[int],
+    cell: m.Cell,
+    device: str,
 ) -> str:
     """The code that does it, in the program's own names."""
     tensor = seen.tensor
@@ -108,7 +124,9 @@ def lines_for(
     cell = msgspec.structs.replace(cell, dynamic=dynamic.get(policy, m.Dynamic.AS_IS))
     lines = [f"compiled = torch.compile({seen.function}{cell.settings})"]
     if policy is m.SizePolicy.STATIC and len(set(sizes)) > buckets.MOST:
-        lines.insert(0, f"torch._dynamo.config.recompile_limit = {len(set(sizes))}  # one graph per size")
+        lines.insert(
+            0, f"torch._dynamo.config.recompile_limit = {len(set(sizes))}  # one graph per size"
+        )
     if cell.precision is m.Precision.TF32:
         lines.insert(0, m.TF32_LINE)
     call = f"result = compiled({tensor})"
@@ -141,7 +159,11 @@ class Called:
         import torch
 
         given = self.arguments.arguments if self.arguments else {}
-        flat = {name: value for name, value in given.items() if isinstance(value, torch.Tensor) and value.dim()}
+        flat = {
+            name: value
+            for name, value in given.items()
+            if isinstance(value, torch.Tensor) and value.dim()
+        }
         flat |= {
             f"{name}[{at}]": value
             for name, values in given.items()
@@ -150,10 +172,16 @@ class Called:
             if isinstance(value, torch.Tensor) and value.dim()
         }
         first = next(iter(flat.values()), None)
-        return {name: value for name, value in flat.items() if first is not None and len(value) == len(first)}
+        return {
+            name: value
+            for name, value in flat.items()
+            if first is not None and len(value) == len(first)
+        }
 
     def see(self, *args: Any, **kwargs: Any) -> None:
-        bound = inspect.signature(getattr(self.function, "forward", self.function)).bind(*args, **kwargs)
+        bound = inspect.signature(getattr(self.function, "forward", self.function)).bind(
+            *args, **kwargs
+        )
         bound.apply_defaults()
         before, self.arguments = self.arguments, bound
         if varying := self.varying():
@@ -181,7 +209,8 @@ class Called:
 
 @contextmanager
 def capturing() -> Iterator[list[Called]]:
-    """Within, ``torch.compile`` compiles nothing: what it is given runs in eager mode, and its calls are seen."""
+    """Within, ``torch.compile`` compiles nothing: what it is given runs in eager mode, and its
+    calls are seen."""
     import torch
 
     calls: list[Called] = []
@@ -215,7 +244,8 @@ def capturing() -> Iterator[list[Called]]:
 
 
 def captured(question: Question, options: m.Options) -> Called:
-    """The first compiled function that takes a tensor; where the program compiles none, its step. Raises UsageError."""
+    """The first compiled function that takes a tensor; where the program compiles none, its step.
+    Raises UsageError."""
     import torch
 
     from kgprof.workloads import loading, programs
@@ -224,12 +254,16 @@ def captured(question: Question, options: m.Options) -> Called:
         seed_everything(options.seed)
         with capturing() as calls:
             if programs.is_program(options.workload):
-                code, module = programs.prepared(programs.find(options.workload), options.workload_args)
+                code, module = programs.prepared(
+                    programs.find(options.workload), options.workload_args
+                )
                 programs.become_main(module)
                 exec(code, module.__dict__)
             else:
                 workload = loading.load(options.workload, options.workload_args, options.seed)
-                plan = next(plan for plan in workload.strategies() if plan.name == question.strategy)
+                plan = next(
+                    plan for plan in workload.strategies() if plan.name == question.strategy
+                )
                 if mode not in plan.modes:
                     continue
                 key = m.RunKey(strategy=question.strategy, mode=mode)
@@ -245,7 +279,13 @@ def captured(question: Question, options: m.Options) -> Called:
 def look(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
     called = captured(m.decode_json(question_json, Question), options)
     name = getattr(called.function, "__name__", type(called.function).__name__)
-    write(Seen(function=name, tensor=next(iter(called.varying())), sizes=tuple(size for size in called.sizes if size)))
+    write(
+        Seen(
+            function=name,
+            tensor=next(iter(called.varying())),
+            sizes=tuple(size for size in called.sizes if size),
+        )
+    )
 
 
 def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
@@ -259,7 +299,9 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
     inputs = {size: called.of_size(size) for size in dict.fromkeys(question.sizes)}
 
     def results() -> dict[int, Any]:
-        return {size: called.function(*given.args, **given.kwargs) for size, given in inputs.items()}
+        return {
+            size: called.function(*given.args, **given.kwargs) for size, given in inputs.items()
+        }
 
     own = question.precision is m.Precision.AS_IS
     precise = {} if own else results()
@@ -275,8 +317,8 @@ def _measured(
     expected: Mapping[int, Any],
     precise: Mapping[int, Any],
 ) -> m.PolicyResult:
-    """The whole sequence once, then each of its sizes alone. ``precise``: the results in the program's own precision,
-    if that is another one."""
+    """The whole sequence once, then each of its sizes alone. ``precise``: the results in the
+    program's own precision, if that is another one."""
     import torch
     from torch._dynamo.utils import counters
 
@@ -285,7 +327,9 @@ def _measured(
     torch._dynamo.config.recompile_limit = max(buckets.MOST, len(counts))
     dynamic = False if policy in FIXED else True if policy is m.SizePolicy.DYNAMIC else None
     compiled: Callable[..., Any] = torch.compile(called.function, mode=mode, dynamic=dynamic)
-    tops = {size: min((top for top in question.buckets if top >= size), default=size) for size in counts}
+    tops = {
+        size: min((top for top in question.buckets if top >= size), default=size) for size in counts
+    }
 
     def call(size: int) -> Any:
         given, top = inputs[size], tops[size]
@@ -317,11 +361,15 @@ def _measured(
     for size, calls in counts.items():
         samples: list[float] = []
         began = time.perf_counter()
-        while len(samples) < WARM + SAMPLES and (len(samples) <= 2 * WARM or time.perf_counter() - began < BUDGET_S):
+        while len(samples) < WARM + SAMPLES and (
+            len(samples) <= 2 * WARM or time.perf_counter() - began < BUDGET_S
+        ):
             samples.append(1e3 * clocked(size)[0])
         steady = times.spread(samples[WARM:], unit="ms", measured_in=m.PassName.TIMING)
         costs.append(m.SizeCost(size=size, calls=calls, padded_to=tops[size], steady=steady))
-    medians = {cost.size: cost.steady.median / 1e3 for cost in costs if isinstance(cost.steady, m.Spread)}
+    medians = {
+        cost.size: cost.steady.median / 1e3 for cost in costs if isinstance(cost.steady, m.Spread)
+    }
     compile_s = sum(seconds - medians[size] for size, seconds in first)
     return m.PolicyResult(graphs=graphs, compile_s=compile_s, sizes=tuple(costs), differs=differs)
 
@@ -340,7 +388,9 @@ def with_rows(given: inspect.BoundArguments, size: int, top: int) -> inspect.Bou
 
     if top == size:
         return given
-    return inspect.BoundArguments(given.signature, {name: padded(value) for name, value in given.arguments.items()})
+    return inspect.BoundArguments(
+        given.signature, {name: padded(value) for name, value in given.arguments.items()}
+    )
 
 
 def of_rows(made: Any, top: int, size: int) -> Any:
@@ -351,12 +401,18 @@ def of_rows(made: Any, top: int, size: int) -> Any:
     if top == size:
         return made
     return tree_map(
-        lambda leaf: leaf[:size] if isinstance(leaf, torch.Tensor) and leaf.dim() and len(leaf) == top else leaf, made
+        lambda leaf: (
+            leaf[:size]
+            if isinstance(leaf, torch.Tensor) and leaf.dim() and len(leaf) == top
+            else leaf
+        ),
+        made,
     )
 
 
 def _unlike(made: Any, expected: Any, precise: Any, size: int) -> str:
-    """How a result differs from eager's; empty where it does not. ``precise``: the reference of both, if not None."""
+    """How a result differs from eager's; empty where it does not. ``precise``: the reference of
+    both, if not None."""
     from kgprof.record.tensor_differences import differences
     from kgprof.workloads.user import named_arrays
 

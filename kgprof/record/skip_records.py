@@ -1,7 +1,7 @@
 """Lets torch write the graph-break records that it only writes while its own log of them is on.
 
-A frame that ``convert_frame`` itself refuses gets its record only where the logger of the artifact ``graph_breaks``
-is at DEBUG. TorchLogs turns that on, but not where the user has set TORCH_LOGS.
+A frame that ``convert_frame`` itself refuses gets its record only where the logger of the artifact
+``graph_breaks`` is at DEBUG. TorchLogs turns that on, but not where the user has set TORCH_LOGS.
 """
 
 import logging
@@ -9,7 +9,10 @@ from contextlib import ExitStack
 
 from kgprof.record.source import Source
 
-LOGGERS = tuple(f"torch._dynamo.{module}.__graph_breaks" for module in ("symbolic_convert", "convert_frame", "exc"))
+LOGGERS = tuple(
+    f"torch._dynamo.{module}.__graph_breaks"
+    for module in ("symbolic_convert", "convert_frame", "exc")
+)
 
 
 def are_written() -> bool:
@@ -17,7 +20,8 @@ def are_written() -> bool:
 
 
 class SkipRecords(Source):
-    """Raises the level of loggers that are off, and keeps from the user's log what the user did not ask for."""
+    """Raises the level of loggers that are off, and keeps from the user's log what the user did not
+    ask for."""
 
     name = "skip records"
 

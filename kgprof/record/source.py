@@ -1,4 +1,5 @@
-"""What a source of facts is: a context manager that listens to torch and leaves it as it was found."""
+"""What a source of facts is: a context manager that listens to torch and leaves it as it was
+found."""
 
 import functools
 import importlib.util
@@ -18,7 +19,8 @@ T = TypeVar("T")
 _ABSENT = object()
 DYNAMO_ERRORS = "torch._dynamo.exc"
 switched_off: dict[str, str] = {}  # in this process: sources that do not listen, and why
-_own_files: dict[str, set[str]] = {}  # of the sources that have listened in this process: file -> their names
+# of the sources that have listened in this process: file -> their names
+_own_files: dict[str, set[str]] = {}
 
 
 def aside(method: Callable[..., T]) -> Callable[..., T | None]:
@@ -50,8 +52,8 @@ def raised(error: Exception) -> str:
 def listeners_in(error: BaseException) -> tuple[str, ...]:
     """The sources whose hooks an exception came through last on its way from where it was raised.
 
-    None for torch's refusal to compile: its cause is what the program asked for, and the frame hook stands around
-    every compilation.
+    None for torch's refusal to compile: its cause is what the program asked for, and the frame hook
+    stands around every compilation.
     """
     if type(error).__module__ == DYNAMO_ERRORS:
         return ()
@@ -70,7 +72,8 @@ def words(error: BaseException) -> str:
 
 
 class Source:
-    """Listens from enter to exit. Exit restores everything that enter touched, also when the workload raised."""
+    """Listens from enter to exit. Exit restores everything that enter touched, also when the
+    workload raised."""
 
     name = ""
     unavailable = ""  # why this torch does not offer it (known once entered); empty when it does
@@ -80,16 +83,19 @@ class Source:
     _undo = ExitStack()
 
     def gives_up(self, error: Exception) -> None:
-        """Called in the middle of the program, where nothing can be taken off: what it has put there does nothing."""
+        """Called in the middle of the program, where nothing can be taken off: what it has put
+        there does nothing."""
         self.gave_up = True
         self.unavailable = raised(error)
 
     def listen(self, undo: ExitStack) -> None:
-        """Begin; ``undo`` takes what ends it, called from the last to the first, each also after one that raised."""
+        """Begin; ``undo`` takes what ends it, called from the last to the first, each also after
+        one that raised."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
-        """A fault of its own costs its facts alone: it may begin and end in a process that is the user's."""
+        """A fault of its own costs its facts alone: it may begin and end in a process that is the
+        user's."""
         if self.name in switched_off:
             self.unavailable = switched_off[self.name]
             return self
@@ -112,10 +118,12 @@ class Source:
 
 
 class LogListener(logging.Handler):
-    """Does as little as it can: when a compile happens inside another one's callback, Dynamo traces this as well."""
+    """Does as little as it can: when a compile happens inside another one's callback, Dynamo traces
+    this as well."""
 
     def __init__(self, take: Callable[[logging.LogRecord], None], wanted: frozenset[str]) -> None:
-        """``wanted``: names of the records and artifacts that it reads; nobody else's are computed for it."""
+        """``wanted``: names of the records and artifacts that it reads; nobody else's are computed
+        for it."""
         super().__init__(logging.DEBUG)
         self._take, self.wanted = take, wanted
 
@@ -123,14 +131,16 @@ class LogListener(logging.Handler):
         self._take(record)
 
     def stand_first(self, logger: logging.Logger, undo: ExitStack) -> None:
-        """addHandler would lose the first record of torch.__trace: torch's own lazy handler takes itself off the list
-        while the list is being walked, and what stands behind it is skipped once."""
+        """addHandler would lose the first record of torch.__trace: torch's own lazy handler takes
+        itself off the list while the list is being walked, and what stands behind it is skipped
+        once."""
         logger.handlers.insert(0, self)
         undo.callback(logger.removeHandler, self)
 
 
 def replace(owner: Any, name: str, replacement: Any, undo: ExitStack) -> None:
-    """Put ``replacement`` under a name of a class or module; what somebody else has put there meanwhile is left."""
+    """Put ``replacement`` under a name of a class or module; what somebody else has put there
+    meanwhile is left."""
     original = vars(owner).get(name, _ABSENT)
     setattr(owner, name, replacement)
 
@@ -160,7 +170,8 @@ def preceded(before: Callable[[], None], function: Callable[..., None]) -> Calla
 def when_imported(name: str, then: Callable[[], None], undo: ExitStack) -> None:
     """Calls ``then`` once a module has been imported: now if it has been, and not after ``undo``.
 
-    Until then the finder stays: another thread that walks the list would miss the one behind it, and its import fail.
+    Until then the finder stays: another thread that walks the list would miss the one behind it,
+    and its import fail.
     """
     if name in sys.modules:
         then()
@@ -205,7 +216,11 @@ def listening(sources: Iterable[Source]) -> Iterator[None]:
 def unavailable(sources: Iterable[Source]) -> tuple[m.Unavailable, ...]:
     """Each source that this torch does not offer, or that has lost a part of its facts."""
     return tuple(
-        m.Unavailable(capture=source.name, why=source.unavailable or source.lost, incomplete=not source.unavailable)
+        m.Unavailable(
+            capture=source.name,
+            why=source.unavailable or source.lost,
+            incomplete=not source.unavailable,
+        )
         for source in sources
         if source.unavailable or source.lost
     )

@@ -1,7 +1,7 @@
 """STACK: torch.profiler with Python's stacks over a few steps, exported as gzipped Kineto JSON.
 
-A few, because every call of a Python function is an event: some steps fill what TRACE takes for twenty. Never beside
-cProfile: the two silently switch each other off.
+A few, because every call of a Python function is an event: some steps fill what TRACE takes for
+twenty. Never beside cProfile: the two silently switch each other off.
 """
 
 import gzip
@@ -21,8 +21,8 @@ WARMUP = 1
 MOST_CALLS = 2_000_000  # of functions, over all steps: an event each, with some 300 bytes in memory
 STACK_BYTES = 12 * 2**20  # gzipped; of the 64 MiB that a strategy may take
 NO_STACKS = (
-    "capture Python stacks unavailable: torch.profiler's with_stack=True gave no python_function events (this torch "
-    "has none, or another profiler held Python's hook)"
+    "capture Python stacks unavailable: torch.profiler's with_stack=True gave no python_function "
+    "events (this torch has none, or another profiler held Python's hook)"
 )
 _PYTHON_EVENT = b'"python_function"'
 
@@ -30,7 +30,9 @@ _PYTHON_EVENT = b'"python_function"'
 def measure(run: Run) -> None:
     calls = calls_of(recordings.read_pass(run.recording, run.key, m.PassName.HOST, m.HostPass))
     path = run.trace_path(m.PassName.STACK)
-    run.write(m.PassName.STACK, stack_pass(run.session, run.device, run.options, path, calls_a_step=calls))
+    run.write(
+        m.PassName.STACK, stack_pass(run.session, run.device, run.options, path, calls_a_step=calls)
+    )
 
 
 def stack_pass(
@@ -42,7 +44,8 @@ def stack_pass(
     calls_a_step: float = 0.0,
     most_bytes: int = STACK_BYTES,
 ) -> m.TracePass | m.Skipped:
-    """As many of STEPS steps as are below MOST_CALLS and fit into ``most_bytes``; the trace goes to ``path``.
+    """As many of STEPS steps as are below MOST_CALLS and fit into ``most_bytes``; the trace goes to
+    ``path``.
 
     ``calls_a_step``: as HOST counted them; 0 where it did not.
     """
@@ -52,7 +55,9 @@ def stack_pass(
     steps = max(1, min(meant, int(MOST_CALLS / calls_a_step) if calls_a_step else meant))
     cut = "" if steps == meant else fewer(too_many(meant, calls_a_step), meant)
     while True:
-        profiler, step_us = profiled(session, device, warmup=min(options.warmup, WARMUP), steps=steps, with_stack=True)
+        profiler, step_us = profiled(
+            session, device, warmup=min(options.warmup, WARMUP), steps=steps, with_stack=True
+        )
         size = export(profiler, path)
         if size <= most_bytes:
             return kept(path, step_us, size, cut)
@@ -68,14 +73,18 @@ def calls_of(host: m.HostPass | None) -> float:
     return sum(row.calls for row in host.rows) / len(host.step_us) if host and host.step_us else 0.0
 
 
-def kept(path: Path, step_us: tuple[float, ...], size: int, cut: str = "") -> m.TracePass | m.Skipped:
+def kept(
+    path: Path, step_us: tuple[float, ...], size: int, cut: str = ""
+) -> m.TracePass | m.Skipped:
     """A trace without stacks is none of this pass: it goes."""
     with gzip.open(path) as lines:
         has_stacks = any(_PYTHON_EVENT in line for line in lines)
     if not has_stacks:
         path.unlink()
         return m.Skipped(reason=NO_STACKS)
-    return m.TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=False, cut=cut)
+    return m.TracePass(
+        step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=False, cut=cut
+    )
 
 
 def fewer(why: str, meant: int) -> str:

@@ -1,7 +1,9 @@
-"""The standard input of a script: the user's own in its first run, and in a later one what the first one has read.
+"""The standard input of a script: the user's own in its first run, and in a later one what the
+first one has read.
 
-A pipe and a terminal can be read only once. kgprof does not read them ahead of the program, which may leave what
-follows to somebody else; what the program reads through ``sys.stdin`` is copied to a file while it reads.
+A pipe and a terminal can be read only once. kgprof does not read them ahead of the program, which
+may leave what follows to somebody else; what the program reads through ``sys.stdin`` is copied to a
+file while it reads.
 """
 
 import io
@@ -17,8 +19,8 @@ LONGEST = 2**26  # bytes that are copied; a later run of a program that reads mo
 
 @contextmanager
 def opened(copy: str, *, is_users: bool) -> Iterator[int]:
-    """A descriptor for a child. ``copy``: the file of what a run before it has read; ``is_users``: without that file
-    it gets the user's own input, and else none."""
+    """A descriptor for a child. ``copy``: the file of what a run before it has read; ``is_users``:
+    without that file it gets the user's own input, and else none."""
     descriptor = -1
     if is_users and not Path(copy).is_file():
         with suppress(OSError):  # kgprof was started without one
@@ -32,7 +34,8 @@ def opened(copy: str, *, is_users: bool) -> Iterator[int]:
 
 
 class _Copied(io.FileIO):
-    """What is read goes to ``copy`` too. A copy that cannot be written, or grows too long, is given up and deleted."""
+    """What is read goes to ``copy`` too. A copy that cannot be written, or grows too long, is given
+    up and deleted."""
 
     def __init__(self, copy: Path) -> None:
         super().__init__(0, "rb", closefd=False)

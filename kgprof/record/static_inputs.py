@@ -1,9 +1,11 @@
-"""The tensors that a step without arguments reads: found by running it, given other values, moved, and compared.
+"""The tensors that a step without arguments reads: found by running it, given other values, moved,
+and compared.
 
-A CUDA graph reads and writes the addresses of its capture. Which tensors these are is known from the operators of one
-eager call: what a storage holds that the call read and did not make. A nn.Parameter is a weight, what the call writes
-is state, and everything else is an input. "Moved" gives every Python tensor that shares an input's storage another
-one, as the program does that assigns a new tensor to the variable; the graph still reads the old one, which is kept.
+A CUDA graph reads and writes the addresses of its capture. Which tensors these are is known from
+the operators of one eager call: what a storage holds that the call read and did not make. A
+nn.Parameter is a weight, what the call writes is state, and everything else is an input. "Moved"
+gives every Python tensor that shares an input's storage another one, as the program does that
+assigns a new tensor to the variable; the graph still reads the old one, which is kept.
 """
 
 import gc
@@ -24,8 +26,8 @@ from kgprof.record.tensor_memory import device_type, storage_id
 Tensors = Mapping[str, torch.Tensor]
 ROUNDS = 3  # calls with other inputs each
 SHRUNK = 0.9  # of floats, which keeps their sign and range
-# Of the largest expected value, by type. Rounding of another order of operations stays below it; a result for other
-# inputs, or of freed memory, is as large as the values themselves.
+# Of the largest expected value, by type. Rounding of another order of operations stays below it; a
+# result for other inputs, or of freed memory, is as large as the values themselves.
 TOLERANCES = {
     torch.float64: 1e-6,
     torch.float32: 1e-3,
@@ -44,7 +46,8 @@ class _Reads(TorchDispatchMode):
     def __init__(self, device: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._device = device
-        self._made: dict[int, StorageWeakRef] = {}  # holds the address, so that it names nothing else
+        # holds the address, so that it names nothing else
+        self._made: dict[int, StorageWeakRef] = {}
         self.seen: dict[int, torch.Tensor] = {}
 
     @classmethod
@@ -73,8 +76,11 @@ def storage_of(value: object, device: str) -> int:
 class _Held:
     """One storage that the step reads, and the Python tensors that name it."""
 
-    def __init__(self, tensor: torch.Tensor, objects: list[torch.Tensor], name: str, *, is_weight: bool) -> None:
-        self.tensor = max([tensor, *objects], key=torch.numel).detach()  # stays at the address of the capture
+    def __init__(
+        self, tensor: torch.Tensor, objects: list[torch.Tensor], name: str, *, is_weight: bool
+    ) -> None:
+        # stays at the address of the capture
+        self.tensor = max([tensor, *objects], key=torch.numel).detach()
         self.objects = [(each, each.detach()) for each in objects]
         self.name, self.is_weight = name, is_weight
         # Of all its elements: the tensors may be views, of which not every one can be written to.
@@ -86,11 +92,15 @@ class _Held:
         """The values themselves, then two that are shuffled and, of floats, smaller."""
         generator = torch.Generator(self.saved.device).manual_seed(0)
         for number in range(1, ROUNDS):
-            order = torch.randperm(self.saved.numel(), generator=generator, device=self.saved.device)
+            order = torch.randperm(
+                self.saved.numel(), generator=generator, device=self.saved.device
+            )
             # float8 has no indexing: its bytes have.
             bits = self.saved.view(torch.uint8) if self.saved.itemsize == 1 else self.saved
             shuffled = bits[order].view(self.saved.dtype)
-            self.variants.append(shuffled * SHRUNK**number if floats and self.saved.itemsize > 1 else shuffled)
+            self.variants.append(
+                shuffled * SHRUNK**number if floats and self.saved.itemsize > 1 else shuffled
+            )
 
     def values(self, number: int) -> torch.Tensor:
         return self.variants[number % len(self.variants)]
@@ -115,7 +125,9 @@ class _Held:
         return self.objects[0][0] if self.objects else self.tensor
 
 
-def _laid_out(like: torch.Tensor, storage: torch.UntypedStorage, *, flat: bool = False) -> torch.Tensor:
+def _laid_out(
+    like: torch.Tensor, storage: torch.UntypedStorage, *, flat: bool = False
+) -> torch.Tensor:
     """A tensor over ``storage`` with the shape and strides of another, or over all of it."""
     empty = like.detach().new_empty(0)
     if flat:
@@ -135,7 +147,8 @@ class StaticInputs:
         owner: object,
         results: object = (),
     ) -> None:
-        """``results`` are of a capture: its tensors are no inputs, even where they share memory with one."""
+        """``results`` are of a capture: its tensors are no inputs, even where they share memory
+        with one."""
         with _Reads(device.type) as reads:
             step()
         apart = {id(leaf) for leaf in (*tree_leaves(results), *reads.seen.values())}
@@ -146,7 +159,10 @@ class StaticInputs:
                 objects.setdefault(key, []).append(each)
                 constants |= {key} if isinstance(each, torch.nn.Parameter) else set()
             elif issubclass(type(each), torch.nn.Module):
-                constants |= {storage_of(buffer, device.type) for buffer in vars(each).get("_buffers", {}).values()}
+                constants |= {
+                    storage_of(buffer, device.type)
+                    for buffer in vars(each).get("_buffers", {}).values()
+                }
         names = names_of(owner, device.type)
         named = {storage_of(tensor, device.type): name for name, tensor in declared.items()}
         self._declared = {name for key, name in named.items() if key not in constants}
@@ -165,11 +181,18 @@ class StaticInputs:
 
     @torch.no_grad()
     def classify(self) -> None:
-        """After one call from the saved state: what has changed is state, and what is neither that nor a weight an
-        input. Only floats get other values where there are any: shuffled indices may be none."""
+        """After one call from the saved state: what has changed is state, and what is neither that
+        nor a weight an input. Only floats get other values where there are any: shuffled indices
+        may be none."""
         self._written = [held for held in self._held if _differs(held.flat, held.saved)]
-        self.inputs = [held for held in self._held if not held.is_weight and held not in self._written]
-        floats = [held for held in self.inputs if held.saved.is_floating_point() or held.saved.is_complex()]
+        self.inputs = [
+            held for held in self._held if not held.is_weight and held not in self._written
+        ]
+        floats = [
+            held
+            for held in self.inputs
+            if held.saved.is_floating_point() or held.saved.is_complex()
+        ]
         for held in floats or self.inputs:
             held.make_variants(floats=bool(floats))
 
@@ -187,7 +210,8 @@ class StaticInputs:
 
     @property
     def changing(self) -> list[_Held]:
-        """The inputs that are new in each call: those that the workload declares, or all where it declares none."""
+        """The inputs that are new in each call: those that the workload declares, or all where it
+        declares none."""
         return [held for held in self.inputs if held.name in self._declared] or self.inputs
 
     @torch.no_grad()
@@ -198,8 +222,8 @@ class StaticInputs:
 
     @torch.no_grad()
     def vary(self, number: int, *, move: bool) -> None:
-        """The inputs of one round in their places. With ``move``, from the second round on, those that the workload
-        declares, or all where it declares none, are at another address."""
+        """The inputs of one round in their places. With ``move``, from the second round on, those
+        that the workload declares, or all where it declares none, are at another address."""
         moved = self.changing
         for held in self.inputs:
             if move and number and held in moved:
@@ -217,25 +241,32 @@ class StaticInputs:
     def results(self, result: object) -> dict[str, torch.Tensor]:
         """Copies of the tensors that the step returned, and of those that it writes."""
         leaves, _ = tree_flatten_with_path(result)
-        tensors = {f"result{keystr(path)}": leaf for path, leaf in leaves if isinstance(leaf, torch.Tensor)}
+        tensors = {
+            f"result{keystr(path)}": leaf for path, leaf in leaves if isinstance(leaf, torch.Tensor)
+        }
         tensors |= {held.name: held.tensor for held in self._written}
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
     def halve(self, step: Callable[[], object]) -> str:
-        """Halve the first dimension of an input, or of all that are as long, so that ``step`` still runs; their names.
+        """Halve the first dimension of an input, or of all that are as long, so that ``step`` still
+        runs; their names.
 
         It stays so until ``restore``. Empty where there is none.
         """
         rows = {held.name: held.tensor.shape[0] for held in self.inputs if held.tensor.dim()}
         long = [held for held in self.inputs if rows.get(held.name, 0) > 1]
         groups = [[held] for held in long]
-        groups += [[held for held in long if rows[held.name] == size] for size in dict.fromkeys(rows.values())]
+        groups += [
+            [held for held in long if rows[held.name] == size]
+            for size in dict.fromkeys(rows.values())
+        ]
         for group in groups:
             for each, home in (pair for held in group for pair in held.objects):
                 each.data = home[: home.shape[0] // 2] if home.dim() else home
             try:
                 step()
-            except Exception:  # noqa: BLE001  whatever a step raises for a shape that does not fit the others
+            # whatever a step raises for a shape that does not fit the others
+            except Exception:  # noqa: BLE001
                 for held in group:
                     held.come_home()
             else:
@@ -244,8 +275,8 @@ class StaticInputs:
 
 
 def names_of(owner: object, device: str) -> dict[int, str]:
-    """The variables that ``owner`` reaches a storage by: what a function encloses and the globals it names, attributes,
-    what lists, tuples and dicts hold."""
+    """The variables that ``owner`` reaches a storage by: what a function encloses and the globals
+    it names, attributes, what lists, tuples and dicts hold."""
     named: dict[int, str] = {}
     todo: list[tuple[str, object]] = [("", owner)]
     seen: set[int] = set()
@@ -268,7 +299,9 @@ def _inside(name: str, value: object) -> Iterator[tuple[str, object]]:
         for variable, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
             with suppress(ValueError):  # not bound yet
                 yield variable, cell.cell_contents
-        yield from ((each, value.__globals__[each]) for each in code.co_names if each in value.__globals__)
+        yield from (
+            (each, value.__globals__[each]) for each in code.co_names if each in value.__globals__
+        )
     elif isinstance(value, MethodType):
         yield from ((name, value.__self__), (name, value.__func__))
     elif isinstance(value, list | tuple):
@@ -276,9 +309,17 @@ def _inside(name: str, value: object) -> Iterator[tuple[str, object]]:
     elif isinstance(value, dict):
         yield from ((f"{name}[{key!r}]", each) for key, each in list(value.items())[:64])
     elif isinstance(value, torch.nn.Module):
-        yield from ((f"{dot}{each}", tensor) for each, tensor in [*value.named_parameters(), *value.named_buffers()])
-        yield from ((f"{dot}{each}", held) for each, held in vars(value).items() if not each.startswith("_"))
-    elif hasattr(type(value), "__dict__") and type(value).__module__.partition(".")[0] not in ("torch", "builtins"):
+        yield from (
+            (f"{dot}{each}", tensor)
+            for each, tensor in [*value.named_parameters(), *value.named_buffers()]
+        )
+        yield from (
+            (f"{dot}{each}", held) for each, held in vars(value).items() if not each.startswith("_")
+        )
+    elif hasattr(type(value), "__dict__") and type(value).__module__.partition(".")[0] not in (
+        "torch",
+        "builtins",
+    ):
         with suppress(TypeError):
             yield from ((f"{dot}{each}", held) for each, held in vars(value).items())
 
@@ -293,7 +334,8 @@ def _differs(now: torch.Tensor, before: torch.Tensor) -> bool:
 
 
 def worst(expected: Iterable[Tensors], got: Iterable[Tensors]) -> m.CaptureDifference | None:
-    """The element furthest beyond the tolerance over all rounds, or nearest to it where none is; None without one."""
+    """The element furthest beyond the tolerance over all rounds, or nearest to it where none is;
+    None without one."""
     differences = [
         _difference(name, tensor, there.get(name))
         for here, there in zip(expected, got, strict=True)
@@ -327,7 +369,9 @@ def _difference(name: str, expected: torch.Tensor, got: torch.Tensor | None) -> 
     ours, theirs = got.to(wide), expected.to(wide)
     relative = TOLERANCES.get(expected.dtype, _FLOAT8 if expected.is_floating_point() else 0.0)
     finite = theirs[theirs.isfinite()].abs()
-    tolerance = max(relative * float(finite.max()) if finite.numel() else 0.0, 1e-9 if relative else 0.0)
+    tolerance = max(
+        relative * float(finite.max()) if finite.numel() else 0.0, 1e-9 if relative else 0.0
+    )
     apart = (ours - theirs).abs()
     same = (ours == theirs) | (ours.isnan() & theirs.isnan())
     apart = torch.where(same, 0.0, apart.nan_to_num(nan=float("inf"), posinf=float("inf")))

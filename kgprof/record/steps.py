@@ -1,8 +1,9 @@
-"""What a step of a script is, when the script does not say: five ways to count, and the choice between them.
+"""What a step of a script is, when the script does not say: five ways to count, and the choice
+between them.
 
-All of them are counted while the program runs, because which of them it has is known only then. Everything that a
-source writes down is labelled with the number of *marks* so far, of whichever kind; when the choice is made, a label
-becomes the number of the step.
+All of them are counted while the program runs, because which of them it has is known only then.
+Everything that a source writes down is labelled with the number of *marks* so far, of whichever
+kind; when the choice is made, a label becomes the number of the step.
 """
 
 import ast
@@ -29,7 +30,8 @@ from kgprof.record.python_stack import expression_at, upwards
 from kgprof.record.source import Source, aside, preceded, replace
 from kgprof.record.timing import compilations_seen
 
-MARKS = 200_000  # beyond it the recording stops: the rows of each graph and of each read grow with them
+# beyond it the recording stops: the rows of each graph and of each read grow with them
+MARKS = 200_000
 
 
 class Kind(IntEnum):
@@ -39,7 +41,9 @@ class Kind(IntEnum):
     OPTIMIZER = 1  # the first optimizer that steps, or what takes its place; its step ends one
     REGION = 2  # a call of compiled code from code that is not compiled, which begins one
     REPLAY = 3  # a replay of a CUDA graph that the program recorded itself, which begins one
-    MODULE = 4  # a call of an nn.Module from no other nn.Module, which begins one, where nothing is compiled or trained
+    # a call of an nn.Module from no other nn.Module, which begins one, where nothing is compiled or
+    # trained
+    MODULE = 4
 
     @property
     def words(self) -> str:
@@ -50,14 +54,26 @@ class Kind(IntEnum):
 
 
 class Steps(CallIndex):
-    """``current`` counts marks of every kind from 0 on; ``numbers`` turns it into steps of one kind."""
+    """``current`` counts marks of every kind from 0 on; ``numbers`` turns it into steps of one
+    kind."""
 
-    __slots__ = ("_began_in", "_compiled", "_kinds", "_on_mark", "_own_ns", "_times", "counts", "fault", "paused")
+    __slots__ = (
+        "_began_in",
+        "_compiled",
+        "_kinds",
+        "_on_mark",
+        "_own_ns",
+        "_times",
+        "counts",
+        "fault",
+        "paused",
+    )
 
     def __init__(self, on_mark: Callable[[Kind], None] = lambda kind: None) -> None:
         super().__init__()
         self._kinds = bytearray()
-        self._times = array("q")  # ns of time.perf_counter, less what was spent in ``on_mark`` before
+        # ns of time.perf_counter, less what was spent in ``on_mark`` before
+        self._times = array("q")
         self._compiled = array("q")
         self._own_ns = 0
         self._on_mark = on_mark
@@ -80,7 +96,8 @@ class Steps(CallIndex):
             self._on_mark(kind)
         except Exception as error:  # noqa: BLE001  the program that makes the mark must not see it
             self.fault = error
-        self._own_ns += time.perf_counter_ns() - now  # writing and the profiler's start are no part of a step
+        # writing and the profiler's start are no part of a step
+        self._own_ns += time.perf_counter_ns() - now
 
     def now_ns(self) -> int:
         """On the clock of ``boundaries``."""
@@ -97,8 +114,13 @@ class Steps(CallIndex):
 
     @property
     def reported(self) -> Kind | None:
-        """The chosen kind; None where its only mark ends a step of which the beginning is not known."""
-        return None if self.chosen is Kind.OPTIMIZER and not self.ended(Kind.OPTIMIZER) else self.chosen
+        """The chosen kind; None where its only mark ends a step of which the beginning is not
+        known."""
+        return (
+            None
+            if self.chosen is Kind.OPTIMIZER and not self.ended(Kind.OPTIMIZER)
+            else self.chosen
+        )
 
     def numbers(self, kind: Kind | None) -> Callable[[int], int]:
         """From a label to the number of its step, -1 before the first one."""
@@ -114,11 +136,13 @@ class Steps(CallIndex):
         return number
 
     def boundaries(self, kind: Kind | None) -> tuple[int, ...]:
-        """When the first step began, and where each later one did; the end of the last only where a mark ends steps."""
+        """When the first step began, and where each later one did; the end of the last only where a
+        mark ends steps."""
         return tuple(self._times[label] for label in self._labels(kind))
 
     def compiled_in(self, kind: Kind | None) -> tuple[int, ...]:
-        """The steps in which torch compiled something, up to now: what they take is not what a step takes."""
+        """The steps in which torch compiled something, up to now: what they take is not what a step
+        takes."""
         seen = (*(self._compiled[label] for label in self._labels(kind)), compilations_seen())
         return tuple(step for step, (before, after) in enumerate(pairwise(seen)) if after > before)
 
@@ -133,7 +157,8 @@ class Steps(CallIndex):
         return 0 if kind is None else max(0, self.counts[kind] - 1 + self._ahead(kind))
 
     def _ahead(self, kind: Kind) -> int:
-        """1 where the first step began before the first mark of a kind that ends steps: compiled code ran before it."""
+        """1 where the first step began before the first mark of a kind that ends steps: compiled
+        code ran before it."""
         return int(kind is Kind.OPTIMIZER and Kind.REGION in self._kinds[: self._kinds.find(kind)])
 
 
@@ -145,10 +170,12 @@ class StepMarks(Source):
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
         self._optimizer: Callable[[], Any] = lambda: None
-        self.callers: Counter[tuple[str, str]] = Counter()  # of outermost modules: file and what is called there
+        # of outermost modules: file and what is called there
+        self.callers: Counter[tuple[str, str]] = Counter()
         self._names: dict[tuple[CodeType, int], str] = {}
         self.closure: CodeType | None = None  # of what the counted optimizer's last step called
-        self._other: Callable[[], Any] = lambda: None  # the last that has stepped since, if it was another one
+        # the last that has stepped since, if it was another one
+        self._other: Callable[[], Any] = lambda: None
 
     def listen(self, undo: ExitStack) -> None:
         def marked() -> None:
@@ -168,7 +195,8 @@ class StepMarks(Source):
             return f"this torch has no register_optimizer_step_post_hook ({error})"
 
         def stepped(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            # An optimizer step that is being compiled is traced through this: nothing of it must stay in the graph.
+            # An optimizer step that is being compiled is traced through this: nothing of it must
+            # stay in the graph.
             if torch.compiler.is_compiling():
                 return
             self._stepped(optimizer, (*args[1:], *kwargs.values()))
@@ -189,16 +217,20 @@ class StepMarks(Source):
             self._steps.mark(Kind.OPTIMIZER)
 
     def _counts(self, optimizer: Any) -> bool:
-        """Of two in turn (a generator's, a discriminator's) one counts, until another takes its place: it is gone, or
-        the other has stepped twice in a row on the same parameters (Adam first, then LBFGS)."""
+        """Of two in turn (a generator's, a discriminator's) one counts, until another takes its
+        place: it is gone, or the other has stepped twice in a row on the same parameters (Adam
+        first, then LBFGS)."""
         counted, again = self._optimizer(), self._other() is optimizer
         self._other = weakref.ref(optimizer)
-        if counted is None or (again and counted is not optimizer and _parameters(optimizer) & _parameters(counted)):
+        if counted is None or (
+            again and counted is not optimizer and _parameters(optimizer) & _parameters(counted)
+        ):
             self._optimizer, counted = self._other, optimizer
         return counted is optimizer
 
     def _watch_regions(self, undo: ExitStack) -> str:
-        """Every compiled callable, when it is entered, asks for its callback through one name, with Dynamo off."""
+        """Every compiled callable, when it is entered, asks for its callback through one name, with
+        Dynamo off."""
         try:
             from torch._dynamo import eval_frame
 
@@ -209,7 +241,8 @@ class StepMarks(Source):
         def entered(callback: Any) -> Any:
             """A call from no other compiled function's wrapper is a step."""
             if callback is not None and callback is not False:
-                # This frame is the wrapper that torch.compile put around a function; so may one above it be.
+                # This frame is the wrapper that torch.compile put around a function; so may one
+                # above it be.
                 wrapper = sys._getframe(1)
                 if all(above.f_code is not wrapper.f_code for above in upwards(wrapper.f_back)):
                     self._steps.mark(Kind.REGION)
@@ -219,7 +252,8 @@ class StepMarks(Source):
         return ""
 
     def _watch_replays(self, undo: ExitStack) -> None:
-        """torch's own CUDA graphs are replayed inside a call of compiled code, which is the step."""
+        """torch's own CUDA graphs are replayed inside a call of compiled code, which is the
+        step."""
         original = torch.cuda.CUDAGraph.replay
 
         def replayed(graph: Any) -> None:
@@ -237,26 +271,34 @@ class StepMarks(Source):
             self._steps.mark(Kind.MODULE)
 
     def _note_caller(self, caller: FrameType) -> None:
-        """By the name under which it calls the module: ``net``, ``self.model``; that of a layer is a part of one."""
+        """By the name under which it calls the module: ``net``, ``self.model``; that of a layer is
+        a part of one."""
         key = caller.f_code, caller.f_lasti
         if key not in self._names:
             self._names[key] = ""
-            owner = caller.f_globals.get(caller.f_code.co_qualname.partition(".")[0])  # f_locals would keep tensors
+            # f_locals would keep tensors
+            owner = caller.f_globals.get(caller.f_code.co_qualname.partition(".")[0])
             if not (isinstance(owner, type) and issubclass(owner, torch.nn.Module)):
                 with contextlib.suppress(SyntaxError, ValueError):
                     call = ast.parse(expression_at(caller).strip(), mode="eval").body
-                    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name | ast.Attribute):
+                    if isinstance(call, ast.Call) and isinstance(
+                        call.func, ast.Name | ast.Attribute
+                    ):
                         self._names[key] = ast.unparse(call.func)
         self.callers[caller.f_code.co_filename, self._names[key]] += 1
 
     def _watch_modules(self, undo: ExitStack) -> str:
-        """By a hook on all modules. torch.compile warns about one and would compile it too, so it goes when the program
-        first asks for anything to be compiled; and when it makes an optimizer, whose steps are the program's."""
+        """By a hook on all modules. torch.compile warns about one and would compile it too, so it
+        goes when the program first asks for anything to be compiled; and when it makes an
+        optimizer, whose steps are the program's."""
         try:
             from torch._dynamo.eval_frame import OptimizeContext
             from torch.nn.modules.module import register_module_forward_pre_hook
         except ImportError as error:
-            return f"this torch has no OptimizeContext or no register_module_forward_pre_hook ({error})"
+            return (
+                "this torch has no OptimizeContext or no register_module_forward_pre_hook "
+                f"({error})"
+            )
         calling = torch.nn.Module._wrapped_call_impl.__code__
 
         def called(module: torch.nn.Module, args: object) -> None:

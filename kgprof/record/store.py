@@ -1,4 +1,5 @@
-"""Writes a Recording: every file beside its name, and renamed into place. The layout is kgprof.reading.layout."""
+"""Writes a Recording: every file beside its name, and renamed into place. The layout is
+kgprof.reading.layout."""
 
 from __future__ import annotations
 
@@ -11,14 +12,25 @@ from typing import TYPE_CHECKING
 
 from kgprof import model as m
 from kgprof.errors import InputError, OutputError, UsageError
-from kgprof.reading.layout import FOLDER, HEADER, PARTIAL, PLAN_LOG, PRIVATE, REPORTS, RESULT, exit_name, run_folder
+from kgprof.reading.layout import (
+    FOLDER,
+    HEADER,
+    PARTIAL,
+    PLAN_LOG,
+    PRIVATE,
+    REPORTS,
+    RESULT,
+    exit_name,
+    run_folder,
+)
 
 if TYPE_CHECKING:  # the parent and the reader need no arrays
     import numpy as np
 
 _PRIVATE_TEXT = """\
-This folder is a kgprof Recording, and nothing in it is redacted: source files, logs, command lines, traces, names of
-this machine and its user. Show others the report.html or report.json that `kgprof report` makes from it.
+This folder is a kgprof Recording, and nothing in it is redacted: source files, logs, command lines,
+traces, names of this machine and its user. Show others the report.html or report.json that
+`kgprof report` makes from it.
 """
 
 
@@ -30,21 +42,25 @@ def clear(output: Path) -> None:
         for name in (*REPORTS, PLAN_LOG):
             (output / name).unlink(missing_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot replace the Recording in {output}: {error.strerror or error}") from error
+        raise OutputError(
+            f"cannot replace the Recording in {output}: {error.strerror or error}"
+        ) from error
 
 
 def create(folder: Path, header: m.RecordingHeader) -> None:
     """Start a Recording in ``folder``. Raises UsageError when it already holds one, OutputError."""
     if (folder / HEADER).exists():
         raise UsageError(
-            f"{folder} already holds a Recording", hint=("choose another folder with -o, or remove this one")
+            f"{folder} already holds a Recording",
+            hint=("choose another folder with -o, or remove this one"),
         )
     write_json(folder / HEADER, header)
     write_export(folder / PRIVATE, _PRIVATE_TEXT.encode())
 
 
 def write_json(path: Path, value: object) -> None:
-    """A Struct, or a tuple of them, in place at once. Raises OutputError when it cannot be written."""
+    """A Struct, or a tuple of them, in place at once. Raises OutputError when it cannot be
+    written."""
     write_export(path, m.encode_json(value))
 
 
@@ -58,10 +74,13 @@ def write_exit(folder: Path, key: m.RunKey, value: m.Exit, *, probe: bool = Fals
 
 
 def write_reports(folder: Path, texts: Mapping[str, str]) -> None:
-    """Rendered reports by their names, in place when all of them are written. Raises OutputError."""
+    """Rendered reports by their names, in place when all of them are written. Raises
+    OutputError."""
     with contextlib.ExitStack() as stack:
         for name, text in texts.items():
-            stack.enter_context(replacing(folder / name)).write_bytes(text.encode("utf-8", errors="replace"))
+            stack.enter_context(replacing(folder / name)).write_bytes(
+                text.encode("utf-8", errors="replace")
+            )
 
 
 def write_export(path: Path, data: bytes) -> None:
@@ -71,7 +90,8 @@ def write_export(path: Path, data: bytes) -> None:
 
 
 def copy_trace(source: Path, path: Path) -> None:
-    """Byte for byte. Raises OutputError when it cannot be written, InputError when it cannot be read."""
+    """Byte for byte. Raises OutputError when it cannot be written, InputError when it cannot be
+    read."""
     try:
         file = source.open("rb")
     except OSError as error:
@@ -81,7 +101,8 @@ def copy_trace(source: Path, path: Path) -> None:
 
 
 def write_result(folder: Path, key: m.RunKey, arrays: Mapping[str, np.ndarray]) -> None:
-    """``result.npz``: the names as one array, because any text is a name, and then the arrays in that order."""
+    """``result.npz``: the names as one array, because any text is a name, and then the arrays in
+    that order."""
     import numpy as np
 
     stored = {f"array_{index}": array for index, array in enumerate(arrays.values())}
@@ -91,10 +112,12 @@ def write_result(folder: Path, key: m.RunKey, arrays: Mapping[str, np.ndarray]) 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to that becomes ``path`` when the block ends well, and vanishes when it does not.
+    """A path to write to that becomes ``path`` when the block ends well, and vanishes when it does
+    not.
 
-    What is no file (/dev/null, a named pipe) is written to as it is: to replace it would take it from everybody.
-    Raises OutputError, in the system's words, when the place cannot be written or the disk is full.
+    What is no file (/dev/null, a named pipe) is written to as it is: to replace it would take it
+    from everybody. Raises OutputError, in the system's words, when the place cannot be written or
+    the disk is full.
     """
     # The suffix is kept: numpy and torch.profiler choose the format by it.
     stream = is_stream(path)
@@ -106,7 +129,8 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.replace(path)
     except OSError as error:
         raise OutputError(
-            f"cannot write {path}: {error.strerror or error}", hint="free some disk space, or choose a writable place"
+            f"cannot write {path}: {error.strerror or error}",
+            hint="free some disk space, or choose a writable place",
         ) from error
     finally:
         if not stream:
@@ -118,6 +142,7 @@ _OPEN = ("/dev/fd/", "/proc/")
 
 
 def is_stream(path: Path) -> bool:
-    """A device, a pipe, or the name of something that is open: /dev/fd/63 may be a file, and keeps its name."""
+    """A device, a pipe, or the name of something that is open: /dev/fd/63 may be a file, and keeps
+    its name."""
     opened = str(path.absolute()).startswith(_OPEN)
     return opened or (path.exists() and not (path.is_file() or path.is_dir()))

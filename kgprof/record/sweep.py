@@ -1,7 +1,9 @@
-"""Every cell of a grid, each process in a child of its own, in turn over all cells; what a child loses costs itself.
+"""Every cell of a grid, each process in a child of its own, in turn over all cells; what a child
+loses costs itself.
 
-First one process of each cell with cold caches, then two more with the caches that it left, and at the end further
-cold starts of the two cells that are ahead. What has been measured is handed over after each process.
+First one process of each cell with cold caches, then two more with the caches that it left, and at
+the end further cold starts of the two cells that are ahead. What has been measured is handed over
+after each process.
 """
 
 import datetime
@@ -28,14 +30,17 @@ from kgprof.record.job import Job, Task
 from kgprof.workloads import programs
 
 Stages = Callable[[tuple[m.TraceRecord, ...]], m.CompileStages | m.Skipped]
-PACKAGES = {"onnxrt": "onnxruntime", "tensorrt": "torch_tensorrt"}  # what a backend of torch's needs
+# what a backend of torch's needs
+PACKAGES = {"onnxrt": "onnxruntime", "tensorrt": "torch_tensorrt"}
 NEEDS_A_GPU = ("cudagraphs", "tensorrt")
 # Seconds of one process, as a first guess before anything is measured.
 START_GUESS_S, TIMING_GUESS_S, WARM_SHARE = 6.0, 4.0, 0.25
 COMPILE_GUESS_S = {m.EAGER: 0.0, "max-autotune": 80.0, "max-autotune-no-cudagraphs": 80.0}
 INDUCTOR_GUESS_S, CAPTURE_GUESS_S = 25.0, 3.0
 LOG_KEPT = 4_000  # characters of the end of a log
-NOTHING_COMPILED = "nothing was compiled: there is no torch.compile call whose settings a sweep could change"
+NOTHING_COMPILED = (
+    "nothing was compiled: there is no torch.compile call whose settings a sweep could change"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +54,18 @@ class Grid:
     sizes: tuple[tuple[str, ...], ...] = ()
 
     def cells(self, device: str, *, own_settings: bool) -> tuple[m.Cell, ...]:
-        """Eager first, which the others are held against. ``own_settings``: the program calls torch.compile itself."""
+        """Eager first, which the others are held against. ``own_settings``: the program calls
+        torch.compile itself."""
         if self.modes or self.backends or self.dynamic or self.precisions:
             cells = list(self._product())
         else:
             cells = list(_usual(device, own_settings))
         cells = [m.Cell(mode=m.EAGER, backend=m.EAGER), *cells]
-        sized = (msgspec.structs.replace(cell, size=size) for size in self.sizes or ((),) for cell in cells)
+        sized = (
+            msgspec.structs.replace(cell, size=size)
+            for size in self.sizes or ((),)
+            for cell in cells
+        )
         return tuple(dict.fromkeys(sized))
 
     def _product(self) -> Iterator[m.Cell]:
@@ -67,12 +77,15 @@ class Grid:
                         yield m.Cell(mode=mode, backend=m.EAGER, precision=precision)
                         continue
                     for dynamic in self.dynamic or (m.Dynamic.AS_IS,):
-                        yield m.Cell(mode=mode, backend=backend, dynamic=dynamic, precision=precision)
+                        yield m.Cell(
+                            mode=mode, backend=backend, dynamic=dynamic, precision=precision
+                        )
 
 
 def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
-    """Eight cells on a GPU; four on a CPU, where compiling takes longest: no mode that differs from another one by CUDA
-    graphs alone, nor bf16, nor dynamic shapes. The last ones are left out if there is no time for all of them."""
+    """Eight cells on a GPU; four on a CPU, where compiling takes longest: no mode that differs from
+    another one by CUDA graphs alone, nor bf16, nor dynamic shapes. The last ones are left out if
+    there is no time for all of them."""
     gpu = device == "cuda"
     cells = (
         (own_settings, m.Cell(mode=m.AS_IS)),
@@ -89,7 +102,11 @@ def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
 
 def lacking(cell: m.Cell, device: str, strategy_modes: Sequence[str]) -> str:
     """Why a cell cannot run here; empty if it can."""
-    if cell.compiles and (package := PACKAGES.get(cell.backend)) and importlib.util.find_spec(package) is None:
+    if (
+        cell.compiles
+        and (package := PACKAGES.get(cell.backend))
+        and importlib.util.find_spec(package) is None
+    ):
         return f"not installed: backend {cell.backend} needs the package {package}"
     if device == "cpu" and cell.backend in NEEDS_A_GPU:
         return f"backend {cell.backend} needs an NVIDIA GPU"
@@ -111,7 +128,12 @@ class Session:
     """A sweep in the making."""
 
     def __init__(
-        self, options: m.Options, scratch: Path, progress: Progress, stages: Stages, write: Callable[[m.Sweep], None]
+        self,
+        options: m.Options,
+        scratch: Path,
+        progress: Progress,
+        stages: Stages,
+        write: Callable[[m.Sweep], None],
     ) -> None:
         self._options, self._scratch, self._progress = options, scratch, progress
         self._stages, self._write = stages, write
@@ -124,19 +146,28 @@ class Session:
         self._interrupted = False
 
     def plan(self, grid: Grid, output: Path, redact: Callable[[str], str]) -> None:
-        """What there is to run. Raises UsageError, and WorkloadError for a workload that cannot be loaded."""
+        """What there is to run. Raises UsageError, and WorkloadError for a workload that cannot be
+        loaded."""
         asked = self._options
-        if grid.backends and m.INDUCTOR not in grid.backends:  # its probe of the CPU takes longer than all the rest
+        # its probe of the CPU takes longer than all the rest
+        if grid.backends and m.INDUCTOR not in grid.backends:
             asked = msgspec.structs.replace(asked, backend=grid.backends[0])
-        plan, dead = recorder.make_plan(asked, output, self._scratch, self._progress, redact, compiles=True)
+        plan, dead = recorder.make_plan(
+            asked, output, self._scratch, self._progress, redact, compiles=True
+        )
         if dead is not None:
             raise WorkloadError(
-                f"{self._options.workload} {dead.words}", hint=("a sweep needs a workload that can be loaded")
+                f"{self._options.workload} {dead.words}",
+                hint=("a sweep needs a workload that can be loaded"),
             )
         self._plan, self.strategy = plan, plan.runs[0].strategy
-        self.variables = plan.variables | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if plan.vector_isa_works else {})
+        self.variables = plan.variables | (
+            {"TORCHINDUCTOR_VEC_ISA_OK": "1"} if plan.vector_isa_works else {}
+        )
         self.modes = next(each.modes for each in plan.strategies if each.name == self.strategy)
-        self.others = tuple(dict.fromkeys(run.strategy for run in plan.runs if run.strategy != self.strategy))
+        self.others = tuple(
+            dict.fromkeys(run.strategy for run in plan.runs if run.strategy != self.strategy)
+        )
         options, machine = self._options, plan.environment
         self.question = m.SweepQuestion(
             workload=options.workload,
@@ -154,28 +185,44 @@ class Session:
     def caches(self, name: str, *, kept: bool) -> children.Caches:
         """Cold, but for the vector-ISA probe, which is a part of no start."""
         seed = self._scratch / recorder.PROBE_CACHE
-        return children.Caches(folder=self._scratch / name, seed=seed, extra=self.variables, kept=kept)
+        return children.Caches(
+            folder=self._scratch / name, seed=seed, extra=self.variables, kept=kept
+        )
 
     def begin(self, grid: Grid, turns: int, earlier: m.Sweep | None) -> tuple[m.CellResult, ...]:
-        """The cells, and of ``earlier`` those that have ended; the others begin again, as their caches are gone. What
-        was tried on its best cell is kept too."""
+        """The cells, and of ``earlier`` those that have ended; the others begin again, as their
+        caches are gone. What was tried on its best cell is kept too."""
         done = {each.cell: each for each in earlier.cells} if earlier is not None else {}
-        self._tried: dict[str, Any] = {} if earlier is None else {"ladder": earlier.ladder, "shapes": earlier.shapes}
+        self._tried: dict[str, Any] = (
+            {} if earlier is None else {"ladder": earlier.ladder, "shapes": earlier.shapes}
+        )
         own = self._is_program or not set(self.modes) & {*m.COMPILED_MODES}
         # A strategy with evaluate() calls its own step: its settings are changed where it compiles.
         device = self.question.device
         cells = grid.cells(device, own_settings=own)
         self._cells = {
-            cell: m.CellResult(cell=cell, not_run=self._lacks_compiler(cell) or lacking(cell, device, self.modes))
+            cell: m.CellResult(
+                cell=cell, not_run=self._lacks_compiler(cell) or lacking(cell, device, self.modes)
+            )
             for cell in cells
         }
-        self._cells |= {cell: found for cell, found in done.items() if found.failed or self._turned(found, turns)}
+        self._cells |= {
+            cell: found
+            for cell, found in done.items()
+            if found.failed or self._turned(found, turns)
+        }
         return tuple(self._cells.values())
 
     def _lacks_compiler(self, cell: m.Cell) -> str:
         compiler = self._plan.environment.compiler
-        needed = cell.backend == m.INDUCTOR and m.needs_cpp_compiler(cell.mode, self.question.device)
-        return f"no C++ compiler: {compiler.reason}" if needed and isinstance(compiler, m.Skipped) else ""
+        needed = cell.backend == m.INDUCTOR and m.needs_cpp_compiler(
+            cell.mode, self.question.device
+        )
+        return (
+            f"no C++ compiler: {compiler.reason}"
+            if needed and isinstance(compiler, m.Skipped)
+            else ""
+        )
 
     def _turned(self, found: m.CellResult, turns: int) -> bool:
         warm = [process for process in found.processes if not process.cold]
@@ -204,25 +251,49 @@ class Session:
         for cell, found in self._cells.items():
             if not found.not_run or found.processes:
                 cold = max(0, max(1, repeats) - len([p for p in found.processes if p.cold]))
-                warm = max(0, self._warm_turns(turns) - len([p for p in found.processes if not p.cold]))
+                warm = max(
+                    0, self._warm_turns(turns) - len([p for p in found.processes if not p.cold])
+                )
                 seconds += cold * guess_s(cell, cold=True) + warm * guess_s(cell, cold=False)
         return seconds
 
-    def run(self, *, turns: int, repeats: int, minutes: float, ahead: Callable[[m.Sweep], Sequence[m.Cell]]) -> m.Sweep:
-        """``turns`` processes of each cell; then cold starts up to ``repeats`` of each, or of those ``ahead`` only."""
+    def run(
+        self,
+        *,
+        turns: int,
+        repeats: int,
+        minutes: float,
+        ahead: Callable[[m.Sweep], Sequence[m.Cell]],
+    ) -> m.Sweep:
+        """``turns`` processes of each cell; then cold starts up to ``repeats`` of each, or of those
+        ``ahead`` only."""
         self._ends = self._began + 60 * minutes
-        alive = [cell for cell, found in self._cells.items() if not found.not_run or found.processes]
+        alive = [
+            cell for cell, found in self._cells.items() if not found.not_run or found.processes
+        ]
         try:
-            for _ in range(2):  # once more what was left out: the others may have taken less time than expected
+            # once more what was left out: the others may have taken less time than expected
+            for _ in range(2):
                 for cell in alive:
-                    if not self._cells[cell].processes and (self._has_room(cell, turns) or self._left_out(cell)):
+                    if not self._cells[cell].processes and (
+                        self._has_room(cell, turns) or self._left_out(cell)
+                    ):
                         self._one(cell, cold=True)
-                    started = self._cells[cell].measured() if self._is_program and cell.compiles else ()
-                    if started and not any(each.frames for each in started):  # nor will another cell compile anything
+                    started = (
+                        self._cells[cell].measured() if self._is_program and cell.compiles else ()
+                    )
+                    # nor will another cell compile anything
+                    if started and not any(each.frames for each in started):
                         return self.sweep()
-                self._in_turn(self._affordable(self._begun(turns), turns), range(self._warm_turns(turns)), cold=False)
+                self._in_turn(
+                    self._affordable(self._begun(turns), turns),
+                    range(self._warm_turns(turns)),
+                    cold=False,
+                )
             alive = [cell for cell in alive if self._turned(self._cells[cell], turns)]
-            chosen = alive if repeats > 1 else [cell for cell in ahead(self.sweep()) if cell in alive]
+            chosen = (
+                alive if repeats > 1 else [cell for cell in ahead(self.sweep()) if cell in alive]
+            )
             self._in_turn(chosen, range(1, repeats if repeats > 1 else m.COLD_STARTS), cold=True)
         except KeyboardInterrupt:
             self._interrupted = True
@@ -231,25 +302,37 @@ class Session:
     def _in_turn(self, cells: Sequence[m.Cell], numbers: range, *, cold: bool) -> None:
         for number, cell in itertools.product(numbers, cells):
             found = self._cells[cell]
-            if not found.failed and len([process for process in found.processes if process.cold == cold]) <= number:
+            if (
+                not found.failed
+                and len([process for process in found.processes if process.cold == cold]) <= number
+            ):
                 self._one(cell, cold=cold, last=not cold and number == numbers[-1])
 
     def _begun(self, turns: int) -> list[m.Cell]:
         cells = self._cells.items()
-        return [cell for cell, found in cells if found.processes and not (found.failed or self._turned(found, turns))]
+        return [
+            cell
+            for cell, found in cells
+            if found.processes and not (found.failed or self._turned(found, turns))
+        ]
 
     def _has_room(self, cell: m.Cell, turns: int) -> bool:
-        """All turns of this cell too, beside those that are left of the cells before it: a few cells that are judged
-        are worth more than many that are not."""
+        """All turns of this cell too, beside those that are left of the cells before it: a few
+        cells that are judged are worth more than many that are not."""
         warm_s = sum(self._expected_s(each, cold=False) for each in (*self._begun(turns), cell))
-        ends = time.monotonic() + self._warm_turns(turns) * warm_s + self._expected_s(cell, cold=True)
+        ends = (
+            time.monotonic() + self._warm_turns(turns) * warm_s + self._expected_s(cell, cold=True)
+        )
         return not cell.compiles or ends <= self._ends
 
     def _affordable(self, alive: list[m.Cell], turns: int) -> list[m.Cell]:
-        """The fastest cells whose further turns end in time, and eager in any case; the others say that they wait."""
+        """The fastest cells whose further turns end in time, and eager in any case; the others say
+        that they wait."""
 
         def step_us(cell: m.Cell) -> float:
-            return min((us for each in self._cells[cell].measured() for us in each.step_us), default=0.0)
+            return min(
+                (us for each in self._cells[cell].measured() for us in each.step_us), default=0.0
+            )
 
         left_s, kept = self._ends - time.monotonic(), list[m.Cell]()
         for cell in sorted(alive, key=lambda cell: (cell.compiles, step_us(cell))):
@@ -259,13 +342,16 @@ class Session:
         return [cell for cell in alive if cell in kept or self._left_out(cell)]
 
     def _left_out(self, cell: m.Cell) -> bool:
-        few = "in fewer processes than the others" if self._cells[cell].processes else "in no process"
+        few = (
+            "in fewer processes than the others" if self._cells[cell].processes else "in no process"
+        )
         why = f"measured {few}: time ran out (--minutes; continue with --resume)"
         self._cells[cell] = msgspec.structs.replace(self._cells[cell], not_run=why)
         return False
 
     def _expected_s(self, cell: m.Cell, *, cold: bool) -> float:
-        """Of one more process: as the last such one, else of the cold one what is no compiling, else the guess."""
+        """Of one more process: as the last such one, else of the cold one what is no compiling,
+        else the guess."""
         if (cell, cold) in self._took_s:
             return self._took_s[cell, cold]
         before = self._took_s.get((cell, True))
@@ -300,7 +386,9 @@ class Session:
             return
         if interrupted:
             raise KeyboardInterrupt
-        self._cells[cell] = msgspec.structs.replace(found, processes=(*found.processes, process), not_run="")
+        self._cells[cell] = msgspec.structs.replace(
+            found, processes=(*found.processes, process), not_run=""
+        )
         self._write(self.sweep())
 
     def _process(
@@ -309,7 +397,13 @@ class Session:
         mode = cell.mode if cell.mode in self.modes else m.AS_IS
         device, steady = self.question.device, not cold or number == 1
         question = m.CellQuestion(
-            cell=cell, strategy=self.strategy, mode=mode, device=device, cold=cold, steady=steady, last=last
+            cell=cell,
+            strategy=self.strategy,
+            mode=mode,
+            device=device,
+            cold=cold,
+            steady=steady,
+            last=last,
         )
         trial = trials.run(
             "kgprof.record.sweep_cell:measure",
@@ -327,16 +421,21 @@ class Session:
             if answer.spans:
                 measured = msgspec.structs.replace(measured, stages=self._stages(answer.spans))
         log = "" if trial.exit.outcome is m.Outcome.OK else trial.log[-LOG_KEPT:]
-        return m.CellProcess(number=number, cold=cold, exit=ended, measured=measured, log=log), trial.interrupted
+        return m.CellProcess(
+            number=number, cold=cold, exit=ended, measured=measured, log=log
+        ), trial.interrupted
 
     def _program_process(
         self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
     ) -> tuple[m.CellProcess, bool]:
-        """A cold one under the listeners of COMPILE, for its start and the stages; the others under a clock alone."""
+        """A cold one under the listeners of COMPILE, for its start and the stages; the others under
+        a clock alone."""
         passes = (m.PassName.COMPILE if cold else m.PassName.TIMING,)
         args = (*self._options.workload_args, *cell.size)
         limit_s = min(self._options.timeout_s, max(0.0, self.until - time.monotonic()))
-        options = msgspec.structs.replace(self._options, passes=passes, workload_args=args, timeout_s=limit_s)
+        options = msgspec.structs.replace(
+            self._options, passes=passes, workload_args=args, timeout_s=limit_s
+        )
         (key,) = self._plan.runs
         folder = self._scratch / f"recording-{list(self._cells).index(cell)}-{number}"
         store.create(folder, foreign.header(options, self._plan))
@@ -366,7 +465,9 @@ class Session:
             )
         elif isinstance(run.timing, m.TimingPass):
             steady = [us for group in run.timing.step_us for us in group]
-            groups = (steady[at : at + options.steps] for at in range(0, len(steady), options.steps))
+            groups = (
+                steady[at : at + options.steps] for at in range(0, len(steady), options.steps)
+            )
             measured = m.CellTimes(
                 start_s=tuple(us / 1e6 for us in run.timing.start_us),
                 step_us=tuple(statistics.fmean(group) for group in groups),
@@ -375,17 +476,28 @@ class Session:
             )
         elif not cold and ended.exit.outcome is m.Outcome.OK:
             measured = run.timing
-        text = "" if ended.exit.outcome is m.Outcome.OK else log.read_text("utf-8", errors="replace")[-LOG_KEPT:]
-        return m.CellProcess(number=number, cold=cold, exit=ended.exit, measured=measured, log=text), ended.interrupted
+        text = (
+            ""
+            if ended.exit.outcome is m.Outcome.OK
+            else log.read_text("utf-8", errors="replace")[-LOG_KEPT:]
+        )
+        return m.CellProcess(
+            number=number, cold=cold, exit=ended.exit, measured=measured, log=text
+        ), ended.interrupted
 
 
-def refuse_another_question(found: m.SweepQuestion, asked: Iterable[m.SweepQuestion], path: Path) -> None:
+def refuse_another_question(
+    found: m.SweepQuestion, asked: Iterable[m.SweepQuestion], path: Path
+) -> None:
     """``asked``: as it is, and as it may be shown. Raises UsageError if ``found`` is neither."""
     questions = tuple(asked)
     if found not in questions:
         names = [field.name for field in msgspec.structs.fields(m.SweepQuestion)]
         sides = ((name, getattr(found, name), getattr(questions[-1], name)) for name in names)
-        why = "; ".join(f"{name} was {before!r}, is {now!r}" for name, before, now in sides if before != now)
+        why = "; ".join(
+            f"{name} was {before!r}, is {now!r}" for name, before, now in sides if before != now
+        )
         raise UsageError(
-            f"--resume: {path} was made with different settings: {why}", hint="choose another folder with -o"
+            f"--resume: {path} was made with different settings: {why}",
+            hint="choose another folder with -o",
         )

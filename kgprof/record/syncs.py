@@ -1,12 +1,14 @@
 """Who reads a tensor's value on the host, and from which line.
 
-Three hooks, because each misses something (measured on an H200): a kernel under ``BackendSelect`` sees every read that
-goes through the dispatcher, also from inside a C++ operator or a compiled graph, but not ``.cpu()`` or a blocking copy;
-torch's sync-debug mode sees those and names generated files; and explicit waits (``torch.cuda.synchronize``, events,
-streams) are calls of Python's that neither sees. On a CPU ``.cpu()``, ``.numpy()``, ``.tolist()`` and ``.to("cpu")``
-dispatch nothing at all, so they are watched as calls too.
+Three hooks, because each misses something (measured on an H200): a kernel under ``BackendSelect``
+sees every read that goes through the dispatcher, also from inside a C++ operator or a compiled
+graph, but not ``.cpu()`` or a blocking copy; torch's sync-debug mode sees those and names generated
+files; and explicit waits (``torch.cuda.synchronize``, events, streams) are calls of Python's that
+neither sees. On a CPU ``.cpu()``, ``.numpy()``, ``.tolist()`` and ``.to("cpu")`` dispatch nothing
+at all, so they are watched as calls too.
 
-The hooks change no value. What reads inside a compiled graph is named by the operator that Dynamo captured.
+The hooks change no value. What reads inside a compiled graph is named by the operator that Dynamo
+captured.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ from kgprof.record.tensor_places import (
     watch_places,
 )
 
-# Operators that bring a value to the host, or make a shape of one. The dispatcher calls them for every device.
+# Operators that bring a value to the host, or make a shape of one. The dispatcher calls them for
+# every device.
 READING = (
     ("_local_scalar_dense", "default"),
     ("nonzero", "default"),
@@ -61,12 +64,33 @@ READING = (
 )
 # What of Dynamo's graph comes to one of them.
 CAPTURED = frozenset(
-    {"item", "tolist", "cond", "while_loop", "nonzero", "argwhere", "getitem", "__getitem__", "setitem", "where"}
-    | {"masked_select", "unique", "unique_dim", "unique_consecutive", "repeat_interleave", "equal", "allclose"}
+    {
+        "item",
+        "tolist",
+        "cond",
+        "while_loop",
+        "nonzero",
+        "argwhere",
+        "getitem",
+        "__getitem__",
+        "setitem",
+        "where",
+    }
+    | {
+        "masked_select",
+        "unique",
+        "unique_dim",
+        "unique_consecutive",
+        "repeat_interleave",
+        "equal",
+        "allclose",
+    }
     | {"cpu", "to", "numpy", "bool", "int", "float", "_local_scalar_dense", "_unique2"}
 )
-ON_A_CPU = ("cpu", "numpy", "tolist", "to")  # methods of a tensor that dispatch nothing where it lies on the CPU
-FOLLOWED = 64  # steps of a script in which tensors are followed, from the last one with a read of a new kind
+# methods of a tensor that dispatch nothing where it lies on the CPU
+ON_A_CPU = ("cpu", "numpy", "tolist", "to")
+# steps of a script in which tensors are followed, from the last one with a read of a new kind
+FOLLOWED = 64
 UNFOLLOWED = "unfollowed"  # in place of where a tensor lies; UNKNOWN in the records
 PLACES = 4096
 CODES = 65536  # of Python's stacks
@@ -85,13 +109,22 @@ BETWEEN = (
 )
 RECORD = str(Path(kgprof.__file__).resolve().parent / "record")
 # Derivatives that read on the CPU alone (measured on an H200): on a GPU they select by a mask.
-ON_A_CPU_ALONE = frozenset({"MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0"})
+ON_A_CPU_ALONE = frozenset(
+    {"MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0"}
+)
 CHAIN = 12  # lines of libraries between the project's line and a read
 # torch's way to an operator, which is no place where anything is decided.
 PLUMBING = tuple(
     f"{TORCH}/{file}"
     for file in (
-        *("_tensor.py", "_tensor_str.py", "functional.py", "_jit_internal.py", "overrides.py", "nn/modules/module.py"),
+        *(
+            "_tensor.py",
+            "_tensor_str.py",
+            "functional.py",
+            "_jit_internal.py",
+            "overrides.py",
+            "nn/modules/module.py",
+        ),
         *("utils/_contextlib.py", "utils/_device.py", "autograd", "_higher_order_ops", "_inductor"),
     )
 )
@@ -112,9 +145,11 @@ class Syncs(Source):
         self._project = project
         self._places: dict[tuple[Any, ...], _Place] = {}
         self._sites: dict[tuple[Any, ...], _Site] = {}
-        self._codes: dict[int, tuple[CodeType, bool]] = {}  # and whether it is between a hook and the line that reads
+        # and whether it is between a hook and the line that reads
+        self._codes: dict[int, tuple[CodeType, bool]] = {}
         self._steps_alike = 0  # since a read was the first of its kind
-        self.followed_until: int | None = None  # the call from which on tensors were not followed, but for new reads
+        # the call from which on tensors were not followed, but for new reads
+        self.followed_until: int | None = None
         self._left_out = 0
         self._listens = self._names_a_device = False
         self._graphs = _RunningGraphs(self._graph_begins)
@@ -150,27 +185,38 @@ class Syncs(Source):
 
     @aside
     def _graph_begins(self, graph: _Graph) -> None:
-        """Where a compiled graph copies to the CPU, nothing is called on a CPU, and on CUDA torch's warning does not
-        reach Python from every backend; so each run counts for what was captured."""
+        """Where a compiled graph copies to the CPU, nothing is called on a CPU, and on CUDA torch's
+        warning does not reach Python from every backend; so each run counts for what was captured.
+        """
         for operator, frames, device in graph.on_a_cpu:
             inside, chain = self._captured_at(frames)
             if inside:
                 key = (graph.compile_id, operator, inside)
                 named = {"source": "captured graph", "op": f"Tensor.{operator}", "device": device}
-                self._counted(key, graph=graph, operator=operator, frames=inside, chain=chain, **named)
+                self._counted(
+                    key, graph=graph, operator=operator, frames=inside, chain=chain, **named
+                )
 
-    def _captured_at(self, frames: tuple[m.Frame, ...]) -> tuple[tuple[m.Frame, ...], tuple[m.Frame, ...]]:
-        """The project's lines of an operator that Dynamo captured, and the libraries' between it and them."""
+    def _captured_at(
+        self, frames: tuple[m.Frame, ...]
+    ) -> tuple[tuple[m.Frame, ...], tuple[m.Frame, ...]]:
+        """The project's lines of an operator that Dynamo captured, and the libraries' between it
+        and them."""
         inside = tuple(frame for frame in frames if self._holds(frame.file))
         between = takewhile(lambda frame: not self._holds(frame.file), frames) if inside else ()
-        return inside, tuple(islice((one for one in between if not one.file.startswith(PLUMBING)), CHAIN))
+        return inside, tuple(
+            islice((one for one in between if not one.file.startswith(PLUMBING)), CHAIN)
+        )
 
     @aside
     def took(self, seen: _Place, began_ns: int) -> None:
-        """Under the hook, whose own few microseconds are outside of it. A read of the CPU's waits for nothing."""
+        """Under the hook, whose own few microseconds are outside of it. A read of the CPU's waits
+        for nothing."""
         if self._device.type == "cuda":
             call = self._calls.current
-            seen.waited_us[call] = seen.waited_us.get(call, 0.0) + (time.perf_counter_ns() - began_ns) / 1e3
+            seen.waited_us[call] = (
+                seen.waited_us.get(call, 0.0) + (time.perf_counter_ns() - began_ns) / 1e3
+            )
 
     @aside
     def sees(self, read: _Read) -> _Place | None:
@@ -195,7 +241,8 @@ class Syncs(Source):
         return seen
 
     def _site(self, at: list[Any], hook: FrameType) -> _Site:
-        """What a read is follows from where the stack stands without hooks, and from where its tensor lies."""
+        """What a read is follows from where the stack stands without hooks, and from where its
+        tensor lies."""
         for frame in upwards(hook):
             code = frame.f_code
             known = self._codes.get(id(code))
@@ -208,20 +255,25 @@ class Syncs(Source):
         key = tuple(at)
         site = self._sites.get(key)
         if site is None:
-            site = _Site(any(frame.f_code.co_filename.startswith(LOADERS) for frame in upwards(hook)))
+            site = _Site(
+                any(frame.f_code.co_filename.startswith(LOADERS) for frame in upwards(hook))
+            )
             if len(self._sites) < PLACES:
                 self._sites[key] = site
         return site
 
     @aside
     def step_begins(self) -> None:
-        """Of a script. After FOLLOWED steps that read nothing new, each place of a read is taken to read what it has
-        read so far, and tensors are not followed any more until there is a new place. All reads are counted."""
+        """Of a script. After FOLLOWED steps that read nothing new, each place of a read is taken to
+        read what it has read so far, and tensors are not followed any more until there is a new
+        place. All reads are counted."""
         self._steps_alike += 1
         rests = self._steps_alike > FOLLOWED and len(PLACES_HOOKS.listening) == 1
         if rests and not TENSORS.rest:
             sites = [
-                site for site in self._sites.values() if site.decided is None and site.places.keys() - {UNFOLLOWED}
+                site
+                for site in self._sites.values()
+                if site.decided is None and site.places.keys() - {UNFOLLOWED}
             ]
             if any(len(site.places) > 1 for site in sites):
                 self._steps_alike = 0
@@ -234,33 +286,56 @@ class Syncs(Source):
     def _seen_from(
         self, hook: FrameType, graph: _Graph | None, derives: str, read: _Read, lies: str = UNKNOWN
     ) -> tuple[_Place | None, bool]:
-        """And whether it is no read that counts. ``derives``: the name of autograd's node that reads."""
+        """And whether it is no read that counts. ``derives``: the name of autograd's node that
+        reads."""
         source, op, device, tensor, text = read
         files = (above.f_code.co_filename for above in upwards(hook))
         caller = next((file for file in files if not file.startswith(BETWEEN)), "")
-        # kgprof waits for the device as well, and torch's optimizers read their step count on the host.
-        if caller.startswith(RECORD) or (caller.startswith(OPTIMIZERS) and caller != LBFGS and device == "cpu"):
+        # kgprof waits for the device as well, and torch's optimizers read their step count on the
+        # host.
+        if caller.startswith(RECORD) or (
+            caller.startswith(OPTIMIZERS) and caller != LBFGS and device == "cpu"
+        ):
             return None, True
         stack = tuple(upwards(hook))
-        frames = tuple(islice((frame for frame in stack if self._holds(frame.f_code.co_filename)), STACK))
-        # Dynamo's guards read the scalars on the CPU that it looked at while it traced, and none on a GPU.
+        frames = tuple(
+            islice((frame for frame in stack if self._holds(frame.f_code.co_filename)), STACK)
+        )
+        # Dynamo's guards read the scalars on the CPU that it looked at while it traced, and none on
+        # a GPU.
         above = tuple(frame for frame in stack if not frame.f_code.co_filename.startswith(BETWEEN))
         nearest = (frame.f_code for frame in above[:8])
-        if not frames or any((code.co_filename, code.co_name) == ("<string>", "guard") for code in nearest):
+        if not frames or any(
+            (code.co_filename, code.co_name) == ("<string>", "guard") for code in nearest
+        ):
             return None, True
-        if graph and ((source == "python-call" and self._device.type == "cpu") or id(tensor) in graph.numbers):
+        if graph and (
+            (source == "python-call" and self._device.type == "cpu") or id(tensor) in graph.numbers
+        ):
             return None, True  # counted when the graph began, or no tensor of the program's
         if derives in ON_A_CPU_ALONE or _is_torchs_own(above, in_graph=graph is not None):
             return None, True
         operator, place, _ = graph.next_operator(source) if graph else ("", (), "")
         inside, chain = self._captured_at(place)
         libraries = () if graph else _libraries(above, frames[0])
-        # By name: a code object's hash is that of its constants, and in Dynamo's bytecode a slice may be one.
+        # By name: a code object's hash is that of its constants, and in Dynamo's bytecode a slice
+        # may be one.
         named = (
-            (frame.f_code.co_filename, frame.f_code.co_qualname, frame.f_lineno) for frame in (*libraries, *frames)
+            (frame.f_code.co_filename, frame.f_code.co_qualname, frame.f_lineno)
+            for frame in (*libraries, *frames)
         )
         where = tuple(named)
-        key = (source, op, device, where, frames[0].f_lasti, graph and graph.compile_id, operator, inside, lies)
+        key = (
+            source,
+            op,
+            device,
+            where,
+            frames[0].f_lasti,
+            graph and graph.compile_id,
+            operator,
+            inside,
+            lies,
+        )
         seen = self._counted(
             key,
             graph=graph,
@@ -279,20 +354,25 @@ class Syncs(Source):
         return seen, False
 
     def _place_of(self, read: _Read, *, loads: bool) -> str:
-        """Where it would lie on a GPU's machine; a dataset, a sampler or a loader reads what lies on the host."""
+        """Where it would lie on a GPU's machine; a dataset, a sampler or a loader reads what lies
+        on the host."""
         if read.tensor is None or self._device.type == "cuda":
             return UNKNOWN
         copies = read.op in ("Tensor.cpu", "Tensor.to")
         place = TENSORS.before_it_was_moved(read.tensor) if copies else TENSORS.of(read.tensor)
         return HOST if place != DEVICE and loads else place if place != DEVICE else UNKNOWN
 
-    def _counted(self, key: tuple[Any, ...], *, graph: _Graph | None, **fields: Any) -> _Place | None:
+    def _counted(
+        self, key: tuple[Any, ...], *, graph: _Graph | None, **fields: Any
+    ) -> _Place | None:
         seen = self._places.get(key)
         if seen is None:
             if len(self._places) >= PLACES:
                 self._left_out += 1
                 return None
-            seen = self._places[key] = _Place(fields | {"compile_id": graph.compile_id if graph else ""})
+            seen = self._places[key] = _Place(
+                fields | {"compile_id": graph.compile_id if graph else ""}
+            )
         self._count(seen)
         return seen
 
@@ -302,19 +382,21 @@ class Syncs(Source):
 
 
 def _is_torchs_own(above: tuple[FrameType, ...], *, in_graph: bool) -> bool:
-    """Or kgprof's: what torch waits for in order to record a CUDA graph, to try a kernel, or to begin and end a
-    profile that kgprof asked for."""
+    """Or kgprof's: what torch waits for in order to record a CUDA graph, to try a kernel, or to
+    begin and end a profile that kgprof asked for."""
     files = tuple(frame.f_code.co_filename for frame in above)
     by_torch = tuple(takewhile(lambda file: file.startswith(IN_TORCH), files))
     beyond = files[len(by_torch)] if len(by_torch) < len(files) else ""
     if beyond.startswith(RECORD) and not in_graph:
         return True
-    return any(file.startswith(CUDA_GRAPHS if in_graph else (INDUCTOR, *CUDA_GRAPHS)) for file in by_torch)
+    return any(
+        file.startswith(CUDA_GRAPHS if in_graph else (INDUCTOR, *CUDA_GRAPHS)) for file in by_torch
+    )
 
 
 def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameType, ...]:
-    """The libraries' frames between a read and the project's line, innermost first; of torch's and Python's own the
-    innermost alone."""
+    """The libraries' frames between a read and the project's line, innermost first; of torch's and
+    Python's own the innermost alone."""
     found: list[FrameType] = []
     for frame in takewhile(lambda frame: frame is not project, above):
         file = frame.f_code.co_filename
@@ -363,7 +445,11 @@ class _Place:
         self.waited_us: dict[int, float] = {}
 
     def record(self) -> m.SyncRecord:
-        fields = self.fields | {"tensor": UNKNOWN} if self.fields.get("tensor") == UNFOLLOWED else self.fields
+        fields = (
+            self.fields | {"tensor": UNKNOWN}
+            if self.fields.get("tensor") == UNFOLLOWED
+            else self.fields
+        )
         return m.SyncRecord(**fields, calls=self.calls, waited_us=self.waited_us)
 
 
@@ -373,10 +459,13 @@ Seen = list[tuple[Syncs, "_Place"]]  # who wrote it down, and where
 
 
 class _Hooks:
-    """Hooks of one kind: once in a process, for every Syncs that listens. The dispatcher takes one kernel for an
-    operator and a key, and wrappers around wrappers come off cleanly in one order only."""
+    """Hooks of one kind: once in a process, for every Syncs that listens. The dispatcher takes one
+    kernel for an operator and a key, and wrappers around wrappers come off cleanly in one order
+    only."""
 
-    def __init__(self, name: str, put_on: Callable[[_Hooks, ExitStack], None], *, on: str = "") -> None:
+    def __init__(
+        self, name: str, put_on: Callable[[_Hooks, ExitStack], None], *, on: str = ""
+    ) -> None:
         self.on = on  # the one device that they are for
         self._name = name
         self._put_on = put_on
@@ -403,7 +492,8 @@ class _Hooks:
     def see(self, *read: Any) -> Seen:
         """Tells all that listen of a _Read; what each of them counted it under."""
         seen: Seen = []
-        for one in self.listening:  # no comprehension, which is a frame of its own before Python 3.12
+        # no comprehension, which is a frame of its own before Python 3.12
+        for one in self.listening:
             if (place := one.sees(_Read(*read))) is not None:
                 seen.append((one, place))
         return seen
@@ -432,7 +522,9 @@ def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Callabl
     def hook(keys: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(tensor, torch.Tensor):
             return tensor  # a Python number that torch wraps comes as the number (torch.jit.trace)
-        own = inside.depth == 0 == tensor_places.ON_A_CPU_ALONE.depth and not _is_wrapped_number(tensor)
+        own = inside.depth == 0 == tensor_places.ON_A_CPU_ALONE.depth and not _is_wrapped_number(
+            tensor
+        )
         seen = see("dispatch", op, device_type(tensor), tensor) if own else []
         began = time.perf_counter_ns()
         with inside:
@@ -445,7 +537,8 @@ def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Callabl
 
 
 def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
-    known = torch._dynamo.trace_rules.get_tensor_method()  # else Dynamo would look for them among kgprof's functions
+    # else Dynamo would look for them among kgprof's functions
+    known = torch._dynamo.trace_rules.get_tensor_method()
     replace(torch._dynamo.trace_rules, "get_tensor_method", cache(lambda: known), undo)
     for name in ON_A_CPU:
         replace(torch.Tensor, name, _bringing(hooks, name, getattr(torch.Tensor, name)), undo)
@@ -457,7 +550,9 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
     @outside_of_dynamo
     def seen_in(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         target = _target(tensor, name, args, kwargs)
-        is_asynchronous = name == "to" and (bool(kwargs.get("non_blocking")) or any(one is True for one in args[1:]))
+        is_asynchronous = name == "to" and (
+            bool(kwargs.get("non_blocking")) or any(one is True for one in args[1:])
+        )
         brings = target == HOST and not is_asynchronous
         seen = see("python-call", op, device_type(tensor), tensor) if brings else []
         if name == "numpy":
@@ -473,29 +568,38 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
         return found
 
     def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        # Under a torch function mode (torch.set_default_device) Dynamo traces this, and a disabled function is a break.
+        # Under a torch function mode (torch.set_default_device) Dynamo traces this, and a disabled
+        # function is a break.
         return (method if torch.compiler.is_compiling() else seen_in)(tensor, *args, **kwargs)
 
     with suppress(ImportError):
         from torch._dynamo.eval_frame import skip_code
 
-        skip_code(watched.__code__)  # what runs after a graph break is offered to Dynamo like any function
+        # what runs after a graph break is offered to Dynamo like any function
+        skip_code(watched.__code__)
     # Dynamo knows a method of an input by its name: under another one it would break the graph.
     watched.__name__ = name
     return watched
 
 
 def _has_a_table_of_methods(kind: type[torch.Tensor]) -> bool:
-    """Whether it is a subclass of torch's own with a table of the methods that it allows (a lazy parameter). It was
-    made of the methods before they were watched, and torch would hand on what stands under their names now."""
+    """Whether it is a subclass of torch's own with a table of the methods that it allows (a lazy
+    parameter). It was made of the methods before they were watched, and torch would hand on what
+    stands under their names now."""
     function = getattr(kind.__torch_function__, "__func__", None)
     own = function is not None and function is not torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
     return own and str(function.__module__).startswith("torch.")
 
 
 def _watch_waits(hooks: _Hooks, undo: ExitStack) -> None:
-    for owner, label in ((torch.cuda, "cuda"), (torch.cuda.Event, "Event"), (torch.cuda.Stream, "Stream")):
-        replace(owner, "synchronize", _waiting(hooks, f"{label}.synchronize", owner.synchronize), undo)
+    for owner, label in (
+        (torch.cuda, "cuda"),
+        (torch.cuda.Event, "Event"),
+        (torch.cuda.Stream, "Stream"),
+    ):
+        replace(
+            owner, "synchronize", _waiting(hooks, f"{label}.synchronize", owner.synchronize), undo
+        )
 
 
 def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -554,45 +658,63 @@ ALL_HOOKS = (
 
 
 def _is_wrapped_number(tensor: torch.Tensor) -> bool:
-    """A Python number that torch made a tensor of gives way to any other of its kind in type promotion."""
+    """A Python number that torch made a tensor of gives way to any other of its kind in type
+    promotion."""
     return bool(answer(tensor, _gives_way))
 
 
 def _gives_way(tensor: torch.Tensor) -> bool:
     if tensor.dim() or tensor.device.type != "cpu":
         return False
-    narrow = {torch.float64: torch.float32, torch.int64: torch.int32, torch.complex128: torch.complex64}
+    narrow = {
+        torch.float64: torch.float32,
+        torch.int64: torch.int32,
+        torch.complex128: torch.complex64,
+    }
     other = narrow.get(tensor.dtype)
     return other is not None and torch.result_type(tensor, torch.empty((), dtype=other)) == other
 
 
-def _target(tensor: torch.Tensor, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+def _target(
+    tensor: torch.Tensor, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> str | None:
     """Where a method of ON_A_CPU brings a tensor to; None: nowhere."""
     if name != "to":
         return HOST
     if device_type(tensor) == "cpu":
         return TENSORS.target_of(args, kwargs)
     target = kwargs.get("device", args[0] if args else None)
-    return HOST if isinstance(target, str | torch.device) and torch.device(target).type == "cpu" else None
+    return (
+        HOST
+        if isinstance(target, str | torch.device) and torch.device(target).type == "cpu"
+        else None
+    )
 
 
 # ---------------------------------------------------------------- within a compiled graph
 
 
-Captured = tuple[str, tuple[m.Frame, ...], str]  # an operator's name, where it stands, and where what it reads lies
+# an operator's name, where it stands, and where what it reads lies
+Captured = tuple[str, tuple[m.Frame, ...], str]
 
 
 class _Graph:
-    """A compiled graph, and what in it comes to a read, in the order in which it runs; ``numbers`` are the positions of
-    arguments that are no tensors of the program's."""
+    """A compiled graph, and what in it comes to a read, in the order in which it runs; ``numbers``
+    are the positions of arguments that are no tensors of the program's."""
 
-    def __init__(self, compile_id: str, operators: tuple[Captured, ...] = (), numbers: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, compile_id: str, operators: tuple[Captured, ...] = (), numbers: tuple[int, ...] = ()
+    ) -> None:
         self.compile_id = compile_id
         self._numbers = numbers
         self.numbers: frozenset[int] = frozenset()  # their ids in the run that goes on
         self.on_a_cpu = tuple(found for found in operators if found[0] in ON_A_CPU)
         dispatched = tuple(found for found in operators if found[0] not in ON_A_CPU)
-        self._seen_by = {"dispatch": dispatched, "sync-debug": operators, "python-call": self.on_a_cpu}
+        self._seen_by = {
+            "dispatch": dispatched,
+            "sync-debug": operators,
+            "python-call": self.on_a_cpu,
+        }
         self._at: dict[str, int] = {}
 
     def begins(self, args: tuple[Any, ...]) -> None:
@@ -600,7 +722,8 @@ class _Graph:
         self.numbers = frozenset(id(args[index]) for index in self._numbers if index < len(args))
 
     def next_operator(self, source: str) -> Captured:
-        """The captured operator of the next read. ``while_loop`` reads its predicate as often as it likes."""
+        """The captured operator of the next read. ``while_loop`` reads its predicate as often as it
+        likes."""
         operators = self._seen_by[source]
         if not operators:
             return "", (), ""
@@ -610,14 +733,16 @@ class _Graph:
 
 
 class _Here(threading.local):
-    """The graphs that this thread is running, one in the other: a read of another thread's is in none of them."""
+    """The graphs that this thread is running, one in the other: a read of another thread's is in
+    none of them."""
 
     def __init__(self) -> None:
         self.stack: list[_Graph] = []
 
 
 class _RunningGraphs(InstalledGraphs):
-    """Which compiled graph is running, and what Dynamo captured in it that reads; ``begins`` is told of each run."""
+    """Which compiled graph is running, and what Dynamo captured in it that reads; ``begins`` is
+    told of each run."""
 
     name = Syncs.name
     needs = (INSTALL, COMPILE)
@@ -632,8 +757,9 @@ class _RunningGraphs(InstalledGraphs):
         return self._here.stack[-1] if self._here.stack else None
 
     def capture(self, output: Any) -> tuple[tuple[Captured, ...], tuple[int, ...]]:
-        """Dynamo turns a Python float (a learning rate, a probability) into a tensor of the CPU that the graph reads
-        again, and an array of numpy's into one that shares its memory: neither would lie on a GPU."""
+        """Dynamo turns a Python float (a learning rate, a probability) into a tensor of the CPU
+        that the graph reads again, and an array of numpy's into one that shares its memory: neither
+        would lie on a GPU."""
         inputs = [node for node in output.graph.nodes if node.op == "placeholder"]
         made = (getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False) for node in inputs)
         numbers = {inputs[at]: at for at, is_made in enumerate(made) if is_made}
@@ -673,12 +799,18 @@ def _device_of(node: torch.fx.Node) -> str:
 
 
 def _reads(node: torch.fx.Node, name: str) -> bool:
-    """An index reads only where it is a mask, ``where`` only with one argument, ``to`` only to the CPU."""
+    """An index reads only where it is a mask, ``where`` only with one argument, ``to`` only to the
+    CPU."""
     if name in ("getitem", "__getitem__", "setitem"):
         index = node.args[1] if len(node.args) > 1 else None
         parts = (part for part in (index if isinstance(index, list | tuple) else [index]))
-        values = [part.meta.get("example_value") for part in parts if isinstance(part, torch.fx.Node)]
-        return any(isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8) for value in values)
+        values = [
+            part.meta.get("example_value") for part in parts if isinstance(part, torch.fx.Node)
+        ]
+        return any(
+            isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
+            for value in values
+        )
     if name == "where":
         return len(node.args) + len(node.kwargs) == 1
     if name == "to":

@@ -21,12 +21,20 @@ def differences(found: Arrays, eager: Arrays, wide: Arrays) -> Iterator[m.Tensor
         ]
         if ours is None or theirs is None:
             yield _unlike(
-                name, dtypes, ours, theirs, f"only {'eager' if ours is None else 'the compiled program'} has it"
+                name,
+                dtypes,
+                ours,
+                theirs,
+                f"only {'eager' if ours is None else 'the compiled program'} has it",
             )
         elif ours.shape != theirs.shape:
-            yield _unlike(name, dtypes, ours, theirs, f"shape {ours.shape}, but {theirs.shape} in eager")
+            yield _unlike(
+                name, dtypes, ours, theirs, f"shape {ours.shape}, but {theirs.shape} in eager"
+            )
         elif dtypes[0] != dtypes[1]:
-            yield _unlike(name, dtypes, ours, theirs, f"dtype {dtypes[0]}, but {dtypes[1]} in eager")
+            yield _unlike(
+                name, dtypes, ours, theirs, f"dtype {dtypes[0]}, but {dtypes[1]} in eager"
+            )
         else:
             yield difference(name, str(dtypes[0]), ours, theirs, wide.get(name))
 
@@ -45,12 +53,23 @@ def difference(
         )  # nearer to 0 that tolerance is what counts
         ratio = (error / np.abs(reference))[normal].max(initial=0.0)
         ulps = _ulps(found, reference, dtype)
-        of_eager = np.abs(eager - reference)[finite & np.isfinite(eager)].max(initial=0.0) if floats else 0.0
+        of_eager = (
+            np.abs(eager - reference)[finite & np.isfinite(eager)].max(initial=0.0)
+            if floats
+            else 0.0
+        )
     worst: tuple[int, ...] = ()
     if found.size:
-        weight = np.where(differs, 2.0, 0.0) * (1 + np.where(finite, error, np.inf)) if differs.any() else error
+        weight = (
+            np.where(differs, 2.0, 0.0) * (1 + np.where(finite, error, np.inf))
+            if differs.any()
+            else error
+        )
         worst = tuple(
-            int(part) for part in np.unravel_index(int(np.argmax(np.nan_to_num(weight, nan=0.0))), found.shape)
+            int(part)
+            for part in np.unravel_index(
+                int(np.argmax(np.nan_to_num(weight, nan=0.0))), found.shape
+            )
         )
     return m.TensorDifference(
         name=name,
@@ -73,15 +92,19 @@ def difference(
 
 
 def _ulps(found: np.ndarray, reference: np.ndarray, dtype: str) -> np.ndarray | None:
-    """Steps between neighbouring numbers of ``dtype``, from the reference rounded to it. A bfloat16 lies in float32."""
+    """Steps between neighbouring numbers of ``dtype``, from the reference rounded to it. A bfloat16
+    lies in float32."""
     if dtype not in ("float16", "bfloat16", "float32", "float64"):
         return None
-    bits, lowest = {"float16": (np.int16, -(2**15)), "float64": (np.int64, -(2**63))}.get(dtype, (np.int32, -(2**31)))
+    bits, lowest = {"float16": (np.int16, -(2**15)), "float64": (np.int64, -(2**63))}.get(
+        dtype, (np.int32, -(2**31))
+    )
     ranks = []
     for array in (found, reference):
         rank = np.asarray(array, dtype=found.dtype, order="C").view(bits).astype(np.int64)
         if dtype == "bfloat16":
-            rank, lowest = (rank + 0x7FFF + ((rank >> 16) & 1)) >> 16, -(2**15)  # to nearest, ties to even
+            # to nearest, ties to even
+            rank, lowest = (rank + 0x7FFF + ((rank >> 16) & 1)) >> 16, -(2**15)
         ranks.append(np.where(rank < 0, lowest - rank, rank))
     sizes = [np.abs(rank).astype(np.uint64) for rank in ranks]
     other_sign = (ranks[0] < 0) != (ranks[1] < 0)
@@ -89,7 +112,11 @@ def _ulps(found: np.ndarray, reference: np.ndarray, dtype: str) -> np.ndarray | 
 
 
 def _unlike(
-    name: str, dtypes: list[str | None], ours: np.ndarray | None, theirs: np.ndarray | None, why: str
+    name: str,
+    dtypes: list[str | None],
+    ours: np.ndarray | None,
+    theirs: np.ndarray | None,
+    why: str,
 ) -> m.TensorDifference:
     """Every element of a tensor that is missing, or of another shape or dtype, differs."""
     size = max(array.size for array in (ours, theirs) if array is not None)

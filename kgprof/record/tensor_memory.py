@@ -1,8 +1,10 @@
-"""What kgprof asks of a tensor of the program's, and how: the one place where a listener touches one.
+"""What kgprof asks of a tensor of the program's, and how: the one place where a listener touches
+one.
 
-A tensor need not have what is asked for. A parameter of a lazy module has no shape yet, a sparse or nested one has no
-storage, one that functorch wraps has no address, and a subclass may answer with code of its own, which may raise or
-count. So torch itself is asked, past the ``__torch_function__`` of a subclass, and what it refuses is "not known".
+A tensor need not have what is asked for. A parameter of a lazy module has no shape yet, a sparse or
+nested one has no storage, one that functorch wraps has no address, and a subclass may answer with
+code of its own, which may raise or count. So torch itself is asked, past the ``__torch_function__``
+of a subclass, and what it refuses is "not known".
 """
 
 from collections.abc import Callable
@@ -34,7 +36,9 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
 
 def storage_id(tensor: torch.Tensor) -> int | None:
     """What names its storage; None for what is no strided tensor."""
-    return answer(tensor, lambda one: int(_storage(one)._cdata) if one.layout is torch.strided else None)
+    return answer(
+        tensor, lambda one: int(_storage(one)._cdata) if one.layout is torch.strided else None
+    )
 
 
 def device_type(tensor: torch.Tensor) -> str:

@@ -1,15 +1,17 @@
 """Where the tensors of a CPU run would lie if the program ran on a GPU.
 
-A CPU run has one device, so nothing about a tensor says whether the program meant it for the GPU. What is known is
-where values come from: a factory that is called without a device, an array, a file or a loader give tensors of the
-host; ``.to(device)``, ``device=``, a module's parameters and buffers, and what compiled code returns are the GPU's; an
-operator's result lies where its operands do. Only what lies on the host is followed: all else counts as the GPU's.
+A CPU run has one device, so nothing about a tensor says whether the program meant it for the GPU.
+What is known is where values come from: a factory that is called without a device, an array, a file
+or a loader give tensors of the host; ``.to(device)``, ``device=``, a module's parameters and
+buffers, and what compiled code returns are the GPU's; an operator's result lies where its operands
+do. Only what lies on the host is followed: all else counts as the GPU's.
 
-A program that names no device anywhere would run on a GPU under a default device alone, and there what its factories
-make lies on the GPU; so they are told apart (UNNAMED), and the reader decides.
+A program that names no device anywhere would run on a GPU under a default device alone, and there
+what its factories make lies on the GPU; so they are told apart (UNNAMED), and the reader decides.
 
-The hooks are kernels under ``BackendSelect`` of operators that make new tensors. Views share their storage, which is
-what is remembered; none is hooked, since a view that Python has seen is another object than the one that it hands out.
+The hooks are kernels under ``BackendSelect`` of operators that make new tensors. Views share their
+storage, which is what is remembered; none is hooked, since a view that Python has seen is another
+object than the one that it hands out.
 """
 
 import ast
@@ -40,36 +42,142 @@ UNKNOWN, HOST, UNNAMED, DEVICE = "", "host", "unnamed", "device"
 TORCH = str(Path(torch.__file__).parent)
 IN_TORCH = f"{TORCH}/"  # torch_geometric and torchvision lie beside it
 # A hook and the line that calls.
-BETWEEN = (str(Path(__file__).parent), *(f"{TORCH}/{part}" for part in ("_dynamo", "_ops.py", "_compile.py")))
+BETWEEN = (
+    str(Path(__file__).parent),
+    *(f"{TORCH}/{part}" for part in ("_dynamo", "_ops.py", "_compile.py")),
+)
 LOADERS = f"{TORCH}/utils/data"
-KEEPING = frozenset({"append", "add", "extend", "insert", "put", "tuple", "list", "dict", "zip"})  # their arguments
+# their arguments
+KEEPING = frozenset({"append", "add", "extend", "insert", "put", "tuple", "list", "dict", "zip"})
 NUMBERS = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
 SWEEP = 4096  # storages that are remembered before those that are gone are forgotten
 
 # What every factory writes its result with, as far as it has tensors to be dispatched by.
 FILLING = (
-    *("random_", "uniform_", "normal_", "bernoulli_", "exponential_", "zero_", "fill_", "lift_fresh"),
+    *(
+        "random_",
+        "uniform_",
+        "normal_",
+        "bernoulli_",
+        "exponential_",
+        "zero_",
+        "fill_",
+        "lift_fresh",
+    ),
     *("arange.start_out", "randperm.generator_out", "linspace.out", "eye.m_out"),
 )
 FACTORIES = frozenset(
-    {"tensor", "as_tensor", "asarray", "scalar_tensor", "zeros", "ones", "full", "empty", "eye", "arange", "linspace"}
+    {
+        "tensor",
+        "as_tensor",
+        "asarray",
+        "scalar_tensor",
+        "zeros",
+        "ones",
+        "full",
+        "empty",
+        "eye",
+        "arange",
+        "linspace",
+    }
     | {"rand", "randn", "randint", "randperm", "normal", "bernoulli"}
 )
 OF_THE_HOST = frozenset(
-    f"{kind}Tensor" for kind in ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte", "Bool")
+    f"{kind}Tensor"
+    for kind in ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte", "Bool")
 )
-# Operators that data is prepared, drawn and counted with; what another one makes counts as the GPU's.
+# Operators that data is prepared, drawn and counted with; what another one makes counts as the
+# GPU's.
 DERIVING = (
-    *("add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow", "neg", "abs", "sign", "floor", "ceil"),
-    *("round", "trunc", "sqrt", "exp", "log", "sin", "cos", "clamp", "clamp_min", "clamp_max", "eq", "ne", "lt", "le"),
-    *("gt", "ge", "logical_not", "bitwise_and", "bitwise_or", "bitwise_not", "isnan", "sum", "mean", "prod", "amax"),
-    *("amin", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "std", "var", "sort", "topk", "median"),
-    *("index", "index_select", "gather", "take", "cat", "stack", "clone", "_to_copy", "flip", "roll", "repeat", "tril"),
-    *("triu", "bincount", "histc", "multinomial", "bernoulli", "zeros_like", "ones_like", "full_like", "empty_like"),
+    *(
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "floor_divide",
+        "remainder",
+        "fmod",
+        "pow",
+        "neg",
+        "abs",
+        "sign",
+        "floor",
+        "ceil",
+    ),
+    *(
+        "round",
+        "trunc",
+        "sqrt",
+        "exp",
+        "log",
+        "sin",
+        "cos",
+        "clamp",
+        "clamp_min",
+        "clamp_max",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+    ),
+    *(
+        "gt",
+        "ge",
+        "logical_not",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_not",
+        "isnan",
+        "sum",
+        "mean",
+        "prod",
+        "amax",
+    ),
+    *(
+        "amin",
+        "max",
+        "min",
+        "argmax",
+        "argmin",
+        "any",
+        "all",
+        "cumsum",
+        "std",
+        "var",
+        "sort",
+        "topk",
+        "median",
+    ),
+    *(
+        "index",
+        "index_select",
+        "gather",
+        "take",
+        "cat",
+        "stack",
+        "clone",
+        "_to_copy",
+        "flip",
+        "roll",
+        "repeat",
+        "tril",
+    ),
+    *(
+        "triu",
+        "bincount",
+        "histc",
+        "multinomial",
+        "bernoulli",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "empty_like",
+    ),
     *("rand_like", "randn_like", "randint_like"),
 )
-# A Python number among tensors (``x + 1``) comes to a kernel of Python's as the number. Of operators on several tensors
-# only those are hooked that torch takes it back from, that have an overload for it, or that never have one.
+# A Python number among tensors (``x + 1``) comes to a kernel of Python's as the number. Of
+# operators on several tensors only those are hooked that torch takes it back from, that have an
+# overload for it, or that never have one.
 TAKE_NUMBERS = frozenset({"add", "sub", "mul", "div", "floor_divide"})
 TURNED_ROUND = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 READ_ON_A_CPU = frozenset({"std", "var"})  # their mean, for a fast path that a GPU has not
@@ -92,7 +200,8 @@ ON_A_CPU_ALONE = Inside()  # what they read is read by no kernel of a GPU
 
 
 class TensorPlaces:
-    """What is known of the tensors of this process, while hooks listen. All of it is called under hooks."""
+    """What is known of the tensors of this process, while hooks listen. All of it is called under
+    hooks."""
 
     def __init__(self) -> None:
         self.forget()
@@ -106,13 +215,16 @@ class TensorPlaces:
         self.gave_up = False
         self.tells: Callable[[str], None] = lambda why: None
         self.listens = False  # else nothing is known, and nothing remembered
-        self.idle: Callable[[], bool] = lambda: False  # whether compiled code runs, whose results are the GPU's
+        # whether compiled code runs, whose results are the GPU's
+        self.idle: Callable[[], bool] = lambda: False
         self.names_a_device = False
         self.rest = False  # then no operator is hooked for what its result is derived from
         self._hook_again: Callable[[], object] = lambda: None
-        self._storages: dict[int, tuple[Any, str]] = {}  # by address, which StorageWeakRef keeps taken
+        # by address, which StorageWeakRef keeps taken
+        self._storages: dict[int, tuple[Any, str]] = {}
         self._tensors: dict[int, _Moved] = {}  # by id; goes before the storage's
-        self._found: dict[tuple[Any, int, int], tuple[CodeType, Any]] = {}  # by what finds it, the code's id, where
+        # by what finds it, the code's id, where
+        self._found: dict[tuple[Any, int, int], tuple[CodeType, Any]] = {}
         self._sweep_at = SWEEP
 
     def rests(self, rests: bool) -> None:
@@ -133,8 +245,11 @@ class TensorPlaces:
             for one in filter(lambda one: one is not None, (tensor, base)):
                 known = self._tensors.get(id(one))
                 moved = None if known is None else known.tensor()
-                # With a view of a whole base, what is a view of the view moved as well, and the base did not.
-                is_it = moved is one or (one is not tensor and moved is not None and base_of(moved) is base)
+                # With a view of a whole base, what is a view of the view moved as well, and the
+                # base did not.
+                is_it = moved is one or (
+                    one is not tensor and moved is not None and base_of(moved) is base
+                )
                 if known is not None and is_it and (known.during is None or _runs(known.during)):
                     return known.place
         if type(tensor) is not torch.Tensor and isinstance(tensor, Parameter):
@@ -178,7 +293,9 @@ class TensorPlaces:
         made_by = None if call is None else _factory(call)
         if made_by is None or any(keyword.arg is None for keyword in made_by.keywords):
             return
-        device = next((keyword.value for keyword in made_by.keywords if keyword.arg == "device"), None)
+        device = next(
+            (keyword.value for keyword in made_by.keywords if keyword.arg == "device"), None
+        )
         if _name_of(made_by.func) in OF_THE_HOST:
             place = HOST
         elif device is not None and (given := self._named(device, frame)) is not None:
@@ -202,18 +319,25 @@ class TensorPlaces:
 
     @aside
     def target_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        """Where the program's line ``x.to(...)`` moves to; None: nowhere, only another type is asked for."""
+        """Where the program's line ``x.to(...)`` moves to; None: nowhere, only another type is
+        asked for."""
         target = kwargs.get("device", kwargs.get("other", args[0] if args else None))
         if not self.listens:
             return HOST if isinstance(target, str) and target.partition(":")[0] == "cpu" else None
         if isinstance(target, torch.Tensor):
             return self.of(target)
-        if target is None or isinstance(target, torch.dtype) or str(target).partition(":")[0] != "cpu":
+        if (
+            target is None
+            or isinstance(target, torch.dtype)
+            or str(target).partition(":")[0] != "cpu"
+        ):
             return None
         frame = _caller(outside_of_torch=True)
         call = self._once(_call_at, frame)
         if call is not None and _name_of(call.func) == "to":
-            node = next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
+            node = next(
+                (keyword.value for keyword in call.keywords if keyword.arg == "device"), None
+            )
             node = node or (call.args[0] if call.args else None)
             if node is not None and (named := self._named(node, frame)) is not None:
                 return named
@@ -221,16 +345,21 @@ class TensorPlaces:
 
     @aside
     def moved(self, tensor: torch.Tensor, result: torch.Tensor, place: str) -> None:
-        """``.to()`` or ``.cpu()`` of ``tensor`` gave ``result``. On a CPU that is often the very same tensor; then the
-        line says whether it is another one from now on (``x = x.to(device)``) or within the line alone
-        (``model(x.to(device))``, after which ``x`` lies where it lay)."""
+        """``.to()`` or ``.cpu()`` of ``tensor`` gave ``result``. On a CPU that is often the very
+        same tensor; then the line says whether it is another one from now on (``x = x.to(device)``)
+        or within the line alone (``model(x.to(device))``, after which ``x`` lies where it lay)."""
         if isinstance(result, Parameter) or not self.listens:
             return
         if result is not tensor:
             self._remember(result, place or DEVICE)
             return
         during = self._once(_the_line_alone, _caller(outside_of_torch=True))
-        if during is None and place != HOST and id(tensor) not in self._tensors and is_whole(tensor):
+        if (
+            during is None
+            and place != HOST
+            and id(tensor) not in self._tensors
+            and is_whole(tensor)
+        ):
             self._remember(tensor, place or DEVICE)
             return
         base = base_of(tensor)
@@ -246,7 +375,8 @@ class TensorPlaces:
         self._tensors.update(dict.fromkeys(keys, moved))
 
     def before_it_was_moved(self, tensor: torch.Tensor) -> str:
-        """Where it would lie, whatever became of it on the host: ``x.cpu()`` in every step copies in every step."""
+        """Where it would lie, whatever became of it on the host: ``x.cpu()`` in every step copies
+        in every step."""
         base = base_of(tensor)
         moved = {
             key: known
@@ -272,12 +402,15 @@ class TensorPlaces:
         reference: Any = StorageWeakRef(storage) if known is None else known[0]  # type: ignore[no-untyped-call]
         self._storages[key] = (reference, place)
         if len(self._storages) > self._sweep_at:
-            for gone in [key for key, (reference, _) in [*self._storages.items()] if reference.expired()]:
+            for gone in [
+                key for key, (reference, _) in [*self._storages.items()] if reference.expired()
+            ]:
                 self._storages.pop(gone, None)
             self._sweep_at = max(SWEEP, 2 * len(self._storages))
 
     def _once(self, find: Callable[[FrameType], Any], frame: FrameType | None) -> Any:
-        """What ``find`` finds for the instruction at which a frame stands; None where there is no frame."""
+        """What ``find`` finds for the instruction at which a frame stands; None where there is no
+        frame."""
         if frame is None:
             return None
         key = (find, id(frame.f_code), frame.f_lasti)
@@ -286,14 +419,19 @@ class TensorPlaces:
         return self._found[key][1]
 
     def _named(self, node: ast.expr, frame: FrameType | None) -> str | None:
-        """The place that an expression for a device stands for; None where it stands for no device."""
+        """The place that an expression for a device stands for; None where it stands for no
+        device."""
         if isinstance(node, ast.Constant) and node.value is None:
             return None
         if _says_cpu(node):
             return HOST
         if isinstance(node, ast.Name) and _variable(node.id, frame) is None:
             return None
-        if isinstance(node, ast.Attribute) and node.attr == "device" and isinstance(node.value, ast.Name):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == "device"
+            and isinstance(node.value, ast.Name)
+        ):
             other = _variable(node.value.id, frame)
             if isinstance(other, torch.Tensor):
                 return self.of(other)
@@ -306,12 +444,16 @@ class TensorPlaces:
 class _Moved:
     tensor: weakref.ref[torch.Tensor]
     place: str
-    during: tuple[CodeType, int, int] | None  # code, and the first and last line of what it is true within
+    # code, and the first and last line of what it is true within
+    during: tuple[CodeType, int, int] | None
 
 
 def _runs(during: tuple[CodeType, int, int]) -> bool:
     code, first, last = during
-    return any(frame.f_code is code and first <= frame.f_lineno <= last for frame in upwards(sys._getframe(1)))
+    return any(
+        frame.f_code is code and first <= frame.f_lineno <= last
+        for frame in upwards(sys._getframe(1))
+    )
 
 
 def _tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
@@ -323,7 +465,8 @@ def _tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def _caller(*, outside_of_torch: bool = False) -> FrameType | None:
-    """Who called the operator or the method; beyond torch's own functions, where it is asked for."""
+    """Who called the operator or the method; beyond torch's own functions, where it is asked
+    for."""
     for frame in upwards(sys._getframe(2)):
         file = frame.f_code.co_filename
         if not file.startswith(BETWEEN) and not (outside_of_torch and file.startswith(IN_TORCH)):
@@ -332,7 +475,8 @@ def _caller(*, outside_of_torch: bool = False) -> FrameType | None:
 
 
 def _variable(name: str, frame: FrameType | None) -> Any:
-    """Its value in ``frame``; something that is no tensor and no None where there is none of that name."""
+    """Its value in ``frame``; something that is no tensor and no None where there is none of that
+    name."""
     if frame is None:
         return name
     return frame.f_locals.get(name, frame.f_globals.get(name, name))
@@ -350,7 +494,11 @@ def _factory(call: ast.Call) -> ast.Call | None:
     name = _name_of(call.func)
     if name in FACTORIES or name in OF_THE_HOST:
         return call
-    if name.endswith("_") and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
+    if (
+        name.endswith("_")
+        and isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Call)
+    ):
         return _factory(call.func.value)
     return None
 
@@ -374,17 +522,24 @@ def _call_at(frame: FrameType) -> ast.Call | None:
 
 
 def _the_line_alone(frame: FrameType) -> tuple[CodeType, int, int] | None:
-    """The lines of the expression that a call's result does not outlive; None where it may: it is assigned, returned,
-    or put into something."""
+    """The lines of the expression that a call's result does not outlive; None where it may: it is
+    assigned, returned, or put into something."""
     calls, parents = _calls_of(frame.f_code.co_filename)
     node = calls.get(position_at(frame))
     while node is not None:
         parent = parents.get(node)
-        if isinstance(parent, ast.Attribute | ast.Tuple | ast.List | ast.Dict | ast.Starred | ast.IfExp):
+        if isinstance(
+            parent, ast.Attribute | ast.Tuple | ast.List | ast.Dict | ast.Starred | ast.IfExp
+        ):
             node = parent
-        elif isinstance(parent, ast.Call) and (parent.func is node or _name_of(parent.func) in KEEPING):
+        elif isinstance(parent, ast.Call) and (
+            parent.func is node or _name_of(parent.func) in KEEPING
+        ):
             node = parent if parent.func is node else None
-        elif isinstance(parent, ast.Call | ast.keyword | ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp | ast.Expr):
+        elif isinstance(
+            parent,
+            ast.Call | ast.keyword | ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp | ast.Expr,
+        ):
             return frame.f_code, node.lineno, node.end_lineno or node.lineno
         else:
             node = None
@@ -399,14 +554,19 @@ def _calls_of(file: str) -> tuple[dict[tuple[int | None, ...], ast.expr], dict[a
         return {}, {}
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     calls = (node for node in parents if isinstance(node, ast.Call))
-    return {(one.lineno, one.end_lineno, one.col_offset, one.end_col_offset): one for one in calls}, parents
+    return {
+        (one.lineno, one.end_lineno, one.col_offset, one.end_col_offset): one for one in calls
+    }, parents
 
 
 # ---------------------------------------------------------------- the hooks
 
 
-def watch_places(places: TensorPlaces, idle: Callable[[], bool], tells: Callable[[str], None], undo: ExitStack) -> None:
-    """``idle``: see TensorPlaces; ``tells`` is called with why they are known no longer, if that comes to be."""
+def watch_places(
+    places: TensorPlaces, idle: Callable[[], bool], tells: Callable[[str], None], undo: ExitStack
+) -> None:
+    """``idle``: see TensorPlaces; ``tells`` is called with why they are known no longer, if that
+    comes to be."""
     kernels = [
         (name, _hook(operator, tell))
         for names, tell in ((FILLING, places.filled), (DERIVING, places.derived))
@@ -419,17 +579,21 @@ def watch_places(places: TensorPlaces, idle: Callable[[], bool], tells: Callable
     places.listens, places.idle, places.tells = True, idle, tells
 
 
-def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], places: TensorPlaces, undo: ExitStack) -> None:
-    """Has the kernels in the dispatcher, but for as long as anything is traced: under a kernel of Python's torch finds
-    no way to compute on fake tensors whose sizes are symbols. A fake mode is entered before anything else of a trace.
+def _between_compilations(
+    kernels: list[tuple[str, Callable[..., Any]]], places: TensorPlaces, undo: ExitStack
+) -> None:
+    """Has the kernels in the dispatcher, but for as long as anything is traced: under a kernel of
+    Python's torch finds no way to compute on fake tensors whose sizes are symbols. A fake mode is
+    entered before anything else of a trace.
     """
     from torch._dynamo.callback import callback_handler
     from torch._guards import CompileContext, TracingContext
 
     standing: list[Any] = []  # a torch.library.Library, or none
 
-    # Torch calls it while it holds its lock for such callbacks. Where a backward is compiled under loss.backward() in a
-    # compiled function Dynamo would capture it, and so wait for that lock for ever.
+    # Torch calls it while it holds its lock for such callbacks. Where a backward is compiled under
+    # loss.backward() in a compiled function Dynamo would capture it, and so wait for that lock for
+    # ever.
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def stand(_: object = None) -> None:
         if not standing:
@@ -473,8 +637,8 @@ def _between_compilations(kernels: list[tuple[str, Callable[..., Any]]], places:
 
 
 def _operators(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """Each overload that this torch has a kernel of for the CPU, and nothing under BackendSelect; a name without
-    overload means those that write to nothing but their own result."""
+    """Each overload that this torch has a kernel of for the CPU, and nothing under BackendSelect; a
+    name without overload means those that write to nothing but their own result."""
     known, has = torch._C._dispatch_has_kernel, torch._C._dispatch_has_kernel_for_dispatch_key
     for name in names:
         packet, _, wanted = name.partition(".")
@@ -482,10 +646,17 @@ def _operators(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
         for overload in () if operators is None else operators.overloads():
             operator = getattr(operators, overload)
             full = f"aten::{packet}" if overload == "default" else f"aten::{packet}.{overload}"
-            writes = any(one.alias_info is not None and one.alias_info.is_write for one in operator._schema.arguments)
+            writes = any(
+                one.alias_info is not None and one.alias_info.is_write
+                for one in operator._schema.arguments
+            )
             if overload != wanted if wanted else writes != packet.endswith("_"):
                 continue
-            taken = not known(full) or has(full, "CompositeImplicitAutograd") or has(full, "BackendSelect")
+            taken = (
+                not known(full)
+                or has(full, "CompositeImplicitAutograd")
+                or has(full, "BackendSelect")
+            )
             several = len(_tensors_of(operator)) > 1
             if several and packet not in TAKE_NUMBERS | TURNED_ROUND.keys() | TAKE_INDICES:
                 continue
@@ -494,17 +665,26 @@ def _operators(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _tensors_of(operator: Any) -> list[int]:
-    return [at for at, one in enumerate(operator._schema.arguments) if str(one.type) == "Tensor" and not one.kwarg_only]
+    return [
+        at
+        for at, one in enumerate(operator._schema.arguments)
+        if str(one.type) == "Tensor" and not one.kwarg_only
+    ]
 
 
 def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callable[..., Any]:
     below, redispatch = torch._C.DispatchKey.BackendSelect, operator.redispatch
     first, name = operator._schema.arguments[0], operator._schema.name.removeprefix("aten::")
-    of_a_tensor, of_several = str(first.type) == "Tensor", len(_tensors_of(operator)) > 1 and name not in TAKE_INDICES
+    of_a_tensor, of_several = (
+        str(first.type) == "Tensor",
+        len(_tensors_of(operator)) > 1 and name not in TAKE_INDICES,
+    )
     if name in TURNED_ROUND and of_several:
         with_numbers = _compared(name)
     else:
-        with_numbers = _with_numbers(operator) if of_several or name == "_to_copy" else _of_a_number(operator)
+        with_numbers = (
+            _with_numbers(operator) if of_several or name == "_to_copy" else _of_a_number(operator)
+        )
 
     @outside_of_dynamo
     def hook(keys: Any, *args: Any, **kwargs: Any) -> Any:
@@ -523,8 +703,8 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callab
 
 
 def outside_of_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As ``torch._dynamo.disable``, which takes 1.5 us a call, does; else a hook would be traced after a graph break.
-    It is left out where Dynamo looks at no frames anyway."""
+    """As ``torch._dynamo.disable``, which takes 1.5 us a call, does; else a hook would be traced
+    after a graph break. It is left out where Dynamo looks at no frames anyway."""
     disabled = torch._dynamo.disable(function)  # type: ignore[no-untyped-call]
     try:
         from torch._C._dynamo.eval_frame import get_eval_frame_callback
@@ -549,7 +729,9 @@ def _of_a_number(operator: Any) -> Callable[..., Any]:
 
 
 def _as_a_tensor(value: Any) -> Any:
-    return torch.scalar_tensor(value, dtype=NUMBERS[type(value)]) if type(value) in NUMBERS else value
+    return (
+        torch.scalar_tensor(value, dtype=NUMBERS[type(value)]) if type(value) in NUMBERS else value
+    )
 
 
 def _compared(name: str) -> Callable[..., Any]:
@@ -566,8 +748,8 @@ def _compared(name: str) -> Callable[..., Any]:
 
 
 def _with_numbers(operator: Any) -> Callable[..., Any]:
-    """``redispatch`` refuses the number. What takes it looks for a kernel under one key and calls nothing where there
-    is none, so it is told where the kernel is."""
+    """``redispatch`` refuses the number. What takes it looks for a kernel under one key and calls
+    nothing where there is none, so it is told where the kernel is."""
     composite = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd")
     call = operator._op_dk
 
@@ -576,7 +758,9 @@ def _with_numbers(operator: Any) -> Callable[..., Any]:
         has = torch._C._dispatch_has_kernel_for_dispatch_key
         name = next((found for found in (key.name, *composite) if has(operator.name(), found)), "")
         if not name:
-            raise NotImplementedError(f"Could not run '{operator.name()}' with arguments from '{key.name}'.")
+            raise NotImplementedError(
+                f"Could not run '{operator.name()}' with arguments from '{key.name}'."
+            )
         return torch._C._dispatch_key_parse(name)
 
     def run(keys: Any, *args: Any, **kwargs: Any) -> Any:
@@ -589,7 +773,9 @@ def _registering(places: TensorPlaces, method: Callable[..., Any]) -> Callable[.
     @wraps(method)
     def registering(module: Any, *args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling():
-            places.registered(args[1] if len(args) > 1 else kwargs.get("param", kwargs.get("tensor")))
+            places.registered(
+                args[1] if len(args) > 1 else kwargs.get("param", kwargs.get("tensor"))
+            )
         return method(module, *args, **kwargs)
 
     return registering

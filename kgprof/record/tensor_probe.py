@@ -1,17 +1,20 @@
-"""Addresses, aliases and versions of what goes into and comes out of each compiled graph, and of declared buffers.
+"""Addresses, aliases and versions of what goes into and comes out of each compiled graph, and of
+declared buffers.
 
 Around each graph's call, whatever the backend: a function stands where Dynamo calls the graph from
-(``installed_graphs``) and reads ``data_ptr``, storage, shape, stride and ``_version`` before and after. Nothing is
-copied, and no tensor is held: a storage is remembered by a weak reference, which tells a new allocation at an old
-address from the old one and keeps no data alive. A run of a graph costs 23 us more with one input, 45 with five,
+(``installed_graphs``) and reads ``data_ptr``, storage, shape, stride and ``_version`` before and
+after. Nothing is copied, and no tensor is held: a storage is remembered by a weak reference, which
+tells a new allocation at an old address from the old one and keeps no data alive. A run of a graph
+costs 23 us more with one input, 45 with five,
 0.23 ms with forty (one core, medians of 300 calls, torch 2.13).
 
-Not seen: writes through ``.data``, numpy and fused optimizers, which leave no trace in a version; inference tensors
-have none.
+Not seen: writes through ``.data``, numpy and fused optimizers, which leave no trace in a version;
+inference tensors have none.
 
-A backward graph is called by AOTAutograd, from a node of autograd whose class belongs to one compilation; the outputs
-of the forward lead to it. What it takes is freed while it runs, so only what is still there afterwards is compared.
-Not seen: compiled autograd, double backward, and who keeps a gradient.
+A backward graph is called by AOTAutograd, from a node of autograd whose class belongs to one
+compilation; the outputs of the forward lead to it. What it takes is freed while it runs, so only
+what is still there afterwards is compared. Not seen: compiled autograd, double backward, and who
+keeps a gradient.
 """
 
 from __future__ import annotations
@@ -37,7 +40,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
-from kgprof.record.captured_graph import CapturedGraph, Returned, captured, returned_tensors, writes_of_backward
+from kgprof.record.captured_graph import (
+    CapturedGraph,
+    Returned,
+    captured,
+    returned_tensors,
+    writes_of_backward,
+)
 from kgprof.record.graph_hook import asks_for_cuda_graphs
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, upwards
@@ -55,18 +64,22 @@ REMEMBERED = 4096  # outputs of graphs that are still alive
 FINISH = "compile_subgraph"  # the method of Dynamo's OutputGraph that ends the capture of a graph
 RESUMED = "torch_dynamo_resume_in_"  # Dynamo's name of what goes on behind a graph break
 
-RUN_BACKWARD, BACKWARD = "call_func_at_runtime_with_args", "_backward_impl"  # AOTAutograd's, and who calls it
+# AOTAutograd's, and who calls it
+RUN_BACKWARD, BACKWARD = "call_func_at_runtime_with_args", "_backward_impl"
 COMPILED_NODE = "CompiledFunctionBackward"
-NODES = 3  # of autograd, from an output to that of the compiled graph: a view of what the graph gave
+# of autograd, from an output to that of the compiled graph: a view of what the graph gave
+NODES = 3
 
 TORCH = str(Path(torch.__file__).parent)
-BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own, where eager code calls torch.cond
+# compiled by torch on its own, where eager code calls torch.cond
+BY_TORCH = f"{TORCH}/_higher_order_ops"
 
 Buffers = Callable[[], Mapping[str, torch.Tensor]]
 
 
 class TensorProbe(InstalledGraphs):
-    """Source. ``buffers`` gives the workload's declared buffers (BufferSession.buffers), None where it has none."""
+    """Source. ``buffers`` gives the workload's declared buffers (BufferSession.buffers), None where
+    it has none."""
 
     name = "tensor probe"
 
@@ -79,7 +92,8 @@ class TensorProbe(InstalledGraphs):
         *,
         watches: Callable[[int], bool] = lambda call: call < WATCHED_CALLS or call % SAMPLE == 0,
     ) -> None:
-        """``watches``: which calls of the workload are looked at; in the others a graph's layer does nothing."""
+        """``watches``: which calls of the workload are looked at; in the others a graph's layer
+        does nothing."""
         super().__init__()
         self._calls = calls
         self._watches = watches
@@ -96,7 +110,8 @@ class TensorProbe(InstalledGraphs):
         # By the class of the node: a forward, until its backward has run.
         self._run_backwards: list[_Graph] = []
         self._thread = 0  # that calls the workload
-        self._returned: dict[int, tuple[Returned, ...]] = {}  # by the identity of Dynamo's OutputGraph
+        # by the identity of Dynamo's OutputGraph
+        self._returned: dict[int, tuple[Returned, ...]] = {}
 
     def declare(self, buffers: Buffers) -> None:
         """Of a workload that was loaded while the probe was listening."""
@@ -114,18 +129,28 @@ class TensorProbe(InstalledGraphs):
         )
 
     def renumbered(self, number: Callable[[int], int]) -> m.TensorRecords:
-        """The records, with each call made the number of its step; what was before the first is left out."""
+        """The records, with each call made the number of its step; what was before the first is
+        left out."""
 
         def steps(calls: Iterable[int]) -> tuple[int, ...]:
             return tuple(sorted({step for call in calls if (step := number(call)) >= 0}))
 
         def renumbered(graph: m.WatchedGraph) -> m.WatchedGraph:
-            held = [[replaced(h, moved=steps(h.moved), written=steps(h.written)) for h in i.held] for i in graph.inputs]
+            held = [
+                [replaced(h, moved=steps(h.moved), written=steps(h.written)) for h in i.held]
+                for i in graph.inputs
+            ]
             return replaced(
                 graph,
-                inputs=tuple(replaced(i, held=tuple(h)) for i, h in zip(graph.inputs, held, strict=True)),
-                overlaps=tuple(replaced(one, first_call=number(one.first_call)) for one in graph.overlaps),
-                held_outputs=tuple(replaced(one, calls=steps(one.calls)) for one in graph.held_outputs),
+                inputs=tuple(
+                    replaced(i, held=tuple(h)) for i, h in zip(graph.inputs, held, strict=True)
+                ),
+                overlaps=tuple(
+                    replaced(one, first_call=number(one.first_call)) for one in graph.overlaps
+                ),
+                held_outputs=tuple(
+                    replaced(one, calls=steps(one.calls)) for one in graph.held_outputs
+                ),
             )
 
         found = self.records()
@@ -134,7 +159,8 @@ class TensorProbe(InstalledGraphs):
 
     def listen(self, undo: ExitStack) -> None:
         undo.callback(self._forget)
-        with contextlib.suppress(ImportError):  # without it the layer is taken for the program's code and compiled
+        # without it the layer is taken for the program's code and compiled
+        with contextlib.suppress(ImportError):
             self._skip_code = importlib.import_module("torch._dynamo.eval_frame").skip_code
         super().listen(undo)
         if not self.unavailable:
@@ -176,7 +202,9 @@ class TensorProbe(InstalledGraphs):
         original = OutputGraph.compile_subgraph
 
         def finishing(this: Any, translator: Any, reason: Any, *rest: Any, **named: Any) -> Any:
-            if not getattr(reason, "graph_break", True) and translator is getattr(this, "root_tx", None):
+            if not getattr(reason, "graph_break", True) and translator is getattr(
+                this, "root_tx", None
+            ):
                 self.read(self._returned, this, lambda: returned_tensors(translator))
             return original(this, translator, reason, *rest, **named)
 
@@ -207,7 +235,8 @@ class TensorProbe(InstalledGraphs):
                 self._note_backwards(graph, result)
             return result
 
-        # It and what it calls run where Dynamo looks at every frame, and must not be compiled themselves.
+        # It and what it calls run where Dynamo looks at every frame, and must not be compiled
+        # themselves.
         watching = torch._dynamo.disable(watched)  # type: ignore[no-untyped-call]
 
         def passed(*args: Any) -> Any:
@@ -226,7 +255,14 @@ class TensorProbe(InstalledGraphs):
         return graph.before(call, args, frame)
 
     @aside
-    def _after(self, graph: _Graph, call: int, args: Sequence[Any], before: list[_Place | None], result: Any) -> None:
+    def _after(
+        self,
+        graph: _Graph,
+        call: int,
+        args: Sequence[Any],
+        before: list[_Place | None],
+        result: Any,
+    ) -> None:
         self._buffers.ran.update(graph.after(call, args, before, result))
 
     @aside
@@ -237,11 +273,16 @@ class TensorProbe(InstalledGraphs):
     @aside
     def _backward_of(self, args: Any) -> _Graph | None:
         """The graph that AOTAutograd is about to run, with what its node tells of it."""
-        above = next((one for one in islice(upwards(sys._getframe(3)), 4) if one.f_code.co_name == BACKWARD), None)
+        above = next(
+            (one for one in islice(upwards(sys._getframe(3)), 4) if one.f_code.co_name == BACKWARD),
+            None,
+        )
         node = None if above is None else above.f_locals.get("ctx")
         graph = self._backwards.get(type(node))
         if graph is not None and not graph.is_backward:
-            graph = self._backwards[type(node)] = graph.of_backward(args, getattr(type(node), "_forward_cls", None))
+            graph = self._backwards[type(node)] = graph.of_backward(
+                args, getattr(type(node), "_forward_cls", None)
+            )
             self._run_backwards.append(graph)
         return graph
 
@@ -263,9 +304,14 @@ class TensorProbe(InstalledGraphs):
                 return original(compiled, args, *rest, **named)
             here = threading.get_ident() == self._thread  # on a GPU autograd has threads of its own
             before = self._before(
-                graph, call, args, sys._getframe() if here else sys._current_frames().get(self._thread)
+                graph,
+                call,
+                args,
+                sys._getframe() if here else sys._current_frames().get(self._thread),
             )
-            tensors = [weakref.ref(arg) if isinstance(arg, torch.Tensor) else lambda: None for arg in args]
+            tensors = [
+                weakref.ref(arg) if isinstance(arg, torch.Tensor) else lambda: None for arg in args
+            ]
             result = original(compiled, args, *rest, **named)
             there = [None if one is None or one.storage.expired() else one for one in before or ()]  # type: ignore[no-untyped-call]
             if before is not None:
@@ -278,12 +324,18 @@ class TensorProbe(InstalledGraphs):
 def _backwards_of(result: Any) -> Iterator[Any]:
     """The nodes of compiled graphs that the gradients of these outputs come to first."""
     values = result if isinstance(result, list | tuple) else (result,)
-    nodes = [answer(value, lambda one: one.grad_fn) for value in values if isinstance(value, torch.Tensor)]
+    nodes = [
+        answer(value, lambda one: one.grad_fn)
+        for value in values
+        if isinstance(value, torch.Tensor)
+    ]
     for _ in range(NODES):
         for node in nodes:
             if type(node).__name__ == COMPILED_NODE:
                 yield node
-        others = (node for node in nodes if node is not None and type(node).__name__ != COMPILED_NODE)
+        others = (
+            node for node in nodes if node is not None and type(node).__name__ != COMPILED_NODE
+        )
         nodes = [following for node in others for following, _ in node.next_functions]
 
 
@@ -299,7 +351,8 @@ class _Place:
         self.memory, self.storage, self.version = memory, storage, version
 
     def is_where(self, other: _Place) -> bool:
-        """The same allocation at the same address: what an allocator gives out again is another one."""
+        """The same allocation at the same address: what an allocator gives out again is another
+        one."""
         ours, theirs = self.memory, other.memory
         return self.storage.cdata == other.storage.cdata and ours.address == theirs.address
 
@@ -320,7 +373,8 @@ class _Made:
 
     def __init__(self) -> None:
         self.by_storage: dict[int, tuple[StorageWeakRef, str, int]] = {}
-        self.taken: dict[int, str] = {}  # storage -> source of the first input of this call that lay in it
+        # storage -> source of the first input of this call that lay in it
+        self.taken: dict[int, str] = {}
 
     def add(self, place: _Place, label: str, call: int) -> None:
         if len(self.by_storage) < REMEMBERED:
@@ -333,7 +387,11 @@ class _Made:
 
     def prune(self, call: int) -> None:
         self.taken.clear()
-        dead = [key for key, (storage, _, made) in self.by_storage.items() if made < call and storage.expired()]  # type: ignore[no-untyped-call]
+        dead = [
+            key
+            for key, (storage, _, made) in self.by_storage.items()
+            if made < call and storage.expired()  # type: ignore[no-untyped-call]
+        ]
         for key in dead:
             del self.by_storage[key]
 
@@ -357,7 +415,9 @@ class _Input:
         self.lies_in = ""
         self.unobservable = ""
 
-    def see(self, call: int, place: _Place, made: tuple[str, int] | None, frames: tuple[m.Frame, ...]) -> None:
+    def see(
+        self, call: int, place: _Place, made: tuple[str, int] | None, frames: tuple[m.Frame, ...]
+    ) -> None:
         if not self.watched:
             self.frames = frames
         elif not place.is_where(self.place):
@@ -372,7 +432,8 @@ class _Input:
         self.place, self.last = place, place.memory
 
     def record(self, *, fixed: bool) -> m.Held:
-        """Without a stack for what is fixed and stayed: a model has hundreds of them, and nobody asks who passed it."""
+        """Without a stack for what is fixed and stayed: a model has hundreds of them, and nobody
+        asks who passed it."""
         held = msgspec.convert(self, m.Held, from_attributes=True)
         return replaced(held, frames=()) if fixed and not self.moved else held
 
@@ -380,7 +441,9 @@ class _Input:
 class _Result:
     """An output of one run, without holding it."""
 
-    def __init__(self, call: int, output: int, storage: StorageWeakRef, tensor: torch.Tensor) -> None:
+    def __init__(
+        self, call: int, output: int, storage: StorageWeakRef, tensor: torch.Tensor
+    ) -> None:
         self.call = call
         self.output = output
         self._storage = storage
@@ -392,8 +455,9 @@ class _Result:
         self._references = 0 if tensor is None else sys.getrefcount(tensor)
 
     def is_held(self, later: list[_Result]) -> bool:
-        """After the call that gave ``later``. A CUDA graph keeps its outputs itself and gives out the same tensor in
-        every replay: there one reference more after each call says that somebody collects them."""
+        """After the call that gave ``later``. A CUDA graph keeps its outputs itself and gives out
+        the same tensor in every replay: there one reference more after each call says that somebody
+        collects them."""
         if self._storage.expired():  # type: ignore[no-untyped-call]
             return False
         again = [one for one in later if one._storage.cdata == self._storage.cdata]
@@ -421,7 +485,9 @@ def _described(output: Any, found: CapturedGraph) -> m.WatchedGraph:
 class _Graph:
     """What is known of one compiled graph, or of its backward."""
 
-    def __init__(self, described: m.WatchedGraph, names: Sequence[str], static: Sequence[str], made: _Made) -> None:
+    def __init__(
+        self, described: m.WatchedGraph, names: Sequence[str], static: Sequence[str], made: _Made
+    ) -> None:
         self._compiled = described
         self._names, self._static = names, static
         self._made = made
@@ -440,8 +506,11 @@ class _Graph:
         return self._compiled.backward
 
     def of_backward(self, args: Sequence[Any], of_autograd: Any) -> _Graph:
-        """``args``: of its first run, incoming gradients last but for the states of random numbers."""
-        incoming = len(getattr(getattr(of_autograd, "metadata", None), "subclass_tangent_meta", None) or ())
+        """``args``: of its first run, incoming gradients last but for the states of random
+        numbers."""
+        incoming = len(
+            getattr(getattr(of_autograd, "metadata", None), "subclass_tangent_meta", None) or ()
+        )
         traced = getattr(getattr(of_autograd, "_lazy_backward_info", None), "bw_module", None)
         known = replaced(
             self._compiled,
@@ -452,7 +521,9 @@ class _Graph:
             backward=True,
         )
         places = [_place(arg) for arg in args]
-        end = max((index for index, place in enumerate(places) if place is not None), default=-1) + 1
+        end = (
+            max((index for index, place in enumerate(places) if place is not None), default=-1) + 1
+        )
         fixed, names = dict(zip(self._names, self._static, strict=True)), []
         for index, place in enumerate(places):
             given = "" if place is None else self._made.taken.get(place.storage.cdata, "")
@@ -466,7 +537,9 @@ class _Graph:
         self._call = call
         return self._run < RUNS
 
-    def before(self, call: int, args: Sequence[Any], frame: FrameType | None = None) -> list[_Place | None]:
+    def before(
+        self, call: int, args: Sequence[Any], frame: FrameType | None = None
+    ) -> list[_Place | None]:
         """``frame``: below what called the graph."""
         self.watched += 1
         frame = frame or sys._getframe(1)
@@ -487,8 +560,11 @@ class _Graph:
                 self._made.taken.setdefault(place.storage.cdata, self._names[index])
         return places
 
-    def after(self, call: int, args: Sequence[Any], before: list[_Place | None], result: Any) -> dict[int, int]:
-        """By how much the versions of the storages (as StorageWeakRef names them) that came in rose meanwhile."""
+    def after(
+        self, call: int, args: Sequence[Any], before: list[_Place | None], result: Any
+    ) -> dict[int, int]:
+        """By how much the versions of the storages (as StorageWeakRef names them) that came in rose
+        meanwhile."""
         run, written = self._run, {}
         for index, (arg, place) in enumerate(zip(args, before, strict=True)):
             if arg is None or place is None or place.version is None:
@@ -500,7 +576,10 @@ class _Graph:
         outputs = list(result) if isinstance(result, list | tuple) else [result]
         self._outputs = len(outputs)
         places = [_place(value) for value in outputs]
-        self._meetings(call, {"input": zip(args, before, strict=True), "output": zip(outputs, places, strict=True)})
+        self._meetings(
+            call,
+            {"input": zip(args, before, strict=True), "output": zip(outputs, places, strict=True)},
+        )
         taken = {place.storage.cdata for place in before if place is not None}
         for index, place in enumerate(places):
             if place is not None and place.storage.cdata not in taken:
@@ -520,7 +599,9 @@ class _Graph:
                 _note(self._held.setdefault(result.output, []), result.call)
         self.results = now
 
-    def _meetings(self, call: int, sides: Mapping[str, Iterable[tuple[Any, _Place | None]]]) -> None:
+    def _meetings(
+        self, call: int, sides: Mapping[str, Iterable[tuple[Any, _Place | None]]]
+    ) -> None:
         named = [
             (f"{side} {index}", value, place)
             for side, tensors in sides.items()
@@ -530,7 +611,16 @@ class _Graph:
         for (left, a, at), (right, b, bt) in _meeting(named):
             ours, theirs = at.memory, bt.memory
             offset = theirs.address - ours.address
-            key = (left, right, a is b, offset, ours.shape, ours.stride, theirs.shape, theirs.stride)
+            key = (
+                left,
+                right,
+                a is b,
+                offset,
+                ours.shape,
+                ours.stride,
+                theirs.shape,
+                theirs.stride,
+            )
             if (known := self._overlaps.get(key)) is not None:
                 self._overlaps[key] = replaced(known, runs=known.runs + 1)
             elif len(self._overlaps) >= PAIRS:
@@ -569,7 +659,9 @@ class _Graph:
             ),
             outputs=self._outputs,
             overlaps=tuple(self._overlaps.values()),
-            held_outputs=tuple(m.HeldOutput(output=o, calls=tuple(c)) for o, c in sorted(self._held.items())),
+            held_outputs=tuple(
+                m.HeldOutput(output=o, calls=tuple(c)) for o, c in sorted(self._held.items())
+            ),
             runs=self.watched,
             unwatched_runs=self.unwatched,
             left_out=self._left_out,
@@ -577,17 +669,24 @@ class _Graph:
 
 
 def _meeting(named: list[_Named]) -> Iterator[tuple[_Named, _Named]]:
-    """Pairs whose ranges of addresses meet, each in the order of ``named``; by a sweep over the addresses."""
+    """Pairs whose ranges of addresses meet, each in the order of ``named``; by a sweep over the
+    addresses."""
     order = {id(entry): position for position, entry in enumerate(named)}
     active: list[tuple[int, _Named]] = []
     for entry in sorted(named, key=lambda entry: (entry[2].memory.device, entry[2].memory.address)):
         memory = entry[2].memory
         if not memory.size_bytes or not memory.address:
             continue
-        active = [(end, one) for end, one in active if end > memory.address and one[2].memory.device == memory.device]
+        active = [
+            (end, one)
+            for end, one in active
+            if end > memory.address and one[2].memory.device == memory.device
+        ]
         for _, one in active:
             yield (one, entry) if order[id(one)] < order[id(entry)] else (entry, one)
-        extent = sum((n - 1) * stride for n, stride in zip(memory.shape, memory.stride, strict=True)) + 1
+        extent = (
+            sum((n - 1) * stride for n, stride in zip(memory.shape, memory.stride, strict=True)) + 1
+        )
         active.append((memory.address + extent * memory.itemsize, entry))
 
 
@@ -622,10 +721,14 @@ class _Buffers:
         self._calls = calls
         self._made = made
         self._known: dict[str, _Buffer] = {}
-        self.ran: Counter[int] = Counter()  # storage -> versions by which graphs advanced it in this call
+        # storage -> versions by which graphs advanced it in this call
+        self.ran: Counter[int] = Counter()
 
     def records(self) -> tuple[m.WatchedBuffer, ...]:
-        return tuple(msgspec.convert(one, m.WatchedBuffer, from_attributes=True) for one in self._known.values())
+        return tuple(
+            msgspec.convert(one, m.WatchedBuffer, from_attributes=True)
+            for one in self._known.values()
+        )
 
     def before(self) -> None:
         self.ran.clear()
@@ -665,6 +768,7 @@ def _note(calls: list[int], call: int, happened: bool = True) -> None:
 
 
 def _marks_left() -> int:
-    """torch.compiler.cudagraph_mark_step_begin() counts down a number of torch's; reading it disturbs nothing."""
+    """torch.compiler.cudagraph_mark_step_begin() counts down a number of torch's; reading it
+    disturbs nothing."""
     trees = sys.modules.get("torch._inductor.cudagraph_trees")
     return int(getattr(getattr(trees, "MarkStepBox", None), "mark_step_counter", 0))

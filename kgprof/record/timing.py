@@ -1,7 +1,7 @@
 """TIMING: nothing but a clock, and the clock that every other pass uses for its own steps.
 
-The garbage collector stays on, because it runs in the workload's real life too; one collection before the first
-sample keeps the garbage of an earlier pass out of them.
+The garbage collector stays on, because it runs in the workload's real life too; one collection
+before the first sample keeps the garbage of an earlier pass out of them.
 """
 
 import gc
@@ -25,21 +25,25 @@ from kgprof.record.run import Run
 from kgprof.record.turns import IN_TURN_FROM, Turns
 from kgprof.workloads.protocol import EvaluationSession, Session
 
-# A third evaluation, or a second group of steps, starts only while it is expected to end within this. The second
-# evaluation is there for the spread, which one alone has not: it may take TIMING up to half of --timeout.
+# A third evaluation, or a second group of steps, starts only while it is expected to end within
+# this. The second evaluation is there for the spread, which one alone has not: it may take TIMING
+# up to half of --timeout.
 TIMING_BUDGET_S = 20.0
 AGREEING, AGREE = 2, 1.03  # no third one where two took the same time within 3 %
 # Beside another process (turns.py) it takes as many as end within this, at most so many.
 IN_TURN_S, IN_TURN = 2.0, 20
 GROUPS = 5  # groups of ``--steps`` steps for a workload without evaluations
-FIRST_DIFFERS = 1.25  # the first evaluation is remarked on when it took this many times the median of the others
+# the first evaluation is remarked on when it took this many times the median of the others
+FIRST_DIFFERS = 1.25
 
-# Keys of torch._dynamo.utils.counters["inductor"], as torch 2.11 to 2.13 count (torch/_inductor/codecache.py).
+# Keys of torch._dynamo.utils.counters["inductor"], as torch 2.11 to 2.13 count
+# (torch/_inductor/codecache.py).
 HIT, MISS, BYPASS = "fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass"
 
 
 class StepClock:
-    """``start`` once, then ``tick`` after every step; ``stop`` gives the microseconds of host time of each step."""
+    """``start`` once, then ``tick`` after every step; ``stop`` gives the microseconds of host time
+    of each step."""
 
     name = "perf_counter"
     stood_s = 0.0  # since ``start``, while another process had its turn
@@ -63,9 +67,11 @@ _events: dict[int, list[Any]] = defaultdict(list)  # of each GPU, recorded befor
 
 
 class CudaEventClock(StepClock):
-    """Device time between ticks on the current stream. A tick does not synchronise and neither does ``start``.
+    """Device time between ticks on the current stream. A tick does not synchronise and neither does
+    ``start``.
 
-    An event is made at its first record: ``prepare`` makes them (7 us a tick and not 8, on an H200's host).
+    An event is made at its first record: ``prepare`` makes them (7 us a tick and not 8, on an
+    H200's host).
     """
 
     name = "cuda events"
@@ -158,7 +164,11 @@ def measure(run: Run) -> None:
     """With the Evaluation beside it, and the result of the last evaluation."""
     timed, evaluation = timing_pass(run.session, run.device, run.options)
     run.write(m.PassName.TIMING, timed)
-    why = "its evaluate() counts no units of work" if run.evaluates else "the workload has no evaluation"
+    why = (
+        "its evaluate() counts no units of work"
+        if run.evaluates
+        else "the workload has no evaluation"
+    )
     store.write_json(run.folder / layout.EVALUATION, evaluation or m.Skipped(reason=why))
     if run.evaluates:
         run.write_result()
@@ -167,25 +177,39 @@ def measure(run: Run) -> None:
 def timing_pass(
     session: Session, device: torch.device, options: m.Options, turns: Turns | None = None
 ) -> tuple[m.TimingPass, m.Evaluation | None]:
-    """Whole evaluations where the session has them, else groups of steps; and what the last evaluation found."""
+    """Whole evaluations where the session has them, else groups of steps; and what the last
+    evaluation found."""
     turns = turns or Turns()
     gc.collect()
     frames = frames_seen_by_dynamo()
     last: deque[object] = deque([None], maxlen=1)
     if isinstance(session, EvaluationSession):
-        # The first step of one holds its set-up, and what follows the last tick (ranking) is in no step.
+        # The first step of one holds its set-up, and what follows the last tick (ranking) is in no
+        # step.
         wanted, second_s = options.evaluations, options.timeout_s / 2
         evaluate, evaluations = session.evaluate, "evaluations"
-        timing = _timed(device, wanted, evaluations, lambda tick: last.append(evaluate(tick)), turns, second_s=second_s)
+        timing = _timed(
+            device,
+            wanted,
+            evaluations,
+            lambda tick: last.append(evaluate(tick)),
+            turns,
+            second_s=second_s,
+        )
     else:
-        # The step before a group is in no sample: it finds the caches as whatever ran between the groups left them.
+        # The step before a group is in no sample: it finds the caches as whatever ran between the
+        # groups left them.
         step, count, groups = session.step, options.steps, f"groups of {options.steps} steps"
-        timing = _timed(device, GROUPS, groups, lambda tick: _take_steps(step, tick, count), turns, before=step)
+        timing = _timed(
+            device, GROUPS, groups, lambda tick: _take_steps(step, tick, count), turns, before=step
+        )
         timing = replace(timing, evaluation_s=())
     compiled = frames_seen_by_dynamo() - frames
     note = f"torch compiled {compiled} frames during TIMING, so some samples include compilation"
     slow_first = None
-    if len(walls := timing.evaluation_s) > 1 and walls[0] > FIRST_DIFFERS * statistics.median(walls[1:]):
+    if len(walls := timing.evaluation_s) > 1 and walls[0] > FIRST_DIFFERS * statistics.median(
+        walls[1:]
+    ):
         slow_first = walls[0] / statistics.median(walls[1:])
     evaluation = last[0] if isinstance(last[0], m.Evaluation) else None
     return replace(timing, notes=(note,) if compiled else (), slow_first=slow_first), evaluation
@@ -201,10 +225,14 @@ def _timed(
     before: Callable[[], object] = lambda: None,
     second_s: float = 0.0,
 ) -> m.TimingPass:
-    """``run`` so many times. The first one always runs; another one when, as long as the longest so far, it would end
-    within the budget, which for the second one is ``second_s`` where that is more. It is given for evaluations: two of
-    them that agree have the spread that a third is for."""
-    clock, machine = SlicedClock(device, turns) if turns.shared else clock_for(device), MachineClock(device)
+    """``run`` so many times. The first one always runs; another one when, as long as the longest so
+    far, it would end within the budget, which for the second one is ``second_s`` where that is
+    more. It is given for evaluations: two of them that agree have the spread that a third is for.
+    """
+    clock, machine = (
+        SlicedClock(device, turns) if turns.shared else clock_for(device),
+        MachineClock(device),
+    )
     clock.prepare(AHEAD)
     steps: list[tuple[float, ...]] = []
     walls: list[float] = []
@@ -213,10 +241,21 @@ def _timed(
     while len(walls) < wanted or (len(walls) < IN_TURN and sum(walls) + max(walls) <= fill_s):
         budget_s = TIMING_BUDGET_S if len(walls) > 1 else max(TIMING_BUDGET_S, second_s)
         if walls and sum(walls) + max(walls) > budget_s:
-            early = f"{len(walls)} of {wanted} {what}: another would have exceeded TIMING's limit of {budget_s:.0f} s"
+            early = (
+                f"{len(walls)} of {wanted} {what}: another would have exceeded TIMING's "
+                f"limit of {budget_s:.0f} s"
+            )
             break
-        if second_s and len(walls) == AGREEING and max(walls) <= AGREE * min(walls) and sum(walls) > fill_s:
-            early = f"{len(walls)} of {wanted} {what}: they took the same time within {100 * (AGREE - 1):.0f} %"
+        if (
+            second_s
+            and len(walls) == AGREEING
+            and max(walls) <= AGREE * min(walls)
+            and sum(walls) > fill_s
+        ):
+            early = (
+                f"{len(walls)} of {wanted} {what}: they took the same time within "
+                f"{100 * (AGREE - 1):.0f} %"
+            )
             break
         turns.take()
         machine.sample()
@@ -249,11 +288,13 @@ def frames_seen_by_dynamo() -> int:
 
 
 def compilations_seen() -> int:
-    """A number that grows with each frame and graph of Dynamo's (it counts no frame of ``fullgraph``) and each graph of
-    Inductor's, a backward one too."""
+    """A number that grows with each frame and graph of Dynamo's (it counts no frame of
+    ``fullgraph``) and each graph of Inductor's, a backward one too."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     inductor, captured = counters.get("inductor", {}), counters.get("stats", {})
-    graphs = captured.get("unique_graphs", 0) + sum(inductor.get(name, 0) for name in (HIT, MISS, BYPASS))
+    graphs = captured.get("unique_graphs", 0) + sum(
+        inductor.get(name, 0) for name in (HIT, MISS, BYPASS)
+    )
     return frames_seen_by_dynamo() + int(graphs)
 
 
@@ -269,7 +310,8 @@ def timed_round(
 ) -> m.TimedRound:
     """In a process of its own: intervals are over rounds, not over the steps of one process.
 
-    The first call on warm caches, the further calls that COMPILE makes, then TIMING as in the first round.
+    The first call on warm caches, the further calls that COMPILE makes, then TIMING as in the first
+    round.
     """
     with phase("first call"):
         before_steady = min(max(1, options.warmup), options.steps)

@@ -1,8 +1,8 @@
 """TRACE and KERNELS: torch.profiler over ``--steps`` steps, exported as gzipped Kineto JSON.
 
-No shapes and no stacks: they cost up to 1.8 times the step and silence cProfile; stacks have a pass of their own
-(stack_profiler.py). The events are never read here:
-``key_averages()`` takes 50 to 120 us an event, the exported file is read on the other side of the wall.
+No shapes and no stacks: they cost up to 1.8 times the step and silence cProfile; stacks have a pass
+of their own (stack_profiler.py). The events are never read here: ``key_averages()`` takes 50 to 120
+us an event, the exported file is read on the other side of the wall.
 """
 
 import gzip
@@ -35,20 +35,33 @@ def measure(run: Run) -> None:
 
 
 def trace_pass(
-    session: Session, device: torch.device, options: m.Options, path: Path, *, cpp_kernel_profile: bool = False
+    session: Session,
+    device: torch.device,
+    options: m.Options,
+    path: Path,
+    *,
+    cpp_kernel_profile: bool = False,
 ) -> m.TracePass | m.Skipped:
-    """Profile ``--warmup`` steps that are thrown away and ``--steps`` that are kept; the trace goes to ``path``."""
+    """Profile ``--warmup`` steps that are thrown away and ``--steps`` that are kept; the trace goes
+    to ``path``."""
     profiler, step_us = profiled(session, device, warmup=options.warmup, steps=options.steps)
     size = export(profiler, path)
     if size > TRACE_BYTES:
         path.unlink()
-        return m.Skipped(reason=f"the trace of {options.steps} steps takes {size} bytes, more than {TRACE_BYTES}")
-    return m.TracePass(step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=cpp_kernel_profile)
+        return m.Skipped(
+            reason=f"the trace of {options.steps} steps takes {size} bytes, more than {TRACE_BYTES}"
+        )
+    return m.TracePass(
+        step_us=step_us,
+        trace_file=path.name,
+        trace_bytes=size,
+        cpp_kernel_profile=cpp_kernel_profile,
+    )
 
 
 def export(profiler: profile, path: Path, mark: bytes = b"", put: bytes = b"") -> int:
-    """The bytes that it takes. torch's own way to a .gz goes line by line and takes ten times as long; ours does only
-    where ``put`` is to stand in place of ``mark``."""
+    """The bytes that it takes. torch's own way to a .gz goes line by line and takes ten times as
+    long; ours does only where ``put`` is to stand in place of ``mark``."""
     with store.replacing(path) as partial, tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(plain))
@@ -63,19 +76,27 @@ def export(profiler: profile, path: Path, mark: bytes = b"", put: bytes = b"") -
 def profiled(
     session: Session, device: torch.device, *, warmup: int, steps: int, with_stack: bool = False
 ) -> tuple[profile, tuple[float, ...]]:
-    """The profiler's own warm-up (a first session in a process is dearer) and then the window, with each step's us.
+    """The profiler's own warm-up (a first session in a process is dearer) and then the window, with
+    each step's us.
 
     ``with_stack``: of STACK, whose times are none of the workload's: it records allocations too."""
     clock = timing.clock_for(device)
     with warnings.catch_warnings():
-        # torch warns of what was asked for (--warmup 0), and that an earlier cycle's events are cleared (there is one).
+        # torch warns of what was asked for (--warmup 0), and that an earlier cycle's events are
+        # cleared (there is one).
         warnings.filterwarnings("ignore", message="Profiler won't be using warmup")
-        warnings.filterwarnings("ignore", message=".*Profiler clears events at the end of each cycle.*")
+        warnings.filterwarnings(
+            "ignore", message=".*Profiler clears events at the end of each cycle.*"
+        )
         window = schedule(wait=0, warmup=warmup, active=steps, repeat=1)
         profiler = profile(
-            activities=activities(device), schedule=window, with_stack=with_stack, profile_memory=with_stack
+            activities=activities(device),
+            schedule=window,
+            with_stack=with_stack,
+            profile_memory=with_stack,
         )
-        # What the device still has to do from before would lie in the window, so it is awaited before each way into it.
+        # What the device still has to do from before would lie in the window, so it is awaited
+        # before each way into it.
         timing.synchronize(device)
         profiler.start()
         try:

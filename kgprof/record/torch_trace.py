@@ -1,4 +1,5 @@
-"""COMPILE: calls on a cold cache while torch's structured trace and its log artifacts are listened to."""
+"""COMPILE: calls on a cold cache while torch's structured trace and its log artifacts are listened
+to."""
 
 import gc
 import logging
@@ -38,8 +39,8 @@ LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
 
 
 def measure(run: Run) -> None:
-    """Loads the run as well: what is compiled while the workload is imported is a part of COMPILE. In mode eager, in
-    which that code does not run, the sources come after the import.
+    """Loads the run as well: what is compiled while the workload is imported is a part of COMPILE.
+    In mode eager, in which that code does not run, the sources come after the import.
 
     The result of the first call is kept, where no evaluation will give one.
     """
@@ -73,10 +74,12 @@ def compile_pass(
     after_first_call: Callable[[], None] = lambda: None,
     isa_probe_s: Callable[[], float] = lambda: 0.0,
 ) -> m.CompilePass:
-    """``--steps`` calls of what ``load`` gives, each timed as CompilePass says, without Inductor's probe of the CPU
-    where a call asks for it first; the records that were kept go to ``records_to``.
+    """``--steps`` calls of what ``load`` gives, each timed as CompilePass says, without Inductor's
+    probe of the CPU where a call asks for it first; the records that were kept go to
+    ``records_to``.
 
-    The sources listen while it loads, before the first call. ``calling`` is entered around the calls.
+    The sources listen while it loads, before the first call. ``calling`` is entered around the
+    calls.
     """
     calls, project = CallIndex(), project_sources.project_files(options.workload)
     listened = CompileSources(calls, project)
@@ -93,7 +96,8 @@ def compile_pass(
                 return timing.wall_us(step, device) - (isa_probe_s() - probed_s) * 1e6
 
             with calling or nullcontext():
-                gc.collect(1)  # what came before is imported modules and the workload's own, which stays
+                # what came before is imported modules and the workload's own, which stays
+                gc.collect(1)
                 peaks = memory.Peaks(device)
                 call_us = [wall_us()]
                 after_first_call()
@@ -102,22 +106,37 @@ def compile_pass(
                 compiling = peaks.answer()
                 clock = timing.clock_for(device)
                 call_us += timing.timed_steps(step, clock, options.steps - on_wall_clock)
-    finally:  # of a workload that raised as well: where torch refused to compile, this says what and where
+    # of a workload that raised as well: where torch refused to compile, this says what and where
+    finally:
         lines = list(listened.lines())
         write_records(records_to, lines)
-        store.write_json(records_to.with_name(layout.SOURCES), project_sources.gather(lines, project, imported=True))
+        store.write_json(
+            records_to.with_name(layout.SOURCES),
+            project_sources.gather(lines, project, imported=True),
+        )
     answer = listened.answer(call_us, options.warmup)
-    before = compilations(record for record in listened.records() if record.call == BEFORE_THE_FIRST)
-    while_loading_s = sum(each.duration_s for each in before if not isinstance(each.duration_s, m.Skipped))
+    before = compilations(
+        record for record in listened.records() if record.call == BEFORE_THE_FIRST
+    )
+    while_loading_s = sum(
+        each.duration_s for each in before if not isinstance(each.duration_s, m.Skipped)
+    )
     return msgspec.structs.replace(
         answer, compiling=compiling, cache=cache_folder(cached), while_loading_s=while_loading_s
     )
 
 
 def cache_folder(before: m.CacheFolder = NO_CACHE) -> m.CacheFolder:
-    """What Inductor's and Triton's caches of this process hold beyond ``before``; kgprof has made their folders."""
+    """What Inductor's and Triton's caches of this process hold beyond ``before``; kgprof has made
+    their folders."""
     folders = [os.environ.get(name, "") for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")]
-    sizes = [path.stat().st_size for folder in folders if folder for path in Path(folder).rglob("*") if path.is_file()]
+    sizes = [
+        path.stat().st_size
+        for folder in folders
+        if folder
+        for path in Path(folder).rglob("*")
+        if path.is_file()
+    ]
     return m.CacheFolder(files=len(sizes) - before.files, bytes=sum(sizes) - before.bytes)
 
 
@@ -125,10 +144,14 @@ class CompileSources:
     """All that COMPILE listens to, each event labelled with the call in which it came."""
 
     def __init__(self, calls: CallIndex, project: ProjectFiles, *, to_stderr: bool = True) -> None:
-        """``to_stderr``: torch's own words go there as well, where a child's log.txt takes them up."""
+        """``to_stderr``: torch's own words go there as well, where a child's log.txt takes them
+        up."""
         self._compiled_calls = CompiledCalls(calls, project)
         self._trace = StructuredTrace(calls, self._compiled_calls.compiling)
-        self._frames, self._graphs = FrameHook(calls, project), GraphHook(calls, self._compiled_calls.runs)
+        self._frames, self._graphs = (
+            FrameHook(calls, project),
+            GraphHook(calls, self._compiled_calls.runs),
+        )
         self._cuda_graphs, self._autotuning = CudaGraphLog(calls), Autotuning(calls)
         self._logs: tuple[Source, ...] = (*([TorchLogs()] if to_stderr else []), SkipRecords())
         self._earlier = EarlierCode(calls)
@@ -145,7 +168,8 @@ class CompileSources:
         )
 
     def listen_again(self, undo: ExitStack) -> None:
-        """Switches torch's logs on once more, where the program has chosen its own while it was loaded."""
+        """Switches torch's logs on once more, where the program has chosen its own while it was
+        loaded."""
         if not skip_records.are_written():
             for source in self._logs:
                 undo.enter_context(type(source)())
@@ -169,7 +193,9 @@ class CompileSources:
     ) -> m.CompilePass:
         """The pass, as far as it has come; ``lost``: what else could not be seen."""
         by = compilation_switched_off_by(os.environ)
-        off = m.Unavailable(capture="compilation", why=f"{by} is set, so torch.compile compiles nothing")
+        off = m.Unavailable(
+            capture="compilation", why=f"{by} is set, so torch.compile compiles nothing"
+        )
         return m.CompilePass(
             call_us=tuple(call_us),
             steady_from=warmup,
@@ -198,7 +224,9 @@ class StructuredTrace(Source):
 
     name = "structured trace"
 
-    def __init__(self, calls: CallIndex, compiling: Callable[[str], None] = lambda compile_id: None) -> None:
+    def __init__(
+        self, calls: CallIndex, compiling: Callable[[str], None] = lambda compile_id: None
+    ) -> None:
         """``compiling`` is called with the id of each compilation that begins."""
         self.kept = kept_records.KeptRecords()
         self._calls = calls
@@ -209,14 +237,19 @@ class StructuredTrace(Source):
             self.unavailable = f"this torch has no logger {TRACE_LOGGER}"
             return
 
-        LogListener(self._hear, kept_records.WANTED).stand_first(logging.getLogger(TRACE_LOGGER), undo)
+        LogListener(self._hear, kept_records.WANTED).stand_first(
+            logging.getLogger(TRACE_LOGGER), undo
+        )
         self._hear_resets(undo)
         try:
             from torch._logging.structured import INTERN_TABLE
         except ImportError:
             return
-        # A file's number is told once a process; these were before the pass began (a workload may compile on import).
-        self.kept.records += [m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()]
+        # A file's number is told once a process; these were before the pass began (a workload may
+        # compile on import).
+        self.kept.records += [
+            m.TraceRecord(metadata={"str": [name, number]}) for name, number in INTERN_TABLE.items()
+        ]
 
     @aside
     def _hear(self, record: logging.LogRecord) -> None:
@@ -226,24 +259,31 @@ class StructuredTrace(Source):
             self.kept.keep(metadata, getattr(record, "payload", None), self._calls.current)
 
     def _hear_resets(self, undo: ExitStack) -> None:
-        """torch.compiler.reset() and torch._dynamo.reset() both come to this function by its name."""
+        """torch.compiler.reset() and torch._dynamo.reset() both come to this function by its
+        name."""
         try:
             import torch._dynamo as dynamo
 
             original = dynamo.reset_code_caches
         except (ImportError, AttributeError) as error:
-            self.lost = f"torch._dynamo.reset() is not seen, and compiled code counts as never dropped ({error})"
+            self.lost = (
+                "torch._dynamo.reset() is not seen, and compiled code counts as never "
+                f"dropped ({error})"
+            )
             return
 
         def reset_code_caches() -> None:
-            self.kept.records.append(m.TraceRecord(metadata={m.DYNAMO_RESET: True}, call=self._calls.current))
+            self.kept.records.append(
+                m.TraceRecord(metadata={m.DYNAMO_RESET: True}, call=self._calls.current)
+            )
             original()
 
         replace(dynamo, "reset_code_caches", reset_code_caches, undo)
 
 
 class TorchLogs(Source):
-    """torch's own text about breaks, recompiles, CUDA graphs and performance hints, on stderr and so in log.txt."""
+    """torch's own text about breaks, recompiles, CUDA graphs and performance hints, on stderr and
+    so in log.txt."""
 
     name = "torch logs"
 
@@ -262,7 +302,8 @@ class TorchLogs(Source):
 
 
 def _remember_loggers() -> Callable[[], None]:
-    """A function that puts level, propagation and handlers of every logger of torch's back, and torch's log choice."""
+    """A function that puts level, propagation and handlers of every logger of torch's back, and
+    torch's log choice."""
     from torch._logging import _internal
 
     chosen = _internal.log_state

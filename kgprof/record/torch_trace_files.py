@@ -1,15 +1,18 @@
-"""The files of a TORCH_TRACE directory as a Recording: one run for each process that wrote one. No torch is needed.
+"""The files of a TORCH_TRACE directory as a Recording: one run for each process that wrote one. No
+torch is needed.
 
-torch writes a file a process, ``dedicated_log_torch_trace_[rank_N_]*.log`` (torch/_logging/_internal.py,
-LazyTraceHandler and TorchLogsFormatter, torch 2.11 to 2.13). A record is one line, and its payload the lines after it:
+torch writes a file a process, ``dedicated_log_torch_trace_[rank_N_]*.log``
+(torch/_logging/_internal.py, LazyTraceHandler and TorchLogsFormatter, torch 2.11 to 2.13). A record
+is one line, and its payload the lines after it:
 
-    V1121 06:10:20.163000 10595 torch/_dynamo/convert_frame.py:303] {"artifact": {...}, "has_payload": "<md5>"}
+    V1121 06:10:20.163000 10595 torch/_dynamo/convert_frame.py:303] {"artifact": {...},
+    "has_payload": "<md5>"}
     <tab>first line of the payload
     <tab>second line
 
-Nothing in it says where one call of the program ended, so no record has a call: ``call`` counts how often torch began
-its compile ids anew (``torch._dynamo.reset()``), which is needed to tell two compilations of one id apart. What
-only the hooks of a live capture see is named as unavailable.
+Nothing in it says where one call of the program ended, so no record has a call: ``call`` counts how
+often torch began its compile ids anew (``torch._dynamo.reset()``), which is needed to tell two
+compilations of one id apart. What only the hooks of a live capture see is named as unavailable.
 """
 
 import gzip
@@ -33,13 +36,15 @@ from kgprof.record.kept_records import KeptRecords
 
 FILES = "dedicated_log_torch_trace_*.log"
 NOT_THERE = "a TORCH_TRACE directory does not contain it"
-UNSEEN = ("frame hook", "graph hook", "cuda graph log", "torch logs")  # what only a live capture has
+# what only a live capture has
+UNSEEN = ("frame hook", "graph hook", "cuda graph log", "torch logs")
 LONGEST_LINE = LONGEST_PAYLOAD = 64 * 2**20  # bytes; what is longer is no record of torch's
 MOST_BYTES = 2**34  # of a file, unpacked
 MOST_FOREIGN = 10**6  # lines of a file that are no record's, or of a payload that is too long
 
 _PREFIX = re.compile(
-    rb"(?:\[rank\d+\]:)?[VIWEC](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) (?P<pid>\d+) "
+    rb"(?:\[rank\d+\]:)?[VIWEC](?P<month>\d\d)(?P<day>\d\d) "
+    rb"(?P<time>\d\d:\d\d:\d\d\.\d{6}) (?P<pid>\d+) "
     rb"[^\]\n]+:\d+\] (?P<metadata>\{.*)"
 )
 _RANK_IN_NAME = re.compile(r"_rank_(\d+)_")
@@ -55,7 +60,8 @@ _GENERATED = re.compile(r"(?P<folder>.*[/\\]torchinductor_[^/\\]+)[/\\]")
 
 @dataclass(kw_only=True)
 class TraceFile(KeptRecords):
-    """One file's kept records, each with the number of resets before it, and what is wrong with it."""
+    """One file's kept records, each with the number of resets before it, and what is wrong with
+    it."""
 
     path: Path
     seen: int = 0  # records of any kind that could be read
@@ -67,7 +73,8 @@ class TraceFile(KeptRecords):
     torch: str = ""
     began: str = ""  # month, day and time, as torch wrote them: no year, the machine's own zone
     resets: int = 0
-    ended: set[tuple[Any, Any]] = field(default_factory=set)  # compile ids whose metrics have been written
+    # compile ids whose metrics have been written
+    ended: set[tuple[Any, Any]] = field(default_factory=set)
 
     @property
     def compiled(self) -> bool:
@@ -77,7 +84,10 @@ class TraceFile(KeptRecords):
         if self.cut:
             yield f"{self.path.name} {self.cut}"
         if self.damaged:
-            yield f"{self.path.name}: {self.damaged:,} record{'s' * (self.damaged > 1)} damaged and left out"
+            yield (
+                f"{self.path.name}: {self.damaged:,} record{'s' * (self.damaged > 1)} damaged "
+                "and left out"
+            )
         if self.left_out:
             limit = kept_records.RECORDS_BYTES // 2**20
             yield f"{self.path.name}: {self.left_out:,} records left out beyond {limit} MiB"
@@ -98,9 +108,13 @@ class TraceFile(KeptRecords):
         self._count_resets(metadata)
         self.keep(metadata, text, self.resets)
 
-    def _describe(self, prefix: re.Match[bytes], metadata: Mapping[str, Any], text: str | None) -> None:
+    def _describe(
+        self, prefix: re.Match[bytes], metadata: Mapping[str, Any], text: str | None
+    ) -> None:
         if not self.began:
-            month, day, time, pid = (prefix[name].decode() for name in ("month", "day", "time", "pid"))
+            month, day, time, pid = (
+                prefix[name].decode() for name in ("month", "day", "time", "pid")
+            )
             self.began, self.pid = f"{month}-{day} {time}", pid
             named = _RANK_IN_NAME.search(self.path.name)
             self.rank = int(named[1]) if named else None
@@ -111,9 +125,12 @@ class TraceFile(KeptRecords):
             self.torch = str(json_object(text).get("pytorch_version") or "")
 
     def _count_resets(self, metadata: Mapping[str, Any]) -> None:
-        """A compile id that begins again after its metrics were written is another compilation of the same name."""
+        """A compile id that begins again after its metrics were written is another compilation of
+        the same name."""
         name = (metadata.get("frame_id"), metadata.get("frame_compile_id"))
-        if metadata.get("compiled_autograd_id") is not None or not all(isinstance(number, int) for number in name):
+        if metadata.get("compiled_autograd_id") is not None or not all(
+            isinstance(number, int) for number in name
+        ):
             return
         if "compilation_metrics" in metadata:
             self.ended.add(name)
@@ -123,7 +140,8 @@ class TraceFile(KeptRecords):
 
 
 def read_file(path: Path, within: Path | None = None) -> TraceFile:
-    """Whatever of it can be read. ``within``: as files.opened has it. Raises InputError where nothing can."""
+    """Whatever of it can be read. ``within``: as files.opened has it. Raises InputError where
+    nothing can."""
     found = TraceFile(path=path)
     try:
         for prefix, payload in _records(path, within, found):
@@ -144,7 +162,9 @@ def read_file(path: Path, within: Path | None = None) -> TraceFile:
     return found
 
 
-def _records(path: Path, within: Path | None, found: TraceFile) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
+def _records(
+    path: Path, within: Path | None, found: TraceFile
+) -> Iterator[tuple[re.Match[bytes], bytes | None]]:
     """(a record's first line, its payload), in the file's order."""
     prefix: re.Match[bytes] | None = None
     payload: list[bytes] = []
@@ -172,7 +192,8 @@ def _records(path: Path, within: Path | None, found: TraceFile) -> Iterator[tupl
 
 
 def read_directory(path: Path) -> tuple[tuple[TraceFile, ...], tuple[str, ...]]:
-    """Its processes in the order in which they began, and a sentence for each file that is none of theirs.
+    """Its processes in the order in which they began, and a sentence for each file that is none of
+    theirs.
 
     ``path`` may be one such file. Raises InputError where there is nothing to read.
     """
@@ -188,49 +209,73 @@ def read_directory(path: Path) -> tuple[tuple[TraceFile, ...], tuple[str, ...]]:
             unread.append(error.message)
     if not files:
         raise InputError(
-            f"none of its {len(paths)} files has a record of torch's structured trace", path=path, hint=unread[0]
+            f"none of its {len(paths)} files has a record of torch's structured trace",
+            path=path,
+            hint=unread[0],
         )
     idle = [file for file in files if not file.compiled]
     if len(idle) < len(files):
         unread += [f"{file.path}: this process compiled nothing" for file in idle]
         files = [file for file in files if file.compiled]
-    return tuple(sorted(files, key=lambda file: (file.rank is not None, file.rank or 0, file.began))), tuple(unread)
+    return tuple(
+        sorted(files, key=lambda file: (file.rank is not None, file.rank or 0, file.began))
+    ), tuple(unread)
 
 
 def _paths(path: Path) -> list[Path]:
     if not path.exists():
-        raise InputError("file or folder not found", path=path, hint="give the directory that TORCH_TRACE named")
+        raise InputError(
+            "file or folder not found", path=path, hint="give the directory that TORCH_TRACE named"
+        )
     if not path.is_dir():
         return [path]
     try:
-        found = sorted({one for pattern in (FILES, f"{FILES}.gz") for one in path.glob(pattern) if one.is_file()})
+        found = sorted(
+            {
+                one
+                for pattern in (FILES, f"{FILES}.gz")
+                for one in path.glob(pattern)
+                if one.is_file()
+            }
+        )
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from error
     if found:
         return found
     deeper = next((one.parent for one in path.rglob(FILES)), None)
-    hint = f"{deeper} has some" if deeper else "TORCH_TRACE=DIR python program.py makes torch write them"
+    hint = (
+        f"{deeper} has some"
+        if deeper
+        else "TORCH_TRACE=DIR python program.py makes torch write them"
+    )
     raise InputError(f"has no {FILES}", path=path, hint=hint)
 
 
 def record_directory(path: Path, output: Path, options: m.Options) -> Path:
-    """Write the Recording of a TORCH_TRACE directory into ``output/recording`` and return that folder.
+    """Write the Recording of a TORCH_TRACE directory into ``output/recording`` and return that
+    folder.
 
-    Raises InputError where there is nothing to read, UsageError for a folder that cannot be written.
+    Raises InputError where there is nothing to read, UsageError for a folder that cannot be
+    written.
     """
     files, unread = read_directory(path)
-    names = (f"rank{file.rank}" if file.rank is not None else f"process-{file.pid}" for file in files)
+    names = (
+        f"rank{file.rank}" if file.rank is not None else f"process-{file.pid}" for file in files
+    )
     keys = foreign.run_keys(names, "restart-", 1)
     records = [record.metadata for file in files for record in file.records]
     paths = (str(metadata["str"][0]) for metadata in records if "str" in metadata)
     pythons = (found[1] for name in paths if (found := _PYTHON.search(name)))
     tensors = (metadata.get("describe_tensor") for metadata in records)
-    on_cuda = any(isinstance(tensor, dict) and "cuda" in str(tensor.get("device")) for tensor in tensors)
+    on_cuda = any(
+        isinstance(tensor, dict) and "cuda" in str(tensor.get("device")) for tensor in tensors
+    )
     environment = foreign.environment(
         reason=NOT_THERE,
         device_name="the machine that was traced",
         python=next(pythons, foreign.NO_VERSION),  # where a path says it
-        torch=", ".join(dict.fromkeys(file.torch for file in files if file.torch)) or foreign.NO_VERSION,
+        torch=", ".join(dict.fromkeys(file.torch for file in files if file.torch))
+        or foreign.NO_VERSION,
     )
     folder = foreign.create(output, options, keys, environment, on_cuda=on_cuda, reason=NOT_THERE)
     for file, key in zip(files, keys, strict=True):
@@ -238,26 +283,37 @@ def record_directory(path: Path, output: Path, options: m.Options) -> Path:
     return folder
 
 
-def _write_run(folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[str], options: m.Options) -> None:
+def _write_run(
+    folder: Path, key: m.RunKey, file: TraceFile, unread: Sequence[str], options: m.Options
+) -> None:
     records = layout.run_folder(folder, key) / layout.TRACE_RECORDS
     missing = file.left_out + file.damaged + bool(file.cut and not file.damaged)
     lines = list(kept_records.as_lines(file.records, left_out=missing))
     kept_records.write_records(records, lines)
     sources = project_sources.gather(lines, _project(file.records), recorded_here=False)
     store.write_json(records.with_name(layout.SOURCES), sources)
-    lost = (m.Unavailable(capture="structured trace", why=why, incomplete=True) for why in file.problems())
+    lost = (
+        m.Unavailable(capture="structured trace", why=why, incomplete=True)
+        for why in file.problems()
+    )
     compiled = m.CompilePass(
         call_us=(),
         steady_from=options.warmup,
         compilations=tuple(kept_records.compilations(file.records)),
-        capture_unavailable=(*lost, *(m.Unavailable(capture=name, why=NOT_THERE) for name in UNSEEN)),
+        capture_unavailable=(
+            *lost,
+            *(m.Unavailable(capture=name, why=NOT_THERE) for name in UNSEEN),
+        ),
         calls=0,
     )
     foreign.write_run(folder, key, m.PassName.COMPILE, compiled, reason=NOT_THERE)
-    read = f"the text of {len(sources.files)} source files was read now and may differ from what ran"
+    read = (
+        f"the text of {len(sources.files)} source files was read now and may differ from what ran"
+    )
     none = "no source file is below the current folder, so source lines are not shown"
     notes = (
-        f"read from {file.path.name}, which process {file.pid} began on {file.began} (its own clock, no year)",
+        f"read from {file.path.name}, which process {file.pid} began on {file.began} (its own "
+        "clock, no year)",
         "calls are not in it, so recompiles during and after warm-up cannot be told apart",
         "frames that torch skipped without a record (a generator, a dispatch mode) are missing",
         read if sources.files else none,
@@ -273,6 +329,9 @@ def _project(records: Iterable[m.TraceRecord]) -> ProjectFiles:
     here = project_sources.project_files("")
     names = [str(record.metadata["str"][0]) for record in records if "str" in record.metadata]
     there = [
-        found["folder"] for name in names for pattern in (_STDLIB, _TORCH, _GENERATED) if (found := pattern.match(name))
+        found["folder"]
+        for name in names
+        for pattern in (_STDLIB, _TORCH, _GENERATED)
+        if (found := pattern.match(name))
     ]
     return ProjectFiles(libraries=tuple(dict.fromkeys((*here.libraries, *there))), own=here.own)

@@ -1,11 +1,14 @@
-"""What torch computes for its structured trace: nothing that a Recording does not keep, and nothing that can raise.
+"""What torch computes for its structured trace: nothing that a Recording does not keep, and nothing
+that can raise.
 
-torch computes a record's payload as soon as anybody listens to the trace. Some payloads print whole dataclasses, and so
-the tensors in them: a tensor subclass without a ``__repr__`` of its own then runs its operators inside the compilation,
-which may raise there, or break the graph. While kgprof alone listens, such a payload is not computed. Where the user
-listens as well (TORCH_TRACE), it is, and what it raises is kept from the compilation and told as incomplete.
+torch computes a record's payload as soon as anybody listens to the trace. Some payloads print whole
+dataclasses, and so the tensors in them: a tensor subclass without a ``__repr__`` of its own then
+runs its operators inside the compilation, which may raise there, or break the graph. While kgprof
+alone listens, such a payload is not computed. Where the user listens as well (TORCH_TRACE), it is,
+and what it raises is kept from the compilation and told as incomplete.
 
-Every module of torch has imported ``trace_structured`` by its name, so its code is exchanged, and not the function.
+Every module of torch has imported ``trace_structured`` by its name, so its code is exchanged, and
+not the function.
 """
 
 import logging
@@ -39,15 +42,19 @@ class TracePayloads(Source):
         if not isinstance(function, FunctionType) or function.__closure__:
             self.unavailable = "torch's trace_structured has been replaced"
             return
-        original = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+        original = FunctionType(
+            function.__code__, function.__globals__, function.__name__, function.__defaults__
+        )
         original.__kwdefaults__ = function.__kwdefaults__
         guarded = self._guarding(original, log, skip_code)
         replace(_internal, GUARDED, guarded, undo)
 
         def exchanged(*args: Any, **named: Any) -> None:
-            _kgprof_trace_structured(*args, **named)  # type: ignore[name-defined]  # noqa: F821  torch's global
+            # torch's global
+            _kgprof_trace_structured(*args, **named)  # type: ignore[name-defined]  # noqa: F821
 
-        for frame in (exchanged, guarded):  # a backward is compiled where Dynamo looks at every frame
+        # a backward is compiled where Dynamo looks at every frame
+        for frame in (exchanged, guarded):
             skip_code(frame.__code__)
         undo.callback(setattr, function, "__code__", function.__code__)
         function.__code__ = exchanged.__code__
@@ -67,7 +74,8 @@ class TracePayloads(Source):
                 if "payload_fn" in named:
                     named["payload_fn"] = self._payload(what, named["payload_fn"], alone, skip_code)
                 original(name, lambda: metadata, **named)
-            except Exception as error:  # noqa: BLE001  it would fail the compilation, which can do without a record
+            # it would fail the compilation, which can do without a record
+            except Exception as error:  # noqa: BLE001
                 self._lost(name, error)
 
         return guarded
@@ -98,16 +106,21 @@ def _is_wanted(name: str, log: logging.Logger) -> bool:
 
 
 def _is_a_users(handler: logging.Handler) -> bool:
-    """torch's own handler stands there until its first record, and writes nothing without a folder."""
+    """torch's own handler stands there until its first record, and writes nothing without a
+    folder."""
     return not isinstance(handler, LogListener) and getattr(handler, "root_dir", "") is not None
 
 
 def _without_tensors(compute: Callable[[], Any]) -> str | None:
-    """Of AOTAutograd's metadata that which a reader looks for, in torch's words; None where it prints something else.
+    """Of AOTAutograd's metadata that which a reader looks for, in torch's words; None where it
+    prints something else.
 
     The metadata holds tensors, and a tensor subclass may run any code when it is printed.
     """
-    names, cells = getattr(getattr(compute, "__code__", None), "co_freevars", ()), getattr(compute, "__closure__", None)
+    names, cells = (
+        getattr(getattr(compute, "__code__", None), "co_freevars", ()),
+        getattr(compute, "__closure__", None),
+    )
     if not cells or METADATA not in names:
         return None
     metadata = cells[names.index(METADATA)].cell_contents

@@ -1,7 +1,8 @@
 """TRACE of a script, and STACK: torch.profiler over some of its steps, while it runs.
 
-Kineto has one session a process. A program that profiles itself has the first claim on it: the window closes before
-the program's own session begins. It sees one thread, and unless that is the main one it ends the process by SIGSEGV.
+Kineto has one session a process. A program that profiles itself has the first claim on it: the
+window closes before the program's own session begins. It sees one thread, and unless that is the
+main one it ends the process by SIGSEGV.
 """
 
 import threading
@@ -25,7 +26,9 @@ from kgprof.record.source import Source, replace
 from kgprof.record.steps import Kind, Steps
 from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step, export
 
-ELSEWHERE = "steps are taken on another thread than the main one, where torch.profiler cannot be used"
+ELSEWHERE = (
+    "steps are taken on another thread than the main one, where torch.profiler cannot be used"
+)
 BARE_STEPS = 5  # after warm-up and before the window: what the steps inside it are set against
 
 
@@ -34,17 +37,24 @@ def _elsewhere() -> bool:
 
 
 class TraceWindow(Source):
-    """Opens in step ``--warmup`` + BARE_STEPS, one step before it counts; closed, it has a ``result``.
+    """Opens in step ``--warmup`` + BARE_STEPS, one step before it counts; closed, it has a
+    ``result``.
 
-    A program that evaluates before it trains has calls of compiled code first and steps of its optimizer later. When
-    there are enough of a kind that is preferred to the window's, all begins again; a trace that was whole by then stays
-    until there is another one.
+    A program that evaluates before it trains has calls of compiled code first and steps of its
+    optimizer later. When there are enough of a kind that is preferred to the window's, all begins
+    again; a trace that was whole by then stays until there is another one.
     """
 
     name = "trace window"
 
     def __init__(
-        self, steps: Steps, device: torch.device, options: m.Options, path: Path, *, with_stack: bool = False
+        self,
+        steps: Steps,
+        device: torch.device,
+        options: m.Options,
+        path: Path,
+        *,
+        with_stack: bool = False,
     ) -> None:
         """``with_stack``: STACK, which takes fewer steps."""
         self.result: m.TracePass | m.Skipped | None = None
@@ -57,17 +67,29 @@ class TraceWindow(Source):
         self._profiler: torch_profile | None = None
         self._times: list[int] = []
         self._ours = False
-        self._whole: tuple[m.TracePass | m.Skipped | None, Kind | None, int | None] = None, None, None
-        self._is_last = False  # closed for good: there is no other window, whatever steps come later
-        self.first: Source | None = None  # listens in the step before those that count, whose time nobody takes
+        self._whole: tuple[m.TracePass | m.Skipped | None, Kind | None, int | None] = (
+            None,
+            None,
+            None,
+        )
+        # closed for good: there is no other window, whatever steps come later
+        self._is_last = False
+        # listens in the step before those that count, whose time nobody takes
+        self.first: Source | None = None
         self._in_first = ExitStack()
 
     # ---- what the program does
 
     def marked(self, kind: Kind) -> None:
-        """At each mark; steps of another kind than the preferred one so far are none of the window's."""
+        """At each mark; steps of another kind than the preferred one so far are none of the
+        window's."""
         better = self.kind is not None and kind is self._steps.chosen is not self.kind
-        if better and self._steps.counts[kind] > self._opens_after and not self._is_last and not _elsewhere():
+        if (
+            better
+            and self._steps.counts[kind] > self._opens_after
+            and not self._is_last
+            and not _elsewhere()
+        ):
             self._begin_again()
         if self.result is not None or kind is not (self.kind or self._steps.chosen):
             return
@@ -140,10 +162,13 @@ class TraceWindow(Source):
         finally:
             self._ours = False
 
-    def _exported(self, profiler: torch_profile, step_us: tuple[float, ...]) -> m.TracePass | m.Skipped:
+    def _exported(
+        self, profiler: torch_profile, step_us: tuple[float, ...]
+    ) -> m.TracePass | m.Skipped:
         most_bytes, mark = stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES, b""
         if len(self._times) <= self._wanted:
-            # The program ended, or went on to something else, in the last step, which torch began to mark.
+            # The program ended, or went on to something else, in the last step, which torch began
+            # to mark.
             mark = f'"{STEP_PREFIX}{profiler.step_num}"'.encode()
         size = export(profiler, self._path, mark, f'"{AFTER_STEPS}"'.encode())
         if size > most_bytes:
@@ -151,7 +176,9 @@ class TraceWindow(Source):
             return m.Skipped(reason=stack_profiler.too_large(len(step_us), size, most_bytes))
         if self._with_stack:
             return stack_profiler.kept(self._path, step_us, size)
-        return m.TracePass(step_us=step_us, trace_file=self._path.name, trace_bytes=size, cpp_kernel_profile=False)
+        return m.TracePass(
+            step_us=step_us, trace_file=self._path.name, trace_bytes=size, cpp_kernel_profile=False
+        )
 
     # ---- beside a program that profiles itself
 
@@ -161,7 +188,10 @@ class TraceWindow(Source):
 
         def prepare(this: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._ours:
-                self.close("the program runs torch.profiler itself, and a process can have only one session")
+                self.close(
+                    "the program runs torch.profiler itself, and a process can have only one "
+                    "session"
+                )
             return original(this, *args, **kwargs)
 
         undo.callback(self.close)

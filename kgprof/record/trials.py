@@ -1,7 +1,9 @@
-"""A question that a child of its own answers: what a verb asks that tries many things, of which some die or hang.
+"""A question that a child of its own answers: what a verb asks that tries many things, of which
+some die or hang.
 
-The function that answers is ``(question, options, write) -> None``: ``question`` is the JSON of the struct that was
-asked, ``write`` takes a struct and may be called several times, each answer in place of the one before it.
+The function that answers is ``(question, options, write) -> None``: ``question`` is the JSON of the
+struct that was asked, ``write`` takes a struct and may be called several times, each answer in
+place of the one before it.
 """
 
 import math
@@ -48,11 +50,11 @@ def run(
     on_phase: Callable[[str], None] = lambda name: None,
     on_timeout: Callable[[int], None] = lambda pid: None,
 ) -> Trial:
-    """Ask ``function`` ("package.module:name") in a child with these compiler caches; it has ``options.timeout_s``
-    seconds, and ends at ``until``, of ``time.monotonic``.
+    """Ask ``function`` ("package.module:name") in a child with these compiler caches; it has
+    ``options.timeout_s`` seconds, and ends at ``until``, of ``time.monotonic``.
 
-    ``on_timeout`` is given the child that has none left, before it is ended. Nothing that the child started is left
-    when this returns. Raises OSError where ``scratch`` cannot be written.
+    ``on_timeout`` is given the child that has none left, before it is ended. Nothing that the child
+    started is left when this returns. Raises OSError where ``scratch`` cannot be written.
     """
     if (left_s := until - time.monotonic()) <= 0:
         return Trial(exit=m.Exit(outcome=m.Outcome.TIMED_OUT), answer=None, log="", time_up=True)
@@ -92,11 +94,23 @@ class CellTrials:
     on_phase: Callable[[str], None] = lambda name: None
 
     def answered(
-        self, function: str, question: m.Model, kind: type[Answer], caches: children.Caches | None = None
+        self,
+        function: str,
+        question: m.Model,
+        kind: type[Answer],
+        caches: children.Caches | None = None,
     ) -> Answer | m.Skipped:
-        """What a trial left, or how it ended without an answer. Raises KeyboardInterrupt where a signal came."""
+        """What a trial left, or how it ended without an answer. Raises KeyboardInterrupt where a
+        signal came."""
         caches = caches or self.caches
-        trial = run(function, question, options=self.options, scratch=self.scratch, caches=caches, until=self.until)
+        trial = run(
+            function,
+            question,
+            options=self.options,
+            scratch=self.scratch,
+            caches=caches,
+            until=self.until,
+        )
         if trial.interrupted:
             raise KeyboardInterrupt
         if trial.answer is None:

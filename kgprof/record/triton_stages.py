@@ -1,7 +1,9 @@
-"""How long Triton takes for each stage of a kernel, from its own IR to the binary, one kernel after the other.
+"""How long Triton takes for each stage of a kernel, from its own IR to the binary, one kernel after
+the other.
 
-Inductor compiles in worker processes, side by side and with nobody to listen. So each kernel that has been launched is
-compiled once more here when everything else is over, in the configuration that it runs in, past Triton's cache.
+Inductor compiles in worker processes, side by side and with nobody to listen. So each kernel that
+has been launched is compiled once more here when everything else is over, in the configuration that
+it runs in, past Triton's cache.
 """
 
 import importlib
@@ -23,21 +25,27 @@ def triton_stages(device: torch.device) -> m.TritonStages | m.Skipped:
     inductor = sys.modules.get("torch._inductor.codecache")
     try:
         loaded = launched(tuple(inductor.PyCodeCache.modules) if inductor is not None else ())
-        # Code that is loaded again, for a timing or another graph, has the same kernels in the same configuration.
-        tuners = list({(_name(tuner), str(tuner.launchers[0].config)): tuner for tuner in loaded}.values())
+        # Code that is loaded again, for a timing or another graph, has the same kernels in the same
+        # configuration.
+        tuners = list(
+            {(_name(tuner), str(tuner.launchers[0].config)): tuner for tuner in loaded}.values()
+        )
         if not tuners:
             return m.Skipped(reason="Inductor generated no Triton kernel")
         knobs = importlib.import_module("triton.knobs")
         kernels, until = [], time.perf_counter() + BUDGET_S
         with knobs.compilation.scope():
             knobs.compilation.always_compile = True
-            compiled_again(tuners[0], knobs)  # not measured: the first one in a process loads what all of them need
+            # not measured: the first one in a process loads what all of them need
+            compiled_again(tuners[0], knobs)
             for tuner in tuners:
                 if time.perf_counter() > until:
                     break
                 kernels.append(compiled_again(tuner, knobs))
     except Exception as error:  # noqa: BLE001  of parts of torch and Triton that promise nothing
-        return m.Skipped(reason=f"capture Triton stages unavailable: {type(error).__name__}: {error}")
+        return m.Skipped(
+            reason=f"capture Triton stages unavailable: {type(error).__name__}: {error}"
+        )
     return m.TritonStages(kernels=tuple(kernels), left_out=len(tuners) - len(kernels))
 
 
@@ -46,7 +54,11 @@ def launched(modules: Iterable[Any]) -> Iterator[Any]:
     for module in modules:
         for value in tuple(vars(module).values()):
             launchers = getattr(value, "launchers", None)
-            if isinstance(launchers, list) and len(launchers) == 1 and hasattr(value, "_precompile_config"):
+            if (
+                isinstance(launchers, list)
+                and len(launchers) == 1
+                and hasattr(value, "_precompile_config")
+            ):
                 yield value
 
 
@@ -60,7 +72,11 @@ def compiled_again(tuner: Any, knobs: Any) -> m.KernelStages:
     lowered = ((stage, us / 1e6) for stage, us in times.lowering_stages)
     return m.KernelStages(
         kernel=_name(tuner),
-        seconds={"ir": times.ir_initialization / 1e6, **dict(lowered), "store": times.store_results / 1e6},
+        seconds={
+            "ir": times.ir_initialization / 1e6,
+            **dict(lowered),
+            "store": times.store_results / 1e6,
+        },
     )
 
 

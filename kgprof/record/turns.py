@@ -1,11 +1,13 @@
-"""Two processes that time one program each, slice by slice in turn: while one takes its steps, the other one waits.
+"""Two processes that time one program each, slice by slice in turn: while one takes its steps, the
+other one waits.
 
-A core of a shared machine was seen to change its speed by a third every 0.2 to 1 s (its other thread belongs to a
-neighbour). Slices of SLICE_S find it alike, and slice k of both is the same work where both take as many steps a
-slice. The one whose turn it becomes goes on where the other one stopped, on its core: of two that stay on two cores
-each has the speed of its own. They pass a few bytes to and fro through two pipes. A process that has taken all its
-slices says so, and waits until the other one has too, so that its end disturbs none; one that has died is seen by the
-end of its pipe.
+A core of a shared machine was seen to change its speed by a third every 0.2 to 1 s (its other
+thread belongs to a neighbour). Slices of SLICE_S find it alike, and slice k of both is the same
+work where both take as many steps a slice. The one whose turn it becomes goes on where the other
+one stopped, on its core: of two that stay on two cores each has the speed of its own. They pass a
+few bytes to and fro through two pipes. A process that has taken all its slices says so, and waits
+until the other one has too, so that its end disturbs none; one that has died is seen by the end of
+its pipe.
 """
 
 import ctypes
@@ -14,15 +16,16 @@ import sys
 from contextlib import suppress
 
 SLICE_S = 0.02
-IN_TURN_FROM = "timing"  # the phase of a round; the second process is started when the first one has come to it
+# the phase of a round; the second process is started when the first one has come to it
+IN_TURN_FROM = "timing"
 YOURS, DONE = b"t", b"d"  # followed by the number of a core
 WORD, NO_CORE = 3, 0xFFFF  # bytes; where the system does not say
 FIRST = YOURS + NO_CORE.to_bytes(WORD - 1)  # what the first of two finds
 
 
 class Turns:
-    """``ends``: what to read the other process from, and what to write to it. None: there is no other one.
-    ``steps``: of a slice."""
+    """``ends``: what to read the other process from, and what to write to it. None: there is no
+    other one. ``steps``: of a slice."""
 
     def __init__(self, ends: tuple[int, int] | None = None, steps: int = 1) -> None:
         self.shared = ends is not None
@@ -52,7 +55,8 @@ class Turns:
         """Whether there is another one still."""
         said = os.read(self._reading, WORD)
         if said[:1] == YOURS:
-            # This thread alone, and only for now: threads and processes that it starts inherit what it may use.
+            # This thread alone, and only for now: threads and processes that it starts inherit what
+            # it may use.
             core = int.from_bytes(said[1:])
             if sys.platform == "linux" and core in (allowed := os.sched_getaffinity(0)):
                 with suppress(OSError):  # a sandbox may forbid it

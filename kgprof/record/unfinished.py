@@ -1,7 +1,7 @@
 """A result in the making: in a folder beside the older result, and put in its place at the end.
 
-One process holds that folder, by a lock that ends with it. After a SIGKILL the older result stands, and ``kgprof
-report`` reads what was measured from the unfinished folder.
+One process holds that folder, by a lock that ends with it. After a SIGKILL the older result stands,
+and ``kgprof report`` reads what was measured from the unfinished folder.
 """
 
 from __future__ import annotations
@@ -26,11 +26,17 @@ LOCK = "lock"  # in the unfinished folder; names the process that holds it
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 
 
-def refuse_overwriting(inputs: Iterable[Path], outputs: Iterable[Path], recording: Path | None = None) -> None:
-    """Raises UsageError where an input is an output or lies in one, by whatever links, or an output in ``recording``
-    (in which reports may stand). To be called before anything is written."""
+def refuse_overwriting(
+    inputs: Iterable[Path], outputs: Iterable[Path], recording: Path | None = None
+) -> None:
+    """Raises UsageError where an input is an output or lies in one, by whatever links, or an output
+    in ``recording`` (in which reports may stand). To be called before anything is written."""
     given = list(inputs)
-    kept = [one for one in recording.glob("*") if one.name not in REPORTS] if recording is not None else []
+    kept = (
+        [one for one in recording.glob("*") if one.name not in REPORTS]
+        if recording is not None
+        else []
+    )
     given += [*kept, *(file for one in kept for file in one.rglob("*") if file.is_file())]
     for output in outputs:
         place = Path(os.path.realpath(output))  # Path.resolve raises at a loop of links
@@ -53,16 +59,24 @@ def results(path: Path) -> list[Path]:
 
 
 def refuse_in_the_way(output: Path, names: Sequence[str] = REPORTS) -> None:
-    """Raises UsageError where ``output`` holds what a result would replace, and that is no result. ``names``: the
-    result's files, REPORTS beside a Recording, or others whose JSON names the kgprof that wrote it."""
+    """Raises UsageError where ``output`` holds what a result would replace, and that is no result.
+    ``names``: the result's files, REPORTS beside a Recording, or others whose JSON names the kgprof
+    that wrote it."""
     if names == REPORTS:
-        names, own, whose = (FOLDER, *REPORTS), (output / FOLDER / HEADER).is_file(), "a Recording's"
+        names, own, whose = (
+            (FOLDER, *REPORTS),
+            (output / FOLDER / HEADER).is_file(),
+            "a Recording's",
+        )
     else:
         written = (output / name for name in names if name.endswith(".json"))
         own, whose = any(map(_names_kgprof, written)), "an earlier result's"
     for name in names:
         if (output / name).exists() and not own:
-            raise UsageError(f"{output / name} already exists and is not {whose}", hint="choose another folder with -o")
+            raise UsageError(
+                f"{output / name} already exists and is not {whose}",
+                hint="choose another folder with -o",
+            )
 
 
 class _Written(msgspec.Struct):
@@ -80,8 +94,9 @@ def _names_kgprof(path: Path) -> bool:
 class Unfinished:
     """The unfinished folder of ``output``, from the lock to ``finish``.
 
-    Left without ``finish`` it stays, if a Recording has begun in it and is ``worth_keeping`` (it cannot be made again
-    from what it was read from). Raises UsageError where ``output`` cannot be written or another process writes there.
+    Left without ``finish`` it stays, if a Recording has begun in it and is ``worth_keeping`` (it
+    cannot be made again from what it was read from). Raises UsageError where ``output`` cannot be
+    written or another process writes there.
     """
 
     def __init__(self, output: Path, *, worth_keeping: bool = True) -> None:
@@ -96,10 +111,14 @@ class Unfinished:
     def begun(self) -> bool:
         """Whether a Recording has been begun since this folder was entered."""
         header = self.recording / HEADER
-        return header.is_file() and not (self._stale and os.path.samestat(header.stat(), self._stale))
+        return header.is_file() and not (
+            self._stale and os.path.samestat(header.stat(), self._stale)
+        )
 
     def __enter__(self) -> Unfinished:
-        self._made = [folder for folder in (self.output, *self.output.parents) if not folder.exists()]
+        self._made = [
+            folder for folder in (self.output, *self.output.parents) if not folder.exists()
+        ]
         try:
             while not self._is_here():  # another run's end took the folder away
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +131,9 @@ class Unfinished:
         except OSError as error:
             self.__exit__()
             hint = "choose a writable folder with -o"
-            raise OutputError(f"cannot write to {self.output}: {error.strerror or error}", hint=hint) from error
+            raise OutputError(
+                f"cannot write to {self.output}: {error.strerror or error}", hint=hint
+            ) from error
         return self
 
     def _hold(self) -> None:
@@ -138,7 +159,8 @@ class Unfinished:
             return False
 
     def check(self) -> None:
-        """Raises UsageError where the folder is no longer the one that was begun, and says where that is now."""
+        """Raises UsageError where the folder is no longer the one that was begun, and says where
+        that is now."""
         if self._is_here():
             return
         hint = "run again"
@@ -146,18 +168,23 @@ class Unfinished:
             now = Path(os.readlink(f"/proc/self/fd/{self._lock}")).parent
             if (now / FOLDER / HEADER).is_file():
                 hint = f"what was measured is in {now}: kgprof report {shlex.quote(str(now))}"
-        raise UsageError(f"{self.folder} was moved, deleted or replaced while kgprof wrote to it", hint=hint)
+        raise UsageError(
+            f"{self.folder} was moved, deleted or replaced while kgprof wrote to it", hint=hint
+        )
 
     def finish(self) -> Path:
-        """Put everything that is whole in its place, the Recording first; what stood there is deleted last, and with
-        an older Recording a report that this one has none of. Returns ``output``.
+        """Put everything that is whole in its place, the Recording first; what stood there is
+        deleted last, and with an older Recording a report that this one has none of. Returns
+        ``output``.
 
         Raises UsageError where the folder has changed or cannot be moved.
         """
         self.check()
         put, of_recording = set(), (self.recording / HEADER).is_file()
         try:
-            for entry in sorted(self.folder.iterdir(), key=lambda entry: (entry.name != FOLDER, entry.name)):
+            for entry in sorted(
+                self.folder.iterdir(), key=lambda entry: (entry.name != FOLDER, entry.name)
+            ):
                 if entry.is_dir() and (self.output / entry.name).exists():
                     _exchange(entry, self.output / entry.name)
                 elif entry.name != LOCK and not entry.name.startswith(PARTIAL):
@@ -166,14 +193,18 @@ class Unfinished:
             for name in {*REPORTS} - put if of_recording else ():
                 (self.output / name).unlink(missing_ok=True)
         except OSError as error:
-            raise OutputError(f"cannot replace what is in {self.output}: {error.strerror}") from error
+            raise OutputError(
+                f"cannot replace what is in {self.output}: {error.strerror}"
+            ) from error
         shutil.rmtree(self.folder, ignore_errors=True)
         return self.output
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):  # what somebody else put there stays
             if self._is_here():
-                if not (self.recording / HEADER).is_file() or (self.begun and not self._worth_keeping):
+                if not (self.recording / HEADER).is_file() or (
+                    self.begun and not self._worth_keeping
+                ):
                     shutil.rmtree(self.recording, ignore_errors=True)
                 if {entry.name for entry in self.folder.iterdir()} == {LOCK}:
                     (self.folder / LOCK).unlink()
@@ -186,9 +217,13 @@ class Unfinished:
 
 
 def _exchange(new: Path, old: Path) -> None:
-    """At once where the system can; elsewhere the older one lies beside the new one for a moment."""
+    """At once where the system can; elsewhere the older one lies beside the new one for a
+    moment."""
     exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
-    if exchange and exchange(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old), RENAME_EXCHANGE) == 0:
+    if (
+        exchange
+        and exchange(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(old), RENAME_EXCHANGE) == 0
+    ):
         return
     older = new.with_name(f"older-{new.name}")
     old.rename(older)

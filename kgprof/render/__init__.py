@@ -1,4 +1,5 @@
-"""The Profile for people and for machines. RENDERERS is the room's table of contents: a new format is one line here."""
+"""The Profile for people and for machines. RENDERERS is the room's table of contents: a new format
+is one line here."""
 
 import difflib
 from typing import Protocol
@@ -29,8 +30,9 @@ RENDERERS: tuple[Renderer, ...] = (Html(), Json(), Text(), Markdown(), Sarif(), 
 def by_name(name: str, traces: Traces | None = None, source_url: str = "") -> Renderer:
     """The renderer that ``--format`` names. Raises UsageError with the nearest name.
 
-    ``traces``: the files that a page may carry or link to. They are no part of the Profile, and no other format has
-    room for them. ``source_url``: of the repository, for the links of a finding that is copied from the page.
+    ``traces``: the files that a page may carry or link to. They are no part of the Profile, and no
+    other format has room for them. ``source_url``: of the repository, for the links of a finding
+    that is copied from the page.
     """
     known = {renderer.name: renderer for renderer in RENDERERS}
     if name not in known:

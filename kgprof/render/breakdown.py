@@ -1,5 +1,5 @@
-"""The kernel breakdown as words, tables and bars; lengths are per cent of the width, so that they need neither style
-nor script."""
+"""The kernel breakdown as words, tables and bars; lengths are per cent of the width, so that they
+need neither style nor script."""
 
 from collections.abc import Collection, Sequence
 from typing import ClassVar
@@ -23,9 +23,21 @@ class KindPart(View, frozen=True, kw_only=True):
 
 # (kind, what a reader calls it, what it stands for). The order is the order of the bars.
 KINDS: tuple[tuple[str, str, str], ...] = (
-    (m.KernelKind.GEMM, "GEMM", "matrix products: cuBLAS, CUTLASS, MKL, aten mm and linear, Triton GEMM templates"),
-    (m.KernelKind.ATTENTION, "attention", "flash, memory-efficient and cuDNN attention, FlexAttention's templates"),
-    (m.KernelKind.CONVOLUTION, "convolution", "cuDNN, oneDNN and ATen convolutions, Triton convolution templates"),
+    (
+        m.KernelKind.GEMM,
+        "GEMM",
+        "matrix products: cuBLAS, CUTLASS, MKL, aten mm and linear, Triton GEMM templates",
+    ),
+    (
+        m.KernelKind.ATTENTION,
+        "attention",
+        "flash, memory-efficient and cuDNN attention, FlexAttention's templates",
+    ),
+    (
+        m.KernelKind.CONVOLUTION,
+        "convolution",
+        "cuDNN, oneDNN and ATen convolutions, Triton convolution templates",
+    ),
     (
         m.KernelKind.NORMALISATION,
         "normalisation",
@@ -34,16 +46,26 @@ KINDS: tuple[tuple[str, str, str], ...] = (
     (
         m.KernelKind.POINTWISE,
         "pointwise",
-        "element by element: ATen's, and what Inductor generated without a reduction (triton_poi_), whatever it fused",
+        "element by element: ATen's, and what Inductor generated without a reduction "
+        "(triton_poi_), whatever it fused",
     ),
     (
         m.KernelKind.REDUCTION,
         "reduction",
-        "many elements to one: ATen's, pooling, losses, and generated kernels that reduce (triton_red_, triton_per_)",
+        "many elements to one: ATen's, pooling, losses, and generated kernels that reduce "
+        "(triton_red_, triton_per_)",
     ),
-    (m.KernelKind.INDEX, "gather, scatter, index", "index, gather, scatter, embedding, nonzero, masked select, lookup"),
+    (
+        m.KernelKind.INDEX,
+        "gather, scatter, index",
+        "index, gather, scatter, embedding, nonzero, masked select, lookup",
+    ),
     (m.KernelKind.SORT, "sort and scan", "sort, top-k, unique, median, cumulative sums"),
-    (m.KernelKind.COPY, "copy and fill", "memcpy, memset, dtype and layout copies, cat, fill, reading a scalar"),
+    (
+        m.KernelKind.COPY,
+        "copy and fill",
+        "memcpy, memset, dtype and layout copies, cat, fill, reading a scalar",
+    ),
     (
         m.KernelKind.COMMUNICATION,
         "communication",
@@ -52,15 +74,15 @@ KINDS: tuple[tuple[str, str, str], ...] = (
     (
         m.KernelKind.FRAMEWORK,
         "framework",
-        "CPU runs: self time of Dynamo's cache lookup, AOTAutograd's wrappers, the compiled graph's own wrapper and "
-        "autograd's nodes; views and allocation, which touch no element",
+        "CPU runs: self time of Dynamo's cache lookup, AOTAutograd's wrappers, the compiled "
+        "graph's own wrapper and autograd's nodes; views and allocation, which touch no element",
     ),
     (m.KernelKind.OTHER, "other", "names that no rule recognises"),
     (
         IDLE,
         "idle",
-        "GPU: nothing running; CPU: no operator running, only Python and uninstrumented code; both include profiler "
-        "overhead",
+        "GPU: nothing running; CPU: no operator running, only Python and uninstrumented code; "
+        "both include profiler overhead",
     ),
 )
 NAMES = {kind: name for kind, name, _ in KINDS}
@@ -83,20 +105,33 @@ def parts(kernels: m.KernelBreakdown) -> tuple[KindPart, ...]:
     totals[IDLE] = kernels.idle_us
     window = kernels.window_us or 1.0
     return tuple(
-        KindPart(kind=str(kind), per_step_us=totals[kind] / steps_of(kernels), share=totals[kind] / window)
+        KindPart(
+            kind=str(kind),
+            per_step_us=totals[kind] / steps_of(kernels),
+            share=totals[kind] / window,
+        )
         for kind, _, _ in KINDS
         if totals.get(kind, 0.0) > 0
     )
 
 
-def busy_share(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> tuple[float, float, float, bool]:
-    """Microseconds of a step in which it was busy, their share of the step, the step, and whether that is TIMING's.
+def busy_share(
+    kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped
+) -> tuple[float, float, float, bool]:
+    """Microseconds of a step in which it was busy, their share of the step, the step, and whether
+    that is TIMING's.
 
-    On a GPU it is: the profiler slows the CPU, and the GPU's own work takes as long without it. But where the traced
-    steps hold more work than a usual step is long (one of them evaluates as well), it is the traced step.
+    On a GPU it is: the profiler slows the CPU, and the GPU's own work takes as long without it. But
+    where the traced steps hold more work than a usual step is long (one of them evaluates as well),
+    it is the traced step.
     """
     busy, traced = kernels.busy_us / steps_of(kernels), kernels.window_us / steps_of(kernels)
-    if kernels.device == "cuda" and isinstance(bare, m.Spread) and bare.median >= busy and bare.median:
+    if (
+        kernels.device == "cuda"
+        and isinstance(bare, m.Spread)
+        and bare.median >= busy
+        and bare.median
+    ):
         return busy, busy / bare.median, bare.median, True
     return busy, busy / traced if traced else 0.0, traced, False
 
@@ -104,7 +139,10 @@ def busy_share(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> tuple[
 def busy_caption(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> str:
     busy, share, of, is_bare = busy_share(kernels, bare)
     if is_bare:
-        return f"GPU busy {100 * share:.0f} % ({milliseconds(busy)} of {milliseconds(of)} ms without the profiler)"
+        return (
+            f"GPU busy {100 * share:.0f} % ({milliseconds(busy)} of {milliseconds(of)} ms "
+            "without the profiler)"
+        )
     return f"busy {percent(share)} under the profiler"
 
 
@@ -114,7 +152,8 @@ def unit(kernels: m.KernelBreakdown) -> str:
 
 
 def overrides(profile: m.Profile, limits: Limits) -> tuple[tuple[str, str], ...]:
-    """The project's own rules: what is looked for in a name, and what that made of this report's kernels."""
+    """The project's own rules: what is looked for in a name, and what that made of this report's
+    kernels."""
     made = []
     for own in profile.kind_overrides[: limits.lines]:
         kernels = plural(own.kernels, "kernel") if own.kernels else "no kernel"
@@ -138,15 +177,24 @@ def time_table(runs: Sequence[m.RunReport]) -> Table:
         )
         name = run.key.slug if kernels.steps else f"{run.key.slug} (whole window)"
         rows.append(row(name, *cells, milliseconds(kernels.window_us / steps_of(kernels))))
-    return plain("Time per step by kind", ("run", *(NAMES[kind] for kind in kinds), "whole step"), rows)
+    return plain(
+        "Time per step by kind", ("run", *(NAMES[kind] for kind in kinds), "whole step"), rows
+    )
 
 
 def phase_table(runs: Sequence[m.RunReport]) -> Table:
     """Empty where no run trains."""
     headings = ("run", *(phase.value for phase in m.TrainingPhase))
-    trained = ((run.key.slug, run.phases) for run in runs if isinstance(run.phases, m.TrainingPhases))
-    rows = ([Cell(slug), *(_phase_cell(part, phases) for part in phases.parts)] for slug, phases in trained)
-    return plain("Training step by phase: ms per traced step on the CPU, and on the GPU", headings, rows)
+    trained = (
+        (run.key.slug, run.phases) for run in runs if isinstance(run.phases, m.TrainingPhases)
+    )
+    rows = (
+        [Cell(slug), *(_phase_cell(part, phases) for part in phases.parts)]
+        for slug, phases in trained
+    )
+    return plain(
+        "Training step by phase: ms per traced step on the CPU, and on the GPU", headings, rows
+    )
 
 
 def _phase_cell(part: m.PhaseTime, phases: m.TrainingPhases) -> Cell:
@@ -164,7 +212,8 @@ _SHARE_ALWAYS_FROM = 0.14  # and from here on also on a phone
 
 
 class Part(View, frozen=True, kw_only=True):
-    """A part of a bar: ``length`` of the full width, ``share`` of the whole that the bar shows; both 0..1."""
+    """A part of a bar: ``length`` of the full width, ``share`` of the whole that the bar shows;
+    both 0..1."""
 
     kind: str
     letter: str
@@ -211,7 +260,11 @@ class Legend(Drawing, frozen=True, kw_only=True):
 
 
 def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
-    return [(i, run, run.kernels) for i, run in enumerate(runs) if isinstance(run.kernels, m.KernelBreakdown)]
+    return [
+        (i, run, run.kernels)
+        for i, run in enumerate(runs)
+        if isinstance(run.kernels, m.KernelBreakdown)
+    ]
 
 
 def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
@@ -241,7 +294,9 @@ def legend_of(family: str, *entries: tuple[str, ...]) -> Legend:
 
 def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
     return tuple(
-        LegendEntry("k", str(kind), name, meaning, LETTERS[kind]) for kind, name, meaning in KINDS if kind in present
+        LegendEntry("k", str(kind), name, meaning, LETTERS[kind])
+        for kind, name, meaning in KINDS
+        if kind in present
     )
 
 
@@ -261,10 +316,19 @@ class Lengths(Drawing, frozen=True, kw_only=True):
     rows: tuple[Length, ...]
 
 
-def lengths(what: str, unit: str, rows: Sequence[tuple[str, float]], *, marked: str = "") -> Lengths:
+def lengths(
+    what: str, unit: str, rows: Sequence[tuple[str, float]], *, marked: str = ""
+) -> Lengths:
     longest = max((value for _, value in rows), default=0.0) or 1.0
     made = []
     for name, value in rows:
         words = f"{value:,.0f}" if unit == "cases" else figure(value)
-        made.append(Length(name=name, value=words, width=of_width(max(value, 0.0) / longest), first=name == marked))
+        made.append(
+            Length(
+                name=name,
+                value=words,
+                width=of_width(max(value, 0.0) / longest),
+                first=name == marked,
+            )
+        )
     return Lengths(what=what, unit=unit, rows=tuple(made))

@@ -6,20 +6,34 @@ from collections.abc import Iterator
 from kgprof import model as m
 from kgprof.render.breakdown import lengths
 from kgprof.render.sheet import Code, Section, Sheet
-from kgprof.render.table import Block, Cell, Column, Fold, Row, Table, known, missing, plain, row, timed
+from kgprof.render.table import (
+    Block,
+    Cell,
+    Column,
+    Fold,
+    Row,
+    Table,
+    known,
+    missing,
+    plain,
+    row,
+    timed,
+)
 from kgprof.wording import plural
 
 _DRAWN = 3  # calls of the picture, besides eager
 _METHOD = (
-    "Each case runs in its own process with a time limit. kgprof compares its results, and every tensor that the "
-    "function writes, with eager mode, over three calls that start from the same tensors and the same seed: first "
-    "with the original inputs, then twice with other values.",
-    "The tolerance is a share of the largest expected value, by type (float32 0.1 %, float16 1 %, bfloat16 5 %). "
-    "Rounding stays below it; a result for old inputs does not. If a compiled function differs from eager mode outside "
-    "of a graph too, its capture is compared with the compiled function.",
-    "Only correct cases are timed: 15 groups of calls each, by CUDA events on a GPU. Copies is the time of copy_ into "
-    "the inputs that the workload declares in buffers, or into all inputs if it declares none. reduce-overhead, "
-    "max-autotune and make_graphed_callables copy inside the call.",
+    "Each case runs in its own process with a time limit. kgprof compares its results, and every "
+    "tensor that the function writes, with eager mode, over three calls that start from the same "
+    "tensors and the same seed: first with the original inputs, then twice with other values.",
+    "The tolerance is a share of the largest expected value, by type (float32 0.1 %, float16 1 %, "
+    "bfloat16 5 %). Rounding stays below it; a result for old inputs does not. If a compiled "
+    "function differs from eager mode outside of a graph too, its capture is compared with the "
+    "compiled function.",
+    "Only correct cases are timed: 15 groups of calls each, by CUDA events on a GPU. Copies is "
+    "the time of copy_ into the inputs that the workload declares in buffers, or into all inputs "
+    "if it declares none. reduce-overhead, max-autotune and make_graphed_callables copy inside "
+    "the call.",
 )
 
 
@@ -30,31 +44,60 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
     if isinstance(advice, m.CaptureAdvice):
         warnings = (("Warning", text) for text in advice.warnings)
         blocks: tuple[Block, ...] = (Code(text=advice.code), *warnings)
-        recommended.append(Section(title="Code to write", intro=advice.reason, blocks=blocks, folded=True))
-        trust = f"Confidence {advice.confidence}" + (f": {'; '.join(advice.because)}." if advice.because else ".")
+        recommended.append(
+            Section(title="Code to write", intro=advice.reason, blocks=blocks, folded=True)
+        )
+        trust = f"Confidence {advice.confidence}" + (
+            f": {'; '.join(advice.because)}." if advice.because else "."
+        )
     not_tried = f"{plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})"
     left = (f"Interrupted: {not_tried}.",) if report.interrupted else ()
     tally = Counter(result.outcome for result in report.results)
     columns = (
         Column("case", style="", title="name for --case"),
         Column("outcome", style=""),
-        Column("against eager", style="", title="largest difference of any element, or why there is none"),
-        Column("call, µs", title="TIMING: median of a call; its range from the 10th to the 90th percentile", details=2),
+        Column(
+            "against eager",
+            style="",
+            title="largest difference of any element, or why there is none",
+        ),
+        Column(
+            "call, µs",
+            title="TIMING: median of a call; its range from the 10th to the 90th percentile",
+            details=2,
+        ),
         Column("copies, µs", title="TIMING: median of copy_ into the declared inputs, or into all"),
     )
     cases = Section(
         title="Cases",
-        intro=", ".join(f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]) + ".",
-        blocks=(Table(label="cases and their outcomes", columns=columns, rows=tuple(map(_row, report.results))), *left),
+        intro=", ".join(
+            f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]
+        )
+        + ".",
+        blocks=(
+            Table(
+                label="cases and their outcomes",
+                columns=columns,
+                rows=tuple(map(_row, report.results)),
+            ),
+            *left,
+        ),
     )
     # Where no case could be run, all have the reason that the verdict gives.
-    sections = (cases, *_details(report), Section(title="Method", blocks=_METHOD)) if report.tried else ()
+    sections = (
+        (cases, *_details(report), Section(title="Method", blocks=_METHOD)) if report.tried else ()
+    )
     return Sheet(
         title=f"capture of {report.workload}, {report.strategy}",
         status=status,
         verdict=verdict,
         trust=trust,
-        facts=(machine.device_name, f"torch {machine.torch}", f"Python {machine.python}", report.created_utc),
+        facts=(
+            machine.device_name,
+            f"torch {machine.torch}",
+            f"Python {machine.python}",
+            report.created_utc,
+        ),
         pictures=tuple(_pictures(report)) if report.tried else (),
         sections=(*recommended, *sections),
     )
@@ -84,9 +127,13 @@ def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
         shown = timed_calls[:_DRAWN] + [call for call in timed_calls[_DRAWN:] if call[1] == m.EAGER]
         rows = [(name, us) for us, name in shown]
         advised = report.advice.case if isinstance(report.advice, m.CaptureAdvice) else ""
-        yield Fold("Time per call", blocks=(lengths("case", "\N{MICRO SIGN}s", rows, marked=advised),))
+        yield Fold(
+            "Time per call", blocks=(lengths("case", "\N{MICRO SIGN}s", rows, marked=advised),)
+        )
     tally = Counter(result.outcome for result in report.results)
-    ended = [(str(outcome), float(tally[outcome])) for outcome in m.CaptureOutcome if tally[outcome]]
+    ended = [
+        (str(outcome), float(tally[outcome])) for outcome in m.CaptureOutcome if tally[outcome]
+    ]
     if ended:
         yield Fold("Outcomes", blocks=(lengths("outcome", "cases", ended),))
 
@@ -116,7 +163,10 @@ def _against(result: m.CaptureResult) -> str:
             return f"at most {worst.largest or 0.0:.2g} apart, tolerance {worst.tolerance:.2g}"
         place = f"{worst.of}{list(worst.index) if worst.index else ''}"
         stale = "the result for the old inputs: " if answer.stale else ""
-        return f"{stale}{place} is {worst.got}, not {worst.expected}; {worst.differing:,} of {worst.elements:,} differ"
+        return (
+            f"{stale}{place} is {worst.got}, not {worst.expected}; {worst.differing:,} of "
+            f"{worst.elements:,} differ"
+        )
     return result.why
 
 
@@ -129,7 +179,9 @@ def _details(report: m.CaptureReport) -> Iterator[Section]:
             folds.append(Fold(f"{result.name}: {result.outcome}", blocks=tuple(blocks)))
     if folds:
         yield Section(title="Outcomes in detail", blocks=tuple(folds))
-    inputs = next((r.answer.inputs for r in report.results if r.answer is not None and r.answer.inputs), ())
+    inputs = next(
+        (r.answer.inputs for r in report.results if r.answer is not None and r.answer.inputs), ()
+    )
     if inputs:
         rows = [
             [
@@ -141,7 +193,9 @@ def _details(report: m.CaptureReport) -> Iterator[Section]:
             for each in inputs
         ]
         table = plain("inputs", ("input", "shape", "type", "declared by buffers"), rows, words=4)
-        intro = "Tensors that the function reads but neither creates nor writes, except its parameters."
+        intro = (
+            "Tensors that the function reads but neither creates nor writes, except its parameters."
+        )
         yield Section(title="Inputs", intro=intro, blocks=(table,))
 
 
@@ -149,7 +203,10 @@ def _detail(result: m.CaptureResult) -> Iterator[Block]:
     answer = result.answer
     if answer is not None:
         if answer.at is not None:
-            yield ("Line", f"{answer.at.file}:{answer.at.line} in {answer.at.function}: {answer.at.text}")
+            yield (
+                "Line",
+                f"{answer.at.file}:{answer.at.line} in {answer.at.function}: {answer.at.text}",
+            )
         if result.outcome is m.CaptureOutcome.WRONG and result.why:
             yield result.why
         yield from answer.notes

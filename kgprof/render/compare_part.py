@@ -1,4 +1,5 @@
-"""The comparison on the page: two sides, what is worse and why, where the time moved, and which findings are new."""
+"""The comparison on the page: two sides, what is worse and why, where the time moved, and which
+findings are new."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -31,8 +32,11 @@ class Plot(View, frozen=True, kw_only=True):
 Shown = dict[str, object]  # what the template alone reads, by name
 
 
-def compare_part(profile: m.Profile, found: m.Comparison, anchors: Mapping[str, str], limits: Limits) -> Shown:
-    """What the section holds. ``anchors``: where each finding of the head stands, by its fingerprint."""
+def compare_part(
+    profile: m.Profile, found: m.Comparison, anchors: Mapping[str, str], limits: Limits
+) -> Shown:
+    """What the section holds. ``anchors``: where each finding of the head stands, by its
+    fingerprint."""
     metrics, root = compare_words.metrics_of(found), profile.environment.source_root
     listed = metrics[: 4 * limits.lines]
     changed = [metric for metric in listed if metric.verdict in compare_words.CHANGED]
@@ -40,7 +44,12 @@ def compare_part(profile: m.Profile, found: m.Comparison, anchors: Mapping[str, 
     unchanged = [metric for metric in listed if metric not in changed]
     base, head = compare_words.sides(found)
     at = {run.key: anchor(index) for index, run in enumerate(profile.runs[: limits.runs])}
-    bars = [parts_of(run.trace, after) for run in found.runs if run.trace is not None for after in (False, True)]
+    bars = [
+        parts_of(run.trace, after)
+        for run in found.runs
+        if run.trace is not None
+        for after in (False, True)
+    ]
     longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
     return {
         "base": base,
@@ -51,19 +60,28 @@ def compare_part(profile: m.Profile, found: m.Comparison, anchors: Mapping[str, 
         "cards": _cards(metrics),
         "causes": tuple(_causes(found, root, anchors, limits)),
         "accounts": compare_words.accounts(found, limits.runs),
-        "metrics": _metrics(changed, "Metrics that changed, or that the measurement does not settle"),
+        "metrics": _metrics(
+            changed, "Metrics that changed, or that the measurement does not settle"
+        ),
         "unchanged": _metrics(unchanged, "Metrics that are the same, or were not observed"),
         "legend": legend({kind for bar in bars for kind in bar}),
         # The bars of base and head, and what traces, compilations and settings differ in.
-        "runs": tuple(_run(run, at.get(run.run, ""), longest, limits) for run in found.runs[: limits.runs]),
+        "runs": tuple(
+            _run(run, at.get(run.run, ""), longest, limits) for run in found.runs[: limits.runs]
+        ),
         "findings": tuple(
-            _status(status, same, root, anchors, limits) for status, same in compare_words.by_status(found).items()
+            _status(status, same, root, anchors, limits)
+            for status, same in compare_words.by_status(found).items()
         ),
         "differences": (
             *_changes("Facts of the environment that differ", "fact", found.environment, limits),
             *_changes("Settings that differ", "setting", found.settings, limits),
         ),
-        "notes": tuple(filter(None, (*compare_words.unchecked(found), found.method, *found.notes[: limits.lines]))),
+        "notes": tuple(
+            filter(
+                None, (*compare_words.unchecked(found), found.method, *found.notes[: limits.lines])
+            )
+        ),
     }
 
 
@@ -71,7 +89,9 @@ def _sides(found: m.Comparison) -> Table:
     def facts(side: m.ComparedSide) -> Iterable[str]:
         commit, changes = side.git_commit, " with changes" if side.git_dirty is True else ""
         yield side.source
-        yield f"not known: {commit.reason}" if isinstance(commit, m.Skipped) else f"{commit}{changes}"
+        yield (
+            f"not known: {commit.reason}" if isinstance(commit, m.Skipped) else f"{commit}{changes}"
+        )
         yield side.created_utc
         yield side.kgprof_version
         yield f"{side.verdict.status}: {side.verdict.text} (exit code {side.exit_code})"
@@ -80,7 +100,9 @@ def _sides(found: m.Comparison) -> Table:
     return Table(
         label="The two sides",
         columns=columns("fact", "base", "head", words=3, first="kind"),
-        rows=tuple(row(*cells) for cells in zip(names, facts(found.base), facts(found.head), strict=True)),
+        rows=tuple(
+            row(*cells) for cells in zip(names, facts(found.base), facts(found.head), strict=True)
+        ),
     )
 
 
@@ -103,10 +125,14 @@ def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Shown, ...]:
             change=compare_words.change(metric),
             symbol=compare_words.SYMBOLS[metric.verdict],
             verdict=metric.verdict,
-            detail="; ".join(filter(None, (compare_words.interval(metric), *compare_words.qualified(metric)))),
+            detail="; ".join(
+                filter(None, (compare_words.interval(metric), *compare_words.qualified(metric)))
+            ),
             plot=plot(metric),
         )
-        for metric in [metric for metric in metrics if metric.decides or metric.verdict in changed][:CARDS]
+        for metric in [metric for metric in metrics if metric.decides or metric.verdict in changed][
+            :CARDS
+        ]
     )
 
 
@@ -132,7 +158,9 @@ def plot(metric: m.ComparedMetric) -> Plot | None:
 # ---------------------------------------------------------------- causes
 
 
-def _causes(found: m.Comparison, root: str, anchors: Mapping[str, str], limits: Limits) -> Iterable[Shown]:
+def _causes(
+    found: m.Comparison, root: str, anchors: Mapping[str, str], limits: Limits
+) -> Iterable[Shown]:
     together = compare_words.unexplained(found.causes)
     for cause in found.causes[: limits.lines]:
         explains = "" if together else compare_words.explains(cause, found.runs)
@@ -140,7 +168,9 @@ def _causes(found: m.Comparison, root: str, anchors: Mapping[str, str], limits: 
             cause=cause.cause,
             text=compare_words.cause_text(cause),
             # How much it explains, unless that is said once among the accounts, and its run.
-            detail=", ".join(part for part in (explains, cause.run.slug if cause.run else "") if part),
+            detail=", ".join(
+                part for part in (explains, cause.run.slug if cause.run else "") if part
+            ),
             place=place(cause.place, root, limits).where if cause.place else "",
             # Of the finding; empty where it has none on this page.
             anchor=anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
@@ -159,18 +189,26 @@ def parts_of(trace: m.TraceDifference, after: bool) -> dict[str, float]:
 
 def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) -> Fold:
     trace, verdicts = run.trace, [metric.verdict for metric in run.metrics]
-    summary = ", ".join(f"{count(n)} {word}" for word in m.MetricVerdict if (n := verdicts.count(word)))
+    summary = ", ".join(
+        f"{count(n)} {word}" for word in m.MetricVerdict if (n := verdicts.count(word))
+    )
     missing = trace.missing if trace is not None else "neither side was traced"
     if run.status is not m.Presence.BOTH:
         summary = f"only in {'head' if run.status is m.Presence.NEW else 'base'}"
         missing = "the run is on one side only"
     shown = None if trace is None or trace.missing else trace
     drawn = (
-        Bars(bars=tuple(_bar(name, shown, name == "head", longest_us) for name in ("base", "head"))) if shown else None
+        Bars(bars=tuple(_bar(name, shown, name == "head", longest_us) for name in ("base", "head")))
+        if shown
+        else None
     )
     return Fold(
         run.run.slug,
-        blocks=(*run.notes[: limits.lines], drawn or f"No bars: {missing}.", *_tables(run, shown, limits)),
+        blocks=(
+            *run.notes[: limits.lines],
+            drawn or f"No bars: {missing}.",
+            *_tables(run, shown, limits),
+        ),
         caption=summary,
         open=m.MetricVerdict.WORSE in verdicts,
         run=place,
@@ -188,7 +226,9 @@ def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) ->
         Part(kind=kind, letter=LETTERS[kind], length=us / (longest_us or 1.0), share=us / whole)
         for kind, us in parts.items()
     ]
-    words = ", ".join(f"{breakdown.NAMES[kind]} {milliseconds(us)} ms" for kind, us in parts.items())
+    words = ", ".join(
+        f"{breakdown.NAMES[kind]} {milliseconds(us)} ms" for kind, us in parts.items()
+    )
     return Bar(
         anchor="",
         run=name,
@@ -198,7 +238,9 @@ def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) ->
     )
 
 
-def _tables(run: m.RunComparison, trace: m.TraceDifference | None, limits: Limits) -> Iterable[Table]:
+def _tables(
+    run: m.RunComparison, trace: m.TraceDifference | None, limits: Limits
+) -> Iterable[Table]:
     """What is less than a millisecond of a compilation is none."""
     if trace is not None:
         rows = min(KERNELS, limits.kernel_rows)
@@ -206,11 +248,19 @@ def _tables(run: m.RunComparison, trace: m.TraceDifference | None, limits: Limit
         kept = trace if rows else msgspec.structs.replace(trace, kernels=(), spans=(), regions=())
         yield from trace_table.difference(kept, limits, rows=rows or KERNELS).tables
     stages = [
-        (phase.name, figure(phase.base_s), figure(phase.head_s), trace_table.signed(phase.head_s - phase.base_s))
+        (
+            phase.name,
+            figure(phase.base_s),
+            figure(phase.head_s),
+            trace_table.signed(phase.head_s - phase.base_s),
+        )
         for phase in run.phases[: limits.lines]
     ]
     if stages:
-        headings, label = ("compile stage", "was, s", "is, s", "difference"), f"{run.run.slug}, by stage of compilation"
+        headings, label = (
+            ("compile stage", "was, s", "is, s", "difference"),
+            f"{run.run.slug}, by stage of compilation",
+        )
         yield plain(label, headings, stages, style="", first="name")
     yield from _changes(f"{run.run.slug}, settings that differ", "setting", run.settings, limits)
 
@@ -218,7 +268,10 @@ def _tables(run: m.RunComparison, trace: m.TraceDifference | None, limits: Limit
 def _changes(
     label: str, name: str, changes: Sequence[m.SettingChange | m.EnvironmentChange], limits: Limits
 ) -> Iterable[Table]:
-    rows = [(change.name, change.base or DASH, change.head or DASH) for change in changes[: limits.lines]]
+    rows = [
+        (change.name, change.base or DASH, change.head or DASH)
+        for change in changes[: limits.lines]
+    ]
     if rows:
         yield plain(label, (name, "base", "head"), rows, style="", first="name")
 
@@ -227,22 +280,38 @@ def _changes(
 
 
 def _status(
-    status: m.FindingStatus, same: Sequence[m.ComparedFinding], root: str, anchors: Mapping[str, str], limits: Limits
+    status: m.FindingStatus,
+    same: Sequence[m.ComparedFinding],
+    root: str,
+    anchors: Mapping[str, str],
+    limits: Limits,
 ) -> Shown:
     by_finding = {id(each.finding): each for each in same}
     grouped_findings = grouped(each.finding for each in same)
-    groups = [(group, [by_finding[id(member)] for member in group.members]) for group in grouped_findings]
+    groups = [
+        (group, [by_finding[id(member)] for member in group.members]) for group in grouped_findings
+    ]
     # What fails comes first, then what grew.
-    groups.sort(key=lambda pair: (not any(each.fails for each in pair[1]), not any(each.grew for each in pair[1])))
+    groups.sort(
+        key=lambda pair: (
+            not any(each.fails for each in pair[1]),
+            not any(each.grew for each in pair[1]),
+        )
+    )
     shown, rows = groups[: min(limits.findings, limits.lines)], []
     for group, members in shown:
         finding = group.first
-        before, after = max(each.base_count for each in members), max(each.head_count for each in members)
+        before, after = (
+            max(each.base_count for each in members),
+            max(each.head_count for each in members),
+        )
         found = Shown(
             rule=finding.rule,
             level=finding.level.value,
             message=finding.message,
-            why=f"not looked for in {members[0].escaped}: {members[0].missing}" if members[0].missing else "",
+            why=f"not looked for in {members[0].escaped}: {members[0].missing}"
+            if members[0].missing
+            else "",
             place=place(finding.location, root, limits).where if finding.location else "",
             runs=", ".join(group.runs[: limits.lines]),
             counts=count(after) if before == after else f"{count(after)}, was {count(before)}",
@@ -257,5 +326,6 @@ def _status(
         total=count(len(same)),
         rows=tuple(rows),
         more=f"{count(cut)} more places in report.json" if cut else "",
-        open=status is m.FindingStatus.NEW or (status is m.FindingStatus.FIXED and len(shown) <= _OPEN),
+        open=status is m.FindingStatus.NEW
+        or (status is m.FindingStatus.FIXED and len(shown) <= _OPEN),
     )

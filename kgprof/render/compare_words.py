@@ -1,5 +1,5 @@
-"""A compared metric in words and as a row: what every renderer says of it, so that they cannot disagree; and the whole
-comparison for a terminal and a log."""
+"""A compared metric in words and as a row: what every renderer says of it, so that they cannot
+disagree; and the whole comparison for a terminal and a log."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,8 @@ SYMBOLS = {
     m.MetricVerdict.SAME: "=",
 }
 _IN_PERCENT = ("us", "s", "bytes")
-CHANGED = (m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER)  # or it may have
+# or it may have
+CHANGED = (m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.BETTER)
 STATUS_SYMBOLS = {
     m.FindingStatus.NEW: "+",
     m.FindingStatus.FIXED: "\N{CHECK MARK}",
@@ -34,7 +35,9 @@ def metrics_of(comparison: m.Comparison) -> tuple[m.ComparedMetric, ...]:
     """Of all runs: what decides first; of that as of the others by verdict."""
     order = [*m.MetricVerdict]
     every = [metric for run in comparison.runs for metric in run.metrics]
-    return tuple(sorted(every, key=lambda metric: (not metric.decides, order.index(metric.verdict))))
+    return tuple(
+        sorted(every, key=lambda metric: (not metric.decides, order.index(metric.verdict)))
+    )
 
 
 def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
@@ -95,7 +98,8 @@ def _plain(number: float) -> str:
 
 
 def change(metric: m.ComparedMetric) -> str:
-    """Times and sizes in percent; a count as it stands, and in percent too where there is a ratio."""
+    """Times and sizes in percent; a count as it stands, and in percent too where there is a
+    ratio."""
     if isinstance(metric.base, m.Skipped) or isinstance(metric.head, m.Skipped):
         return DASH
     if metric.base == metric.head and (metric.ratio == 1 or isinstance(metric.ratio, m.Skipped)):
@@ -173,7 +177,8 @@ def cause_text(cause: m.Cause) -> str:
 
 
 def accounts(comparison: m.Comparison, at_most: int | None = None) -> tuple[str, ...]:
-    """What is true of every cause, then the account of each of the first ``at_most`` runs that has one."""
+    """What is true of every cause, then the account of each of the first ``at_most`` runs that has
+    one."""
     each = (unexplained(comparison.causes), *(account(run) for run in comparison.runs[:at_most]))
     return tuple(said for said in each if said)
 
@@ -191,21 +196,29 @@ def explains(cause: m.Cause, runs: Sequence[m.RunComparison]) -> str:
 
 def unexplained(causes: Sequence[m.Cause]) -> str:
     """What is true of each of several causes, to be said once; empty where it is not."""
-    reasons = {cause.explains_us.reason if isinstance(cause.explains_us, m.Skipped) else "" for cause in causes}
+    reasons = {
+        cause.explains_us.reason if isinstance(cause.explains_us, m.Skipped) else ""
+        for cause in causes
+    }
     if len(causes) < 2 or len(reasons) > 1 or reasons == {""}:
         return ""
     return f"Effect on step time unknown: {reasons.pop()}"
 
 
 def account(run: m.RunComparison) -> str:
-    """What of a run's change the causes explain, and what is left; empty where no change was measured."""
+    """What of a run's change the causes explain, and what is left; empty where no change was
+    measured."""
     if isinstance(run.delta_us, m.Skipped) or isinstance(run.explained_us, m.Skipped):
         return ""
     whole = run.delta_us
     said = f"{run.run.slug}: {more_ms(whole, whole)} per {run.per}"
     if not run.explained_us:
         return f"{said}, unexplained"
-    left = "" if isinstance(run.remainder_us, m.Skipped) else f", {more_ms(run.remainder_us, whole)} not explained"
+    left = (
+        ""
+        if isinstance(run.remainder_us, m.Skipped)
+        else f", {more_ms(run.remainder_us, whole)} not explained"
+    )
     return f"{said}; {more_ms(run.explained_us, whole)} explained{left}"
 
 
@@ -215,17 +228,24 @@ def account(run: m.RunComparison) -> str:
 def by_status(comparison: m.Comparison) -> dict[m.FindingStatus, tuple[m.ComparedFinding, ...]]:
     """Every status, also one that no finding has."""
     return {
-        status: tuple(found for found in comparison.findings if found.status is status) for status in m.FindingStatus
+        status: tuple(found for found in comparison.findings if found.status is status)
+        for status in m.FindingStatus
     }
 
 
 def headline(profile: m.Profile) -> m.Verdict:
-    """The verdict for a page, whose figures and causes stand below it: what changed by how much, in one sentence; and
-    how many processes that stands on. One that no time decided stays as it is."""
+    """The verdict for a page, whose figures and causes stand below it: what changed by how much, in
+    one sentence; and how many processes that stands on. One that no time decided stays as it is."""
     comparison, verdict = profile.comparison, profile.verdict
     assert comparison is not None
-    times = [each for each in metrics_of(comparison) if each.time_of is not None and isinstance(each.ratio, float)]
-    step = next((each for each in times if each.decides and each.verdict is m.MetricVerdict.WORSE), None)
+    times = [
+        each
+        for each in metrics_of(comparison)
+        if each.time_of is not None and isinstance(each.ratio, float)
+    ]
+    step = next(
+        (each for each in times if each.decides and each.verdict is m.MetricVerdict.WORSE), None
+    )
     step = step or next((each for each in times if each.decides), None)
     if step is None or isinstance(step.ratio, m.Skipped):
         return verdict
@@ -240,27 +260,41 @@ def headline(profile: m.Profile) -> m.Verdict:
         text += f" (95 % CI {100 * low:.1f} to {100 * high:.1f} %"
         text += f"; limit {step.budget_percent:g} %)" if step.budget_percent is not None else ")"
     first = next((each for each in metrics_of(comparison) if each.name == m.COLD_FIRST_CALL), None)
-    if first is not None and first.verdict is m.MetricVerdict.WORSE and isinstance(first.ratio, float):
+    if (
+        first is not None
+        and first.verdict is m.MetricVerdict.WORSE
+        and isinstance(first.ratio, float)
+    ):
         was, now = (value(first, side) for side in (first.base, first.head))
-        text += f", first call {figure(first.ratio)}\N{MULTIPLICATION SIGN} as long ({was} to {now})"
-    rounds = f"{step.run.slug}: {step.base_rounds} + {plural(step.head_rounds, 'process', 'processes')}"
+        text += (
+            f", first call {figure(first.ratio)}\N{MULTIPLICATION SIGN} as long ({was} to {now})"
+        )
+    rounds = (
+        f"{step.run.slug}: {step.base_rounds} + {plural(step.head_rounds, 'process', 'processes')}"
+    )
     rounds += ", recorded in turn" if comparison.in_turn is not None else ""
     trust = "; ".join(part for part in (rounds, step.note) if part)
-    return m.Verdict(status=verdict.status, lead=verdict.lead, text=text, trust=trust, reasons=verdict.reasons)
+    return m.Verdict(
+        status=verdict.status, lead=verdict.lead, text=text, trust=trust, reasons=verdict.reasons
+    )
 
 
 def tally(comparison: m.Comparison) -> str:
-    """ "3 new, 1 fixed, 7 unchanged" findings; those that one side did not look for by that side."""
+    """ "3 new, 1 fixed, 7 unchanged" findings; those that one side did not look for by that
+    side."""
     found = by_status(comparison)
     unknown = Counter(each.escaped for each in found.pop(m.FindingStatus.NOT_LOOKED_FOR))
     known = [f"{count(len(each))} {status}" for status, each in found.items()]
-    return ", ".join((*known, *(f"{count(number)} not looked for in {side}" for side, number in unknown.items())))
+    return ", ".join(
+        (*known, *(f"{count(number)} not looked for in {side}" for side, number in unknown.items()))
+    )
 
 
 def unchecked(comparison: m.Comparison) -> tuple[str, ...]:
     """What only one side looked for, and why the other did not."""
     return tuple(
-        f"not looked for in {each.side}: {', '.join(each.rules)} ({each.reason})" for each in comparison.not_looked_for
+        f"not looked for in {each.side}: {', '.join(each.rules)} ({each.reason})"
+        for each in comparison.not_looked_for
     )
 
 
@@ -277,16 +311,24 @@ def sides(comparison: m.Comparison) -> tuple[str, str]:
 
 def settings_that_differ(comparison: m.Comparison) -> tuple[m.SettingChange, ...]:
     """Of the command and of any run, those that make a step other work."""
-    every = (*comparison.settings, *(setting for run in comparison.runs for setting in run.settings))
+    every = (
+        *comparison.settings,
+        *(setting for run in comparison.runs for setting in run.settings),
+    )
     return tuple(dict.fromkeys(one for one in every if one.name not in m.OF_THE_MEASUREMENT))
 
 
 def comparability(comparison: m.Comparison) -> str:
     if not comparison.environment and (differing := settings_that_differ(comparison)):
-        names = ", ".join(f"{one.name} {one.base or 'not given'} → {one.head or 'not given'}" for one in differing)
+        names = ", ".join(
+            f"{one.name} {one.base or 'not given'} → {one.head or 'not given'}" for one in differing
+        )
         return f"Both sides have the same machine and versions, but not the same settings: {names}."
     if not comparison.environment:
-        return "Both sides have the same machine, versions and torch settings, so times can be compared."
+        return (
+            "Both sides have the same machine, versions and torch settings, so times can "
+            "be compared."
+        )
     differ = plural(len(comparison.environment), "fact")
     if comparison.comparable:
         return f"The environments differ in {differ}; times are compared anyway, as requested."
@@ -301,9 +343,14 @@ _IN_TEXT = ("run", "metric", "base", "head", "change", "95 % interval", "verdict
 
 def lines(profile: m.Profile, compared: m.Comparison) -> Iterable[str]:
     root = profile.environment.source_root
-    yield f"kgprof compare: {one_line(profile.workload, NAME)} on {one_line(profile.environment.device_name, NAME)}"
+    yield (
+        f"kgprof compare: {one_line(profile.workload, NAME)} on "
+        f"{one_line(profile.environment.device_name, NAME)}"
+    )
     for name, side in (("base", compared.base), ("head", compared.head)):
-        commit = "" if isinstance(side.git_commit, m.Skipped) else f", commit {side.git_commit[:12]}"
+        commit = (
+            "" if isinstance(side.git_commit, m.Skipped) else f", commit {side.git_commit[:12]}"
+        )
         dirty = " with local changes" if side.git_dirty is True else ""
         made = f"{one_line(side.created_utc, 40)}{one_line(commit + dirty, NAME)}"
         yield f"  {name}: {one_line(side.source, 200)} ({made})"
@@ -314,7 +361,10 @@ def lines(profile: m.Profile, compared: m.Comparison) -> Iterable[str]:
     yield from _table(compared)
     yield f"findings: {tally(compared)}"
     found = by_status(compared)
-    unchanged, unknown = found.pop(m.FindingStatus.UNCHANGED), found.pop(m.FindingStatus.NOT_LOOKED_FOR)
+    unchanged, unknown = (
+        found.pop(m.FindingStatus.UNCHANGED),
+        found.pop(m.FindingStatus.NOT_LOOKED_FOR),
+    )
     for status, same in found.items():
         yield from _listed(same, status, root)
     yield from _listed([each for each in unchanged if each.grew], "more often", root)
@@ -329,10 +379,16 @@ def lines(profile: m.Profile, compared: m.Comparison) -> Iterable[str]:
         for change in compared.environment:
             yield f"  {one_line(f'{change.name}: {change.base} -> {change.head}', LENGTH)}"
     for setting in compared.settings:
-        yield f"settings differ: {one_line(f'{setting.name}: {setting.base} -> {setting.head}', LENGTH)}"
+        yield (
+            "settings differ: "
+            f"{one_line(f'{setting.name}: {setting.base} -> {setting.head}', LENGTH)}"
+        )
     for run in compared.runs:
         if run.status is not m.Presence.BOTH:
-            yield f"only in {'head' if run.status is m.Presence.NEW else 'base'}: {one_line(run.run.slug, NAME)}"
+            yield (
+                f"only in {'head' if run.status is m.Presence.NEW else 'base'}: "
+                f"{one_line(run.run.slug, NAME)}"
+            )
     for note in compared.notes:
         yield f"note: {one_line(note, LENGTH)}"
     yield one_line(compared.method, LENGTH)
@@ -356,7 +412,9 @@ def _causes(compared: m.Comparison, root: str) -> Iterable[str]:
 def caused(cause: m.Cause, compared: m.Comparison, root: str) -> str:
     """Kind, run, place, sentence, and how much of the change it accounts for."""
     of = f"{cause.run.slug}: " if cause.run else ""
-    share = "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, compared.runs)})"
+    share = (
+        "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, compared.runs)})"
+    )
     return f"{cause.cause}: {of}{where(cause.place, root)}{cause_text(cause)}{share}"
 
 
@@ -368,14 +426,20 @@ def _table(compared: m.Comparison) -> Iterable[str]:
         for metric in metrics
         if metric.decides
         or metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
-        or (metric.time_of and not isinstance(metric.base, m.Skipped) and not isinstance(metric.head, m.Skipped))
+        or (
+            metric.time_of
+            and not isinstance(metric.base, m.Skipped)
+            and not isinstance(metric.head, m.Skipped)
+        )
     ]
     if not shown:
         return
     table = metric_table(shown).only(*_IN_TEXT)
     rows = [[one_line(cell.text, NAME) for cell in line.cells] for line in table.rows]
     for cells, metric in zip(rows, shown, strict=True):
-        cells[-1] += f" (budget {metric.budget_percent:g} %)" if metric.budget_percent is not None else ""
+        cells[-1] += (
+            f" (budget {metric.budget_percent:g} %)" if metric.budget_percent is not None else ""
+        )
     yield from aligned((_IN_TEXT, *rows), [column.number for column in table.columns])
     if hidden := len(metrics) - len(shown):
         yield f"{plural(hidden, 'metric')} unchanged or not measured"
@@ -392,7 +456,10 @@ def _listed(found: Sequence[m.ComparedFinding], word: str, root: str) -> Iterabl
         fails = "fails: " if each.fails else "accepted: " if finding.accepted else ""
         place = where(finding.location, root)
         why = f" ({each.missing})" if each.missing else ""
-        text = f"{word} {finding.level.value} {fails}{place}{finding.rule} {finding.message}{times}{run}{why}"
+        text = (
+            f"{word} {finding.level.value} {fails}{place}{finding.rule} "
+            f"{finding.message}{times}{run}{why}"
+        )
         yield f"  {one_line(text, LENGTH)}"
     if len(found) > _FINDINGS:
         yield f"  and {len(found) - _FINDINGS} more {word}"

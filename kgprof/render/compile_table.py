@@ -1,5 +1,5 @@
-"""Compilation run by run: the first call, where the compiler's own time went in six stages, and which functions were
-compiled again, in which call, for which reason, at what price."""
+"""Compilation run by run: the first call, where the compiler's own time went in six stages, and
+which functions were compiled again, in which call, for which reason, at what price."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -12,7 +12,19 @@ from kgprof.render.escaping import one_line
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.memory_table import peak_cell
 from kgprof.render.quantity import DASH, count, figure, percent, size
-from kgprof.render.table import Block, Cell, Fold, Small, Table, known, missing, number, plain, timed, whole
+from kgprof.render.table import (
+    Block,
+    Cell,
+    Fold,
+    Small,
+    Table,
+    known,
+    missing,
+    number,
+    plain,
+    timed,
+    whole,
+)
 from kgprof.wording import plural, relative
 
 # In the order in which a compilation goes through them: field, letter, name, meaning.
@@ -33,11 +45,17 @@ def kind(field: str) -> str:
     return field.removesuffix("_s").replace("_", "-")
 
 
-LEGEND = tuple(LegendEntry("k", kind(field), name, why, letter) for field, letter, name, why in STAGES)
+LEGEND = tuple(
+    LegendEntry("k", kind(field), name, why, letter) for field, letter, name, why in STAGES
+)
 
 
 def _compiled(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.CompileSummary]]:
-    return [(i, run, run.compile) for i, run in enumerate(runs) if isinstance(run.compile, m.CompileSummary)]
+    return [
+        (i, run, run.compile)
+        for i, run in enumerate(runs)
+        if isinstance(run.compile, m.CompileSummary)
+    ]
 
 
 def compile_table(runs: Sequence[m.RunReport]) -> Table:
@@ -45,18 +63,35 @@ def compile_table(runs: Sequence[m.RunReport]) -> Table:
     found = _compiled(runs)
     rows: list[list[Cell | str]] = []
     for _, run, compiled in found:
-        seconds = [c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)]
+        seconds = [
+            c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)
+        ]
         reported, later = figure(sum(seconds)) if seconds else DASH, compiled.steady
         calls = later.reason if isinstance(later, m.Skipped) else timed(later, 1e-3)
         first, number_of = number(compiled.first_call_s), f"{len(compiled.compilations):,}"
         rows.append([run.key.slug, first, number_of, reported, calls])
-    headings = ["run", "first call (s)", "compilations", "Dynamo total s", "later calls ms (range, calls)"]
+    headings = [
+        "run",
+        "first call (s)",
+        "compilations",
+        "Dynamo total s",
+        "later calls ms (range, calls)",
+    ]
     offered = {
-        "host peak while compiling": [known(each.compiling, partial(peak_cell, "resident")) for _, _, each in found],
-        "GPU peak while compiling": [known(each.compiling, partial(peak_cell, "allocated")) for _, _, each in found],
+        "host peak while compiling": [
+            known(each.compiling, partial(peak_cell, "resident")) for _, _, each in found
+        ],
+        "GPU peak while compiling": [
+            known(each.compiling, partial(peak_cell, "allocated")) for _, _, each in found
+        ],
         **{f"cache {what}": [_looks(each.caches, what) for _, _, each in found] for what in _LOOKS},
         "cache on disk": [
-            known(each.cache, lambda kept: Cell(size(kept.bytes), (plural(kept.files, "file"),), value=kept.bytes))
+            known(
+                each.cache,
+                lambda kept: Cell(
+                    size(kept.bytes), (plural(kept.files, "file"),), value=kept.bytes
+                ),
+            )
             for _, _, each in found
         ],
     }
@@ -77,13 +112,22 @@ def _looks(tallies: Sequence[m.CacheTally] | m.Skipped, what: str) -> Cell:
     if isinstance(tallies, m.Skipped):
         return missing(tallies)
     each = [(tally.cache, int(getattr(tally, what))) for tally in tallies]
-    return whole(sum(number for _, number in each), *(f"{name} {number}" for name, number in each if number))
+    return whole(
+        sum(number for _, number in each), *(f"{name} {number}" for name, number in each if number)
+    )
 
 
-def _totals(runs: Sequence[m.RunReport]) -> Iterator[tuple[int, m.RunReport, list[tuple[float, ...]], list[float]]]:
-    """Seconds in each stage of each compilation that recorded them, and their sums; of the runs that have any."""
+def _totals(
+    runs: Sequence[m.RunReport],
+) -> Iterator[tuple[int, m.RunReport, list[tuple[float, ...]], list[float]]]:
+    """Seconds in each stage of each compilation that recorded them, and their sums; of the runs
+    that have any."""
     for index, run, compiled in _compiled(runs):
-        each = [_seconds(c.stages) for c in compiled.compilations if isinstance(c.stages, m.CompileStages)]
+        each = [
+            _seconds(c.stages)
+            for c in compiled.compilations
+            if isinstance(c.stages, m.CompileStages)
+        ]
         if each:
             yield index, run, each, [sum(stage) for stage in zip(*each, strict=True)]
 
@@ -93,7 +137,9 @@ def _seconds(stages: m.CompileStages) -> tuple[float, ...]:
 
 
 def _figures(seconds: Sequence[float]) -> tuple[str, ...]:
-    return tuple("0" if value == 0 else "< 0.001" if value < 0.001 else figure(value) for value in seconds)
+    return tuple(
+        "0" if value == 0 else "< 0.001" if value < 0.001 else figure(value) for value in seconds
+    )
 
 
 def stage_table(runs: Sequence[m.RunReport]) -> Table:
@@ -114,9 +160,17 @@ def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
             if value:
                 words.append(f"{name} {figure(value)} s ({percent(value / whole)})")
                 length, share = value / scale, value / whole
-                parts.append(Part(kind=kind(field), letter=letter, length=length, share=share, title=words[-1]))
+                parts.append(
+                    Part(
+                        kind=kind(field), letter=letter, length=length, share=share, title=words[-1]
+                    )
+                )
         of = len(run.compile.compilations) if isinstance(run.compile, m.CompileSummary) else 0
-        made = plural(len(each), "compilation") if len(each) == of else f"{len(each)} of {of:,} compilations"
+        made = (
+            plural(len(each), "compilation")
+            if len(each) == of
+            else f"{len(each)} of {of:,} compilations"
+        )
         bar = Bar(
             anchor=anchor(index),
             run=one_line(run.key.slug, limits.name),
@@ -134,10 +188,22 @@ def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold
         made, place = compiled.compilations, f"compile-{anchor(index)}"
         headings = ("id", "function", "s", "operators", "capture ms/operator", *_NAMES)
         rows, label = map(_compilation, made[: limits.lines]), f"Compilations of {run.key.slug}"
-        more = (f"{len(made) - limits.lines:,} more in report.json.",) if len(made) > limits.lines else ()
+        more = (
+            (f"{len(made) - limits.lines:,} more in report.json.",)
+            if len(made) > limits.lines
+            else ()
+        )
         blocks = (plain(label, headings, rows, style="", first="kind", words=2), *more)
         if made:
-            folds.append(Fold(run.key.slug, blocks=blocks, caption="each compilation", anchor=place, run=anchor(index)))
+            folds.append(
+                Fold(
+                    run.key.slug,
+                    blocks=blocks,
+                    caption="each compilation",
+                    anchor=place,
+                    run=anchor(index),
+                )
+            )
     return tuple(folds)
 
 
@@ -161,11 +227,13 @@ _RECOMPILE_HEADINGS = ("function", "reason", "run", "call", "s")
 
 
 def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Block, ...]:
-    """The first ones in sight, the others folded, how many are not on the page, and of which runs nothing is known."""
+    """The first ones in sight, the others folded, how many are not on the page, and of which runs
+    nothing is known."""
     known = [
         (run, entry)
         for run in runs
-        if isinstance(run.compile, m.CompileSummary) and not isinstance(run.compile.recompiles, m.Skipped)
+        if isinstance(run.compile, m.CompileSummary)
+        and not isinstance(run.compile.recompiles, m.Skipped)
         for entry in run.compile.recompiles
     ]
     rows = [_recompile_row(run, entry, root) for run, entry in known[: limits.lines]]
@@ -179,7 +247,9 @@ def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> 
         blocks.append(f"{len(known) - limits.lines:,} more in report.json.")
     unknown: dict[str, list[str]] = {}
     for run in runs:
-        if isinstance(run.compile, m.CompileSummary) and isinstance(run.compile.recompiles, m.Skipped):
+        if isinstance(run.compile, m.CompileSummary) and isinstance(
+            run.compile.recompiles, m.Skipped
+        ):
             unknown.setdefault(run.compile.recompiles.reason, []).append(run.key.slug)
     for reason, slugs in unknown.items():
         of = f" of {', '.join(slugs[: limits.lines])}" if len(slugs) < len(runs) else ""
@@ -194,8 +264,13 @@ def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> tupl
         f"{relative(place.file, root)}:{place.line}" if place else "",
         f"called at {relative(site.file, root)}:{site.line} {site.function}" if site else "",
     )
-    below = (Small((entry.compile_id or "refused",), "detail"), Small(tuple(filter(None, places)), "place"))
-    function = Cell(entry.function or (place.function if place else "a library's function"), below=below)
+    below = (
+        Small((entry.compile_id or "refused",), "detail"),
+        Small(tuple(filter(None, places)), "place"),
+    )
+    function = Cell(
+        entry.function or (place.function if place else "a library's function"), below=below
+    )
     words = () if entry.words in entry.reason else (Small((entry.words,), "place"),)
     number_of = DASH if entry.call is None else f"{entry.call:,}"
     number_of = "before the first" if number_of == "-1" else number_of
@@ -204,7 +279,8 @@ def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> tupl
 
 
 def recompile_summary(runs: Sequence[m.RunReport]) -> str:
-    """ "3 recompiles, 1 of them after warm-up, 4.21 s in all; 1 refused"; empty where no run's are known."""
+    """ "3 recompiles, 1 of them after warm-up, 4.21 s in all; 1 refused"; empty where no run's are
+    known."""
     found = [run.compile.recompiles for run in runs if isinstance(run.compile, m.CompileSummary)]
     known = [entries for entries in found if not isinstance(entries, m.Skipped)]
     if not known:
@@ -214,7 +290,10 @@ def recompile_summary(runs: Sequence[m.RunReport]) -> str:
     if not entries:
         return "no recompiles"
     seconds = sum(entry.duration_s for entry in made if not isinstance(entry.duration_s, m.Skipped))
-    said = [plural(len(made), "recompile"), f"{count(sum(entry.steady for entry in made))} of them after warm-up"]
+    said = [
+        plural(len(made), "recompile"),
+        f"{count(sum(entry.steady for entry in made))} of them after warm-up",
+    ]
     said += [f"{figure(seconds)} s in all"] if seconds else []
     refused = len(entries) - len(made)
     return ", ".join(said) + (f"; {count(refused)} refused by torch's limit" if refused else "")

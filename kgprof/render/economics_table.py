@@ -1,5 +1,6 @@
-"""Does compiling pay: one row a compiled run with what is not known below it, and a curve for each mode of a strategy,
-from what starting takes; where a compiled one crosses eager's, compiling has paid for itself."""
+"""Does compiling pay: one row a compiled run with what is not known below it, and a curve for each
+mode of a strategy, from what starting takes; where a compiled one crosses eager's, compiling has
+paid for itself."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,13 +33,20 @@ def economics_table(profile: m.Profile, limits: Limits) -> Table:
     shown = weighed(profile)[: limits.runs]
     rows = (row(one.run.slug, *_figures(one, profile.unit)) for one in shown)
     table = plain("Compile time against time saved, per run", ("run", *HEADINGS), rows)
-    known = (name for at, name in enumerate(HEADINGS, start=1) if any(line.cells[at].measured for line in table.rows))
+    known = (
+        name
+        for at, name in enumerate(HEADINGS, start=1)
+        if any(line.cells[at].measured for line in table.rows)
+    )
     return replace(table.only("run", *known), notes=_unknown(shown, limits))
 
 
 def sentences(profile: m.Profile) -> tuple[str, ...]:
-    """For reports without a table: the runs that pay. Those that do not are findings, and stand there."""
-    return tuple(f"{one.run.slug}: {one.text}" for one in weighed(profile) if one.verdict == m.Payoff.PAYS)
+    """For reports without a table: the runs that pay. Those that do not are findings, and stand
+    there."""
+    return tuple(
+        f"{one.run.slug}: {one.text}" for one in weighed(profile) if one.verdict == m.Payoff.PAYS
+    )
 
 
 def weighed(profile: m.Profile) -> tuple[m.Economics, ...]:
@@ -49,11 +57,18 @@ def weighed(profile: m.Profile) -> tuple[m.Economics, ...]:
 def _figures(one: m.Economics, unit: m.WorkUnit) -> tuple[Cell, ...]:
     saved: tuple[str, ...] = ()
     if not isinstance(one.saved_us, m.Skipped) and one.verdict in (m.Payoff.PAYS, m.Payoff.NEVER):
-        saved = (f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} ms/{one.per}",)
+        saved = (
+            f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} "
+            f"ms/{one.per}",
+        )
     scale, per = 1e-3 if one.per == "step" else 1.0, f" ms/{one.per}"
 
     def break_even(found: m.BreakEven) -> Cell:
-        work = () if isinstance(found.units, m.Skipped) else (plural(round(found.units), unit.name, unit.plural),)
+        work = (
+            ()
+            if isinstance(found.units, m.Skipped)
+            else (plural(round(found.units), unit.name, unit.plural),)
+        )
         details = (*work, f"≈ {figure(found.after_s)} s of running")
         return Cell(plural(round(found.steps), "step"), details=details, value=found.steps)
 
@@ -99,19 +114,25 @@ _LEAST_S = 1e-3
 
 
 def break_even_plots(found: Sequence[m.Economics], units: str, limits: Limits) -> Iterator[Block]:
-    """One for each eager run that others are held against. ``units``: the plural of the unit of work."""
+    """One for each eager run that others are held against. ``units``: the plural of the unit of
+    work."""
     by_eager: dict[tuple[m.RunKey, str], list[m.Economics]] = {}
     for one in found:
         if isinstance(one.compiled_time, m.Spread) and isinstance(one.cold_s, float):
             by_eager.setdefault((one.eager, one.per), []).append(one)
     for (eager, per), modes in list(by_eager.items())[:_PLOTS]:
-        yield from _plotted(one_line(eager.slug, limits.name), per, modes[: _MOST - 1], units, limits)
+        yield from _plotted(
+            one_line(eager.slug, limits.name), per, modes[: _MOST - 1], units, limits
+        )
 
 
-def _plotted(eager: str, per: str, modes: Sequence[m.Economics], units: str, limits: Limits) -> Iterator[Legend | Plot]:
+def _plotted(
+    eager: str, per: str, modes: Sequence[m.Economics], units: str, limits: Limits
+) -> Iterator[Legend | Plot]:
     names = [one_line(one.run.slug, limits.name) for one in modes]
     scale = 1e-6 if per == "step" else 1e-3
-    curves: list[tuple[str, str, float, m.Spread]] = []  # style, what it is, seconds at the start, time of a call
+    # style, what it is, seconds at the start, time of a call
+    curves: list[tuple[str, str, float, m.Spread]] = []
     first = modes[0]
     if isinstance(first.eager_time, m.Spread):
         start_s = first.eager_s if isinstance(first.eager_s, float) else 0.0
@@ -120,7 +141,9 @@ def _plotted(eager: str, per: str, modes: Sequence[m.Economics], units: str, lim
         if isinstance(one.compiled_time, m.Spread) and isinstance(one.cold_s, float):
             curves.append((f"c-{at}", f"{name}, cold caches", one.cold_s, one.compiled_time))
             if isinstance(one.warm_s, m.Spread):
-                curves.append((f"warm c-{at}", f"{name}, warm caches", one.warm_s.median, one.compiled_time))
+                curves.append(
+                    (f"warm c-{at}", f"{name}, warm caches", one.warm_s.median, one.compiled_time)
+                )
     points = [(chr(65 + at), _calls(one)) for at, one in enumerate(modes, start=1)]
     known = [(letter, calls) for letter, calls in points if calls]
     nearest = min((calls for _, calls in known), default=1e3)
@@ -129,7 +152,11 @@ def _plotted(eager: str, per: str, modes: Sequence[m.Economics], units: str, lim
         high=max(1e3, 20 * max((calls for _, calls in known), default=1e4)),
         log=True,
     )
-    ends = [start + calls * time.median * scale for _, _, start, time in curves for calls in (x.low, x.high)]
+    ends = [
+        start + calls * time.median * scale
+        for _, _, start, time in curves
+        for calls in (x.low, x.high)
+    ]
     y = Axis(low=max(_LEAST_S, min(ends) / 2), high=max(ends) * 1.5, log=True)
     steps = [x.low * (x.high / x.low) ** (place / (_POINTS - 1)) for place in range(_POINTS)]
     shapes = []
@@ -148,10 +175,12 @@ def _plotted(eager: str, per: str, modes: Sequence[m.Economics], units: str, lim
         shapes.append(Shape(style=f"curve {style}", path=line(through(time.median)), title=title))
     calls_name = "steps" if per == "step" else units
     said = [f"{names[ord(letter) - 66]} after {count(round(calls))}" for letter, calls in known]
-    yield legend_of("c", *((str(at), name, "", chr(65 + at)) for at, name in enumerate((eager, *names))))
+    yield legend_of(
+        "c", *((str(at), name, "", chr(65 + at)) for at, name in enumerate((eager, *names)))
+    )
     yield plot(
-        f"Total time against {calls_name} of {eager} and {plural(len(names), 'compiled mode')}; compiling has paid for "
-        f"itself: {', '.join(said) or 'in none'}; the table has the figures",
+        f"Total time against {calls_name} of {eager} and {plural(len(names), 'compiled mode')}; "
+        f"compiling has paid for itself: {', '.join(said) or 'in none'}; the table has the figures",
         shapes,
         x=x,
         y=y,
@@ -162,7 +191,8 @@ def _plotted(eager: str, per: str, modes: Sequence[m.Economics], units: str, lim
 
 
 def _calls(one: m.Economics) -> float:
-    """After how many calls a cold start has paid for itself; 0 where it has not, or where that is not known."""
+    """After how many calls a cold start has paid for itself; 0 where it has not, or where that is
+    not known."""
     if isinstance(one.cold, m.Skipped):
         return 0.0
     if one.per == "step":

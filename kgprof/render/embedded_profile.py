@@ -1,8 +1,10 @@
-"""What a report.html carries: its Profile, gzip in base64, in a script element of a type that no browser runs; and
-traces, each a download without scripts and a button that opens Perfetto's UI, or a link to where it lies.
+"""What a report.html carries: its Profile, gzip in base64, in a script element of a type that no
+browser runs; and traces, each a download without scripts and a button that opens Perfetto's UI, or
+a link to where it lies.
 
-`kgprof extract` and `kgprof compare` read the Profile back from the file alone, wherever that was downloaded to. A
-trace stands once, as the ``data:`` address of its download link; the button's script reads it from there.
+`kgprof extract` and `kgprof compare` read the Profile back from the file alone, wherever that was
+downloaded to. A trace stands once, as the ``data:`` address of its download link; the button's
+script reads it from there.
 """
 
 import base64
@@ -31,24 +33,27 @@ T = TypeVar("T")
 GENERATOR = "kgprof"  # what the page's <meta name="generator"> begins with
 TYPE = "application/vnd.kgprof.profile+json"  # no JavaScript type, so the element is a data block
 ID = "profile"
-MAX_JSON_BYTES = 64 * 2**20  # of one Profile, unpacked; what packs to more is not carried, and not read
+# of one Profile, unpacked; what packs to more is not carried, and not read
+MAX_JSON_BYTES = 64 * 2**20
 MAX_PAGE_BYTES = 16 * 2**20  # of a file that is read; our own are below 1 MB
 LEAST, MOST = 1e-100, 1e100  # of a number that is not 0: squares of others are no numbers
 USE_JSON = "use the report.json next to it, which has the Profile"
 
 _GENERATOR = re.compile(rf'<meta\s+name="generator"\s+content="{GENERATOR}\b')
-# Without a way back: a page is anybody's, and in one made of "<script <script ..." each would be tried up to the end.
+# Without a way back: a page is anybody's, and in one made of "<script <script ..." each would be
+# tried up to the end.
 _BLOCK = re.compile(rf'<script\s(?>[^<>]*?\bid="{ID}")[^<>]*+>([^<]*)(</script>)?')
 _LEFT_OUT = re.compile(r'\bdata-left-out="([^"]*)"')
 
 _NOT_OURS, _OURS = "not a report.html written by kgprof", "give a report.html written by kgprof"
 _AGAIN = "fetch or write the report again"
 _SEPARATOR = "; "
-_OPERATING_SYSTEM = 9  # the byte of gzip's header that differs between versions of Python; 255: unknown
+# the byte of gzip's header that differs between versions of Python; 255: unknown
+_OPERATING_SYSTEM = 9
 
 
-# What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads it but the source
-# files, in place of which git knows what changed.
+# What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads
+# it but the source files, in place of which git knows what changed.
 LONG = (
     "the logs",
     "the timelines",
@@ -61,7 +66,8 @@ LONG = (
 
 
 class Packed(View, frozen=True, kw_only=True):
-    """The element of the page. ``text`` is empty where nothing is carried; ``left_out`` says what is not in it."""
+    """The element of the page. ``text`` is empty where nothing is carried; ``left_out`` says what
+    is not in it."""
 
     text: str
     left_out: tuple[str, ...]
@@ -77,7 +83,9 @@ class Packed(View, frozen=True, kw_only=True):
     @property
     def without(self) -> str:
         """``left_out``, for people: "the logs, the timelines and the host functions"."""
-        return " and ".join(part for part in (", ".join(self.left_out[:-1]), *self.left_out[-1:]) if part)
+        return " and ".join(
+            part for part in (", ".join(self.left_out[:-1]), *self.left_out[-1:]) if part
+        )
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -85,7 +93,9 @@ class Packed(View, frozen=True, kw_only=True):
         if not self.text:
             return ("the embedded Profile (kgprof compare and kgprof extract need report.json)",)
         if self.left_out:
-            return (f"parts of the embedded Profile that kgprof compare does not need: {self.without}",)
+            return (
+                f"parts of the embedded Profile that kgprof compare does not need: {self.without}",
+            )
         return ()
 
 
@@ -124,11 +134,19 @@ def comparable(profile: m.Profile) -> m.Profile:
         dropped = len(log.text.encode("utf-8", errors="replace"))
         log = msgspec.structs.replace(log, text="", left_out_bytes=log.left_out_bytes + dropped)
         made = (
-            msgspec.structs.replace(run.compile, texts=()) if isinstance(run.compile, m.CompileSummary) else run.compile
+            msgspec.structs.replace(run.compile, texts=())
+            if isinstance(run.compile, m.CompileSummary)
+            else run.compile
         )
         short.append(
             msgspec.structs.replace(
-                run, log=log, host=gone, kernels=kernels, series=gone, memory_curve=gone, compile=made
+                run,
+                log=log,
+                host=gone,
+                kernels=kernels,
+                series=gone,
+                memory_curve=gone,
+                compile=made,
             )
         )
     sources = tuple(msgspec.structs.replace(source, text=gone) for source in profile.sources)
@@ -139,27 +157,37 @@ def comparable(profile: m.Profile) -> m.Profile:
 
 
 def read(path: Path) -> Embedded:
-    """Raises InputError where the file cannot be read, is no report of ours, or carries no Profile that is whole."""
+    """Raises InputError where the file cannot be read, is no report of ours, or carries no Profile
+    that is whole."""
     if path.is_dir():
-        raise InputError("this is a folder, not a report", path=path, hint="give the report.html in it")
+        raise InputError(
+            "this is a folder, not a report", path=path, hint="give the report.html in it"
+        )
     try:
         data = files.content(path, MAX_PAGE_BYTES)
     except FileNotFoundError as error:
-        raise InputError("file not found", path=path, hint="give a report.html written by kgprof") from error
+        raise InputError(
+            "file not found", path=path, hint="give a report.html written by kgprof"
+        ) from error
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", path=path, hint=_OURS) from error
+        raise InputError(
+            f"cannot be read: {error.strerror or error}", path=path, hint=_OURS
+        ) from error
     return embedded_in(data.decode("utf-8", errors="replace"), path)
 
 
 def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
-    """What the page ``text`` carries; ``path`` is for the errors. Raises InputError as ``read`` does."""
+    """What the page ``text`` carries; ``path`` is for the errors. Raises InputError as ``read``
+    does."""
     if not _GENERATOR.search(text):
         raise InputError(_NOT_OURS, path=path, hint=_OURS)
     block = _BLOCK.search(text)
     if block is None and text.rstrip().endswith("</html>"):
         raise InputError("this report has no Profile", path=path, hint=USE_JSON)
     if block is None or not block[2]:
-        raise InputError("the report is truncated: its Profile is incomplete", path=path, hint="fetch it again")
+        raise InputError(
+            "the report is truncated: its Profile is incomplete", path=path, hint="fetch it again"
+        )
     if not block[1].strip():
         why = "this report has no Profile: it was omitted to stay under 1 MB"
         raise InputError(why, path=path, hint=USE_JSON)
@@ -175,7 +203,11 @@ def decoded(data: bytes, path: Path | str) -> m.Profile:
         age, hint = "newer", "update kgprof"
         if version < known:
             age, hint = "older", "give the Recording itself, which every later kgprof can read"
-        raise InputError(f"Profile schema {version} is {age} than this kgprof reads ({known})", path=path, hint=hint)
+        raise InputError(
+            f"Profile schema {version} is {age} than this kgprof reads ({known})",
+            path=path,
+            hint=hint,
+        )
     profile = _of_json(data, m.Profile, path)
     waiting = [msgspec.json.decode(data)]
     while waiting:  # a list, because a recursion over a million numbers takes seconds
@@ -203,11 +235,17 @@ def _unpacked(text: str, path: Path | str) -> bytes:
     """No more than MAX_JSON_BYTES is ever held, whatever the text unpacks to."""
     reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
-        data = reader.decompress(base64.b64decode("".join(text.split()), validate=True), MAX_JSON_BYTES + 1)
+        data = reader.decompress(
+            base64.b64decode("".join(text.split()), validate=True), MAX_JSON_BYTES + 1
+        )
     except (binascii.Error, ValueError, zlib.error) as error:
-        raise InputError(f"its Profile is damaged: {error}", path=path, hint="fetch the report again") from error
+        raise InputError(
+            f"its Profile is damaged: {error}", path=path, hint="fetch the report again"
+        ) from error
     if len(data) > MAX_JSON_BYTES:
-        raise InputError(f"its Profile unpacks to more than {MAX_JSON_BYTES // 2**20} MiB", path=path)
+        raise InputError(
+            f"its Profile unpacks to more than {MAX_JSON_BYTES // 2**20} MiB", path=path
+        )
     if not reader.eof:
         raise InputError("its Profile is truncated", path=path, hint="fetch the report again")
     return data
@@ -230,8 +268,10 @@ class TraceFile:
     size_bytes: int
     read: Callable[[], bytes | None]  # called only where the page has room for a trace
     file_name: str  # that a browser saves it as
-    link: str  # to the file, from where the page stands; empty where the page stands nowhere (stdout)
-    place: Callable[[], None] = stay  # puts the file where the link leads; called unless the page carries the trace
+    # to the file, from where the page stands; empty where the page stands nowhere (stdout)
+    link: str
+    # puts the file where the link leads; called unless the page carries the trace
+    place: Callable[[], None] = stay
 
     @cached_property
     def data(self) -> bytes | None:
@@ -240,7 +280,8 @@ class TraceFile:
 
 
 class TraceLink(View, frozen=True, kw_only=True):
-    """``address`` is what the link leads to; empty where there is none. ``carried``: the button can hand it over."""
+    """``address`` is what the link leads to; empty where there is none. ``carried``: the button can
+    hand it over."""
 
     run: str
     measured_in: str
@@ -251,17 +292,21 @@ class TraceLink(View, frozen=True, kw_only=True):
 
 
 def embedded(traces: Sequence[TraceFile], room_bytes: int) -> frozenset[m.RunKey]:
-    """In the order of the runs, each that still fits: into EMBEDDED_BYTES, and as text into ``room_bytes``."""
+    """In the order of the runs, each that still fits: into EMBEDDED_BYTES, and as text into
+    ``room_bytes``."""
     left = min(EMBEDDED_BYTES, room_bytes // _TEXT_OF_3_BYTES * 3)
     fitting = set()
     for trace in traces:
-        if left > 2 and trace.data is not None and len(trace.data) + 2 <= left:  # base64 fills the last three bytes up
+        # base64 fills the last three bytes up
+        if left > 2 and trace.data is not None and len(trace.data) + 2 <= left:
             fitting.add(trace.run)
             left -= len(trace.data) + 2
     return frozenset(fitting)
 
 
-def trace_links(traces: Sequence[TraceFile], which: Collection[m.RunKey], limits: Limits) -> tuple[TraceLink, ...]:
+def trace_links(
+    traces: Sequence[TraceFile], which: Collection[m.RunKey], limits: Limits
+) -> tuple[TraceLink, ...]:
     """``which`` of them the page carries."""
     return tuple(
         TraceLink(

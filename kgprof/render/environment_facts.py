@@ -1,5 +1,5 @@
-"""Where and how the recording was made, in which passes, and what watching cost; what was not measured; the logs; and
-what a report holds that somebody might not want to publish."""
+"""Where and how the recording was made, in which passes, and what watching cost; what was not
+measured; the logs; and what a report holds that somebody might not want to publish."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,7 +13,8 @@ from kgprof.render.quantity import DASH, count, figure, ratio, size
 from kgprof.render.table import Cell, Fact, Table, View, plain, row
 from kgprof.wording import plural
 
-_NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")  # in git's own words
+# in git's own words
+_NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")
 
 
 def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
@@ -30,7 +31,12 @@ def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
     pairs: list[tuple[str, str | m.Skipped]] = [
         ("device", f"{profile.device}: {machine.device_name}"),
         ("CPU", cpu),
-        ("memory", machine.memory_bytes if isinstance(machine.memory_bytes, m.Skipped) else size(machine.memory_bytes)),
+        (
+            "memory",
+            machine.memory_bytes
+            if isinstance(machine.memory_bytes, m.Skipped)
+            else size(machine.memory_bytes),
+        ),
         ("torch", torch),
         ("Triton", machine.triton),
         ("CUDA", machine.cuda),
@@ -43,7 +49,11 @@ def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
         *machine.flags.items(),
     ]
     return tuple(
-        Fact(name=name, value=value if isinstance(value, str) else value.reason, missing=not isinstance(value, str))
+        Fact(
+            name=name,
+            value=value if isinstance(value, str) else value.reason,
+            missing=not isinstance(value, str),
+        )
         for name, value in pairs[: limits.lines]
     )
 
@@ -74,8 +84,13 @@ def options(profile: m.Profile) -> tuple[Fact, ...]:
 def observer_table(runs: Sequence[m.RunReport], *, drawn: bool = True) -> Table:
     """``drawn``: with a bar in each cell."""
     seen = {cost.observer for run in runs for cost in run.observers}
-    passes: list[m.PassName] = [name for name in m.PassName if name in seen and name is not m.PassName.TIMING]
-    most = max((cost.ratio for run in runs for cost in run.observers if isinstance(cost.ratio, float)), default=1.0)
+    passes: list[m.PassName] = [
+        name for name in m.PassName if name in seen and name is not m.PassName.TIMING
+    ]
+    most = max(
+        (cost.ratio for run in runs for cost in run.observers if isinstance(cost.ratio, float)),
+        default=1.0,
+    )
     rows = []
     for run in runs:
         cells = dict.fromkeys(passes, Cell(DASH, details=("no such pass",)))
@@ -98,7 +113,11 @@ def observer_table(runs: Sequence[m.RunReport], *, drawn: bool = True) -> Table:
 def passes(profile: m.Profile) -> frozenset[str]:
     """Those that left steps in any run; where none did, those that were asked for."""
     seen = {cost.observer for run in profile.runs for cost in run.observers}
-    if any(isinstance(time, m.Spread) for run in profile.runs for time in (run.step, run.evaluation_time)):
+    if any(
+        isinstance(time, m.Spread)
+        for run in profile.runs
+        for time in (run.step, run.evaluation_time)
+    ):
         seen.add(m.PassName.TIMING)
     return frozenset(name.upper() for name in seen or profile.options.passes or m.PassName)
 
@@ -110,19 +129,26 @@ class Gap(View, frozen=True, kw_only=True):
 
 
 def gathered(omissions: tuple[m.Omission, ...]) -> tuple[Gap, ...]:
-    """First the runs that lack the same thing for the same reason, then the things that one cause took from them."""
+    """First the runs that lack the same thing for the same reason, then the things that one cause
+    took from them."""
     runs: dict[tuple[str, str], list[str]] = defaultdict(list)
     for omission in omissions:
         runs[omission.what, omission.reason] += [omission.run.slug] if omission.run else []
     things: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for (what, reason), slugs in runs.items():
         things[reason, tuple(slugs)].append(what)
-    return tuple(Gap(what=tuple(what), reason=reason, runs=slugs) for (reason, slugs), what in things.items())
+    return tuple(
+        Gap(what=tuple(what), reason=reason, runs=slugs) for (reason, slugs), what in things.items()
+    )
 
 
 def gap_table(omissions: tuple[m.Omission, ...], limits: Limits) -> Table:
     rows = (
-        (", ".join(gap.what[: limits.lines]), gap.reason, ", ".join(gap.runs[: limits.lines]) or "all")
+        (
+            ", ".join(gap.what[: limits.lines]),
+            gap.reason,
+            ", ".join(gap.runs[: limits.lines]) or "all",
+        )
         for gap in gathered(omissions)[: limits.lines]
     )
     return plain("Not measured, with reasons", ("what", "why", "runs"), rows, style="", words=3)
@@ -136,9 +162,15 @@ def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[tuple[str, str, s
     each = limits.log_chars // max(1, len(written))
     half, shown = each // 2, []
     for run in written:
-        text, size_bytes = visible(run.log.text, keep="\n\t"), len(run.log.text.encode("utf-8", errors="replace"))
+        text, size_bytes = (
+            visible(run.log.text, keep="\n\t"),
+            len(run.log.text.encode("utf-8", errors="replace")),
+        )
         if len(text) > each:
-            text = f"{text[:half]}\n[... {count(len(text) - 2 * half)} characters left out ...]\n{text[-half:]}"
+            text = (
+                f"{text[:half]}\n[... {count(len(text) - 2 * half)} characters left out "
+                f"...]\n{text[-half:]}"
+            )
         whole = size(size_bytes + run.log.left_out_bytes)
         shown.append((one_line(run.key.slug, limits.name), whole, text))
     return tuple(shown)
@@ -167,15 +199,27 @@ def contents(profile: m.Profile) -> tuple[Fact, ...]:
     if held is not None:
         missing = held.source_lines_left_out
         without = f"; {plural(missing, 'line')} left out" if missing else ""
-        lines = f"{plural(held.source_lines, 'line')}, {_SOURCE.get(held.source, held.source)}{without}"
+        lines = (
+            f"{plural(held.source_lines, 'line')}, {_SOURCE.get(held.source, held.source)}{without}"
+        )
     logged = sum(bool(run.log.text) for run in profile.runs)
-    variables = f"versions, the type of machine, and {plural(len(names), 'variable')}: {', '.join(names)}"
+    variables = (
+        f"versions, the type of machine, and {plural(len(names), 'variable')}: {', '.join(names)}"
+    )
     return (
         Fact(name="Names", value="functions, kernels, modules and the workload"),
         Fact(name="Files", value=files),
         Fact(name="Source lines", value=lines),
         Fact(name="Command line", value="the full command with the workload's options"),
-        Fact(name="Logs", value=f"output of torch and the workload in {plural(logged, 'run')}" if logged else "none"),
-        Fact(name="Environment", value=variables if names else "versions and the type of machine; no variables"),
+        Fact(
+            name="Logs",
+            value=f"output of torch and the workload in {plural(logged, 'run')}"
+            if logged
+            else "none",
+        ),
+        Fact(
+            name="Environment",
+            value=variables if names else "versions and the type of machine; no variables",
+        ),
         Fact(name="Left out", value=left_out),
     )

@@ -1,16 +1,18 @@
-"""What a reader cannot see in a name or a log, or what would steer a terminal or a page, is spelt out."""
+"""What a reader cannot see in a name or a log, or what would steer a terminal or a page, is spelt
+out."""
 
 import re
 import unicodedata
 
-# Cc control, Cf format (bidi overrides, zero width), Cs lone surrogates, Co private use, Cn unassigned, Zl and Zp line
-# separators that JavaScript and editors take for line ends.
+# Cc control, Cf format (bidi overrides, zero width), Cs lone surrogates, Co private use, Cn
+# unassigned, Zl and Zp line separators that JavaScript and editors take for line ends.
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 _NOT_PLAIN = re.compile(r"[^ -~]")
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    """The text with every invisible character as its escape, except those in ``keep`` (a log keeps its line ends)."""
+    """The text with every invisible character as its escape, except those in ``keep`` (a log keeps
+    its line ends)."""
     if text.isprintable():  # true of none of _INVISIBLE
         return text
 
@@ -18,7 +20,13 @@ def visible(text: str, *, keep: str = "") -> str:
         character, code = found[0], ord(found[0])
         if character in keep or unicodedata.category(character) not in _INVISIBLE:
             return character
-        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        return (
+            f"\\x{code:02x}"
+            if code < 0x100
+            else f"\\u{code:04x}"
+            if code < 0x10000
+            else f"\\U{code:08x}"
+        )
 
     return _NOT_PLAIN.sub(spelt, text)
 
@@ -27,31 +35,44 @@ def one_line(text: str, limit: int, *, words: bool = False) -> str:
     """Visible, on one line, and no longer than ``limit`` characters; ``words`` as in ``clip``."""
     if not text.isprintable():
         text = visible(text, keep="\n\t")
-    elif "  " not in text and text == text.strip():  # most texts are as they should be; the only space of these is " "
+    # most texts are as they should be; the only space of these is " "
+    elif "  " not in text and text == text.strip():
         return clip(text, limit, words=words)
     return clip(" ".join(text.split()), limit, words=words)
 
 
 def clip(text: str, limit: int, *, words: bool = False) -> str:
-    """At most ``limit`` characters, the last of them an ellipsis where something was cut. ``words``: after a word,
-    unless that takes away half of what fits."""
+    """At most ``limit`` characters, the last of them an ellipsis where something was cut.
+    ``words``: after a word, unless that takes away half of what fits."""
     space = text.rfind(" ", limit // 2, limit) if words else -1
-    return text if len(text) <= limit else text[: space if space > 0 else limit - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return (
+        text
+        if len(text) <= limit
+        else text[: space if space > 0 else limit - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    )
 
 
 # ---------------------------------------------------------------- Markdown
 
 CELL = 160  # characters of a name or message in a cell
-# What means something anywhere in a line. An underscore between letters means nothing, and names are full of them.
+# What means something anywhere in a line. An underscore between letters means nothing, and names
+# are full of them.
 _STEERING = re.compile(r"[\\`*\[\]|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-# What means something at the start of a line: headings, lists, rules, quotes, and GitHub's own workflow commands.
+# What means something at the start of a line: headings, lists, rules, quotes, and GitHub's own
+# workflow commands.
 _LEADING = re.compile(r"^(\d{0,9})([.)](?=\s|$)|(?<!\d)[#+=:-])")
 _MENTION = re.compile(r"(?<![A-Za-z0-9_])@(?=[A-Za-z0-9])")
 
 
 def escaped(text: str, limit: int = CELL) -> str:
-    """Text that Markdown and HTML read as nothing but text, on one line; plain names stay as they are."""
-    safe = one_line(text, limit, words=True).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Text that Markdown and HTML read as nothing but text, on one line; plain names stay as they
+    are."""
+    safe = (
+        one_line(text, limit, words=True)
+        .replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+    )
     safe = _STEERING.sub(r"\\\g<0>", safe)
     safe = _LEADING.sub(r"\1\\\2", safe)
     # A backslash does not keep GitHub from mentioning somebody; an empty comment between does.

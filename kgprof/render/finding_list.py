@@ -1,5 +1,5 @@
-"""The same finding in several runs, said once with all their names; and the page's findings: by rule, so that each is
-explained once, and below it each place with what was seen there."""
+"""The same finding in several runs, said once with all their names; and the page's findings: by
+rule, so that each is explained once, and below it each place with what was seen there."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,11 +29,16 @@ class Grouped(View, frozen=True, kw_only=True):
     @property
     def times(self) -> str:
         """How often in a run; empty for once, or where the words say it, as a sync's do."""
-        return "" if self.first.reads else times([finding.count for finding in self.members], self.first.message)
+        return (
+            ""
+            if self.first.reads
+            else times([finding.count for finding in self.members], self.first.message)
+        )
 
     @property
     def cost(self) -> str:
-        """ "310 µs per step (CPU wait; MEMORY, n = 17)", a range over the runs; empty where no run's is known."""
+        """ "310 µs per step (CPU wait; MEMORY, n = 17)", a range over the runs; empty where no
+        run's is known."""
         known = [member.cost for member in self.members if isinstance(member.cost, m.FindingCost)]
         units = {cost.unit for cost in known}
         return said_cost(known) if len(units) == 1 else ""
@@ -59,7 +64,11 @@ def grouped(findings: Iterable[m.Finding]) -> tuple[Grouped, ...]:
 
 def failing(profile: m.Profile) -> frozenset[m.Finding]:
     """Those that the gate fails because of."""
-    return frozenset(profile.findings[i] for i in profile.gate.failing) if profile.gate else frozenset()
+    return (
+        frozenset(profile.findings[i] for i in profile.gate.failing)
+        if profile.gate
+        else frozenset()
+    )
 
 
 def where(place: m.Location | None, root: str) -> str:
@@ -73,27 +82,46 @@ def times(counts: Sequence[int], said: str) -> str:
     return "" if max(counts) < 2 or re.search(rf"\b{re.escape(how_often)}\b", said) else how_often
 
 
-_UNITS = {"us/step": "\N{MICRO SIGN}s per step", "us/window": "\N{MICRO SIGN}s of the traced window"}
+_UNITS = {
+    "us/step": "\N{MICRO SIGN}s per step",
+    "us/window": "\N{MICRO SIGN}s of the traced window",
+}
 
 
 def said_cost(costs: Sequence[m.FindingCost]) -> str:
-    """Of one unit: the range of the values, what it is, where it was measured, and how far all samples lie apart."""
+    """Of one unit: the range of the values, what it is, where it was measured, and how far all
+    samples lie apart."""
     values, first = [cost.value for cost in costs], costs[0]
     passes = "".join(f"{name.upper()}, " for name in first.measured_in)
-    samples = span(count(min(cost.samples for cost in costs)), count(max(cost.samples for cost in costs)))
+    samples = span(
+        count(min(cost.samples for cost in costs)), count(max(cost.samples for cost in costs))
+    )
     unit = _UNITS.get(first.unit, f"{first.unit}, once")
     known = [end for cost in costs if cost.extremes for end in cost.extremes]
-    extremes = f"{span(figure(min(known)), figure(max(known)))}, " if known and min(known) < max(known) else ""
-    return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {passes}{extremes}n = {samples})"
+    extremes = (
+        f"{span(figure(min(known)), figure(max(known)))}, "
+        if known and min(known) < max(known)
+        else ""
+    )
+    return (
+        f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; "
+        f"{passes}{extremes}n = {samples})"
+    )
 
 
 # torch's hints that name nothing to do in the program.
-_NO_HINTS = ("It may be possible to write", "Please ", "This graph break ", "This is likely to be a Dynamo bug")
+_NO_HINTS = (
+    "It may be possible to write",
+    "Please ",
+    "This graph break ",
+    "This is likely to be a Dynamo bug",
+)
 _HINTS = 3
 
 
 def advice(finding: m.Finding, remedy: str = "") -> tuple[str, ...]:
-    """What to do, a line each: the fix as code, or why there is none, or torch's hints, or else the rule's remedy."""
+    """What to do, a line each: the fix as code, or why there is none, or torch's hints, or else the
+    rule's remedy."""
     if finding.fix:
         first, *others = finding.fix.splitlines()
         return (f"fix: {first}", *(f"     {line}" for line in others))
@@ -101,7 +129,9 @@ def advice(finding: m.Finding, remedy: str = "") -> tuple[str, ...]:
         return (f"no fix: {finding.no_fix}",)
     given = finding.refusal.cause.hints if finding.refusal else ()
     hints = [hint for hint in given if not hint.startswith(_NO_HINTS)][:_HINTS]
-    return tuple(f"torch's hint: {hint}" for hint in hints) or ((f"what to do: {remedy}",) if remedy else ())
+    return tuple(f"torch's hint: {hint}" for hint in hints) or (
+        (f"what to do: {remedy}",) if remedy else ()
+    )
 
 
 def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Finding]) -> m.Level:
@@ -132,14 +162,17 @@ def with_advice(finding: m.Finding) -> str:
 
 
 def cost_order(findings: Iterable[m.Finding]) -> tuple[bool, float]:
-    """Sorts what each step pays before what is paid once, the costlier first, and what nobody measured last."""
+    """Sorts what each step pays before what is paid once, the costlier first, and what nobody
+    measured last."""
     each_step, value = max(weights(findings), default=(False, 0.0))
     return not each_step, -value
 
 
 def weights(findings: Iterable[m.Finding]) -> tuple[tuple[bool, float], ...]:
     """Of those whose cost is known; a larger one is costlier."""
-    return tuple(finding.cost.weight for finding in findings if isinstance(finding.cost, m.FindingCost))
+    return tuple(
+        finding.cost.weight for finding in findings if isinstance(finding.cost, m.FindingCost)
+    )
 
 
 OPEN = 8  # lines of one rule that stand open; the others are folded
@@ -162,7 +195,9 @@ class FindingLine(View, frozen=True, kw_only=True):
     weight: int  # of the cost: a larger number is costlier; -1 where it is not known
     fix: str  # as code; empty: the rule's remedy is all that is known
     no_fix: str  # why there is none for the program's owner
-    fails: str  # that the gate fails because of it, and in which runs where not in all of them; empty: it does not
+    # that the gate fails because of it, and in which runs where not in all of them; empty: it does
+    # not
+    fails: str
     accepted: str  # who accepts it and why
     place: Place | None
     related: tuple[Place, ...]
@@ -193,7 +228,8 @@ class FindingList(View, frozen=True, kw_only=True):
 
 
 def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
-    """Rules in the Profile's order, which is by level first; what fails the gate comes first, what is accepted last."""
+    """Rules in the Profile's order, which is by level first; what fails the gate comes first, what
+    is accepted last."""
     rules, fails = {rule.id: rule for rule in profile.rules}, failing(profile)
     ranks = {weight: rank for rank, weight in enumerate(sorted(set(weights(profile.findings))))}
     anchors: dict[str, str] = {}
@@ -201,7 +237,9 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
     used: set[str] = set()
     for same in _ordered(grouped(profile.findings[: limits.findings]), fails):
         # An id of HTML that no other finding of the page has.
-        base = clip(_NOT_AN_ID.sub("-", f"{same.first.rule}-{same.first.fingerprint}"), 80).rstrip("\u2026")
+        base = clip(_NOT_AN_ID.sub("-", f"{same.first.rule}-{same.first.fingerprint}"), 80).rstrip(
+            "\u2026"
+        )
         anchor, number = base, 1
         while anchor in used:
             number += 1
@@ -209,7 +247,9 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
         line = _line(same, anchor, fails, profile, limits, ranks)
         used.add(line.anchor)
         groups.setdefault((same.first.rule, same.first.level), []).append(line)
-        anchors |= {finding.fingerprint: line.anchor for finding in same.members if finding.fingerprint}
+        anchors |= {
+            finding.fingerprint: line.anchor for finding in same.members if finding.fingerprint
+        }
     listed = tuple(
         FindingGroup(
             # A Profile of another version may hold findings whose rule it does not list.
@@ -225,7 +265,8 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
 
 
 def _ordered(groups: Sequence[Grouped], fails: frozenset[m.Finding]) -> list[Grouped]:
-    """By level, then as they weigh; within one rule by cost, else by place: what one line does stands together."""
+    """By level, then as they weigh; within one rule by cost, else by place: what one line does
+    stands together."""
     rules = list(dict.fromkeys((same.first.rule, same.first.level) for same in groups))
     return sorted(
         groups,
@@ -256,7 +297,11 @@ def _line(
     members, fails = tuple(member for member in same.members if member in failing), ""
     if members:
         runs = Grouped(members=members).runs
-        where = f" in {one_line(', '.join(runs[: limits.lines]), limits.name)}" if members != same.members else ""
+        where = (
+            f" in {one_line(', '.join(runs[: limits.lines]), limits.name)}"
+            if members != same.members
+            else ""
+        )
         fails = f"Fails the gate{where}."
     return FindingLine(
         anchor=anchor,
@@ -270,11 +315,15 @@ def _line(
         fails=fails,
         accepted=one_line(finding.accepted, limits.name),
         place=place(finding.location, root, limits) if finding.location else None,
-        related=tuple(place(other, root, limits) for other in finding.related[: min(_RELATED, limits.lines)]),
+        related=tuple(
+            place(other, root, limits) for other in finding.related[: min(_RELATED, limits.lines)]
+        ),
         words=tuple(shown for line in detail.splitlines() if (shown := " ".join(line.split()))),
     )
 
 
 def place(location: m.Location, root: str, limits: Limits) -> Place:
     where = f"{relative(location.file, root)}:{location.line} {location.function}".strip()
-    return Place(where=one_line(where, limits.name), source=clip(visible(location.text.strip()), limits.name))
+    return Place(
+        where=one_line(where, limits.name), source=clip(visible(location.text.strip()), limits.name)
+    )

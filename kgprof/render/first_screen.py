@@ -1,6 +1,8 @@
-"""The first screen: four figures, the runs by speed, what to do next, and where each run's GPU time goes.
+"""The first screen: four figures, the runs by speed, what to do next, and where each run's GPU time
+goes.
 
-Of a comparison the figures are changes, and in place of the runs stands what accounts for the change.
+Of a comparison the figures are changes, and in place of the runs stands what accounts for the
+change.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -91,33 +93,51 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
     busy = both or tuple(_busy(runs, by_speed, limits))
     kinds = {segment.kind for bar in busy for segment in bar.segments}
     tiles = _changes(profile, found) if compared else _figures(profile, first, found, limits)
-    decided = next((run for run in profile.comparison.runs if run.causes), None) if profile.comparison else None
+    decided = (
+        next((run for run in profile.comparison.runs if run.causes), None)
+        if profile.comparison
+        else None
+    )
     marked = any(isinstance(run.kernels, m.KernelBreakdown) and run.kernels.steps for run in runs)
     causes_of = ""
     if decided and isinstance(decided.delta_us, float):
-        causes_of = f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{clip(one_line(decided.per, limits.name), _UNIT)}"
+        causes_of = (
+            f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/"
+            f"{clip(one_line(decided.per, limits.name), _UNIT)}"
+        )
     return {
         "tiles": tuple(tiles),
         "unit": by_speed.unit.name if by_speed else "",
-        "bars": () if compared or by_speed is None or len(by_speed.runs) < 2 else tuple(_bars(by_speed, runs, limits)),
+        "bars": ()
+        if compared or by_speed is None or len(by_speed.runs) < 2
+        else tuple(_bars(by_speed, runs, limits)),
         "has_winner": by_speed is not None and by_speed.has_winner,
         "more_runs": max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
-        "limited": () if compared else bounded(limit_blocks(runs, profile.environment.source_root), limits),
+        "limited": ()
+        if compared
+        else bounded(limit_blocks(runs, profile.environment.source_root), limits),
         "steps": () if compared else tuple(_steps(profile, found, limits)),
-        "causes": tuple(_causes(profile.comparison, found, profile.environment.source_root, limits)),
+        "causes": tuple(
+            _causes(profile.comparison, found, profile.environment.source_root, limits)
+        ),
         "causes_of": causes_of,
         "intervals": tuple(_intervals(profile.comparison)) if profile.comparison else (),
         "busy": busy,
         "per": "step" if marked or compared else "window",
         "on_gpu": profile.device == "cuda",
-        "legend": tuple(replace(one, name=one.name.replace(", ", "/").replace(" and ", "/")) for one in legend(kinds)),
+        "legend": tuple(
+            replace(one, name=one.name.replace(", ", "/").replace(" and ", "/"))
+            for one in legend(kinds)
+        ),
     }
 
 
 # ---------------------------------------------------------------- the four figures
 
 
-def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, limits: Limits) -> Iterator[Tile]:
+def _figures(
+    profile: m.Profile, first: m.RunReport | None, found: FindingList, limits: Limits
+) -> Iterator[Tile]:
     if first is None:
         return
     if isinstance(first.step, m.Spread):
@@ -132,7 +152,9 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, 
         unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
         below = f"{figure(us / size)} of {figure(of / size)} {unit}"
         yield Tile(label=label, value=f"{100 * share:.0f} %", below=below, leads_to="time")
-    if isinstance(first.compile, m.CompileSummary) and isinstance(first.compile.first_call_s, float):
+    if isinstance(first.compile, m.CompileSummary) and isinstance(
+        first.compile.first_call_s, float
+    ):
         below = made(first.compile)
         if isinstance(first.economics, m.Economics):
             cold = first.economics.cold
@@ -146,35 +168,56 @@ def _figures(profile: m.Profile, first: m.RunReport | None, found: FindingList, 
     others = len(lines) - own
     below = "all of them" if own else coverage.tally(profile.coverage, profile.rules)
     below = f"{others:,} more on other runs" if others else below
-    yield Tile(label="Findings", value=count(own), below=below, leads_to="findings", tone="attention" if own else "")
+    yield Tile(
+        label="Findings",
+        value=count(own),
+        below=below,
+        leads_to="findings",
+        tone="attention" if own else "",
+    )
 
 
 def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
     comparison = profile.comparison
     assert comparison is not None
     metrics = compare_words.metrics_of(comparison)
-    for label, wanted in (("Step", m.TimeOf.STEP), ("First call", m.COLD_FIRST_CALL), ("Kernels", m.KERNELS_PER_STEP)):
+    for label, wanted in (
+        ("Step", m.TimeOf.STEP),
+        ("First call", m.COLD_FIRST_CALL),
+        ("Kernels", m.KERNELS_PER_STEP),
+    ):
         known = (one for one in metrics if one.name == wanted)
         metric = next((one for one in known if not isinstance(one.head, m.Skipped)), None)
         if metric is None:
             continue
-        tone = metric.verdict.value if metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER) else ""
+        tone = (
+            metric.verdict.value
+            if metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
+            else ""
+        )
         sides = f"{compare_words.value(metric, metric.base)} \N{RIGHTWARDS ARROW} "
         below = f"{sides}{compare_words.value(metric, metric.head)}"
         change = compare_words.change(metric)
-        yield Tile(label=label, value=change.partition(" (")[0], below=below, leads_to="metrics", tone=tone)
+        yield Tile(
+            label=label, value=change.partition(" (")[0], below=below, leads_to="metrics", tone=tone
+        )
     each = compare_words.by_status(comparison)
     new, fixed = len(each[m.FindingStatus.NEW]), len(each[m.FindingStatus.FIXED])
     below = compare_words.tally(comparison).partition(", ")[2]
     tone = "worse" if new else "better" if fixed else ""
-    yield Tile(label="New findings", value=count(new), below=below, leads_to="compared-findings", tone=tone)
+    yield Tile(
+        label="New findings", value=count(new), below=below, leads_to="compared-findings", tone=tone
+    )
 
 
-# ---------------------------------------------------------------- the runs by speed, and by what they do
+# ----------------------------------------------------------- the runs by speed, and by what they do
 
 
 def _bars(found: Ranked, runs: Sequence[m.RunReport], limits: Limits) -> Iterator[RunBar]:
-    longest, index = max(time.median for _, time in found.runs) or 1.0, {run.key: i for i, run in enumerate(runs)}
+    longest, index = (
+        max(time.median for _, time in found.runs) or 1.0,
+        {run.key: i for i, run in enumerate(runs)},
+    )
     for place, (run, time) in enumerate(found.runs[:RUNS]):
         speedup = run.speedup
         words = "baseline" if run.is_baseline else DASH
@@ -194,18 +237,33 @@ def _bars(found: Ranked, runs: Sequence[m.RunReport], limits: Limits) -> Iterato
 
 def _busy(runs: Sequence[m.RunReport], found: Ranked | None, limits: Limits) -> Iterator[BusyBar]:
     order = [run.key for run, _ in found.runs] if found else []
-    for index in sorted(range(len(runs)), key=lambda at: order.index(runs[at].key) if runs[at].key in order else 999):
+    for index in sorted(
+        range(len(runs)), key=lambda at: order.index(runs[at].key) if runs[at].key in order else 999
+    ):
         run, kernels = runs[index], runs[index].kernels
         if not isinstance(kernels, m.KernelBreakdown):
             continue
-        parts = {part.kind: part.per_step_us for part in breakdown.parts(kernels) if part.kind != breakdown.IDLE}
+        parts = {
+            part.kind: part.per_step_us
+            for part in breakdown.parts(kernels)
+            if part.kind != breakdown.IDLE
+        }
         if sum(parts.values()):
             us, share, _, _ = breakdown.busy_share(kernels, run.step)
-            yield _busy_bar(one_line(run.key.slug, limits.name), parts, us, share, leads_to=f"kernels-{anchor(index)}")
+            yield _busy_bar(
+                one_line(run.key.slug, limits.name),
+                parts,
+                us,
+                share,
+                leads_to=f"kernels-{anchor(index)}",
+            )
 
 
-def _busy_bar(run: str, parts: Mapping[str, float], us: float, share: float, *, leads_to: str = "") -> BusyBar:
-    """``parts``: microseconds by kind; ``us``: all that it was busy, which is ``share`` of the step."""
+def _busy_bar(
+    run: str, parts: Mapping[str, float], us: float, share: float, *, leads_to: str = ""
+) -> BusyBar:
+    """``parts``: microseconds by kind; ``us``: all that it was busy, which is ``share`` of the
+    step."""
     whole = sum(parts.values())
     shares = [(kind, breakdown.NAMES[kind], part / whole) for kind, part in parts.items()]
     words = ", ".join(f"{name} {100 * part:.0f} %" for _, name, part in shares)
@@ -225,22 +283,31 @@ def _busy_bar(run: str, parts: Mapping[str, float], us: float, share: float, *, 
     )
 
 
-# ---------------------------------------------------------------- what to do, and what a change is put down to
+# ----------------------------------------------------- what to do, and what a change is put down to
 
 
 def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[Step]:
-    root, remedies = profile.environment.source_root, {rule.id: rule.remedy for rule in profile.rules}
+    root, remedies = (
+        profile.environment.source_root,
+        {rule.id: rule.remedy for rule in profile.rules},
+    )
     for action in profile.actions:
         place, saves = action.location, action.saves
         amount, about = "", (action.run.slug, action.rule)
         if isinstance(saves, m.Saving):
             share = "" if action.share is None else f" ({100 * action.share:.0f} %)"
-            amount = f"saves \N{LESS-THAN OR EQUAL TO} {duration(saves.us_per_step)}/{saves.per}{share}"
+            amount = (
+                f"saves \N{LESS-THAN OR EQUAL TO} {duration(saves.us_per_step)}/{saves.per}{share}"
+            )
         how = saves.how if isinstance(saves, m.Saving) else saves.reason
         yield Step(
             text=one_line(action.text, 2 * limits.name),
-            code=clip(one_line(action.fix or (place.text.strip() if place else ""), limits.name), _CODE),
-            place=", ".join(_lines(file, lines, root, limits) for file, lines in action.lines.items()),
+            code=clip(
+                one_line(action.fix or (place.text.strip() if place else ""), limits.name), _CODE
+            ),
+            place=", ".join(
+                _lines(file, lines, root, limits) for file, lines in action.lines.items()
+            ),
             amount=amount,
             leads_to=found.anchors.get(action.finding, "findings"),
             remedy=one_line(action.no_fix or remedies.get(action.rule, ""), 4 * limits.name),
@@ -248,14 +315,16 @@ def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[S
         )
 
 
-def _causes(found: m.Comparison | None, shown: FindingList, root: str, limits: Limits) -> Iterator[Step]:
+def _causes(
+    found: m.Comparison | None, shown: FindingList, root: str, limits: Limits
+) -> Iterator[Step]:
     if found is None:
         return
     explained = [abs(one.explains_us) for one in found.causes if isinstance(one.explains_us, float)]
     longest = max(explained, default=0.0) or 1.0
-    for cause in [cause for cause in found.causes if isinstance(cause.explains_us, float)][:_CAUSES] or found.causes[
-        :1
-    ]:
+    for cause in [cause for cause in found.causes if isinstance(cause.explains_us, float)][
+        :_CAUSES
+    ] or found.causes[:1]:
         place, us = cause.place, cause.explains_us
         yield Step(
             text=one_line(cause.text, limits.name),
@@ -269,7 +338,9 @@ def _causes(found: m.Comparison | None, shown: FindingList, root: str, limits: L
     if run is not None and isinstance(run.remainder_us, float) and explained:
         us = run.remainder_us
         width = of_width(min(1.0, abs(us) / longest))
-        yield Step(text="not explained", code="", place="", amount=f"{us:+.1f}", width=width, leads_to="")
+        yield Step(
+            text="not explained", code="", place="", amount=f"{us:+.1f}", width=width, leads_to=""
+        )
 
 
 def _lines(file: str, lines: Sequence[int], root: str, limits: Limits) -> str:
@@ -297,11 +368,19 @@ def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:
     if run is None or run.trace is None:
         return
     for name, after in (("base", False), ("head", True)):
-        parts = {kind: us for kind, us in parts_of(run.trace, after).items() if kind != breakdown.IDLE}
+        parts = {
+            kind: us for kind, us in parts_of(run.trace, after).items() if kind != breakdown.IDLE
+        }
         window = next((row for row in run.trace.window if row.name == "window"), None)
         whole = sum(parts.values())
         metric = next((one for one in run.metrics if one.time_of is m.TimeOf.STEP), None)
         bare = (metric.head if after else metric.base) if metric else None
-        of = bare if isinstance(bare, float) else (window.after_us if after else window.before_us) if window else 0.0
+        of = (
+            bare
+            if isinstance(bare, float)
+            else (window.after_us if after else window.before_us)
+            if window
+            else 0.0
+        )
         if whole and of:
             yield _busy_bar(name, parts, whole, whole / of)

@@ -1,8 +1,10 @@
-"""The host's stacks of each run as a flame graph that hangs from the step, with the functions that took longest; and
-those of base and head in one: how much each took longer, as a sign and a number and a colour.
+"""The host's stacks of each run as a flame graph that hangs from the step, with the functions that
+took longest; and those of base and head in one: how much each took longer, as a sign and a number
+and a colour.
 
-Lengths across are per cent, so that the same drawing fits a telephone and a wall. A box is as high as a finger needs,
-because a script makes them react; without one each still says what it is, in its title.
+Lengths across are per cent, so that the same drawing fits a telephone and a wall. A box is as high
+as a finger needs, because a script makes them react; without one each still says what it is, in its
+title.
 """
 
 import re
@@ -59,8 +61,8 @@ class Icicle(Drawing, frozen=True, kw_only=True):
 
 
 def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str = "") -> Icicle:
-    """One of ``trees`` that the page draws. Children stand side by side from their parent's start on; what is free at
-    its end is the parent's own."""
+    """One of ``trees`` that the page draws. Children stand side by side from their parent's start
+    on; what is free at its end is the parent's own."""
     depth: list[int] = []
     starts, taken = [0.0] * len(items), [0.0] * len(items)
     for node, item in enumerate(items):
@@ -72,13 +74,16 @@ def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str 
     shallow = [node for node in range(len(items)) if depth[node] < limits.flame_rows]
     most = min(_MOST_BOXES, max(1, _BOXES // max(1, trees)))
     widest = sorted((shares[node] for node in shallow), reverse=True)
-    # Of those as wide as the first that there is no room for none is drawn: a parent is never narrower than its child.
+    # Of those as wide as the first that there is no room for none is drawn: a parent is never
+    # narrower than its child.
     least = max(NARROWEST, widest[most] * 1.000001 if len(widest) > most else 0.0)
     drawn = [node for node in shallow if shares[node] >= least]
     deeper, narrower = len(items) - len(shallow), len(shallow) - len(drawn)
     left_out = (
         f"{plural(deeper, 'frame')} below the first {limits.flame_rows} rows" if deeper else "",
-        f"{plural(narrower, 'frame')} narrower than {100 * least:.2g} % of the step" if narrower else "",
+        f"{plural(narrower, 'frame')} narrower than {100 * least:.2g} % of the step"
+        if narrower
+        else "",
     )
     boxes = (
         Box(
@@ -105,7 +110,8 @@ _FILE = 40  # of its file's name
 _LONGEST = 3  # functions that the sentence above the drawing names
 _NO_ROOM = "No flame graph: left out to keep the page under 1 MB (it is in report.json)."
 _SHORT = re.compile(r"(?:<built-in (?:method|function) |nn\.Module: )([^ >]*)")
-_WORKLOADS = re.compile(r"(^|/)kgprof/workloads/")  # kgprof's own around the workload: what they call is not kgprof's
+# kgprof's own around the workload: what they call is not kgprof's
+_WORKLOADS = re.compile(r"(^|/)kgprof/workloads/")
 
 # What a frame is: its class is f-KIND. Also the order of the legend.
 KINDS: dict[str, tuple[str, str]] = {
@@ -114,7 +120,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "generated": ("generated code", "Inductor's Python around the kernels"),
     "module": ("module", "the call of an nn.Module"),
     "builtin": ("C function", "called from Python"),
-    "operator": ("operator", "ATen's and the compiler's own; operators that they call are part of them"),
+    "operator": (
+        "operator",
+        "ATen's and the compiler's own; operators that they call are part of them",
+    ),
     "region": ("compiled region", "one call of a compiled function, or of a graph in it"),
     "span": ("span", "a record_function"),
     "call": ("CUDA call", "of the runtime or the driver"),
@@ -125,22 +134,39 @@ KINDS: dict[str, tuple[str, str]] = {
 
 
 def drawable(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.FlameGraph]]:
-    return [(index, run, run.flame) for index, run in enumerate(runs) if isinstance(run.flame, m.FlameGraph)]
+    return [
+        (index, run, run.flame)
+        for index, run in enumerate(runs)
+        if isinstance(run.flame, m.FlameGraph)
+    ]
 
 
 def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Fold, ...]:
     graphs = drawable(runs)
-    first = [index for index in importance(runs) if any(index == at for at, _, _ in graphs)][: limits.flames]
+    first = [index for index in importance(runs) if any(index == at for at, _, _ in graphs)][
+        : limits.flames
+    ]
     folds = []
     for index, run, flame in graphs:
-        name, summary, blocks = one_line(run.key.slug, limits.name), _summary(flame, limits), list[Block]()
+        name, summary, blocks = (
+            one_line(run.key.slug, limits.name),
+            _summary(flame, limits),
+            list[Block](),
+        )
         per, drawing = "window" if flame.per == "window" else "step", None
         if index in first:
             label = f"CPU stacks of {name}. {summary}"
             drawing = icicle(_items(flame, per, root), limits, trees=len(first), label=label)
             present = {_kind_of(frame) for frame in flame.frames} - {"step"}
-            blocks.append(legend_of("f", *((kind, *words) for kind, words in KINDS.items() if kind in present)))
-        blocks += [drawing or _NO_ROOM, *(f"{note}." for note in _notes(flame, per, drawing, limits))]
+            blocks.append(
+                legend_of(
+                    "f", *((kind, *words) for kind, words in KINDS.items() if kind in present)
+                )
+            )
+        blocks += [
+            drawing or _NO_ROOM,
+            *(f"{note}." for note in _notes(flame, per, drawing, limits)),
+        ]
         if flame.top[: limits.host_rows]:
             title = "Functions by self time, as a table"
             blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits))))
@@ -149,7 +175,10 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
             Fold(
                 name,
                 blocks=tuple(blocks),
-                caption=f"{time} ms per {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass",
+                caption=(
+                    f"{time} ms per {per} over {plural(flame.steps, per)}, "
+                    f"{flame.measured_in.upper()} pass"
+                ),
                 lead=f"{summary}.",
                 anchor=f"flame-{anchor(index)}",
                 run=anchor(index),
@@ -174,7 +203,9 @@ def _kind_and_place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: s
     return f"{KINDS[_kind_of(flame.frames[frame])][0]}{f', {place}' if place else ''}"
 
 
-def _name_and_place(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str, limits: Limits) -> str:
+def _name_and_place(
+    flame: m.FlameGraph | m.FlameDifference, frame: int, root: str, limits: Limits
+) -> str:
     """For a table: what has no place says its kind."""
     known = flame.frames[frame]
     place = _place(flame, frame, root) or KINDS[_kind_of(known)][0]
@@ -202,14 +233,20 @@ def _whole(flame: m.FlameGraph) -> int:
 
 
 def _items(flame: m.FlameGraph, per: str, root: str) -> tuple[Item, ...]:
-    """The nodes as boxes. A title has two lines: the name; what it is, where, and how long it took."""
+    """The nodes as boxes. A title has two lines: the name; what it is, where, and how long it
+    took."""
     whole, items = _whole(flame), []
     names = [_name_of(flame, frame) for frame in range(len(flame.frames))]
     titles = [f"{name}\n{_kind_and_place(flame, frame, root)}" for frame, name in enumerate(names)]
     for node, (at, total_ns) in enumerate(zip(flame.frame, flame.total_ns, strict=True)):
         calls = figure(flame.calls[node] / flame.steps)
-        own, total = (milliseconds(ns / flame.steps / 1e3) for ns in (flame.self_ns[node], total_ns))
-        times = f"{total} ms per {per}, {percent(total_ns / whole)}; itself {own} ms; called {calls} times"
+        own, total = (
+            milliseconds(ns / flame.steps / 1e3) for ns in (flame.self_ns[node], total_ns)
+        )
+        times = (
+            f"{total} ms per {per}, {percent(total_ns / whole)}; itself {own} ms; called "
+            f"{calls} times"
+        )
         item = Item(
             parent=flame.parent[node],
             width=total_ns,
@@ -223,7 +260,8 @@ def _items(flame: m.FlameGraph, per: str, root: str) -> tuple[Item, ...]:
 
 
 def _summary(flame: m.FlameGraph, limits: Limits) -> str:
-    """Which functions took longest, and how long the recorder's frames took with what they called."""
+    """Which functions took longest, and how long the recorder's frames took with what they
+    called."""
     whole = _whole(flame)
     longest = [
         f"{_name_of(flame, row.frame, min(limits.name, _NAME))} ({percent(row.self_ns / whole)})"
@@ -235,7 +273,9 @@ def _summary(flame: m.FlameGraph, limits: Limits) -> str:
     for node, frame in enumerate(flame.frame):
         above = flame.parent[node]
         own[node] = flame.frames[frame].kind == "profiler" or (
-            above >= 0 and own[above] and not _WORKLOADS.search(flame.names[flame.frames[flame.frame[above]].file])
+            above >= 0
+            and own[above]
+            and not _WORKLOADS.search(flame.names[flame.frames[flame.frame[above]].file])
         )
     recorders = sum(ns for ns, is_own in zip(flame.self_ns, own, strict=True) if is_own)
     return f"{lead}; kgprof overhead {percent(recorders / whole)}"
@@ -245,8 +285,9 @@ def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits
     yield from (f"From a longer recording: {one_line(note, limits.name)}" for note in flame.notes)
     if flame.pruned_nodes:
         yield (
-            f"{plural(flame.pruned_nodes, 'frame')} with less than {100 * flame.pruned_below:.2g} % each, "
-            f"{percent(flame.pruned_ns / _whole(flame))} of the time in all, are grouped as (other)"
+            f"{plural(flame.pruned_nodes, 'frame')} with less than {100 * flame.pruned_below:.2g} "
+            f"% each, {percent(flame.pruned_ns / _whole(flame))} of the time in all, are grouped "
+            "as (other)"
         )
     if drawing and drawing.left_out:
         yield f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
@@ -255,7 +296,9 @@ def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits
         yield f"Other threads ran operators for {time} ms per {per}, which are not drawn"
 
 
-def _functions(flame: m.FlameGraph, per: str, name: str, root: str, limits: Limits) -> Iterator[Table | str]:
+def _functions(
+    flame: m.FlameGraph, per: str, name: str, root: str, limits: Limits
+) -> Iterator[Table | str]:
     shown = flame.top[: limits.host_rows]
     rows = (
         (
@@ -277,7 +320,8 @@ def _functions(flame: m.FlameGraph, per: str, name: str, root: str, limits: Limi
 
 # ---------------------------------------------------------------- of base and head
 
-MUCH, SOME = 0.05, 0.005  # of the mean of both steps: a change of that much is told by a stronger and a weaker colour
+# of the mean of both steps: a change of that much is told by a stronger and a weaker colour
+MUCH, SOME = 0.05, 0.005
 _MINUS = "\N{MINUS SIGN}"
 _COLOURS = (
     ("more2", "+", f"at least {100 * MUCH:.0f} % of a step longer in head"),
@@ -289,7 +333,9 @@ _COLOURS = (
 DIFFERENCES = legend_of("d", *((kind, name, "", sign) for kind, sign, name in _COLOURS))
 
 
-def differing(runs: Sequence[m.RunComparison]) -> list[tuple[int, m.RunComparison, m.FlameDifference]]:
+def differing(
+    runs: Sequence[m.RunComparison],
+) -> list[tuple[int, m.RunComparison, m.FlameDifference]]:
     return [(index, run, run.flame) for index, run in enumerate(runs) if run.flame is not None]
 
 
@@ -307,16 +353,20 @@ def flame_difference_folds(
             for frame, (before, after) in changes[:_LONGEST]
             if after != before
         ]
-        summary = f"Largest changes of self time: {', '.join(largest)}" if largest else "Nothing changed"
+        summary = (
+            f"Largest changes of self time: {', '.join(largest)}" if largest else "Nothing changed"
+        )
         label, drawing = f"CPU stacks of {name}, base and head. {summary}", None
         if place < trees:
             drawing = icicle(_difference_items(flame, root), limits, trees=trees, label=label)
         notes = [
-            f"Stacks under {100 * flame.pruned_below:.2g} % of the step are in (other), so a stack that only one side "
-            "has may have been too small on the other"
+            f"Stacks under {100 * flame.pruned_below:.2g} % of the step are in (other), so a stack "
+            "that only one side has may have been too small on the other"
         ]
         if drawing and drawing.left_out:
-            notes.append(f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it")
+            notes.append(
+                f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
+            )
         blocks: list[Block] = [drawing or _NO_ROOM, *(f"{note}." for note in notes)]
         if shown := changes[: limits.host_rows]:
             rows = (
@@ -328,7 +378,12 @@ def flame_difference_folds(
                 )
                 for frame, (before, after) in shown
             )
-            headings = ("function", "base, self \N{MICRO SIGN}s/step", "head, self \N{MICRO SIGN}s/step", "change")
+            headings = (
+                "function",
+                "base, self \N{MICRO SIGN}s/step",
+                "head, self \N{MICRO SIGN}s/step",
+                "change",
+            )
             table = plain(f"Functions of {name} by change of self time", headings, rows)
             title = "Functions by change of self time"
             blocks.append(Fold(title, blocks=(table,)))
@@ -337,7 +392,8 @@ def flame_difference_folds(
             Fold(
                 name,
                 blocks=tuple(blocks),
-                caption=f"{_ms(before)} to {_ms(after)} ms per step in the STACK pass, {change(after - before)} ms; "
+                caption=f"{_ms(before)} to {_ms(after)} ms per step in the STACK pass, "
+                f"{change(after - before)} ms; "
                 f"{flame.base_steps} steps of base, {flame.head_steps} of head",
                 lead=f"{summary}.",
                 anchor=f"stacks-{index + 1}",
@@ -349,15 +405,24 @@ def flame_difference_folds(
 
 def _difference_items(flame: m.FlameDifference, root: str) -> tuple[Item, ...]:
     """As wide as the mean of both sides, so that what only one of them has is there too."""
-    base, head = (m.with_all_below(flame.parent, side) for side in (flame.base_self_ns, flame.head_self_ns))
+    base, head = (
+        m.with_all_below(flame.parent, side) for side in (flame.base_self_ns, flame.head_self_ns)
+    )
     whole, made = (base[0] + head[0]) / 2 or 1.0, []
     for node, (before, after) in enumerate(zip(base, head, strict=True)):
         frame, style = flame.frame[node], style_of((after - before) / whole)
         name = _name_of(flame, frame)
-        label = short_name(name) if style == "same" else f"{change(after - before)} ms {short_name(name)}"
+        label = (
+            short_name(name)
+            if style == "same"
+            else f"{change(after - before)} ms {short_name(name)}"
+        )
         own = flame.head_self_ns[node] - flame.base_self_ns[node]
         only = "; not in base" if not before else "; not in head" if not after else ""
-        times = f"{_ms(before)} to {_ms(after)} ms per step, {change(after - before)}; itself {change(own)}{only}"
+        times = (
+            f"{_ms(before)} to {_ms(after)} ms per step, {change(after - before)}; itself "
+            f"{change(own)}{only}"
+        )
         item = Item(
             parent=flame.parent[node],
             width=(before + after) / 2,
@@ -388,7 +453,8 @@ def _ms(ns: float) -> str:
 
 
 def _by_change(flame: m.FlameDifference) -> list[tuple[int, tuple[int, int]]]:
-    """Own nanoseconds of each frame in base and head, the largest change first; the step and (other) are none."""
+    """Own nanoseconds of each frame in base and head, the largest change first; the step and
+    (other) are none."""
     found: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for node, frame in enumerate(flame.frame):
         if node and flame.frames[frame].kind != "pruned":

@@ -1,5 +1,5 @@
-"""What the gate held the runs to: each budget beside what was observed, and what is accepted; for a terminal and a log
-each finding at its line, then the budgets, then the verdict as the last line."""
+"""What the gate held the runs to: each budget beside what was observed, and what is accepted; for a
+terminal and a log each finding at its line, then the budgets, then the verdict as the last line."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,8 +13,13 @@ from kgprof.wording import plural, relative
 
 INDUCTOR = "inductor"
 FAILS_ON = {
-    m.FailOn.ERROR: "the gate fails on every exceeded budget, and on any error that no budget covers.",
-    m.FailOn.WARNING: "the gate fails on every exceeded budget, and on any error or warning that no budget covers.",
+    m.FailOn.ERROR: (
+        "the gate fails on every exceeded budget, and on any error that no budget covers."
+    ),
+    m.FailOn.WARNING: (
+        "the gate fails on every exceeded budget, and on any error or warning that "
+        "no budget covers."
+    ),
     m.FailOn.NEVER: "the gate never fails (--fail-on never).",
 }
 _MARKS = {
@@ -26,18 +31,23 @@ _MARKS = {
 
 
 def backend_words(gate: m.Gate) -> str:
-    """A program may name a backend itself, and a TORCH_TRACE directory does not say which it was."""
+    """A program may name a backend itself, and a TORCH_TRACE directory does not say which it
+    was."""
     return "no --backend" if gate.backend == INDUCTOR else f"--backend {gate.backend}"
 
 
 def budget_table(gate: m.Gate, rows: int) -> Table:
-    """What was exceeded first, then what nobody saw. The run has a column too, for those who have the room."""
+    """What was exceeded first, then what nobody saw. The run has a column too, for those who have
+    the room."""
     made, order = [], tuple(m.BudgetStatus)
     for budget in sorted(gate.budgets, key=lambda budget: order.index(budget.status))[:rows]:
         seen, exceeded = budget.observed, budget.status is m.BudgetStatus.EXCEEDED
         beside = (Small((uncounted(budget),)),) if budget.made_by_torch else ()
         if isinstance(seen, m.Skipped):
-            beside, observed = (*beside, Small((seen.reason,))), Cell(DASH, name=f"{DASH} ({seen.reason})")
+            beside, observed = (
+                (*beside, Small((seen.reason,))),
+                Cell(DASH, name=f"{DASH} ({seen.reason})"),
+            )
         else:
             accepted = f" ({budget.accepted} accepted)" if budget.accepted else ""
             text = amount(seen, budget.unit)
@@ -75,18 +85,28 @@ def uncounted(budget: m.BudgetCheck) -> str:
 def accepted_table(gate: m.Gate, limits: Limits) -> Table:
     rows = []
     for entry in gate.accepted[: limits.lines]:
-        status = f"used by {count(entry.findings)}" if entry.status is m.AcceptedStatus.USED else entry.status
-        place = " ".join(filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library)))
+        status = (
+            f"used by {count(entry.findings)}"
+            if entry.status is m.AcceptedStatus.USED
+            else entry.status
+        )
+        place = " ".join(
+            filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library))
+        )
         ended = Cell(status, wrong=entry.status is m.AcceptedStatus.EXPIRED)
         rows.append(row(entry.rule, place, entry.reason, entry.owner, entry.expires, ended))
     heads = columns("rule", "where", "why", "owner", "expires", words=4, first="kind")
-    return Table(label="Accepted findings", columns=(*heads, Column("status", style="")), rows=tuple(rows))
+    return Table(
+        label="Accepted findings", columns=(*heads, Column("status", style="")), rows=tuple(rows)
+    )
 
 
 def gate_blocks(gate: m.Gate, limits: Limits) -> tuple[Block, ...]:
     """The budgets, what is to be known of them, and what is accepted."""
     blocks: list[Block] = [
-        budget_table(gate, limits.lines).only("budget", "status", "observed", "limit", "accepted", "limit set by")
+        budget_table(gate, limits.lines).only(
+            "budget", "status", "observed", "limit", "accepted", "limit set by"
+        )
         if gate.budgets
         else "No budget was set.",
         *gate.notes[: limits.lines],
@@ -105,10 +125,13 @@ _SHOWN = ("run", "budget", "limit", "observed", "accepted", "status")
 
 
 def lines(profile: m.Profile, gate: m.Gate) -> Iterable[str]:
-    """Plain lines; the findings that fail the gate first, then the others, then the accepted ones in one line each."""
+    """Plain lines; the findings that fail the gate first, then the others, then the accepted ones
+    in one line each."""
     fails, root = failing(profile), profile.environment.source_root
     remedies = {rule.id: rule.remedy for rule in profile.rules}
-    for finding in sorted(profile.findings, key=lambda finding: (bool(finding.accepted), finding not in fails)):
+    for finding in sorted(
+        profile.findings, key=lambda finding: (bool(finding.accepted), finding not in fails)
+    ):
         # What a rule says for every program is said once, and only of what fails.
         remedy = remedies.get(finding.rule, "") if finding in fails else ""
         shown = advice(finding, remedy)
@@ -121,10 +144,14 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterable[str]:
     for entry in gate.accepted:
         if entry.status is m.AcceptedStatus.EXPIRED:
             place = f"{entry.file}:{entry.function} ({entry.owner}, {entry.reason})"
-            yield one_line(f"expired on {entry.expires}: accepted finding {entry.rule} in {place}", LENGTH)
+            yield one_line(
+                f"expired on {entry.expires}: accepted finding {entry.rule} in {place}", LENGTH
+            )
     yield from (f"note: {one_line(note, LENGTH)}" for note in gate.notes)
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
-    findings = plural(len(profile.findings), "finding") + (f", {accepted} of them accepted" if accepted else "")
+    findings = plural(len(profile.findings), "finding") + (
+        f", {accepted} of them accepted" if accepted else ""
+    )
     yield f"{one_line(backend_words(gate), NAME)}, --fail-on {gate.fail_on}, {findings}"
     yield ""
     yield from verdict(profile.verdict)
@@ -138,11 +165,14 @@ def verdict(given: m.Verdict, failed: str = "FAILED") -> Iterable[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> Iterable[str]:
-    """Cells on one line, each as wide as its column; ``numbers`` says which columns stand on the right."""
+    """Cells on one line, each as wide as its column; ``numbers`` says which columns stand on the
+    right."""
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     for cells in rows:
         each = zip(cells, widths, numbers, strict=True)
-        yield "  ".join(cell.rjust(n) if number else cell.ljust(n) for cell, n, number in each).rstrip()
+        yield "  ".join(
+            cell.rjust(n) if number else cell.ljust(n) for cell, n, number in each
+        ).rstrip()
 
 
 def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) -> Iterable[str]:
@@ -151,11 +181,14 @@ def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) ->
     how_often = times([finding.count], finding.message)
     repeated = f" ({how_often})" if how_often else ""
     mark = "accepted " if finding.accepted else "" if fails else f"{finding.level.value} "
-    yield one_line(f"{where(place, root)}{mark}{finding.rule} {finding.message}{repeated}{run}", LENGTH)
+    yield one_line(
+        f"{where(place, root)}{mark}{finding.rule} {finding.message}{repeated}{run}", LENGTH
+    )
     if finding.accepted:
         yield f"    accepted by {one_line(finding.accepted, LENGTH)}"
     elif place is not None and place.text.strip():
-        # As it stands in the file, and a caret under its first character; tabs become spaces under both.
+        # As it stands in the file, and a caret under its first character; tabs become spaces under
+        # both.
         shown = visible(place.text.expandtabs(4).rstrip())[:500]
         yield f"{place.line:>6} | {shown}"
         yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"
@@ -164,7 +197,10 @@ def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) ->
         yield from (f"    {one_line(line, 500)}" for line in way_in(finding))
     for other in finding.related[:_RELATED]:
         function = f" in {other.function}" if other.function else ""
-        yield f"    related: {one_line(f'{relative(other.file, root)}:{other.line}{function}', LENGTH)}"
+        yield (
+            "    related: "
+            f"{one_line(f'{relative(other.file, root)}:{other.line}{function}', LENGTH)}"
+        )
 
 
 def _budget_lines(gate: m.Gate) -> Iterable[str]:
@@ -176,6 +212,10 @@ def _budget_lines(gate: m.Gate) -> Iterable[str]:
     yield from aligned((_SHOWN, *rows), [column.number for column in table.columns])
     for budget in gate.budgets:
         if budget.made_by_torch:
-            yield one_line(f"not counted: {budget.run.slug} {budget.metric}: {uncounted(budget)}", LENGTH)
-    for reason in dict.fromkeys(b.observed.reason for b in gate.budgets if isinstance(b.observed, m.Skipped)):
+            yield one_line(
+                f"not counted: {budget.run.slug} {budget.metric}: {uncounted(budget)}", LENGTH
+            )
+    for reason in dict.fromkeys(
+        b.observed.reason for b in gate.budgets if isinstance(b.observed, m.Skipped)
+    ):
         yield f"not observed: {one_line(reason, LENGTH)}"

@@ -1,7 +1,9 @@
-"""Workflow commands: GitHub Actions turns these lines of a job's log into annotations on the files of a pull request.
+"""Workflow commands: GitHub Actions turns these lines of a job's log into annotations on the files
+of a pull request.
 
-It keeps 10 errors, 10 warnings and 10 notices of a step, in the order in which they were printed, and drops the rest
-in silence; so the worst come first and the last of a full ten says how many there are besides.
+It keeps 10 errors, 10 warnings and 10 notices of a step, in the order in which they were printed,
+and drops the rest in silence; so the worst come first and the last of a full ten says how many
+there are besides.
 """
 
 from collections.abc import Iterable
@@ -58,7 +60,9 @@ def escaped_property(text: str) -> str:
 # ---------------------------------------------------------------- what there is to say
 
 
-def _annotation(command: str, title: str, message: str, place: m.Location | None = None, root: str = "") -> Annotation:
+def _annotation(
+    command: str, title: str, message: str, place: m.Location | None = None, root: str = ""
+) -> Annotation:
     """The command, and the line that gives it."""
     properties = {"title": title}
     if place is not None and (file := relative(place.file, root)):
@@ -69,8 +73,12 @@ def _annotation(command: str, title: str, message: str, place: m.Location | None
 
 
 def _judged(profile: m.Profile) -> Iterable[Annotation]:
-    """The verdict, the runs that died, the budgets that are exceeded, the metrics that are worse."""
-    status, text = profile.verdict.status, "\n".join((*profile.verdict.sentences, *profile.verdict.reasons))
+    """The verdict, the runs that died, the budgets that are exceeded, the metrics that are
+    worse."""
+    status, text = (
+        profile.verdict.status,
+        "\n".join((*profile.verdict.sentences, *profile.verdict.reasons)),
+    )
     yield _annotation(_OF_STATUS[status], f"kgprof: {status}", text)
     for run in profile.runs:
         if run.exit.outcome != "ok":
@@ -80,27 +88,40 @@ def _judged(profile: m.Profile) -> Iterable[Annotation]:
             never = profile.gate is not None and profile.gate.fail_on is m.FailOn.NEVER
             seen, limit = budget.observed, amount(budget.limit, budget.unit)
             value = seen.reason if isinstance(seen, m.Skipped) else amount(seen, budget.unit)
-            text = f"{budget.run.slug}: {budget.metric}: {value}, the budget is {limit} ({budget.origin})"
-            yield _annotation("notice" if never else "error", f"kgprof budget {budget.metric}", text)
+            text = (
+                f"{budget.run.slug}: {budget.metric}: {value}, the budget is {limit} "
+                f"({budget.origin})"
+            )
+            yield _annotation(
+                "notice" if never else "error", f"kgprof budget {budget.metric}", text
+            )
         elif budget.status is m.BudgetStatus.WARNED:
             seen = budget.observed
             value = seen.reason if isinstance(seen, m.Skipped) else amount(seen, budget.unit)
             text = f"{budget.run.slug}: {budget.metric}: {value}"
             yield _annotation("warning", f"kgprof budget {budget.metric}", text)
-    for metric in compare_words.metrics_of(profile.comparison) if profile.comparison is not None else ():
+    for metric in (
+        compare_words.metrics_of(profile.comparison) if profile.comparison is not None else ()
+    ):
         if metric.verdict is m.MetricVerdict.WORSE:  # of what is inconclusive the verdict speaks
-            command, title = "error" if metric.decides else "warning", f"kgprof: regression of {metric.name}"
+            command, title = (
+                "error" if metric.decides else "warning",
+                f"kgprof: regression of {metric.name}",
+            )
             yield _annotation(command, title, compare_words.sentence(metric))
 
 
 def _findings(profile: m.Profile) -> Iterable[Annotation]:
-    """Of a comparison the new ones only: the others stand on lines that nobody is asked to look at."""
+    """Of a comparison the new ones only: the others stand on lines that nobody is asked to look
+    at."""
     rules = {rule.id: rule for rule in profile.rules}
     findings, fails = profile.findings, failing(profile)
     if profile.comparison is not None:
         new = compare_words.by_status(profile.comparison)[m.FindingStatus.NEW]
         findings = tuple(each.finding for each in new)
-    for finding in sorted(findings, key=lambda f: (bool(f.accepted), f not in fails, *cost_order([f]))):
+    for finding in sorted(
+        findings, key=lambda f: (bool(f.accepted), f not in fails, *cost_order([f]))
+    ):
         rule = rules.get(finding.rule)
         accepted = f"accepted by {finding.accepted}: " if finding.accepted else ""
         yield _annotation(

@@ -1,4 +1,5 @@
-"""The sheet of a history: for each metric that changed a line over the recordings, and a row for each of them."""
+"""The sheet of a history: for each metric that changed a line over the recordings, and a row for
+each of them."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -40,8 +41,16 @@ class Line(Drawing, frozen=True, kw_only=True):
 def sheet(found: m.History) -> Sheet:
     runs = dict.fromkeys(metric.run for metric in found.metrics)
     machine = found.environment
-    facts = [plural(len(found.recordings), "recording"), machine.device_name, f"torch {machine.torch}"]
-    facts += [f"kgprof {found.kgprof_version}", found.recordings[0].created_utc, found.recordings[-1].created_utc]
+    facts = [
+        plural(len(found.recordings), "recording"),
+        machine.device_name,
+        f"torch {machine.torch}",
+    ]
+    facts += [
+        f"kgprof {found.kgprof_version}",
+        found.recordings[0].created_utc,
+        found.recordings[-1].created_utc,
+    ]
     steps = [
         (metric, at, each.verdict)
         for metric in found.metrics
@@ -53,17 +62,29 @@ def sheet(found: m.History) -> Sheet:
     status = m.VerdictStatus.INCONCLUSIVE if unsure else m.VerdictStatus.OK
     trust = "; ".join(found.environments_differ[:3])
 
-    # The largest step for the worse; of the first time that decides how far the last recording is from the first.
+    # The largest step for the worse; of the first time that decides how far the last recording is
+    # from the first.
     def ratio(metric: m.ComparedMetric | None) -> float:
         return metric.ratio if metric is not None and isinstance(metric.ratio, float) else 1.0
 
     times = [each.against_first[-1] for each in found.metrics]
-    last = next((one for one in times if one is not None and one.decides and one.time_of is not None), None)
-    whole = f"{last.name} of {last.run.slug} {signed_percent(ratio(last) - 1)} from first to last" if last else ""
+    last = next(
+        (one for one in times if one is not None and one.decides and one.time_of is not None), None
+    )
+    whole = (
+        f"{last.name} of {last.run.slug} {signed_percent(ratio(last) - 1)} from first to last"
+        if last
+        else ""
+    )
     first = "No recording is worse than the one before"
     if worse:
-        metric, at = max(worse, key=lambda pair: round(ratio(pair[0].against_previous[pair[1] - 1]), 3))
-        step = f"{metric.name} of {metric.run.slug} {signed_percent(ratio(metric.against_previous[at - 1]) - 1)}"
+        metric, at = max(
+            worse, key=lambda pair: round(ratio(pair[0].against_previous[pair[1] - 1]), 3)
+        )
+        step = (
+            f"{metric.name} of {metric.run.slug} "
+            f"{signed_percent(ratio(metric.against_previous[at - 1]) - 1)}"
+        )
         first = f"{step} at {_named(found, at)}, the largest of {plural(len(worse), 'regression')}"
     elif unsure:
         open_ = f"{unsure} of {plural(len(steps), 'change')} cannot be judged (see the table)"
@@ -80,14 +101,23 @@ def sheet(found: m.History) -> Sheet:
 
 def _named(found: m.History, at: int) -> str:
     side = found.recordings[at]
-    commit = f" ({side.git_commit[:10]})" if isinstance(side.git_commit, str) and side.git_commit else ""
+    commit = (
+        f" ({side.git_commit[:10]})" if isinstance(side.git_commit, str) and side.git_commit else ""
+    )
     return f"{one_line(side.source, 60)}{commit}"
 
 
 def _blocks(found: m.History, run: m.RunKey) -> Iterator[Block]:
     quiet = []
     for metric in (each for each in found.metrics if each.run == run):
-        known = next((each for each in (*metric.against_first, *metric.against_previous) if each is not None), None)
+        known = next(
+            (
+                each
+                for each in (*metric.against_first, *metric.against_previous)
+                if each is not None
+            ),
+            None,
+        )
         if known is None or all(isinstance(each, m.Skipped) for each in metric.values):
             continue
         if not (known.time_of is not None or metric.name in _ALWAYS or metric.changed):
@@ -103,24 +133,37 @@ def _table(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -
     def changed(each: m.ComparedMetric | None) -> Cell:
         if each is None:
             return missing("the run is not in both recordings")
-        said = f"{SYMBOLS[each.verdict]} {each.verdict}" if each.verdict is not m.MetricVerdict.SAME else ""
+        said = (
+            f"{SYMBOLS[each.verdict]} {each.verdict}"
+            if each.verdict is not m.MetricVerdict.SAME
+            else ""
+        )
         ratio = each.ratio if isinstance(each.ratio, float) else None
         wrong = each.decides and each.verdict is m.MetricVerdict.WORSE
-        return Cell(change(each), details=(said,) if said else (), value=ratio, title=each.note, wrong=wrong)
+        return Cell(
+            change(each), details=(said,) if said else (), value=ratio, title=each.note, wrong=wrong
+        )
 
     rows = []
     for at, measured in enumerate(metric.values):
-        shown = missing(measured) if isinstance(measured, m.Skipped) else Cell(value(known, measured), value=measured)
+        shown = (
+            missing(measured)
+            if isinstance(measured, m.Skipped)
+            else Cell(value(known, measured), value=measured)
+        )
         first = changed(metric.against_first[at - 1]) if at else Cell("")
         before = changed(metric.against_previous[at - 1]) if at else Cell("")
         rows.append((_named(found, at), shown, first, before))
     headings = ("recording", metric.name, "vs first", "vs previous")
-    table = plain(f"{metric.name} of {metric.run.slug} over the recordings", headings, rows, style="")
+    table = plain(
+        f"{metric.name} of {metric.run.slug} over the recordings", headings, rows, style=""
+    )
     return replace(table, columns=tuple(replace(column, details=1) for column in table.columns))
 
 
 def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -> Line:
-    """From the least to the largest value, with a tenth of room; the axis says so by its figures."""
+    """From the least to the largest value, with a tenth of room; the axis says so by its
+    figures."""
     measured = [each for each in metric.values if not isinstance(each, m.Skipped)]
     low, high = min(measured), max(measured)
     room = (high - low) / 10 or abs(high) / 10 or 1.0
@@ -140,19 +183,31 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
         step = metric.against_previous[at - 1] if at else None
         is_worse = step is not None and step.verdict is m.MetricVerdict.WORSE
         side = found.recordings[at]
-        commit = side.git_commit[:7] if isinstance(side.git_commit, str) and side.git_commit else str(at + 1)
+        commit = (
+            side.git_commit[:7]
+            if isinstance(side.git_commit, str) and side.git_commit
+            else str(at + 1)
+        )
         words = f"{_named(found, at)}: {value(known, number)}"
         words += f", {change(step)} against the previous" if step is not None else ""
         label = commit if at % every == 0 else ""
         marks.append(Mark(x=x(at), y=y(number), title=words, label=label, worse=is_worse))
         places.append((at, x(at), y(number)))
-    lines = [(one[1], one[2], other[1], other[2]) for one, other in pairwise(places) if other[0] == one[0] + 1]
+    lines = [
+        (one[1], one[2], other[1], other[2])
+        for one, other in pairwise(places)
+        if other[0] == one[0] + 1
+    ]
     return Line(
-        description=f"{metric.name} of {metric.run.slug} over {plural(len(metric.values), 'recording')}; the table "
+        description=f"{metric.name} of {metric.run.slug} over "
+        f"{plural(len(metric.values), 'recording')}; the table "
         "below has the same figures",
         height=_HIGH + 26,
         bottom=_HIGH,
         marks=tuple(marks),
         lines=tuple(lines),
-        up=tuple((y(number), value(known, number).partition(" (")[0]) for number in (max(measured), min(measured))),
+        up=tuple(
+            (y(number), value(known, number).partition(" (")[0])
+            for number in (max(measured), min(measured))
+        ),
     )

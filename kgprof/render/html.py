@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1_000_000
 TEMPLATE = "report.html.jinja"
-FRAME_BYTES = 4_000  # what a carried trace needs besides its data: link, button, names (of 400 characters, escaped)
+# what a carried trace needs besides its data: link, button, names (of 400 characters, escaped)
+FRAME_BYTES = 4_000
 
-# What goes when the page grows too large, in this order; each level holds what the one before it holds, or less. Of the
-# Profile that the page carries, what no comparison reads goes before anything that a reader of the page sees but the
-# logs; the rest of it goes before findings do, which are what the page is for.
+# What goes when the page grows too large, in this order; each level holds what the one before it
+# holds, or less. Of the Profile that the page carries, what no comparison reads goes before
+# anything that a reader of the page sees but the logs; the rest of it goes before findings do,
+# which are what the page is for.
 _FULL = Limits(
     log_chars=300_000,
     timelines=12,
@@ -51,10 +53,18 @@ _FULL = Limits(
 _QUIET = replace(_FULL, log_chars=0)
 _SHORT = replace(_QUIET, carries=Share.COMPARABLE)
 _FIRST = replace(
-    _SHORT, timelines=FIRST_RUNS, flames=FIRST_RUNS, flame_rows=20, other_rows=15, source_rows=200, code_chars=24_000
+    _SHORT,
+    timelines=FIRST_RUNS,
+    flames=FIRST_RUNS,
+    flame_rows=20,
+    other_rows=15,
+    source_rows=200,
+    code_chars=24_000,
 )
 _LESS = replace(_FIRST, other_rows=4, source_rows=60, code_chars=6_000)
-_LEAST = replace(_LESS, flame_rows=8, host_rows=0, kernel_rows=10, more_kernels=150, name=300, lines=100)
+_LEAST = replace(
+    _LESS, flame_rows=8, host_rows=0, kernel_rows=10, more_kernels=150, name=300, lines=100
+)
 _PICTURES = ("timelines", "flames", "flame_rows", "source_rows", "code_chars")
 _ROWS = ("host_rows", "kernel_rows", "other_rows", "more_kernels")
 _BARE = replace(_SHORT, name=200, lines=50, **dict.fromkeys((*_PICTURES, *_ROWS), 0))
@@ -74,7 +84,8 @@ LEVELS = (
     replace(_BARE, carries=Share.NOTHING, findings=20, runs=20, name=60, lines=10),
 )
 
-# Which level is tried first decides nothing but how many pages are made before the one that is written.
+# Which level is tried first decides nothing but how many pages are made before the one that is
+# written.
 _MOSTLY = 5  # the level that a page needs that is too large
 _TIMES_ITS_PROFILE = 5  # so much larger than the Profile in it is a page of level 0, or more
 _SAYING_SO = 10_000  # no page needs more bytes to say what is left out of it
@@ -84,7 +95,8 @@ Traces = Callable[[], Sequence[TraceFile]]
 
 
 class Html:
-    """``traces`` is called once for each page: the files that it may carry or link to. ``source_url``: as Front's."""
+    """``traces`` is called once for each page: the files that it may carry or link to.
+    ``source_url``: as Front's."""
 
     name = "html"
     suffix = ".html"
@@ -93,24 +105,36 @@ class Html:
         self._traces, self._source_url = traces, source_url
 
     def render(self, profile: m.Profile) -> str:
-        """The trace of the first run is part of the page as long as kernels are; the others get what room is left."""
+        """The trace of the first run is part of the page as long as kernels are; the others get
+        what room is left."""
         order = [profile.runs[index].key for index in importance(profile.runs)]
-        traces = sorted(self._traces(), key=lambda trace: order.index(trace.run) if trace.run in order else len(order))
+        traces = sorted(
+            self._traces(),
+            key=lambda trace: order.index(trace.run) if trace.run in order else len(order),
+        )
         layout = Layout()
         own = embedded([trace for trace in traces if trace.run in order[:1]], MAX_BYTES)
-        reserved = sum(4 * (trace.size_bytes // 3 + 1) + FRAME_BYTES for trace in traces if trace.run in own)
-        reserved += FRAME_BYTES * (len(traces) - 1) if own else 0  # which are left free below for every trace
-        limits, made, text = _first_that_fits(profile, traces, layout, reserved, blob(profile, self._source_url))
+        reserved = sum(
+            4 * (trace.size_bytes // 3 + 1) + FRAME_BYTES for trace in traces if trace.run in own
+        )
+        # which are left free below for every trace
+        reserved += FRAME_BYTES * (len(traces) - 1) if own else 0
+        limits, made, text = _first_that_fits(
+            profile, traces, layout, reserved, blob(profile, self._source_url)
+        )
         left = MAX_BYTES - len(text.encode("utf-8"))
         which = embedded(traces[: limits.runs], left - FRAME_BYTES * len(traces))
         for trace in traces:
             if trace.run not in which:
                 trace.place()
-        return layout.text(page.carrying(made, trace_links(traces, which, limits))) if which else text
+        return (
+            layout.text(page.carrying(made, trace_links(traces, which, limits))) if which else text
+        )
 
 
 class Layout:
-    """The text of pages of one Profile: a section that is as it was in the page before is not laid out again."""
+    """The text of pages of one Profile: a section that is as it was in the page before is not laid
+    out again."""
 
     def __init__(self) -> None:
         self._laid_out: dict[str, tuple[page.Section, TemplateModule]] = {}
@@ -142,11 +166,16 @@ class Layout:
 
 
 def _first_that_fits(
-    profile: m.Profile, traces: Sequence[TraceFile], layout: Layout, reserved: int = 0, blob: str = ""
+    profile: m.Profile,
+    traces: Sequence[TraceFile],
+    layout: Layout,
+    reserved: int = 0,
+    blob: str = "",
 ) -> tuple[Limits, page.Page, str]:
-    """``reserved``: bytes for a trace, on the levels that have kernels. Most pages fit as they are. The others get
-    smaller from level to level, so that the level is found by halving, from the one that most of them need; what a page
-    has besides its Profile, those of the levels before it have too."""
+    """``reserved``: bytes for a trace, on the levels that have kernels. Most pages fit as they are.
+    The others get smaller from level to level, so that the level is found by halving, from the one
+    that most of them need; what a page has besides its Profile, those of the levels before it have
+    too."""
     packing = cache(lambda share: packed(profile, share))
     best: tuple[Limits, page.Page, str] | None = None
     low, high = 0, len(LEVELS) - 1
@@ -156,7 +185,9 @@ def _first_that_fits(
         own = packing(limits.carries)
         made = page.build(profile, limits, own, traces, blob)
         text = layout.text(made) if len(own.text) <= MAX_BYTES else ""
-        if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES - (reserved if limits.kernel_rows else 0):
+        if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES - (
+            reserved if limits.kernel_rows else 0
+        ):
             best, high = (limits, made, text), level - 1
             besides = size - len(own.text) - _SAYING_SO + (reserved if limits.kernel_rows else 0)
             while low <= high and besides + len(packing(LEVELS[low].carries).text) > MAX_BYTES:
@@ -170,7 +201,8 @@ def _first_that_fits(
 
 
 def directory(name: str) -> Traversable:
-    """The folder ``templates`` or ``fixtures``: a package when installed, beside the package in a checkout."""
+    """The folder ``templates`` or ``fixtures``: a package when installed, beside the package in a
+    checkout."""
     try:
         return resources.files(f"kgprof.{name}")
     except ModuleNotFoundError:
@@ -179,22 +211,28 @@ def directory(name: str) -> Traversable:
 
 @cache
 def assets() -> tuple[str, str, str]:
-    """The style sheet, the script without its comments and indentation, since every report carries it, and the policy:
-    nothing may be loaded, and of inline code only these two texts may run."""
+    """The style sheet, the script without its comments and indentation, since every report carries
+    it, and the policy: nothing may be loaded, and of inline code only these two texts may run."""
     folder = directory("templates") / "assets"
-    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    style, script = (
+        (folder / name).read_text(encoding="utf-8") for name in ("report.css", "report.js")
+    )
     lines = (line.strip() for line in script.splitlines())
     script = "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
     styles, scripts = (
         "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
         for text in (style, script)
     )
-    policy = f"default-src 'none'; style-src '{styles}'; script-src '{scripts}'; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; style-src '{styles}'; script-src '{scripts}'; base-uri "
+        "'none'; form-action 'none'"
+    )
     return style, script, policy
 
 
 def _shown(value: object) -> object:
-    """Whatever a template writes, so that no field is forgotten. What is Markup has been through here."""
+    """Whatever a template writes, so that no field is forgotten. What is Markup has been through
+    here."""
     return visible(value, keep="\n\t") if type(value) is str and not value.isprintable() else value
 
 
@@ -208,7 +246,8 @@ def environment() -> Environment:
         # By default only names that end in .html are escaped, and ours end in .html.jinja.
         autoescape=select_autoescape(["html.jinja"]),
         undefined=StrictUndefined,
-        optimized=False,  # folding constants takes a sixth of the compilation, and there are none to fold
+        # folding constants takes a sixth of the compilation, and there are none to fold
+        optimized=False,
         finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,

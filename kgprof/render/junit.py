@@ -1,7 +1,8 @@
-"""JUnit XML: one test case for each budget, compared metric or rule on each run, and one for how the run ended.
+"""JUnit XML: one test case for each budget, compared metric or rule on each run, and one for how
+the run ended.
 
-There is no official schema; CI systems agree on testsuites, testsuite, testcase with failure, error and properties,
-and ignore a second case of the same name.
+There is no official schema; CI systems agree on testsuites, testsuite, testcase with failure, error
+and properties, and ignore a second case of the same name.
 """
 
 import itertools
@@ -26,7 +27,8 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """``failure``: it was observed and is wrong; ``error``: it could not be told. At most one of the two."""
+    """``failure``: it was observed and is wrong; ``error``: it could not be told. At most one of
+    the two."""
 
     run: str
     name: str
@@ -48,14 +50,20 @@ class Junit:
             "errors": str(sum(bool(case.error) for case in cases)),
         }
         suites = ElementTree.Element("testsuites", {"name": "kgprof", **counts})
-        suite = ElementTree.SubElement(suites, "testsuite", {"name": _xml(f"kgprof {profile.workload}"), **counts})
+        suite = ElementTree.SubElement(
+            suites, "testsuite", {"name": _xml(f"kgprof {profile.workload}"), **counts}
+        )
         suite.set("timestamp", _xml(profile.created_utc))
         _write_properties(suite, _totals(profile))
         taken: set[tuple[str, str]] = set()
         for case in cases:
             _write(suite, case, taken)
         ElementTree.indent(suites)
-        return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+        return (
+            '<?xml version="1.0" encoding="UTF-8"?>\n'
+            + ElementTree.tostring(suites, encoding="unicode")
+            + "\n"
+        )
 
 
 def _write(suite: ElementTree.Element, case: Case, taken: set[tuple[str, str]]) -> None:
@@ -68,7 +76,9 @@ def _write(suite: ElementTree.Element, case: Case, taken: set[tuple[str, str]]) 
     _write_properties(element, case.properties)
     for kind, text in (("failure", _xml(case.failure)), ("error", _xml(case.error))):
         if text:
-            ElementTree.SubElement(element, kind, {"message": text.splitlines()[0], "type": kind}).text = text
+            ElementTree.SubElement(
+                element, kind, {"message": text.splitlines()[0], "type": kind}
+            ).text = text
     if case.output:
         ElementTree.SubElement(element, "system-out").text = _xml(case.output)
 
@@ -92,7 +102,10 @@ def _totals(profile: m.Profile) -> Iterable[tuple[str, str]]:
     yield "verdict.text", profile.verdict.text
     yield "exit.code", str(profile.exit_code)
     yield "findings", str(len(profile.findings))
-    yield from ((f"findings.{level}", str(sum(f.level is level for f in profile.findings))) for level in m.Level)
+    yield from (
+        (f"findings.{level}", str(sum(f.level is level for f in profile.findings)))
+        for level in m.Level
+    )
     yield "device", profile.device
     yield "torch", profile.environment.torch
     if profile.comparison is not None:
@@ -127,12 +140,16 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
                     ("origin", budget.origin),
                 ),
                 failure=over if judged else "",
-                error=f"not observed: {budget.observed.reason}" if isinstance(budget.observed, m.Skipped) else "",
+                error=f"not observed: {budget.observed.reason}"
+                if isinstance(budget.observed, m.Skipped)
+                else "",
                 output="" if judged else over,
             )
         for entry in gate.accepted:
             expired = entry.status is m.AcceptedStatus.EXPIRED and judged
-            place = " ".join(filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library)))
+            place = " ".join(
+                filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library))
+            )
             yield Case(
                 run=EVERY_RUN,
                 name=f"accepted {entry.rule} in {place}",
@@ -144,9 +161,13 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
 
 
 def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
-    """The verdict; then of what decides, worse is a failure, and what the measurement does not settle an error."""
+    """The verdict; then of what decides, worse is a failure, and what the measurement does not
+    settle an error."""
     text = "\n".join((*profile.verdict.sentences, *profile.verdict.reasons))
-    ok, failed = profile.exit_code == EXIT_OK, profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD)
+    ok, failed = (
+        profile.exit_code == EXIT_OK,
+        profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD),
+    )
     yield Case(
         run=EVERY_RUN,
         name="head has no regression against base",
@@ -157,10 +178,15 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
     for metric in compare_words.metrics_of(comparison):
         text = compare_words.sentence(metric)
         worse = metric.decides and metric.verdict is m.MetricVerdict.WORSE
-        unsettled = metric.decides and metric.verdict in (m.MetricVerdict.INCONCLUSIVE, m.MetricVerdict.NOT_OBSERVED)
+        unsettled = metric.decides and metric.verdict in (
+            m.MetricVerdict.INCONCLUSIVE,
+            m.MetricVerdict.NOT_OBSERVED,
+        )
         sides = (("base", metric.base), ("head", metric.head), ("ratio", metric.ratio))
         bounds = (("ratio.low", metric.low), ("ratio.high", metric.high))
-        allowed = metric.budget_percent if metric.budget_percent is not None else metric.tolerance_percent
+        allowed = (
+            metric.budget_percent if metric.budget_percent is not None else metric.tolerance_percent
+        )
         yield Case(
             run=metric.run.slug,
             name=f"compared {metric.name}",
@@ -169,7 +195,11 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
                 ("decides", str(metric.decides).lower()),
                 ("unit", metric.unit),
                 *((name, _plain(side)) for name, side in sides),
-                *((name, _plain(bound)) for name, bound in bounds if not isinstance(bound, m.Skipped)),
+                *(
+                    (name, _plain(bound))
+                    for name, bound in bounds
+                    if not isinstance(bound, m.Skipped)
+                ),
                 *((("allowed.percent", _plain(allowed)),) if allowed is not None else ()),
             ),
             failure=text if worse else "",
@@ -192,7 +222,8 @@ def _plain(value: float | m.Skipped) -> str:
 
 
 def _rules(profile: m.Profile) -> Iterable[Case]:
-    """Each rule that was looked for on each run, found or not; a finding about no run stands under "all runs"."""
+    """Each rule that was looked for on each run, found or not; a finding about no run stands under
+    "all runs"."""
     root, fails = profile.environment.source_root, _failing(profile)
     found: dict[tuple[str, str], list[m.Finding]] = {
         (run.key.slug, rule.id): []
@@ -201,8 +232,13 @@ def _rules(profile: m.Profile) -> Iterable[Case]:
         if not coverage.missing(profile.coverage, run.key, rule.id) or _unseen(run, rule)
     }
     for finding in profile.findings:
-        found.setdefault((finding.run.slug if finding.run else EVERY_RUN, finding.rule), []).append(finding)
-    rules, runs = {rule.id: rule for rule in profile.rules}, {run.key.slug: run for run in profile.runs}
+        found.setdefault((finding.run.slug if finding.run else EVERY_RUN, finding.rule), []).append(
+            finding
+        )
+    rules, runs = (
+        {rule.id: rule for rule in profile.rules},
+        {run.key.slug: run for run in profile.runs},
+    )
     for (run, name), same in found.items():
         rule = rules.get(name)
         wrong = [_line(finding, root) for finding in same if finding in fails]
@@ -234,4 +270,7 @@ def _unseen(run: m.RunReport | None, rule: m.Rule | None) -> str:
 
 def _line(finding: m.Finding, root: str) -> str:
     accepted = f" (accepted by {finding.accepted})" if finding.accepted else ""
-    return f"{where(finding.location, root)}{finding.level.value} {finding.rule}: {with_advice(finding)}{accepted}"
+    return (
+        f"{where(finding.location, root)}{finding.level.value} {finding.rule}: "
+        f"{with_advice(finding)}{accepted}"
+    )

@@ -1,5 +1,5 @@
-"""The tables of kernels and of host functions, one of each a run; whose lines the kernels compute, what the device
-waited for, and in which region or span its work began."""
+"""The tables of kernels and of host functions, one of each a run; whose lines the kernels compute,
+what the device waited for, and in which region or span its work began."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -34,12 +34,18 @@ from kgprof.wording import KERNEL_NAME_LENGTH, middle_out, plural, relative, sho
 _LINES = 9  # of one kernel; a fused one may hold hundreds
 _HOST_PARTS = 4  # of the host's step, in a sentence
 _SPANS = 12  # rows of a table of spans, and of what the device waited for
-# Why a device was idle: its field of DeviceIdle, its name, what it means, its colour. They add up to its ``total_us``.
+# Why a device was idle: its field of DeviceIdle, its name, what it means, its colour. They add up
+# to its ``total_us``.
 _CAUSES = (
     ("host_us", "waiting for the CPU", "the next launch had not been issued", "t-idle-host"),
     ("launch_us", "launch latency", "issued, not yet started", "t-idle-launch"),
     ("unknown_us", "unknown", "the trace has no launch call for the next work", "t-idle-other"),
-    ("edges_us", "before the first / after the last", "GPU work of the traced window", "t-idle-other"),
+    (
+        "edges_us",
+        "before the first / after the last",
+        "GPU work of the traced window",
+        "t-idle-other",
+    ),
 )
 _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has, last
 
@@ -71,7 +77,10 @@ def idle_sentence(kernels: m.KernelBreakdown) -> str:
     for field, cause, *_ in _CAUSES:
         per_step, of_window = _idle(getattr(kernels.idle, field), kernels)
         causes.append(f"{cause} {per_step} ({of_window})")
-    return f"GPU idle, µs per traced {breakdown.per(kernels)} (share of the window): {', '.join(causes)}"
+    return (
+        f"GPU idle, µs per traced {breakdown.per(kernels)} (share of the window): "
+        f"{', '.join(causes)}"
+    )
 
 
 def _idle(us: float, kernels: m.KernelBreakdown) -> tuple[str, str]:
@@ -88,17 +97,25 @@ def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...
             continue
         name = run.key.slug
         blocks: list[Block] = [*_idle_tables(name, kernels, limits)]
-        blocks += [f"{said}." for said in (steps_sentence(kernels), input_copies_sentence(kernels)) if said]
-        for title, spans in (("compiled region", kernels.by_region), ("user span", kernels.by_span)):
+        blocks += [
+            f"{said}." for said in (steps_sentence(kernels), input_copies_sentence(kernels)) if said
+        ]
+        for title, spans in (
+            ("compiled region", kernels.by_region),
+            ("user span", kernels.by_span),
+        ):
             if any(span.span != _UNATTRIBUTED for span in spans):
-                blocks.append(_span_table(f"GPU time of {name} by {title}", title, spans, kernels, limits))
+                blocks.append(
+                    _span_table(f"GPU time of {name} by {title}", title, spans, kernels, limits)
+                )
         caption = "Why the GPU was idle"
         folds.append(Fold(name, blocks=tuple(blocks), caption=caption, run=anchor(index)))
     return tuple(folds)
 
 
 def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple[Block, ...]:
-    """Idle time by cause, and by what the CPU did if it had not launched yet; or why that is not known."""
+    """Idle time by cause, and by what the CPU did if it had not launched yet; or why that is not
+    known."""
     idle, units = kernels.idle, (f"\N{MICRO SIGN}s per {breakdown.per(kernels)}", "of the window")
     if isinstance(idle, m.Skipped):
         return (f"Reasons for GPU idle time unknown: {idle.reason}",)
@@ -111,12 +128,17 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple
         return per_step, of_window, Cell(bar=min(us / scale_us, 1.0), title=title, bar_style=style)
 
     rows: list[tuple[Cell | str, ...]] = [
-        (Cell(cause, below=(Small((meaning,), "detail"),)), *drawn(cause, getattr(idle, field), style))
+        (
+            Cell(cause, below=(Small((meaning,), "detail"),)),
+            *drawn(cause, getattr(idle, field), style),
+        )
         for field, cause, meaning, style in _CAUSES
     ]
     rows.append(("all idle time", *_idle(idle.total_us, kernels), ""))
     causes = plain(f"Idle time of {name}", ("GPU idle time", *units), rows, style="")
-    spans = sorted(((span.name, span.total_us) for span in idle.host_spans), key=lambda span: -span[1])
+    spans = sorted(
+        ((span.name, span.total_us) for span in idle.host_spans), key=lambda span: -span[1]
+    )
     shown, rest = spans[: min(_SPANS, limits.lines)], spans[min(_SPANS, limits.lines) :]
     if rest:
         shown.append((f"{len(rest):,} more", sum(us for _, us in rest)))
@@ -125,7 +147,9 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple
     tables = (causes, plain(label, headings, host, style="", first="name")) if shown else (causes,)
     if not limits.timelines:  # no room for pictures
         return tuple(table.only(*(column.name for column in table.columns)) for table in tables)
-    return tuple(replace(table, columns=(*table.columns, Column(axis, style="drawn"))) for table in tables)
+    return tuple(
+        replace(table, columns=(*table.columns, Column(axis, style="drawn"))) for table in tables
+    )
 
 
 def input_copies_sentence(kernels: m.KernelBreakdown) -> str:
@@ -134,11 +158,18 @@ def input_copies_sentence(kernels: m.KernelBreakdown) -> str:
     if isinstance(copies, m.Skipped):
         return ""
     if not copies.count:
-        return f"No input was copied before {plural(copies.replays, 'CUDA-graph launch', 'CUDA-graph launches')}"
-    each = f"{plural(copies.count, 'copy', 'copies')} of {figure(copies.total_us / copies.count)} µs each on average"
+        return (
+            "No input was copied before "
+            f"{plural(copies.replays, 'CUDA-graph launch', 'CUDA-graph launches')}"
+        )
+    each = (
+        f"{plural(copies.count, 'copy', 'copies')} of "
+        f"{figure(copies.total_us / copies.count)} µs each on average"
+    )
     return (
         f"Inputs copied because their address changes between CUDA-graph replays: {each} before "
-        f"{plural(copies.replays, 'launch', 'launches')}, {figure(copies.total_us / breakdown.steps_of(kernels))} µs "
+        f"{plural(copies.replays, 'launch', 'launches')}, "
+        f"{figure(copies.total_us / breakdown.steps_of(kernels))} µs "
         f"{'per step' if kernels.steps else 'in all'}, {percent(copies.share)} of the GPU time"
     )
 
@@ -150,12 +181,16 @@ def host_sentence(kernels: m.KernelBreakdown) -> str:
         return ""
     parts = sorted((part for part in host.parts if part.mean_us), key=lambda part: -part.mean_us)
     named = [
-        f"{part.name} {figure(part.mean_us)} ({percent(part.mean_us / host.mean_us if host.mean_us else 0.0)})"
+        f"{part.name} {figure(part.mean_us)} "
+        f"({percent(part.mean_us / host.mean_us if host.mean_us else 0.0)})"
         for part in parts[:_HOST_PARTS]
     ]
     if rest := parts[_HOST_PARTS:]:
         named.append(f"{len(rest)} more {figure(sum(part.mean_us for part in rest))}")
-    return f"CPU time of a {figure(host.mean_us)} µs step, µs, mean of {host.steps}: {', '.join(named)}"
+    return (
+        f"CPU time of a {figure(host.mean_us)} µs step, µs, mean of {host.steps}: "
+        f"{', '.join(named)}"
+    )
 
 
 def queue_sentence(kernels: m.KernelBreakdown) -> str:
@@ -166,20 +201,28 @@ def queue_sentence(kernels: m.KernelBreakdown) -> str:
     spread = span(figure(queue.p10_us), figure(queue.p90_us))
     return (
         f"launch delay median {figure(queue.median_us)} µs (p10 to p90 {spread}), queue depth mean "
-        f"{figure(queue.mean_depth)}, at most {count(queue.maximum_depth)}, empty {percent(queue.empty_share)} of the "
-        "time"
+        f"{figure(queue.mean_depth)}, at most {count(queue.maximum_depth)}, empty "
+        f"{percent(queue.empty_share)} of the time"
     )
 
 
 def sentences(kernels: m.KernelBreakdown) -> tuple[str, ...]:
     """Why the device was idle, what was copied, and the host's step, as far as they are known."""
-    made = (idle_sentence(kernels), input_copies_sentence(kernels), host_sentence(kernels), queue_sentence(kernels))
+    made = (
+        idle_sentence(kernels),
+        input_copies_sentence(kernels),
+        host_sentence(kernels),
+        queue_sentence(kernels),
+    )
     return tuple(sentence for sentence in made if sentence)
 
 
 def steps_sentence(kernels: m.KernelBreakdown) -> str:
     """Empty where no marked step launched anything. Of an even number of steps the lower median."""
-    steps = sorted((step for step in kernels.by_step if step.span != _UNATTRIBUTED), key=lambda step: step.total_us)
+    steps = sorted(
+        (step for step in kernels.by_step if step.span != _UNATTRIBUTED),
+        key=lambda step: step.total_us,
+    )
     if not steps:
         return ""
     least, median, most = steps[0], steps[(len(steps) - 1) // 2], steps[-1]
@@ -191,7 +234,8 @@ def steps_sentence(kernels: m.KernelBreakdown) -> str:
 def _span_table(
     label: str, title: str, spans: Sequence[m.SpanTotal], kernels: m.KernelBreakdown, limits: Limits
 ) -> Table:
-    """Largest first; what is in no span stays last, and what the page has no room for is summed above it."""
+    """Largest first; what is in no span stays last, and what the page has no room for is summed
+    above it."""
     *named, unattributed = spans
     named.sort(key=lambda span: -span.total_us)
     shown, rest = named[: min(_SPANS, limits.lines)], named[min(_SPANS, limits.lines) :]
@@ -222,7 +266,11 @@ def kernel_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tupl
     folds, first = [], kept(runs, FIRST_RUNS)
     for index, run, kernels in broken_down(runs):
         unit, total = breakdown.unit(kernels), f"{milliseconds(kernels.total_us)} ms"
-        most = limits if index in first else replace(limits, kernel_rows=min(limits.kernel_rows, limits.other_rows))
+        most = (
+            limits
+            if index in first
+            else replace(limits, kernel_rows=min(limits.kernel_rows, limits.other_rows))
+        )
         blocks: list[Block] = [*kernels.warnings[: limits.lines]]
         if most.kernel_rows:
             blocks.append(_against_the_card(kernels, kernel_table(run, kernels, root, most)))
@@ -231,31 +279,55 @@ def kernel_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tupl
                 blocks.append(Fold(f"{len(rest):,} more kernels", blocks=(table,)))
         else:
             names = plural(len(kernels.rows), "kernel")
-            blocks.append(f"Left out to keep the page under 1 MB: {names} with {total} (in report.json).")
+            blocks.append(
+                f"Left out to keep the page under 1 MB: {names} with {total} (in report.json)."
+            )
         caption = (
-            f"{plural(len(kernels.rows), 'name')}, {total} of {unit} in {plural(kernels.steps, 'step')}, "
-            f"{kernels.measured_in.upper()} pass"
+            f"{plural(len(kernels.rows), 'name')}, {total} of {unit} in "
+            f"{plural(kernels.steps, 'step')}, {kernels.measured_in.upper()} pass"
         )
         blocks.append(f"{known_lines(kernels)}.")
         place = anchor(index)
-        folds.append(Fold(run.key.slug, blocks=tuple(blocks), caption=caption, anchor=f"kernels-{place}", run=place))
+        folds.append(
+            Fold(
+                run.key.slug,
+                blocks=tuple(blocks),
+                caption=caption,
+                anchor=f"kernels-{place}",
+                run=place,
+            )
+        )
     return tuple(folds)
 
 
-def _more_kernels(run: m.RunReport, rest: Sequence[m.KernelRow], after: int, limits: Limits) -> Table:
-    """What the first table has no room for, in a line each, so that the filter finds every kernel."""
+def _more_kernels(
+    run: m.RunReport, rest: Sequence[m.KernelRow], after: int, limits: Limits
+) -> Table:
+    """What the first table has no room for, in a line each, so that the filter finds every
+    kernel."""
     names = distinct_names([kernel.name for kernel in rest], _SHORT_NAME, limits.name)
     rows = (
-        (str(rank), name, breakdown.NAMES[kernel.kind], f"{kernel.count:,}", milliseconds(kernel.total_us))
+        (
+            str(rank),
+            name,
+            breakdown.NAMES[kernel.kind],
+            f"{kernel.count:,}",
+            milliseconds(kernel.total_us),
+        )
         for rank, (kernel, name) in enumerate(zip(rest, names, strict=True), start=after + 1)
     )
-    table = plain(f"More kernels of {run.key.slug}", ("#", "kernel", "kind", "count", "total ms"), rows, words=3)
+    table = plain(
+        f"More kernels of {run.key.slug}",
+        ("#", "kernel", "kind", "count", "total ms"),
+        rows,
+        words=3,
+    )
     return replace(table, style="sortable filtered", named_by=1)
 
 
 def _against_the_card(kernels: m.KernelBreakdown, table: Table) -> Table:
-    """The table with each kernel's bound, how much of the measured peak it reaches, what it could save, and how it was
-    launched; as it is where the card was not measured."""
+    """The table with each kernel's bound, how much of the measured peak it reaches, what it could
+    save, and how it was launched; as it is where the card was not measured."""
     if not isinstance(kernels.roofline, m.Roofline):
         return table
     launches: dict[str, list[m.KernelLaunches]] = {}
@@ -273,13 +345,20 @@ def _against_the_card(kernels: m.KernelBreakdown, table: Table) -> Table:
             name = structs.replace(name, below=below)
         bound, saves = _bound_of(alike), _could_save(alike, breakdown.steps_of(kernels))
         rows.append(structs.replace(row_of, cells=(row_of.cells[0], name, *others, bound, saves)))
-    totals = tuple(structs.replace(total, cells=(*total.cells, Cell(), Cell())) for total in table.totals)
+    totals = tuple(
+        structs.replace(total, cells=(*total.cells, Cell(), Cell())) for total in table.totals
+    )
     columns_ = (
         *table.columns,
         Column(
-            "bound by", style="", title="of the launches with the most time; share of the peak measured on this card"
+            "bound by",
+            style="",
+            title="of the launches with the most time; share of the peak measured on this card",
         ),
-        Column("could save, \N{MICRO SIGN}s/step", title="at most: if it ran at the peak that its bound allows"),
+        Column(
+            "could save, \N{MICRO SIGN}s/step",
+            title="at most: if it ran at the peak that its bound allows",
+        ),
     )
     return replace(table, rows=tuple(rows), totals=totals, columns=columns_)
 
@@ -291,12 +370,18 @@ def launch_words(one: m.KernelLaunches) -> str:
         "" if isinstance(one.block, m.Skipped) else f"block {extent(one.block)}",
         "" if isinstance(one.registers, m.Skipped) else f"{one.registers} registers",
         "" if isinstance(one.spills, m.Skipped) or not one.spills else f"{one.spills} spilled",
-        "" if isinstance(one.shared_bytes, m.Skipped) or not one.shared_bytes else f"{size(one.shared_bytes)} shared",
+        ""
+        if isinstance(one.shared_bytes, m.Skipped) or not one.shared_bytes
+        else f"{size(one.shared_bytes)} shared",
         "" if isinstance(one.warps, m.Skipped) else plural(one.warps, "warp"),
         "" if isinstance(one.stages, m.Skipped) else plural(one.stages, "stage"),
-        "" if isinstance(one.occupancy_percent, m.Skipped) else f"occupancy {occupancy(one.occupancy_percent)}",
+        ""
+        if isinstance(one.occupancy_percent, m.Skipped)
+        else f"occupancy {occupancy(one.occupancy_percent)}",
         "" if isinstance(one.bytes_per_s, m.Skipped) else f"{figure(one.bytes_per_s / 1e9)} GB/s",
-        "" if isinstance(one.flops_per_s, m.Skipped) else f"{figure(one.flops_per_s / 1e12)} TFLOP/s",
+        ""
+        if isinstance(one.flops_per_s, m.Skipped)
+        else f"{figure(one.flops_per_s / 1e12)} TFLOP/s",
     )
     times = f"{one.count:,} \N{MULTIPLICATION SIGN} {figure(one.median_us)} \N{MICRO SIGN}s"
     return f"{times}: {', '.join(filter(None, parts))}"
@@ -322,11 +407,15 @@ def _bound_of(alike: Sequence[m.KernelLaunches]) -> Cell:
     if isinstance(first.of_ceiling, m.Skipped):
         return Cell(first.bound)
     share = first.of_ceiling
-    return Cell(first.bound, value=share, bar=min(share, 1.0), details=(f"{percent(share)} of peak",))
+    return Cell(
+        first.bound, value=share, bar=min(share, 1.0), details=(f"{percent(share)} of peak",)
+    )
 
 
 def _could_save(alike: Sequence[m.KernelLaunches], steps: int) -> Cell:
-    known = [(each.total_us, each.of_ceiling) for each in alike if isinstance(each.of_ceiling, float)]
+    known = [
+        (each.total_us, each.of_ceiling) for each in alike if isinstance(each.of_ceiling, float)
+    ]
     if not known:
         return missing("its bytes and operations are not known")
     us = sum(total * max(0.0, 1 - share) for total, share in known) / steps
@@ -334,15 +423,34 @@ def _could_save(alike: Sequence[m.KernelLaunches], steps: int) -> Cell:
 
 
 def kernel_table(
-    run: m.RunReport, kernels: m.KernelBreakdown, root: str, limits: Limits, *, length: int = KERNEL_NAME_LENGTH
+    run: m.RunReport,
+    kernels: m.KernelBreakdown,
+    root: str,
+    limits: Limits,
+    *,
+    length: int = KERNEL_NAME_LENGTH,
 ) -> Table:
-    """The largest kernels under names of ``length`` characters; below them what the others and all of them come to."""
+    """The largest kernels under names of ``length`` characters; below them what the others and all
+    of them come to."""
     shown, rest = kernels.rows[: limits.kernel_rows], kernels.rows[limits.kernel_rows :]
     names = distinct_names([kernel.name for kernel in shown], length, limits.name)
     calls, totals = sum(kernel.count for kernel in kernels.rows), []
     if rest:
-        ms, share = milliseconds(sum(kernel.total_us for kernel in rest)), percent(sum(kernel.share for kernel in rest))
-        totals.append(row("", f"{len(rest):,} more", "", f"{sum(kernel.count for kernel in rest):,}", ms, share, ""))
+        ms, share = (
+            milliseconds(sum(kernel.total_us for kernel in rest)),
+            percent(sum(kernel.share for kernel in rest)),
+        )
+        totals.append(
+            row(
+                "",
+                f"{len(rest):,} more",
+                "",
+                f"{sum(kernel.count for kernel in rest):,}",
+                ms,
+                share,
+                "",
+            )
+        )
     name, ms = f"all kernels, {breakdown.unit(kernels)}", milliseconds(kernels.total_us)
     totals.append(row("", name, "", f"{calls:,}", ms, "100.0 %", ""))
     return Table(
@@ -364,7 +472,8 @@ def kernel_table(
 
 
 def distinct_names(names: Sequence[str], length: int, longest: int) -> tuple[str, ...]:
-    """Short names of which no two are alike unless the whole ones are: longer, up to ``longest``, then numbered."""
+    """Short names of which no two are alike unless the whole ones are: longer, up to ``longest``,
+    then numbered."""
     shown = {name: short_name(one_line(name, _WHOLE), length) for name in names}
     while length < longest and (alike := _alike(shown)):
         length = min(2 * length, longest)
@@ -392,7 +501,9 @@ def _kernel_row(rank: int, kernel: m.KernelRow, name: str, root: str, limits: Li
     if lines:
         below.append(Small(lines[:1], "from"))
     if len(kernel.lines) > 1:
-        below.append(Small(lines[1:], "from", fold=f"and {plural(len(kernel.lines) - 1, 'more line')}"))
+        below.append(
+            Small(lines[1:], "from", fold=f"and {plural(len(kernel.lines) - 1, 'more line')}")
+        )
     kind = Cell(
         name=kernel.kind.value,
         mark=LETTERS[kernel.kind],
@@ -401,9 +512,22 @@ def _kernel_row(rank: int, kernel: m.KernelRow, name: str, root: str, limits: Li
         title=kernel.rule,
     )
     median = number(kernel.median_us, span(figure(kernel.min_us), figure(kernel.max_us)))
-    of_all = Cell(percent(kernel.share), value=kernel.share, bar=kernel.share, bar_style=f"k-{kernel.kind.value}")
+    of_all = Cell(
+        percent(kernel.share),
+        value=kernel.share,
+        bar=kernel.share,
+        bar_style=f"k-{kernel.kind.value}",
+    )
     named = name_cell(kernel.name, name, limits, *below)
-    return row(f"{rank:,}", named, kind, whole(kernel.count), number(kernel.total_us / 1000), of_all, median)
+    return row(
+        f"{rank:,}",
+        named,
+        kind,
+        whole(kernel.count),
+        number(kernel.total_us / 1000),
+        of_all,
+        median,
+    )
 
 
 def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
@@ -418,7 +542,10 @@ def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
             line = f":{function.line}" if function.line else ""
             place = "built-in" if function.file in ("", "~") else f"{function.file}{line}"
             of_all = share(function.self_us / host.total_self_us if host.total_self_us else 0.0)
-            own, with_callees = number(function.self_us / 1000), number(function.cumulative_us / 1000)
+            own, with_callees = (
+                number(function.self_us / 1000),
+                number(function.cumulative_us / 1000),
+            )
             name = Cell(function.function, below=(Small((place,), "place"),))
             rows.append((name, whole(function.calls), own, of_all, with_callees))
         headings = ("function", "calls", "self ms", "share", "with callees ms")
@@ -428,10 +555,21 @@ def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
             blocks.append(plain(label, headings, rows, style="sortable filtered", first="name"))
         if others := len(host.rows) - len(shown) + host.rows_left_out:
             remaining = max(0.0, host.total_self_us - sum(function.self_us for function in shown))
-            lead = f"{others:,} more" if shown else f"Left out to keep the page under 1 MB: {others:,}"
+            lead = (
+                f"{others:,} more" if shown else f"Left out to keep the page under 1 MB: {others:,}"
+            )
             blocks.append(f"{lead} functions, {milliseconds(remaining)} ms of self time.")
-        caption = f"{milliseconds(host.total_self_us)} ms in {plural(host.steps, 'step')} under cProfile, HOST pass"
+        caption = (
+            f"{milliseconds(host.total_self_us)} ms in {plural(host.steps, 'step')} under "
+            "cProfile, HOST pass"
+        )
         folds.append(
-            Fold(run.key.slug, blocks=tuple(blocks), caption=caption, anchor=f"host-{anchor(index)}", run=anchor(index))
+            Fold(
+                run.key.slug,
+                blocks=tuple(blocks),
+                caption=caption,
+                anchor=f"host-{anchor(index)}",
+                run=anchor(index),
+            )
         )
     return tuple(folds)

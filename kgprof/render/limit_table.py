@@ -1,4 +1,5 @@
-"""The limits of one run's step on a GPU: one line for each share, and why no limit is named where none is."""
+"""The limits of one run's step on a GPU: one line for each share, and why no limit is named where
+none is."""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,5 @@
-"""How much the page may hold, what it keeps of the runs longest when bytes are short, and the names that its parts
-share."""
+"""How much the page may hold, what it keeps of the runs longest when bytes are short, and the names
+that its parts share."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -23,7 +23,8 @@ class Share(IntEnum):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of each the page may hold. What is beyond is in report.json, and the page says so."""
+    """How much of each the page may hold. What is beyond is in report.json, and the page says
+    so."""
 
     log_chars: int  # of all runs together
     host_rows: int  # a run
@@ -34,7 +35,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     lines: int  # rows of any other table: compilations, gaps, flags, settings
     other_rows: int = 0  # as kernel_rows, of a run that is not among the first
     more_kernels: int = 0  # of a run, a line each: what the filter finds besides
-    timelines: int = 0  # runs whose step is drawn: the winner, the baseline, the runner-up, then others
+    # runs whose step is drawn: the winner, the baseline, the runner-up, then others
+    timelines: int = 0
     flames: int = 0  # runs whose stacks are drawn, likewise
     flame_rows: int = 0  # of each
     source_rows: int = 0  # lines of the workload's files, of each of the first runs
@@ -48,13 +50,21 @@ def anchor(run_index: int) -> str:
 
 
 def importance(runs: Sequence[m.RunReport]) -> tuple[int, ...]:
-    """Indices of the runs in the order in which a reader needs their details: the winner, the baseline, the runner-up,
-    then the others. Where nothing ranks them the one with the shortest step leads."""
+    """Indices of the runs in the order in which a reader needs their details: the winner, the
+    baseline, the runner-up, then the others. Where nothing ranks them the one with the shortest
+    step leads."""
     found = ranked(runs)
     fastest = [run.key for run, _ in found.runs] if found else []
     base = [run.key for run in runs if run.is_baseline]
-    steps = sorted((run.step.median, at) for at, run in enumerate(runs) if isinstance(run.step, m.Spread))
-    keys = [*fastest[:1], *([] if fastest else [runs[at].key for _, at in steps[:1]]), *base, *fastest]
+    steps = sorted(
+        (run.step.median, at) for at, run in enumerate(runs) if isinstance(run.step, m.Spread)
+    )
+    keys = [
+        *fastest[:1],
+        *([] if fastest else [runs[at].key for _, at in steps[:1]]),
+        *base,
+        *fastest,
+    ]
     at = {run.key: index for index, run in reversed(list(enumerate(runs)))}
     return tuple(dict.fromkeys([*(at[key] for key in keys), *range(len(runs))]))
 

@@ -1,5 +1,5 @@
-"""A summary for a pull request: what a reviewer sees before anything is opened, a line of verdict, three rows,
-the cause and the fix; everything else is folded."""
+"""A summary for a pull request: what a reviewer sees before anything is opened, a line of verdict,
+three rows, the cause and the fix; everything else is folded."""
 
 import re
 import shlex
@@ -36,7 +36,8 @@ from kgprof.render.table import markdown as printed
 from kgprof.wording import figure, plural, ranges, relative
 
 ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
-VERDICT, _STATED, _NAMED = 220, 240, 60  # characters: of the first line, of cause and fix, of a name
+# characters: of the first line, of cause and fix, of a name
+VERDICT, _STATED, _NAMED = 220, 240, 60
 _ROWS = 3
 _SYMBOLS = {"ok": "✅", "attention": "⚠️", "failed": "❌", "inconclusive": "❔"}
 _STATUS = {"attention": "Attention", "failed": "Failed", "inconclusive": "Inconclusive"}
@@ -48,14 +49,16 @@ _CODE = re.compile(
 
 
 def blob(profile: m.Profile, source_url: str) -> str:
-    """What the address of a file of the repository begins with, at the commit that was measured; empty: not known."""
+    """What the address of a file of the repository begins with, at the commit that was measured;
+    empty: not known."""
     commit, dirty = profile.environment.git_commit, profile.environment.git_dirty
     known = ADDRESS.fullmatch(source_url) and isinstance(commit, str) and dirty is False
     return f"{source_url}/blob/{commit}/" if known else ""
 
 
 class Front:
-    """``source_url``: the repository's, from which a line of it can be linked at the commit that was measured."""
+    """``source_url``: the repository's, from which a line of it can be linked at the commit that
+    was measured."""
 
     def __init__(self, profile: m.Profile, source_url: str = "") -> None:
         self._profile = profile
@@ -67,7 +70,11 @@ class Front:
         device = escaped(profile.environment.device_name, _NAMED)
         yield f"### kgprof: {code(profile.workload, _NAMED)} on {device}"
         yield ""
-        status = "Regression" if profile.comparison and verdict.status == "failed" else _STATUS.get(verdict.status, "")
+        status = (
+            "Regression"
+            if profile.comparison and verdict.status == "failed"
+            else _STATUS.get(verdict.status, "")
+        )
         lead = f"{escaped(verdict.lead, _STATED)}; " if verdict.lead else ""
         marked = f"**{status}:** " if status else ""
         yield f"{_SYMBOLS.get(verdict.status, '❔')} {marked}{lead}{prose(verdict.text, VERDICT)}"
@@ -91,8 +98,12 @@ class Front:
         if profile.comparison is not None:
             yield "metric", "base", "head", "change"
             for metric in compare_words.metrics_of(profile.comparison)[:_ROWS]:
-                base, head = (compare_words.value(metric, side) for side in (metric.base, metric.head))
-                name = f"{escaped(metric.name, _NAMED)} ({code(metric.run.slug, _NAMED, cell=True)})"
+                base, head = (
+                    compare_words.value(metric, side) for side in (metric.base, metric.head)
+                )
+                name = (
+                    f"{escaped(metric.name, _NAMED)} ({code(metric.run.slug, _NAMED, cell=True)})"
+                )
                 change = escaped(f"{compare_words.change(metric)}, {metric.verdict}", _NAMED)
                 yield name, escaped(base, 30), escaped(head, 30), change
         elif profile.gate is not None and profile.gate.budgets:
@@ -100,7 +111,10 @@ class Front:
             yield "budget", "limit", "observed", "status"
             for row in budgets.only("run", "budget", "limit", "observed", "status").rows:
                 slug, budget, *others = (cell.text for cell in row.cells)
-                yield f"{code(budget, _NAMED, cell=True)} ({code(slug, _NAMED, cell=True)})", *others
+                yield (
+                    f"{code(budget, _NAMED, cell=True)} ({code(slug, _NAMED, cell=True)})",
+                    *others,
+                )
         else:
             yield from self._fastest()
 
@@ -117,10 +131,19 @@ class Front:
         for run, time in shown:
             speedup = "baseline" if run.is_baseline else "–"  # noqa: RUF001
             if isinstance(run.speedup, m.Speedup):
-                speedup = f"{figure(run.speedup.ratio)}×" if run.speedup.ranks else str(run.speedup.verdict)
+                speedup = (
+                    f"{figure(run.speedup.ratio)}×"
+                    if run.speedup.ranks
+                    else str(run.speedup.verdict)
+                )
             first = run.compile if isinstance(run.compile, m.Skipped) else run.compile.first_call_s
             starts = "–" if isinstance(first, m.Skipped) else f"{figure(first)} s"  # noqa: RUF001
-            yield code(run.key.slug, _NAMED, cell=True), found.unit.bare(time.median), speedup, starts
+            yield (
+                code(run.key.slug, _NAMED, cell=True),
+                found.unit.bare(time.median),
+                speedup,
+                starts,
+            )
 
     # ---------------------------------------------------------------- why, and what to do
 
@@ -135,11 +158,23 @@ class Front:
         if profile.actions:
             action = profile.actions[0]
             lines = next(map(ranges, action.lines.values()), "")
-            yield "Cause", self._stated(action.rule, f"{action.run.slug}: {action.text}", action.location, lines)
-            yield "Fix", code(action.fix, _STATED) or prose(action.no_fix, _STATED) or self._remedy(action.rule)
+            yield (
+                "Cause",
+                self._stated(
+                    action.rule, f"{action.run.slug}: {action.text}", action.location, lines
+                ),
+            )
+            yield (
+                "Fix",
+                code(action.fix, _STATED)
+                or prose(action.no_fix, _STATED)
+                or self._remedy(action.rule),
+            )
             return
         fails = failing(profile)
-        order = (f for level in m.Level for f in profile.findings if f.level is level and not f.accepted)
+        order = (
+            f for level in m.Level for f in profile.findings if f.level is level and not f.accepted
+        )
         worst = next((f for f in profile.findings if f in fails), None) or next(order, None)
         if worst is not None and worst.level is not m.Level.NOTE:
             yield "Cause", self._stated(worst.rule, worst.alone, worst.location)
@@ -148,16 +183,19 @@ class Front:
     def _stated(self, rule: str, text: str, place: m.Location | None, lines: str = "") -> str:
         """Rule, place and sentence; the sentence of a cause may begin with its rule already."""
         named = f"{code(rule, _NAMED)} " if rule else ""
-        return (
-            f"{named}{self._place(place, lines)}{prose(text.replace(f' {rule} ', ': ', 1) if rule else text, _STATED)}"
-        )
+        stated = text.replace(f" {rule} ", ": ", 1) if rule else text
+        return f"{named}{self._place(place, lines)}{prose(stated, _STATED)}"
 
     def _place(self, place: m.Location | None, lines: str = "") -> str:
         if place is None:
             return ""
         file = relative(place.file, self._profile.environment.source_root)
         shown = code(f"{clip_left(file)}:{lines or place.line}", _NAMED)
-        inside = not file.startswith(("/", "<", "~", "..")) and ":" not in file and len(file) <= 2 * _NAMED
+        inside = (
+            not file.startswith(("/", "<", "~", ".."))
+            and ":" not in file
+            and len(file) <= 2 * _NAMED
+        )
         if self._blob and inside:
             return f"[{shown}]({self._blob}{quote(file)}#L{place.line}) "
         return f"{shown} "
@@ -177,7 +215,8 @@ class Front:
 
 
 def code(text: str, limit: int, *, cell: bool = False) -> str:
-    """A code span, if nothing in the text means anything there; else the text, escaped. ``cell``: of a table."""
+    """A code span, if nothing in the text means anything there; else the text, escaped. ``cell``:
+    of a table."""
     shown = one_line(text, limit, words=True)
     if not shown or not set("`<>&@#").isdisjoint(shown):
         return escaped(shown, limit)
@@ -186,8 +225,8 @@ def code(text: str, limit: int, *, cell: bool = False) -> str:
 
 
 def prose(text: str, limit: int) -> str:
-    """A sentence of ours with what is code in it as code; all else means nothing to Markdown. It is cut between words,
-    outside of code."""
+    """A sentence of ours with what is code in it as code; all else means nothing to Markdown. It is
+    cut between words, outside of code."""
     whole, done = one_line(text, 4 * limit), 0
     shown = clip(_CODE.sub(lambda code: code[0].replace(" ", "_"), whole), limit, words=True)
     end = len(shown) - (len(whole) > limit)
@@ -200,7 +239,8 @@ def prose(text: str, limit: int) -> str:
 
 
 def _plain(text: str, *, first: bool) -> str:
-    """Escaped with the spaces around it; what steers only at the start of a line does not behind something else."""
+    """Escaped with the spaces around it; what steers only at the start of a line does not behind
+    something else."""
     inner = text.strip()
     start = text.index(inner) if inner else len(text)
     shown = escaped(inner, len(inner)) if first else escaped(f"x{inner}", len(inner) + 1)[1:]
@@ -231,21 +271,28 @@ class Section(View, frozen=True, kw_only=True):
     rows: tuple[str, ...] = ()
     tail: tuple[str, ...] = ()
     noun: str = "rows"
-    opens: tuple[str, ...] = ()  # what must follow once this section is there, wherever the text is cut
+    # what must follow once this section is there, wherever the text is cut
+    opens: tuple[str, ...] = ()
     closes: bool = False
 
 
 class Markdown:
     """For a comment, of at most LIMIT characters; a job summary may have more, and counts bytes.
 
-    ``report_url``: where the whole report can be had. ``source_url``: of the repository, before ``/blob/COMMIT/FILE``.
+    ``report_url``: where the whole report can be had. ``source_url``: of the repository, before
+    ``/blob/COMMIT/FILE``.
     """
 
     name = "markdown"
     suffix = ".md"
 
     def __init__(
-        self, *, limit: int = LIMIT, in_bytes: bool = False, report_url: str = "", source_url: str = ""
+        self,
+        *,
+        limit: int = LIMIT,
+        in_bytes: bool = False,
+        report_url: str = "",
+        source_url: str = "",
     ) -> None:
         self._limit = limit
         self._size = (lambda text: len(text.encode("utf-8", errors="replace"))) if in_bytes else len
@@ -254,7 +301,9 @@ class Markdown:
 
     def render(self, profile: m.Profile) -> str:
         compared = profile.comparison is not None
-        link = f"[The whole report]({self._report_url})" if ADDRESS.fullmatch(self._report_url) else ""
+        link = (
+            f"[The whole report]({self._report_url})" if ADDRESS.fullmatch(self._report_url) else ""
+        )
         front = Front(profile, self._source_url)
         close = ("</details>",)
         sections = [
@@ -264,7 +313,10 @@ class Markdown:
             *_compared(profile),
         ]
         if profile.actions and not compared:
-            shown = ("<br>".join(escaped(part, 400) for part in parts) for parts in practices.next_steps(profile))
+            shown = (
+                "<br>".join(escaped(part, 400) for part in parts)
+                for parts in practices.next_steps(profile)
+            )
             sections.append(_points(f"**{practices.NEXT_STEPS}**", shown, "actions"))
         if not compared:
             sections += _limited(profile)
@@ -278,8 +330,11 @@ class Markdown:
         return _fitted(sections, last=_last(profile), limit=self._limit, size=self._size)
 
 
-def _fitted(sections: Sequence[Section], *, last: Sequence[Section], limit: int, size: Callable[[str], int]) -> str:
-    """Whole sections while they fit; of the first that does not, the rows that do, and a line that says so.
+def _fitted(
+    sections: Sequence[Section], *, last: Sequence[Section], limit: int, size: Callable[[str], int]
+) -> str:
+    """Whole sections while they fit; of the first that does not, the rows that do, and a line that
+    says so.
 
     ``last`` always stands at the end. Whatever is cut, a folded part that was opened is closed.
     """
@@ -290,7 +345,10 @@ def _fitted(sections: Sequence[Section], *, last: Sequence[Section], limit: int,
     for section in sections:
         fixed = sum(size(line) + 1 for line in (*section.head, *section.tail)) + 1
         if fixed > room and not section.closes:
-            lines.append(f"*Cut at {limit:,} {'characters' if size is len else 'bytes'}; report.json has everything.*")
+            lines.append(
+                f"*Cut at {limit:,} {'characters' if size is len else 'bytes'}; report.json has "
+                "everything.*"
+            )
             lines += ["", *closing]
             break
         rows: list[str] = []
@@ -311,7 +369,9 @@ def _fitted(sections: Sequence[Section], *, last: Sequence[Section], limit: int,
 
 
 def _points(title: str, points: Iterable[str], noun: str, *, tail: tuple[str, ...] = ()) -> Section:
-    return Section(head=(title, ""), rows=tuple(f"- {point}" for point in points), tail=tail, noun=noun)
+    return Section(
+        head=(title, ""), rows=tuple(f"- {point}" for point in points), tail=tail, noun=noun
+    )
 
 
 def _behind(title: str, rows: Iterable[str], *, noun: str = "rows") -> Section:
@@ -321,7 +381,12 @@ def _behind(title: str, rows: Iterable[str], *, noun: str = "rows") -> Section:
 
 
 def _tabled(
-    table: Table, noun: str, *, title: tuple[str, ...] = (), words: int = 1, tail: tuple[str, ...] = ()
+    table: Table,
+    noun: str,
+    *,
+    title: tuple[str, ...] = (),
+    words: int = 1,
+    tail: tuple[str, ...] = (),
 ) -> Section:
     head, rows = printed(table, words=words)
     return Section(head=(*title, *head), rows=rows, tail=tail, noun=noun)
@@ -342,7 +407,9 @@ def _reasons(profile: m.Profile) -> Section:
     verdict, (said, more) = profile.verdict, summary.reasons(profile)
     whole = (escaped(verdict.text, 600), "") if len(verdict.text) > VERDICT else ()
     trust = (f"<sub>{escaped(verdict.trust, 600)}</sub>", "") if verdict.trust else ()
-    reasons = [f"- {escaped(reason, 600)}" for reason in said] + ([f"- {more:,} more"] if more else [])
+    reasons = [f"- {escaped(reason, 600)}" for reason in said] + (
+        [f"- {more:,} more"] if more else []
+    )
     return Section(head=(*whole, *trust), rows=tuple(reasons), noun="reasons")
 
 
@@ -352,19 +419,28 @@ def _runs(profile: m.Profile) -> Section:
         table = trace_table.file_table(profile, trace_table.IN_TEXT)
         notes = (f"<sub>{escaped(note[0])}: {escaped(note[1], 600)}</sub>" for note in table.notes)
         return _tabled(table, "traces", words=2, tail=("", *notes))
-    shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE][:_METRICS]
+    shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE][
+        :_METRICS
+    ]
     table = summary.run_table(profile.runs, shown, "", anchored=True)
     return _tabled(table, "runs", tail=tuple(_lines(summary.footnotes(profile))))
 
 
 def _of_traces(profile: m.Profile) -> Iterable[Section]:
-    """The ranks beside each other; what changed between two traces, by kind, and the kernels that changed most."""
+    """The ranks beside each other; what changed between two traces, by kind, and the kernels that
+    changed most."""
     limits = trace_table.IN_TEXT
     if profile.rank_balance is not None:
         lines = tuple(_lines(trace_table.rank_blocks(profile.rank_balance, limits)))
-        yield Section(head=(f"**Ranks**: {escaped(profile.rank_balance.text, 600)}",), rows=lines, noun="lines")
+        yield Section(
+            head=(f"**Ranks**: {escaped(profile.rank_balance.text, 600)}",),
+            rows=lines,
+            noun="lines",
+        )
     for each in profile.differences:
-        shown = trace_table.difference(each, limits, rows=_KERNELS, name=_KERNEL_NAME, kinds=("kind", "kernel"))
+        shown = trace_table.difference(
+            each, limits, rows=_KERNELS, name=_KERNEL_NAME, kinds=("kind", "kernel")
+        )
         title = f"**{escaped(shown.title)}**: {escaped(shown.text, 600)}"
         yield Section(head=(title,), rows=tuple(_lines(shown.tables)))
 
@@ -379,14 +455,19 @@ def _limited(profile: m.Profile) -> Iterable[Section]:
 
 
 def _compared(profile: m.Profile) -> Iterable[Section]:
-    """Both sides, the likely cause, the metrics that changed, and what is new or fixed among the findings."""
+    """Both sides, the likely cause, the metrics that changed, and what is new or fixed among the
+    findings."""
     found = profile.comparison
     if found is None:
         return
     base, head = map(escaped, compare_words.sides(found))
-    yield Section(head=(f"**{base}** vs **{head}**. {escaped(compare_words.comparability(found), 400)}",))
+    yield Section(
+        head=(f"**{base}** vs **{head}**. {escaped(compare_words.comparability(found), 400)}",)
+    )
     differ: list[m.EnvironmentChange | m.SettingChange] = [*found.environment, *found.settings]
-    if rows := [(change.name, change.base or DASH, change.head or DASH) for change in differ[:_COMPARED]]:
+    if rows := [
+        (change.name, change.base or DASH, change.head or DASH) for change in differ[:_COMPARED]
+    ]:
         yield _tabled(plain("", ("differs", "base", "head"), rows), "differences", words=3)
     if found.causes:
         yield Section(head=("**Likely cause**", ""), rows=tuple(_causes(found)), noun="causes")
@@ -400,14 +481,18 @@ def _compared(profile: m.Profile) -> Iterable[Section]:
             struck = status is m.FindingStatus.FIXED
             points = (_finding(group, root, struck=struck) for group in groups[:FINDINGS])
             yield _points(f"{status.capitalize()}:", points, "findings", tail=tail)
-    yield Section(head=(), tail=tuple(f"- {escaped(line, 400)}" for line in compare_words.unchecked(found)))
+    yield Section(
+        head=(), tail=tuple(f"- {escaped(line, 400)}" for line in compare_words.unchecked(found))
+    )
 
 
 def _causes(found: m.Comparison) -> Iterable[str]:
     together = compare_words.unexplained(found.causes)
     for number, cause in enumerate(found.causes, start=1):
         of = f" ({escaped(cause.run.slug)})" if cause.run else ""
-        explains = "" if together else f": {escaped(compare_words.explains(cause, found.runs), 400)}"
+        explains = (
+            "" if together else f": {escaped(compare_words.explains(cause, found.runs), 400)}"
+        )
         yield f"{number}. {escaped(compare_words.cause_text(cause), 400)}{of}{explains}"
     yield from (f"- {escaped(account, 400)}" for account in compare_words.accounts(found))
 
@@ -418,7 +503,11 @@ def _metrics(found: m.Comparison) -> Section:
     changed = [metric for metric in metrics if metric.verdict in compare_words.CHANGED]
     rest = Counter(metric.verdict for metric in metrics if metric not in changed)
     counted_rest = ", ".join(f"{number:,} {escaped(verdict)}" for verdict, number in rest.items())
-    more = f"; {len(changed) - _COMPARED:,} more changes in the report" if len(changed) > _COMPARED else ""
+    more = (
+        f"; {len(changed) - _COMPARED:,} more changes in the report"
+        if len(changed) > _COMPARED
+        else ""
+    )
     tail = (f"\n<sub>Other metrics: {counted_rest}{more}.</sub>",) if counted_rest or more else ()
     if not changed:
         return Section(head=(), tail=tail)
@@ -430,7 +519,9 @@ def _metrics(found: m.Comparison) -> Section:
 def _findings(profile: m.Profile) -> Section:
     """Those that nobody accepts; what fails the gate first."""
     if not profile.findings:
-        watched = ", ".join(escaped(rule.id) for rule in coverage.checked(profile.coverage, profile.rules))
+        watched = ", ".join(
+            escaped(rule.id) for rule in coverage.checked(profile.coverage, profile.rules)
+        )
         return Section(head=(f"No findings (rules checked: {watched}).",))
     same, root = _by_weight(profile), profile.environment.source_root
     more = len(same[FINDINGS:])
@@ -463,15 +554,19 @@ def _finding(group: Grouped, root: str, *, struck: bool = False) -> str:
 
 
 def _accepted(profile: m.Profile) -> Iterable[Section]:
-    root, entries = profile.environment.source_root, profile.gate.accepted if profile.gate else profile.accepted
+    root, entries = (
+        profile.environment.source_root,
+        profile.gate.accepted if profile.gate else profile.accepted,
+    )
     rows = [
         f"- {_finding(group, root, struck=True)} accepted by {escaped(group.first.accepted, 400)}"
         for group in grouped(profile.findings)
         if group.first.accepted
     ]
     rows += [
-        f"- expired on {escaped(entry.expires)}: {escaped(f'{entry.rule} in {entry.file} {entry.function}')} "
-        f"({escaped(entry.owner)}: {escaped(entry.reason)})"
+        f"- expired on {escaped(entry.expires)}: "
+        f"{escaped(f'{entry.rule} in {entry.file} {entry.function}')} ({escaped(entry.owner)}: "
+        f"{escaped(entry.reason)})"
         for entry in entries
         if entry.status is m.AcceptedStatus.EXPIRED
     ]
@@ -480,9 +575,13 @@ def _accepted(profile: m.Profile) -> Iterable[Section]:
 
 
 def _details(profile: m.Profile) -> Iterable[Section]:
-    """In a line or a row a run: trade-offs, runs that pay, what failed of the checklist, times, lines, memory."""
+    """In a line or a row a run: trade-offs, runs that pay, what failed of the checklist, times,
+    lines, memory."""
     if profile.trade_offs:
-        named = [(practices.WEIGHED.get(each.verdict, each.verdict), each.text) for each in profile.trade_offs]
+        named = [
+            (practices.WEIGHED.get(each.verdict, each.verdict), each.text)
+            for each in profile.trade_offs
+        ]
         weighed = (f"**{escaped(verdict)}**: {escaped(text, 400)}" for verdict, text in named)
         yield _points("**Trade-offs**", weighed, "trade-offs")
     if paying := economics_table.sentences(profile):
@@ -496,21 +595,44 @@ def _details(profile: m.Profile) -> Iterable[Section]:
         head = "**Where the time went** (ms per traced step; idle includes profiler overhead)"
         yield _tabled(times, "runs", title=(head, ""))
     root = profile.environment.source_root
-    traced = [(run, run.kernels) for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)]
+    traced = [
+        (run, run.kernels) for run in profile.runs if isinstance(run.kernels, m.KernelBreakdown)
+    ]
     if traced:
-        lines = (f"{escaped(run.key.slug)}: {escaped(_origin(kernels, root), 1500)}" for run, kernels in traced)
+        lines = (
+            f"{escaped(run.key.slug)}: {escaped(_origin(kernels, root), 1500)}"
+            for run, kernels in traced
+        )
         yield _points("**Source lines of the kernels**", lines, "runs")
-    if checks := [(run, run.holistic) for run in profile.runs if isinstance(run.holistic, m.HolisticCheck)]:
+    if checks := [
+        (run, run.holistic) for run in profile.runs if isinstance(run.holistic, m.HolisticCheck)
+    ]:
         # What HTA was not asked, or did not say, once for all runs.
         calls = (call for _, check in checks for call in check.calls if call.reason)
-        reasons = "; ".join(dict.fromkeys(f"{call.name} {call.outcome}: {call.reason}" for call in calls))
+        reasons = "; ".join(
+            dict.fromkeys(f"{call.name} {call.outcome}: {call.reason}" for call in calls)
+        )
         title = "**Cross-check with HTA** (HolisticTraceAnalysis; difference = HTA minus kgprof)"
-        lines = (f"{escaped(run.key.slug)}: {escaped(trace_table.hta_sentence(check), 600)}" for run, check in checks)
-        yield _points(title, lines, "runs", tail=(f"\n<sub>HTA: {escaped(reasons, 2000)}</sub>",) if reasons else ())
+        lines = (
+            f"{escaped(run.key.slug)}: {escaped(trace_table.hta_sentence(check), 600)}"
+            for run, check in checks
+        )
+        yield _points(
+            title,
+            lines,
+            "runs",
+            tail=(f"\n<sub>HTA: {escaped(reasons, 2000)}</sub>",) if reasons else (),
+        )
     compiled = (
         ("Fusion, graph by graph", region_table.fusion_blocks(profile.runs, trace_table.IN_TEXT)),
-        ("Autotuning and Triton's stages", region_table.tuning_blocks(profile.runs, trace_table.IN_TEXT)),
-        ("Buffers that Inductor allocates", region_table.buffer_blocks(profile.runs, trace_table.IN_TEXT)),
+        (
+            "Autotuning and Triton's stages",
+            region_table.tuning_blocks(profile.runs, trace_table.IN_TEXT),
+        ),
+        (
+            "Buffers that Inductor allocates",
+            region_table.buffer_blocks(profile.runs, trace_table.IN_TEXT),
+        ),
     )
     for title, blocks in compiled:
         if blocks:
@@ -521,27 +643,38 @@ def _details(profile: m.Profile) -> Iterable[Section]:
 
 
 def _origin(kernels: m.KernelBreakdown, root: str) -> str:
-    """What is known, the lines of the largest kernel that has any, why the device was idle, and the host's step."""
+    """What is known, the lines of the largest kernel that has any, why the device was idle, and the
+    host's step."""
     said = [kernel_table.known_lines(kernels)]
     if largest := next((row for row in kernels.rows if row.lines), None):
         more = f" and {len(largest.lines) - 1} more" if len(largest.lines) > 1 else ""
-        said.append(f"largest kernel with lines: {kernel_table.place(largest.lines[0], root)}{more}")
+        said.append(
+            f"largest kernel with lines: {kernel_table.place(largest.lines[0], root)}{more}"
+        )
     return "; ".join((*said, *kernel_table.sentences(kernels)))
 
 
 def _roofline(profile: m.Profile) -> Iterable[Section]:
-    """The largest kernels of the run of which most could be placed, and how much of each run was."""
+    """The largest kernels of the run of which most could be placed, and how much of each run
+    was."""
     found = roofline_table.placed(profile.runs)
     if not found:
         return
     _, run, _, roofline = max(found, key=lambda each: each[3].placed_us / (each[2].total_us or 1.0))
-    table = roofline_table.roofline_table(run, roofline, replace(trace_table.IN_TEXT, kernel_rows=_KERNELS, name=CELL))
+    table = roofline_table.roofline_table(
+        run, roofline, replace(trace_table.IN_TEXT, kernel_rows=_KERNELS, name=CELL)
+    )
     ceilings = ", ".join(
         f"{roofline_table.ceiling_name(each)} {roofline_table.rate(each.median, each.unit)}"
         for each in roofline.ceilings
     )
-    against = f"Measured on this GPU: {ceilings}" if ceilings else f"No peak rates: {roofline.without}"
-    placed = (f"- {escaped(each.key.slug)}: {escaped(roofline_table.sentence(k, r), 400)}" for _, each, k, r in found)
+    against = (
+        f"Measured on this GPU: {ceilings}" if ceilings else f"No peak rates: {roofline.without}"
+    )
+    placed = (
+        f"- {escaped(each.key.slug)}: {escaped(roofline_table.sentence(k, r), 400)}"
+        for _, each, k, r in found
+    )
     title = f"<details><summary>Roofline: the largest kernels of {escaped(run.key.slug)}</summary>"
     yield _tabled(
         table.only(*roofline_table.IN_MARKDOWN),
@@ -556,7 +689,9 @@ def _folded(profile: m.Profile) -> Iterable[Section]:
     yield from _roofline(profile)
     if rest := _by_weight(profile)[FINDINGS : FINDINGS + _MORE_FINDINGS]:
         root = profile.environment.source_root
-        yield _behind("More findings", (f"- {_finding(group, root)}" for group in rest), noun="findings")
+        yield _behind(
+            "More findings", (f"- {_finding(group, root)}" for group in rest), noun="findings"
+        )
     rows = []
     for gap in gathered(profile.omissions):
         runs = f" ({escaped(', '.join(gap.runs))})" if gap.runs else ""
@@ -567,7 +702,10 @@ def _folded(profile: m.Profile) -> Iterable[Section]:
 
 def _last(profile: m.Profile) -> tuple[Section, Section]:
     """What a reader should know before this is shown to others, and how it was made."""
-    held = (f"- {escaped(fact.name)}: {escaped(fact.value, 600)}" for fact in environment_facts.contents(profile))
+    held = (
+        f"- {escaped(fact.name)}: {escaped(fact.value, 600)}"
+        for fact in environment_facts.contents(profile)
+    )
     environment = profile.environment
     commit = environment.git_commit if isinstance(environment.git_commit, str) else "no git commit"
     facts = (

@@ -1,5 +1,5 @@
-"""What a run reads back in a step, and how much memory it takes: the same cells for every renderer, and a curve over
-one step, or why there is none."""
+"""What a run reads back in a step, and how much memory it takes: the same cells for every renderer,
+and a curve over one step, or why there is none."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,8 +21,8 @@ def columns(runs: Sequence[m.RunReport]) -> tuple[RunColumn, ...]:
 
 
 def unknown(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
-    """Columns, and why they have no figure, each reason once; its runs only where not all share it. A dash alone is
-    read by nobody who cannot hover."""
+    """Columns, and why they have no figure, each reason once; its runs only where not all share it.
+    A dash alone is read by nobody who cannot hover."""
     found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for column in COLUMNS:
         for run in runs:
@@ -37,14 +37,16 @@ def unknown(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
 
 
 def line(run: m.RunReport) -> str:
-    """One run in a sentence's part: "peak 1.20 GiB resident (+31.0 MiB over eager), 1.00 syncs/step"; empty where
-    nothing is known."""
+    """One run in a sentence's part: "peak 1.20 GiB resident (+31.0 MiB over eager), 1.00
+    syncs/step"; empty where nothing is known."""
     if not isinstance(run.memory, m.MemorySummary):
         return ""
     peaks, said = run.memory.peaks, []
     if isinstance(peaks, m.MemoryPeaks):
         sizes = [(peaks.allocated_bytes, "allocated"), (peaks.resident_bytes, "resident")]
-        said += [f"peak {size(value)} {name}" for value, name in sizes if isinstance(value, int)][:1]
+        said += [f"peak {size(value)} {name}" for value, name in sizes if isinstance(value, int)][
+            :1
+        ]
     over = run.memory.over_eager_bytes
     if isinstance(over, int) and said:
         said[0] += f" ({signed(over)} over eager)"
@@ -65,9 +67,13 @@ def _sized(value: int | m.Skipped, *details: str) -> Cell:
 
 
 def peak_cell(name: str, peaks: m.MemoryPeaks) -> Cell:
-    """``name``: of MemoryPeaks' fields NAME_bytes and NAME_before_bytes; the latter may be missing."""
+    """``name``: of MemoryPeaks' fields NAME_bytes and NAME_before_bytes; the latter may be
+    missing."""
     held = getattr(peaks, f"{name}_before_bytes", None)
-    return _sized(getattr(peaks, f"{name}_bytes"), *((f"{size(held)} before",) if isinstance(held, int) else ()))
+    return _sized(
+        getattr(peaks, f"{name}_bytes"),
+        *((f"{size(held)} before",) if isinstance(held, int) else ()),
+    )
 
 
 def _cells(memory: m.MemorySummary) -> tuple[Cell, ...]:
@@ -78,9 +84,15 @@ def _cells(memory: m.MemorySummary) -> tuple[Cell, ...]:
     return (
         number(memory.syncs_per_step, plural(memory.steps, "step"), *warm_up),
         *(known(peaks, partial(peak_cell, name)) for name in ("allocated", "reserved", "resident")),
-        known(peaks, lambda p: _sized(p.graph_pool_bytes, f"{size(p.graph_pool_allocated_bytes)} allocated")),
+        known(
+            peaks,
+            lambda p: _sized(p.graph_pool_bytes, f"{size(p.graph_pool_allocated_bytes)} allocated"),
+        ),
         _sized(memory.taken_bytes),
-        known(memory.over_eager_bytes, lambda over: Cell(signed(over), (memory.over_eager_of,), value=float(over))),
+        known(
+            memory.over_eager_bytes,
+            lambda over: Cell(signed(over), (memory.over_eager_of,), value=float(over)),
+        ),
         known(memory.of_eager, lambda times: Cell(ratio(times), overhead, value=times)),
         _sized(memory.budget_bytes),
     )
@@ -88,13 +100,18 @@ def _cells(memory: m.MemorySummary) -> tuple[Cell, ...]:
 
 _TITLES = {
     "syncs/step": "MEMORY: GPU syncs, mean over the observed steps",
-    "peak allocated": "MEMORY: CUDA's caching allocator; below it what was allocated before the steps",
+    "peak allocated": (
+        "MEMORY: CUDA's caching allocator; below it what was allocated before the steps"
+    ),
     "peak reserved": "MEMORY: reserved from the driver by CUDA's caching allocator",
     "peak resident": "MEMORY: whole process; below it what was resident before the steps",
-    "CUDA-graph pools": "MEMORY: allocator segments in private pools, which CUDA graphs use, after the steps",
+    "CUDA-graph pools": (
+        "MEMORY: allocator segments in private pools, which CUDA graphs use, after the steps"
+    ),
     "taken": "MEMORY: peak allocated plus what CUDA-graph pools keep",
     "over eager": "this run's peak minus that of the same strategy in mode eager",
-    "efficiency": "mode eager's peak over this run's; overhead over eager: low below 10 %, moderate below 25 %, else "
+    "efficiency": "mode eager's peak over this run's; overhead over eager: low below 10 %, "
+    "moderate below 25 %, else "
     "high",
     "budget per model": "the peak plus 25 % for unseen peaks; N models need N times as much",
 }
@@ -104,7 +121,9 @@ def _cell(at: int, run: m.RunReport) -> Cell:
     return known(run.memory, lambda memory: _cells(memory)[at])
 
 
-COLUMNS = tuple(RunColumn(name, title, partial(_cell, at)) for at, (name, title) in enumerate(_TITLES.items()))
+COLUMNS = tuple(
+    RunColumn(name, title, partial(_cell, at)) for at, (name, title) in enumerate(_TITLES.items())
+)
 _MIB = 2**20
 
 
@@ -115,23 +134,39 @@ def memory_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ..
         return (f"Memory over a step is not drawn: {one_line(reasons[0], limits.name)}.",)
     folds, drawn = list[Block](), kept(runs, limits.timelines)
     for index, run in enumerate(runs):
-        name, curve, caption, blocks = one_line(run.key.slug, limits.name), run.memory_curve, "", list[Block]()
+        name, curve, caption, blocks = (
+            one_line(run.key.slug, limits.name),
+            run.memory_curve,
+            "",
+            list[Block](),
+        )
         if isinstance(curve, m.Skipped):
-            blocks.append(f"Memory over a step is not drawn: {one_line(curve.reason, limits.name)}.")
+            blocks.append(
+                f"Memory over a step is not drawn: {one_line(curve.reason, limits.name)}."
+            )
         elif index not in drawn:
-            blocks.append("Memory over a step is left out of this page to keep it small; report.json holds it.")
+            blocks.append(
+                "Memory over a step is left out of this page to keep it small; report.json holds "
+                "it."
+            )
         else:
             caption = (
-                f"{one_line(curve.step, limits.name)}, {milliseconds(curve.duration_us)} ms, the median of "
-                f"{plural(curve.steps, 'traced step')}, {curve.measured_in.upper()} pass"
+                f"{one_line(curve.step, limits.name)}, {milliseconds(curve.duration_us)} ms, the "
+                f"median of {plural(curve.steps, 'traced step')}, {curve.measured_in.upper()} pass"
             )
             blocks.append(_curve(curve, name))
             figures = (curve.before_bytes, curve.peak_bytes, curve.after_bytes)
-            cells = (one_line(curve.device, limits.name), *(size(each) for each in figures), count(curve.events))
+            cells = (
+                one_line(curve.device, limits.name),
+                *(size(each) for each in figures),
+                count(curve.events),
+            )
             headings = ("device", "before the step", "peak", "after it", "allocations and frees")
             blocks.append(plain(f"Memory of {name} over a step", headings, (cells,), style=""))
             if curve.device == "cpu":
-                blocks.append("On a CPU, memory counts from the start of the trace: parameters are not in it.")
+                blocks.append(
+                    "On a CPU, memory counts from the start of the trace: parameters are not in it."
+                )
         folds.append(Fold(name, blocks=tuple(blocks), caption=caption, run=anchor(index)))
     return tuple(folds)
 
@@ -141,7 +176,10 @@ def _curve(curve: m.MemoryCurve, name: str) -> Plot:
     low, high = min(levels) / _MIB, max(curve.peak_bytes, *levels) / _MIB
     # From zero, unless what changes would be a ripple on what is always held.
     start = 0.0 if high - low > 0.2 * high else max(0.0, low - 0.2 * (high - low))
-    x, y = Axis(low=0.0, high=curve.duration_us), Axis(low=start, high=high + 0.1 * (high - start) or 1.0)
+    x, y = (
+        Axis(low=0.0, high=curve.duration_us),
+        Axis(low=start, high=high + 0.1 * (high - start) or 1.0),
+    )
     moments = (0.0, *curve.at_us, curve.duration_us)
     shapes = []
     for (at, until), held in zip(pairwise(moments), levels, strict=True):
@@ -150,8 +188,8 @@ def _curve(curve: m.MemoryCurve, name: str) -> Plot:
         path = bar(x.x(at), x.x(until) - x.x(at), y.y(mib), y.y(start) - y.y(mib))
         shapes.append(Shape(style="p-bar", path=path, title=title))
     return plot(
-        f"Memory of {name} on {curve.device} over a step: {size(curve.before_bytes)} before, at most "
-        f"{size(curve.peak_bytes)}; the table below has the figures",
+        f"Memory of {name} on {curve.device} over a step: {size(curve.before_bytes)} before, at "
+        f"most {size(curve.peak_bytes)}; the table below has the figures",
         shapes,
         x=x,
         y=y,

@@ -1,7 +1,7 @@
 """What the HTML page shows, as text, tables and geometry: the templates only lay it out.
 
-Every string from outside passes ``one_line`` or ``visible`` here and jinja's autoescape there. Limits say how much of
-everything there may be; html.py lowers them until the page fits.
+Every string from outside passes ``one_line`` or ``visible`` here and jinja's autoescape there.
+Limits say how much of everything there may be; html.py lowers them until the page fits.
 """
 
 import re
@@ -38,14 +38,29 @@ from kgprof.render.environment_facts import logs
 from kgprof.render.escaping import one_line
 from kgprof.render.finding_list import FindingList, finding_list
 from kgprof.render.first_screen import first_screen
-from kgprof.render.flame_chart import DIFFERENCES, differing, drawable, flame_difference_folds, flame_folds
-from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, anchor, importance, kept
+from kgprof.render.flame_chart import (
+    DIFFERENCES,
+    differing,
+    drawable,
+    flame_difference_folds,
+    flame_folds,
+)
+from kgprof.render.limits import (
+    FIRST_RUNS,
+    MORE_KERNELS,
+    TOP_KERNELS,
+    Limits,
+    anchor,
+    importance,
+    kept,
+)
 from kgprof.render.memory_table import memory_folds
 from kgprof.render.quantity import count, figure
 from kgprof.render.table import Facts, View, bounded
 from kgprof.wording import plural
 
-SYMBOLS = dict(zip(m.VerdictStatus, "\u2713!\u2715?", strict=True))  # ok, attention, failed, inconclusive
+# ok, attention, failed, inconclusive
+SYMBOLS = dict(zip(m.VerdictStatus, "\u2713!\u2715?", strict=True))
 METHOD = "Method"
 # Which chapter a section is in; those that are not here are about how it was measured.
 CHAPTERS = {
@@ -61,7 +76,8 @@ CHAPTERS = {
     **dict.fromkeys(("compile", "economics"), "Compile"),
     "memory": "Memory",
 }
-REASONS = 3  # below the verdict: the findings follow on the same page, and the table must still be in sight
+# below the verdict: the findings follow on the same page, and the table must still be in sight
+REASONS = 3
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
@@ -76,7 +92,8 @@ class Section(View, frozen=True, kw_only=True):
 
 
 class Page(View, frozen=True, kw_only=True):
-    profile: m.Profile  # for what is no text of others: its versions, its device, what was asked for
+    # for what is no text of others: its versions, its device, what was asked for
+    profile: m.Profile
     workload: str
     heading: str
     created_utc: str
@@ -100,16 +117,28 @@ class Page(View, frozen=True, kw_only=True):
     @property
     def chapters(self) -> tuple[tuple[str, tuple[Section, ...]], ...]:
         """Sections that follow each other in one chapter stand together."""
-        return tuple((name, tuple(parts)) for name, parts in groupby(self.sections, key=lambda each: each.chapter))
+        return tuple(
+            (name, tuple(parts))
+            for name, parts in groupby(self.sections, key=lambda each: each.chapter)
+        )
 
 
-def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[TraceFile] = (), blob: str = "") -> Page:
-    """It links to the traces and carries none. ``blob``: what a link to a file of the repository begins with."""
+def build(
+    profile: m.Profile,
+    limits: Limits,
+    own: Packed,
+    traces: Sequence[TraceFile] = (),
+    blob: str = "",
+) -> Page:
+    """It links to the traces and carries none. ``blob``: what a link to a file of the repository
+    begins with."""
     found, links = finding_list(profile, limits), trace_links(traces, (), limits)
     runs, created_utc = profile.runs[: limits.runs], one_line(profile.created_utc, 60)
     verdict = compare_words.headline(profile) if profile.comparison else profile.verdict
     # ISO 8601 to the minute, as people write it.
-    if when := re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)", profile.created_utc):
+    if when := re.fullmatch(
+        r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)", profile.created_utc
+    ):
         created_utc = f"{when[1]} {when[2]} UTC"
     reasons, more_reasons = summary.reasons(profile, at_most=REASONS)
     return Page(
@@ -125,9 +154,13 @@ def build(profile: m.Profile, limits: Limits, own: Packed, traces: Sequence[Trac
         reasons=bounded(reasons, limits),
         more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(profile.verdict.reasons), "reason"),
-        explains=verdict.status not in ("ok", "attention") or not profile.findings or profile.comparison is not None,
+        explains=verdict.status not in ("ok", "attention")
+        or not profile.findings
+        or profile.comparison is not None,
         first=first_screen(profile, found, limits),
-        runs=tuple((anchor(at), one_line(runs[at].key.slug, limits.name)) for at in importance(runs)),
+        runs=tuple(
+            (anchor(at), one_line(runs[at].key.slug, limits.name)) for at in importance(runs)
+        ),
         facts=bounded(_facts(profile), limits),
         sections=tuple(_sections(profile, found, own, links, limits)),
         hand_off=links,
@@ -140,7 +173,12 @@ def _status_word(profile: m.Profile, found: FindingList) -> str:
     status = profile.verdict.status
     if status is m.VerdictStatus.FAILED and profile.comparison is not None:
         return "Regression"
-    lines = [line for group in found.groups if group.level == m.Level.WARNING for line in (*group.lines, *group.folded)]
+    lines = [
+        line
+        for group in found.groups
+        if group.level == m.Level.WARNING
+        for line in (*group.lines, *group.folded)
+    ]
     warned = sum(not line.accepted for line in lines)
     if status is m.VerdictStatus.OK:
         return f"OK, {plural(warned, 'warning')}" if warned and profile.comparison is None else "OK"
@@ -155,13 +193,19 @@ def _heading(profile: m.Profile) -> str:
 
 
 def _facts(profile: m.Profile) -> tuple[str, ...]:
-    """The machine, the version and how many processes; the rest of the environment has a section."""
+    """The machine, the version and how many processes; the rest of the environment has a
+    section."""
     environment = profile.environment
     found = [len(run.rounds.numbers) for run in profile.runs if isinstance(run.rounds, m.Rounds)]
     facts = [environment.device_name, f"torch {environment.torch.partition('+')[0]}"]
-    facts += [plural(max(found), "process", "processes")] if found and profile.comparison is None else []
+    facts += (
+        [plural(max(found), "process", "processes")] if found and profile.comparison is None else []
+    )
     if isinstance(environment.git_commit, str):
-        facts.append(f"commit {environment.git_commit[:10]}{' with changes' if environment.git_dirty is True else ''}")
+        facts.append(
+            f"commit {environment.git_commit[:10]}"
+            f"{' with changes' if environment.git_dirty is True else ''}"
+        )
     if profile.comparison is not None and not profile.comparison.environment:
         facts.append("same machine and versions")
     return tuple(facts)
@@ -170,7 +214,9 @@ def _facts(profile: m.Profile) -> tuple[str, ...]:
 def carrying(page: Page, links: tuple[TraceLink, ...]) -> Page:
     """The page with these traces."""
     sections = (
-        replace(section, content={**section.content, "links": links}) if "links" in section.content else section
+        replace(section, content={**section.content, "links": links})
+        if "links" in section.content
+        else section
         for section in page.sections
     )
     return replace(page, sections=tuple(sections), hand_off=links)
@@ -190,11 +236,17 @@ def _section(
 ) -> Section:
     """``as_it_is``: content that is within the limits already."""
     shown = {**bounded(content, limits), **as_it_is}
-    return Section(anchor=anchor, title=title, tally=tally, chapter=CHAPTERS.get(anchor, METHOD), content=shown)
+    return Section(
+        anchor=anchor, title=title, tally=tally, chapter=CHAPTERS.get(anchor, METHOD), content=shown
+    )
 
 
 def _sections(
-    profile: m.Profile, found: FindingList, own: Packed, links: tuple[TraceLink, ...], limits: Limits
+    profile: m.Profile,
+    found: FindingList,
+    own: Packed,
+    links: tuple[TraceLink, ...],
+    limits: Limits,
 ) -> Iterator[Section]:
     """In reading order: what decides, then what explains it, then what it stands on.
 
@@ -206,7 +258,8 @@ def _sections(
         "rules": coverage.checked(profile.coverage, profile.rules),
         "checked": coverage.tally(profile.coverage, profile.rules),
     }
-    lines = sum(group.total for group in found.groups)  # as they are shown: one in several runs once
+    # as they are shown: one in several runs once
+    lines = sum(group.total for group in found.groups)
     findings = _section(limits, "findings", "Findings", tally=count(lines), as_it_is=listed)
     if profile.comparison is not None:
         compared = bounded(compare_part(profile, profile.comparison, found.anchors, limits), limits)
@@ -219,7 +272,11 @@ def _sections(
     if files:
         yield _traces(profile, limits)
     # Without times the table is worth its room only for how a run ended or what is noted on it.
-    elif timed or summary.footnotes(profile) or any(summary.ended(run) or run.notes for run in profile.runs):
+    elif (
+        timed
+        or summary.footnotes(profile)
+        or any(summary.ended(run) or run.notes for run in profile.runs)
+    ):
         yield _results(profile, limits)
         if plot.timed_steps(profile.runs):
             steps = {"folds": plot.step_time_folds(profile.runs[: limits.runs], limits)}
@@ -227,12 +284,20 @@ def _sections(
     if profile.rank_balance is not None and not files:
         yield _traces(profile, limits)
     if profile.trade_offs:
-        yield _section(limits, "trade-offs", "Is the sync worth it?", weighings=practices.weighings(profile, limits))
+        yield _section(
+            limits,
+            "trade-offs",
+            "Is the sync worth it?",
+            weighings=practices.weighings(profile, limits),
+        )
     traced = timed or (not profile.options.for_a_gate and profile.options.wants(m.PassName.TRACE))
     if gate is None:
         yield findings
     if profile.checklist:
-        shown, tally = practices.practices(profile, found.anchors, limits), practices.tally(profile.checklist)
+        shown, tally = (
+            practices.practices(profile, found.anchors, limits),
+            practices.tally(profile.checklist),
+        )
         yield _section(limits, "checklist", "Checklist", practices=shown, tally_of_all=tally)
     if views := source_view.source_view(profile, found.anchors, limits):
         source = {"runs": views, "left_out": source_view.left_out(profile)}
@@ -241,10 +306,16 @@ def _sections(
     yield from _compiled_and_watched(profile, found.anchors, limits)
     yield from _method(profile, timed, (*_left_out(profile, limits), *own.missing), limits)
     if not files:
-        yield _section(limits, "logs", "Logs", as_it_is={"logs": logs(profile.runs[: limits.runs], limits)})
+        yield _section(
+            limits, "logs", "Logs", as_it_is={"logs": logs(profile.runs[: limits.runs], limits)}
+        )
     inside = {"links": links, "packed": bool(own.text)}
     yield _section(
-        limits, "contents", environment_facts.CONTENTS, facts=environment_facts.contents(profile), as_it_is=inside
+        limits,
+        "contents",
+        environment_facts.CONTENTS,
+        facts=environment_facts.contents(profile),
+        as_it_is=inside,
     )
 
 
@@ -259,7 +330,9 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
         files=trace_table.file_table(profile, limits) if files else "",
         balance=balance.text if balance else "",
         ranks=trace_table.rank_blocks(balance, limits) if balance else (),
-        differences=tuple(trace_table.difference(each, limits) for each in profile.differences[: limits.runs]),
+        differences=tuple(
+            trace_table.difference(each, limits) for each in profile.differences[: limits.runs]
+        ),
     )
 
 
@@ -304,9 +377,23 @@ def _kernels_and_host(
     runs, root = profile.runs[: limits.runs], profile.environment.source_root
     compared = profile.comparison.runs if profile.comparison else ()
     if traced:
-        fused, generators = region_table.fusion_blocks(runs, limits), region_table.generator_table(runs)
-        folds, by_place = kernel_table.kernel_folds(runs, root, limits), region_table.place_table(runs, root, limits)
-        yield _section(limits, "kernels", "Kernels", folds=folds, fused=fused, generators=generators, places=by_place)
+        fused, generators = (
+            region_table.fusion_blocks(runs, limits),
+            region_table.generator_table(runs),
+        )
+        folds, by_place = (
+            kernel_table.kernel_folds(runs, root, limits),
+            region_table.place_table(runs, root, limits),
+        )
+        yield _section(
+            limits,
+            "kernels",
+            "Kernels",
+            folds=folds,
+            fused=fused,
+            generators=generators,
+            places=by_place,
+        )
     if against := roofline_table.roofline_blocks(runs, limits):
         yield _section(limits, "roofline", "Roofline", as_it_is={"blocks": against})
     if traced:
@@ -316,20 +403,31 @@ def _kernels_and_host(
         carried = {"links": links, "workload": one_line(profile.workload, limits.name), "at": at}
         yield _section(limits, "trace-files", "Trace files", as_it_is=carried)
     if timeline_chart.known(profile.runs):
-        steps = {"folds": timeline_chart.step_folds(runs, limits), "events": timeline_chart.events(runs, limits)}
+        steps = {
+            "folds": timeline_chart.step_folds(runs, limits),
+            "events": timeline_chart.events(runs, limits),
+        }
         yield _section(limits, "step", "One step", as_it_is=steps)
     if timed:
-        yield _section(limits, "host", "Python functions", folds=kernel_table.host_folds(runs, limits))
+        yield _section(
+            limits, "host", "Python functions", folds=kernel_table.host_folds(runs, limits)
+        )
     if differing(compared):
         places = {run.key: anchor(index) for index, run in enumerate(runs)}
-        differences = {"folds": (DIFFERENCES, *flame_difference_folds(compared, root, limits, places))}
-        yield _section(limits, "flame-difference", "CPU stacks, base and head", as_it_is=differences)
+        differences = {
+            "folds": (DIFFERENCES, *flame_difference_folds(compared, root, limits, places))
+        }
+        yield _section(
+            limits, "flame-difference", "CPU stacks, base and head", as_it_is=differences
+        )
     if drawable(profile.runs):
         flames = {"folds": flame_folds(runs, root, limits)}
         yield _section(limits, "flame", "CPU stacks", as_it_is=flames)
 
 
-def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> Iterator[Section]:
+def _compiled_and_watched(
+    profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+) -> Iterator[Section]:
     runs, root = profile.runs[: limits.runs], profile.environment.source_root
     probe = profile.vector_isa_probe_s
     if not profile.trace_files:
@@ -337,8 +435,13 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
             limits,
             "compile",
             "Compilation",
-            as_it_is={"bars": compile_table.stage_bars(runs, limits), "legend": compile_table.LEGEND},
-            isa_probe=f"not measured: {probe.reason}" if isinstance(probe, m.Skipped) else f"{figure(probe)} s",
+            as_it_is={
+                "bars": compile_table.stage_bars(runs, limits),
+                "legend": compile_table.LEGEND,
+            },
+            isa_probe=f"not measured: {probe.reason}"
+            if isinstance(probe, m.Skipped)
+            else f"{figure(probe)} s",
             table=compile_table.compile_table(runs),
             scale_s=figure(compile_table.bar_scale_s(runs)),
             stages=compile_table.stage_table(runs),
@@ -349,8 +452,19 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
         )
     if economics_table.weighed(profile):
         table = economics_table.economics_table(profile, limits)
-        curves = {"plots": tuple(break_even_plots(economics_table.weighed(profile), profile.unit.plural, limits))}
-        yield _section(limits, "economics", "Economics", as_it_is=curves, table=table, units=profile.unit.plural)
+        curves = {
+            "plots": tuple(
+                break_even_plots(economics_table.weighed(profile), profile.unit.plural, limits)
+            )
+        }
+        yield _section(
+            limits,
+            "economics",
+            "Economics",
+            as_it_is=curves,
+            table=table,
+            units=profile.unit.plural,
+        )
     columns, over_a_step = memory_table.columns(profile.runs), memory_folds(runs, limits)
     if columns or any(isinstance(run.memory_curve, m.MemoryCurve) for run in runs):
         table = summary.run_table(runs, columns, "Syncs and memory per run")
@@ -359,19 +473,35 @@ def _compiled_and_watched(profile: m.Profile, anchors: Mapping[str, str], limits
         buffers = region_table.buffer_blocks(runs, limits)
         missing, title = memory_table.unknown(runs)[: limits.lines], "Syncs and memory"
         yield _section(
-            limits, "memory", title, as_it_is=known, table=table, missing=missing, contract=contract, buffers=buffers
+            limits,
+            "memory",
+            title,
+            as_it_is=known,
+            table=table,
+            missing=missing,
+            contract=contract,
+            buffers=buffers,
         )
 
 
-def _method(profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits) -> Iterator[Section]:
+def _method(
+    profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits
+) -> Iterator[Section]:
     runs, options = profile.runs[: limits.runs], profile.options
     gaps = environment_facts.gap_table(profile.omissions, limits)
     yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
-    machine, asked = environment_facts.environment(profile, limits), environment_facts.options(profile)
+    machine, asked = (
+        environment_facts.environment(profile, limits),
+        environment_facts.options(profile),
+    )
     command = {"command": one_line(" ".join(profile.command), 4 * limits.name)}
-    yield _section(limits, "environment", "Environment", as_it_is=command, environment=machine, options=asked)
+    yield _section(
+        limits, "environment", "Environment", as_it_is=command, environment=machine, options=asked
+    )
     passes = tuple(sorted(environment_facts.passes(profile)))
-    yield _section(limits, "method", "Method", passes=passes, steps=options.steps, warmup=options.warmup)
+    yield _section(
+        limits, "method", "Method", passes=passes, steps=options.steps, warmup=options.warmup
+    )
     if timed:
         yield _section(
             limits,
@@ -387,23 +517,47 @@ def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
     """What this page does not show of the Profile because of its own limits."""
     runs = profile.runs[: limits.runs]
     compared = profile.comparison.runs[: limits.runs] if profile.comparison else ()
-    held = ((len(profile.runs), limits.runs, "runs"), (len(profile.findings), limits.findings, "findings"))
-    missing = [f"{count(total - most)} of {count(total)} {what}" for total, most, what in held if total > most]
+    held = (
+        (len(profile.runs), limits.runs, "runs"),
+        (len(profile.findings), limits.findings, "findings"),
+    )
+    missing = [
+        f"{count(total - most)} of {count(total)} {what}"
+        for total, most, what in held
+        if total > most
+    ]
     if not limits.log_chars and any(run.log.text for run in profile.runs):
         missing.append("the logs")
     if profile.sources and not limits.source_rows:
         missing.append("the source view")
     first, drawn = kept(runs, FIRST_RUNS), kept(runs, limits.timelines)
-    kernels = [(at, run.kernels) for at, run in enumerate(runs) if isinstance(run.kernels, m.KernelBreakdown)]
-    if undrawn := sum(isinstance(each.timeline, m.StepTimeline) and at not in drawn for at, each in kernels):
+    kernels = [
+        (at, run.kernels)
+        for at, run in enumerate(runs)
+        if isinstance(run.kernels, m.KernelBreakdown)
+    ]
+    if undrawn := sum(
+        isinstance(each.timeline, m.StepTimeline) and at not in drawn for at, each in kernels
+    ):
         missing.append(f"the timelines of {plural(undrawn, 'run')}")
-    if undrawn := sum(max(0, trees - limits.flames) for trees in (len(drawable(runs)), len(differing(compared)))):
+    if undrawn := sum(
+        max(0, trees - limits.flames) for trees in (len(drawable(runs)), len(differing(compared)))
+    ):
         missing.append(plural(undrawn, "flame graph"))
     if not limits.host_rows and any(isinstance(run.host, m.HostBreakdown) for run in profile.runs):
         missing.append("the Python functions")
     names = 0
     for at, each in kernels:
         rows = limits.kernel_rows if at in first else min(limits.kernel_rows, limits.other_rows)
-        names += max(0, min(len(each.rows), TOP_KERNELS + MORE_KERNELS) - rows - (limits.more_kernels if rows else 0))
-    missing += [f"{count(names)} kernel names (their sum stands in each table's last rows)"] if names else []
+        names += max(
+            0,
+            min(len(each.rows), TOP_KERNELS + MORE_KERNELS)
+            - rows
+            - (limits.more_kernels if rows else 0),
+        )
+    missing += (
+        [f"{count(names)} kernel names (their sum stands in each table's last rows)"]
+        if names
+        else []
+    )
     return tuple(missing)

@@ -1,6 +1,7 @@
-"""A plot with two axes, drawn without a script: lengths across are shares of the width, those up are pixels; its twin
-is a table beside it, and each of its shapes says what it is when the pointer rests on it. And how the steps of TIMING
-lie: how many are how long, and each in its turn, process by process."""
+"""A plot with two axes, drawn without a script: lengths across are shares of the width, those up
+are pixels; its twin is a table beside it, and each of its shapes says what it is when the pointer
+rests on it. And how the steps of TIMING lie: how many are how long, and each in its turn, process
+by process."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -42,12 +43,16 @@ class Plot(Drawing, frozen=True, kw_only=True):
     x_ticks: tuple[tuple[str, str, str], ...]  # where, text, and the text's anchor
     y_name: str
     y_ticks: tuple[tuple[float, str], ...]
-    marks: tuple[tuple[str, str, str, int], ...] = ()  # vertical lines: where, what, the text's anchor and height
+    # vertical lines: where, what, the text's anchor and height
+    marks: tuple[tuple[str, str, str, int], ...] = ()
 
     @property
     def groups(self) -> tuple[tuple[str, tuple[Shape, ...]], ...]:
         """The shapes in their order, those of one style that follow each other together."""
-        return tuple((style, tuple(shapes)) for style, shapes in groupby(self.shapes, key=lambda shape: shape.style))
+        return tuple(
+            (style, tuple(shapes))
+            for style, shapes in groupby(self.shapes, key=lambda shape: shape.style)
+        )
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +76,9 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
 
     def ticks(self, most: int) -> list[float]:
         if self.log:
-            powers = range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1)
+            powers = range(
+                math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1
+            )
             return [10.0**power for power in powers][:: max(1, -(-len(powers) // most))]
         span = (self.high - self.low) or 1.0
         power = 10 ** math.floor(math.log10(span / most))
@@ -108,7 +115,9 @@ def plot(
     drawn = []
     for place, (at, text) in enumerate(marks):
         side = "start" if x.at(at) < (0.9 if low_marks else 0.6) else "end"
-        drawn.append((of_width(x.at(at)), text, side, HIGH - 6 if low_marks else TOP + 12 * (place % 3)))
+        drawn.append(
+            (of_width(x.at(at)), text, side, HIGH - 6 if low_marks else TOP + 12 * (place % 3))
+        )
     return Plot(
         description=description,
         shapes=tuple(shapes),
@@ -146,13 +155,23 @@ def step_time_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
             blocks.append(f"No step times: {one_line(series.reason, limits.name)}.")
         elif index in drawn:
             entries = legend_of("p", *(_SINGLE if _single(series) else _BARS), *_OTHERS)
-            blocks += [_distribution(series, name), entries, _over_time(series, name), _table(series, name, limits)]
+            blocks += [
+                _distribution(series, name),
+                entries,
+                _over_time(series, name),
+                _table(series, name, limits),
+            ]
         else:
             left_out += 1
             continue
-        folds.append(Fold(name, blocks=tuple(blocks), anchor=f"steps-{anchor(index)}", run=anchor(index)))
+        folds.append(
+            Fold(name, blocks=tuple(blocks), anchor=f"steps-{anchor(index)}", run=anchor(index))
+        )
     if left_out:
-        folds.append(f"The step times of {plural(left_out, 'run')} are left out of this page; report.json holds them.")
+        folds.append(
+            f"The step times of {plural(left_out, 'run')} are left out of this page; report.json "
+            "holds them."
+        )
     return tuple(folds)
 
 
@@ -162,7 +181,11 @@ def _single(series: m.StepSeries) -> bool:
 
 def _distribution(series: m.StepSeries, name: str) -> Plot:
     time = series.time
-    steps, start, width = sum(series.counts) + series.above, series.bins_from_us / 1000, series.bin_us / 1000
+    steps, start, width = (
+        sum(series.counts) + series.above,
+        series.bins_from_us / 1000,
+        series.bin_us / 1000,
+    )
     end = start + width * len(series.counts)
     x = Axis(low=start, high=end + (2 * width if series.above else 0.0))
     y = Axis(low=0.0, high=1.1 * max(*series.counts, series.above, 1))
@@ -173,15 +196,28 @@ def _distribution(series: m.StepSeries, name: str) -> Plot:
             when = span(milliseconds(begin * 1000), milliseconds((begin + width) * 1000))
             title = f"{when} ms: {count(many)} of {plural(steps, 'step')}"
             wide = x.x(begin + width) - x.x(begin) - 1.5
-            shapes.append(Shape(style="p-bar", path=bar(x.x(begin), wide, y.y(many), y.y(0) - y.y(many)), title=title))
+            shapes.append(
+                Shape(
+                    style="p-bar",
+                    path=bar(x.x(begin), wide, y.y(many), y.y(0) - y.y(many)),
+                    title=title,
+                )
+            )
     if series.above:
         longer = plural(series.above, "step")
-        title = f"above {milliseconds(end * 1000)} ms: {longer}, up to {milliseconds(time.maximum)} ms"
-        path = bar(x.x(end + 0.5 * width), x.x(width * 1.5 + start), y.y(series.above), y.y(0) - y.y(series.above))
+        title = (
+            f"above {milliseconds(end * 1000)} ms: {longer}, up to {milliseconds(time.maximum)} ms"
+        )
+        path = bar(
+            x.x(end + 0.5 * width),
+            x.x(width * 1.5 + start),
+            y.y(series.above),
+            y.y(0) - y.y(series.above),
+        )
         shapes.append(Shape(style="p-far", path=path, title=title))
     return plot(
-        f"Distribution of {plural(steps, 'step')} of {name}: median {milliseconds(time.median)} ms, "
-        f"{count(series.above)} far above; the table below has the figures",
+        f"Distribution of {plural(steps, 'step')} of {name}: median {milliseconds(time.median)} "
+        f"ms, {count(series.above)} far above; the table below has the figures",
         shapes,
         x=x,
         y=y,
@@ -207,15 +243,35 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
     at, far, marks, middles = 0, list[Shape](), list[tuple[float, str]](), list[str]()
     for process in series.processes:
         if len(series.processes) > 1:
-            marks.append((at, f"process {process.number}" if len(series.processes) <= _NAMED else str(process.number)))
+            marks.append(
+                (
+                    at,
+                    f"process {process.number}"
+                    if len(series.processes) <= _NAMED
+                    else str(process.number),
+                )
+            )
         for entry, (least, mid, most) in enumerate(
             zip(process.low_us, process.middle_us, process.high_us, strict=True)
         ):
-            first, many = entry * process.every, min(process.every, process.time.samples - entry * process.every)
+            first, many = (
+                entry * process.every,
+                min(process.every, process.time.samples - entry * process.every),
+            )
             left, wide = x.x(at + first), x.x(at + first + many) - x.x(at + first)
-            when = f"step {count(first + 1)}" if many == 1 else f"steps {count(first + 1)} to {count(first + many)}"
-            took = f"{milliseconds(mid)} ms" if many == 1 else f"{span(milliseconds(least), milliseconds(most))} ms"
-            title = f"{when}: {took}" if many == 1 else f"{when}: median {milliseconds(mid)}, {took}"
+            when = (
+                f"step {count(first + 1)}"
+                if many == 1
+                else f"steps {count(first + 1)} to {count(first + many)}"
+            )
+            took = (
+                f"{milliseconds(mid)} ms"
+                if many == 1
+                else f"{span(milliseconds(least), milliseconds(most))} ms"
+            )
+            title = (
+                f"{when}: {took}" if many == 1 else f"{when}: median {milliseconds(mid)}, {took}"
+            )
             foot = 0.0 if _single(series) else least / 1000
             path = bar(left, max(0.8 * wide, 0.5), y.y(most / 1000), y.y(foot) - y.y(most / 1000))
             shapes.append(Shape(style="p-range", path=path, title=title))
@@ -226,8 +282,9 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
     if not _single(series):
         shapes.append(Shape(style="p-middle", path="".join(middles)))
     return plot(
-        f"{plural(steps, 'step')} of {name} in their order, {plural(len(series.processes), 'process', 'processes')}: "
-        f"median {milliseconds(middle)} ms; the table below has the figures",
+        f"{plural(steps, 'step')} of {name} in their order, "
+        f"{plural(len(series.processes), 'process', 'processes')}: median {milliseconds(middle)} "
+        "ms; the table below has the figures",
         (*shapes, *far),
         x=x,
         y=y,
@@ -243,7 +300,11 @@ def _table(series: m.StepSeries, name: str, limits: Limits) -> Block:
         for process in series.processes[: limits.lines]:
             time = process.time
             times = (time.median, time.p10, time.p90, time.minimum, time.maximum)
-            yield f"process {process.number}", count(time.samples), *(milliseconds(us) for us in times)
+            yield (
+                f"process {process.number}",
+                count(time.samples),
+                *(milliseconds(us) for us in times),
+            )
 
     headings = ("process", "steps", "median ms", "p10", "p90", "fastest", "slowest")
     return plain(f"Step times of {name} by process", headings, rows())

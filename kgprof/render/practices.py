@@ -1,5 +1,5 @@
-"""What to do next, at most three things; the checklist and the trade-offs: in the order and the words that every
-renderer uses."""
+"""What to do next, at most three things; the checklist and the trade-offs: in the order and the
+words that every renderer uses."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +16,17 @@ from kgprof.wording import ranges, relative
 # In the order in which they are shown.
 STATUSES = (m.PracticeStatus.FAIL, m.PracticeStatus.PASS, m.PracticeStatus.NOT_OBSERVED)
 MEMORY_CONTRACT = frozenset(
-    ("buffers-allocated-once", "captured-by-reference", "no-writes-inside", "copied-outside", "steps-marked")
+    (
+        "buffers-allocated-once",
+        "captured-by-reference",
+        "no-writes-inside",
+        "copied-outside",
+        "steps-marked",
+    )
 )
 MARKS = dict(zip(STATUSES, "\N{MULTIPLICATION X}\N{CHECK MARK}?", strict=True))
-WEIGHED = {m.ReadVerdict.KEEP: "keep the sync", m.ReadVerdict.REMOVE: "remove the sync"}  # of a trade-off
+# of a trade-off
+WEIGHED = {m.ReadVerdict.KEEP: "keep the sync", m.ReadVerdict.REMOVE: "remove the sync"}
 
 
 class Practice(View, frozen=True, kw_only=True):
@@ -45,9 +52,13 @@ def tally(items: Sequence[m.ChecklistItem]) -> str:
     return ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
 
 
-def practices(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
+def practices(
+    profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+) -> tuple[Practice, ...]:
     """What failed first. ``anchors``: where each finding stands on the page, by its fingerprint."""
-    known = [[anchors[mark] for mark in item.findings if mark in anchors] for item in profile.checklist]
+    known = [
+        [anchors[mark] for mark in item.findings if mark in anchors] for item in profile.checklist
+    ]
     shown = [
         Practice(
             status=item.status,
@@ -58,11 +69,16 @@ def practices(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) ->
         )
         for item, found in zip(profile.checklist, known, strict=True)
     ]
-    return tuple(sorted(shown, key=lambda practice: STATUSES.index(practice.status))[: limits.lines])
+    return tuple(
+        sorted(shown, key=lambda practice: STATUSES.index(practice.status))[: limits.lines]
+    )
 
 
-def memory_contract(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[Practice, ...]:
-    """What CUDA graphs ask of the tensors: where they lie, who writes to them, how long they live."""
+def memory_contract(
+    profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+) -> tuple[Practice, ...]:
+    """What CUDA graphs ask of the tensors: where they lie, who writes to them, how long they
+    live."""
     about = tuple(item for item in profile.checklist if item.id in MEMORY_CONTRACT)
     return practices(msgspec.structs.replace(profile, checklist=about), anchors, limits)
 
@@ -71,7 +87,10 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
     weighed = []
     for trade_off in profile.trade_offs[: limits.lines]:
         guarded, always = trade_off.guarded.slug, trade_off.always.slug
-        took, saved = (us if isinstance(us, m.Skipped) else us / 1000 for us in (trade_off.sync_us, trade_off.saved_us))
+        took, saved = (
+            us if isinstance(us, m.Skipped) else us / 1000
+            for us in (trade_off.sync_us, trade_off.saved_us)
+        )
         figures = (
             ("extra syncs per step", trade_off.syncs_per_step),
             ("wait per step, ms", took),
@@ -85,7 +104,11 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
             if isinstance(value, m.Skipped):
                 text = f"{DASH} ({value.reason})"
             elif isinstance(value, m.Spread):
-                cell = timed(value, 1e-3, " ms") if value.unit == "us" else timed(value, 1.0, f" {value.unit}")
+                cell = (
+                    timed(value, 1e-3, " ms")
+                    if value.unit == "us"
+                    else timed(value, 1.0, f" {value.unit}")
+                )
                 text = f"{cell.text} ({cell.detail})"
             facts.append(Fact(name=what, value=text, missing=isinstance(value, m.Skipped)))
         at = trade_off.location
@@ -115,7 +138,11 @@ def next_steps(profile: m.Profile) -> Iterator[tuple[str, str, str]]:
 
 def _what(profile: m.Profile, action: m.Action) -> str:
     """Code where there is any, else what the rule says."""
-    return action.fix or action.no_fix or next((rule.remedy for rule in profile.rules if rule.id == action.rule), "")
+    return (
+        action.fix
+        or action.no_fix
+        or next((rule.remedy for rule in profile.rules if rule.id == action.rule), "")
+    )
 
 
 def _about(profile: m.Profile, action: m.Action) -> tuple[str, ...]:
@@ -125,7 +152,8 @@ def _about(profile: m.Profile, action: m.Action) -> tuple[str, ...]:
 
 
 def _saves(action: m.Action) -> tuple[str, str, str]:
-    """How much, its share of the step (empty where that is not known), and what the bound is made of or why none is."""
+    """How much, its share of the step (empty where that is not known), and what the bound is made
+    of or why none is."""
     if isinstance(action.saves, m.Skipped):
         return "not known", "", action.saves.reason
     share = "" if action.share is None else f"{100 * action.share:.0f} % of the step"

@@ -1,5 +1,5 @@
-"""Numbers as people read them: three significant digits, thousands separators, the unit said by the caller's column;
-and how far samples lie apart, only as much as their number can carry."""
+"""Numbers as people read them: three significant digits, thousands separators, the unit said by the
+caller's column; and how far samples lie apart, only as much as their number can carry."""
 
 from kgprof import model as m
 from kgprof.wording import figure as figure
@@ -56,7 +56,8 @@ def span(low: str, high: str) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """A budget or what was held against it, with its unit: "1 site", "7 events", "12.0 s", "2.40 syncs/step"."""
+    """A budget or what was held against it, with its unit: "1 site", "7 events", "12.0 s", "2.40
+    syncs/step"."""
     if unit == "s":
         return f"{value:.1f} s"
     number = f"{value:,.0f}" if value == int(value) else figure(value)
@@ -70,12 +71,14 @@ def counted(value: float, unit: str) -> str:
 
 
 def of_width(share: float) -> str:
-    """An SVG length: per cent of the element's width, so that geometry needs neither style nor script."""
+    """An SVG length: per cent of the element's width, so that geometry needs neither style nor
+    script."""
     return f"{100 * min(max(share, 0.0), 1.0):.3f}%"
 
 
 FEWEST_FOR_A_RANGE = 3  # samples
-FEWEST_FOR_PERCENTILES = 10  # below it p10 and p90 are nothing but interpolation: the extremes are shown, and named
+# below it p10 and p90 are nothing but interpolation: the extremes are shown, and named
+FEWEST_FOR_PERCENTILES = 10
 EXTREMES = "min\N{EN DASH}max"
 
 

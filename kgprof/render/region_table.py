@@ -1,4 +1,5 @@
-"""What compiling made of each graph: kernels and bytes beside eager mode's, buffers, and what was tuned for it."""
+"""What compiling made of each graph: kernels and bytes beside eager mode's, buffers, and what was
+tuned for it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
@@ -9,11 +10,31 @@ from kgprof.render.breakdown import broken_down
 from kgprof.render.kernel_table import distinct_names
 from kgprof.render.limits import Limits
 from kgprof.render.quantity import DASH, figure, percent, ratio, size
-from kgprof.render.table import Block, Cell, Row, Table, known, missing, number, plain, row, share, whole
+from kgprof.render.table import (
+    Block,
+    Cell,
+    Row,
+    Table,
+    known,
+    missing,
+    number,
+    plain,
+    row,
+    share,
+    whole,
+)
 from kgprof.wording import middle_out, plural, relative, short
 
 _NAME = 60  # characters of a kernel or a configuration
-IN_TERMINAL = ("graph", "operators in eager", "kernels", "eager moves", "moved", "must move", "GB/s")
+IN_TERMINAL = (
+    "graph",
+    "operators in eager",
+    "kernels",
+    "eager moves",
+    "moved",
+    "must move",
+    "GB/s",
+)
 FUSION = "Eager operators and compiled kernels per graph"
 GENERATORS = "Kernels by what generated them"
 PLACES = "Time per step by function, \N{MICRO SIGN}s"
@@ -46,7 +67,8 @@ def _bytes(value: int) -> Cell:
 
 
 def fusion_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
-    """A row a graph, and how many kernels a step takes in all; none where Inductor compiled nothing."""
+    """A row a graph, and how many kernels a step takes in all; none where Inductor compiled
+    nothing."""
     graphs = list(_graphs(runs))
     if not graphs:
         return ()
@@ -54,12 +76,26 @@ def fusion_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
     for run in runs:
         if isinstance(run.fusion, m.Fusion) and isinstance(run.fusion.kernels, float):
             eager = run.fusion.eager_kernels
-            beside = f"; {run.key.strategy}.{m.EAGER}: {short(eager)}" if isinstance(eager, float) else ""
-            notes.append(f"{run.key.slug}: {plural(run.fusion.kernels, 'kernel')} per step in TRACE{beside}")
+            beside = (
+                f"; {run.key.strategy}.{m.EAGER}: {short(eager)}"
+                if isinstance(eager, float)
+                else ""
+            )
+            notes.append(
+                f"{run.key.slug}: {plural(run.fusion.kernels, 'kernel')} per step in TRACE{beside}"
+            )
     if more := len(graphs) - limits.lines:
         notes += [f"{more:,} more graphs in report.json."] if more > 0 else []
     headings = (
-        *("graph", "operators in eager", "kernels", "eager moves", "moved", "must move", "moved / must"),
+        *(
+            "graph",
+            "operators in eager",
+            "kernels",
+            "eager moves",
+            "moved",
+            "must move",
+            "moved / must",
+        ),
         *("\N{MICRO SIGN}s/call", "GB/s", "of copy bandwidth"),
     )
     rows = (_fused(run, graph) for run, graph in graphs[: limits.lines])
@@ -76,7 +112,13 @@ def _fused(run: m.RunReport, graph: m.FusedGraph) -> Row:
         return Cell(f"{least}{text}", value=value)
 
     times = work.moved_bytes / max(1, work.needed_bytes)
-    why = unknown[0] if unknown else "" if work.needed_bytes else "no kernel reads its inputs or writes its outputs"
+    why = (
+        unknown[0]
+        if unknown
+        else ""
+        if work.needed_bytes
+        else "no kernel reads its inputs or writes its outputs"
+    )
     return row(
         _head(run, work),
         known(work.eager, lambda eager: whole(eager.operators)),
@@ -85,7 +127,12 @@ def _fused(run: m.RunReport, graph: m.FusedGraph) -> Row:
         at_least(size(work.moved_bytes), work.moved_bytes),
         at_least(size(work.needed_bytes), work.needed_bytes),
         missing(why) if why else Cell(ratio(times), value=times),
-        known(graph.us, lambda us: number(us, plural(graph.calls, "call") if isinstance(graph.calls, int) else "")),
+        known(
+            graph.us,
+            lambda us: number(
+                us, plural(graph.calls, "call") if isinstance(graph.calls, int) else ""
+            ),
+        ),
         known(graph.bytes_per_s, lambda rate: at_least(figure(rate / 1e9), rate)),
         known(graph.of_copy, lambda part: at_least(percent(part), part)),
     )
@@ -93,16 +140,26 @@ def _fused(run: m.RunReport, graph: m.FusedGraph) -> Row:
 
 def generator_table(runs: Sequence[m.RunReport]) -> Table:
     rows = [
-        (run.key.slug, total.generator, whole(total.names), whole(total.count), number(total.total_us / 1000), of_all)
+        (
+            run.key.slug,
+            total.generator,
+            whole(total.names),
+            whole(total.count),
+            number(total.total_us / 1000),
+            of_all,
+        )
         for _, run, kernels in broken_down(runs)
         for total in kernels.generators
         for of_all in (share(total.total_us / kernels.total_us if kernels.total_us else 0.0),)
     ]
-    return plain(GENERATORS, ("run", "generator", "names", "calls", "total ms", "share"), rows, words=2)
+    return plain(
+        GENERATORS, ("run", "generator", "names", "calls", "total ms", "share"), rows, words=2
+    )
 
 
 def place_table(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Table:
-    """Microseconds a step by the function whose lines the kernels compute, a column a run; largest in any run first."""
+    """Microseconds a step by the function whose lines the kernels compute, a column a run; largest
+    in any run first."""
     times: dict[str, dict[int, float]] = {}
     found = [
         (index, run, kernels)
@@ -111,7 +168,10 @@ def place_table(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Table
     ]
     for index, _, kernels in found:
         for kernel in kernels.rows:
-            for where, us in ((_of(kernel.lines, root), kernel.lines_us), ("", kernel.total_us - kernel.lines_us)):
+            for where, us in (
+                (_of(kernel.lines, root), kernel.lines_us),
+                ("", kernel.total_us - kernel.lines_us),
+            ):
                 of_run = times.setdefault(where, {})
                 of_run[index] = of_run.get(index, 0.0) + us / breakdown.steps_of(kernels)
     unknown = times.pop("", {})
@@ -119,13 +179,21 @@ def place_table(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Table
     shown, rest = places[: limits.lines], places[limits.lines :]
     rows = [(where, times[where]) for where in shown]
     if rest:
-        summed = {index: sum(times[where].get(index, 0.0) for where in rest) for index, _, _ in found}
+        summed = {
+            index: sum(times[where].get(index, 0.0) for where in rest) for index, _, _ in found
+        }
         rows.append((plural(len(rest), "more function", "more functions"), summed))
     rows.append(("(lines not known)", unknown))
-    whole_us = {index: kernels.total_us / breakdown.steps_of(kernels) for index, _, kernels in found}
+    whole_us = {
+        index: kernels.total_us / breakdown.steps_of(kernels) for index, _, kernels in found
+    }
     cells = [
         row(
-            where, *(number(us.get(index, 0.0), percent(us.get(index, 0.0) / whole_us[index])) for index, _, _ in found)
+            where,
+            *(
+                number(us.get(index, 0.0), percent(us.get(index, 0.0) / whole_us[index]))
+                for index, _, _ in found
+            ),
         )
         for where, us in rows
         if found
@@ -139,7 +207,9 @@ def _of(lines: Sequence[m.Location], root: str) -> str:
     files = sorted({relative(line.file, root) for line in lines})
     functions = {line.function for line in lines}
     if len(files) > 1:
-        return "fused across " + ", ".join(dict.fromkeys(PurePosixPath(file).name for file in files))
+        return "fused across " + ", ".join(
+            dict.fromkeys(PurePosixPath(file).name for file in files)
+        )
     if len(functions) > 1:
         return f"{files[0]}, several functions"
     return f"{files[0]} {functions.pop()}".rstrip() if files else ""
@@ -152,7 +222,11 @@ def buffer_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
         return ()
     training = any(graph.work.backward for _, graph in graphs)
     headings = ["graph", "allocated", "bytes", "reused", "bytes reused"]
-    headings += ["activations saved", "bytes saved", "inputs kept", "operators recomputed"] if training else []
+    headings += (
+        ["activations saved", "bytes saved", "inputs kept", "operators recomputed"]
+        if training
+        else []
+    )
     rows = []
     for run, graph in graphs[: limits.lines]:
         plan, saved = graph.work.buffers, graph.work.saved
@@ -167,16 +241,25 @@ def buffer_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
                 known(saved, lambda saved: whole(saved.activations)),
                 known(saved, lambda saved: _bytes(saved.activation_bytes)),
                 known(saved, lambda saved: whole(saved.inputs)),
-                known(saved, lambda saved: whole(saved.recomputed, f"of {saved.operators:,} in the forward")),
+                known(
+                    saved,
+                    lambda saved: whole(saved.recomputed, f"of {saved.operators:,} in the forward"),
+                ),
             ]
         rows.append(row(_head(run, graph.work), *cells))
     return (plain(BUFFERS, headings, rows),)
 
 
 def tuning_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
-    """A row for each choice that was timed, the longest search first, and one for each kernel's way through Triton."""
+    """A row for each choice that was timed, the longest search first, and one for each kernel's way
+    through Triton."""
     compiled = [(run, run.compile) for run in runs if isinstance(run.compile, m.CompileSummary)]
-    tuned = [(run, one) for run, found in compiled if isinstance(found.autotuned, tuple) for one in found.autotuned]
+    tuned = [
+        (run, one)
+        for run, found in compiled
+        if isinstance(found.autotuned, tuple)
+        for one in found.autotuned
+    ]
     tuned.sort(key=lambda each: -each[1].seconds)
     blocks: list[Block] = []
     if tuned:
@@ -191,9 +274,15 @@ def tuning_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
             "slowest, \N{MICRO SIGN}s",
             "search, s",
         )
-        blocks.append(plain(AUTOTUNED, headings, (_tuned(*each) for each in tuned[: limits.lines]), words=4))
+        blocks.append(
+            plain(AUTOTUNED, headings, (_tuned(*each) for each in tuned[: limits.lines]), words=4)
+        )
         seconds = sum(one.seconds for _, one in tuned)
-        more = f", {len(tuned) - limits.lines:,} of them in report.json only" if len(tuned) > limits.lines else ""
+        more = (
+            f", {len(tuned) - limits.lines:,} of them in report.json only"
+            if len(tuned) > limits.lines
+            else ""
+        )
         blocks.append(f"{plural(len(tuned), 'search', 'searches')} in {figure(seconds)} s{more}.")
     staged = [
         (run, kernel, found.stages)
@@ -210,9 +299,14 @@ def tuning_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
             rows.append(row(run.key.slug, name, *each, number(sum(kernel.seconds.values()))))
         columns = ("run", "kernel", *(_STAGES.get(stage, stage) for stage in stages), "all")
         blocks.append(plain(STAGES, columns, rows[: limits.lines], words=2))
-        left_out = sum({run.key: stages.left_out for run, _, stages in staged}.values()) + len(rows[limits.lines :])
+        left_out = sum({run.key: stages.left_out for run, _, stages in staged}.values()) + len(
+            rows[limits.lines :]
+        )
         lacking = f"; {plural(left_out, 'kernel')} left out" if left_out else ""
-        blocks.append(f"Each kernel was compiled again in the second process, bypassing Triton's cache{lacking}.")
+        blocks.append(
+            "Each kernel was compiled again in the second process, bypassing Triton's "
+            f"cache{lacking}."
+        )
     return tuple(blocks)
 
 
@@ -223,7 +317,9 @@ def _tuned(run: m.RunReport, one: m.Autotuned) -> Row:
         run.key.slug,
         Cell(middle_out(one.kernel, _NAME), details=(what,)),
         one.inputs or DASH,
-        Cell(middle_out(first.name, 2 * _NAME), title=first.name) if first else missing("all failed"),
+        Cell(middle_out(first.name, 2 * _NAME), title=first.name)
+        if first
+        else missing("all failed"),
         whole(one.tried, *((f"{one.failed:,} failed",) if one.failed else ())),
         number(first.us) if first else missing("all failed"),
         number(others[0].us) if others else missing("no other choice ran"),

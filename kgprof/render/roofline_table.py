@@ -1,5 +1,6 @@
-"""Roofline of the kernels: how each was launched, what it achieved, which ceiling it is under; and a scatter plot of
-how long a launch takes and how much of the measured peak it reaches, whose circles carry the table's numbers."""
+"""Roofline of the kernels: how each was launched, what it achieved, which ceiling it is under; and
+a scatter plot of how long a launch takes and how much of the measured peak it reaches, whose
+circles carry the table's numbers."""
 
 import math
 from collections.abc import Sequence
@@ -34,10 +35,20 @@ from kgprof.wording import plural, short_name
 
 _SHORT_NAME = 60
 _UNITS = {"bytes/s": (1e9, "GB/s"), "FLOP/s": (1e12, "TFLOP/s")}
-IN_MARKDOWN = ("kernel", "bound by", "median \N{MICRO SIGN}s", "GB/s", "TFLOP/s", "registers", "occupancy")
+IN_MARKDOWN = (
+    "kernel",
+    "bound by",
+    "median \N{MICRO SIGN}s",
+    "GB/s",
+    "TFLOP/s",
+    "registers",
+    "occupancy",
+)
 
 
-def placed(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown, m.Roofline]]:
+def placed(
+    runs: Sequence[m.RunReport],
+) -> list[tuple[int, m.RunReport, m.KernelBreakdown, m.Roofline]]:
     return [
         (index, run, kernels, kernels.roofline)
         for index, run, kernels in broken_down(runs)
@@ -53,9 +64,14 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
     first, rows = found[0][3], []
     for ceiling in first.ceilings:
         name, unit = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),)), ceiling.unit
-        least_to_most = f"{rate(ceiling.minimum, unit)} to {rate(ceiling.maximum, unit)}, n = {ceiling.samples:,}"
+        least_to_most = (
+            f"{rate(ceiling.minimum, unit)} to {rate(ceiling.maximum, unit)}, n = "
+            f"{ceiling.samples:,}"
+        )
         rows.append((name, rate(ceiling.median, unit), least_to_most))
-    ceilings = plain("Peak rates of this GPU", ("rate", "median", "minimum to maximum"), rows, style="")
+    ceilings = plain(
+        "Peak rates of this GPU", ("rate", "median", "minimum to maximum"), rows, style=""
+    )
     blocks: list[Block] = []
     first_runs = kept(runs, limits.timelines)
     for index, run, kernels, roofline in found:
@@ -64,17 +80,34 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
         drawn = (drawing, BOUNDS) if drawing.points and index in first_runs else ()
         caption, place = sentence(kernels, roofline), anchor(index)
         slug = one_line(run.key.slug, limits.name)
-        blocks.append(Fold(slug, blocks=(*drawn, *notes), caption=caption, anchor=f"roofline-{place}", run=place))
+        blocks.append(
+            Fold(
+                slug,
+                blocks=(*drawn, *notes),
+                caption=caption,
+                anchor=f"roofline-{place}",
+                run=place,
+            )
+        )
     if not first.ceilings:
-        return *blocks, f"No peak rates: {first.without}. The rates in the kernel table have no reference."
-    return *blocks, Fold("Peak rates measured on this GPU, and the rule", blocks=(ceilings, first.rule))
+        return (
+            *blocks,
+            f"No peak rates: {first.without}. The rates in the kernel table have no reference.",
+        )
+    return *blocks, Fold(
+        "Peak rates measured on this GPU, and the rule", blocks=(ceilings, first.rule)
+    )
 
 
 def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Table:
     shown = roofline.rows[: limits.kernel_rows]
     names = distinct_names([launches.name for launches in shown], _SHORT_NAME, limits.name)
     rows = (
-        row(f"{rank:,}", name_cell(launches.name, name, limits, Small((launches.generator,), "ops")), *_cells(launches))
+        row(
+            f"{rank:,}",
+            name_cell(launches.name, name, limits, Small((launches.generator,), "ops")),
+            *_cells(launches),
+        )
         for rank, (launches, name) in enumerate(zip(shown, names, strict=True), start=1)
     )
     return Table(
@@ -83,7 +116,16 @@ def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Ta
             Column("#", style="number rank"),
             Column("kernel", style="name"),
             Column("bound by", style=""),
-            *columns("total ms", IN_MARKDOWN[2], "GB/s", "TFLOP/s", "registers", "shared", "grid", words=0),
+            *columns(
+                "total ms",
+                IN_MARKDOWN[2],
+                "GB/s",
+                "TFLOP/s",
+                "registers",
+                "shared",
+                "grid",
+                words=0,
+            ),
             *columns("warps", "occupancy", words=0),
         ),
         rows=tuple(rows),
@@ -111,14 +153,18 @@ def sentence(kernels: m.KernelBreakdown, roofline: m.Roofline) -> str:
     if not roofline.placed or not whole:
         why = roofline.without or "no kernel's bytes are known"
         return f"no kernel could be classified: {why}"
-    parts = ", ".join(f"{_what(total.what)} {percent(total.total_us / whole)}" for total in roofline.placed)
+    parts = ", ".join(
+        f"{_what(total.what)} {percent(total.total_us / whole)}" for total in roofline.placed
+    )
     return f"{percent(roofline.placed_us / whole)} of GPU time classified: {parts}"
 
 
 def unplaced(kernels: m.KernelBreakdown, roofline: m.Roofline) -> str:
     """Of the device time, by reason; the largest first. Empty where every row has a verdict."""
     whole = kernels.total_us or 1.0
-    said = "; ".join(f"{percent(total.total_us / whole)}: {total.what}" for total in roofline.unplaced)
+    said = "; ".join(
+        f"{percent(total.total_us / whole)}: {total.what}" for total in roofline.unplaced
+    )
     return f"Not classified: {said}" if said else ""
 
 
@@ -133,13 +179,19 @@ def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
     spilled, threads, stages, moved = ((extra,) if extra else () for extra in extras)
     in_all = f"{percent(launches.share)} in {launches.count:,}"
     reached = known(
-        launches.of_ceiling, lambda share: Cell(value=share, bar=share, details=(f"{percent(share)} of peak",))
+        launches.of_ceiling,
+        lambda share: Cell(value=share, bar=share, details=(f"{percent(share)} of peak",)),
     )
     return (
-        known(launches.bound, lambda bound: replace(reached, text=_what(bound)) if reached.measured else reached),
+        known(
+            launches.bound,
+            lambda bound: replace(reached, text=_what(bound)) if reached.measured else reached,
+        ),
         number(launches.total_us / 1000, in_all),
         number(launches.median_us),
-        known(launches.bytes_per_s, lambda rate: Cell(figure(rate / 1e9), value=rate, details=moved)),
+        known(
+            launches.bytes_per_s, lambda rate: Cell(figure(rate / 1e9), value=rate, details=moved)
+        ),
         known(launches.flops_per_s, lambda rate: Cell(figure(rate / 1e12), value=rate)),
         whole(launches.registers, *spilled),
         known(launches.shared_bytes, lambda shared: Cell(size(shared), value=shared)),
@@ -190,7 +242,9 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
     known = [
         (each, each.of_ceiling, each.bound)
         for each in roofline.rows[:_MOST_POINTS]
-        if isinstance(each.of_ceiling, float) and not isinstance(each.bound, m.Skipped) and each.median_us > 0
+        if isinstance(each.of_ceiling, float)
+        and not isinstance(each.bound, m.Skipped)
+        and each.median_us > 0
     ]
     times = [each.median_us for each, *_ in known] or [1.0]
     low, high = math.log10(min(times) / 1.3), math.log10(max(times) * 1.3)
@@ -214,9 +268,14 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
         )
         for place, (each, share, bound) in enumerate(sorted(known, key=lambda one: -one[0].share))
     )
-    decades = [10.0**power * digit for power in range(math.floor(low), math.ceil(high) + 1) for digit in (1, 3)]
+    decades = [
+        10.0**power * digit
+        for power in range(math.floor(low), math.ceil(high) + 1)
+        for digit in (1, 3)
+    ]
     return Scatter(
-        description=f"Roofline of {one_line(run.key.slug, 200)}: {len(points)} kernels by duration and share of the "
+        description=f"Roofline of {one_line(run.key.slug, 200)}: {len(points)} kernels by "
+        "duration and share of the "
         f"measured peak; the table of kernels has the same figures",
         height=_HIGH + 40,
         bottom=_HIGH,

@@ -1,4 +1,5 @@
-"""Every rule in full as one Markdown page: RULES.md, which ``kgprof explain --format markdown`` prints."""
+"""Every rule in full as one Markdown page: RULES.md, which ``kgprof explain --format markdown``
+prints."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +8,8 @@ from kgprof import model as m
 
 HEAD = """# Rules
 
-All findings that kgprof can report, each with its fix. An id is never reused. This page is generated
+All findings that kgprof can report, each with its fix. An id is never reused. This page is \
+generated
 (`kgprof explain --format markdown > RULES.md`), and a test holds it to the code.
 
 | id | name | level | what it is |
@@ -20,7 +22,9 @@ def rules_page(rules: Sequence[m.Rule]) -> str:
     for rule in sorted(rules, key=lambda rule: rule.id):
         summary = _literal(rule.summary)
         link = f"[{rule.id}](#{rule.id.lower()}-{rule.name})"
-        rows.append(f"| {link} | {rule.name} | {rule.level} | {summary.replace('|', chr(92) + '|')} |")
+        rows.append(
+            f"| {link} | {rule.name} | {rule.level} | {summary.replace('|', chr(92) + '|')} |"
+        )
         sections.append(
             f"\n## {rule.id} {rule.name}\n\n"
             f"Level: {rule.level}. {summary}\n\n"

@@ -1,11 +1,11 @@
 """SARIF 2.1.0 (OASIS, 2020): for code scanning. Every rule is listed, also when nothing was found.
 
-GitHub keeps 5,000 results of a file and wants one physical location each, of which it reads the first; it tells
-findings of two commits apart by ``partialFingerprints.primaryLocationLineHash``.
+GitHub keeps 5,000 results of a file and wants one physical location each, of which it reads the
+first; it tells findings of two commits apart by ``partialFingerprints.primaryLocationLineHash``.
 
-Of a comparison the results are head's findings, each with its ``baselineState`` (3.27.24): new, updated (more often
-than before) or unchanged. Those that were fixed would be ``absent``; GitHub ignores that state and would show them as
-open alerts, so they are told as notifications.
+Of a comparison the results are head's findings, each with its ``baselineState`` (3.27.24): new,
+updated (more often than before) or unchanged. Those that were fixed would be ``absent``; GitHub
+ignores that state and would show them as open alerts, so they are told as notifications.
 """
 
 import json
@@ -24,11 +24,14 @@ from kgprof.render.escaping import visible
 from kgprof.render.finding_list import failing, level_in_ci, with_advice
 from kgprof.wording import relative
 
-SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
 VERSION = "2.1.0"
 LIMIT = 1000  # results
 ROOT = "%SRCROOT%"
-# A finding about a whole run has no line. GitHub refuses a result without a file; this name says what is meant.
+# A finding about a whole run has no line. GitHub refuses a result without a file; this name says
+# what is meant.
 NO_FILE = "no file associated with this finding"
 _FINISHED = (EXIT_OK, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
 _NOTIFIED = {
@@ -50,7 +53,8 @@ class Sarif:
 
 
 def _visible(value: Any) -> Any:
-    """No string is empty, which the schema forbids in places; lone surrogates, which JSON has not, are spelt out."""
+    """No string is empty, which the schema forbids in places; lone surrogates, which JSON has not,
+    are spelt out."""
     if isinstance(value, str):
         return visible(value, keep="\n\t") or "-"
     if isinstance(value, dict):
@@ -61,23 +65,37 @@ def _visible(value: Any) -> Any:
 def _run(profile: m.Profile) -> dict[str, Any]:
     known = {rule.id for rule in profile.rules}
     # A rule that a finding names without being among those of this version.
-    strangers = dict.fromkeys(finding.rule for finding in profile.findings if finding.rule not in known)
-    words = dict.fromkeys(("summary", "why", "example", "remedy"), "This rule is not described in the report.")
+    strangers = dict.fromkeys(
+        finding.rule for finding in profile.findings if finding.rule not in known
+    )
+    words = dict.fromkeys(
+        ("summary", "why", "example", "remedy"), "This rule is not described in the report."
+    )
     unknown = (m.unknown_rule(name, m.Level.NOTE) for name in strangers)
-    rules = [*profile.rules, *(msgspec.structs.replace(rule, name=rule.id, **words) for rule in unknown)]
+    rules = [
+        *profile.rules,
+        *(msgspec.structs.replace(rule, name=rule.id, **words) for rule in unknown),
+    ]
     automation = {"id": f"kgprof/{profile.workload}/{profile.device}/"}
     baseline, compared = {}, {}
     if profile.comparison is not None:
         automation["guid"] = _guid(profile.comparison.head)
-        baseline["baselineGuid"] = _guid(profile.comparison.base)  # 3.14.5: the run that baselineState refers to
+        # 3.14.5: the run that baselineState refers to
+        baseline["baselineGuid"] = _guid(profile.comparison.base)
         compared["comparison"] = _comparison(profile.comparison)
     return {
         "tool": {
-            "driver": {"name": "kgprof", "version": profile.kgprof_version, "rules": [_rule(rule) for rule in rules]}
+            "driver": {
+                "name": "kgprof",
+                "version": profile.kgprof_version,
+                "rules": [_rule(rule) for rule in rules],
+            }
         },
         "automationDetails": automation,
         **baseline,
-        "originalUriBaseIds": {ROOT: {"description": {"text": "The top folder of the repository."}}},
+        "originalUriBaseIds": {
+            ROOT: {"description": {"text": "The top folder of the repository."}}
+        },
         "columnKind": "unicodeCodePoints",
         "invocations": [
             {
@@ -93,7 +111,9 @@ def _run(profile: m.Profile) -> dict[str, Any]:
             "exitCode": profile.exit_code,
             "verdict": {"status": profile.verdict.status, "text": profile.verdict.text},
             "findings": len(profile.findings),
-            "levels": {level.value: sum(f.level is level for f in profile.findings) for level in m.Level},
+            "levels": {
+                level.value: sum(f.level is level for f in profile.findings) for level in m.Level
+            },
             **compared,
         },
     }
@@ -112,7 +132,9 @@ def _comparison(comparison: m.Comparison) -> dict[str, Any]:
         "base": base,
         "head": head,
         "comparable": comparison.comparable,
-        "findings": {status: len(found) for status, found in compare_words.by_status(comparison).items()},
+        "findings": {
+            status: len(found) for status, found in compare_words.by_status(comparison).items()
+        },
         "metrics": [
             {
                 "name": metric.name,
@@ -127,8 +149,13 @@ def _comparison(comparison: m.Comparison) -> dict[str, Any]:
 
 
 def _rule(rule: m.Rule) -> dict[str, Any]:
-    text = f"{rule.summary}\n\nWhy: {rule.why}\n\nExample: {rule.example}\n\nWhat to do: {rule.remedy}"
-    markdown = f"{rule.summary}\n\n**Why.** {rule.why}\n\n**Example.** {rule.example}\n\n**What to do.** {rule.remedy}"
+    text = (
+        f"{rule.summary}\n\nWhy: {rule.why}\n\nExample: {rule.example}\n\nWhat to do: {rule.remedy}"
+    )
+    markdown = (
+        f"{rule.summary}\n\n**Why.** {rule.why}\n\n**Example.** "
+        f"{rule.example}\n\n**What to do.** {rule.remedy}"
+    )
     return {
         "id": rule.id,
         "name": rule.name,
@@ -136,26 +163,46 @@ def _rule(rule: m.Rule) -> dict[str, Any]:
         "fullDescription": {"text": rule.why},
         "help": {"text": text, "markdown": markdown},
         "defaultConfiguration": {"level": rule.level},
-        "properties": {"problem.severity": _SEVERITY[rule.level], "precision": "very-high", "tags": ["torch.compile"]},
+        "properties": {
+            "problem.severity": _SEVERITY[rule.level],
+            "precision": "very-high",
+            "tags": ["torch.compile"],
+        },
     }
 
 
 def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
     """The verdict, runs that died, what was not measured, and what was cut."""
-    lines = [(_NOTIFIED[profile.verdict.status], sentence) for sentence in profile.verdict.sentences]
+    lines = [
+        (_NOTIFIED[profile.verdict.status], sentence) for sentence in profile.verdict.sentences
+    ]
     lines += [("warning", reason) for reason in profile.verdict.reasons]
     lines += [("error", run.how_it_ended) for run in profile.runs if run.exit.outcome != "ok"]
     lines += [
-        ("note", f"not measured: {gap.what}{f' of {gap.run.slug}' if gap.run else ''}: {gap.reason}")
+        (
+            "note",
+            f"not measured: {gap.what}{f' of {gap.run.slug}' if gap.run else ''}: {gap.reason}",
+        )
         for gap in profile.omissions
     ]
     if profile.comparison is not None:
         fixed = compare_words.by_status(profile.comparison)[m.FindingStatus.FIXED]
-        lines += [("note", f"fixed: {row.finding.rule}: {row.finding.alone}") for row in fixed[:LIMIT]]
+        lines += [
+            ("note", f"fixed: {row.finding.rule}: {row.finding.alone}") for row in fixed[:LIMIT]
+        ]
         lines += [("note", line) for line in compare_words.unchecked(profile.comparison)]
-        lines += [("note", f"likely cause: {compare_words.cause_text(cause)}") for cause in profile.comparison.causes]
+        lines += [
+            ("note", f"likely cause: {compare_words.cause_text(cause)}")
+            for cause in profile.comparison.causes
+        ]
     if (cut := len(profile.findings) - LIMIT) > 0:
-        lines.append(("warning", f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds them"))
+        lines.append(
+            (
+                "warning",
+                f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds "
+                "them",
+            )
+        )
     return [{"level": level, "message": {"text": text}} for level, text in lines]
 
 
@@ -163,15 +210,19 @@ def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
 
 
 def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any]]:
-    """``rules``: the index of each id. What is new comes first, so that the limit cuts what is unchanged."""
+    """``rules``: the index of each id. What is new comes first, so that the limit cuts what is
+    unchanged."""
     states: dict[m.Finding, str] = {}
     for row in profile.comparison.findings if profile.comparison is not None else ():
-        if row.status in (m.FindingStatus.NEW, m.FindingStatus.UNCHANGED):  # of the others the format has no word
+        # of the others the format has no word
+        if row.status in (m.FindingStatus.NEW, m.FindingStatus.UNCHANGED):
             states[row.finding] = "updated" if row.grew else row.status
     root, fails = profile.environment.source_root, failing(profile)
     seen: Counter[str] = Counter()
     results = []
-    for finding in sorted(profile.findings, key=lambda finding: states.get(finding) != m.FindingStatus.NEW)[:LIMIT]:
+    for finding in sorted(
+        profile.findings, key=lambda finding: states.get(finding) != m.FindingStatus.NEW
+    )[:LIMIT]:
         mark = finding.fingerprint or f"{finding.rule}:{finding.run.slug if finding.run else ''}"
         seen[mark] += 1
         result: dict[str, Any] = {
@@ -180,14 +231,19 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
             "level": level_in_ci(finding, profile.gate, fails),
             "message": {"text": with_advice(finding)},
             "locations": [_location(finding.location, root)],
-            "partialFingerprints": dict.fromkeys(("primaryLocationLineHash", "kgprof/v1"), f"{mark}:{seen[mark]}"),
+            "partialFingerprints": dict.fromkeys(
+                ("primaryLocationLineHash", "kgprof/v1"), f"{mark}:{seen[mark]}"
+            ),
             "occurrenceCount": max(1, finding.count),
             "properties": _measured(finding),
         }
         if finding.related:
-            result["relatedLocations"] = [_location(place, root, related=True) for place in finding.related]
+            result["relatedLocations"] = [
+                _location(place, root, related=True) for place in finding.related
+            ]
         if profile.gate is not None:
-            # An empty list says that suppressions were looked for and none applies. One without a status is accepted.
+            # An empty list says that suppressions were looked for and none applies. One without a
+            # status is accepted.
             accepted = {"kind": "external", "justification": finding.accepted}
             result["suppressions"] = [accepted] if finding.accepted else []
         if finding in states:
@@ -197,7 +253,8 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
 
 
 def _measured(finding: m.Finding) -> dict[str, Any]:
-    """In which run, and what it cost there, as figures: the message says it in words, at three digits."""
+    """In which run, and what it cost there, as figures: the message says it in words, at three
+    digits."""
     cost: dict[str, Any]
     if isinstance(finding.cost, m.Skipped):
         cost = {"notMeasured": finding.cost.reason}
@@ -215,15 +272,24 @@ def _measured(finding: m.Finding) -> dict[str, Any]:
 
 def _location(place: m.Location | None, root: str, *, related: bool = False) -> dict[str, Any]:
     if place is None:
-        return {"physicalLocation": {"artifactLocation": {"uri": quote(NO_FILE)}, "region": _region(1, "")}}
+        return {
+            "physicalLocation": {
+                "artifactLocation": {"uri": quote(NO_FILE)},
+                "region": _region(1, ""),
+            }
+        }
     path = relative(place.file, root) or NO_FILE
     artifact = {"uri": quote(path.encode("utf-8", errors="replace"), safe="/")}
     if path.startswith("/"):  # a file elsewhere has no relative name, and says so by its scheme
         artifact["uri"] = f"file://{artifact['uri']}"
-    elif not path.startswith(("~", "<")):  # the end of a path that was shortened is in no folder that SARIF could know
+    # the end of a path that was shortened is in no folder that SARIF could know
+    elif not path.startswith(("~", "<")):
         artifact["uriBaseId"] = ROOT
     location: dict[str, Any] = {
-        "physicalLocation": {"artifactLocation": artifact, "region": _region(place.line, place.text)}
+        "physicalLocation": {
+            "artifactLocation": artifact,
+            "region": _region(place.line, place.text),
+        }
     }
     if place.function and related:
         location["message"] = {"text": f"in {place.function}"}

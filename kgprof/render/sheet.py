@@ -1,4 +1,5 @@
-"""A sheet: what a verb that is no profile shows, a verdict and sections of tables, as a page, as Markdown and as text.
+"""A sheet: what a verb that is no profile shows, a verdict and sections of tables, as a page, as
+Markdown and as text.
 
 Texts may come from anybody: each printer makes them visible, on one line, and escapes them.
 """
@@ -39,14 +40,16 @@ class Section(View, frozen=True, kw_only=True):
 
 
 class Sheet(View, frozen=True, kw_only=True):
-    """``trust`` is one line on how far the verdict can be relied on; ``facts`` name machine, versions and date."""
+    """``trust`` is one line on how far the verdict can be relied on; ``facts`` name machine,
+    versions and date."""
 
     title: str
     status: m.VerdictStatus
     verdict: str
     trust: str = ""
     facts: tuple[str, ...] = ()
-    pictures: tuple[Fold, ...] = ()  # drawn on the page's first screen; the tables of the sections are their twins
+    # drawn on the page's first screen; the tables of the sections are their twins
+    pictures: tuple[Fold, ...] = ()
     sections: tuple[Section, ...]
 
 
@@ -85,7 +88,10 @@ def _markdown(blocks: Sequence[Block]) -> list[str]:
                 fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", block.text)), 3)
                 lines += [f"{fence}python", *map(visible, block.text.splitlines()), fence, ""]
             case Facts():
-                lines += [*(f"- {escaped(fact.name)}: {escaped(fact.value)}" for fact in block.facts), ""]
+                lines += [
+                    *(f"- {escaped(fact.name)}: {escaped(fact.value)}" for fact in block.facts),
+                    "",
+                ]
             case str():
                 lines += [escaped(block, _TEXT), ""]
             case (name, text):
@@ -109,7 +115,9 @@ def text(sheet: Sheet, *, color: bool = False, width: int = WIDTH) -> str:
     return printed(console)
 
 
-def _print(blocks: Sequence[Block], put: Callable[[object], None], sentence: Callable[[str], None]) -> None:
+def _print(
+    blocks: Sequence[Block], put: Callable[[object], None], sentence: Callable[[str], None]
+) -> None:
     """Of a fold the title alone: what it holds is on the page."""
     for block in blocks:
         match block:

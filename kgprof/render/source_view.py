@@ -1,4 +1,5 @@
-"""The workload's own files with what was measured of each line, and what torch made of them: graphs and code."""
+"""The workload's own files with what was measured of each line, and what torch made of them: graphs
+and code."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +30,8 @@ class _Line:
 
 
 class SourceLine(View, frozen=True, kw_only=True):
-    """``number`` is empty where lines were left out; ``code`` is None where the text is not known."""
+    """``number`` is empty where lines were left out; ``code`` is None where the text is not
+    known."""
 
     number: str = ""
     code: str | None = None
@@ -60,29 +62,38 @@ class SourceOfRun(View, frozen=True, kw_only=True):
     more: str  # lines that are left out
 
 
-def source_view(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> tuple[SourceOfRun, ...]:
+def source_view(
+    profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+) -> tuple[SourceOfRun, ...]:
     """Of the runs that matter most. ``anchors``: of findings by fingerprint."""
     if not limits.source_rows:
         return ()
     runs = profile.runs[: limits.runs]
     first = sorted(kept(runs, FIRST_RUNS))
-    return tuple(view for at in first if (view := _of_run(profile, at, anchors, limits)) is not None)
+    return tuple(
+        view for at in first if (view := _of_run(profile, at, anchors, limits)) is not None
+    )
 
 
 def left_out(profile: m.Profile) -> str:
     """Why source lines are not shown, and the switch that shows them; empty where they are."""
-    missing = [source.text.reason for source in profile.sources if isinstance(source.text, m.Skipped)]
+    missing = [
+        source.text.reason for source in profile.sources if isinstance(source.text, m.Skipped)
+    ]
     if not missing or len(missing) < len(profile.sources):
         return ""
     if profile.contents and profile.contents.source != "all":
         return (
-            f"Source lines are left out (--include-source {profile.contents.source}): make the report again with "
-            f"--include-source {'repo' if profile.contents.source == 'none' else 'all'} to see them."
+            f"Source lines are left out (--include-source {profile.contents.source}): make the "
+            "report again with --include-source "
+            f"{'repo' if profile.contents.source == 'none' else 'all'} to see them."
         )
     return f"Source lines are left out: {missing[0]}."
 
 
-def _of_run(profile: m.Profile, at: int, anchors: Mapping[str, str], limits: Limits) -> SourceOfRun | None:
+def _of_run(
+    profile: m.Profile, at: int, anchors: Mapping[str, str], limits: Limits
+) -> SourceOfRun | None:
     run, root = profile.runs[at], profile.environment.source_root
     own = {source.file for source in profile.sources}
     known: dict[str, dict[int, _Line]] = defaultdict(lambda: defaultdict(_Line))
@@ -90,7 +101,11 @@ def _of_run(profile: m.Profile, at: int, anchors: Mapping[str, str], limits: Lim
         # An older Recording holds the text of few of them.
         if place.file in own or not relative(place.file, root).startswith(("/", "<", "~")):
             _add(known[place.file][place.line], line)
-    texts = {source.file: source.text.splitlines() for source in profile.sources if isinstance(source.text, str)}
+    texts = {
+        source.file: source.text.splitlines()
+        for source in profile.sources
+        if isinstance(source.text, str)
+    }
     compiled = tuple(_compiled(run, limits))
     if not known and not compiled:
         return None
@@ -100,11 +115,19 @@ def _of_run(profile: m.Profile, at: int, anchors: Mapping[str, str], limits: Lim
     room, files = limits.source_rows, []
     for file in sorted(known, key=lambda file: (tuple(-part for part in weights[file]), file)):
         # The largest takes half of the room, so that a sync in the next one is seen.
-        lines = _lines(known[file], texts.get(file), columns, -(-room // 2) if len(known) > 1 else room, limits)
+        lines = _lines(
+            known[file], texts.get(file), columns, -(-room // 2) if len(known) > 1 else room, limits
+        )
         room -= len(lines)
         if lines:
-            caption = _caption(known[file].values(), device) + ("" if file in own else "; its text was not recorded")
-            files.append(SourceFile(name=one_line(relative(file, root), limits.name), caption=caption, lines=lines))
+            caption = _caption(known[file].values(), device) + (
+                "" if file in own else "; its text was not recorded"
+            )
+            files.append(
+                SourceFile(
+                    name=one_line(relative(file, root), limits.name), caption=caption, lines=lines
+                )
+            )
     more = len(known) - len(files)
     return SourceOfRun(
         anchor=anchor(at),
@@ -116,7 +139,9 @@ def _of_run(profile: m.Profile, at: int, anchors: Mapping[str, str], limits: Lim
     )
 
 
-def _measured(profile: m.Profile, run: m.RunReport, anchors: Mapping[str, str]) -> Iterator[tuple[m.Location, _Line]]:
+def _measured(
+    profile: m.Profile, run: m.RunReport, anchors: Mapping[str, str]
+) -> Iterator[tuple[m.Location, _Line]]:
     """Each figure with the line that it is of."""
     kernels = run.kernels
     if isinstance(kernels, m.KernelBreakdown):
@@ -128,20 +153,33 @@ def _measured(profile: m.Profile, run: m.RunReport, anchors: Mapping[str, str]) 
         for row in kernels.rows:
             for place in row.lines:
                 yield place, _Line(us=row.lines_us / steps, bytes=moved.get(row.name, 0.0))
-    if isinstance(run.compile, m.CompileSummary) and not isinstance(run.compile.recompiles, m.Skipped):
+    if isinstance(run.compile, m.CompileSummary) and not isinstance(
+        run.compile.recompiles, m.Skipped
+    ):
         for entry in run.compile.recompiles:
             if entry.location:
                 yield entry.location, _Line(recompiles=1)
     reads = run.memory.reads if isinstance(run.memory, m.MemorySummary) else {}
     for finding in profile.findings:
         if finding.location and finding.run in (None, run.key):
-            rules = {finding.rule: anchors[finding.fingerprint]} if finding.fingerprint in anchors else {}
+            rules = (
+                {finding.rule: anchors[finding.fingerprint]}
+                if finding.fingerprint in anchors
+                else {}
+            )
             breaks = finding.count if finding.refusal else 0
-            yield finding.location, _Line(syncs=reads.get(finding.fingerprint, 0.0), breaks=breaks, rules=rules)
+            yield (
+                finding.location,
+                _Line(syncs=reads.get(finding.fingerprint, 0.0), breaks=breaks, rules=rules),
+            )
 
 
 def _add(line: _Line, more: _Line) -> None:
-    line.us, line.bytes, line.syncs = line.us + more.us, line.bytes + more.bytes, line.syncs + more.syncs
+    line.us, line.bytes, line.syncs = (
+        line.us + more.us,
+        line.bytes + more.bytes,
+        line.syncs + more.syncs,
+    )
     line.breaks, line.recompiles = line.breaks + more.breaks, line.recompiles + more.recompiles
     line.rules = {**more.rules, **line.rules}
 
@@ -155,7 +193,9 @@ def _columns(lines: Sequence[_Line], device: str) -> tuple[tuple[str, str], ...]
         ("breaks", "breaks"),
         ("recompiles", "recompiles"),
     )
-    return tuple((name, field) for name, field in every if any(getattr(line, field) for line in lines))
+    return tuple(
+        (name, field) for name, field in every if any(getattr(line, field) for line in lines)
+    )
 
 
 def _shown(line: _Line, field: str) -> str:
@@ -164,7 +204,13 @@ def _shown(line: _Line, field: str) -> str:
         return ""
     if field == "us":
         return duration(value)
-    return size(round(value)) if field == "bytes" else figure(value) if field == "syncs" else count(round(value))
+    return (
+        size(round(value))
+        if field == "bytes"
+        else figure(value)
+        if field == "syncs"
+        else count(round(value))
+    )
 
 
 def _weight(line: _Line) -> tuple[float, ...]:
@@ -175,8 +221,14 @@ def _caption(lines: Iterable[_Line], device: str) -> str:
     lines = list(lines)
     findings = len({anchor for line in lines for anchor in line.rules.values()})
     most = max(line.us for line in lines)
-    busiest = f"up to {duration(most)} of {'GPU' if device == 'cuda' else 'CPU'} time on a line" if most else ""
-    return ", ".join(part for part in (busiest, plural(findings, "finding") if findings else "") if part)
+    busiest = (
+        f"up to {duration(most)} of {'GPU' if device == 'cuda' else 'CPU'} time on a line"
+        if most
+        else ""
+    )
+    return ", ".join(
+        part for part in (busiest, plural(findings, "finding") if findings else "") if part
+    )
 
 
 def _lines(
@@ -186,12 +238,18 @@ def _lines(
     room: int,
     limits: Limits,
 ) -> tuple[SourceLine, ...]:
-    """Those with figures and a few around each: what has a finding, then what takes longest, as long as there is room.
-    Without the text only those."""
+    """Those with figures and a few around each: what has a finding, then what takes longest, as
+    long as there is room. Without the text only those."""
     around = _AROUND if text is not None else 0
     wanted: set[int] = set()
-    for number in sorted(known, key=lambda number: (not known[number].rules, -known[number].us, number)):
-        more = {n for n in range(number - around, number + around + 1) if text is None or 0 < n <= len(text)}
+    for number in sorted(
+        known, key=lambda number: (not known[number].rules, -known[number].us, number)
+    ):
+        more = {
+            n
+            for n in range(number - around, number + around + 1)
+            if text is None or 0 < n <= len(text)
+        }
         if len(wanted | more) > room:
             break
         wanted |= more
@@ -203,7 +261,9 @@ def _lines(
         lines.append(
             SourceLine(
                 number=str(number),
-                code=clip(visible(text[number - 1]), min(_CODE, limits.name)) if text is not None else None,
+                code=clip(visible(text[number - 1]), min(_CODE, limits.name))
+                if text is not None
+                else None,
                 figures=tuple(_shown(line, field) for _, field in columns),
                 findings=tuple(line.rules.items()),
             )
@@ -221,9 +281,14 @@ def _compiled(run: m.RunReport, limits: Limits) -> Iterator[Compiled]:
     for text in texts if room >= _CODE else ():
         shown, function = text.text[:room], functions.get(text.compile_id) or "a function"
         cut = text.cut + len(text.text) - len(shown)
-        whole = f"kgprof export RECORDING --to {text.what} --run {one_line(run.key.slug, limits.name)} -o FILE"
+        whole = (
+            f"kgprof export RECORDING --to {text.what} --run "
+            f"{one_line(run.key.slug, limits.name)} -o FILE"
+        )
         yield Compiled(
-            title=one_line(f"{_WORDS.get(text.what, text.what)} of {function} ({text.compile_id})", limits.name),
+            title=one_line(
+                f"{_WORDS.get(text.what, text.what)} of {function} ({text.compile_id})", limits.name
+            ),
             text=visible(shown, keep="\n"),
             more=f"{cut:,} more characters; the whole: {whole}" if cut else "",
         )

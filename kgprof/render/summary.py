@@ -1,5 +1,5 @@
-"""One line per run, as text: the table that every renderer for people shows, so that they cannot disagree; how each run
-ended, and what its evaluation came to."""
+"""One line per run, as text: the table that every renderer for people shows, so that they cannot
+disagree; how each run ended, and what its evaluation came to."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -10,13 +10,29 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import count, figure, fixed, of_speedup, percent, ratio
-from kgprof.render.table import Cell, Column, Fact, Facts, Fold, Row, Small, Table, known, missing, number, plain, timed
+from kgprof.render.table import (
+    Cell,
+    Column,
+    Fact,
+    Facts,
+    Fold,
+    Row,
+    Small,
+    Table,
+    known,
+    missing,
+    number,
+    plain,
+    timed,
+)
 from kgprof.wording import plural, short
 
 REASONS = 5  # below a verdict; most of them are findings, which follow in full
 UNKNOWN_MARK = "\N{DAGGER}"
-COND_FRAMES = "_cond_op_wrapper"  # torch/_higher_order_ops/cond.py compiles this one, whoever calls it
-GRAPH_MODES = ("reduce-overhead", "max-autotune")  # those in which torch.compile asks for CUDA graphs
+# torch/_higher_order_ops/cond.py compiles this one, whoever calls it
+COND_FRAMES = "_cond_op_wrapper"
+# those in which torch.compile asks for CUDA graphs
+GRAPH_MODES = ("reduce-overhead", "max-autotune")
 
 _RESULTS = {
     m.AgreementVerdict.EQUAL: "equal",
@@ -31,13 +47,15 @@ class RunColumn(msgspec.Struct, frozen=True):
     name: str
     title: str  # what the figure is: unit, pass, statistic
     cell: Callable[[m.RunReport], Cell]
-    key: str = ""  # of a column of the runs: the same whatever the workload calls its unit and its metrics
+    # of a column of the runs: the same whatever the workload calls its unit and its metrics
+    key: str = ""
     details: int = 0  # how many of a cell's details a terminal has room for
     bar: bool = False  # the page shows by a bar how the runs compare
 
 
 def columns(profile: m.Profile) -> tuple[RunColumn, ...]:
-    """The step, and what at least one run has a figure for; where several columns have one key, the first of them."""
+    """The step, and what at least one run has a figure for; where several columns have one key, the
+    first of them."""
     shown: dict[str, RunColumn] = {}
     for column in _offered(profile):
         if column.key == "step" or any(column.cell(run).measured for run in profile.runs):
@@ -51,13 +69,23 @@ def _about(run: m.RunReport) -> m.Spread | m.Skipped:
 
 def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     unit = profile.unit
-    label, step = "ms/step", "Median step time without profiling; below it the range and the number of samples"
-    if profile.runs and all(run.script is not None and run.script.is_one_window for run in profile.runs):
+    label, step = (
+        "ms/step",
+        "Median step time without profiling; below it the range and the number of samples",
+    )
+    if profile.runs and all(
+        run.script is not None and run.script.is_one_window for run in profile.runs
+    ):
         label, step = "ms, whole program", "TIMING: from the program's first line to its end"
     yield RunColumn(label, step, lambda run: timed(run.step, 1e-3), key="step", details=2, bar=True)
     if any(run.script and isinstance(run.step, m.Skipped) for run in profile.runs):
-        about = "COMPILE: median of the steps before the profiler, with kgprof's listeners on; TRACE's if it is shorter"
-        yield RunColumn("about ms/step", about, lambda run: timed(_about(run), 1e-3), key="about", details=2)
+        about = (
+            "COMPILE: median of the steps before the profiler, with kgprof's listeners "
+            "on; TRACE's if it is shorter"
+        )
+        yield RunColumn(
+            "about ms/step", about, lambda run: timed(_about(run), 1e-3), key="about", details=2
+        )
 
     # Whole evaluations are timed by their units of work where these are known.
     counted = any(run.counts_units and isinstance(run.per_unit, m.Spread) for run in profile.runs)
@@ -68,7 +96,12 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     yield RunColumn(unit.time, each, _unit, key="unit", details=3, bar=True)
     if not counted:
         yield RunColumn(
-            "s/evaluation", whole, lambda run: timed(run.evaluation_time), key="evaluation", details=2, bar=True
+            "s/evaluation",
+            whole,
+            lambda run: timed(run.evaluation_time),
+            key="evaluation",
+            details=2,
+            bar=True,
         )
 
     # Over the rounds, the quantity that runs are ranked by.
@@ -79,18 +112,25 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
         details=3,
     )
     if counted:
-        yield rounds(f"{unit.time}, all processes", cell=_over_rounds(lambda found: found.per_unit, 1.0))
-    yield rounds("s/evaluation, all processes", cell=_over_rounds(lambda found: found.evaluation_time, 1.0))
+        yield rounds(
+            f"{unit.time}, all processes", cell=_over_rounds(lambda found: found.per_unit, 1.0)
+        )
+    yield rounds(
+        "s/evaluation, all processes", cell=_over_rounds(lambda found: found.evaluation_time, 1.0)
+    )
     yield rounds("ms/step, all processes", cell=_over_rounds(lambda found: found.step, 1e-3))
 
     if len(profile.runs) > 1:  # else the baseline is alone
         title = (
-            "baseline median / this run's median; whether that is decided; 95 % interval over processes, or in one "
-            "process each the extremes of evaluations or p10 and p90 of steps; what it is taken on"
+            "baseline median / this run's median; whether that is decided; 95 % interval over "
+            "processes, or in one process each the extremes of evaluations or p10 and p90 of "
+            "steps; what it is taken on"
         )
         yield RunColumn("speed-up", title, _speedup, key="speed-up", details=1)
     results = "against the baseline run in full, against the reference on a sample"
-    yield RunColumn("results", results, partial(_results, baseline=profile.baseline), key="results", details=1)
+    yield RunColumn(
+        "results", results, partial(_results, baseline=profile.baseline), key="results", details=1
+    )
     finished = f"{unit.plural} finished, of all; their outcomes; steps per evaluation"
     yield RunColumn("finished", finished, _finished, key="finished")
     if metric := next((found[0] for run in profile.runs if (found := headlines(run))), None):
@@ -101,7 +141,9 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     def first_call(compiled: m.CompileSummary) -> Cell:
         return number(compiled.first_call_s, made(compiled))
 
-    yield RunColumn("first call (s)", first, lambda run: known(run.compile, first_call), key="first call")
+    yield RunColumn(
+        "first call (s)", first, lambda run: known(run.compile, first_call), key="first call"
+    )
 
 
 def made(compiled: m.CompileSummary) -> str:
@@ -147,9 +189,15 @@ def _conditions(profile: m.Profile) -> Iterator[str]:
             values.setdefault(name, {})[value] = None
     if words := ", ".join(f"{name} {' or '.join(known)}" for name, known in values.items()):
         yield f"The evaluation: {words}."
-    against = next((run.compared_with for run in profile.runs if run.compared_with is not None), None)
+    against = next(
+        (run.compared_with for run in profile.runs if run.compared_with is not None), None
+    )
     if against is not None and against != profile.baseline:
-        declared = f", not with the baseline {profile.baseline.slug}, which left none" if profile.baseline else ""
+        declared = (
+            f", not with the baseline {profile.baseline.slug}, which left none"
+            if profile.baseline
+            else ""
+        )
         yield f"Results were compared with those of {against.slug}{declared}."
 
 
@@ -157,11 +205,19 @@ def _unknown(profile: m.Profile) -> Iterator[str]:
     """One line for all runs with the same counts."""
     lines: dict[str, list[str]] = {}
     for run in profile.runs:
-        if isinstance(run.evaluation, m.Evaluation) and (tally := run.evaluation.undecided) is not None:
+        if (
+            isinstance(run.evaluation, m.Evaluation)
+            and (tally := run.evaluation.undecided) is not None
+        ):
             units = run.evaluation.units
             of_all = f"{count(tally.count)} of {plural(units, run.unit.name, run.unit.plural)}"
-            unknown = f"{of_all} ({percent(tally.count / units)}) are undecided{f': {tally.why}' if tally.why else ''}"
-            lines.setdefault(", ".join(part for part in (unknown, tally.effect) if part), []).append(run.key.slug)
+            unknown = (
+                f"{of_all} ({percent(tally.count / units)}) are "
+                f"undecided{f': {tally.why}' if tally.why else ''}"
+            )
+            lines.setdefault(
+                ", ".join(part for part in (unknown, tally.effect) if part), []
+            ).append(run.key.slug)
     for unknown, runs in lines.items():
         yield f"{UNKNOWN_MARK} {', '.join(runs)}: {unknown}."
 
@@ -181,12 +237,18 @@ def _graphs(profile: m.Profile) -> Iterator[str]:
     none, some = [], []
     for run in profile.runs:
         kernels = run.kernels
-        if run.key.mode not in GRAPH_MODES or not isinstance(kernels, m.KernelBreakdown) or kernels.device != "cuda":
+        if (
+            run.key.mode not in GRAPH_MODES
+            or not isinstance(kernels, m.KernelBreakdown)
+            or kernels.device != "cuda"
+        ):
             continue
         if kernels.graph_launches == 0:
             none.append(run.key.slug)
         elif isinstance(kernels.graph_launches, int):
-            some.append(f"{run.key.slug} {count(kernels.graph_launches)} in {plural(kernels.steps, 'step')}")
+            some.append(
+                f"{run.key.slug} {count(kernels.graph_launches)} in {plural(kernels.steps, 'step')}"
+            )
     if none:
         yield f"{', '.join(none)}: no CUDA graph launched in the traced steps."
     if some:
@@ -196,9 +258,16 @@ def _graphs(profile: m.Profile) -> Iterator[str]:
 def _machine(profile: m.Profile) -> Iterator[str]:
     """How far the machine itself moved while the rounds were timed: what their spread may be."""
     speeds = [run.rounds.machine for run in profile.runs if isinstance(run.rounds, m.Rounds)]
-    known = [speed for speed in speeds if isinstance(speed, m.MachineSpeed) and speed.host_us and speed.device_us]
+    known = [
+        speed
+        for speed in speeds
+        if isinstance(speed, m.MachineSpeed) and speed.host_us and speed.device_us
+    ]
     if known:
-        loops = ([us for speed in known for us in speed.host_us], [us for speed in known for us in speed.device_us])
+        loops = (
+            [us for speed in known for us in speed.host_us],
+            [us for speed in known for us in speed.device_us],
+        )
         host, device = (f"{figure(min(us))} to {figure(max(us))} µs" for us in loops)
         kernel = "GPU check kernel" if profile.device == "cuda" else "arithmetic on all threads"
         said = f"CPU check loop {host}, {kernel} {device}"
@@ -215,12 +284,18 @@ def _unit(run: m.RunReport) -> Cell:
     return replace(cell, details=(*cell.details, f"{figure(rate.median)} {rate.unit}"))
 
 
-def _over_rounds(quantity: Callable[[m.Rounds], m.Spread | m.Skipped], scale: float) -> Callable[[m.RunReport], Cell]:
+def _over_rounds(
+    quantity: Callable[[m.Rounds], m.Spread | m.Skipped], scale: float
+) -> Callable[[m.RunReport], Cell]:
     def cell(run: m.RunReport) -> Cell:
         if isinstance(run.rounds, m.Skipped):
             return missing(run.rounds)
         found = timed(quantity(run.rounds), scale)
-        lost = (f"{len(run.rounds.lost)} of {run.rounds.asked} rounds lost",) if run.rounds.lost else ()
+        lost = (
+            (f"{len(run.rounds.lost)} of {run.rounds.asked} rounds lost",)
+            if run.rounds.lost
+            else ()
+        )
         return replace(found, details=(*found.details, *lost))
 
     return cell
@@ -234,7 +309,9 @@ def _finished(run: m.RunReport) -> Cell:
         return missing(f"its evaluation counts no {run.unit.plural}")
     # Outcomes that hold units of work, and those that the workload wants shown always.
     tallies = evaluation.tallied(m.TallyKind.OUTCOME, m.TallyKind.UNDECIDED, m.TallyKind.UNFINISHED)
-    outcomes = [f"{count(tally.count)} {tally.name}" for tally in tallies if tally.count or tally.always]
+    outcomes = [
+        f"{count(tally.count)} {tally.name}" for tally in tallies if tally.count or tally.always
+    ]
     return Cell(
         f"{count(evaluation.finished)}/{count(evaluation.units)}",
         details=(*outcomes, f"in {plural(evaluation.steps, 'step')}"),
@@ -263,11 +340,18 @@ def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
     details = []
     for name, total, differing, ties in (
         (other, agreement.compared if against else 0, agreement.differing, agreement.near_ties),
-        ("reference", agreement.reference_compared, agreement.reference_differing, agreement.reference_near_ties),
+        (
+            "reference",
+            agreement.reference_compared,
+            agreement.reference_differing,
+            agreement.reference_near_ties,
+        ),
     ):
         if total:
             same = f"same as {name} ({count(total)})"
-            details.append(f"{count(differing)} of {count(total)} \u2260 {name}" if differing else same)
+            details.append(
+                f"{count(differing)} of {count(total)} \u2260 {name}" if differing else same
+            )
             details += [plural(ties, "near-tie")] if ties else []
     wrong = agreement.verdict == m.AgreementVerdict.DIFFERENT
     if agreement.sha256:
@@ -282,7 +366,9 @@ def headlines(run: m.RunReport) -> tuple[m.Metric, ...]:
 
 
 def metric_value(metric: m.Metric) -> str:
-    value = figure(metric.value) if metric.decimals is None else fixed(metric.value, metric.decimals)
+    value = (
+        figure(metric.value) if metric.decimals is None else fixed(metric.value, metric.decimals)
+    )
     return f"{value} {metric.unit}".rstrip()
 
 
@@ -308,20 +394,30 @@ def _dropped(run: m.RunReport) -> Cell:
     return Cell(count(total), details=details, value=float(total))
 
 
-def run_table(runs: Sequence[m.RunReport], shown: Sequence[RunColumn], label: str, *, anchored: bool = False) -> Table:
+def run_table(
+    runs: Sequence[m.RunReport], shown: Sequence[RunColumn], label: str, *, anchored: bool = False
+) -> Table:
     """``anchored``: links to a run lead to this table, and it says how a run ended."""
     figures = []
     for column in shown:
         cells = [column.cell(run) for run in runs]
         scale = max((cell.value or 0.0 for cell in cells if cell.measured), default=0.0)
         if column.bar and scale and len(runs) > 1:
-            cells = [cell if cell.value is None else replace(cell, bar=cell.value / scale) for cell in cells]
+            cells = [
+                cell if cell.value is None else replace(cell, bar=cell.value / scale)
+                for cell in cells
+            ]
         figures.append(cells)
     rows = []
     for index, run in enumerate(runs):
         ending = ended(run) if anchored else ""
-        tags = (Small((run.key.mode,), "mode"), *((Small(("baseline",), "tag"),) if run.is_baseline else ()))
-        head = Cell(run.key.strategy, name=run.key.slug, below=tags, details=(ending,) if ending else ())
+        tags = (
+            Small((run.key.mode,), "mode"),
+            *((Small(("baseline",), "tag"),) if run.is_baseline else ()),
+        )
+        head = Cell(
+            run.key.strategy, name=run.key.slug, below=tags, details=(ending,) if ending else ()
+        )
         rows.append(
             Row(
                 cells=(head, *(cells[index] for cells in figures)),
@@ -341,20 +437,31 @@ def run_table(runs: Sequence[m.RunReport], shown: Sequence[RunColumn], label: st
 
 
 def without_constants(table: Table) -> tuple[Table, str]:
-    """Columns in which all of several runs have the same go into one line: "finished 7,040/7,040 (in 188 steps)"."""
+    """Columns in which all of several runs have the same go into one line: "finished 7,040/7,040
+    (in 188 steps)"."""
     if len(table.rows) < 2:
         return table, ""
     constant = []
     for at, column in enumerate(table.columns[1:], start=1):
-        shown = {(cell.text, cell.details, cell.measured, cell.wrong) for cell in (row.cells[at] for row in table.rows)}
-        if len(shown) == 1 and (cell := table.rows[0].cells[at]).measured and not cell.wrong and not cell.bar:
+        shown = {
+            (cell.text, cell.details, cell.measured, cell.wrong)
+            for cell in (row.cells[at] for row in table.rows)
+        }
+        if (
+            len(shown) == 1
+            and (cell := table.rows[0].cells[at]).measured
+            and not cell.wrong
+            and not cell.bar
+        ):
             details = f" ({', '.join(cell.details)})" if cell.details else ""
             constant.append((column.name, f"{column.name} {cell.text}{details}"))
     if not constant:
         return table, ""
     gone = {name for name, _ in constant}
     names = [column.name for column in table.columns if column.name not in gone]
-    return table.only(*names), f"Same in all {len(table.rows)} runs: {'; '.join(words for _, words in constant)}."
+    return table.only(
+        *names
+    ), f"Same in all {len(table.rows)} runs: {'; '.join(words for _, words in constant)}."
 
 
 def strategies(profile: m.Profile) -> tuple[Fact, ...]:
@@ -371,14 +478,17 @@ _COLUMNS = 16  # of metrics, and of what tells them apart
 
 
 def evaluation_folds(units: str, runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
-    """What became of the units of work, every metric, and the settings; of these what the workload declares."""
+    """What became of the units of work, every metric, and the settings; of these what the workload
+    declares."""
     tallied, measured, declared = outcomes(runs), metrics(runs, limits), settings(runs, limits)
     folds = []
     if tallied.rows:
         folds.append(Fold(f"Outcomes of the {units}", blocks=(tallied,)))
     if measured.rows:
         # How to read them, as the workload says it.
-        notes = dict.fromkeys(evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note)
+        notes = dict.fromkeys(
+            evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note
+        )
         shown = tuple(notes)[: limits.lines]
         folds.append(Fold("Every metric of the evaluation", blocks=(*shown, measured)))
     if declared:
@@ -391,16 +501,21 @@ def _evaluated(runs: Sequence[m.RunReport]) -> list[tuple[m.RunReport, m.Evaluat
 
 
 def outcomes(runs: Sequence[m.RunReport]) -> Table:
-    """Every tally of every run; what was left out, and what is wrong, behind the number of steps."""
+    """Every tally of every run; what was left out, and what is wrong, behind the number of
+    steps."""
     evaluated = [(run, found) for run, found in _evaluated(runs) if found.units or found.tallies]
     last = (m.TallyKind.DROPPED, m.TallyKind.FAULT)
     tallies = {tally.name: tally for _, evaluation in evaluated for tally in evaluation.tallies}
-    first, behind = ([t for t in tallies.values() if (t.kind in last) is wanted] for wanted in (False, True))
+    first, behind = (
+        [t for t in tallies.values() if (t.kind in last) is wanted] for wanted in (False, True)
+    )
     rows = []
     for run, evaluation in evaluated:
         counts = {tally.name: tally.count for tally in evaluation.tallies}
         before, after = ([counts.get(tally.name, 0) for tally in side] for side in (first, behind))
-        rows.append((run.key.slug, *map(count, (evaluation.units, *before, evaluation.steps, *after))))
+        rows.append(
+            (run.key.slug, *map(count, (evaluation.units, *before, evaluation.steps, *after)))
+        )
     words = [[tally.heading or tally.name for tally in side] for side in (first, behind)]
     units = evaluated[0][0].unit.plural if evaluated else ""
     return plain("Outcomes per run", ("run", units, *words[0], "steps", *words[1]), rows)
@@ -408,7 +523,9 @@ def outcomes(runs: Sequence[m.RunReport]) -> Table:
 
 def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
     """One row for each group of metrics; runs with the same figures share their rows."""
-    evaluations = [(run, evaluation.metrics[: 10 * limits.lines]) for run, evaluation in _evaluated(runs)]
+    evaluations = [
+        (run, evaluation.metrics[: 10 * limits.lines]) for run, evaluation in _evaluated(runs)
+    ]
     every = [metric for _, metrics in evaluations for metric in metrics]
     labels = list(dict.fromkeys(metric.label for metric in every))[:_COLUMNS]
     keys = list(dict.fromkeys(key for metric in every for key in metric.group))[:_COLUMNS]
@@ -417,7 +534,9 @@ def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
     for run, metrics in evaluations:
         grouped: dict[tuple[str, ...], dict[str, m.Metric]] = {}
         for metric in metrics:
-            grouped.setdefault(tuple(metric.group.get(key, "") for key in keys), {})[metric.label] = metric
+            grouped.setdefault(tuple(metric.group.get(key, "") for key in keys), {})[
+                metric.label
+            ] = metric
         figures = tuple(
             (
                 *group,

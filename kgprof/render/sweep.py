@@ -1,5 +1,6 @@
-"""The sheet of a sweep: the verdict with its code, a row a cell, what compiling costs and earns, what is missing; the
-correctness ladder, the policies for varying sizes, and a start with shipped caches."""
+"""The sheet of a sweep: the verdict with its code, a row a cell, what compiling costs and earns,
+what is missing; the correctness ladder, the policies for varying sizes, and a start with shipped
+caches."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -11,10 +12,30 @@ from kgprof.measures.buckets import best_policy
 from kgprof.measures.economics import NEVER, NOT_KNOWN
 from kgprof.render.quantity import duration, figure, percent, ratio, size
 from kgprof.render.sheet import Code, Section, Sheet
-from kgprof.render.table import Block, Cell, Fold, Row, Table, known, missing, number, plain, row, timed, whole
+from kgprof.render.table import (
+    Block,
+    Cell,
+    Fold,
+    Row,
+    Table,
+    known,
+    missing,
+    number,
+    plain,
+    row,
+    timed,
+    whole,
+)
 from kgprof.wording import plural, short
 
-_STAGES = ("capture_s", "frontend_s", "scheduling_s", "code_generation_s", "machine_code_s", "caching_s")
+_STAGES = (
+    "capture_s",
+    "frontend_s",
+    "scheduling_s",
+    "code_generation_s",
+    "machine_code_s",
+    "caching_s",
+)
 _LOG_LINES = 40
 
 
@@ -23,8 +44,13 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     asked, machine = sweep.question, sweep.environment
     several = len(sweep.verdicts) > 1
     worst = max(sweep.verdicts, key=lambda verdict: list(m.VerdictStatus).index(verdict.status))
-    codes = [f"# {_size(sweep, at)}\n{each.code}" if several else each.code for at, each in enumerate(sweep.verdicts)]
-    code: tuple[Block, ...] = (Code(text="\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
+    codes = [
+        f"# {_size(sweep, at)}\n{each.code}" if several else each.code
+        for at, each in enumerate(sweep.verdicts)
+    ]
+    code: tuple[Block, ...] = (
+        (Code(text="\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
+    )
 
     def stages(found: m.CompileStages | m.Skipped) -> tuple[Cell, ...]:
         if isinstance(found, m.Skipped):
@@ -32,13 +58,23 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
         return tuple(number(getattr(found, name)) for name in _STAGES)
 
     rows: list[tuple[Cell | str, ...]] = [
-        (each.cell.name, timed(each.cold), timed(each.warm), number(each.again_s), *stages(each.stages))
+        (
+            each.cell.name,
+            timed(each.cold),
+            timed(each.warm),
+            number(each.again_s),
+            *stages(each.stages),
+        )
         for each in _measured(sweep)
     ]
     headings = ("cell", "cold s", "warm s", "reset s")
     named = ("capture s", "front end s", "scheduling s", "codegen s", "machine code s", "caching s")
     sections = (
-        Section(title="Recommended mode", blocks=(*code, _cells(sweep)), intro=_TOTAL.format(sweep.executions)),
+        Section(
+            title="Recommended mode",
+            blocks=(*code, _cells(sweep)),
+            intro=_TOTAL.format(sweep.executions),
+        ),
         Section(
             title="Cost of compiling",
             blocks=(
@@ -67,16 +103,21 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     )
 
 
-_TOTAL = "Total: a cold start and {:,} steps. Pays after so many steps: against eager, and against the next best cell."
+_TOTAL = (
+    "Total: a cold start and {:,} steps. Pays after so many steps: against "
+    "eager, and against the next best cell."
+)
 _STARTING = (
-    "Seconds that the warm-up calls take beyond as many steady calls, with cold and with warm disk caches; the first "
-    "call after a reset in a process that has compiled before; the stages of a cold start."
+    "Seconds that the warm-up calls take beyond as many steady calls, with cold and with warm disk "
+    "caches; the first call after a reset in a process that has compiled before; the stages of a "
+    "cold start."
 )
 _EARNINGS = (
-    "Compared with eager, from a cold start. Return: (saved - paid) / paid, 0 at the break-even. Tiers: excellent is "
-    "over 5\N{MULTIPLICATION SIGN} faster and pays off within 50 executions, good 2\N{MULTIPLICATION SIGN} and 100, "
-    "moderate faster and 500. Memory is the peak of a process: on a GPU what the CUDA allocator reserved, CUDA-graph "
-    "pools included; on a CPU the resident set, compiler included."
+    "Compared with eager, from a cold start. Return: (saved - paid) / paid, 0 at the break-even. "
+    "Tiers: excellent is over 5\N{MULTIPLICATION SIGN} faster and pays off within 50 executions, "
+    "good 2\N{MULTIPLICATION SIGN} and 100, moderate faster and 500. Memory is the peak of a "
+    "process: on a GPU what the CUDA allocator reserved, CUDA-graph pools included; on a CPU the "
+    "resident set, compiler included."
 )
 
 
@@ -93,7 +134,10 @@ def _by_size(sweep: m.Sweep, texts: Sequence[str]) -> str:
 
 def _estimate(value: m.Estimate | m.Skipped, shown: Callable[[float], str]) -> Cell:
     return known(
-        value, lambda it: Cell(shown(it.value), details=(f"{shown(it.low)} to {shown(it.high)}",), value=it.value)
+        value,
+        lambda it: Cell(
+            shown(it.value), details=(f"{shown(it.low)} to {shown(it.high)}",), value=it.value
+        ),
     )
 
 
@@ -115,7 +159,11 @@ def _step(step: m.Spread | m.Skipped) -> Cell:
 
 def _measured(sweep: m.Sweep) -> list[m.CellWorth]:
     """The others have a line each in the section of what is not measured."""
-    return [each for each in sweep.worth if isinstance(each.first_cold, m.Spread) or isinstance(each.step, m.Spread)]
+    return [
+        each
+        for each in sweep.worth
+        if isinstance(each.first_cold, m.Spread) or isinstance(each.step, m.Spread)
+    ]
 
 
 def _cells(sweep: m.Sweep) -> Table:
@@ -141,7 +189,11 @@ def _cells(sweep: m.Sweep) -> Table:
         *("cell", "step", "speedup", "total s", "first call, cold s", "first call, warm s"),
         *("pays after", "pays after, next best"),
     )
-    return plain("Per cell: steady step over fresh processes, first calls, break-even and total", headings, rows)
+    return plain(
+        "Per cell: steady step over fresh processes, first calls, break-even and total",
+        headings,
+        rows,
+    )
 
 
 def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None) -> Cell:
@@ -157,22 +209,41 @@ def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None)
 def _consistency(sweep: m.Sweep) -> Iterator[str]:
     """How far cold starts of one cell lie apart."""
     for each in sweep.worth:
-        if isinstance(each.cold, m.Spread) and each.cold.samples > 1 and each.cold.median > 0 and each.cell.compiles:
+        if (
+            isinstance(each.cold, m.Spread)
+            and each.cold.samples > 1
+            and each.cold.median > 0
+            and each.cell.compiles
+        ):
             low, high = each.cold.minimum, each.cold.maximum
             apart = percent((high - low) / each.cold.median)
             starts = plural(each.cold.samples, "cold start")
-            yield f"{each.cell.name}: {starts} took {figure(low)} to {figure(high)} s, {apart} of the median apart."
+            yield (
+                f"{each.cell.name}: {starts} took {figure(low)} to {figure(high)} s, {apart} "
+                "of the median apart."
+            )
 
 
 def _earnings(sweep: m.Sweep) -> Table:
     def memory(each: m.CellWorth) -> Cell:
-        eager = next((one for one in sweep.worth if not one.cell.compiles and one.cell.size == each.cell.size), None)
+        eager = next(
+            (
+                one
+                for one in sweep.worth
+                if not one.cell.compiles and one.cell.size == each.cell.size
+            ),
+            None,
+        )
         field = "device_bytes" if isinstance(each.device_bytes, int) else "host_bytes"
         own, base = getattr(each, field), getattr(eager, field, None)
         if isinstance(own, m.Skipped):
             return missing(own)
         over = isinstance(base, int) and base > 0 and each is not eager
-        return Cell(size(own), details=(f"{100 * (own / base - 1):+.0f} % over eager",) if over else (), value=own)
+        return Cell(
+            size(own),
+            details=(f"{100 * (own / base - 1):+.0f} % over eager",) if over else (),
+            value=own,
+        )
 
     rows: list[tuple[Cell | str, ...]] = [
         (
@@ -180,7 +251,9 @@ def _earnings(sweep: m.Sweep) -> Table:
             known(each.tier, Cell),
             _estimate(each.returns, figure),
             _estimate(each.of_100, figure),
-            _break_even(each.break_even_warm) if isinstance(each.break_even, m.Estimate) else missing("see above"),
+            _break_even(each.break_even_warm)
+            if isinstance(each.break_even, m.Estimate)
+            else missing("see above"),
             memory(each),
         )
         for each in _measured(sweep)
@@ -200,7 +273,9 @@ def _missing(sweep: m.Sweep) -> Iterator[Section]:
             blocks.append((each.cell.name, failed.words))
             if log := next((process.log for process in each.processes if process.log), ""):
                 lines = "\n".join(log.splitlines()[-_LOG_LINES:])
-                blocks.append(Fold(f"The end of the log of {each.cell.name}", blocks=(Code(text=lines),)))
+                blocks.append(
+                    Fold(f"The end of the log of {each.cell.name}", blocks=(Code(text=lines),))
+                )
     if blocks:
         yield Section(title="Not measured", blocks=tuple(blocks))
 
@@ -216,9 +291,9 @@ _ADDS = {
 }
 _HEADINGS = ("largest error", "eager's", "relative", "ULP", "NaN, Inf")
 _RULE = (
-    "Each rung adds one stage of torch.compile, in a fresh process with the same seed. A tensor differs if an "
-    "element is further from float64 than torch.testing's tolerance for its dtype plus 3× eager's largest error (8× "
-    "for at most 500 elements, 10× for at most 10)."
+    "Each rung adds one stage of torch.compile, in a fresh process with the same seed. A tensor "
+    "differs if an element is further from float64 than torch.testing's tolerance for its dtype "
+    "plus 3× eager's largest error (8× for at most 500 elements, 10× for at most 10)."
 )
 
 
@@ -226,33 +301,55 @@ def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
     title = "Are the results still right?"
     if isinstance(ladder, m.Skipped):
         return Section(title=title, blocks=(("Not checked", ladder.reason),))
-    judged = (found for _, found in ladder.rungs if isinstance(found, m.RungResult) and found.agreement is not None)
+    judged = (
+        found
+        for _, found in ladder.rungs
+        if isinstance(found, m.RungResult) and found.agreement is not None
+    )
     parts = dict.fromkeys(("Compared on", found.note) for found in judged if found.note)
-    return Section(title=title, blocks=(*_answer(ladder), *parts, _rungs(ladder), *_tensors(ladder)), intro=_RULE)
+    return Section(
+        title=title,
+        blocks=(*_answer(ladder), *parts, _rungs(ladder), *_tensors(ladder)),
+        intro=_RULE,
+    )
 
 
 def _answer(ladder: m.Ladder) -> Iterator[Block]:
     """What differs first, and the script that shows it."""
     ran = [rung for rung, found in ladder.rungs if isinstance(found, m.RungResult)]
     missed = [(found.reason, rung) for rung, found in ladder.rungs if isinstance(found, m.Skipped)]
-    reasons = {why: ", ".join(rung for reason, rung in missed if reason == why) for why, _ in missed}
+    reasons = {
+        why: ", ".join(rung for reason, rung in missed if reason == why) for why, _ in missed
+    }
     not_compared = [("Not compared", f"{rungs}: {why}") for why, rungs in reasons.items()]
     if ladder.first is None:
         if not (above := len([rung for rung in ran if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)])):
             yield "Not checked", f"no rung of {ladder.cell} could be compared: {'; '.join(reasons)}"
             return
-        yield f"No rung differs ({above} compared{f', {len(missed)} not' if missed else ''}): {ladder.cell}."
+        yield (
+            f"No rung differs ({above} "
+            f"compared{f', {len(missed)} not' if missed else ''}): {ladder.cell}."
+        )
         yield from not_compared
         return
-    below = [found for rung, found in ladder.rungs if list(m.Rung).index(rung) < list(m.Rung).index(ladder.first)]
+    below = [
+        found
+        for rung, found in ladder.rungs
+        if list(m.Rung).index(rung) < list(m.Rung).index(ladder.first)
+    ]
     ran_below = " that could run" if any(isinstance(found, m.Skipped) for found in below) else ""
-    yield f"The result of {ladder.cell} changes at {ladder.first}: the rungs below it{ran_below} agree with eager."
+    yield (
+        f"The result of {ladder.cell} changes at {ladder.first}: the rungs below "
+        f"it{ran_below} agree with eager."
+    )
     yield from not_compared
     minified = ladder.minified
     if isinstance(minified, m.Skipped):
         yield "No smaller program", minified.reason
         return
-    smallest = f"{plural(len(minified.operators), 'operator')} of {plural(minified.nodes_before, 'node')}"
+    smallest = (
+        f"{plural(len(minified.operators), 'operator')} of {plural(minified.nodes_before, 'node')}"
+    )
     done = "" if minified.finished else "; time ran out, so a smaller graph may exist"
     yield "Smallest graph that differs", f"{smallest}: {', '.join(minified.operators)}{done}"
     if isinstance(minified.checked, m.Skipped):
@@ -277,11 +374,23 @@ def _rungs(ladder: m.Ladder) -> Table:
             rows.append(row(str(rung), adds, missing(found), *[missing(found)] * len(columns)))
             continue
         worst = found.tensors[0] if found.tensors else None
-        none = m.Skipped(reason="the reference itself" if rung is m.Rung.FLOAT64 else "no tensor was compared")
+        none = m.Skipped(
+            reason="the reference itself" if rung is m.Rung.FLOAT64 else "no tensor was compared"
+        )
         figures = (_figures(worst) if worst else (missing(none),) * 6) * tensors
-        status = "differs" if found.differs else "agrees" if rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else "reference"
-        rows.append(row(str(rung), adds, Cell(status, wrong=found.differs), *figures, *(_own(found),) * own))
-    return plain("Each rung of the ladder", ("rung", "adds", "result", *columns), rows, words=3 + tensors)
+        status = (
+            "differs"
+            if found.differs
+            else "agrees"
+            if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)
+            else "reference"
+        )
+        rows.append(
+            row(str(rung), adds, Cell(status, wrong=found.differs), *figures, *(_own(found),) * own)
+        )
+    return plain(
+        "Each rung of the ladder", ("rung", "adds", "result", *columns), rows, words=3 + tensors
+    )
 
 
 def _figures(tensor: m.TensorDifference) -> tuple[Cell, ...]:
@@ -290,11 +399,16 @@ def _figures(tensor: m.TensorDifference) -> tuple[Cell, ...]:
     details = (tensor.why or where, f"{tensor.differing:,} of {tensor.elements:,} differ")
     odd = f"{tensor.nans:,}, {tensor.infs:,}"
     expected = f"reference {tensor.reference_nans:,}, {tensor.reference_infs:,}"
-    ulp = m.Skipped(reason=f"{tensor.dtype} has no ULP") if tensor.max_ulp is None else tensor.max_ulp
+    ulp = (
+        m.Skipped(reason=f"{tensor.dtype} has no ULP") if tensor.max_ulp is None else tensor.max_ulp
+    )
     return (
         Cell(f"{tensor.name} ({tensor.dtype})", details=details),
         # errors of float64 have more zeros than a column
-        *(Cell(f"{error:.3g}", value=error) for error in (tensor.max_abs, tensor.eager_max_abs, tensor.max_rel)),
+        *(
+            Cell(f"{error:.3g}", value=error)
+            for error in (tensor.max_abs, tensor.eager_max_abs, tensor.max_rel)
+        ),
         whole(ulp),
         Cell(odd, details=(expected,) if odd != expected.removeprefix("reference ") else ()),
     )
@@ -304,11 +418,15 @@ def _own(found: m.RungResult) -> Cell:
     """Results that differ, and metrics with how far each is from eager's."""
     if found.agreement is None:
         return missing("the workload declares none")
-    metrics = tuple(f"{metric.label} {metric.value:.6g} (eager {eager:.6g})" for metric, eager in found.metrics)
+    metrics = tuple(
+        f"{metric.label} {metric.value:.6g} (eager {eager:.6g})" for metric, eager in found.metrics
+    )
 
     def cell(agreement: m.RunAgreement) -> Cell:
         ties = f", {plural(agreement.near_ties, 'near-tie')}" if agreement.near_ties else ""
-        return Cell(f"{agreement.differing:,} of {agreement.compared:,} differ{ties}", details=metrics)
+        return Cell(
+            f"{agreement.differing:,} of {agreement.compared:,} differ{ties}", details=metrics
+        )
 
     return known(found.agreement, cell)
 
@@ -317,8 +435,14 @@ def _tensors(ladder: m.Ladder) -> Iterator[Fold]:
     for rung, found in ladder.rungs:
         if isinstance(found, m.RungResult) and len(found.tensors) > 1:
             rows: list[Row] = [row(*_figures(tensor)) for tensor in found.tensors[:_TENSORS]]
-            note = f"{found.compared:,} tensors, the worst first{f'; {found.note}' if found.note else ''}"
-            yield Fold(f"Tensors of {rung}", blocks=(plain(f"Tensors of {rung}", ("tensor", *_HEADINGS), rows), note))
+            note = (
+                f"{found.compared:,} tensors, the worst "
+                f"first{f'; {found.note}' if found.note else ''}"
+            )
+            yield Fold(
+                f"Tensors of {rung}",
+                blocks=(plain(f"Tensors of {rung}", ("tensor", *_HEADINGS), rows), note),
+            )
 
 
 # ---------------------------------------------------------------- sizes
@@ -346,15 +470,23 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
         blocks.append("No policy ran with eager's results.")
     else:
         best, fastest = shapes.recommended, chosen.fastest
-        noise = f" As fast as {fastest} within noise, and compiles sooner." if fastest is not best else ""
+        noise = (
+            f" As fast as {fastest} within noise, and compiles sooner."
+            if fastest is not best
+            else ""
+        )
         blocks += [f"Recommended: {best} ({_POLICIES[best]}).{noise}", Code(text=shapes.code)]
         if chosen.unknown:
-            close = f"One process each cannot tell {fastest} from what is less than {APART:g}× slower, or varies"
+            close = (
+                f"One process each cannot tell {fastest} from what is less than {APART:g}× "
+                "slower, or varies"
+            )
             blocks.append(f"{close}: {', '.join(chosen.unknown)}.")
     blocks += [_policies(shapes), _sizes(shapes)]
     intro = (
-        f"Dimension 0 of {shapes.tensor}, an input of {shapes.function}, in {plural(len(shapes.sizes), 'call')} with "
-        f"{sizes}{more} ({whose}). Buckets: {', '.join(map(str, shapes.buckets))}."
+        f"Dimension 0 of {shapes.tensor}, an input of {shapes.function}, in "
+        f"{plural(len(shapes.sizes), 'call')} with {sizes}{more} ({whose}). Buckets: "
+        f"{', '.join(map(str, shapes.buckets))}."
     )
     return Section(title=title, blocks=tuple(blocks), intro=intro)
 
@@ -369,20 +501,43 @@ def _policies(shapes: m.Shapes) -> Table:
         results = Cell(found.differs, wrong=True) if found.differs else "as eager"
         compile_s, wasted = number(found.compile_s), Cell(percent(found.wasted), value=found.wasted)
         rows.append(
-            row(str(policy), _POLICIES[policy], whole(found.graphs), compile_s, number(steady), wasted, results)
+            row(
+                str(policy),
+                _POLICIES[policy],
+                whole(found.graphs),
+                compile_s,
+                number(steady),
+                wasted,
+                results,
+            )
         )
-    headings = ("policy", "setting", "graphs compiled", "compiling s", "all calls, steady ms", "padding", "results")
+    headings = (
+        "policy",
+        "setting",
+        "graphs compiled",
+        "compiling s",
+        "all calls, steady ms",
+        "padding",
+        "results",
+    )
     return plain("Each policy over the same calls", headings, rows, words=2)
 
 
 def _sizes(shapes: m.Shapes) -> Fold:
-    ran = [(policy, found) for policy, found in shapes.policies if isinstance(found, m.PolicyResult)]
+    ran = [
+        (policy, found) for policy, found in shapes.policies if isinstance(found, m.PolicyResult)
+    ]
     sizes = list(dict.fromkeys(shapes.sizes))
     rows: list[tuple[Cell | str, ...]] = [
-        (figure(size), *(timed(cost.steady) for _, found in ran for cost in found.sizes if cost.size == size))
+        (
+            figure(size),
+            *(timed(cost.steady) for _, found in ran for cost in found.sizes if cost.size == size),
+        )
         for size in sizes
     ]
-    table = plain("Steady call of each size, ms", ("size", *(str(policy) for policy, _ in ran)), rows)
+    table = plain(
+        "Steady call of each size, ms", ("size", *(str(policy) for policy, _ in ran)), rows
+    )
     return Fold("Steady time of each size, ms per call", blocks=(table,))
 
 
@@ -393,13 +548,16 @@ def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
     cold, loaded = shipped.cold, shipped.loaded
     saved = f"saves {figure(shipped.saved_s)} s" if shipped.saved_s > 0 else "saves nothing"
     answer = (
-        f"Shipping {size(shipped.artifact_bytes)} of compiler caches {saved} of the first call of {shipped.cell}: it "
-        f"takes {figure(cold.first_call_s)} s on empty caches ({plural(cold.graphs_compiled, 'graph')} compiled) and, "
-        f"loading included, {figure(loaded.load_s + loaded.first_call_s)} s with them "
-        f"({loaded.graphs_compiled} compiled)."
+        f"Shipping {size(shipped.artifact_bytes)} of compiler caches {saved} of the first call of "
+        f"{shipped.cell}: it takes {figure(cold.first_call_s)} s on empty caches "
+        f"({plural(cold.graphs_compiled, 'graph')} compiled) and, loading included, "
+        f"{figure(loaded.load_s + loaded.first_call_s)} s with them ({loaded.graphs_compiled} "
+        "compiled)."
     )
     before, after = shipped.code
     lines = f"{before}  # after the first calls here\n{after}  # before the first call there"
     return Section(
-        title=title, blocks=(answer, Code(text=lines)), intro=("One fresh process each, so there is no spread.")
+        title=title,
+        blocks=(answer, Code(text=lines)),
+        intro=("One fresh process each, so there is no spread."),
     )

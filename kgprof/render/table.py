@@ -1,5 +1,6 @@
-"""A table, declared once and printed three times: as Markdown and for a terminal here, on the page by ``blocks`` in
-templates/partials/macros.html.jinja. A cell holds what its figure is, what qualifies it, and why it is missing.
+"""A table, declared once and printed three times: as Markdown and for a terminal here, on the page
+by ``blocks`` in templates/partials/macros.html.jinja. A cell holds what its figure is, what
+qualifies it, and why it is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _TERMINAL = 300  # characters of a cell
 
 
 class View(msgspec.Struct, frozen=True):
-    """What a template or a printer shows. A page has tens of thousands, and a dataclass takes 15 times as long."""
+    """What a template or a printer shows. A page has tens of thousands, and a dataclass takes 15
+    times as long."""
 
 
 class Small(View, frozen=True):
@@ -52,7 +54,8 @@ class Cell(View, frozen=True):
     mark: str = ""  # a letter or sign before the text that says the same
     mark_style: str = ""
     span: int = 1  # columns
-    name: str = ""  # what stands for the text in Markdown and on a terminal, where the page shows it in parts
+    # what stands for the text in Markdown and on a terminal, where the page shows it in parts
+    name: str = ""
 
     @property
     def detail(self) -> str:
@@ -74,14 +77,17 @@ class Cell(View, frozen=True):
 
     @property
     def lines(self) -> tuple[Small, ...]:
-        """The details as the page shows them: short ones share a line, so that no column grows for them."""
+        """The details as the page shows them: short ones share a line, so that no column grows for
+        them."""
         lines: list[str] = []
         for detail in self.details:
             if lines and len(lines[-1]) + len(detail) + 2 <= _SHORT:
                 lines[-1] += f", {detail}"
             else:
                 lines.append(detail)
-        return tuple(Small((line,), "detail long" if len(line) > _SHORT else "detail") for line in lines)
+        return tuple(
+            Small((line,), "detail long" if len(line) > _SHORT else "detail") for line in lines
+        )
 
 
 class Column(View, frozen=True):
@@ -102,7 +108,8 @@ class Row(View, frozen=True, kw_only=True):
 
 
 class Table(View, frozen=True, kw_only=True):
-    """``label`` says to those who do not see it what the table is. A note is a text, or what it is about and a text."""
+    """``label`` says to those who do not see it what the table is. A note is a text, or what it is
+    about and a text."""
 
     kind: ClassVar[str] = "table"
     columns: tuple[Column, ...]
@@ -115,16 +122,22 @@ class Table(View, frozen=True, kw_only=True):
 
     def only(self, *names: str) -> Table:
         """The table with these columns alone, in this order."""
-        at = [next(i for i, column in enumerate(self.columns) if column.name == name) for name in names]
+        at = [
+            next(i for i, column in enumerate(self.columns) if column.name == name)
+            for name in names
+        ]
         rows, totals = (
             tuple(replace(row, cells=tuple(row.cells[i] for i in at)) for row in rows)
             for rows in (self.rows, self.totals)
         )
-        return replace(self, columns=tuple(self.columns[i] for i in at), rows=rows, totals=totals, named_by=0)
+        return replace(
+            self, columns=tuple(self.columns[i] for i in at), rows=rows, totals=totals, named_by=0
+        )
 
 
 class Fold(View, frozen=True):
-    """What the page shows behind one line that opens it; or, of one ``run``, while that is chosen."""
+    """What the page shows behind one line that opens it; or, of one ``run``, while that is
+    chosen."""
 
     kind: ClassVar[str] = "fold"
     title: str
@@ -134,7 +147,8 @@ class Fold(View, frozen=True):
     anchor: str = ""
     style: str = ""
     open: bool = False
-    run: str = ""  # the anchor of the run that it is about: no fold then, but shown when that run is chosen
+    # the anchor of the run that it is about: no fold then, but shown when that run is chosen
+    run: str = ""
 
 
 class Fact(View, frozen=True, kw_only=True):
@@ -199,7 +213,8 @@ def row(*cells: Cell | str, anchor: str = "", style: str = "") -> Row:
 
 
 def columns(*names: str, words: int = 1, first: str = "") -> tuple[Column, ...]:
-    """The first ``words`` of them hold words, the others numbers; ``first``: the style of the cells of the first."""
+    """The first ``words`` of them hold words, the others numbers; ``first``: the style of the cells
+    of the first."""
     styles = [first, *[""] * (words - 1)] if words else []
     styles += ["number"] * (len(names) - words)
     return tuple(Column(name, style=style) for name, style in zip(names, styles, strict=True))
@@ -214,17 +229,20 @@ def plain(
     first: str = "",
     words: int = 1,
 ) -> Table:
-    """The first ``words`` cells of each row are words, the others numbers; ``first``: the style of the first ones."""
+    """The first ``words`` cells of each row are words, the others numbers; ``first``: the style of
+    the first ones."""
     made = tuple(cells if isinstance(cells, Row) else row(*cells) for cells in rows)
-    return Table(label=label, columns=columns(*headings, words=words, first=first), rows=made, style=style)
+    return Table(
+        label=label, columns=columns(*headings, words=words, first=first), rows=made, style=style
+    )
 
 
 # ---------------------------------------------------------------- printing
 
 
 def bounded(content: _Value, limits: Limits) -> _Value:
-    """What the page has room for: every text in it visible, on one line, and no longer than two names. Most of it is as
-    it should be, and is given back as it came."""
+    """What the page has room for: every text in it visible, on one line, and no longer than two
+    names. Most of it is as it should be, and is given back as it came."""
     made: Any = content
     if isinstance(content, str):
         made = one_line(content, 2 * limits.name)
@@ -256,11 +274,17 @@ def markdown(table: Table, *, words: int = 1) -> tuple[tuple[str, str], tuple[st
 
     def printed(cell: Cell) -> str:
         text = f"**{escaped(cell.plain)}**" if cell.wrong else escaped(cell.plain)
-        return f"{text}<br><sub>{escaped(cell.detail, 400)}</sub>" if cell.details and cell.measured else text
+        return (
+            f"{text}<br><sub>{escaped(cell.detail, 400)}</sub>"
+            if cell.details and cell.measured
+            else text
+        )
 
     rule = [":--" if index < words else "--:" for index in range(len(table.columns))]
     head = line([escaped(column.name) for column in table.columns]), line(rule)
-    return head, tuple(line([printed(cell) for cell in made.cells]) for made in (*table.rows, *table.totals))
+    return head, tuple(
+        line([printed(cell) for cell in made.cells]) for made in (*table.rows, *table.totals)
+    )
 
 
 def terminal(table: Table) -> RichTable:
@@ -269,11 +293,16 @@ def terminal(table: Table) -> RichTable:
 
     printed = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for index, column in enumerate(table.columns):
-        printed.add_column(one_line(column.name, _TERMINAL), overflow="fold", justify="right" if index else "left")
+        printed.add_column(
+            one_line(column.name, _TERMINAL), overflow="fold", justify="right" if index else "left"
+        )
     for made in table.rows:
         printed.add_row(*(one_line(cell.plain, _TERMINAL) for cell in made.cells))
         details = [
-            ", ".join(detail.removesuffix(f", {EXTREMES}") for detail in cell.details[: column.details * cell.measured])
+            ", ".join(
+                detail.removesuffix(f", {EXTREMES}")
+                for detail in cell.details[: column.details * cell.measured]
+            )
             for column, cell in zip(table.columns, made.cells, strict=False)
         ]
         if any(details):

@@ -44,13 +44,18 @@ _KERNELS = 5  # of each run; the report shows more
 _KERNEL_NAME = 60  # characters, more where two would look alike
 _NAME = 300  # characters of any name or message
 _ON_THE_PAGE = ("dropped", "first call")  # keys of columns that are not here
-STATUS_STYLES = {"ok": "bold green", "attention": "bold yellow", "failed": "bold red", "inconclusive": "bold"}
+STATUS_STYLES = {
+    "ok": "bold green",
+    "attention": "bold yellow",
+    "failed": "bold red",
+    "inconclusive": "bold",
+}
 _LEVELS = {m.Level.ERROR: "red", m.Level.WARNING: "yellow", m.Level.NOTE: "cyan"}
 
 
 class Text:
-    """Plain by default; whoever writes to a terminal asks for colour, and for the ``brief`` form: what is left out
-    there is in the page."""
+    """Plain by default; whoever writes to a terminal asks for colour, and for the ``brief`` form:
+    what is left out there is in the page."""
 
     name = "text"
     suffix = ".txt"
@@ -111,27 +116,44 @@ def printed(console: Console) -> str:
 
 
 def _on_a_terminal(console: Console, profile: m.Profile, lines: Iterable[str], brief: bool) -> None:
-    """The same, wrapped, the verdict in colour; of a comparison in brief the verdict, three causes and a table."""
+    """The same, wrapped, the verdict in colour; of a comparison in brief the verdict, three causes
+    and a table."""
     status = STATUS_STYLES.get(profile.verdict.status, "")
     if brief and profile.comparison is not None:
-        say(console, f"kgprof compare: {profile.workload} on {profile.environment.device_name}", "bold")
-        for number, line in enumerate(gate_table.verdict(profile.verdict, compare_words.REGRESSION)):
+        say(
+            console,
+            f"kgprof compare: {profile.workload} on {profile.environment.device_name}",
+            "bold",
+        )
+        for number, line in enumerate(
+            gate_table.verdict(profile.verdict, compare_words.REGRESSION)
+        ):
             say(console, line.strip(), "" if number else status, indent="  " if number else "")
         console.print()
         for number, cause in enumerate(profile.comparison.causes[:_ACTIONS], start=1):
             say(
-                console, f"{number}. {compare_words.caused(cause, profile.comparison, profile.environment.source_root)}"
+                console,
+                f"{number}. "
+                + compare_words.caused(cause, profile.comparison, profile.environment.source_root),
             )
         metrics = compare_words.metrics_of(profile.comparison)[:_METRICS]
         if metrics:
             console.print(
-                terminal(compare_words.metric_table(metrics).only("metric", "base", "head", "change", "verdict"))
+                terminal(
+                    compare_words.metric_table(metrics).only(
+                        "metric", "base", "head", "change", "verdict"
+                    )
+                )
             )
         say(console, f"findings: {compare_words.tally(profile.comparison)}")
         return
     for line in map(visible, lines):
-        marked = line.startswith((f"{profile.verdict.status.upper()}: ", f"{compare_words.REGRESSION}: "))
-        level = next((style for level, style in _LEVELS.items() if f": {level.value} KGP" in line), None)
+        marked = line.startswith(
+            (f"{profile.verdict.status.upper()}: ", f"{compare_words.REGRESSION}: ")
+        )
+        level = next(
+            (style for level, style in _LEVELS.items() if f": {level.value} KGP" in line), None
+        )
         console.print(line, style=status if marked else level)
 
 
@@ -160,7 +182,8 @@ def _brief(console: Console, profile: m.Profile) -> None:
 
 
 def document(lines: Iterable[str]) -> str:
-    """In a CI job GitHub takes ``::name::`` at the start of a line, and ``##[name]`` anywhere, for its own commands."""
+    """In a CI job GitHub takes ``::name::`` at the start of a line, and ``##[name]`` anywhere, for
+    its own commands."""
     inert = (re.sub(r"^(\s*)::", r"\1\\::", line).replace("##[", "#\\#[") for line in lines)
     return "".join(f"{line}\n" for line in inert)
 
@@ -188,7 +211,11 @@ def say(console: Console, text: str, style: str = "", *, indent: str = "") -> No
 
 def _head(console: Console, profile: m.Profile) -> None:
     environment = profile.environment
-    say(console, f"kgprof {profile.kgprof_version}: {profile.workload} on {environment.device_name}", "bold")
+    say(
+        console,
+        f"kgprof {profile.kgprof_version}: {profile.workload} on {environment.device_name}",
+        "bold",
+    )
     say(console, f"torch {environment.torch}, Python {environment.python}, {profile.created_utc}")
     console.print()
     verdict = profile.verdict
@@ -208,7 +235,11 @@ def _head(console: Console, profile: m.Profile) -> None:
 def _runs(console: Console, profile: m.Profile) -> None:
     shown = [column for column in summary.columns(profile) if column.key not in _ON_THE_PAGE]
     console.print(terminal(summary.run_table(profile.runs, shown, "")))
-    say(console, f"ranges: 10th to 90th percentile; {EXTREMES} for fewer than {FEWEST_FOR_PERCENTILES} samples")
+    say(
+        console,
+        f"ranges: 10th to 90th percentile; {EXTREMES} for fewer than {FEWEST_FOR_PERCENTILES} "
+        "samples",
+    )
     for run in profile.runs:
         if ended := summary.ended(run):
             say(console, f"{run.key.slug} {ended}", "red")
@@ -262,8 +293,17 @@ def _findings(console: Console, profile: m.Profile) -> None:
         say(console, f"no finding; {coverage.tally(profile.coverage, profile.rules)}")
     for same in grouped(profile.findings):
         first, cost = same.first, f"; costs {same.cost}" if same.cost else ""
-        fix = f"; fix: {first.fix}" if first.fix else f"; no fix: {first.no_fix}" if first.no_fix else ""
-        line = f"{first.level.value} {first.rule}: {same.line(profile.environment.source_root)}{cost}{fix}"
+        fix = (
+            f"; fix: {first.fix}"
+            if first.fix
+            else f"; no fix: {first.no_fix}"
+            if first.no_fix
+            else ""
+        )
+        line = (
+            f"{first.level.value} {first.rule}: "
+            f"{same.line(profile.environment.source_root)}{cost}{fix}"
+        )
         say(console, line, _LEVELS[first.level])
     console.print()
 
@@ -271,14 +311,22 @@ def _findings(console: Console, profile: m.Profile) -> None:
 def _watched(console: Console, profile: m.Profile) -> None:
     """What MEMORY saw, in a line or two: the page holds the rest."""
     for weighed in profile.trade_offs:
-        say(console, f"trade-off: {practices.WEIGHED.get(weighed.verdict, weighed.verdict)}: {weighed.text}")
+        say(
+            console,
+            f"trade-off: {practices.WEIGHED.get(weighed.verdict, weighed.verdict)}: {weighed.text}",
+        )
     earned = economics_table.sentences(profile)
     for sentence in earned:
         say(console, f"economics: {sentence}")
     if profile.checklist:
         failed = ", ".join(item.title for item in profile.checklist if item.status == "fail")
-        say(console, f"checklist: {practices.tally(profile.checklist)}{f' ({failed})' if failed else ''}")
-    if memory := "; ".join(f"{run.key.slug} {line}" for run in profile.runs if (line := memory_table.line(run))):
+        say(
+            console,
+            f"checklist: {practices.tally(profile.checklist)}{f' ({failed})' if failed else ''}",
+        )
+    if memory := "; ".join(
+        f"{run.key.slug} {line}" for run in profile.runs if (line := memory_table.line(run))
+    ):
         say(console, f"memory: {memory}")
     if profile.trade_offs or earned or profile.checklist or memory:
         console.print()
@@ -288,18 +336,22 @@ def _kernels(console: Console, run: m.RunReport, root: str) -> None:
     kernels = run.kernels
     if not isinstance(kernels, m.KernelBreakdown):
         return
-    shares = ", ".join(f"{breakdown.NAMES[part.kind]} {percent(part.share)}" for part in breakdown.parts(kernels))
+    shares = ", ".join(
+        f"{breakdown.NAMES[part.kind]} {percent(part.share)}" for part in breakdown.parts(kernels)
+    )
     per_step = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
     busy = breakdown.busy_caption(kernels, run.step)
     say(
         console,
-        f"{run.key.slug}: {per_step} ms/{breakdown.per(kernels)} in {kernels.measured_in.upper()}, {busy}: {shares}",
+        f"{run.key.slug}: {per_step} ms/{breakdown.per(kernels)} in "
+        f"{kernels.measured_in.upper()}, {busy}: {shares}",
         "bold",
     )
     limits = replace(trace_table.IN_TEXT, kernel_rows=_KERNELS, name=_NAME)
     table = kernel_table.kernel_table(run, kernels, root, limits, length=_KERNEL_NAME)
     table = table.only("kernel", "kind", "count", "total ms", "share")
-    console.print(terminal(replace(table, totals=table.totals[:-1])))  # what all of them take is said above
+    # what all of them take is said above
+    console.print(terminal(replace(table, totals=table.totals[:-1])))
     say(console, kernel_table.known_lines(kernels))
     for rank, row in enumerate(kernels.rows[:_KERNELS], start=1):
         if row.lines:

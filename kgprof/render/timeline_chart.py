@@ -1,8 +1,9 @@
-"""One step of each run as lanes of its events, with its tables: a picture that needs no script, and the events
-themselves, from which the script draws one to zoom into.
+"""One step of each run as lanes of its events, with its tables: a picture that needs no script, and
+the events themselves, from which the script draws one to zoom into.
 
-Lengths along the time are shares of the width, so that the same drawing fits a telephone and a wall; a kind of event is
-also a height. Where events are too short for the width, the picture shows how busy each stretch was, and no order.
+Lengths along the time are shares of the width, so that the same drawing fits a telephone and a
+wall; a kind of event is also a height. Where events are too short for the width, the picture shows
+how busy each stretch was, and no order.
 """
 
 import math
@@ -28,25 +29,47 @@ _AXIS = 18
 _NAME = 72  # characters of an event's name
 _TICKS = 4
 ACROSS = 3000  # units of the picture's width
-_EXACT = 150  # events of a lane that are drawn one by one; of more those that are shorter than a cell are not
+# events of a lane that are drawn one by one; of more those that are shorter than a cell are not
+_EXACT = 150
 _CELLS = 250  # of the width
 _STEPS = 50_000  # of the window, at least: how exactly the page knows a time
 _DENSE = (
-    "In lanes of many events, a bar is as high as the share of its stretch that short events took, in the colour of "
-    "what took most."
+    "In lanes of many events, a bar is as high as the share of its stretch that short events took, "
+    "in the colour of what took most."
 )
 
-# What is no kind of kernel: its class is t-CLASS, how high it is drawn, what a reader calls it, what it stands for.
+# What is no kind of kernel: its class is t-CLASS, how high it is drawn, what a reader calls it,
+# what it stands for.
 _MARKS: dict[str, tuple[str, int, str, str]] = {
     "span": ("span", _BLOCK, "user span", "a record_function of the workload's"),
     "region": ("region", _BLOCK, "compiled region", "one call of a compiled function"),
     "wait": ("wait", _BLOCK, "GPU sync", "cudaStreamSynchronize and similar calls"),
     "launch": ("launch", 11, "launch", "a CUDA call that starts GPU work"),
     "call": ("call", 6, "other CUDA call", "a CUDA call that starts no GPU work"),
-    "idle-host": ("idle-host", _BLOCK, "idle: waiting for the CPU", "the next launch had not been issued"),
-    "idle-launch": ("idle-launch", 11, "idle: launch latency", "the next launch was issued but had not started"),
-    "idle-unknown": ("idle-other", 6, "idle: unknown", "the trace does not hold the call that ended it"),
-    "idle-edge": ("idle-other", 6, "idle: edge", "before the first or after the last GPU work of the trace"),
+    "idle-host": (
+        "idle-host",
+        _BLOCK,
+        "idle: waiting for the CPU",
+        "the next launch had not been issued",
+    ),
+    "idle-launch": (
+        "idle-launch",
+        11,
+        "idle: launch latency",
+        "the next launch was issued but had not started",
+    ),
+    "idle-unknown": (
+        "idle-other",
+        6,
+        "idle: unknown",
+        "the trace does not hold the call that ended it",
+    ),
+    "idle-edge": (
+        "idle-other",
+        6,
+        "idle: edge",
+        "before the first or after the last GPU work of the trace",
+    ),
 }
 _CONTENTS = {
     "spans": "user spans",
@@ -62,7 +85,9 @@ _ROLES = {"calls": 1, "kernels": 2, "copies": 2, "idle": 3}  # of a lane, for th
 _MEANINGS = {
     "Dynamo cache lookup (guards)": "finding the compiled code that fits this call",
     "prologue": "Dynamo's bytecode and AOTAutograd's wrapper before the compiled code",
-    "wrapper of the compiled code": "Inductor's Python around the kernels, and replaying CUDA graphs",
+    "wrapper of the compiled code": (
+        "Inductor's Python around the kernels, and replaying CUDA graphs"
+    ),
     "generated kernels": "on a CPU the C++ kernels; on a GPU the launchers of the Triton kernels",
     "operators": "on a CPU dispatch and the work itself; on a GPU ATen's dispatch",
     "autograd engine": "its own time between the operators of the backward pass",
@@ -106,31 +131,49 @@ def known(runs: Sequence[m.RunReport]) -> bool:
 
 
 def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
-    """The drawing of each run's step, what its host did, and how far ahead of the device that was."""
+    """The drawing of each run's step, what its host did, and how far ahead of the device that
+    was."""
     folds, drawn = [], kept(runs, limits.timelines)
     for index, run, kernels in broken_down(runs):
-        name, step, queue, caption = one_line(run.key.slug, limits.name), kernels.timeline, kernels.queue, "no timeline"
+        name, step, queue, caption = (
+            one_line(run.key.slug, limits.name),
+            kernels.timeline,
+            kernels.queue,
+            "no timeline",
+        )
         blocks: list[Block] = []
         if isinstance(step, m.Skipped):
             blocks.append(f"No timeline: {one_line(step.reason, limits.name)}.")
         else:
             caption = (
-                f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms of CPU time: the median of "
-                f"{plural(step.steps, 'traced step')}, {kernels.measured_in.upper()} pass"
+                f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms of CPU "
+                f"time: the median of {plural(step.steps, 'traced step')}, "
+                f"{kernels.measured_in.upper()} pass"
             )
             if not any(lane.name for lane in step.lanes):
                 blocks.append("No timeline: this report has no single events.")
             elif index in drawn:
                 blocks += _drawn(step, name, anchor(index), limits)
             else:
-                blocks.append("No timeline: left out of this page to keep it small; report.json holds it.")
+                blocks.append(
+                    "No timeline: left out of this page to keep it small; report.json holds it."
+                )
         blocks += _host(kernels, name, limits)
         if isinstance(queue, m.LaunchQueue):
             blocks.append(_queue(queue))
         elif kernels.device == "cuda":
-            blocks.append(f"Launch delay and queue depth are not known: {one_line(queue.reason, limits.name)}.")
+            blocks.append(
+                "Launch delay and queue depth are not known: "
+                f"{one_line(queue.reason, limits.name)}."
+            )
         folds.append(
-            Fold(name, blocks=tuple(blocks), caption=caption, anchor=f"step-{anchor(index)}", run=anchor(index))
+            Fold(
+                name,
+                blocks=tuple(blocks),
+                caption=caption,
+                anchor=f"step-{anchor(index)}",
+                run=anchor(index),
+            )
         )
     return tuple(folds)
 
@@ -141,7 +184,9 @@ def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
 def _drawn(step: m.StepTimeline, name: str, at: str, limits: Limits) -> Iterator[Block]:
     """Legend, lanes, what a reader of them must know, and the lanes as a table."""
     present = {_mark(lane, step.kinds[kind]) for lane in step.lanes for kind in lane.kind}
-    marks = legend_of("t", *((kind, *words) for mark, (kind, _, *words) in _MARKS.items() if mark in present))
+    marks = legend_of(
+        "t", *((kind, *words) for mark, (kind, _, *words) in _MARKS.items() if mark in present)
+    )
     yield Legend(entries=(*legend(present.intersection(m.KernelKind)), *marks.entries))
     labels = _labels(step, limits)
     yield _lanes(step, labels, at)
@@ -180,14 +225,21 @@ def _lanes(step: m.StepTimeline, labels: Sequence[str], at: str) -> Lanes:
             line_y=top + _BLOCKS_AT + _BLOCK,
             shapes=tuple(_shapes(step, lane)),
         )
-        for top, label, lane in zip(range(0, _ROW * len(labels), _ROW), labels, step.lanes, strict=True)
+        for top, label, lane in zip(
+            range(0, _ROW * len(labels), _ROW), labels, step.lanes, strict=True
+        )
     )
-    busy = ", ".join(f"{label} {milliseconds(lane.busy_us)} ms" for label, lane in zip(labels, step.lanes, strict=True))
+    busy = ", ".join(
+        f"{label} {milliseconds(lane.busy_us)} ms"
+        for label, lane in zip(labels, step.lanes, strict=True)
+    )
     ticks = []
     for place in range(_TICKS + 1):
         side = "start" if not place else "end" if place == _TICKS else "middle"
         text = "0" if not place else figure(window_us * place / _TICKS)
-        ticks.append((of_width(place / _TICKS), f"{text} \N{MICRO SIGN}s" if place == _TICKS else text, side))
+        ticks.append(
+            (of_width(place / _TICKS), f"{text} \N{MICRO SIGN}s" if place == _TICKS else text, side)
+        )
     return Lanes(
         at=at,
         description=f"Timeline of {milliseconds(window_us)} ms in {count(len(rows))} lanes: {busy}",
@@ -201,8 +253,8 @@ def _lanes(step: m.StepTimeline, labels: Sequence[str], at: str) -> Lanes:
 
 
 def _shapes(step: m.StepTimeline, lane: m.Lane) -> Iterator[Shape]:
-    """The lane's events, one shape a kind: each at its place, or for each cell how much of it the short ones took, in
-    the colour of the kind that took most."""
+    """The lane's events, one shape a kind: each at its place, or for each cell how much of it the
+    short ones took, in the colour of the kind that took most."""
     window_ns = step.window_us * 1000 or 1.0
     cell_ns = window_ns / _CELLS if len(lane.name) > _EXACT else 0.0
     paths: defaultdict[int, list[str]] = defaultdict(list)
@@ -214,7 +266,9 @@ def _shapes(step: m.StepTimeline, lane: m.Lane) -> Iterator[Shape]:
             cells[int(start / cell_ns)][kind] += length
         else:
             high = _style(lane, step.kinds[kind])[1]
-            paths[kind].append(_rectangle(ACROSS * start / window_ns, ACROSS * length / window_ns, high))
+            paths[kind].append(
+                _rectangle(ACROSS * start / window_ns, ACROSS * length / window_ns, high)
+            )
     for cell, of in cells.items():
         high = max(1, round(_BLOCK * min(1.0, sum(of.values()) / cell_ns)))
         most = max(of, key=lambda kind: (of[kind], -kind))
@@ -223,7 +277,9 @@ def _shapes(step: m.StepTimeline, lane: m.Lane) -> Iterator[Shape]:
         style, _, called = _style(lane, step.kinds[kind])
         took = f"{milliseconds(sum(totals[kind]) / 1000)} ms"
         yield Shape(
-            style=style, path="".join(paths[kind]), title=f"{called}: {plural(len(totals[kind]), 'event')}, {took}"
+            style=style,
+            path="".join(paths[kind]),
+            title=f"{called}: {plural(len(totals[kind]), 'event')}, {took}",
         )
 
 
@@ -244,24 +300,33 @@ def _mark(lane: m.Lane, kind: str) -> str:
 
 
 def events(runs: Sequence[m.RunReport], limits: Limits) -> str:
-    """Of the runs whose step is drawn, for the script: JSON by anchor, packed as the Profile is. Times are whole
-    numbers of ``unit`` nanoseconds, starts count from the end of the event before, calls from the call before."""
+    """Of the runs whose step is drawn, for the script: JSON by anchor, packed as the Profile is.
+    Times are whole numbers of ``unit`` nanoseconds, starts count from the end of the event before,
+    calls from the call before."""
     drawn, coded = kept(runs, limits.timelines), {}
     for index, _, kernels in broken_down(runs):
-        if index in drawn and isinstance(kernels.timeline, m.StepTimeline) and kernels.timeline.names:
+        if (
+            index in drawn
+            and isinstance(kernels.timeline, m.StepTimeline)
+            and kernels.timeline.names
+        ):
             coded[anchor(index)] = _coded(kernels.timeline, limits)
     return zipped(msgspec.json.encode(coded)) if coded else ""
 
 
 def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
-    """Idle time begins and ends where a call starts, or where what it launched starts or ends. The idle lane holds
-    places in the sorted list of these moments, and in ``links`` the moments that are missing from the lanes before."""
+    """Idle time begins and ends where a call starts, or where what it launched starts or ends. The
+    idle lane holds places in the sorted list of these moments, and in ``links`` the moments that
+    are missing from the lanes before."""
     unit = 10 ** max(0, math.floor(math.log10(max(1.0, step.window_us * 1000 / _STEPS))))
     styles: dict[tuple[str, int, str], int] = {}
     lanes, moments = [], set[int]()
     for lane, label in zip(step.lanes, _labels(step, limits), strict=True):
         starts = [round(start / unit) for start in lane.start_ns]
-        ends = [round((start + length) / unit) for start, length in zip(lane.start_ns, lane.duration_ns, strict=True)]
+        ends = [
+            round((start + length) / unit)
+            for start, length in zip(lane.start_ns, lane.duration_ns, strict=True)
+        ]
         links = [call - before for call, before in zip(lane.call, (0, *lane.call), strict=False)]
         if (role := _ROLES.get(lane.content, 0)) == 3:
             links = sorted({*starts, *ends} - moments)
@@ -270,16 +335,26 @@ def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
         elif role:
             moments.update(starts, ends if role == 2 else ())
         busy = f"{milliseconds(lane.busy_us)} ms, {percent(lane.busy_us / (step.window_us or 1.0))}"
-        kinds = [styles.setdefault(_style(lane, step.kinds[kind]), len(styles)) for kind in lane.kind]
+        kinds = [
+            styles.setdefault(_style(lane, step.kinds[kind]), len(styles)) for kind in lane.kind
+        ]
         gaps = [start - before for start, before in zip(starts, (0, *ends), strict=False)]
         lengths = [end - start for start, end in zip(starts, ends, strict=True)]
         lanes.append((label, busy, role, *map(_letters, (lane.name, kinds, gaps, lengths)), links))
     names = [short_name(one_line(name, 20_000), _NAME) for name in step.names]
-    return [unit, round(step.window_us * 1000 / unit), round(step.duration_us * 1000 / unit), names, [*styles], lanes]
+    return [
+        unit,
+        round(step.window_us * 1000 / unit),
+        round(step.duration_us * 1000 / unit),
+        names,
+        [*styles],
+        lanes,
+    ]
 
 
 def _letters(numbers: Iterable[int]) -> str:
-    """One character each, from "]" on and without surrogates: packed, they are shorter than digits."""
+    """One character each, from "]" on and without surrogates: packed, they are shorter than
+    digits."""
     codes = (93 + min(max(0, number), 10**6) for number in numbers)
     return "".join(chr(code if code < 0xD800 else code + 0x800) for code in codes)
 
@@ -288,19 +363,28 @@ def _notes(step: m.StepTimeline) -> Iterator[str]:
     if lost := sum(lane.left_out for lane in step.lanes):
         us = f"{figure(sum(lane.left_out_us for lane in step.lanes))} \N{MICRO SIGN}s in total"
         yield (
-            f"{plural(lost, 'event')} of at most {figure(step.left_out_below_us)} \N{MICRO SIGN}s each, {us}, "
-            "left out: the longest ones are here"
+            f"{plural(lost, 'event')} of at most {figure(step.left_out_below_us)} \N{MICRO SIGN}s "
+            f"each, {us}, left out: the longest ones are here"
         )
     if step.duration_us < step.window_us:
-        yield "the dashed line is the end of the step on the CPU; after it the GPU finishes what the step launched"
+        yield (
+            "the dashed line is the end of the step on the CPU; after it the GPU "
+            "finishes what the step launched"
+        )
     if step.from_other_steps:
         yield f"{count(step.from_other_steps)} GPU events were not launched by this step"
     if step.after_the_window:
-        yield f"{plural(step.after_the_window, 'GPU event')} that the step launched began later than is drawn"
+        yield (
+            f"{plural(step.after_the_window, 'GPU event')} that the step launched began "
+            "later than is drawn"
+        )
     if covered := sum(lane.covered for lane in step.lanes):
         yield f"{plural(covered, 'GPU event')} ran under others of their stream and are not drawn"
     if step.lanes_left_out:
-        yield f"{plural(step.lanes_left_out, 'lane')} with {figure(step.left_out_us)} \N{MICRO SIGN}s in total omitted"
+        yield (
+            f"{plural(step.lanes_left_out, 'lane')} with {figure(step.left_out_us)} "
+            f"\N{MICRO SIGN}s in total omitted"
+        )
 
 
 # ---------------------------------------------------------------- the CPU's part
@@ -313,7 +397,9 @@ def _host(kernels: m.KernelBreakdown, name: str, limits: Limits) -> Iterator[Blo
         return
     rows: list[tuple[Cell | str, ...]] = [
         (
-            Cell(one_line(part.name, limits.name), below=(Small((_MEANINGS[part.name],), "detail"),))
+            Cell(
+                one_line(part.name, limits.name), below=(Small((_MEANINGS[part.name],), "detail"),)
+            )
             if part.name in _MEANINGS
             else one_line(part.name, limits.name),
             figure(part.mean_us),
@@ -325,11 +411,18 @@ def _host(kernels: m.KernelBreakdown, name: str, limits: Limits) -> Iterator[Blo
     ]
     rows.append(("the whole step", figure(host.mean_us), percent(1.0), "", ""))
     unit = "\N{MICRO SIGN}s"
-    headings = ("activity", f"mean {unit}/step", "of the step", f"median {unit} (min to max)", "calls/step")
+    headings = (
+        "activity",
+        f"mean {unit}/step",
+        "of the step",
+        f"median {unit} (min to max)",
+        "calls/step",
+    )
     yield plain(f"CPU time per step of {name}", headings, rows, style="")
     yield (
-        f"Self time on the main thread over {plural(host.steps, 'step')} of the {kernels.measured_in.upper()} pass. "
-        "The profiler slows every activity, those with many calls most."
+        f"Self time on the main thread over {plural(host.steps, 'step')} of the "
+        f"{kernels.measured_in.upper()} pass. The profiler slows every activity, those with many "
+        "calls most."
     )
     if host.other_threads_us:
         time = f"{figure(host.other_threads_us)} \N{MICRO SIGN}s per step"
@@ -337,14 +430,19 @@ def _host(kernels: m.KernelBreakdown, name: str, limits: Limits) -> Iterator[Blo
 
 
 def _queue(queue: m.LaunchQueue) -> Facts:
-    spread = f"p10 to p90 {span(figure(queue.p10_us), figure(queue.p90_us))}, at most {figure(queue.maximum_us)}"
+    spread = (
+        f"p10 to p90 {span(figure(queue.p10_us), figure(queue.p90_us))}, at most "
+        f"{figure(queue.maximum_us)}"
+    )
     delay = (
-        f"median {figure(queue.median_us)} \N{MICRO SIGN}s ({spread}): from a call's return to the start of the first "
-        f"thing that it launched, so waiting for the work before it is in it. {count(queue.calls)} calls; "
-        f"{count(queue.before_return)} of them had not returned when it started, and count as 0"
+        f"median {figure(queue.median_us)} \N{MICRO SIGN}s ({spread}): from a call's return to the "
+        "start of the first thing that it launched, so waiting for the work before it is in it. "
+        f"{count(queue.calls)} calls; {count(queue.before_return)} of them had not returned when "
+        "it started, and count as 0"
     )
     depth = (
-        f"mean {figure(queue.mean_depth)}, at most {count(queue.maximum_depth)} operations launched and not "
-        f"begun, over the window; none in {percent(queue.empty_share)} of it. A CUDA graph's come all at once"
+        f"mean {figure(queue.mean_depth)}, at most {count(queue.maximum_depth)} operations "
+        f"launched and not begun, over the window; none in {percent(queue.empty_share)} of it. A "
+        "CUDA graph's come all at once"
     )
     return Facts((Fact(name="launch delay", value=delay), Fact(name="queue depth", value=depth)))

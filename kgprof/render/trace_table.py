@@ -1,5 +1,6 @@
-"""Traces that others recorded: one row a file, the ranks beside each other, and what changed between two traces; and
-HolisticTraceAnalysis' figures beside ours, one table a run, with how each of its calls ended."""
+"""Traces that others recorded: one row a file, the ranks beside each other, and what changed
+between two traces; and HolisticTraceAnalysis' figures beside ours, one table a run, with how each
+of its calls ended."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,24 +19,34 @@ _SHORT = 90  # characters of a kernel's name, more where two would look alike
 _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has
 _MINUS = "\N{MINUS SIGN}"
 IN_TEXT = Limits(log_chars=0, host_rows=0, kernel_rows=0, findings=0, runs=64, name=200, lines=64)
-_FILE_HEADINGS = ("size", "rank", "steps", "ms/step", "busy", "idle", "kernels, \N{MICRO SIGN}s/step")
+_FILE_HEADINGS = (
+    "size",
+    "rank",
+    "steps",
+    "ms/step",
+    "busy",
+    "idle",
+    "kernels, \N{MICRO SIGN}s/step",
+)
 _RANK_HEADINGS = ("rank", "step", "busy", "compute", "communication", "of it exposed", "idle")
 _RANKS_MEAN = (
-    "Microseconds per step, under torch.profiler. Compute: time covered by any kernel, copy or CPU operator other "
-    "than a collective; exposed: time covered by collectives only."
+    "Microseconds per step, under torch.profiler. Compute: time covered by any kernel, copy or CPU "
+    "operator other than a collective; exposed: time covered by collectives only."
 )
 _RANKS_WIDE = 8  # ranks with a column of their own
 _COLLECTIVE_HEADINGS = ("collective", "place", "last to arrive", "in steps", "apart")
 _COLLECTIVES_MEAN = (
-    "Collectives of a step, medians in µs: time between the arrival of the first and the last rank, and how long "
-    "each rank waits inside for the last one. Waits come from durations, not from the ranks' clocks."
+    "Collectives of a step, medians in µs: time between the arrival of the first and the last "
+    "rank, and how long each rank waits inside for the last one. Waits come from durations, not "
+    "from the ranks' clocks."
 )
 
 
 class Difference(View, frozen=True, kw_only=True):
     title: str
     text: str
-    tables: tuple[Table, ...]  # the window, kinds, spans, regions, kernels; none where nothing could be compared
+    # the window, kinds, spans, regions, kernels; none where nothing could be compared
+    tables: tuple[Table, ...]
 
 
 # ---------------------------------------------------------------- files and ranks
@@ -57,14 +68,24 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
                 percent(kernels.idle_us / window_us),
                 figure(kernels.total_us / steps) + of,
             )
-        rank = DASH if file.rank is None else f"{file.rank}{f' of {file.world_size}' if file.world_size else ''}"
+        rank = (
+            DASH
+            if file.rank is None
+            else f"{file.rank}{f' of {file.world_size}' if file.world_size else ''}"
+        )
         cells = (file.key.strategy, file.file, size(file.size_bytes), rank, *figures)
         rows.append(row(*cells, anchor=anchor(index[file.key])))
     return Table(
         label="Traces",
-        columns=(Column("run", style="strategy"), Column("file", style="name"), *columns(*_FILE_HEADINGS, words=0)),
+        columns=(
+            Column("run", style="strategy"),
+            Column("file", style="name"),
+            *columns(*_FILE_HEADINGS, words=0),
+        ),
         rows=tuple(rows),
-        notes=tuple((file.key.strategy, note) for file in files for note in file.notes[: limits.lines]),
+        notes=tuple(
+            (file.key.strategy, note) for file in files for note in file.notes[: limits.lines]
+        ),
     )
 
 
@@ -76,15 +97,31 @@ def rank_blocks(balance: m.RankBalance, limits: Limits) -> tuple[Block, ...]:
         values = [tuple(float(getattr(load, part)) for part in parts) for load in balance.ranks]
         middle = [median(column) for column in zip(*values, strict=True)]
         largest = [max(column) for column in zip(*values, strict=True)]
-        rows = [(f"rank {load.rank}", *map(figure, row)) for load, row in zip(balance.ranks, values, strict=True)]
-        over = (ratio(most / mid) if mid else DASH for most, mid in zip(largest, middle, strict=True))
-        rows = [*rows[: limits.lines], ("median", *map(figure, middle)), ("largest", *map(figure, largest))]
+        rows = [
+            (f"rank {load.rank}", *map(figure, row))
+            for load, row in zip(balance.ranks, values, strict=True)
+        ]
+        over = (
+            ratio(most / mid) if mid else DASH for most, mid in zip(largest, middle, strict=True)
+        )
+        rows = [
+            *rows[: limits.lines],
+            ("median", *map(figure, middle)),
+            ("largest", *map(figure, largest)),
+        ]
         rows.append(("largest over median", *over))
         blocks += [_RANKS_MEAN, plain("Ranks", _RANK_HEADINGS, rows, style="", first="name")]
     if isinstance(balance.collectives, m.Skipped):
-        blocks += [f"Arrivals at the collectives are unknown: {balance.collectives.reason}."] if balance.ranks else []
+        blocks += (
+            [f"Arrivals at the collectives are unknown: {balance.collectives.reason}."]
+            if balance.ranks
+            else []
+        )
     elif balance.collectives:
-        headings = (*_COLLECTIVE_HEADINGS, *(f"rank {load.rank} waits" for load in balance.ranks[:_RANKS_WIDE]))
+        headings = (
+            *_COLLECTIVE_HEADINGS,
+            *(f"rank {load.rank} waits" for load in balance.ranks[:_RANKS_WIDE]),
+        )
         calls = []
         for call in balance.collectives[: limits.lines]:
             waits = map(figure, (call.apart_us, *call.wait_us[:_RANKS_WIDE]))
@@ -99,9 +136,15 @@ def rank_blocks(balance: m.RankBalance, limits: Limits) -> tuple[Block, ...]:
 
 
 def difference(
-    found: m.TraceDifference, limits: Limits, *, rows: int = CHANGES, name: int = _SHORT, kinds: Sequence[str] = ()
+    found: m.TraceDifference,
+    limits: Limits,
+    *,
+    rows: int = CHANGES,
+    name: int = _SHORT,
+    kinds: Sequence[str] = (),
 ) -> Difference:
-    """``rows`` of each table, kernels under names of ``name`` characters; ``kinds``: of tables, empty: all."""
+    """``rows`` of each table, kernels under names of ``name`` characters; ``kinds``: of tables,
+    empty: all."""
     title = f"{found.run.strategy} against {found.against.strategy.removeprefix('against-')}"
     if found.missing or found.total is None:
         return Difference(title=title, text=f"not compared: {found.missing}", tables=())
@@ -122,7 +165,11 @@ def difference(
     what = "GPU time" if found.device == "cuda" else "self time of operators"
     total, per = found.total, found.per
     new, gone = (sum(row.status == status for row in found.kernels) for status in ("new", "gone"))
-    steps = f", {plural(found.after_steps, 'step')} against {count(found.before_steps)}" if per == "step" else ""
+    steps = (
+        f", {plural(found.after_steps, 'step')} against {count(found.before_steps)}"
+        if per == "step"
+        else ""
+    )
     text = (
         f"{what}: {figure(total.after_us)} µs per {per}, before {figure(total.before_us)} "
         f"({signed(total.delta_us)}){steps}; {plural(new, 'new kernel')}, {count(gone)} gone"
@@ -131,7 +178,12 @@ def difference(
 
 
 def _changes(
-    label: str, changes: Sequence[m.Change], found: m.TraceDifference, rows: int, length: int, limits: Limits
+    label: str,
+    changes: Sequence[m.Change],
+    found: m.TraceDifference,
+    rows: int,
+    length: int,
+    limits: Limits,
 ) -> Table:
     shown, rest = changes[:rows], changes[rows:]
     names = distinct_names([change.name for change in shown], length, limits.name)
@@ -152,8 +204,18 @@ def _changes(
         )
         for name, group in lines
     )
-    per, title = f"\N{MICRO SIGN}s/{found.per}", f"{found.run.strategy} against {found.against.strategy}"
-    headings = (label, f"before, {per}", f"after, {per}", "difference", "calls before", "calls after")
+    per, title = (
+        f"\N{MICRO SIGN}s/{found.per}",
+        f"{found.run.strategy} against {found.against.strategy}",
+    )
+    headings = (
+        label,
+        f"before, {per}",
+        f"after, {per}",
+        "difference",
+        "calls before",
+        "calls after",
+    )
     return plain(f"{title}, by {label}", headings, cells, style="", first="name")
 
 
@@ -179,8 +241,13 @@ def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, .
     for index, run in enumerate(runs):
         if not isinstance(check := run.holistic, m.HolisticCheck):
             continue
-        name, versions = run.key.slug, ", ".join(f"{name} {version}" for name, version in check.versions.items())
-        figures = figure_table(f"HTA's figures beside ours for {name}", "figure", check.figures[: limits.lines])
+        name, versions = (
+            run.key.slug,
+            ", ".join(f"{name} {version}" for name, version in check.versions.items()),
+        )
+        figures = figure_table(
+            f"HTA's figures beside ours for {name}", "figure", check.figures[: limits.lines]
+        )
         label = f"Kernels of {name} whose time differs"
         kernels = figure_table(label, "kernels that differ", check.differing[: limits.lines])
         outcome = (
@@ -196,7 +263,9 @@ def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, .
         blocks: list[Block] = [figures, kernels] if kernels.rows else [figures]
         blocks += [f"{more} in report.json."] if more else []
         blocks.append(Fold("HTA calls", blocks=(calls, versions), caption=call_outcomes(check)))
-        folds.append(Fold(name, blocks=tuple(blocks), caption=hta_caption(check), run=anchor(index)))
+        folds.append(
+            Fold(name, blocks=tuple(blocks), caption=hta_caption(check), run=anchor(index))
+        )
     return tuple(folds)
 
 
@@ -214,16 +283,23 @@ def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure]) 
 
 def hta_caption(found: m.HolisticCheck) -> str:
     """How much was compared, and whether it agrees."""
-    both = [row for row in found.figures if row.differs or not isinstance(row.difference_percent, m.Skipped)]
+    both = [
+        row
+        for row in found.figures
+        if row.differs or not isinstance(row.difference_percent, m.Skipped)
+    ]
     far = sum(row.differs for row in both)
     tolerance = f"{found.tolerance_percent:g} %"
     if not both and not found.kernels:
         return "nothing could be compared"
     if not far and not found.kernels_differing:
-        return f"{count(len(both))} figures and {count(found.kernels)} kernels agree within {tolerance}"
+        return (
+            f"{count(len(both))} figures and {count(found.kernels)} kernels agree within "
+            f"{tolerance}"
+        )
     return (
-        f"{count(far)} of {count(len(both))} figures and {count(found.kernels_differing)} of {count(found.kernels)} "
-        f"kernels differ by more than {tolerance}"
+        f"{count(far)} of {count(len(both))} figures and {count(found.kernels_differing)} of "
+        f"{count(found.kernels)} kernels differ by more than {tolerance}"
     )
 
 
@@ -236,7 +312,8 @@ def call_outcomes(found: m.HolisticCheck) -> str:
 def hta_sentence(found: m.HolisticCheck) -> str:
     """The caption, kernel and idle time, and every figure or kernel that differs."""
     said = [
-        f"{row.name} {hta_quantity(row.ours, row.unit)}, HTA {hta_quantity(row.hta, row.unit)} ({hta_difference(row)})"
+        f"{row.name} {hta_quantity(row.ours, row.unit)}, HTA {hta_quantity(row.hta, row.unit)} "
+        f"({hta_difference(row)})"
         for row in (*found.figures, *found.differing)
         if row.name in _SAID or row.differs
     ]

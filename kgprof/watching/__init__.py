@@ -1,1 +1,2 @@
-"""Findings about code that runs in this process: ``kgprof.watch``, and the pytest fixture made of it."""
+"""Findings about code that runs in this process: ``kgprof.watch``, and the pytest fixture made of
+it."""

@@ -1,4 +1,5 @@
-"""``kgprof.watch``: the findings of the passes COMPILE and MEMORY about code that runs in this process.
+"""``kgprof.watch``: the findings of the passes COMPILE and MEMORY about code that runs in this
+process.
 
 watched = kgprof.watch(step)            # each call of ``watched`` is a step
 with kgprof.watch(buffers) as watched:  # each kgprof.step() in the block begins one
@@ -28,7 +29,8 @@ from kgprof.record.source import replace
 from kgprof.wording import plural
 
 ASIDE = "kgprof runs and measures this program itself, so nothing is watched here; see its report"
-STEPS = 100_000  # then nothing more is listened to: what is known of each place grows with the steps
+# then nothing more is listened to: what is known of each place grows with the steps
+STEPS = 100_000
 
 
 def watch(
@@ -40,20 +42,27 @@ def watch(
 ) -> Watch:
     """Watch a function or a with-block of this process.
 
-    ``fn_or_tensors``: a function (a step is a call of what is returned; works as a decorator) or tensors, the declared
-    buffers: one, several, or a mapping from a name, which is looked at again in each step, so that a tensor rebound in
-    it is seen. ``buffers`` declares them beside a function. The first ``warmup`` steps may compile and read what they
-    like. ``device`` is whose synchronisations count: "auto" is that of the first tensor that is known.
+    ``fn_or_tensors``: a function (a step is a call of what is returned; works as a decorator) or
+    tensors, the declared buffers: one, several, or a mapping from a name, which is looked at again
+    in each step, so that a tensor rebound in it is seen. ``buffers`` declares them beside a
+    function. The first ``warmup`` steps may compile and read what they like. ``device`` is whose
+    synchronisations count: "auto" is that of the first tensor that is known.
 
-    In a program that ``kgprof profile`` or ``check-graphs`` runs it stands aside: nothing listens but they.
+    In a program that ``kgprof profile`` or ``check-graphs`` runs it stands aside: nothing listens
+    but they.
 
-    Watch from the first call on: what was compiled before is not looked into. One thing is watched at a time: the
-    first step of a second watch replaces the first, with a warning, as when a notebook's cell is run again. Raises
-    UsageError where the arguments are of other types, and on a first step inside another watch's block or step.
+    Watch from the first call on: what was compiled before is not looked into. One thing is watched
+    at a time: the first step of a second watch replaces the first, with a warning, as when a
+    notebook's cell is run again. Raises UsageError where the arguments are of other types, and on a
+    first step inside another watch's block or step.
     """
-    while isinstance(fn_or_tensors, Watch) and fn_or_tensors._function is not None:  # step = kgprof.watch(step), again
+    # step = kgprof.watch(step), again
+    while isinstance(fn_or_tensors, Watch) and fn_or_tensors._function is not None:
         fn_or_tensors.stop()
-        warnings.warn(f"kgprof.watch: {fn_or_tensors._name} was watched already; this watch takes over", stacklevel=2)
+        warnings.warn(
+            f"kgprof.watch: {fn_or_tensors._name} was watched already; this watch takes over",
+            stacklevel=2,
+        )
         fn_or_tensors = fn_or_tensors._function
     function, declared = _told_apart(fn_or_tensors, buffers)
     if warmup < 0:
@@ -71,7 +80,9 @@ def _told_apart(
     function = given if callable(given) and not is_tensor(given) else None
     tensors = None if function is not None else given
     if tensors is not None and buffers is not None:
-        raise UsageError("the tensors to watch were given twice", hint="Give a function, tensors or buffers=.")
+        raise UsageError(
+            "the tensors to watch were given twice", hint="Give a function, tensors or buffers=."
+        )
     if tensors is None:
         named = buffers
     elif isinstance(tensors, Mapping):
@@ -112,7 +123,11 @@ class Watch:
         self._function, self._buffers = function, buffers
         self.declares_buffers = buffers is not None
         self._warmup, self._device, self._files = warmup, device, files
-        self._name = getattr(function, "__name__", type(function).__name__) if function is not None else "block"
+        self._name = (
+            getattr(function, "__name__", type(function).__name__)
+            if function is not None
+            else "block"
+        )
         self._listening: InProcess | None = None
         self._over = self._aside = kgprof._profiled
         self._inside = False  # a function that calls itself takes one step
@@ -175,7 +190,10 @@ class Watch:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._listening is not None and error is not None:
             self._listening.failed(error)
@@ -186,14 +204,18 @@ class Watch:
     def _begin(self, values: tuple[object, ...]) -> InProcess:
         known = (*values, self._function, None if self._buffers is None else self._buffers())
         device = device_of(self._device, known)
-        listening = InProcess(self._name, device=device, warmup=self._warmup, files=self._files, buffers=self._buffers)
+        listening = InProcess(
+            self._name, device=device, warmup=self._warmup, files=self._files, buffers=self._buffers
+        )
         listening.begin()
         self._listening = listening
-        weakref.finalize(self, listening.end).atexit = False  # who drops the last name of it watches no longer
+        # who drops the last name of it watches no longer
+        weakref.finalize(self, listening.end).atexit = False
         return listening
 
     def stop(self) -> None:
-        """Everything as it was before; calls go straight to the function from here on. What was found stays."""
+        """Everything as it was before; calls go straight to the function from here on. What was
+        found stays."""
         self._over = True
         self._undo.close()
         if self._listening is not None:
@@ -217,7 +239,8 @@ class Watch:
 
     @property
     def findings(self) -> tuple[m.Finding, ...]:
-        """As a report has them: errors first, then by rule. That nothing was compiled is told by ``notes``."""
+        """As a report has them: errors first, then by rule. That nothing was compiled is told by
+        ``notes``."""
         return () if (known := self._collected()) is None else known.findings
 
     @property
@@ -247,25 +270,38 @@ class Watch:
             return (ASIDE if self._aside else "nothing has run yet",)
         found = [*self.unavailable]
         if self._listening.replaced_by:
-            found.append(f"{self._listening.replaced_by} has been watched instead since step {self.steps}")
+            found.append(
+                f"{self._listening.replaced_by} has been watched instead since step {self.steps}"
+            )
         if not self.steps_after_warmup:
             found.append(f"{plural(self.steps, 'step')} taken, but warm-up takes {self._warmup}")
         found += [note for one in self._summaries for note in memory.notes(one)]
         if not self.compilations:
-            found.append("nothing was compiled while it was watched; code compiled earlier is not analysed")
+            found.append(
+                "nothing was compiled while it was watched; code compiled earlier is not analysed"
+            )
         return tuple(found)
 
     @property
     def unavailable(self) -> tuple[str, ...]:
         """What this torch does not offer to listen to, and why."""
         runs = () if self.recording is None else self.recording.runs[:1]
-        passes = [found for run in runs for found in (run.compile, run.memory) if not isinstance(found, m.Skipped)]
+        passes = [
+            found
+            for run in runs
+            for found in (run.compile, run.memory)
+            if not isinstance(found, m.Skipped)
+        ]
         return tuple(lost.words for found in passes for lost in found.capture_unavailable)
 
     @property
     def _summaries(self) -> tuple[m.MemorySummary | m.Skipped, ...]:
         """Of the one run; none before the first step."""
-        return () if self.recording is None else tuple(memory.summary(run) for run in Evidence(self.recording).runs)
+        return (
+            ()
+            if self.recording is None
+            else tuple(memory.summary(run) for run in Evidence(self.recording).runs)
+        )
 
     def _collected(self) -> _Collected | None:
         if self._listening is None:
@@ -273,23 +309,40 @@ class Watch:
         state = (self.steps, self._over)
         if self._known is None or self._known[0] != state:
             recording = self._listening.recording()
-            evidence, not_about_code = Evidence(recording), {rule.id for rule in nothing_measured.RULES}
+            evidence, not_about_code = (
+                Evidence(recording),
+                {rule.id for rule in nothing_measured.RULES},
+            )
             found = tuple(f for f in collectors.findings(evidence) if f.rule not in not_about_code)
-            self._known = (state, _Collected(recording, found, witnesses.coverage(evidence, collectors.RULES, found)))
+            self._known = (
+                state,
+                _Collected(recording, found, witnesses.coverage(evidence, collectors.RULES, found)),
+            )
         return self._known[1]
 
     def __repr__(self) -> str:
-        return "\n".join((self._head(), *map(line_of, self.findings), *(f"note: {note}" for note in self.notes)))
+        return "\n".join(
+            (self._head(), *map(line_of, self.findings), *(f"note: {note}" for note in self.notes))
+        )
 
     def _head(self) -> str:
         reads = self.syncs_per_step
-        words = "syncs per step not observed" if isinstance(reads, m.Skipped) else f"{plural(reads, 'sync')} per step"
+        words = (
+            "syncs per step not observed"
+            if isinstance(reads, m.Skipped)
+            else f"{plural(reads, 'sync')} per step"
+        )
         checked = f" ({coverage.tally(self.coverage, collectors.RULES)})" if self.coverage else ""
-        findings = plural(len(self.findings), "finding") if self.findings else f"no finding{checked}"
+        findings = (
+            plural(len(self.findings), "finding") if self.findings else f"no finding{checked}"
+        )
         return f"kgprof.watch {self._name}: {findings} in {plural(self.steps, 'step')}, {words}"
 
     def _repr_html_(self) -> str:
-        cells = ((html.escape(place_of(f)), f.rule, f.level, html.escape(f.message)) for f in self.findings)
+        cells = (
+            (html.escape(place_of(f)), f.rule, f.level, html.escape(f.message))
+            for f in self.findings
+        )
         rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         head = "<tr><th>line</th><th>rule</th><th>level</th><th>finding</th></tr>"

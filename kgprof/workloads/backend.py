@@ -1,4 +1,5 @@
-"""Other settings for every torch.compile of a program: a backend in Inductor's place, or a cell of a sweep."""
+"""Other settings for every torch.compile of a program: a backend in Inductor's place, or a cell of
+a sweep."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
@@ -10,17 +11,21 @@ import torch
 from kgprof import model as m
 
 INDUCTOR = m.INDUCTOR
-OF_INDUCTOR = ("mode", "options")  # its settings; another backend takes them for its own and refuses
+# its settings; another backend takes them for its own and refuses
+OF_INDUCTOR = ("mode", "options")
 
 
 @contextmanager
 def as_in(cell: m.Cell, device: str) -> Iterator[None]:
-    """A program's own calls of ``torch.compile`` compile as the cell has it, and its steps run in the cell's precision.
+    """A program's own calls of ``torch.compile`` compile as the cell has it, and its steps run in
+    the cell's precision.
 
     A stance and a precision are the process's: nothing else may run in it.
     """
     dynamic = {m.Dynamic.FALSE: False, m.Dynamic.TRUE: True, m.Dynamic.AUTO: None}
-    settings: dict[str, object] = {"dynamic": dynamic[cell.dynamic]} if cell.dynamic in dynamic else {}
+    settings: dict[str, object] = (
+        {"dynamic": dynamic[cell.dynamic]} if cell.dynamic in dynamic else {}
+    )
     backend = "" if cell.backend == INDUCTOR else cell.backend
     if cell.mode in m.COMPILED_MODES and not backend:
         settings["mode"] = cell.mode
@@ -37,14 +42,19 @@ def as_in(cell: m.Cell, device: str) -> Iterator[None]:
 
 @contextmanager
 def in_place_of_inductor(
-    backend: str | Callable[..., object], given: Mapping[str, object] | None = None, *, chosen_too: bool = False
+    backend: str | Callable[..., object],
+    given: Mapping[str, object] | None = None,
+    *,
+    chosen_too: bool = False,
 ) -> Iterator[None]:
-    """Every call of ``torch.compile`` that names no backend, or Inductor, gets ``backend`` (empty: Inductor) and the
-    settings ``given``; with neither nothing changes. ``chosen_too``: also one that names another backend.
+    """Every call of ``torch.compile`` that names no backend, or Inductor, gets ``backend`` (empty:
+    Inductor) and the settings ``given``; with neither nothing changes. ``chosen_too``: also one
+    that names another backend.
 
-    It reaches whatever asks ``torch`` for ``compile`` from now on: decorators of a module that is imported within,
-    ``nn.Module.compile``, and kgprof's own modes; and whatever asks ``torch._dynamo`` for ``optimize``. It does not
-    reach a ``from torch import compile`` made before. A backend that the user chose stays.
+    It reaches whatever asks ``torch`` for ``compile`` from now on: decorators of a module that is
+    imported within, ``nn.Module.compile``, and kgprof's own modes; and whatever asks
+    ``torch._dynamo`` for ``optimize``. It does not reach a ``from torch import compile`` made
+    before. A backend that the user chose stays.
     """
     if not backend and not given:
         yield
@@ -60,7 +70,9 @@ def in_place_of_inductor(
             return compile_(*args, backend=chosen, **settings)
         # torch takes a mode or options, not both.
         dropped = OF_INDUCTOR if backend or "mode" in (given or {}) or chosen != INDUCTOR else ()
-        kept = {name: value for name, value in settings.items() if name not in dropped} | dict(given or {})
+        kept = {name: value for name, value in settings.items() if name not in dropped} | dict(
+            given or {}
+        )
         return compile_(*args, **kept, backend=backend or INDUCTOR)
 
     @functools.wraps(optimize)

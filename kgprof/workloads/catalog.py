@@ -1,7 +1,9 @@
-"""The built-in workloads by name: what each shows, where it comes from, and its shapes. Nothing here imports torch.
+"""The built-in workloads by name: what each shows, where it comes from, and its shapes. Nothing
+here imports torch.
 
-Beside the evaluator these are the programs of the documents that kgprof grew from, in the documents' own shapes:
-S1 is their guide to torch.compile, S2 their account of its pipeline and cost, S4 their diagnosis of a CUDA graph.
+Beside the evaluator these are the programs of the documents that kgprof grew from, in the
+documents' own shapes: S1 is their guide to torch.compile, S2 their account of its pipeline and
+cost, S4 their diagnosis of a CUDA graph.
 
     kgprof profile fusion -- --small
     kgprof profile small-ops -- --layers 1000
@@ -20,7 +22,8 @@ HELP_WIDTH = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One of them. ``shapes`` are the document's; ``small`` is what a CPU does in a second, by ``--small``."""
+    """One of them. ``shapes`` are the document's; ``small`` is what a CPU does in a second, by
+    ``--small``."""
 
     shows: str
     source: str  # the document and its chapter
@@ -33,13 +36,19 @@ _BLOCK = {"batch": 32, "tokens": 128, "width": 768, "heads": 12, "layers": 1}
 _SMALL_BLOCK = {"batch": 2, "tokens": 8, "width": 32, "heads": 2, "layers": 1}
 EXAMPLES: Mapping[str, Example] = {
     "fusion": Example(
-        shows="LayerNorm, GELU, a scale and a bias: how much of four kernels' memory traffic fusion saves",
+        shows=(
+            "LayerNorm, GELU, a scale and a bias: how much of four kernels' memory "
+            "traffic fusion saves"
+        ),
         source="S2, workload and table",
         shapes={"batch": 64, "rows": 128, "width": 512},
         small={"batch": 2, "rows": 4, "width": 32},
     ),
     "pointwise": Example(
-        shows="sin + cos, relu(x + 1) and relu(x + y) * 2: several kernels in eager mode, one when compiled",
+        shows=(
+            "sin + cos, relu(x + 1) and relu(x + y) * 2: several kernels in eager mode, "
+            "one when compiled"
+        ),
         source="S1, chapters 1 and 7",
         shapes={"rows": 4096, "columns": 4096},
         small={"rows": 16, "columns": 16},
@@ -51,7 +60,10 @@ EXAMPLES: Mapping[str, Example] = {
         small={"batch": 1},
     ),
     "small-ops": Example(
-        shows="Linear and ReLU, 20 times on a small batch: the time goes to launches; --layers 10 to 1000",
+        shows=(
+            "Linear and ReLU, 20 times on a small batch: the time goes to launches; "
+            "--layers 10 to 1000"
+        ),
         source="S1, chapters 2 and 3",
         shapes={"batch": 8, "width": 256, "layers": 20},
         small={"batch": 2, "width": 16, "layers": 4},
@@ -64,31 +76,46 @@ EXAMPLES: Mapping[str, Example] = {
     ),
     "transformer-block": Example(
         module="transformer",
-        shows="one transformer block, 768 wide with 12 heads: what each mode gains where matmuls dominate",
+        shows=(
+            "one transformer block, 768 wide with 12 heads: what each mode gains where "
+            "matmuls dominate"
+        ),
         source="S1, chapter 2",
         shapes=_BLOCK,
         small=_SMALL_BLOCK,
     ),
     "transformer": Example(
-        shows="twelve transformer blocks, 1,024 wide: seconds of compilation by mode, and what they buy",
+        shows=(
+            "twelve transformer blocks, 1,024 wide: seconds of compilation by mode, and "
+            "what they buy"
+        ),
         source="S1, chapter 2",
         shapes={"batch": 64, "tokens": 512, "width": 1024, "heads": 16, "layers": 12},
         small={**_SMALL_BLOCK, "layers": 2},
     ),
     "scorers": Example(
-        shows="three relevance scorers over 196 patches, and the query scorer as written and without its CPU tensor",
+        shows=(
+            "three relevance scorers over 196 patches, and the query scorer as written "
+            "and without its CPU tensor"
+        ),
         source="S1, chapter 8",
         shapes={"batch": 32, "patches": 196, "width": 768},
         small={"batch": 2, "patches": 4, "width": 16},
     ),
     "silu-mul": Example(
-        shows="two matmuls, SiLU and a product: as functions, in float8, and as a hand-made CUDA graph for each shape",
+        shows=(
+            "two matmuls, SiLU and a product: as functions, in float8, and as a "
+            "hand-made CUDA graph for each shape"
+        ),
         source="S4, code",
         shapes={"m": 256, "n": 4096, "k": 4096},
         small={"m": 8, "n": 16, "k": 16},
     ),
     "training": Example(
-        shows="a training step: float32, autocast, accumulated gradients, a compiled optimizer, recomputed activations",
+        shows=(
+            "a training step: float32, autocast, accumulated gradients, a compiled "
+            "optimizer, recomputed activations"
+        ),
         source="S1, chapters 6 and 7",
         shapes={**_BLOCK, "batch": 8, "layers": 12, "vocabulary": 50_000},
         small={**_SMALL_BLOCK, "layers": 2, "vocabulary": 64},
@@ -100,10 +127,29 @@ EXAMPLES: Mapping[str, Example] = {
         small={**_SMALL_BLOCK, "batch": 8},
     ),
     "vit": Example(
-        shows="a vision transformer of 224 by 224 images: stands in for a model that the document does not hold",
+        shows=(
+            "a vision transformer of 224 by 224 images: stands in for a model that the "
+            "document does not hold"
+        ),
         source="S1, chapter 8",
-        shapes={"batch": 8, "side": 224, "patch": 16, "width": 768, "heads": 12, "layers": 12, "classes": 1000},
-        small={"batch": 1, "side": 16, "patch": 8, "width": 32, "heads": 2, "layers": 2, "classes": 10},
+        shapes={
+            "batch": 8,
+            "side": 224,
+            "patch": 16,
+            "width": 768,
+            "heads": 12,
+            "layers": 12,
+            "classes": 1000,
+        },
+        small={
+            "batch": 1,
+            "side": 16,
+            "patch": 8,
+            "width": 32,
+            "heads": 2,
+            "layers": 2,
+            "classes": 10,
+        },
     ),
 }
 BUILT_IN = (EVALUATOR, *EXAMPLES)
@@ -124,13 +170,17 @@ def shapes_of(name: str, args: Sequence[str]) -> dict[str, int]:
 def help_text(name: str) -> str:
     """What ``kgprof profile NAME -- --help`` prints."""
     command = _command(name)
-    return command.get_help(click.Context(command, info_name=f"kgprof profile {name} --", max_content_width=HELP_WIDTH))
+    return command.get_help(
+        click.Context(command, info_name=f"kgprof profile {name} --", max_content_width=HELP_WIDTH)
+    )
 
 
 def _command(name: str) -> click.Command:
     example = EXAMPLES[name]
     sizes: list[click.Parameter] = [
-        click.Option([f"--{shape}"], type=click.IntRange(min=1), metavar="N", help=f"[default: {size:,}]")
+        click.Option(
+            [f"--{shape}"], type=click.IntRange(min=1), metavar="N", help=f"[default: {size:,}]"
+        )
         for shape, size in example.shapes.items()
     ]
     small = ", ".join(f"{shape} {size:,}" for shape, size in example.small.items())

@@ -1,4 +1,5 @@
-"""A built-in example as a Workload: its strategies in eager mode and in the modes that compile them."""
+"""A built-in example as a Workload: its strategies in eager mode and in the modes that compile
+them."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,8 @@ from kgprof.workloads.protocol import Session
 
 Shapes = Mapping[str, int]
 Step = Callable[[], object]
-Compile = Callable[..., Any]  # torch.compile(function, **options) in the run's mode; the function itself in eager mode
+# torch.compile(function, **options) in the run's mode; the function itself in eager mode
+Compile = Callable[..., Any]
 Builder = Callable[[Shapes, torch.device, Compile], Step]
 MODES = (m.EAGER, *m.COMPILED_MODES)
 DEFAULT_MODES = (m.EAGER, "default")
@@ -64,19 +66,32 @@ class ExampleWorkload:
 
     def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         """The first strategy in eager mode."""
-        return next((run for run in runs if run.mode == m.EAGER and run.strategy == next(iter(self._strategies))), None)
+        return next(
+            (
+                run
+                for run in runs
+                if run.mode == m.EAGER and run.strategy == next(iter(self._strategies))
+            ),
+            None,
+        )
 
     def prepare(self, run: m.RunKey, device: torch.device) -> Session:
         """Raises UsageError for a mode or a device that the strategy does not run in."""
         strategy = self._strategies[run.strategy]
         if run.mode not in strategy.modes:
             hint = f"it runs in: {', '.join(strategy.modes)}"
-            raise UsageError(f"strategy {run.strategy!r} does not run in mode {run.mode!r}", hint=hint)
+            raise UsageError(
+                f"strategy {run.strategy!r} does not run in mode {run.mode!r}", hint=hint
+            )
         if missing := _unavailable(strategy, device):
-            raise UsageError(f"strategy {run.strategy!r} needs {missing}", hint="leave it out with --strategy")
+            raise UsageError(
+                f"strategy {run.strategy!r} needs {missing}", hint="leave it out with --strategy"
+            )
 
         def compiled(function: Callable[..., object], **options: object) -> Any:
-            return function if run.mode == m.EAGER else torch.compile(function, mode=run.mode, **options)  # type: ignore[call-overload]
+            if run.mode == m.EAGER:
+                return function
+            return torch.compile(function, mode=run.mode, **options)  # type: ignore[call-overload]
 
         torch.manual_seed(self._seed)
         step = strategy.build(self._shapes, device, compiled)
@@ -89,12 +104,18 @@ class ExampleWorkload:
         replays = device.type == "cuda" and run.mode in ("reduce-overhead", "max-autotune")
         return user.UserSession(marked if replays else step, None)
 
-    def agreement(self, results: Mapping[m.RunKey, Mapping[str, np.ndarray]], baseline: m.RunKey | None) -> m.Agreement:
+    def agreement(
+        self, results: Mapping[m.RunKey, Mapping[str, np.ndarray]], baseline: m.RunKey | None
+    ) -> m.Agreement:
         """Each run against its own strategy in eager mode: other strategies may do other work."""
         judged = []
         for run in results:
             own = m.RunKey(strategy=run.strategy, mode=m.EAGER)
-            judged += [pair for pair in user.judged(results, own if own in results else None) if pair[0] == run]
+            judged += [
+                pair
+                for pair in user.judged(results, own if own in results else None)
+                if pair[0] == run
+            ]
         return m.Agreement(baseline=baseline, runs=tuple(judged))
 
 

@@ -1,6 +1,8 @@
-"""One step whose every answer is known: ``kgprof selftest`` runs it through all captures and compares.
+"""One step whose every answer is known: ``kgprof selftest`` runs it through all captures and
+compares.
 
-Lines that an answer names carry a mark, ``# answer: NAME``, which kgprof.cli.selftest reads from this file.
+Lines that an answer names carry a mark, ``# answer: NAME``, which kgprof.cli.selftest reads from
+this file.
 """
 
 import functools
@@ -43,7 +45,8 @@ def chooses(x: torch.Tensor) -> torch.Tensor:
 def generated(x: torch.Tensor) -> torch.Tensor:
     sums = (x.sin() * x.cos() + 1).sum(dim=-1)
     # Inductor generates no code for a product of what is scattered.
-    return sums.scatter_reduce(0, torch.arange(ROWS, device=x.device), sums, "prod")  # answer: library call
+    # answer: library call
+    return sums.scatter_reduce(0, torch.arange(ROWS, device=x.device), sums, "prod")
 
 
 def known_work(matrix: torch.Tensor) -> torch.Tensor:
@@ -53,7 +56,8 @@ def known_work(matrix: torch.Tensor) -> torch.Tensor:
 
 
 class Steps:
-    """``strategies`` for kgprof; everything is made at the first step, on the device that ``device`` names."""
+    """``strategies`` for kgprof; everything is made at the first step, on the device that
+    ``device`` names."""
 
     def __init__(self, device: str) -> None:
         self.strategies = {"known-answers": self.step}
@@ -82,7 +86,9 @@ class Steps:
     @functools.cached_property
     def _compiled(self) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
         graphs = "reduce-overhead" if self._device == "cuda" else "default"
-        eager = {f.__name__: torch.compile(f, backend="eager") for f in (breaks, loops, writes, chooses)}
+        eager = {
+            f.__name__: torch.compile(f, backend="eager") for f in (breaks, loops, writes, chooses)
+        }
         return {
             **eager,
             "resized": torch.compile(resized, backend="eager", dynamic=False),

@@ -1,8 +1,9 @@
-"""From the name on the command line to a Workload: a built-in's, ``pkg.mod:name`` or ``path/file.py:name``.
+"""From the name on the command line to a Workload: a built-in's, ``pkg.mod:name`` or
+``path/file.py:name``.
 
-Torch-free to import, so that the parent can refuse a bad name before any child starts; ``load`` imports torch.
-A file's folder goes on sys.path as Python does it for a script, the current folder for a module as ``python -m`` does.
-What stands after ``--`` is the workload's ``sys.argv``.
+Torch-free to import, so that the parent can refuse a bad name before any child starts; ``load``
+imports torch. A file's folder goes on sys.path as Python does it for a script, the current folder
+for a module as ``python -m`` does. What stands after ``--`` is the workload's ``sys.argv``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from kgprof import model as m
     from kgprof.workloads.protocol import Workload
 
-FORMS = "pkg.mod:name, path/file.py:name, a whole script.py, or a built-in (kgprof workloads lists them)"
+FORMS = (
+    "pkg.mod:name, path/file.py:name, a whole script.py, or a built-in (kgprof "
+    "workloads lists them)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +49,8 @@ class Target:
 
 
 def find(workload: str) -> Target | None:
-    """Where a user's workload is; None for a built-in or a whole program. Raises UsageError for anything else."""
+    """Where a user's workload is; None for a built-in or a whole program. Raises UsageError for
+    anything else."""
     if workload in BUILT_IN:
         return None
     if programs.is_program(workload):
@@ -56,16 +61,24 @@ def find(workload: str) -> Target | None:
         programs.find(workload)  # says that it is a folder
     if not colon:
         near_by = did_you_mean(workload, BUILT_IN)
-        raise UsageError(f"no workload {workload!r}{near_by}", hint=f"a workload must be one of: {FORMS}")
+        raise UsageError(
+            f"no workload {workload!r}{near_by}", hint=f"a workload must be one of: {FORMS}"
+        )
     if not name or not place:
-        raise UsageError(f"workload {workload!r} is incomplete", hint=f"a workload must be one of: {FORMS}")
+        raise UsageError(
+            f"workload {workload!r} is incomplete", hint=f"a workload must be one of: {FORMS}"
+        )
     if place.endswith(".py") or os.sep in place:
         file = Path(place)
         if not file.is_file():
-            raise InputError("file not found", path=file, hint="a workload in a file is path/file.py:name")
+            raise InputError(
+                "file not found", path=file, hint="a workload in a file is path/file.py:name"
+            )
         return Target(file=file.resolve(), name=name)
     if not all(part.isidentifier() for part in place.split(".")):
-        raise UsageError(f"{place!r} is not a module name", hint=f"a workload must be one of: {FORMS}")
+        raise UsageError(
+            f"{place!r} is not a module name", hint=f"a workload must be one of: {FORMS}"
+        )
     return Target(module=place, name=name)
 
 
@@ -75,17 +88,25 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def options_given(command: click.Command, name: str, args: Sequence[str], hint: str, **how: Any) -> dict[str, Any]:
+def options_given(
+    command: click.Command, name: str, args: Sequence[str], hint: str, **how: Any
+) -> dict[str, Any]:
     """The options of a built-in that are among ``args``; nothing is printed. Raises UsageError."""
     try:
         context = command.make_context(name, list(args), **how)
     except click.NoSuchOption as error:
-        near = did_you_mean(error.option_name, [spelt for known in command.params for spelt in known.opts])
+        near = did_you_mean(
+            error.option_name, [spelt for known in command.params for spelt in known.opts]
+        )
         raise UsageError(f"no option {error.option_name!r}{near}", hint=hint) from None
     except click.UsageError as error:
         text = error.format_message()
         raise UsageError(text[:1].lower() + text[1:].removesuffix("."), hint=hint) from None
-    return {option: value for option, value in context.params.items() if value is not None and value is not False}
+    return {
+        option: value
+        for option, value in context.params.items()
+        if value is not None and value is not False
+    }
 
 
 def check_arguments(workload: str, args: Sequence[str]) -> None:
@@ -118,7 +139,8 @@ def listing() -> Iterator[tuple[str, str, str]]:
 
 
 def evaluate(args: Sequence[str]) -> tuple[str, int]:
-    """What the built-in evaluator prints when it is run alone, and its exit code. Help needs no torch."""
+    """What the built-in evaluator prints when it is run alone, and its exit code. Help needs no
+    torch."""
     wanted = {"-h", "--help"}
     if wanted & set(args):
         return _evaluator("evaluation_options").parse(args), 0
@@ -141,7 +163,8 @@ def _evaluator(part: str) -> ModuleType:
 
 
 def load(workload: str, args: Sequence[str], seed: int) -> Workload:
-    """Raises UsageError for a name that is not there, WorkloadError (with its cause) for a module that raises."""
+    """Raises UsageError for a name that is not there, WorkloadError (with its cause) for a module
+    that raises."""
     target = find(workload)
     if programs.is_program(workload):
         return programs.ProgramWorkload(workload)
@@ -160,7 +183,8 @@ def load(workload: str, args: Sequence[str], seed: int) -> Workload:
 
 
 def is_comparable(workload: Workload, runs: Sequence[m.RunKey]) -> bool:
-    """Whether an AGREEMENT child has something to do: a reference of the workload's own, or two runs."""
+    """Whether an AGREEMENT child has something to do: a reference of the workload's own, or two
+    runs."""
     from kgprof.workloads import protocol, user
 
     if isinstance(workload, user.UserWorkload):
@@ -177,20 +201,28 @@ def _imported(target: Target) -> ModuleType:
     except UsageError:
         raise
     except (Exception, SystemExit) as error:
-        # A module that is missing itself, or a package above it; one that *it* imports is its own failure.
+        # A module that is missing itself, or a package above it; one that *it* imports is its own
+        # failure.
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and target.module and f"{target.module}.".startswith(f"{missing}."):
             hint = f"searched {os.getcwd()} and sys.path; a file is path/file.py:name"
             raise UsageError(f"no module named {missing!r}", hint=hint) from None
         place = str(target.file) if target.file else f"module {target.module}"
         first = next(iter(str(error).strip().splitlines()), "")
-        raise WorkloadError(f"{place} raised {type(error).__name__} while it was imported: {first}") from error
+        raise WorkloadError(
+            f"{place} raised {type(error).__name__} while it was imported: {first}"
+        ) from error
 
 
 def _import_file(file: Path) -> ModuleType:
     sys.path.insert(0, str(file.parent))
-    # Its stem is its name, so that what it defines can be pickled; but it must not hide a module that is already in.
-    name = file.stem if file.stem.isidentifier() and file.stem not in sys.modules else "kgprof_workload"
+    # Its stem is its name, so that what it defines can be pickled; but it must not hide a module
+    # that is already in.
+    name = (
+        file.stem
+        if file.stem.isidentifier() and file.stem not in sys.modules
+        else "kgprof_workload"
+    )
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise UsageError(f"{file} is not a Python file", hint=f"a workload must be one of: {FORMS}")
@@ -204,8 +236,14 @@ def _attribute(module: ModuleType, target: Target) -> Any:
     found: Any = module
     for part in target.name.split("."):
         if not hasattr(found, part):
-            known = [name for name in vars(found) if not name.startswith("_")] if hasattr(found, "__dict__") else []
+            known = (
+                [name for name in vars(found) if not name.startswith("_")]
+                if hasattr(found, "__dict__")
+                else []
+            )
             hint = "give a function without arguments, or an object with strategies"
-            raise UsageError(f"{target.place} has no {target.name!r}{did_you_mean(part, known)}", hint=hint)
+            raise UsageError(
+                f"{target.place} has no {target.name!r}{did_you_mean(part, known)}", hint=hint
+            )
         found = getattr(found, part)
     return found

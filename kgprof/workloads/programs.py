@@ -1,4 +1,5 @@
-"""Whole programs as workloads: ``script.py`` and ``-m pkg.mod``, found as Python finds them, and not yet run."""
+"""Whole programs as workloads: ``script.py`` and ``-m pkg.mod``, found as Python finds them, and
+not yet run."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class Program:
 
 
 def is_program(workload: str) -> bool:
-    """Whether it can be nothing else: a module's name after -m, or a file without the name of anything in it."""
+    """Whether it can be nothing else: a module's name after -m, or a file without the name of
+    anything in it."""
     return workload.startswith(MODULE_OPTION) or workload.endswith(".py")
 
 
@@ -47,17 +49,25 @@ def find(workload: str) -> Program:
     if workload.startswith(MODULE_OPTION):
         name = workload.removeprefix(MODULE_OPTION)
         if not name or not all(part.isidentifier() for part in name.split(".")):
-            raise UsageError(f"-m {name!r} is not a module name", hint="-m takes pkg.mod; give a file without -m")
+            raise UsageError(
+                f"-m {name!r} is not a module name", hint="-m takes pkg.mod; give a file without -m"
+            )
         spec = _spec(name)
         if spec is None:
-            raise UsageError(f"no module named {name!r}", hint=f"searched {os.getcwd()} and sys.path")
+            raise UsageError(
+                f"no module named {name!r}", hint=f"searched {os.getcwd()} and sys.path"
+            )
         inside = spec.submodule_search_locations
         if inside is not None and PathFinder.find_spec(f"{name}.__main__", list(inside)) is None:
             raise UsageError(f"{name!r} is a package without __main__", hint="name a module in it")
         return Program(module=name)
     file = Path(workload)
     if file.is_dir():
-        raise InputError("is a folder, not a script", path=file, hint="name the script in it, or a module with -m")
+        raise InputError(
+            "is a folder, not a script",
+            path=file,
+            hint="name the script in it, or a module with -m",
+        )
     if not file.is_file():
         hint = "a script is path/script.py; a workload in a file is file.py:name"
         raise InputError("file not found", path=file, hint=hint)
@@ -79,7 +89,8 @@ def _spec(name: str) -> ModuleSpec | None:
 
 
 def folders(program: Program) -> Iterator[str]:
-    """Whose files are the program's own, wherever they lie: a script's folder, a module's package."""
+    """Whose files are the program's own, wherever they lie: a script's folder, a module's
+    package."""
     if program.file is not None:
         yield str(program.file.absolute().parent)
         return
@@ -91,7 +102,8 @@ def folders(program: Program) -> Iterator[str]:
 
 
 class ProgramWorkload:
-    """One strategy in one mode; a script child runs it (kgprof.record.script), because it has no steps to be called."""
+    """One strategy in one mode; a script child runs it (kgprof.record.script), because it has no
+    steps to be called."""
 
     def __init__(self, workload: str) -> None:
         self.name = workload
@@ -144,12 +156,20 @@ def prepared(program: Program, args: Sequence[str]) -> tuple[CodeType, ModuleTyp
 
 
 def give_way() -> None:
-    """To a prepared program: where a file in its folder has the name of something that kgprof has imported (msgspec.py,
-    json.py), ``import`` finds that file, as it does in Python. What has been imported keeps what it has."""
+    """To a prepared program: where a file in its folder has the name of something that kgprof has
+    imported (msgspec.py, json.py), ``import`` finds that file, as it does in Python. What has been
+    imported keeps what it has."""
     loaded, folder = list(sys.modules), sys.path[0]
     ours = loaded[loaded.index("kgprof") :]  # what Python itself had imported stands before it
-    for name in {name.partition(".")[0] for name in ours} - {"kgprof", "torch", *sys.builtin_module_names}:
-        spec, origin = PathFinder.find_spec(name, [folder]), getattr(sys.modules.get(name), "__file__", None)
+    for name in {name.partition(".")[0] for name in ours} - {
+        "kgprof",
+        "torch",
+        *sys.builtin_module_names,
+    }:
+        spec, origin = (
+            PathFinder.find_spec(name, [folder]),
+            getattr(sys.modules.get(name), "__file__", None),
+        )
         if spec is not None and spec.loader is not None and spec.origin != origin:
             for each in ours:
                 if each == name or each.startswith(f"{name}."):

@@ -1,4 +1,5 @@
-"""What a workload is to the recorder: strategies that can each be prepared in a mode and then stepped."""
+"""What a workload is to the recorder: strategies that can each be prepared in a mode and then
+stepped."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
@@ -13,10 +14,12 @@ Tick = Callable[[], None]
 
 @runtime_checkable
 class Session(Protocol):
-    """One strategy, prepared on one device in one mode. Compilation happens inside the first calls of ``step``."""
+    """One strategy, prepared on one device in one mode. Compilation happens inside the first calls
+    of ``step``."""
 
     def step(self) -> object:
-        """One step. May be called any number of times: a workload with an end starts over when it is reached."""
+        """One step. May be called any number of times: a workload with an end starts over when it
+        is reached."""
 
 
 @runtime_checkable
@@ -43,9 +46,11 @@ class BufferSession(Session, Protocol):
     """A session with tensors that live from step to step, and are meant to stay where they are."""
 
     def buffers(self) -> Mapping[str, torch.Tensor]:
-        """The tensors that stand under these names now; asked before and after each call that is watched.
+        """The tensors that stand under these names now; asked before and after each call that is
+        watched.
 
-        A name is the attribute's that holds the tensor, so that the line that rebinds it can be found.
+        A name is the attribute's that holds the tensor, so that the line that rebinds it can be
+        found.
         """
 
 
@@ -56,7 +61,8 @@ class Workload(Protocol):
     def name(self) -> str: ...
 
     def strategies(self) -> Sequence[m.StrategyPlan]:
-        """All that can be asked for with --strategy, each with the modes it can run in, the default mode first."""
+        """All that can be asked for with --strategy, each with the modes it can run in, the default
+        mode first."""
 
     def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
         """What runs when neither --strategy nor --mode was given."""
@@ -70,7 +76,8 @@ class Workload(Protocol):
 
 @runtime_checkable
 class StrategyCheckingWorkload(Workload, Protocol):
-    """A workload that has more to say about a strategy's name than whether ``strategies`` holds it."""
+    """A workload that has more to say about a strategy's name than whether ``strategies`` holds
+    it."""
 
     def check_strategy(self, name: str) -> None:
         """Raises UsageError for a name that cannot be asked for, in the workload's own words."""
@@ -78,7 +85,8 @@ class StrategyCheckingWorkload(Workload, Protocol):
 
 @runtime_checkable
 class WeighedWorkload(Workload, Protocol):
-    """A workload with strategies that do the same work, behind a read of a predicate and without one."""
+    """A workload with strategies that do the same work, behind a read of a predicate and without
+    one."""
 
     def alternatives(self) -> Sequence[m.Alternative]:
         """The pairs to weigh; each name is one of ``strategies``."""
@@ -89,12 +97,14 @@ class DivisibleWorkload(Workload, Protocol):
     """A workload of which a part shows whether results are right."""
 
     def part(self) -> tuple[Workload, str]:
-        """The part, and how much of it that is and what asks for all; itself and nothing where all was asked for."""
+        """The part, and how much of it that is and what asks for all; itself and nothing where all
+        was asked for."""
 
 
 @runtime_checkable
 class CountingWorkload(Workload, Protocol):
-    """A workload that says what its work is counted in, so that reports have the time of a unit and units a second."""
+    """A workload that says what its work is counted in, so that reports have the time of a unit and
+    units a second."""
 
     @property
     def unit(self) -> m.WorkUnit: ...
@@ -104,5 +114,7 @@ class CountingWorkload(Workload, Protocol):
 class ComparableWorkload(Workload, Protocol):
     """A workload that can judge the results of its runs."""
 
-    def agreement(self, results: Mapping[m.RunKey, Mapping[str, np.ndarray]], baseline: m.RunKey | None) -> m.Agreement:
+    def agreement(
+        self, results: Mapping[m.RunKey, Mapping[str, np.ndarray]], baseline: m.RunKey | None
+    ) -> m.Agreement:
         """Compare every run's result with the baseline's and with the workload's own reference."""

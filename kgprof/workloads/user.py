@@ -3,23 +3,27 @@
     class Attention:                                  # kgprof profile file.py:attention
         strategies = {"naive": naive, "fused": fused}     # name -> function, or object with step()
         baseline = "naive"                                # optional: what speed-ups are relative to
-        alternatives = {"naive": "fused"}                 # optional: work behind a read, the same work in every step
-        unit, units_per_step = "token", 4096              # optional: what the work is counted in; or a function of none
+        alternatives = {"naive": "fused"}                 # optional: work behind a read, the same
+                                                          # work in every step
+        unit, units_per_step = "token", 4096              # optional: what the work is counted in;
+                                                          # or a function of none
     attention = Attention()
 
-For a single function, ``unit`` and ``units_per_step`` are its own attributes or names of its module. A metric that
-``evaluate`` returns is a number or ``{"value": 0.91, "unit": "%", "better": "higher", "tolerance": 0.01}``; the count
-under ``units`` says how many the job was. ``buffers``, a mapping from name to tensor or a method that gives one, says
-which tensors live from step to step; an nn.Module says so by its registered buffers.
+For a single function, ``unit`` and ``units_per_step`` are its own attributes or names of its
+module. A metric that ``evaluate`` returns is a number or ``{"value": 0.91, "unit": "%", "better":
+"higher", "tolerance": 0.01}``; the count under ``units`` says how many the job was. ``buffers``, a
+mapping from name to tensor or a method that gives one, says which tensors live from step to step;
+an nn.Module says so by its registered buffers.
 
-A strategy with ``evaluate(tick)`` runs whole evaluations, one with ``result()`` gives its own named arrays. Otherwise
-the result of a run is what its *first* step returned: every run starts from the same seed and the same state, and
-what later steps return depends on how many there were.
+A strategy with ``evaluate(tick)`` runs whole evaluations, one with ``result()`` gives its own named
+arrays. Otherwise the result of a run is what its *first* step returned: every run starts from the
+same seed and the same state, and what later steps return depends on how many there were.
 
-Modes: ``as-is`` runs it as it stands and compiles nothing. ``eager`` runs it with torch.compile switched off by
-torch's ``force_eager`` stance, the workload's own calls of it included. ``default``, ``reduce-overhead`` and
-``max-autotune`` wrap the step in torch.compile(mode=...); a strategy with ``evaluate`` calls its step itself, where
-nothing can be wrapped, so it has the first two modes only.
+Modes: ``as-is`` runs it as it stands and compiles nothing. ``eager`` runs it with torch.compile
+switched off by torch's ``force_eager`` stance, the workload's own calls of it included.
+``default``, ``reduce-overhead`` and ``max-autotune`` wrap the step in torch.compile(mode=...); a
+strategy with ``evaluate`` calls its step itself, where nothing can be wrapped, so it has the first
+two modes only.
 """
 
 import functools
@@ -40,7 +44,8 @@ from kgprof.workloads.protocol import Session, Tick, Workload
 RANDOM = "kgprof.draws_random_numbers"  # a flag among a result's arrays
 DTYPE = "kgprof.dtype."  # before a name: the torch dtype of an array that numpy has no dtype for
 
-# torch.testing.assert_close's defaults, (relative, absolute) by dtype; integers and booleans must be equal.
+# torch.testing.assert_close's defaults, (relative, absolute) by dtype; integers and booleans must
+# be equal.
 TOLERANCES: Mapping[str, tuple[float, float]] = {
     "float16": (1e-3, 1e-5),
     "bfloat16": (1.6e-2, 1e-5),
@@ -52,50 +57,66 @@ TOLERANCES: Mapping[str, tuple[float, float]] = {
 
 UNNAMED = m.WorkUnit()  # of a workload that says nothing about it
 HEADLINES = 4  # metrics that stand in the table of runs
-TOLERANCE = 1e-4  # share of a metric by which two recordings of one program may differ: sums in another order
+# share of a metric by which two recordings of one program may differ: sums in another order
+TOLERANCE = 1e-4
 _WORD = re.compile(r"[^\W\d_][\w -]{0,39}")
 
 Arrays = Mapping[str, np.ndarray]
 
 
 def as_workload(found: object, *, name: str, module: object = None) -> Workload:
-    """The workload in a user's object, from ``module``. Raises UsageError saying what kgprof would have run."""
-    if all(callable(getattr(found, member, None)) for member in ("strategies", "default_runs", "baseline", "prepare")):
+    """The workload in a user's object, from ``module``. Raises UsageError saying what kgprof would
+    have run."""
+    if all(
+        callable(getattr(found, member, None))
+        for member in ("strategies", "default_runs", "baseline", "prepare")
+    ):
         return found  # type: ignore[return-value]  # the whole protocol, as linkpred has it
     strategies = getattr(found, "strategies", None)
     if isinstance(strategies, Mapping):
         declared = {key: getattr(found, key, None) for key in ("baseline", "alternatives")}
         return UserWorkload(name, strategies, **declared, unit=declared_unit(name, found))
     if strategies is not None:
-        raise UsageError(f"{name}: strategies is a {type(strategies).__name__}, not a mapping from name to function")
+        raise UsageError(
+            f"{name}: strategies is a {type(strategies).__name__}, not a mapping from name to "
+            "function"
+        )
     label = getattr(found, "__name__", None) or name.rpartition(":")[2]
     holder = module if inspect.isroutine(found) and not hasattr(found, "units_per_step") else found
     return UserWorkload(name, {str(label): found}, baseline=None, unit=declared_unit(name, holder))
 
 
 def declared_unit(name: str, holder: object) -> m.WorkUnit:
-    """What ``unit`` and ``units_per_step`` of ``holder`` say. Raises UsageError for what they cannot be.
+    """What ``unit`` and ``units_per_step`` of ``holder`` say. Raises UsageError for what they
+    cannot be.
 
-    ``unit`` alone counts where it is a word: a module or an nn.Module may have something else of that name.
+    ``unit`` alone counts where it is a word: a module or an nn.Module may have something else of
+    that name.
     """
     unit, per_step = getattr(holder, "unit", None), getattr(holder, "units_per_step", None)
     if per_step is None and not isinstance(unit, str) and not hasattr(holder, "strategies"):
         return UNNAMED
     if unit is not None and not (isinstance(unit, str) and _WORD.fullmatch(unit)):
-        raise UsageError(f"{name}: unit must be a word, got {unit!r}", hint='for example: unit = "token"')
+        raise UsageError(
+            f"{name}: unit must be a word, got {unit!r}", hint='for example: unit = "token"'
+        )
     if unit in ("step", "evaluation"):
         raise UsageError(
-            f"{name}: unit {unit!r} is redundant: kgprof always times it", hint=('for example: unit = "token"')
+            f"{name}: unit {unit!r} is redundant: kgprof always times it",
+            hint=('for example: unit = "token"'),
         )
     if callable(per_step):
         try:
             per_step = per_step()
         except Exception as error:
-            raise UsageError(f"{name}: units_per_step raised {type(error).__name__}: {error}") from error
+            raise UsageError(
+                f"{name}: units_per_step raised {type(error).__name__}: {error}"
+            ) from error
     if per_step is not None:
         per_step = _whole(per_step, f"{name}: units_per_step")
     word = unit or "unit"
-    plural = f"{word}es" if word.endswith(("s", "x", "ch", "sh")) else f"{word}s"  # as English has it
+    # as English has it
+    plural = f"{word}es" if word.endswith(("s", "x", "ch", "sh")) else f"{word}s"
     if word.endswith("y") and word[-2:-1] not in "aeiou":
         plural = f"{word[:-1]}ies"
     return m.WorkUnit(name=word, plural=plural, per_step=per_step)
@@ -127,38 +148,64 @@ class UserWorkload:
             raise UsageError(f"{name}: strategies is empty")
         labels: Sequence[object] = tuple(strategies)
         if no_names := [label for label in labels if not isinstance(label, str)]:
-            raise UsageError(f"{name}: {no_names[0]!r} in strategies is not a name", hint="use strings as names")
+            raise UsageError(
+                f"{name}: {no_names[0]!r} in strategies is not a name", hint="use strings as names"
+            )
         has = f"it has: {', '.join(strategies)}"
         if baseline is not None and baseline not in self._strategies:
-            raise UsageError(f"{name}: baseline {baseline!r} is not one of its strategies", hint=has)
+            raise UsageError(
+                f"{name}: baseline {baseline!r} is not one of its strategies", hint=has
+            )
         if alternatives is not None and not isinstance(alternatives, Mapping):
-            kind = f"a {type(alternatives).__name__}, not a mapping from the guarded strategy to the other"
+            kind = (
+                f"a {type(alternatives).__name__}, not a mapping from the guarded strategy to "
+                "the other"
+            )
             raise UsageError(f"{name}: alternatives is {kind}")
         declared = dict(alternatives or {})
-        self._alternatives = tuple(m.Alternative(guarded=first, always=other) for first, other in declared.items())
+        self._alternatives = tuple(
+            m.Alternative(guarded=first, always=other) for first, other in declared.items()
+        )
         for label in (label for pair in declared.items() for label in pair):
             if not isinstance(label, str) or label not in strategies:
-                raise UsageError(f"{name}: alternatives name {label!r}, which is not one of its strategies", hint=has)
+                raise UsageError(
+                    f"{name}: alternatives name {label!r}, which is not one of its strategies",
+                    hint=has,
+                )
         for label, strategy in self._strategies.items():
             what = f"{name}: strategy {label!r}" if len(strategies) > 1 else name
             if inspect.isclass(strategy):
-                raise UsageError(f"{what} is a class", hint="give an instance of it, or a function without arguments")
+                raise UsageError(
+                    f"{what} is a class",
+                    hint="give an instance of it, or a function without arguments",
+                )
             step: object = _step(strategy)
             if not callable(step):
-                hint = "give a function without arguments, an object with step(), or one with strategies"
-                raise UsageError(f"{what} is a {type(strategy).__name__}, which cannot be called", hint=hint)
+                hint = (
+                    "give a function without arguments, an object with step(), or one with "
+                    "strategies"
+                )
+                raise UsageError(
+                    f"{what} is a {type(strategy).__name__}, which cannot be called", hint=hint
+                )
             try:
                 inspect.signature(step).bind()
             except TypeError as error:
                 hint = "wrap it: def step(): return f(x, y)"
-                raise UsageError(f"{what} cannot be called without arguments: {error}", hint=hint) from None
+                raise UsageError(
+                    f"{what} cannot be called without arguments: {error}", hint=hint
+                ) from None
             except ValueError:
                 pass  # a builtin without a signature: calling it will show
 
     def strategies(self) -> Sequence[m.StrategyPlan]:
         plans = []
         for label, strategy in self._strategies.items():
-            modes = (m.AS_IS, m.EAGER) if hasattr(strategy, "evaluate") else (m.AS_IS, m.EAGER, *m.COMPILED_MODES)
+            modes = (
+                (m.AS_IS, m.EAGER)
+                if hasattr(strategy, "evaluate")
+                else (m.AS_IS, m.EAGER, *m.COMPILED_MODES)
+            )
             summary = (inspect.getdoc(strategy) or "").partition("\n")[0]
             plans.append(m.StrategyPlan(name=label, modes=modes, summary=summary))
         return plans
@@ -176,7 +223,8 @@ class UserWorkload:
         return next((run for mode in order for run in declared if run.mode == mode), None)
 
     def prepare(self, run: m.RunKey, device: torch.device) -> Session:
-        """Switches torch.compile off for this whole process in mode ``eager``: a child runs one run."""
+        """Switches torch.compile off for this whole process in mode ``eager``: a child runs one
+        run."""
         strategy = self._strategies[run.strategy]
         if run.mode == m.EAGER:
             torch.compiler.set_stance("force_eager")
@@ -191,7 +239,9 @@ class UserWorkload:
             session.buffers = buffers  # type: ignore[attr-defined]
         return session
 
-    def agreement(self, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None) -> m.Agreement:
+    def agreement(
+        self, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None
+    ) -> m.Agreement:
         return m.Agreement(baseline=baseline, runs=tuple(judged(results, baseline)))
 
 
@@ -204,10 +254,16 @@ def judged(
         if expected is None:
             yield run, m.Skipped(reason="the baseline left no result to compare with")
         elif run != baseline and (found.get(RANDOM) or expected.get(RANDOM)):
-            drawn = "its steps draw random numbers, and compiled code draws different ones from the same seed"
+            drawn = (
+                "its steps draw random numbers, and compiled code draws different ones from "
+                "the same seed"
+            )
             yield run, m.Skipped(reason=drawn)
         else:
-            yield run, compare(found, expected, note="the baseline itself" if run == baseline else "")
+            yield (
+                run,
+                compare(found, expected, note="the baseline itself" if run == baseline else ""),
+            )
 
 
 def _step(strategy: object) -> Callable[[], object]:
@@ -216,7 +272,8 @@ def _step(strategy: object) -> Callable[[], object]:
 
 
 def _buffers(strategy: object) -> Callable[[], Mapping[str, torch.Tensor]] | None:
-    """A function that gives the declared buffers as they are when it is called; None where none are declared."""
+    """A function that gives the declared buffers as they are when it is called; None where none are
+    declared."""
     if isinstance(strategy, torch.nn.Module):
         return (lambda: dict(strategy.named_buffers())) if dict(strategy.named_buffers()) else None
     if not hasattr(strategy, "buffers"):
@@ -226,8 +283,12 @@ def _buffers(strategy: object) -> Callable[[], Mapping[str, torch.Tensor]] | Non
         found = strategy.buffers  # a mapping of its own may be another in each step
         found = found() if callable(found) else found
         if not isinstance(found, Mapping):
-            raise UsageError(f"buffers is a {type(found).__name__}, not a mapping from name to tensor")
-        return {str(name): tensor for name, tensor in found.items() if isinstance(tensor, torch.Tensor)}
+            raise UsageError(
+                f"buffers is a {type(found).__name__}, not a mapping from name to tensor"
+            )
+        return {
+            str(name): tensor for name, tensor in found.items() if isinstance(tensor, torch.Tensor)
+        }
 
     return declared
 
@@ -243,7 +304,8 @@ class UserSession:
         self._result = result
         self._first: object = None
         self._random = False
-        # The first call is watched; from then on nothing stands between the clock and the user's function.
+        # The first call is watched; from then on nothing stands between the clock and the user's
+        # function.
         self.step: Callable[[], object] = self._first_step
 
     def _first_step(self) -> object:
@@ -262,8 +324,11 @@ class UserSession:
         return {**arrays, RANDOM: np.asarray(self._random)} if arrays else {}
 
 
-def _evaluation(evaluate: Callable[[Tick], object], unit: m.WorkUnit, tick: Tick) -> m.Evaluation | None:
-    """What the user's own returns, as an Evaluation. Raises UsageError for a count or a metric that is none."""
+def _evaluation(
+    evaluate: Callable[[Tick], object], unit: m.WorkUnit, tick: Tick
+) -> m.Evaluation | None:
+    """What the user's own returns, as an Evaluation. Raises UsageError for a count or a metric that
+    is none."""
     steps = 0
 
     def counting() -> None:
@@ -286,12 +351,15 @@ def _evaluation(evaluate: Callable[[Tick], object], unit: m.WorkUnit, tick: Tick
         return None
     named = enumerate(given.items())
     metrics = [_metric(str(label), value, headline=at < HEADLINES) for at, (label, value) in named]
-    broken = [metric for metric in metrics if not math.isfinite(metric.value)]  # JSON has no such number
+    # JSON has no such number
+    broken = [metric for metric in metrics if not math.isfinite(metric.value)]
     return m.Evaluation(
         units=units or 0,
         steps=steps,
         metrics=tuple(metric for metric in metrics if metric not in broken),
-        tallies=tuple(m.Tally(name=f"{x.label} is {x.value}", count=1, kind=m.TallyKind.FAULT) for x in broken),
+        tallies=tuple(
+            m.Tally(name=f"{x.label} is {x.value}", count=1, kind=m.TallyKind.FAULT) for x in broken
+        ),
     )
 
 
@@ -303,14 +371,25 @@ def _metric(label: str, given: object, *, headline: bool) -> m.Metric:
         unit, better = str(known.pop("unit", "")), m.Better(known.pop("better", ""))
         tolerance = float(known.pop("tolerance", TOLERANCE * abs(value)))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        hint = 'a metric must be a number or {"value": 0.91, "unit": "%", "better": "higher", "tolerance": 0.01}'
-        raise UsageError(f"evaluate() returns {given!r} for the metric {label!r}: {error}", hint=hint) from None
+        hint = (
+            'a metric must be a number or {"value": 0.91, "unit": "%", "better": '
+            '"higher", "tolerance": 0.01}'
+        )
+        raise UsageError(
+            f"evaluate() returns {given!r} for the metric {label!r}: {error}", hint=hint
+        ) from None
     if known:
         keys = ", ".join(map(repr, known))
         raise UsageError(f"the metric {label!r} that evaluate() returns has unknown keys: {keys}")
     title = f"as evaluate() returns it{f'; {better} is better' if better else ''}"
     return m.Metric(
-        label=label, value=value, unit=unit, better=better, headline=headline, title=title, tolerance=tolerance
+        label=label,
+        value=value,
+        unit=unit,
+        better=better,
+        headline=headline,
+        title=title,
+        tolerance=tolerance,
     )
 
 
@@ -331,7 +410,8 @@ def _random_state() -> tuple[object, ...]:
 
 
 def named_arrays(value: object, name: str = "result") -> Iterable[tuple[str, np.ndarray]]:
-    """Tensors, arrays and numbers in ``value`` and in its lists, tuples and dicts; anything else is not compared."""
+    """Tensors, arrays and numbers in ``value`` and in its lists, tuples and dicts; anything else is
+    not compared."""
     if isinstance(value, torch.Tensor):
         dense = value.detach()
         if dense.layout is not torch.strided:
@@ -355,9 +435,12 @@ def named_arrays(value: object, name: str = "result") -> Iterable[tuple[str, np.
 
 
 def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreement:
-    """Entry by entry. Another set of names, another shape or another dtype is a difference of every entry there."""
+    """Entry by entry. Another set of names, another shape or another dtype is a difference of every
+    entry there."""
     sides = (found, expected)
-    ours, theirs = ({n: array for n, array in side.items() if not n.startswith("kgprof.")} for side in sides)
+    ours, theirs = (
+        {n: array for n, array in side.items() if not n.startswith("kgprof.")} for side in sides
+    )
     compared = differing = 0
     remarks = [note] if note else []
     for name in sorted(ours.keys() | theirs.keys()):
@@ -367,9 +450,15 @@ def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreemen
         if mine is None or other is None:
             wrong, remark = max(1, size), f"{name} exists in only one of the two"
         elif mine.shape != other.shape:
-            wrong, remark = max(1, size), f"{name}: shape {mine.shape}, but {other.shape} in the baseline"
+            wrong, remark = (
+                max(1, size),
+                f"{name}: shape {mine.shape}, but {other.shape} in the baseline",
+            )
         elif mine.dtype != other.dtype:
-            wrong, remark = max(1, size), f"{name}: dtype {mine.dtype}, but {other.dtype} in the baseline"
+            wrong, remark = (
+                max(1, size),
+                f"{name}: dtype {mine.dtype}, but {other.dtype} in the baseline",
+            )
         else:
             wrong, remark = _differences(mine, other, str(found.get(f"{DTYPE}{name}", mine.dtype)))
             remark = remark if len(ours) == 1 else f"{name}: {remark}"
@@ -383,7 +472,9 @@ def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreemen
         reference_compared=0,
         reference_differing=0,
         reference_near_ties=0,
-        note="; ".join(remarks[:4] + ([f"and {len(remarks) - 4} more"] if len(remarks) > 4 else [])),
+        note="; ".join(
+            remarks[:4] + ([f"and {len(remarks) - 4} more"] if len(remarks) > 4 else [])
+        ),
     )
 
 

@@ -1,4 +1,5 @@
-"""Two Profiles to compare, from the ones made by hand: one run, timed in rounds, with the kernels that a test wants."""
+"""Two Profiles to compare, from the ones made by hand: one run, timed in rounds, with the kernels
+that a test wants."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def profile(**changes: object) -> Profile:
     run = timed(next(run for run in profiles.clean().runs if run.key == KEY), STEP_US)
     environment = msgspec.structs.replace(profiles.CPU, source_root=ROOT)
     looked_for = profiles.looked_for((KEY,), "")
-    given = msgspec.structs.replace(profiles.clean(), runs=(run,), environment=environment, coverage=looked_for)
+    given = msgspec.structs.replace(
+        profiles.clean(), runs=(run,), environment=environment, coverage=looked_for
+    )
     return msgspec.structs.replace(given, **changes)
 
 
@@ -56,10 +59,14 @@ def timed(
     rounds: Sequence[float] = ROUNDS,
     machine: MachineSpeed | Skipped | None = None,
 ) -> RunReport:
-    """Evaluations of as many steps as the run says, unless a time is given; on a machine that is as it was."""
+    """Evaluations of as many steps as the run says, unless a time is given; on a machine that is as
+    it was."""
     assert not isinstance(run.evaluation, Skipped)
     whole = evaluation_s if evaluation_s is not None else run.evaluation.steps * step_us / 1e6
-    steps, evaluations = [step_us * factor for factor in rounds], [whole * factor for factor in rounds]
+    steps, evaluations = (
+        [step_us * factor for factor in rounds],
+        [whole * factor for factor in rounds],
+    )
     each = [1000 * seconds / run.evaluation.units for seconds in evaluations]
     over = Rounds(
         asked=len(rounds),
@@ -82,9 +89,15 @@ def timed(
     )
 
 
-def machine_speed(host: Sequence[float] = (1.0,) * 5, device: Sequence[float] = (1.0,) * 5) -> MachineSpeed:
-    """How many times as long as usual the loops took in each round; a machine that never changes tells no slope."""
-    return MachineSpeed(host_us=tuple(4.0 * factor for factor in host), device_us=tuple(20.0 * each for each in device))
+def machine_speed(
+    host: Sequence[float] = (1.0,) * 5, device: Sequence[float] = (1.0,) * 5
+) -> MachineSpeed:
+    """How many times as long as usual the loops took in each round; a machine that never changes
+    tells no slope."""
+    return MachineSpeed(
+        host_us=tuple(4.0 * factor for factor in host),
+        device_us=tuple(20.0 * each for each in device),
+    )
 
 
 def slower(given: Profile, step_us: float) -> Profile:
@@ -117,9 +130,13 @@ def causes(base: Profile, head: Profile) -> list[str]:
 
 
 def kernels(
-    *rows: tuple[str, KernelKind, float, float], idle_us: float = 400.0, device: str = "cpu", graphs: int = 0
+    *rows: tuple[str, KernelKind, float, float],
+    idle_us: float = 400.0,
+    device: str = "cpu",
+    graphs: int = 0,
 ) -> KernelBreakdown:
-    """Rows of (name, kind, launches a step, us a step); the window is what they and ``idle_us`` add up to."""
+    """Rows of (name, kind, launches a step, us a step); the window is what they and ``idle_us`` add
+    up to."""
     total = sum(us for _, _, _, us in rows) * STEPS
     found = tuple(
         KernelRow(
@@ -144,9 +161,15 @@ def kernels(
         busy_us=total,
         idle_us=idle_us * STEPS,
         total_us=total,
-        launches=sum(row.count for row in found) if cuda else Skipped(reason="a CPU run launches no GPU kernels"),
-        graph_launches=graphs * STEPS if cuda else Skipped(reason="a CPU run launches no CUDA graphs"),
-        kinds=tuple(KindTotal(kind=row.kind, count=row.count, total_us=row.total_us) for row in found),
+        launches=sum(row.count for row in found)
+        if cuda
+        else Skipped(reason="a CPU run launches no GPU kernels"),
+        graph_launches=graphs * STEPS
+        if cuda
+        else Skipped(reason="a CPU run launches no CUDA graphs"),
+        kinds=tuple(
+            KindTotal(kind=row.kind, count=row.count, total_us=row.total_us) for row in found
+        ),
         rows=found,
     )
 
@@ -162,8 +185,12 @@ def traced(given: Profile, *rows: tuple[str, KernelKind, float, float], **more: 
     return with_run(given, kernels=kernels(*rows, **more))  # type: ignore[arg-type]
 
 
-def changed(rows: Sequence[tuple[str, KernelKind, float, float]], name: str, number: float, us: float) -> list[object]:
-    return [(n, kind, number, us) if n == name else (n, kind, was, took) for n, kind, was, took in rows]
+def changed(
+    rows: Sequence[tuple[str, KernelKind, float, float]], name: str, number: float, us: float
+) -> list[object]:
+    return [
+        (n, kind, number, us) if n == name else (n, kind, was, took) for n, kind, was, took in rows
+    ]
 
 
 # ---------------------------------------------------------------- findings

@@ -10,7 +10,13 @@ from typing import Any
 
 
 def event(
-    category: str, name: str, start_us: float, duration_us: float, *, thread: int = 1, stream: int | None = None
+    category: str,
+    name: str,
+    start_us: float,
+    duration_us: float,
+    *,
+    thread: int = 1,
+    stream: int | None = None,
 ) -> dict[str, Any]:
     arguments = {} if stream is None else {"stream": stream, "correlation": 7}
     return {

@@ -14,7 +14,14 @@ from tests.analysis.events import event, step, write
 
 
 def work(
-    number: int, name: str, launched_us: float, start_us: float, duration_us: float, *, stream: int = 7, by: str = ""
+    number: int,
+    name: str,
+    launched_us: float,
+    start_us: float,
+    duration_us: float,
+    *,
+    stream: int = 7,
+    by: str = "",
 ) -> list[dict[str, Any]]:
     """One kernel and the call that launched it."""
     call = event("cuda_runtime", by or "cudaLaunchKernel", launched_us, 1.0)
@@ -25,7 +32,8 @@ def work(
 
 
 def two_streams(tmp_path: Path) -> Trace:
-    """Stream 7 runs at 10-20, 25-35, 100-110 and 150-160, stream 9 at 15-65, the one kernel of communication."""
+    """Stream 7 runs at 10-20, 25-35, 100-110 and 150-160, stream 9 at 15-65, the one kernel of
+    communication."""
     events = [
         step(0, 0, 200),
         *work(1, "a", 1, 10, 10),
@@ -56,4 +64,6 @@ def answered(**changes: Any) -> Holistic:
         overlap_percent=30.0,
     )
     calls = (HolisticCall(name="get_queue_length_summary", outcome="ok"),)
-    return Holistic(versions={"pandas": "3"}, calls=calls, ranks=(msgspec.structs.replace(rank, **changes),))
+    return Holistic(
+        versions={"pandas": "3"}, calls=calls, ranks=(msgspec.structs.replace(rank, **changes),)
+    )

@@ -26,7 +26,9 @@ EAGER = RunKey(strategy="batched", mode="eager")
 COMPILED = RunKey(strategy="batched", mode="default")
 FUSED = RunKey(strategy="fused", mode="default")
 GONE = Skipped(reason="not in this Recording")
-COMPILATION = Compilation(compile_id="0/0", function="step", location="/src/fused.py:10", duration_s=1.5)
+COMPILATION = Compilation(
+    compile_id="0/0", function="step", location="/src/fused.py:10", duration_s=1.5
+)
 
 
 def recording(
@@ -42,7 +44,10 @@ def recording(
         header.plan, runs=tuple(run.key for run in runs), baseline=baseline, agreement=offered
     )
     return Recording(
-        folder="/nowhere", header=msgspec.structs.replace(header, plan=plan), runs=runs, agreement=agreement
+        folder="/nowhere",
+        header=msgspec.structs.replace(header, plan=plan),
+        runs=runs,
+        agreement=agreement,
     )
 
 
@@ -55,7 +60,8 @@ def run(
     unfinished: int | None = 0,
     ended: Exit | None = None,
 ) -> RunRecord:
-    """Steps at 0.9, 1.0 and 1.1 times ``step_us``, evaluations likewise; ``compiled`` compilations (None: by mode)."""
+    """Steps at 0.9, 1.0 and 1.1 times ``step_us``, evaluations likewise; ``compiled`` compilations
+    (None: by mode)."""
     compilations = (0 if key.mode in ("eager", "as-is") else 1) if compiled is None else compiled
     factors = (1.0, 0.9, 1.1)
     whole = () if evaluation_s is None else tuple(evaluation_s * factor for factor in factors)
@@ -76,7 +82,16 @@ def run(
         trace=GONE,
         host=HostPass(
             step_us=(1.5 * step_us,) * 3,
-            rows=(HostRow(function="step", file="fused.py", line=1, calls=3, self_us=30.0, cumulative_us=90.0),),
+            rows=(
+                HostRow(
+                    function="step",
+                    file="fused.py",
+                    line=1,
+                    calls=3,
+                    self_us=30.0,
+                    cumulative_us=90.0,
+                ),
+            ),
             total_self_us=90.0,
         ),
         kernels=GONE,
@@ -86,7 +101,9 @@ def run(
     )
 
 
-def died(key: RunKey, outcome: str = "killed", message: str = "SIGKILL", during: str = "timing") -> RunRecord:
+def died(
+    key: RunKey, outcome: str = "killed", message: str = "SIGKILL", during: str = "timing"
+) -> RunRecord:
     gone = Skipped(reason=f"the run was {outcome} during {during}: {message}")
     return RunRecord(
         key=key,

@@ -78,15 +78,22 @@ def test_what_relieves_the_limit_comes_before_what_could_save_more(
 
 
 def optimizer_and_loader() -> Recording:
-    """100 us of an optimizer, and 200 us of a loader in which the GPU is idle, in steps of 1,000 us."""
-    optimizer = launched_in(("user_annotation", "Optimizer.step#AdamW.step"), ("kernel", "k", 100.0))
+    """100 us of an optimizer, and 200 us of a loader in which the GPU is idle, in steps of 1,000
+    us."""
+    optimizer = launched_in(
+        ("user_annotation", "Optimizer.step#AdamW.step"), ("kernel", "k", 100.0)
+    )
     span = ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
     loader = (event for event in launched_in(span, span_us=200.0) if event["name"] == span[1])
-    return traced([*optimizer, *({**event, "ts": event["ts"] + 500} for event in loader)], step_us=None)
+    return traced(
+        [*optimizer, *({**event, "ts": event["ts"] + 500} for event in loader)], step_us=None
+    )
 
 
 def test_launching_is_worth_the_idle_time_and_idleness_alone_is_no_action() -> None:
-    assert actions(steps(step_us=400.0, kernels=40, kernel_us=2.0, in_operators=0.9)) == [("KGP602", 320.0)]
+    assert actions(steps(step_us=400.0, kernels=40, kernel_us=2.0, in_operators=0.9)) == [
+        ("KGP602", 320.0)
+    ]
     assert actions(steps(step_us=400.0, kernels=4, kernel_us=5.0)) == [("KGP601", None)]
 
 
@@ -94,8 +101,11 @@ def test_launching_is_worth_the_idle_time_and_idleness_alone_is_no_action() -> N
     ("span_us", "idle"),
     [(900.0, ("KGP602", pytest.approx(1000.0 - 120.0))), (300.0, ("KGP601", None))],
 )
-def test_idleness_comes_after_an_optimizer_that_is_most_of_its_reason(span_us: float, idle: tuple[str, object]) -> None:
-    # given: a step of 1,000 us with 240 small kernels of an optimizer that is not fused, in a part of it
+def test_idleness_comes_after_an_optimizer_that_is_most_of_its_reason(
+    span_us: float, idle: tuple[str, object]
+) -> None:
+    # given: a step of 1,000 us with 240 small kernels of an optimizer that is not fused, in a part
+    # of it
     kernels = (("kernel", "k", 0.5),) * 240
     events = launched_in(("user_annotation", "Optimizer.step#Adam.step"), *kernels, span_us=span_us)
 
@@ -117,12 +127,19 @@ def test_without_a_bound_the_reports_order_stands_and_three_are_enough() -> None
 def test_one_fix_for_several_places_is_one_action() -> None:
     file = "/v/lib/python3.11/site-packages/torch/distributions/distribution.py"
     checks = Frame(file=file, line=323, function="_validate_sample")
-    lines = (written_syncs.READ_LINE, msgspec.structs.replace(written_syncs.READ_LINE, line=4, function="report"))
-    recording = written_syncs.recording(*(written_syncs.read(line, chain=(checks,)) for line in lines))
+    lines = (
+        written_syncs.READ_LINE,
+        msgspec.structs.replace(written_syncs.READ_LINE, line=4, function="report"),
+    )
+    recording = written_syncs.recording(
+        *(written_syncs.read(line, chain=(checks,)) for line in lines)
+    )
 
     profile = analyse(recording)
 
-    assert [one.fix[:26] for one in profile.findings if one.rule == "KGP201"] == ["torch.distributions.Distri"] * 2
+    assert [one.fix[:26] for one in profile.findings if one.rule == "KGP201"] == [
+        "torch.distributions.Distri"
+    ] * 2
     assert [one.rule for one in profile.actions].count("KGP201") == 1
 
 
@@ -143,8 +160,11 @@ def at(line: int, function: str = "train") -> Frame:
     return msgspec.structs.replace(written_syncs.READ_LINE, line=line, function=function)
 
 
-def test_what_one_function_reads_on_several_lines_is_one_action_and_stays_a_finding_for_each() -> None:
-    # given: three numbers read for a log, a branch in the same function, and a number read in another one
+def test_what_one_function_reads_on_several_lines_is_one_action_and_stays_a_finding_for_each() -> (
+    None
+):
+    # given: three numbers read for a log, a branch in the same function, and a number read in
+    # another one
     log = [written_syncs.read(at(line), each=each) for line, each in ((22, 1), (21, 2), (25, 1))]
     branch = written_syncs.read(at(23), expression="loss > 1", instruction="POP_JUMP_IF_FALSE")
     other = written_syncs.read(at(4, "report"))
@@ -152,7 +172,11 @@ def test_what_one_function_reads_on_several_lines_is_one_action_and_stays_a_find
     profile = analyse(written_syncs.recording(*log, branch, other))
 
     assert [one.rule for one in profile.findings].count("KGP201") == 5
-    assert [list(action.lines.values()) for action in profile.actions] == [[[21, 22, 25]], [[23]], [[4]]]
+    assert [list(action.lines.values()) for action in profile.actions] == [
+        [[21, 22, 25]],
+        [[23]],
+        [[4]],
+    ]
     assert [len(action.also) for action in profile.actions] == [2, 0, 0]
     first = next(action.text for action in profile.actions)
     assert first.endswith("2 times per step on line 21, and likewise on 2 more")
@@ -161,7 +185,9 @@ def test_what_one_function_reads_on_several_lines_is_one_action_and_stays_a_find
 
 
 def test_a_comprehension_outside_of_functions_is_no_function_of_its_own() -> None:
-    reads = [written_syncs.read(at(line, name)) for line, name in ((40, "<module>"), (41, "<listcomp>"))]
+    reads = [
+        written_syncs.read(at(line, name)) for line, name in ((40, "<module>"), (41, "<listcomp>"))
+    ]
 
     (action,) = analyse(written_syncs.recording(*reads)).actions
 
@@ -170,7 +196,10 @@ def test_a_comprehension_outside_of_functions_is_no_function_of_its_own() -> Non
 
 def test_of_lines_with_a_fix_as_code_the_first_shows_it_for_all() -> None:
     text = "total += a.item()\nseen += b.item()\n"
-    reads = [written_syncs.read(at(line), expression=f"{name}.item()") for line, name in ((1, "a"), (2, "b"))]
+    reads = [
+        written_syncs.read(at(line), expression=f"{name}.item()")
+        for line, name in ((1, "a"), (2, "b"))
+    ]
     whole = written_syncs.recording(*reads)
     records = CompileRecords(records=(), sources=written.sources(text))
     run = msgspec.structs.replace(whole.runs[0], records=records)
@@ -182,24 +211,33 @@ def test_of_lines_with_a_fix_as_code_the_first_shows_it_for_all() -> None:
     assert action.fix.endswith("# and likewise on the other lines")
 
 
-@pytest.mark.parametrize(("waited_us", "bound"), [((100.0, 150.0), 250.0), ((500.0, 600.0), 920.0), ((5.0, 4.0), None)])
+@pytest.mark.parametrize(
+    ("waited_us", "bound"), [((100.0, 150.0), 250.0), ((500.0, 600.0), 920.0), ((5.0, 4.0), None)]
+)
 def test_a_habit_saves_what_all_its_lines_wait_and_at_most_the_idle_time(
     waited_us: tuple[float, float], bound: float | None
 ) -> None:
     # given: steps of 1,000 us with 80 us of kernels, and two lines that wait in each
     whole = steps(step_us=1000.0, kernels=4, kernel_us=20.0)
     waits = (dict.fromkeys(range(written_syncs.CALLS), us) for us in waited_us)
-    reads = [written_syncs.read(at(21 + n), device="cuda", waited_us=waited) for n, waited in enumerate(waits)]
+    reads = [
+        written_syncs.read(at(21 + n), device="cuda", waited_us=waited)
+        for n, waited in enumerate(waits)
+    ]
     run = msgspec.structs.replace(whole.runs[0], memory=written_syncs.memory(*reads))
 
     profile = analyse(msgspec.structs.replace(whole, runs=(run,)))
 
-    found = [(bound_us(action), action.share) for action in profile.actions if action.rule == "KGP201"]
+    found = [
+        (bound_us(action), action.share) for action in profile.actions if action.rule == "KGP201"
+    ]
     assert found == ([(bound, bound / 1000)] if bound else [])
 
 
 @pytest.mark.parametrize(("calls", "first"), [(5, []), (6, ["KGP201"])])
-def test_what_is_read_in_an_eighth_of_the_steps_to_log_it_is_no_action(calls: int, first: list[str]) -> None:
+def test_what_is_read_in_an_eighth_of_the_steps_to_log_it_is_no_action(
+    calls: int, first: list[str]
+) -> None:
     # given: 40 steps after warm-up
     logged = written_syncs.read(calls=range(STEADY_FROM, STEADY_FROM + calls))
 
@@ -209,9 +247,13 @@ def test_what_is_read_in_an_eighth_of_the_steps_to_log_it_is_no_action(calls: in
     assert [action.rule for action in profile.actions if action.rule == "KGP201"] == first
 
 
-def test_what_would_sync_on_a_gpu_in_each_step_leads_a_script_with_its_line_and_how_often_once() -> None:
+def test_what_would_sync_on_a_gpu_in_each_step_leads_a_script_with_its_line_and_how_often_once() -> (  # noqa: E501
+    None
+):
     steady = range(STEADY_FROM, STEADY_FROM + 3)
-    copied = written_syncs.read(source="python-call", op="Tensor.cpu", expression="loss.cpu()", each=9, calls=steady)
+    copied = written_syncs.read(
+        source="python-call", op="Tensor.cpu", expression="loss.cpu()", each=9, calls=steady
+    )
     whole = written_syncs.recording(copied)
     script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
     run = msgspec.structs.replace(whole.runs[0], script=script)
@@ -246,9 +288,12 @@ def test_an_eager_script_has_the_line_that_compiles_it_after_all_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "steps", "told"), [("timed-out", 8, True), ("interrupted", 8, True), ("timed-out", 0, False)]
+    ("outcome", "steps", "told"),
+    [("timed-out", 8, True), ("interrupted", 8, True), ("timed-out", 0, False)],
 )
-def test_a_training_that_was_stopped_has_its_actions_as_well(outcome: str, steps: int, told: bool) -> None:
+def test_a_training_that_was_stopped_has_its_actions_as_well(
+    outcome: str, steps: int, told: bool
+) -> None:
     script = ScriptRun(step="an optimizer step", steps=steps, counted={"an optimizer step": steps})
     eager = untouched()
     stopped = msgspec.structs.replace(eager.exit, outcome=Outcome(outcome))
@@ -258,7 +303,9 @@ def test_a_training_that_was_stopped_has_its_actions_as_well(outcome: str, steps
     assert bool(profile.actions) is told
 
 
-def test_a_fix_that_its_rule_does_not_say_to_gain_speed_is_no_action(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fix_that_its_rule_does_not_say_to_gain_speed_is_no_action(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
     eager = msgspec.structs.replace(untouched(), script=script)
     silent = msgspec.structs.replace(nothing_measured.NOTHING_MEASURED, fix_gains_speed=False)
@@ -272,7 +319,9 @@ def test_a_run_whose_results_differ_is_not_the_one_to_mend() -> None:
     profile = analyse(recording)
     (run,) = profile.runs
 
-    died = msgspec.structs.replace(recording.runs[0], exit=msgspec.structs.replace(run.exit, outcome="raised"))
+    died = msgspec.structs.replace(
+        recording.runs[0], exit=msgspec.structs.replace(run.exit, outcome="raised")
+    )
 
     assert analyse(msgspec.structs.replace(recording, runs=(died,))).actions == ()
 
@@ -285,7 +334,9 @@ def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Profile:
     return analyse(recordings.load(folder / "recording"))
 
 
-def test_of_the_evaluator_it_is_the_fastest_runs_sync_which_is_worth_at_most_the_idle_time(evaluator: Profile) -> None:
+def test_of_the_evaluator_it_is_the_fastest_runs_sync_which_is_worth_at_most_the_idle_time(
+    evaluator: Profile,
+) -> None:
     (action,) = evaluator.actions
 
     assert (action.run.slug, action.rule) == ("fused.reduce-overhead", "KGP201")

@@ -1,4 +1,5 @@
-"""From a Recording to the Profile: the verdict's words, the exit code, and everything that is missing."""
+"""From a Recording to the Profile: the verdict's words, the exit code, and everything that is
+missing."""
 
 from __future__ import annotations
 
@@ -35,7 +36,16 @@ from kgprof.model import (
 )
 from kgprof.model.compile_records import CompileRecords
 from kgprof.reading import layout, recordings
-from tests.analysis.recordings import EAGER, FUSED, agreed, agreement, died, evaluation, recording, run
+from tests.analysis.recordings import (
+    EAGER,
+    FUSED,
+    agreed,
+    agreement,
+    died,
+    evaluation,
+    recording,
+    run,
+)
 from tests.record import handmade
 
 COND = RunKey(strategy="torch_cond", mode="default")
@@ -59,7 +69,13 @@ def test_a_recording_becomes_a_profile(tmp_path: Path) -> None:
     assert isinstance(fused.host, HostBreakdown)
     assert fused.host.rows_left_out == 7
     assert {c.observer: c.ratio for c in fused.observers} == pytest.approx(
-        {PassName.COMPILE: 1.05, PassName.TRACE: 1.3, PassName.HOST: 1.4, PassName.STACK: 1.8, PassName.KERNELS: 1.3}
+        {
+            PassName.COMPILE: 1.05,
+            PassName.TRACE: 1.3,
+            PassName.HOST: 1.4,
+            PassName.STACK: 1.8,
+            PassName.KERNELS: 1.3,
+        }
     )
 
 
@@ -68,7 +84,11 @@ def test_host_stacks_come_from_the_stack_pass(tmp_path: Path) -> None:
 
     assert isinstance(flame, FlameGraph)
     assert (flame.measured_in, flame.steps) == (PassName.STACK, 2)
-    assert [flame.names[flame.frames[frame].name] for frame in flame.frame] == ["step", "forward", "aten::addmm"]
+    assert [flame.names[flame.frames[frame].name] for frame in flame.frame] == [
+        "step",
+        "forward",
+        "aten::addmm",
+    ]
 
 
 def test_a_recording_that_is_older_than_the_stack_pass_says_so(tmp_path: Path) -> None:
@@ -79,7 +99,9 @@ def test_a_recording_that_is_older_than_the_stack_pass_says_so(tmp_path: Path) -
     profile = analyse(recordings.load(Path(recorded.folder)))
 
     assert profile.runs[1].flame == Skipped(reason="this Recording has no STACK pass")
-    assert ("STACK pass", "this Recording has no STACK pass") in {(o.what, o.reason) for o in profile.omissions}
+    assert ("STACK pass", "this Recording has no STACK pass") in {
+        (o.what, o.reason) for o in profile.omissions
+    }
 
 
 def test_a_stack_trace_that_cannot_be_read_is_an_omission(tmp_path: Path) -> None:
@@ -90,7 +112,9 @@ def test_a_stack_trace_that_cannot_be_read_is_an_omission(tmp_path: Path) -> Non
 
     flame = profile.runs[1].flame
     assert isinstance(flame, Skipped)
-    assert Omission(what="host stacks", reason=flame.reason, run=handmade.FUSED) in profile.omissions
+    assert (
+        Omission(what="host stacks", reason=flame.reason, run=handmade.FUSED) in profile.omissions
+    )
 
 
 def test_kernels_come_from_the_pass_that_names_them(tmp_path: Path) -> None:
@@ -98,7 +122,10 @@ def test_kernels_come_from_the_pass_that_names_them(tmp_path: Path) -> None:
 
     assert isinstance(batched.kernels, KernelBreakdown)
     assert isinstance(fused.kernels, KernelBreakdown)
-    assert (batched.kernels.measured_in, fused.kernels.measured_in) == (PassName.TRACE, PassName.KERNELS)
+    assert (batched.kernels.measured_in, fused.kernels.measured_in) == (
+        PassName.TRACE,
+        PassName.KERNELS,
+    )
     assert [row.ops for row in fused.kernels.rows if row.generator == "cpp"] == [("add", "relu")]
 
 
@@ -121,7 +148,9 @@ def test_a_lost_trace_is_an_omission(tmp_path: Path) -> None:
 
     reason = "TRACE: trace.json.gz: cannot be read: No such file or directory"
     assert profile.runs[0].kernels == Skipped(reason=reason)
-    assert Omission(what="kernel breakdown", reason=reason, run=handmade.BATCHED) in profile.omissions
+    assert (
+        Omission(what="kernel breakdown", reason=reason, run=handmade.BATCHED) in profile.omissions
+    )
 
 
 def test_the_same_recording_gives_the_same_bytes_wherever_it_lies(tmp_path: Path) -> None:
@@ -134,13 +163,16 @@ def test_analysis_and_rendering_need_no_torch(tmp_path: Path) -> None:
     handmade.write(tmp_path)
     program = (
         "import sys; sys.modules['torch'] = None\n"
-        "from pathlib import Path; from kgprof.reading import recordings; from kgprof.analysis import analyse\n"
+        "from pathlib import Path; from kgprof.reading import recordings; from kgprof.analysis "
+        "import analyse\n"
         "from kgprof.render import RENDERERS\n"
         "profile = analyse(recordings.load(Path(sys.argv[1])))\n"
         "print(sum(len(renderer.render(profile)) for renderer in RENDERERS))\n"
     )
 
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False
+    )
 
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 10_000
@@ -158,7 +190,8 @@ def test_unfinished_strategies_are_not_ranked_by_their_steps() -> None:
 
     assert "fastest" not in " ".join((found.text, *found.reasons))
     assert (
-        "the runs cannot be ranked: there is no evaluation to compare, and strategies differ in work per step"
+        "the runs cannot be ranked: there is no evaluation to compare, and strategies differ in "
+        "work per step"
     ) in found.reasons
 
 
@@ -192,13 +225,21 @@ def test_a_wrong_result_leads_and_is_never_the_fastest() -> None:
 def test_a_death_leads_and_what_stands_follows() -> None:
     lost = died(COND, "raised", "AssertionError: expected size 256==256", "compile")
 
-    found = said(recording(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2), lost, agreement=BOTH_EQUAL))
+    found = said(
+        recording(
+            run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2), lost, agreement=BOTH_EQUAL
+        )
+    )
 
     assert found.status == "failed"
-    assert found.text == "torch_cond.default raised during COMPILE: AssertionError: expected size 256==256"
+    assert (
+        found.text
+        == "torch_cond.default raised during COMPILE: AssertionError: expected size 256==256"
+    )
     assert found.reasons[0].startswith("fused.default is fastest: 2.50×")
     assert found.reasons[1:] == (
-        "results equal (torch_cond.default not compared: this run was left out when results were compared)",
+        "results equal (torch_cond.default not compared: this run was left out when results were "
+        "compared)",
         "all 100 candidates finished",
     )
 
@@ -206,7 +247,10 @@ def test_a_death_leads_and_what_stands_follows() -> None:
 def test_near_ties_are_counted_in_words() -> None:
     near = agreement(agreed(EAGER), agreed(FUSED, "near-ties", differing=4, near_ties=4))
 
-    assert "results equal except for 4 near-ties" in said(recording(run(EAGER), run(FUSED), agreement=near)).trust
+    assert (
+        "results equal except for 4 near-ties"
+        in said(recording(run(EAGER), run(FUSED), agreement=near)).trust
+    )
 
 
 def test_near_ties_with_the_reference_are_counted_too() -> None:
@@ -221,7 +265,9 @@ def test_near_ties_with_the_reference_are_counted_too() -> None:
 def test_results_that_could_not_be_compared_need_attention() -> None:
     runs = run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2)
 
-    found = said(recording(*runs, agreement=Skipped(reason="the process was killed: SIGKILL"), compares=True))
+    found = said(
+        recording(*runs, agreement=Skipped(reason="the process was killed: SIGKILL"), compares=True)
+    )
 
     assert found.status == "attention"
     assert "; results were not compared: the process was killed: SIGKILL; " in found.trust
@@ -232,11 +278,18 @@ def test_a_baseline_that_equals_itself_is_no_equal_result() -> None:
     lost = FUSED, Skipped(reason="result.npz cannot be read")
 
     found = said(
-        recording(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2), agreement=agreement((EAGER, alone), lost))
+        recording(
+            run(EAGER, evaluation_s=0.5),
+            run(FUSED, evaluation_s=0.2),
+            agreement=agreement((EAGER, alone), lost),
+        )
     )
 
     assert found.status == "attention"
-    assert "results were not compared: fused.default not compared: result.npz cannot be read" in found.trust
+    assert (
+        "results were not compared: fused.default not compared: result.npz cannot be read"
+        in found.trust
+    )
     assert "results equal" not in found.trust
 
 
@@ -261,7 +314,10 @@ def test_many_unknown_candidates_need_attention() -> None:
     def of(overflow: int) -> Verdict:
         counted = handmade.counted(evaluation(), overflow=overflow, failed=50 - overflow)
         times = zip((EAGER, FUSED), (0.5, 0.1), strict=True)
-        runs = (msgspec.structs.replace(run(key, evaluation_s=s), evaluation=counted) for key, s in times)
+        runs = (
+            msgspec.structs.replace(run(key, evaluation_s=s), evaluation=counted)
+            for key, s in times
+        )
         return said(recording(*runs, agreement=BOTH_EQUAL))
 
     assert [of(count).status for count in (10, 11, 50)] == ["ok", "attention", "attention"]
@@ -269,8 +325,8 @@ def test_many_unknown_candidates_need_attention() -> None:
     assert "undecided" not in of(10).trust
     assert (of(11).lead, of(50).lead) == (
         "",
-        "50 % of the candidates (50 of 100) are undecided: they hit a size limit; results and times are of truncated "
-        "work",
+        "50 % of the candidates (50 of 100) are undecided: they hit a size limit; results and "
+        "times are of truncated work",
     )
 
 
@@ -283,7 +339,8 @@ def test_the_death_of_the_second_process_leads() -> None:
     assert (profile.exit_code, profile.verdict.status) == (4, "failed")
     assert profile.verdict.text == "fused.default: its second process was killed: SIGKILL"
     assert (
-        Omission(what="the second process of this run", reason="it was killed: SIGKILL", run=FUSED) in profile.omissions
+        Omission(what="the second process of this run", reason="it was killed: SIGKILL", run=FUSED)
+        in profile.omissions
     )
 
 
@@ -303,7 +360,10 @@ def test_warnings_alone_leave_a_true_sentence_green() -> None:
     }
     runs = analyse(recording(run(EAGER), run(FUSED, evaluation_s=0.2))).runs
 
-    found = {topic: verdict(runs, [each], baseline=EAGER, interrupted=False) for topic, each in findings.items()}
+    found = {
+        topic: verdict(runs, [each], baseline=EAGER, interrupted=False)
+        for topic, each in findings.items()
+    }
 
     assert [found[topic].status for topic in findings] == ["ok", "attention", "attention"]
     assert "about coverage" in found[Topic.COVERAGE].trust  # amber says why
@@ -311,9 +371,13 @@ def test_warnings_alone_leave_a_true_sentence_green() -> None:
 
 
 def test_a_finding_of_several_runs_is_one_reason() -> None:
-    found = said(recording(run(EAGER), run(COND, evaluation_s=0.2, compiled=0), run(FUSED, compiled=0)))
+    found = said(
+        recording(run(EAGER), run(COND, evaluation_s=0.2, compiled=0), run(FUSED, compiled=0))
+    )
 
-    assert found.reasons == ("torch_cond.default, fused.default: mode default was requested, but nothing was compiled",)
+    assert found.reasons == (
+        "torch_cond.default, fused.default: mode default was requested, but nothing was compiled",
+    )
 
 
 def test_an_interruption_is_inconclusive() -> None:
@@ -365,20 +429,29 @@ def test_every_skipped_pass_is_an_omission() -> None:
     (rules,) = (what for what, why in gaps if why == reason and "KGP101" in what)
     assert "KGP201" in rules
     assert {gap for gap in gaps if "KGP" not in gap[0]} == {
-        *((f"{name} pass", reason) for name in ("COMPILE", "TIMING", "TRACE", "HOST", "STACK", "MEMORY", "KERNELS")),
+        *(
+            (f"{name} pass", reason)
+            for name in ("COMPILE", "TIMING", "TRACE", "HOST", "STACK", "MEMORY", "KERNELS")
+        ),
         ("evaluation", reason),
         ("comparison of results", "this run was left out when results were compared"),
     }
 
 
 def test_a_dead_second_child_is_an_omission() -> None:
-    recorded = msgspec.structs.replace(run(FUSED), probe_exit=Exit(outcome="killed", message="SIGKILL"))
+    recorded = msgspec.structs.replace(
+        run(FUSED), probe_exit=Exit(outcome="killed", message="SIGKILL")
+    )
 
-    assert ("the second process of this run", "it was killed: SIGKILL") in omitted(recording(recorded))
+    assert ("the second process of this run", "it was killed: SIGKILL") in omitted(
+        recording(recorded)
+    )
 
 
 def test_unfinished_work_is_an_omission() -> None:
-    assert ("ms/candidate", "7 of 100 candidates are unfinished") in omitted(recording(run(EAGER, unfinished=7)))
+    assert ("ms/candidate", "7 of 100 candidates are unfinished") in omitted(
+        recording(run(EAGER, unfinished=7))
+    )
 
 
 def test_a_long_log_keeps_its_head_and_its_tail() -> None:
@@ -390,7 +463,9 @@ def test_a_long_log_keeps_its_head_and_its_tail() -> None:
     assert report.log.text.startswith("first words\n")
     assert report.log.text.endswith("\nlast words \u2603")
     assert f"[... {report.log.left_out_bytes:,} bytes left out ...]" in report.log.text
-    assert len(report.log.text.encode()) + report.log.left_out_bytes == pytest.approx(len(log.encode()), abs=60)
+    assert len(report.log.text.encode()) + report.log.left_out_bytes == pytest.approx(
+        len(log.encode()), abs=60
+    )
     assert "the middle of the log" in {what for what, _ in omitted(recorded)}
 
 
@@ -398,7 +473,10 @@ def test_records_of_the_compiler_that_were_cut_or_are_missing_are_said() -> None
     whole, cut = CompileRecords(), CompileRecords(left_out=1200)
     gone = Skipped(reason="not written")
 
-    recorded = [recording(msgspec.structs.replace(run(FUSED), records=records)) for records in (whole, cut, gone)]
+    recorded = [
+        recording(msgspec.structs.replace(run(FUSED), records=records))
+        for records in (whole, cut, gone)
+    ]
     lacking = [coverage.missing(analyse(one).coverage, FUSED, "KGP101") for one in recorded]
 
     assert lacking == ["", "1,200 records of the compiler exceed the limit", "not written"]
@@ -412,7 +490,9 @@ def test_records_of_the_compiler_that_were_cut_or_are_missing_are_said() -> None
         ("cuda", Options(passes=(PassName.COMPILE,)), False),  # a gate measures nothing
     ],
 )
-def test_ceilings_that_a_gpu_run_lacks_are_an_omission(device: str, options: Options, said: bool) -> None:
+def test_ceilings_that_a_gpu_run_lacks_are_an_omission(
+    device: str, options: Options, said: bool
+) -> None:
     made = recording(run(EAGER))
     plan = msgspec.structs.replace(made.header.plan, device=device)
     header = msgspec.structs.replace(made.header, plan=plan, options=options)
@@ -427,9 +507,16 @@ def test_ceilings_that_a_gpu_run_lacks_are_an_omission(device: str, options: Opt
 
 
 def different_results(expires: str) -> Recording:
-    """A recording of some day in 2026 whose results differ, which the project accepts up to ``expires``."""
-    made = recording(run(EAGER), run(FUSED), agreement=agreement(agreed(EAGER), agreed(FUSED, verdict="different")))
-    entry = AcceptedEntry(rule="KGP501", file="", function="", gb="", reason="rounding", owner="ana", expires=expires)
+    """A recording of some day in 2026 whose results differ, which the project accepts up to
+    ``expires``."""
+    made = recording(
+        run(EAGER),
+        run(FUSED),
+        agreement=agreement(agreed(EAGER), agreed(FUSED, verdict="different")),
+    )
+    entry = AcceptedEntry(
+        rule="KGP501", file="", function="", gb="", reason="rounding", owner="ana", expires=expires
+    )
     return msgspec.structs.replace(made, accepted=(entry,))
 
 

@@ -32,7 +32,9 @@ def result(
     for name, value in (("call_us", us), ("copies_us", copies)):
         if value is not None:
             samples = [value * (1 - noise), value, value * (1 + noise)]
-            given = msgspec.structs.replace(given, **{name: spread(samples, unit="us", measured_in=m.PassName.TIMING)})
+            given = msgspec.structs.replace(
+                given, **{name: spread(samples, unit="us", measured_in=m.PassName.TIMING)}
+            )
     return m.CaptureResult(case=case, name=case.name, outcome=outcome, answer=given)
 
 
@@ -63,8 +65,12 @@ def test_the_fastest_correct_way_is_recommended_with_code_that_copies_its_inputs
     assert lines[-2] == "graph.replay()"
 
 
-@pytest.mark.parametrize(("declared", "better"), [(True, "reduce-overhead"), (False, "capture-default")])
-def test_copies_count_against_a_capture_where_the_changing_inputs_are_declared(declared: bool, better: str) -> None:
+@pytest.mark.parametrize(
+    ("declared", "better"), [(True, "reduce-overhead"), (False, "capture-default")]
+)
+def test_copies_count_against_a_capture_where_the_changing_inputs_are_declared(
+    declared: bool, better: str
+) -> None:
     inputs = (msgspec.structs.replace(X, declared=declared),)
     advice = advised(
         result(case(CALL, "reduce-overhead"), 12.0, inputs=inputs),
@@ -83,7 +89,8 @@ def test_modes_with_graphs_of_their_own_are_marked_before_each_step() -> None:
 
 def test_of_ways_within_the_noise_the_simpler_is_recommended_and_the_other_named() -> None:
     advice = advised(
-        result(case(CALL, "reduce-overhead"), 11.0, noise=0.2), result(case(CAPTURE, "default"), 10.0, noise=0.2)
+        result(case(CALL, "reduce-overhead"), 11.0, noise=0.2),
+        result(case(CAPTURE, "default"), 10.0, noise=0.2),
     )
 
     assert (advice.case, advice.confidence) == ("reduce-overhead", Confidence.MEDIUM)
@@ -100,7 +107,10 @@ def test_a_wrong_way_is_not_recommended_however_fast_and_is_warned_of() -> None:
     )
 
     assert (advice.case, advice.confidence) == ("capture-default", Confidence.MEDIUM)
-    assert [warning.split()[0] for warning in advice.warnings] == ["capture-eager", "capture-default-cold"]
+    assert [warning.split()[0] for warning in advice.warnings] == [
+        "capture-eager",
+        "capture-default-cold",
+    ]
     assert "old inputs" in advice.warnings[0]
 
 
@@ -112,7 +122,9 @@ def test_a_wrong_way_is_not_recommended_however_fast_and_is_warned_of() -> None:
     ],
     ids=["inputs do not matter", "no times"],
 )
-def test_confidence_is_low_when_little_was_seen(results: list[m.CaptureResult], because: str) -> None:
+def test_confidence_is_low_when_little_was_seen(
+    results: list[m.CaptureResult], because: str
+) -> None:
     advice = advised(*results)
 
     assert advice.confidence is Confidence.LOW
@@ -134,7 +146,8 @@ def test_a_case_that_provokes_a_failure_is_no_way_to_write_it() -> None:
 
 def test_names_that_are_no_code_stand_for_themselves_in_no_code() -> None:
     advice = advised(
-        result(case(CALL, m.EAGER), 50.0, inputs=(X, ODD)), result(case(CALLABLES, m.EAGER), 5.0, inputs=(X, ODD))
+        result(case(CALL, m.EAGER), 50.0, inputs=(X, ODD)),
+        result(case(CALLABLES, m.EAGER), 5.0, inputs=(X, ODD)),
     )
 
     assert advice.case == "callables-eager"
@@ -142,7 +155,9 @@ def test_names_that_are_no_code_stand_for_themselves_in_no_code() -> None:
 
 
 def test_threads_that_allocate_are_warned_of_with_what_allows_them() -> None:
-    threads = [case(CAPTURE, m.EAGER, beside=Beside.THREAD, error_mode=mode) for mode in m.ERROR_MODES]
+    threads = [
+        case(CAPTURE, m.EAGER, beside=Beside.THREAD, error_mode=mode) for mode in m.ERROR_MODES
+    ]
     advice = advised(
         result(case(CAPTURE, m.EAGER), 5.0),
         result(threads[0], outcome=CaptureOutcome.RAISED),

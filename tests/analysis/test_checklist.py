@@ -1,4 +1,5 @@
-"""Each practice passes, fails and is not observed on programs that an H200 ran, or on what two of them had together."""
+"""Each practice passes, fails and is not observed on programs that an H200 ran, or on what two of
+them had together."""
 
 from __future__ import annotations
 
@@ -67,35 +68,79 @@ def with_run(recording: Recording, **fields: object) -> Recording:
 
 
 CASES = {
-    "buffers-allocated-once": ((RUNTIME, "buffer_copied"), (RUNTIME, "buffer_rebound"), (H200, "normalised")),
+    "buffers-allocated-once": (
+        (RUNTIME, "buffer_copied"),
+        (RUNTIME, "buffer_rebound"),
+        (H200, "normalised"),
+    ),
     "captured-by-reference": (
         (RUNTIME, "replay_of_static_input"),
         (RUNTIME, "replay_copies_input"),
         (RUNTIME, "buffer_copied"),
     ),
-    "no-writes-inside": ((RUNTIME, "locals_written"), (RUNTIME, "argument_written"), (H200, "normalised")),
-    "copied-outside": ((RUNTIME, "buffer_copied"), (RUNTIME, "buffer_mutated_inside"), (RUNTIME, "locals_written")),
+    "no-writes-inside": (
+        (RUNTIME, "locals_written"),
+        (RUNTIME, "argument_written"),
+        (H200, "normalised"),
+    ),
+    "copied-outside": (
+        (RUNTIME, "buffer_copied"),
+        (RUNTIME, "buffer_mutated_inside"),
+        (RUNTIME, "locals_written"),
+    ),
     "steps-marked": (
         (RUNTIME, "replay_output_copied"),
         (RUNTIME, "replay_output_held"),
         (RUNTIME, "buffer_copied"),
     ),
-    "static-shapes": ((COMPILER, "size_dynamic"), (COMPILER, "size_changes_every_call"), (RUNTIME, "adam_step")),
-    "no-reads-inside": ((RUNTIME, "locals_written"), (RUNTIME, "cond_predicate"), (H200, "normalised")),
-    "cuda-graphs-tried": ((H200, "normalised"), (LINKPRED, "batched.default"), (RUNTIME, "locals_written")),
+    "static-shapes": (
+        (COMPILER, "size_dynamic"),
+        (COMPILER, "size_changes_every_call"),
+        (RUNTIME, "adam_step"),
+    ),
+    "no-reads-inside": (
+        (RUNTIME, "locals_written"),
+        (RUNTIME, "cond_predicate"),
+        (H200, "normalised"),
+    ),
+    "cuda-graphs-tried": (
+        (H200, "normalised"),
+        (LINKPRED, "batched.default"),
+        (RUNTIME, "locals_written"),
+    ),
     "whole-graphs": ((H200, "normalised"), (COMPILER, "two_breaks"), (RUNTIME, "adam_step")),
-    "no-dynamic-shapes": ((COMPILER, "float_argument"), (COMPILER, "size_changes_late"), (RUNTIME, "adam_step")),
-    "no-branch-on-values": ((COMPILER, "two_breaks"), (COMPILER, "branch_on_tensor"), (RUNTIME, "adam_step")),
-    "no-prints": ((COMPILER, "branch_on_tensor"), (COMPILER, "print_between_ops"), (RUNTIME, "adam_step")),
+    "no-dynamic-shapes": (
+        (COMPILER, "float_argument"),
+        (COMPILER, "size_changes_late"),
+        (RUNTIME, "adam_step"),
+    ),
+    "no-branch-on-values": (
+        (COMPILER, "two_breaks"),
+        (COMPILER, "branch_on_tensor"),
+        (RUNTIME, "adam_step"),
+    ),
+    "no-prints": (
+        (COMPILER, "branch_on_tensor"),
+        (COMPILER, "print_between_ops"),
+        (RUNTIME, "adam_step"),
+    ),
     "mixed-precision": ((GPU_TIME, "bfloat16"), (GPU_TIME, "exact_float32"), (GPU_TIME, "adamw")),
     "cond-no-aliasing": (
         (RUNTIME, "cond_returns_clones"),
         (RUNTIME, "cond_returns_operand"),
         (RUNTIME, "locals_written"),
     ),
-    "cond-no-writes": ((RUNTIME, "cond_predicate"), (RUNTIME, "cond_writes_operand"), (RUNTIME, "locals_written")),
+    "cond-no-writes": (
+        (RUNTIME, "cond_predicate"),
+        (RUNTIME, "cond_writes_operand"),
+        (RUNTIME, "locals_written"),
+    ),
     "few-reads": ((RUNTIME, "locals_written"), (RUNTIME, "allclose"), (H200, "normalised")),
-    "expensive-parts-compiled": ((H200, "normalised"), (RUNTIME, "adam_step"), (COMPILER, "two_breaks")),
+    "expensive-parts-compiled": (
+        (H200, "normalised"),
+        (RUNTIME, "adam_step"),
+        (COMPILER, "two_breaks"),
+    ),
 }
 
 
@@ -103,7 +148,11 @@ CASES = {
 def test_it_passes_it_fails_and_it_is_not_observed(practice: str, load: Load) -> None:
     found = [items(load(*program))[practice] for program in CASES[practice]]
 
-    assert [item.status for item in found] == [PracticeStatus.PASS, PracticeStatus.FAIL, PracticeStatus.NOT_OBSERVED]
+    assert [item.status for item in found] == [
+        PracticeStatus.PASS,
+        PracticeStatus.FAIL,
+        PracticeStatus.NOT_OBSERVED,
+    ]
     assert all(item.evidence for item in found)
 
 
@@ -113,11 +162,18 @@ def test_what_torch_refuses_otherwise_passes_where_it_compiled(practice: str, lo
 
     statuses = [items(load(RUNTIME, program))[practice].status for program in programs]
 
-    assert statuses == [PracticeStatus.PASS, PracticeStatus.NOT_OBSERVED, PracticeStatus.NOT_OBSERVED]
+    assert statuses == [
+        PracticeStatus.PASS,
+        PracticeStatus.NOT_OBSERVED,
+        PracticeStatus.NOT_OBSERVED,
+    ]
 
 
 def test_a_profile_of_the_device_passes_and_a_cpu_has_none(load: Load) -> None:
-    found = [items(load(*where))["device-profiled"].status for where in ((H200, "cond"), (COMPILER, "two_breaks"))]
+    found = [
+        items(load(*where))["device-profiled"].status
+        for where in ((H200, "cond"), (COMPILER, "two_breaks"))
+    ]
 
     assert found == [PracticeStatus.PASS, PracticeStatus.NOT_OBSERVED]
 
@@ -130,12 +186,17 @@ def test_a_cond_where_cuda_graphs_were_asked_for(load: Load) -> None:
 
     # when
     failed = items(with_run(graphed, memory=watched.memory))["cond-costs-cuda-graphs"]
-    unseen = [items(one)["cond-costs-cuda-graphs"] for one in (graphed, load(RUNTIME, "cond_predicate"))]
+    unseen = [
+        items(one)["cond-costs-cuda-graphs"] for one in (graphed, load(RUNTIME, "cond_predicate"))
+    ]
 
     # then
     assert failed.status == PracticeStatus.FAIL
     assert "KGP30" in failed.evidence
-    assert [item.status for item in unseen] == [PracticeStatus.NOT_OBSERVED, PracticeStatus.NOT_OBSERVED]
+    assert [item.status for item in unseen] == [
+        PracticeStatus.NOT_OBSERVED,
+        PracticeStatus.NOT_OBSERVED,
+    ]
     assert unseen[1].evidence == "no run with torch.cond requested CUDA graphs"
 
 
@@ -151,26 +212,37 @@ LOOP = "no-recompile-in-loop"
         ("module_counts_calls", PracticeStatus.FAIL),
     ],
 )
-def test_a_recompile_in_the_loop_is_read_from_what_a_program_left(program: str, status: str, load: Load) -> None:
+def test_a_recompile_in_the_loop_is_read_from_what_a_program_left(
+    program: str, status: str, load: Load
+) -> None:
     item = items(load(COMPILER, program))[LOOP]
 
     assert item.status is status, item.evidence
 
 
 def again(compile_id: str, call: int, reason: str) -> list[object]:
-    return [*written.compiled(compile_id, written.STEP, call=call), written.rejected(compile_id, reason, call=call)]
+    return [
+        *written.compiled(compile_id, written.STEP, call=call),
+        written.rejected(compile_id, reason, call=call),
+    ]
 
 
 def test_what_is_compiled_in_several_steps_after_warm_up_fails_and_in_one_passes() -> None:
     once = again("0/1", 5, "0/0: tensor 'x' dtype mismatch. expected Float, actual Double")
     twice = [*once, *again("0/2", 9, "0/1: GLOBAL_STATE changed: grad_mode")]
     early = again("0/1", 1, "0/0: tensor 'x' dtype mismatch. expected Float, actual Double")
-    made = [items(written.recording(*written.compiled_once(), *lines))[LOOP] for lines in ([], early, once, twice)]
+    made = [
+        items(written.recording(*written.compiled_once(), *lines))[LOOP]
+        for lines in ([], early, once, twice)
+    ]
 
     assert [(item.status, item.evidence) for item in made] == [
         (PracticeStatus.PASS, "nothing was compiled after warm-up in fused.default"),
         (PracticeStatus.PASS, "nothing was compiled after warm-up in fused.default"),
-        (PracticeStatus.PASS, "1 compilation after warm-up in fused.default, each function in one step only"),
+        (
+            PracticeStatus.PASS,
+            "1 compilation after warm-up in fused.default, each function in one step only",
+        ),
         (PracticeStatus.FAIL, "torch compiles step in 2 steps of fused.default after warm-up"),
     ]
 
@@ -209,8 +281,17 @@ def test_a_failing_item_names_the_findings_behind_it(load: Load) -> None:
 @pytest.mark.parametrize(
     ("compiled_keys", "into_compiled", "fix"),
     [
-        (True, None, "save {key.replace('_orig_mod.', ''): value for key, value in model.state_dict().items()}"),
-        (True, False, "load {key.replace('_orig_mod.', ''): value for key, value in state.items()}"),
+        (
+            True,
+            None,
+            "save {key.replace('_orig_mod.', ''): value for key, value in "
+            "model.state_dict().items()}",
+        ),
+        (
+            True,
+            False,
+            "load {key.replace('_orig_mod.', ''): value for key, value in state.items()}",
+        ),
         (False, True, "load them before torch.compile"),
         (False, None, ""),
         (False, False, ""),
@@ -222,7 +303,9 @@ def test_a_checkpoint_with_the_keys_of_a_compiled_module_fails_with_the_code_tha
 ) -> None:
     recording = load(COMPILER, "two_breaks")
     line = Checkpoint(
-        location=Location(file="train.py", line=7), compiled_keys=compiled_keys, into_compiled=into_compiled
+        location=Location(file="train.py", line=7),
+        compiled_keys=compiled_keys,
+        into_compiled=into_compiled,
     )
 
     def item(*lines: Checkpoint) -> ChecklistItem:
@@ -238,7 +321,10 @@ def test_a_checkpoint_with_the_keys_of_a_compiled_module_fails_with_the_code_tha
 
 
 def test_every_item_is_there_once_and_in_one_order(load: Load) -> None:
-    names = [tuple(items(load(*where))) for where in ((H200, "cond"), (RUNTIME, "adam_step"), (COMPILER, "two_breaks"))]
+    names = [
+        tuple(items(load(*where)))
+        for where in ((H200, "cond"), (RUNTIME, "adam_step"), (COMPILER, "two_breaks"))
+    ]
 
     assert len(set(names)) == 1
     assert set(CASES) < set(names[0])
@@ -258,10 +344,14 @@ def test_a_note_speaks_against_nothing(load: Load) -> None:
     profile = analyse(load(RUNTIME, "rows_interleaved"))
 
     assert {found.level for found in profile.findings if found.rule == "KGP404"} == {Level.NOTE}
-    assert {item.id: item.status for item in profile.checklist}["no-writes-inside"] == PracticeStatus.PASS
+    assert {item.id: item.status for item in profile.checklist}[
+        "no-writes-inside"
+    ] == PracticeStatus.PASS
 
 
-def test_an_input_that_moves_is_not_counted_among_those_that_kept_their_addresses(load: Load) -> None:
+def test_an_input_that_moves_is_not_counted_among_those_that_kept_their_addresses(
+    load: Load,
+) -> None:
     """An argument that is another tensor in each call does no harm, and moves."""
     names = ("batches_alternate", "buffer_copied")
 
@@ -275,7 +365,9 @@ def test_an_input_that_moves_is_not_counted_among_those_that_kept_their_addresse
 def test_a_gate_has_budgets_instead(load: Load) -> None:
     recording = load(COMPILER, "two_breaks")
     options = msgspec.structs.replace(recording.header.options, passes=(PassName.COMPILE,))
-    gated = msgspec.structs.replace(recording, header=msgspec.structs.replace(recording.header, options=options))
+    gated = msgspec.structs.replace(
+        recording, header=msgspec.structs.replace(recording.header, options=options)
+    )
 
     assert checklist(Evidence(gated), (), (), (), ()) == ()
 
@@ -286,7 +378,14 @@ def test_a_gate_has_budgets_instead(load: Load) -> None:
 def trade_off(verdict: str, mode: str = "default") -> TradeOff:
     """Of a guarded and an always working strategy; only its verdict matters."""
     spread = Spread(
-        median=1.0, p10=0.9, p90=1.1, minimum=0.9, maximum=1.1, samples=3, unit="us", measured_in=PassName.TIMING
+        median=1.0,
+        p10=0.9,
+        p90=1.1,
+        minimum=0.9,
+        maximum=1.1,
+        samples=3,
+        unit="us",
+        measured_in=PassName.TIMING,
     )
     return TradeOff(
         guarded=RunKey(strategy="guarded", mode=mode),
@@ -310,7 +409,11 @@ def trade_off(verdict: str, mode: str = "default") -> TradeOff:
             PracticeStatus.FAIL,
             "guarded.default takes longer than always.default",
         ),
-        ((trade_off("keep the read"),), PracticeStatus.PASS, "guarded.default takes less than always.default"),
+        (
+            (trade_off("keep the read"),),
+            PracticeStatus.PASS,
+            "guarded.default takes less than always.default",
+        ),
         ((trade_off("inconclusive"),), PracticeStatus.NOT_OBSERVED, "the verdict is: inconclusive"),
         (
             (trade_off("remove it", mode="eager"),),
@@ -323,9 +426,9 @@ def trade_off(verdict: str, mode: str = "default") -> TradeOff:
 def test_a_read_is_judged_by_its_trade_off(
     weighed: tuple[TradeOff, ...], status: str, evidence: str, load: Load
 ) -> None:
-    found = {item.id: item for item in checklist(Evidence(load(H200, "normalised")), (), (), weighed, ())}[
-        "reads-weighed"
-    ]
+    found = {
+        item.id: item for item in checklist(Evidence(load(H200, "normalised")), (), (), weighed, ())
+    }["reads-weighed"]
 
     assert (found.status, found.evidence) == (status, evidence)
 
@@ -374,11 +477,15 @@ def test_a_run_that_left_nothing_passes_nothing(load: Load) -> None:
     for kept in ("key", "exit", "probe_exit", "script", "unit", "evaluation"):
         fields.pop(kept, None)
 
-    assert {item.status for item in items(with_run(recording, **fields)).values()} == {PracticeStatus.NOT_OBSERVED}
+    assert {item.status for item in items(with_run(recording, **fields)).values()} == {
+        PracticeStatus.NOT_OBSERVED
+    }
 
 
 def test_sizes_of_calls_that_ran_eagerly_were_seen_by_nobody() -> None:
-    stance, without = (items(written.recording(*lines)) for lines in (written.a_stance(), written.compiled_once()))
+    stance, without = (
+        items(written.recording(*lines)) for lines in (written.a_stance(), written.compiled_once())
+    )
 
     assert without["static-shapes"].status == PracticeStatus.PASS
     assert stance["static-shapes"].status == PracticeStatus.NOT_OBSERVED
@@ -386,9 +493,19 @@ def test_sizes_of_calls_that_ran_eagerly_were_seen_by_nobody() -> None:
 
 
 def test_where_every_compilation_failed_no_compiled_function_is_praised() -> None:
-    failed = written.compiled("0/0", written.STEP, fail_type="InternalTorchDynamoError", fail_reason="no __dict__")
-    practices = ("static-shapes", "whole-graphs", "no-dynamic-shapes", "no-branch-on-values", "no-prints")
+    failed = written.compiled(
+        "0/0", written.STEP, fail_type="InternalTorchDynamoError", fail_reason="no __dict__"
+    )
+    practices = (
+        "static-shapes",
+        "whole-graphs",
+        "no-dynamic-shapes",
+        "no-branch-on-values",
+        "no-prints",
+    )
 
-    statuses = {practice: items(written.recording(*failed))[practice].status for practice in practices}
+    statuses = {
+        practice: items(written.recording(*failed))[practice].status for practice in practices
+    }
 
     assert PracticeStatus.PASS not in statuses.values(), statuses

@@ -1,4 +1,5 @@
-"""What copying into declared buffers costs a step: counted by hand, and on a trace of the evaluator."""
+"""What copying into declared buffers costs a step: counted by hand, and on a trace of the
+evaluator."""
 
 from __future__ import annotations
 
@@ -28,11 +29,17 @@ def operator(name: str, start: float, duration: float, **fields: Any) -> dict[st
 
 
 def step(number: int) -> dict[str, Any]:
-    return {**EVENT, "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": 100.0 * number, "dur": 100.0}
+    return {
+        **EVENT,
+        "cat": "user_annotation",
+        "name": f"ProfilerStep#{number}",
+        "ts": 100.0 * number,
+        "dur": 100.0,
+    }
 
 
-# Two steps: in each a region of 40 us that copies inside, a foreach of two copies (20 us), and a clone (20 us) whose
-# copy is its own affair.
+# Two steps: in each a region of 40 us that copies inside, a foreach of two copies (20 us), and a
+# clone (20 us) whose copy is its own affair.
 def steps() -> list[dict[str, Any]]:
     events = []
     for number in range(2):
@@ -57,8 +64,23 @@ def on_device() -> list[dict[str, Any]]:
         for offset, duration in ((52, 3.0), (7, 9.0)):
             at, link = 100.0 * number + offset, {"args": {"correlation": 1000 * number + offset}}
             events += [
-                {**EVENT, **link, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": at, "dur": 1.0},
-                {**EVENT, **link, "cat": "kernel", "name": "k", "ts": at + 5, "dur": duration, "tid": 7},
+                {
+                    **EVENT,
+                    **link,
+                    "cat": "cuda_runtime",
+                    "name": "cudaLaunchKernel",
+                    "ts": at,
+                    "dur": 1.0,
+                },
+                {
+                    **EVENT,
+                    **link,
+                    "cat": "kernel",
+                    "name": "k",
+                    "ts": at + 5,
+                    "dur": duration,
+                    "tid": 7,
+                },
             ]
     return events
 
@@ -72,7 +94,9 @@ def columns(tmp_path: Path, events: list[dict[str, Any]]) -> kineto.Columns:
 def test_on_a_cpu_copies_are_the_operators_that_stand_alone(tmp_path: Path) -> None:
     found = cost(columns(tmp_path, steps()), None, steps=2)
 
-    assert found == CopyCost(kernels=2.0, duration_us=20.0, share=20 / 80, measured_in=PassName.TRACE)
+    assert found == CopyCost(
+        kernels=2.0, duration_us=20.0, share=20 / 80, measured_in=PassName.TRACE
+    )
 
 
 def test_on_cuda_they_are_what_these_launched(tmp_path: Path) -> None:
@@ -83,16 +107,22 @@ def test_on_cuda_they_are_what_these_launched(tmp_path: Path) -> None:
 
 
 def test_an_empty_trace_is_not_a_share_of_nothing(tmp_path: Path) -> None:
-    assert cost(columns(tmp_path, [step(0)]), None, steps=1) == Skipped(reason="the trace has no operator")
+    assert cost(columns(tmp_path, [step(0)]), None, steps=1) == Skipped(
+        reason="the trace has no operator"
+    )
     idle = columns(tmp_path, steps())
-    assert cost(idle, launched(idle), steps=2) == Skipped(reason="nothing ran on the GPU in the traced steps")
+    assert cost(idle, launched(idle), steps=2) == Skipped(
+        reason="nothing ran on the GPU in the traced steps"
+    )
 
 
 def recorded(folder: Path, **fields: Any) -> Recording:
     whole = written_tensors.recording(
         buffers=(buffer("low", written_outside=(3, 4)), buffer("high", **fields), buffer("table"))
     )
-    traced = TracePass(step_us=(100.0, 100.0), trace_file="trace.json.gz", trace_bytes=1, cpp_kernel_profile=False)
+    traced = TracePass(
+        step_us=(100.0, 100.0), trace_file="trace.json.gz", trace_bytes=1, cpp_kernel_profile=False
+    )
     run = msgspec.structs.replace(whole.runs[0], trace=traced)
     whole = msgspec.structs.replace(whole, folder=str(folder), runs=(run,))
     path = layout.trace_path(whole, run.key, PassName.TRACE)
@@ -117,7 +147,9 @@ def test_buffers_by_pattern_with_the_cost_of_copying(tmp_path: Path) -> None:
     )
 
 
-def test_without_a_trace_or_without_a_copied_buffer_the_cost_is_not_observed(tmp_path: Path) -> None:
+def test_without_a_trace_or_without_a_copied_buffer_the_cost_is_not_observed(
+    tmp_path: Path,
+) -> None:
     untraced = written_tensors.recording(buffers=(buffer(written_outside=(3,)),))
     uncopied = written_tensors.recording(buffers=(buffer(),))
 

@@ -6,7 +6,15 @@ import msgspec
 import pytest
 
 from kgprof.analysis import memory
-from kgprof.model import MemoryPeaks, MemorySummary, MemoryTier, Recording, RunKey, RunRecord, Skipped
+from kgprof.model import (
+    MemoryPeaks,
+    MemorySummary,
+    MemoryTier,
+    Recording,
+    RunKey,
+    RunRecord,
+    Skipped,
+)
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED, died
 from tests.analysis.recordings import recording as recorded
@@ -53,7 +61,11 @@ def test_a_run_is_held_against_the_eager_one_of_its_strategy() -> None:
 
     ((_, reads),) = found.reads.items()
     assert (found.steps, found.syncs_per_step, reads) == (5, 2.0, 2.0)
-    assert (found.over_eager_bytes, found.over_eager_of, found.peaks) == (30, "resident", peaks(130))
+    assert (found.over_eager_bytes, found.over_eager_of, found.peaks) == (
+        30,
+        "resident",
+        peaks(130),
+    )
 
 
 def test_on_a_gpu_it_is_what_was_allocated_there() -> None:
@@ -63,8 +75,11 @@ def test_on_a_gpu_it_is_what_was_allocated_there() -> None:
 
 
 def test_the_pools_of_cuda_graphs_are_taken_too() -> None:
-    """As on an H200 with mode reduce-overhead: little is allocated, and the pools keep what eager mode allocates."""
-    pooled = msgspec.structs.replace(peaks(1, 40), graph_pool_bytes=262, graph_pool_allocated_bytes=2)
+    """As on an H200 with mode reduce-overhead: little is allocated, and the pools keep what eager
+    mode allocates."""
+    pooled = msgspec.structs.replace(
+        peaks(1, 40), graph_pool_bytes=262, graph_pool_allocated_bytes=2
+    )
     eager = msgspec.structs.replace(peaks(1, 264), graph_pool_bytes=0)
     found = of_fused("cuda", run(EAGER, eager), run(FUSED, pooled))
 
@@ -74,7 +89,12 @@ def test_the_pools_of_cuda_graphs_are_taken_too() -> None:
 
 @pytest.mark.parametrize(
     ("over", "tier"),
-    [(-0.3, MemoryTier.LOW), (0.099, MemoryTier.LOW), (0.1, MemoryTier.MODERATE), (0.25, MemoryTier.HIGH)],
+    [
+        (-0.3, MemoryTier.LOW),
+        (0.099, MemoryTier.LOW),
+        (0.1, MemoryTier.MODERATE),
+        (0.25, MemoryTier.HIGH),
+    ],
 )
 def test_the_tiers_of_what_is_taken_over_eager(over: float, tier: MemoryTier) -> None:
     assert memory.tier(over) is tier
@@ -84,7 +104,11 @@ def test_the_tiers_of_what_is_taken_over_eager(over: float, tier: MemoryTier) ->
     ("others", "taken", "reason"),
     [
         ((), peaks(1), "fused was not run in mode eager"),
-        ((run(RunKey(strategy="batched", mode="eager"), peaks(1)),), peaks(1), "fused was not run in mode eager"),
+        (
+            (run(RunKey(strategy="batched", mode="eager"), peaks(1)),),
+            peaks(1),
+            "fused was not run in mode eager",
+        ),
         ((run(EAGER, Skipped(reason="no /proc")),), peaks(1), "eager run: no /proc"),
         ((died(EAGER),), peaks(1), "eager run: the run was killed during timing: SIGKILL"),
         ((run(EAGER, peaks(1)),), Skipped(reason="no /proc"), "no /proc"),
@@ -98,7 +122,9 @@ def test_without_both_peaks_there_is_no_difference(
 
 
 def test_a_run_without_the_pass_says_why() -> None:
-    assert summarised(on("cpu", died(FUSED))) == Skipped(reason="the run was killed during timing: SIGKILL")
+    assert summarised(on("cpu", died(FUSED))) == Skipped(
+        reason="the run was killed during timing: SIGKILL"
+    )
 
 
 # ---------------------------------------------------------------- what was read in warm-up alone
@@ -111,17 +137,23 @@ def test_lines_that_read_in_warm_up_alone_are_named_and_counted_in_no_step() -> 
 
     assert (found.syncs_per_step, found.warm_up_reads) == (1.0, (written.place(*written.CALLER),))
     assert memory.notes(found) == (
-        "1 line syncs during warm-up only, so they count in no per-step figure and no finding: model.py:21 train",
+        "1 line syncs during warm-up only, so they count in no per-step figure and no finding: "
+        "model.py:21 train",
     )
 
 
 def test_many_lines_are_counted_and_five_are_named() -> None:
-    frames = [msgspec.structs.replace(written_syncs.READ_LINE, line=number) for number in range(1, 8)]
-    found = of_fused("cpu", written_syncs.run(*(written_syncs.read(frame, calls=range(1)) for frame in frames)))
+    frames = [
+        msgspec.structs.replace(written_syncs.READ_LINE, line=number) for number in range(1, 8)
+    ]
+    found = of_fused(
+        "cpu", written_syncs.run(*(written_syncs.read(frame, calls=range(1)) for frame in frames))
+    )
 
     (note,) = memory.notes(found)
     assert note.startswith(
-        "7 lines sync during warm-up only, so they count in no per-step figure and no finding: model.py:1"
+        "7 lines sync during warm-up only, so they count in no per-step figure and no finding: "
+        "model.py:1"
     )
     assert note.endswith("model.py:5 report and 2 more")
 

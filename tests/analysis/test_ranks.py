@@ -12,7 +12,9 @@ from tests.analysis.events import event
 from tests.record.test_kineto_files import profile_in, saved, work
 
 
-def compared(tmp_path: Path, capsys: pytest.CaptureFixture[str], *traces: Path) -> tuple[RankBalance, str]:
+def compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *traces: Path
+) -> tuple[RankBalance, str]:
     """And the verdict."""
     code = cli.run(["trace", "--no-hta", "-q", "-o", str(tmp_path / "out"), *map(str, traces)])
     assert code == 0
@@ -32,8 +34,18 @@ def compared(tmp_path: Path, capsys: pytest.CaptureFixture[str], *traces: Path) 
             LateCause.COMPUTE,
             "it computes longer: 0.500 vs 0.200 ms per step, most of it triton_poi_fused_add_0",
         ),
-        (200.0, 300.0, LateCause.COPIES, "its copies take longer: 0.300 vs 0 ms per step, most of it Memcpy HtoD"),
-        (200.0, 0.0, LateCause.HOST, "its GPU waits longer for its CPU: 0.600 vs 0.300 ms per step"),
+        (
+            200.0,
+            300.0,
+            LateCause.COPIES,
+            "its copies take longer: 0.300 vs 0 ms per step, most of it Memcpy HtoD",
+        ),
+        (
+            200.0,
+            0.0,
+            LateCause.HOST,
+            "its GPU waits longer for its CPU: 0.600 vs 0.300 ms per step",
+        ),
     ],
 )
 def test_the_late_rank_and_its_cause_lead(
@@ -49,7 +61,11 @@ def test_the_late_rank_and_its_cause_lead(
     traces = []
     for rank in range(3):
         is_late = rank == late
-        events = work(compute_us=compute_us if is_late else 200.0, talk_us=200.0 if is_late else 500.0, steps=4)
+        events = work(
+            compute_us=compute_us if is_late else 200.0,
+            talk_us=200.0 if is_late else 500.0,
+            steps=4,
+        )
         if is_late and copy_us:
             events += [
                 event("gpu_memcpy", "Memcpy HtoD", at + 500.0, copy_us, thread=7, stream=7)
@@ -61,8 +77,8 @@ def test_the_late_rank_and_its_cause_lead(
 
     assert (found.straggler, found.cause) == (RunKey(strategy=f"rank{late}", mode="as-is"), cause)
     assert (
-        f"rank {late} is late: the other ranks wait 0.300 of 1.00 ms per step (30%) for it, because {words}"
-        in found.text
+        f"rank {late} is late: the other ranks wait 0.300 of 1.00 ms per step (30%) for it, "
+        f"because {words}" in found.text
     )
     assert verdict.startswith(found.text)
     assert not isinstance(found.collectives, Skipped)
@@ -80,11 +96,16 @@ def test_ranks_that_are_late_in_turn_are_not_called_late(
         events = []
         for number in range(8):
             late = (rank + number + first_late) % 2
-            (mark, *rest) = work(compute_us=500.0 if late else 200.0, talk_us=200.0 if late else 500.0, steps=1)
+            (mark, *rest) = work(
+                compute_us=500.0 if late else 200.0, talk_us=200.0 if late else 500.0, steps=1
+            )
             moved = [{**each, "ts": each["ts"] + 1000.0 * number} for each in (mark, *rest)]
             for each in moved:
                 if "correlation" in each["args"]:
-                    each["args"] = {**each["args"], "correlation": each["args"]["correlation"] + 2 * number}
+                    each["args"] = {
+                        **each["args"],
+                        "correlation": each["args"]["correlation"] + 2 * number,
+                    }
             moved[0]["name"] = f"ProfilerStep#{number}"
             events += moved
         traces.append(saved(tmp_path / f"rank{rank}.json", events, rank=rank))
@@ -103,10 +124,13 @@ def test_a_straggler_among_gloo_ranks_is_named_and_a_balanced_run_says_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found, verdict = compared(tmp_path, capsys, RECORDED / "straggler")
-    assert (found.straggler, found.cause) == (RunKey(strategy="rank1", mode="as-is"), LateCause.COMPUTE)
+    assert (found.straggler, found.cause) == (
+        RunKey(strategy="rank1", mode="as-is"),
+        LateCause.COMPUTE,
+    )
     assert verdict.startswith(
-        "rank 1 is late: rank 0 waits 7.36 of 17.4 ms per step (42%) for it, because it computes longer: 9.86 vs 3.04 "
-        "ms per step, most of it aten::mm"
+        "rank 1 is late: rank 0 waits 7.36 of 17.4 ms per step (42%) for it, because it computes "
+        "longer: 9.86 vs 3.04 ms per step, most of it aten::mm"
     )
 
     found, verdict = compared(tmp_path, capsys, RECORDED / "balanced")

@@ -1,5 +1,5 @@
-"""One analyse() reads each trace once, collects each topic once and parses each source once; and everything that it
-says of kernels follows the project's own kinds."""
+"""One analyse() reads each trace once, collects each topic once and parses each source once; and
+everything that it says of kernels follows the project's own kinds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def copying(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     )
 
 
-def counting(function: Callable[..., Any], name: Callable[..., Any], counts: Counter[Any]) -> Callable[..., Any]:
+def counting(
+    function: Callable[..., Any], name: Callable[..., Any], counts: Counter[Any]
+) -> Callable[..., Any]:
     def counted(*given: Any, **more: Any) -> Any:
         counts[name(*given)] += 1
         return function(*given, **more)
@@ -72,14 +74,20 @@ def test_each_trace_is_read_once(evaluator: Recording, monkeypatch: pytest.Monke
     made = {
         layout.trace_path(evaluator, run.key, name)
         for run in evaluator.runs
-        for name, traced in ((PassName.TRACE, run.trace), (PassName.STACK, run.stack), (PassName.KERNELS, run.kernels))
+        for name, traced in (
+            (PassName.TRACE, run.trace),
+            (PassName.STACK, run.stack),
+            (PassName.KERNELS, run.kernels),
+        )
         if isinstance(traced, TracePass)
     }
     assert len(made) >= len(evaluator.runs) == 6
     assert reads == Counter(made)
 
 
-def test_no_trace_outlives_the_analysis(evaluator: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_trace_outlives_the_analysis(
+    evaluator: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read, traces = kineto.read, list[weakref.ref[kineto.Columns]]()
 
     def kept(path: Path, within: Path) -> kineto.Trace:
@@ -98,7 +106,9 @@ def test_no_trace_outlives_the_analysis(evaluator: Recording, monkeypatch: pytes
     assert alive == [None] * 12
 
 
-def test_each_topic_is_collected_once(evaluator: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_topic_is_collected_once(
+    evaluator: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
     collected: Counter[str] = Counter()
     for collector in COLLECTORS:
         name: Callable[[object], str] = lambda _, collector=collector: collector.__name__  # noqa: E731
@@ -116,7 +126,9 @@ def test_the_compilers_records_and_each_source_are_taken_apart_once(
     parses: Counter[str] = Counter()
     source_text._parsed.cache_clear()  # which other tests may have filled
     with monkeypatch.context() as patched:
-        patched.setattr(evidence, "RunTrace", counting(evidence.RunTrace, lambda key, _: key, traces))
+        patched.setattr(
+            evidence, "RunTrace", counting(evidence.RunTrace, lambda key, _: key, traces)
+        )
         patched.setattr(ast, "parse", counting(ast.parse, lambda text: text, parses))
         analyse(evaluator)
 
@@ -142,7 +154,8 @@ def breakdown(profile: Profile) -> KernelBreakdown:
 
 
 def copies(profile: Profile) -> tuple[object, object]:
-    """What the copies took, in microseconds, as the table of kernels says and as the finding's cost says, a step."""
+    """What the copies took, in microseconds, as the table of kernels says and as the finding's cost
+    says, a step."""
     (finding,) = (finding for finding in profile.findings if finding.rule == "KGP305")
     table = breakdown(profile).input_copies
     assert not isinstance(table, Skipped)
@@ -162,4 +175,8 @@ def test_a_kernel_that_the_project_calls_no_copy_is_none_in_any_figure(copying: 
     (run,) = compared.runs
     assert run.trace is not None
     per_step = {change.name: change.delta_us for change in run.trace.kinds}
-    assert per_step == {"gemm": 0.0, "copy": pytest.approx(-1.01975), "pointwise": pytest.approx(1.01975)}
+    assert per_step == {
+        "gemm": 0.0,
+        "copy": pytest.approx(-1.01975),
+        "pointwise": pytest.approx(1.01975),
+    }

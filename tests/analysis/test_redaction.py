@@ -1,4 +1,5 @@
-"""What a Profile leaves out: nothing private in any string field, whatever the field, and nothing lost that is not."""
+"""What a Profile leaves out: nothing private in any string field, whatever the field, and nothing
+lost that is not."""
 
 from __future__ import annotations
 
@@ -27,10 +28,13 @@ from kgprof.render import RENDERERS
 from tests.analysis.test_secrets import CANARIES
 from tests.render import profiles
 
-HERE = PrivateNames(users=("analima",), hosts=("gpu-node17.corp.example",), homes=("/srv/people/analima",))
+HERE = PrivateNames(
+    users=("analima",), hosts=("gpu-node17.corp.example",), homes=("/srv/people/analima",)
+)
 ROOT = "/srv/people/analima/project"
 TOKEN = "ghp_" + "Ab3" * 12
-# What is planted, and what of it must never be seen again. Put together here, so that no scanner takes them for real.
+# What is planted, and what of it must never be seen again. Put together here, so that no scanner
+# takes them for real.
 SECRETS = (
     (TOKEN, TOKEN),
     ("github_pat_" + "1A" * 20, "1A1A1A"),
@@ -41,7 +45,10 @@ SECRETS = (
     ("SOME_API_KEY=opensesame1", "opensesame1"),
     ('{"password": "opensesame2"}', "opensesame2"),
     ("Authorization: Bearer abcdefghijklmnopqrstuvwx", "abcdefghijklmnopqrstuvwx"),
-    ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH PRIVATE KEY-----", "b3BlbnNzaA"),
+    (
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH PRIVATE KEY-----",
+        "b3BlbnNzaA",
+    ),
     ("/srv/people/analima/notes/plan.txt", "analima"),
     ("/home/someoneelse/x.py", "someoneelse"),
     ("C:\\Users\\someoneelse\\x.py", "someoneelse"),
@@ -75,7 +82,10 @@ def redactor(root: str = ROOT) -> Redactor:
         ("/var/lib/jenkins/workspace/secretproject/pr-7/x.py", "<elsewhere>/pr-7/x.py"),
         ("/run/user/1000/bob/x, /dev/shm/bob/ab/c.so", "<elsewhere>/bob/x, <elsewhere>/ab/c.so"),
         ("file:///tmp/bob/secretproject/a/b.py", "file://<elsewhere>/a/b.py"),
-        ("/mnt/clusterdisk/secretproject/a/b/ and /x-y/a-b/c-d", "<elsewhere>/a/b/ and <elsewhere>/a-b/c-d"),
+        (
+            "/mnt/clusterdisk/secretproject/a/b/ and /x-y/a-b/c-d",
+            "<elsewhere>/a/b/ and <elsewhere>/a-b/c-d",
+        ),
         ("/tmp/x.log, /var/log", "/tmp/x.log, /var/log"),
         ("ssh://analima@gpu-node17/x", "ssh://<credentials>@<host>/x"),
         ("WANDB_API_KEY=0123", "WANDB_API_KEY=<secret>"),
@@ -98,7 +108,10 @@ def test_what_identifies_is_replaced_and_the_rest_of_the_text_stays(given: str, 
     ("given", "then"),
     [
         ("/tmp/siblings/mingpt/parts/model.py", "<PYTHONPATH>/mingpt/parts/model.py"),
-        ("/tmp/siblings/deeper/x.py and /tmp/siblings-old/a/b.py", "<PYTHONPATH>/x.py and <elsewhere>/a/b.py"),
+        (
+            "/tmp/siblings/deeper/x.py and /tmp/siblings-old/a/b.py",
+            "<PYTHONPATH>/x.py and <elsewhere>/a/b.py",
+        ),
         (f"{ROOT}/src/model.py", "src/model.py"),  # the repository comes first
         ("/tmp/siblings", "/tmp/siblings"),
     ],
@@ -135,14 +148,28 @@ def test_a_user_whose_name_is_a_word_is_left_out_of_paths_only(user: str) -> Non
 
     assert redact(f"aten::{user} takes a {user}") == f"aten::{user} takes a {user}"
     # root is everybody's: it names nobody
-    assert redact(f"/tmp/torchinductor_{user}") == f"/tmp/torchinductor_{user if user == 'root' else '<user>'}"
+    assert (
+        redact(f"/tmp/torchinductor_{user}")
+        == f"/tmp/torchinductor_{user if user == 'root' else '<user>'}"
+    )
 
 
 # ---------------------------------------------------------------- a Profile
 
 # These choose how a renderer goes on: they are words of the model and come from nowhere else.
 WORDS = (
-    *("kind", "verdict", "level", "status", "outcome", "bound", "measured_in", "observer", "better", "time_of"),
+    *(
+        "kind",
+        "verdict",
+        "level",
+        "status",
+        "outcome",
+        "bound",
+        "measured_in",
+        "observer",
+        "better",
+        "time_of",
+    ),
     *("passes", "fail_on"),
 )
 FIXED = ("created_utc", "unit", "basis", "device", "fused_kinds", "rules")
@@ -163,13 +190,19 @@ def planted(profile: Profile, secrets: tuple[tuple[str, str], ...] = SECRETS) ->
         if isinstance(value, dict):
             free = name in ("flags", "settings", "counted", "reads")
             return {
-                (f"{next(numbers)} {next(texts)}" if free else key): plant(item, "" if free else str(key))
+                (f"{next(numbers)} {next(texts)}" if free else key): plant(
+                    item, "" if free else str(key)
+                )
                 for key, item in value.items()
             }
         return value
 
     document = plant(msgspec.to_builtins(profile))
-    document["verdict"] = {"status": "failed", "text": secrets[0][0], "reasons": [secret for secret, _ in secrets]}
+    document["verdict"] = {
+        "status": "failed",
+        "text": secrets[0][0],
+        "reasons": [secret for secret, _ in secrets],
+    }
     return msgspec.convert(document, Profile)
 
 
@@ -206,7 +239,9 @@ def test_a_setting_that_is_named_as_a_secret_is_left_out() -> None:
     assert not isinstance(run.evaluation, Skipped)
     settings = {"dataset": "fb15k", "hub_token": "hunter2", "max_tokens": "128", "cache_key": "abc"}
     evaluation = msgspec.structs.replace(run.evaluation, settings=settings)
-    given = msgspec.structs.replace(told, runs=(msgspec.structs.replace(run, evaluation=evaluation),))
+    given = msgspec.structs.replace(
+        told, runs=(msgspec.structs.replace(run, evaluation=evaluation),)
+    )
 
     (safe, *_) = redacted(given, PrivateNames()).runs
 
@@ -214,7 +249,9 @@ def test_a_setting_that_is_named_as_a_secret_is_left_out() -> None:
     assert safe.evaluation.settings == {**settings, "hub_token": "<secret>"}
 
 
-@pytest.mark.parametrize("state", ["clean", "cuda", "findings", "watched", "gate", "dead", "hostile"])
+@pytest.mark.parametrize(
+    "state", ["clean", "cuda", "findings", "watched", "gate", "dead", "hostile"]
+)
 def test_redacting_twice_changes_nothing_more(state: str) -> None:
     profile = planted(profiles.STATES[state]()) if state != "hostile" else profiles.hostile()
 
@@ -228,7 +265,9 @@ def test_fingerprints_stay_what_they_were() -> None:
     # given: a machine whose name is a fingerprint, as a container's may be
     told = profiles.watched()
     first, *others = told.findings
-    told = msgspec.structs.replace(told, findings=(msgspec.structs.replace(first, fingerprint="0123456789ab"), *others))
+    told = msgspec.structs.replace(
+        told, findings=(msgspec.structs.replace(first, fingerprint="0123456789ab"), *others)
+    )
 
     safe = redacted(told, PrivateNames(hosts=("0123456789ab",)))
 
@@ -237,9 +276,17 @@ def test_fingerprints_stay_what_they_were() -> None:
 
 
 def test_values_of_unknown_variables_are_left_out_and_equal_ones_look_equal() -> None:
-    flags = {"TORCH_HOME": "x", "CUDA_MYSTERY": "x", "KGPROF_NOTE": "y", "OMP_NUM_THREADS": "2", "TORCH_TOKEN": "z"}
+    flags = {
+        "TORCH_HOME": "x",
+        "CUDA_MYSTERY": "x",
+        "KGPROF_NOTE": "y",
+        "OMP_NUM_THREADS": "2",
+        "TORCH_TOKEN": "z",
+    }
     told = profiles.clean()
-    given = msgspec.structs.replace(told, environment=msgspec.structs.replace(told.environment, flags=flags))
+    given = msgspec.structs.replace(
+        told, environment=msgspec.structs.replace(told.environment, flags=flags)
+    )
 
     shown = redacted(given, PrivateNames()).environment.flags
 
@@ -249,16 +296,38 @@ def test_values_of_unknown_variables_are_left_out_and_equal_ones_look_equal() ->
 
 
 def test_what_follows_an_option_named_as_a_secret_is_left_out_of_the_command() -> None:
-    words = ("kgprof", "profile", "a.py", "--", "--hf-token", "abc", "--api-key=def", "--max-tokens", "128")
+    words = (
+        "kgprof",
+        "profile",
+        "a.py",
+        "--",
+        "--hf-token",
+        "abc",
+        "--api-key=def",
+        "--max-tokens",
+        "128",
+    )
 
     safe = redacted(msgspec.structs.replace(profiles.clean(), command=words), PrivateNames())
 
-    said = ("kgprof", "profile", "a.py", "--", "--hf-token", "<secret>", "--api-key=<secret>", "--max-tokens", "128")
+    said = (
+        "kgprof",
+        "profile",
+        "a.py",
+        "--",
+        "--hf-token",
+        "<secret>",
+        "--api-key=<secret>",
+        "--max-tokens",
+        "128",
+    )
     assert safe.command == said
 
 
 def test_the_contents_say_what_was_left_out_by_category_and_count() -> None:
-    given = msgspec.structs.replace(profiles.empty(), command=("kgprof", "/home/bob/x.py", TOKEN, TOKEN))
+    given = msgspec.structs.replace(
+        profiles.empty(), command=("kgprof", "/home/bob/x.py", TOKEN, TOKEN)
+    )
 
     assert redacted(given, PrivateNames()).contents == Contents(
         redaction=True,
@@ -299,7 +368,12 @@ def with_source() -> Profile:
     ours = Location(file=f"{ROOT}/model.py", line=41, function="step", text="if ours3 > 0:")
     theirs = Location(file="/opt/company/private/lib.py", line=1, function="f", text="theirs3 = 1")
     finding = Finding(
-        rule="KGP101", level="warning", message="broke", run=told.runs[0].key, location=ours, related=(theirs,)
+        rule="KGP101",
+        level="warning",
+        message="broke",
+        run=told.runs[0].key,
+        location=ours,
+        related=(theirs,),
     )  # type: ignore[arg-type]
     run = msgspec.structs.replace(
         told.runs[0],
@@ -317,35 +391,76 @@ def with_source() -> Profile:
 @pytest.mark.parametrize(
     ("source", "seen", "gone"),
     [
-        ("repo", ("ours(x)", "ours2(x)", "ours3 > 0"), ("theirs(x)", "theirs2(x)", "theirs3 = 1", "torchs(x)")),
-        ("none", (), ("ours(x)", "ours2(x)", "ours3 > 0", "theirs(x)", "theirs2(x)", "theirs3 = 1", "torchs(x)")),
-        ("all", ("ours(x)", "ours2(x)", "ours3 > 0", "theirs(x)", "theirs2(x)", "theirs3 = 1", "torchs(x)"), ()),
+        (
+            "repo",
+            ("ours(x)", "ours2(x)", "ours3 > 0"),
+            ("theirs(x)", "theirs2(x)", "theirs3 = 1", "torchs(x)"),
+        ),
+        (
+            "none",
+            (),
+            (
+                "ours(x)",
+                "ours2(x)",
+                "ours3 > 0",
+                "theirs(x)",
+                "theirs2(x)",
+                "theirs3 = 1",
+                "torchs(x)",
+            ),
+        ),
+        (
+            "all",
+            (
+                "ours(x)",
+                "ours2(x)",
+                "ours3 > 0",
+                "theirs(x)",
+                "theirs2(x)",
+                "theirs3 = 1",
+                "torchs(x)",
+            ),
+            (),
+        ),
     ],
 )
-def test_source_lines_stay_where_they_are_asked_for(source: str, seen: tuple[str, ...], gone: tuple[str, ...]) -> None:
+def test_source_lines_stay_where_they_are_asked_for(
+    source: str, seen: tuple[str, ...], gone: tuple[str, ...]
+) -> None:
     safe = redacted(with_source(), HERE, source=source)
 
     text = RENDERERS[1].render(safe)
     assert [part for part in seen if part not in text] == []
     assert [part for part in gone if part in text] == []
     assert safe.contents is not None
-    assert (safe.contents.source_lines, safe.contents.source_lines_left_out) == (len(seen), len(gone))
+    assert (safe.contents.source_lines, safe.contents.source_lines_left_out) == (
+        len(seen),
+        len(gone),
+    )
     # then: what is no source line is still there
     assert "ValueError: no" in text
     assert "L['x'].size()[0] == 5" in text
 
 
-@pytest.mark.parametrize(("source", "kept"), [("none", ()), ("repo", ("own",)), ("all", ("own", "theirs"))])
+@pytest.mark.parametrize(
+    ("source", "kept"), [("none", ()), ("repo", ("own",)), ("all", ("own", "theirs"))]
+)
 def test_whole_files_stay_where_their_lines_do(source: str, kept: tuple[str, ...]) -> None:
     root = with_source().environment.source_root
     files = {"own": f"{root}/own.py", "theirs": "/opt/site-packages/theirs.py"}
-    sources = tuple(ProjectSource(file=file, sha256="", text=f"{name} = 1\n") for name, file in files.items())
+    sources = tuple(
+        ProjectSource(file=file, sha256="", text=f"{name} = 1\n") for name, file in files.items()
+    )
 
     safe = redacted(msgspec.structs.replace(with_source(), sources=sources), HERE, source=source)
 
     texts = {name: each.text for name, each in zip(files, safe.sources, strict=True)}
-    assert {name: text for name, text in texts.items() if isinstance(text, str)} == {n: f"{n} = 1\n" for n in kept}
-    assert all("--include-source" in text.reason for text in texts.values() if isinstance(text, Skipped))
+    assert {name: text for name, text in texts.items() if isinstance(text, str)} == {
+        n: f"{n} = 1\n" for n in kept
+    }
+    assert all(
+        "--include-source" in text.reason for text in texts.values() if isinstance(text, Skipped)
+    )
 
 
 def test_a_traceback_says_where_a_line_was() -> None:

@@ -1,6 +1,7 @@
 """Secrets go, whatever text they stand in; what people read a report for stays letter for letter.
 
-No canary stands here whole: each is put together, so that no scanner of this repository takes it for real.
+No canary stands here whole: each is put together, so that no scanner of this repository takes it
+for real.
 """
 
 from __future__ import annotations
@@ -43,8 +44,23 @@ NAMES = (
         "smtp_pass",
         "MYSQL_PWD",
     ),
-    *("SECRET_KEY", "client_secret", "clientSecret", "secret", "DJANGO_SECRET_KEY", "AWS_SECRET_ACCESS_KEY"),
-    *("api_key", "apiKey", "OPENAI_API_KEY", "private_key", "signing_key", "encryption_key", "ENCRYPTION_KEY_BASE"),
+    *(
+        "SECRET_KEY",
+        "client_secret",
+        "clientSecret",
+        "secret",
+        "DJANGO_SECRET_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+    ),
+    *(
+        "api_key",
+        "apiKey",
+        "OPENAI_API_KEY",
+        "private_key",
+        "signing_key",
+        "encryption_key",
+        "ENCRYPTION_KEY_BASE",
+    ),
     *(
         "session_token",
         "HF_TOKEN",
@@ -69,20 +85,32 @@ FORMS = (
         'os.environ.setdefault("{name}", "{value}")',
         "os.getenv('{name}', '{value}')",
     ),
-    *("if {name} == '{value}':", "user, {name} = 'bob', '{value}'", "{name} = os.environ.get('X') or '{value}'"),
+    *(
+        "if {name} == '{value}':",
+        "user, {name} = 'bob', '{value}'",
+        "{name} = os.environ.get('X') or '{value}'",
+    ),
     *(
         "{name} = ('{value}'\n        '{value}')",
         "def login(user, {name}='{value}'):",
         "self.{name} = '{value}'.encode()",
     ),
-    *('{{"user": "bob", "{name}": "{value}", "ok": true}}', '{{\\"{name}\\": \\"{value}\\"}}', "{name}: {value}"),
+    *(
+        '{{"user": "bob", "{name}": "{value}", "ok": true}}',
+        '{{\\"{name}\\": \\"{value}\\"}}',
+        "{name}: {value}",
+    ),
     *(
         "export {name}={value}",
         "{name}={value}",
         '{name} = "{value}"  # TOML',
         "https://h.example/x?{name}={value}&page=2",
     ),
-    *("python train.py --{name} {value} -v", "--{name}={value}", "['train.py', '--{name}', '{value}', '-v']"),
+    *(
+        "python train.py --{name} {value} -v",
+        "--{name}={value}",
+        "['train.py', '--{name}', '{value}', '-v']",
+    ),
     *(
         "INFO 12:00:01 connecting with {name}='{value}'",
         "ValueError: bad {name}: '{value}'",
@@ -94,27 +122,55 @@ FORMS = (
         "    '{name}': b'{value}',",
     ),
 )
-# With more than "=" or ":" between a name and its value, or in the letters of a shell, a page or an address.
+# With more than "=" or ":" between a name and its value, or in the letters of a shell, a page or an
+# address.
 FAR_FORMS = (
-    *("  {name}: |\n    {value}\n  next: 1\n", "  {name}: >-\n    {value}\n", "{name} = <<EOT\n{value}\nEOT\n"),
-    *("env:\n- name: {name}\n  value: {value}\n", '[\n  {{\n    "name": "{name}",\n    "value": "{value}"\n  }}\n]'),
+    *(
+        "  {name}: |\n    {value}\n  next: 1\n",
+        "  {name}: >-\n    {value}\n",
+        "{name} = <<EOT\n{value}\nEOT\n",
+    ),
+    *(
+        "env:\n- name: {name}\n  value: {value}\n",
+        '[\n  {{\n    "name": "{name}",\n    "value": "{value}"\n  }}\n]',
+    ),
     *(
         'variable "{name}" {{\n  type = string\n  default = "{value}"\n}}\n',
         "set -x {name} {value}",
         "ENV {name} {value}",
     ),
-    *('<add key="{name}" value="{value}" />', '<input name="{name}" value="{value}">', "| {name} | {value} |"),
-    *("aws configure set {name} {value}", "${{{name}:-{value}}}", "{name}: ${{oc.env:X,{value}}}", "{name} -> {value}"),
+    *(
+        '<add key="{name}" value="{value}" />',
+        '<input name="{name}" value="{value}">',
+        "| {name} | {value} |",
+    ),
+    *(
+        "aws configure set {name} {value}",
+        "${{{name}:-{value}}}",
+        "{name}: ${{oc.env:X,{value}}}",
+        "{name} -> {value}",
+    ),
     *("{name}: str = field(default='{value}')", "p.add_argument('--{name}', default='{value}')"),
     *('let {name}: &str = "{value}";', 'public string {name} {{ get; set; }} = "{value}";'),
-    *("to=https%3A%2F%2Fh%2Fx%3F{name}%3D{value}%26z%3D1", "{{&quot;{name}&quot;: &quot;{value}&quot;}}"),
+    *(
+        "to=https%3A%2F%2Fh%2Fx%3F{name}%3D{value}%26z%3D1",
+        "{{&quot;{name}&quot;: &quot;{value}&quot;}}",
+    ),
     *(
         "\x1b[31m{name}\x1b[0m=\x1b[32m{value}\x1b[0m",
         "\\u0022{name}\\u0022: \\u0022{value}\\u0022",
         "{name}\uff1a{value}",
     ),
 )
-FAR_NAMES = ("password", "db_password", "clientSecret", "SECRET_KEY", "auth_token", "MYSQL_PWD", "passphrase")
+FAR_NAMES = (
+    "password",
+    "db_password",
+    "clientSecret",
+    "SECRET_KEY",
+    "auth_token",
+    "MYSQL_PWD",
+    "passphrase",
+)
 SHAPES = {
     "GitHub": "ghp_" + MIXED + "Ab3d",
     "GitHub, fine-grained": "github_pat_" + "11" + MIXED + "_" + MIXED,
@@ -193,9 +249,16 @@ WRITTEN = (  # a text, and what must not be seen of it
     ("CREATE USER bob IDENTIFIED BY 'hunter2'", "hunter2"),
     ("//registry.npmjs.org/:_authToken=hunter2", "hunter2"),
     ('{"auths": {"h.example": {"auth": "Ym9iOmh1bnRlcjI="}}}', "Ym9iOmh1bnRlcjI"),
-    ("-----BEGIN " + "OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH PRIVATE KEY-----", "b3BlbnNzaA"),
+    (
+        "-----BEGIN " + "OPENSSH PRIVATE KEY-----\nb3BlbnNzaA==\n-----END OPENSSH PRIVATE KEY-----",
+        "b3BlbnNzaA",
+    ),
     ("'-----BEGIN " + "RSA PRIVATE KEY-----\\nb3BlbnNzaA==\\n", "b3BlbnNzaA"),
-    ("-----BEGIN " + "PGP PRIVATE KEY BLOCK-----\n\nb3BlbnNzaA==\n-----END PGP PRIVATE KEY BLOCK-----", "b3BlbnNzaA"),
+    (
+        "-----BEGIN "
+        + "PGP PRIVATE KEY BLOCK-----\n\nb3BlbnNzaA==\n-----END PGP PRIVATE KEY BLOCK-----",
+        "b3BlbnNzaA",
+    ),
     ("client.login('bob', password=SecretStr('hunter2'))", "hunter2"),
     ("session.auth = HTTPBasicAuth('bob', 'hunter2')", "hunter2"),
     ("cfg.set_password('hunter2')", "hunter2"),
@@ -204,11 +267,21 @@ WRITTEN = (  # a text, and what must not be seen of it
     ("aws_access_key_id = 'hunter2'", "hunter2"),
     ("passwords = ['hunter2', 'hunter3']", "hunter3"),
     *((f"-----BEGIN {kind}PRIVATE KEY-----{text}", "abcdEFGHijkl") for kind, text in PEM),
-    ("key=-----BEGIN%20" + "PRIVATE%20KEY-----%0AMHcC%0AabcdEFGHijkl%0A-----END%20PRIVATE%20KEY-----", "abcdEFGHijkl"),
-    ("---- BEGIN SSH2 ENCRYPTED " + "PRIVATE KEY ----\nabcdEFGHijkl\n---- END SSH2", "abcdEFGHijkl"),
+    (
+        "key=-----BEGIN%20"
+        + "PRIVATE%20KEY-----%0AMHcC%0AabcdEFGHijkl%0A-----END%20PRIVATE%20KEY-----",
+        "abcdEFGHijkl",
+    ),
+    (
+        "---- BEGIN SSH2 ENCRYPTED " + "PRIVATE KEY ----\nabcdEFGHijkl\n---- END SSH2",
+        "abcdEFGHijkl",
+    ),
     ("PuTTY-User-Key-File-3: x\nPrivate-Lines: 1\nabcdEFGHijkl\nPrivate-MAC: 00ff", "abcdEFGHijkl"),
     ("bob:$apr1$" + "abcdefgh$0123456789abcdefABCDEF", "0123456789abcdefABCDEF"),
-    ('Authorization: Digest username="bob", response="6629fae49393a05397450978507c4ef1"', "6629fae49393"),
+    (
+        'Authorization: Digest username="bob", response="6629fae49393a05397450978507c4ef1"',
+        "6629fae49393",
+    ),
     ('{"name": "Authorization", "value": "Basic Ym9iOnB3"}', "Ym9iOnB3"),
     ("postgres://bob:hun/ter2@h/db", "ter2"),
     ("postgres://bob:hun@ter2@h/db", "ter2"),
@@ -225,7 +298,10 @@ WRITTEN = (  # a text, and what must not be seen of it
     ("vault login hvs." + MIXED, MIXED),
 )
 CANARIES = (
-    *((FORMS[i % len(FORMS)].format(name=name, value="hunter2!x"), "hunter2!x") for i, name in enumerate(NAMES)),
+    *(
+        (FORMS[i % len(FORMS)].format(name=name, value="hunter2!x"), "hunter2!x")
+        for i, name in enumerate(NAMES)
+    ),
     *((FORMS[i].format(name="DB_PASSWORD", value=LOWER), LOWER) for i in range(len(FORMS))),
     *((PLACES[i % len(PLACES)].format(shape), shape) for i, shape in enumerate(SHAPES.values())),
     *WRITTEN,
@@ -251,7 +327,9 @@ def test_a_canary_goes_and_is_counted(text: str, hidden: str) -> None:
     assert shown(safe) == safe
 
 
-@pytest.mark.parametrize("before", ["12 ", "V1122 10:00:00.000 [0/0]     ", "INFO:root:", "train.py:3: ", "> "])
+@pytest.mark.parametrize(
+    "before", ["12 ", "V1122 10:00:00.000 [0/0]     ", "INFO:root:", "train.py:3: ", "> "]
+)
 def test_a_canary_goes_behind_what_a_log_puts_before_it(before: str) -> None:
     assert [text for text, hidden in CANARIES if hidden in shown(before + text)] == []
 
@@ -277,7 +355,9 @@ def test_each_shape_is_known_in_each_place(shape: str) -> None:
 
 
 @given(
-    value=st.text("abcdefghijkmnpqrstuvwxyz0123456789!#%*+-/@^_~ \u00e9\u4e16", min_size=8, max_size=30),
+    value=st.text(
+        "abcdefghijkmnpqrstuvwxyz0123456789!#%*+-/@^_~ \u00e9\u4e16", min_size=8, max_size=30
+    ),
     quote=st.sampled_from("'\""),
 )
 def test_no_value_in_quotes_stays(value: str, quote: str) -> None:
@@ -287,20 +367,45 @@ def test_no_value_in_quotes_stays(value: str, quote: str) -> None:
 
 
 def test_an_f_string_without_words_of_its_own_stays() -> None:
-    assert shown('headers["Authorization"] = f"Bearer {token}"') == 'headers["Authorization"] = f"Bearer {token}"'
+    assert (
+        shown('headers["Authorization"] = f"Bearer {token}"')
+        == 'headers["Authorization"] = f"Bearer {token}"'
+    )
     assert shown('password = f"hunter2{x}"') == 'password = f"<secret>"'
 
 
 HOSTILE = (
-    *("key" * 30_000, "key=" * 20_000, "https://h.example/x " * 10_000, "token='" * 20_000, "token" + " " * 50_000),
+    *(
+        "key" * 30_000,
+        "key=" * 20_000,
+        "https://h.example/x " * 10_000,
+        "token='" * 20_000,
+        "token" + " " * 50_000,
+    ),
     *(
         "token='x'" + "(" * 5_000,
         "password = " + "+".join(["'a1'"] * 10_000),
         "-----BEGIN " + "PRIVATE KEY-----" * 9_000,
     ),
-    *("token" + "\\" * 50_000 + '"', "authorization: " * 9_000, "aB3+/" * 50_000, "a_" * 50_000, "api_" * 20_000),
-    *('token = "a"; x' + "[0]" * 3_000, 'token = "a"; x' + ".a" * 3_000, "eyJaaaaaaaa." * 9_000, "cookie: a" * 9_000),
-    *(str({f"token_{n}": "<x>" for n in range(5_000)}), "login a " * 9_000, "?&sig=" * 9_000, "\x00token='\ud800'"),
+    *(
+        "token" + "\\" * 50_000 + '"',
+        "authorization: " * 9_000,
+        "aB3+/" * 50_000,
+        "a_" * 50_000,
+        "api_" * 20_000,
+    ),
+    *(
+        'token = "a"; x' + "[0]" * 3_000,
+        'token = "a"; x' + ".a" * 3_000,
+        "eyJaaaaaaaa." * 9_000,
+        "cookie: a" * 9_000,
+    ),
+    *(
+        str({f"token_{n}": "<x>" for n in range(5_000)}),
+        "login a " * 9_000,
+        "?&sig=" * 9_000,
+        "\x00token='\ud800'",
+    ),
 )
 
 
@@ -310,7 +415,8 @@ def test_a_hostile_text_takes_no_time(text: str) -> None:
 
     shown(text)
 
-    assert time.process_time() - began < 3  # each takes less than 0.5 s; what is quadratic takes minutes
+    # each takes less than 0.5 s; what is quadratic takes minutes
+    assert time.process_time() - began < 3
 
 
 # ---------------------------------------------------------------- what is no secret
@@ -388,7 +494,11 @@ PLAIN = (
         "secretary: Alice",
         "auth_mode=none",
     ),
-    *("GOOGLE_APPLICATION_CREDENTIALS=/etc/gcp/key.json", "key_file: ./server.key", "ssl_key='/etc/ssl/private.pem'"),
+    *(
+        "GOOGLE_APPLICATION_CREDENTIALS=/etc/gcp/key.json",
+        "key_file: ./server.key",
+        "ssl_key='/etc/ssl/private.pem'",
+    ),
     # Kernels, functions and operators
     *(
         "triton_poi_fused__to_copy_add_mul_native_layer_norm_0",
@@ -402,7 +512,8 @@ PLAIN = (
     *(
         "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize256x64x8_stage3_warpsize4x1x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas",
     ),
-    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int)",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, "
+    "std::array<char*, 1ul> >(int)",
     "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_",
     "_ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversalIN4cute5tupleIJiiiiEEENS1_10collective13CollectiveMmaINS1_34MainloopSm90",
     *(
@@ -542,7 +653,9 @@ def test_a_hash_is_not_chance(text: str) -> None:
     assert shown(f"sha256: {text}") == f"sha256: {text}"
 
 
-@pytest.mark.parametrize("alphabet", [string.ascii_letters + string.digits, string.ascii_lowercase + string.digits])
+@pytest.mark.parametrize(
+    "alphabet", [string.ascii_letters + string.digits, string.ascii_lowercase + string.digits]
+)
 def test_forty_letters_and_digits_by_chance_are_seen_as_such(alphabet: str) -> None:
     draw = Random(0)
 
@@ -550,24 +663,41 @@ def test_forty_letters_and_digits_by_chance_are_seen_as_such(alphabet: str) -> N
 
 
 def test_a_switch_is_one_that_is_known_and_not_one_that_begins_alike() -> None:
-    assert {"TORCHINDUCTOR_MAX_AUTOTUNE", "TORCH_LOGS", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF"} <= SWITCHES
-    assert SWITCHES.isdisjoint({"TORCHINDUCTOR_PASSPHRASE", "TORCHINDUCTOR_REDIS_URL", "TORCH_HOME", "KGPROF_NOTE"})
-    assert [name for name in SWITCHES if re.search("PASS(?!ES)|PWD|SECRET|TOKEN|(?<!MON)KEY|AUTH|HOST|URL", name)] == []
+    assert {
+        "TORCHINDUCTOR_MAX_AUTOTUNE",
+        "TORCH_LOGS",
+        "OMP_NUM_THREADS",
+        "PYTORCH_CUDA_ALLOC_CONF",
+    } <= SWITCHES
+    assert SWITCHES.isdisjoint(
+        {"TORCHINDUCTOR_PASSPHRASE", "TORCHINDUCTOR_REDIS_URL", "TORCH_HOME", "KGPROF_NOTE"}
+    )
+    assert [
+        name
+        for name in SWITCHES
+        if re.search("PASS(?!ES)|PWD|SECRET|TOKEN|(?<!MON)KEY|AUTH|HOST|URL", name)
+    ] == []
 
 
 FOREIGN = json.loads(Path(__file__).with_name("foreign_canaries.json").read_text("utf-8"))
 
 
 def test_of_forty_foreign_canaries_as_many_go_as_in_the_first_run() -> None:
-    """One for each of 40 rules of gitleaks (b58d3f1, seed 20261122), drawn after the rules here were written.
+    """One for each of 40 rules of gitleaks (b58d3f1, seed 20261122), drawn after the rules here
+    were written.
 
-    The first run is what ``found_first`` says: 33 of 40. Those that passed have a shape that no rule here knows, and
-    stand in no name that tells; one of the 40 (freemius) is no secret that gitleaks' own rule would find in its place.
+    The first run is what ``found_first`` says: 33 of 40. Those that passed have a shape that no
+    rule here knows, and stand in no name that tells; one of the 40 (freemius) is no secret that
+    gitleaks' own rule would find in its place.
     """
     redactor = Redactor(PrivateNames(users=(), hosts=(), homes=()))
     first = {row["rule"] for row in FOREIGN if row["found_first"]}
 
-    gone = {row["rule"] for row in FOREIGN if row["halves"][1] not in redactor(row["text"] % "".join(row["halves"]))}
+    gone = {
+        row["rule"]
+        for row in FOREIGN
+        if row["halves"][1] not in redactor(row["text"] % "".join(row["halves"]))
+    }
 
     assert len(FOREIGN) == 40
     assert len(first) == 33

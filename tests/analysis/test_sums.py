@@ -1,6 +1,8 @@
-"""What has to add up, on drawn traces: nested, overlapping and out of order, over several threads and streams.
+"""What has to add up, on drawn traces: nested, overlapping and out of order, over several threads
+and streams.
 
-Whatever is held against a sum is computed here from the drawn events, with integers and none of the package's code.
+Whatever is held against a sum is computed here from the drawn events, with integers and none of the
+package's code.
 """
 
 from __future__ import annotations
@@ -31,8 +33,20 @@ KERNELS = (
     "void at::native::elementwise_kernel<128, 4, x>()",
     "unheard_of",
 )
-OPERATORS = ("aten::add", "aten::mm", "aten::copy_", "aten::linear", "Torch-Compiled Region: 0/0", "cpp_fused_sum_0")
-SPANS = ("forward", "Torch-Compiled Region: 0/0", "Torch-Compiled Region: 1/0", "## Call CompiledFxGraph f00 ##")
+OPERATORS = (
+    "aten::add",
+    "aten::mm",
+    "aten::copy_",
+    "aten::linear",
+    "Torch-Compiled Region: 0/0",
+    "cpp_fused_sum_0",
+)
+SPANS = (
+    "forward",
+    "Torch-Compiled Region: 0/0",
+    "Torch-Compiled Region: 1/0",
+    "## Call CompiledFxGraph f00 ##",
+)
 
 nanoseconds = st.integers(0, 400_000)
 short = st.integers(1, 60_000)
@@ -45,7 +59,8 @@ def us(ns: int) -> float:
 
 @st.composite
 def traces(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Steps one after the other on a thread; around them and in them whatever comes, in any order in the file."""
+    """Steps one after the other on a thread; around them and in them whatever comes, in any order
+    in the file."""
     events: list[dict[str, Any]] = []
     at = draw(nanoseconds)
     for number in range(draw(st.integers(1, 4))):
@@ -66,7 +81,8 @@ def traces(draw: st.DrawFn) -> list[dict[str, Any]]:
                 st.tuples(
                     nanoseconds,
                     threads,
-                    st.integers(-5_000, 100_000),  # from the call to the work: clocks of two devices
+                    # from the call to the work: clocks of two devices
+                    st.integers(-5_000, 100_000),
                     st.integers(0, 60_000),
                     streams,
                     st.sampled_from(KERNELS),
@@ -78,7 +94,9 @@ def traces(draw: st.DrawFn) -> list[dict[str, Any]]:
             )
         )
     ):
-        work = event(category, name, us(max(0, start + late)), us(length), thread=stream, stream=stream)
+        work = event(
+            category, name, us(max(0, start + late)), us(length), thread=stream, stream=stream
+        )
         work["args"]["correlation"] = correlation
         events.append(work)
         if launched:
@@ -89,11 +107,14 @@ def traces(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 def nested(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The host's events, without those that reach out of a kept one of their thread: no call stack holds both."""
+    """The host's events, without those that reach out of a kept one of their thread: no call stack
+    holds both."""
     host = [one for one in events if one["cat"] in ("cpu_op", "user_annotation")]
     kept: list[dict[str, Any]] = []
     for one in sorted(host, key=lambda one: not one["name"].startswith("ProfilerStep#")):
-        if not any(one["tid"] == other["tid"] and crosses(whole_ns(one), whole_ns(other)) for other in kept):
+        if not any(
+            one["tid"] == other["tid"] and crosses(whole_ns(one), whole_ns(other)) for other in kept
+        ):
             kept.append(one)
     return [one for one in host if one in kept]
 
@@ -119,13 +140,17 @@ def whole_ns(one: dict[str, Any]) -> tuple[int, int]:
 
 def broken_down(path: Path, events: list[dict[str, Any]], device: str) -> KernelBreakdown:
     trace = kineto.read(write(path, events))
-    found = kernels.breakdown(trace, device=device, measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    found = kernels.breakdown(
+        trace, device=device, measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
     assert isinstance(found, KernelBreakdown)
     return found
 
 
 @given(traces())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_a_device_trace_adds_up(tmp_path: Path, events: list[dict[str, Any]]) -> None:
     work = [one for one in events if one["cat"] in DEVICE]
     by_kind: dict[str, int] = defaultdict(int)
@@ -147,17 +172,29 @@ def test_a_device_trace_adds_up(tmp_path: Path, events: list[dict[str, Any]]) ->
     assert isinstance(found.idle, DeviceIdle)
     causes = (found.idle.host_us, found.idle.launch_us, found.idle.unknown_us, found.idle.edges_us)
     assert sum(causes) == pytest.approx(found.idle_us, rel=WITHIN)
-    assert sum(span.total_us for span in found.idle.host_spans) == pytest.approx(found.idle.host_us, rel=WITHIN)
+    assert sum(span.total_us for span in found.idle.host_spans) == pytest.approx(
+        found.idle.host_us, rel=WITHIN
+    )
     assert isinstance(found.communication, Communication)
-    assert found.communication.total_us == pytest.approx(by_kind["communication"] / 1000, rel=WITHIN)
+    assert found.communication.total_us == pytest.approx(
+        by_kind["communication"] / 1000, rel=WITHIN
+    )
 
 
 @given(traces())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_each_step_launched_adds_up_to_all_device_time(tmp_path: Path, events: list[dict[str, Any]]) -> None:
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_what_each_step_launched_adds_up_to_all_device_time(
+    tmp_path: Path, events: list[dict[str, Any]]
+) -> None:
     # given: the step in which each kernel's call began, looked up one by one
     calls = {one["args"]["correlation"]: one for one in events if one["cat"] == "cuda_runtime"}
-    steps = {one["name"]: (one["tid"], *whole_ns(one)) for one in events if one["name"].startswith("ProfilerStep#")}
+    steps = {
+        one["name"]: (one["tid"], *whole_ns(one))
+        for one in events
+        if one["name"].startswith("ProfilerStep#")
+    }
     by_step: Counter[str] = Counter()
     for one in events:
         if one["cat"] in DEVICE:
@@ -172,19 +209,27 @@ def test_what_each_step_launched_adds_up_to_all_device_time(tmp_path: Path, even
         assert sum(span.count for span in spans) == sum(row.count for row in found.rows)
         assert spans[-1].span == "(unattributed)"
     told = {span.span: span.total_us for span in found.by_step if span.total_us}
-    assert told == pytest.approx({name: ns / 1000 for name, ns in by_step.items() if ns}, rel=WITHIN)
+    assert told == pytest.approx(
+        {name: ns / 1000 for name, ns in by_step.items() if ns}, rel=WITHIN
+    )
 
 
 def _step_of(call: dict[str, Any] | None, steps: dict[str, tuple[int, int, int]]) -> str:
     if call is None:
         return "(unattributed)"
     began, _ = whole_ns(call)
-    inside = [name for name, (thread, start, end) in steps.items() if thread == call["tid"] and start <= began < end]
+    inside = [
+        name
+        for name, (thread, start, end) in steps.items()
+        if thread == call["tid"] and start <= began < end
+    ]
     return inside[0] if inside else "(unattributed)"
 
 
 @given(traces().map(nested))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_a_cpu_trace_adds_up(tmp_path: Path, events: list[dict[str, Any]]) -> None:
     steps = [whole_ns(one) for one in events if one["name"].startswith("ProfilerStep#")]
     first, last = min(start for start, _ in steps), max(end for _, end in steps)
@@ -199,7 +244,8 @@ def test_a_cpu_trace_adds_up(tmp_path: Path, events: list[dict[str, Any]]) -> No
         return
     # on each thread self times add up to what its operators cover
     self_ns = sum(
-        covered_ns((start, end) for of, start, end in clipped if of == tid) for tid in {t for t, _, _ in clipped}
+        covered_ns((start, end) for of, start, end in clipped if of == tid)
+        for tid in {t for t, _, _ in clipped}
     )
 
     found = broken_down(tmp_path / "t.json", events, "cpu")
@@ -208,7 +254,11 @@ def test_a_cpu_trace_adds_up(tmp_path: Path, events: list[dict[str, Any]]) -> No
     assert found.total_us == pytest.approx(self_ns / 1000, rel=WITHIN)
     assert sum(kind.total_us for kind in found.kinds) == pytest.approx(found.total_us, rel=WITHIN)
     assert sum(row.total_us for row in found.rows) == pytest.approx(found.total_us, rel=WITHIN)
-    assert found.busy_us == pytest.approx(covered_ns((start, end) for _, start, end in clipped) / 1000, rel=WITHIN)
+    assert found.busy_us == pytest.approx(
+        covered_ns((start, end) for _, start, end in clipped) / 1000, rel=WITHIN
+    )
     assert found.busy_us + found.idle_us == pytest.approx(found.window_us, rel=WITHIN)
     assert isinstance(found.host_time, HostTime)
-    assert sum(part.mean_us for part in found.host_time.parts) == pytest.approx(found.host_time.mean_us, rel=WITHIN)
+    assert sum(part.mean_us for part in found.host_time.parts) == pytest.approx(
+        found.host_time.mean_us, rel=WITHIN
+    )

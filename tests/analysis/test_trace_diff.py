@@ -1,4 +1,5 @@
-"""The difference of two traces: every table adds up to the difference of the totals, on written and real traces."""
+"""The difference of two traces: every table adds up to the difference of the totals, on written and
+real traces."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ from hypothesis import strategies as st
 
 from kgprof.analysis.trace_diff import difference
 from kgprof.measures import kernels
-from kgprof.model import Change, KernelBreakdown, KernelKind, PassName, RunKey, Skipped, TraceDifference
+from kgprof.model import (
+    Change,
+    KernelBreakdown,
+    KernelKind,
+    PassName,
+    RunKey,
+    Skipped,
+    TraceDifference,
+)
 from kgprof.reading import kineto
 from tests.analysis.events import event, step, write
 
@@ -23,15 +32,20 @@ ADDED = "triton_poi_fused_add"  # without the number, which another compilation 
 
 def broken_down(path: Path, *, device: str = "cuda") -> KernelBreakdown | Skipped:
     trace = kineto.read(path)
-    return kernels.breakdown(trace, device=device, measured_in=PassName.TRACE, cpp_kernel_profile=True)
+    return kernels.breakdown(
+        trace, device=device, measured_in=PassName.TRACE, cpp_kernel_profile=True
+    )
 
 
-def compared(before: KernelBreakdown | Skipped, after: KernelBreakdown | Skipped) -> TraceDifference:
+def compared(
+    before: KernelBreakdown | Skipped, after: KernelBreakdown | Skipped
+) -> TraceDifference:
     return difference(before, after, run=OURS, against=THEIRS)
 
 
 def a_trace(path: Path, steps: Sequence[Sequence[tuple[str, float]]]) -> Path:
-    """Steps of 1000 us; in each, kernels one after the other, launched from a span with the kernel's first letters."""
+    """Steps of 1000 us; in each, kernels one after the other, launched from a span with the
+    kernel's first letters."""
     events: list[dict[str, Any]] = []
     for number, launched in enumerate(steps):
         at = 1000.0 * number
@@ -49,9 +63,12 @@ def a_trace(path: Path, steps: Sequence[Sequence[tuple[str, float]]]) -> Path:
 
 
 def test_a_difference_is_per_step_whatever_the_number_of_steps(tmp_path: Path) -> None:
-    # given two steps with 100 us of GEMM each, and one step with 80 us of it and a new pointwise kernel
+    # given two steps with 100 us of GEMM each, and one step with 80 us of it and a new pointwise
+    # kernel
     before = broken_down(a_trace(tmp_path / "a.json", [[(GEMM, 100.0)], [(GEMM, 100.0)]]))
-    after = broken_down(a_trace(tmp_path / "b.json", [[(GEMM, 40.0), (GEMM, 40.0), (POINTWISE, 5.0)]]))
+    after = broken_down(
+        a_trace(tmp_path / "b.json", [[(GEMM, 40.0), (GEMM, 40.0), (POINTWISE, 5.0)]])
+    )
     # when
     found = compared(before, after)
     # then
@@ -77,7 +94,10 @@ def test_a_difference_is_per_step_whatever_the_number_of_steps(tmp_path: Path) -
     )
     assert (found.missing, found.per, found.before_steps, found.after_steps) == ("", "step", 2, 1)
     assert found.kernels == (gemm, pointwise)
-    assert [(row.name, row.delta_us) for row in found.kinds] == [("gemm", -20.0), ("pointwise", 5.0)]
+    assert [(row.name, row.delta_us) for row in found.kinds] == [
+        ("gemm", -20.0),
+        ("pointwise", 5.0),
+    ]
     assert [(row.name, row.delta_us, row.status) for row in found.spans] == [
         ("span cutlas", -20.0, "both"),
         ("span triton", 5.0, "new"),
@@ -109,34 +129,46 @@ LAUNCHES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(before=st.lists(LAUNCHES, min_size=1, max_size=4), after=st.lists(LAUNCHES, min_size=1, max_size=4))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    before=st.lists(LAUNCHES, min_size=1, max_size=4),
+    after=st.lists(LAUNCHES, min_size=1, max_size=4),
+)
 def test_every_table_adds_up_to_the_difference_of_the_totals(
     tmp_path: Path, before: list[list[tuple[str, float]]], after: list[list[tuple[str, float]]]
 ) -> None:
-    sides = [broken_down(a_trace(tmp_path / name, steps)) for name, steps in (("a.json", before), ("b.json", after))]
+    sides = [
+        broken_down(a_trace(tmp_path / name, steps))
+        for name, steps in (("a.json", before), ("b.json", after))
+    ]
     found = compared(*sides)
     lacking = [side for side in sides if isinstance(side, Skipped)]
     assert bool(found.missing) == bool(lacking)
     if lacking:
         return
     # The whole, from the written durations alone.
-    whole = sum(us for one in after for _, us in one) / len(after) - sum(us for one in before for _, us in one) / len(
-        before
-    )
+    whole = sum(us for one in after for _, us in one) / len(after) - sum(
+        us for one in before for _, us in one
+    ) / len(before)
     assert found.total is not None
     assert found.total.delta_us == pytest.approx(whole, abs=1e-6)
     for table in (found.kinds, found.kernels, found.spans, found.regions):
         assert sum(row.delta_us for row in table) == pytest.approx(whole, abs=1e-6)
         assert all(row.delta_us == row.after_us - row.before_us for row in table)
-        assert sum(row.after_count or 0 for row in table) == pytest.approx(sum(map(len, after)) / len(after))
+        assert sum(row.after_count or 0 for row in table) == pytest.approx(
+            sum(map(len, after)) / len(after)
+        )
     window, busy, idle = (row.delta_us for row in found.window)
     assert window == pytest.approx(busy + idle, abs=1e-6)
 
 
 def test_turned_round_it_is_its_own_negative(tmp_path: Path) -> None:
     before = broken_down(a_trace(tmp_path / "a.json", [[(GEMM, 100.0), (POINTWISE, 7.0)]]))
-    after = broken_down(a_trace(tmp_path / "b.json", [[(GEMM, 90.0)], [(GEMM, 80.0), ("mystery", 1.0)]]))
+    after = broken_down(
+        a_trace(tmp_path / "b.json", [[(GEMM, 90.0)], [(GEMM, 80.0), ("mystery", 1.0)]])
+    )
     there, back = compared(before, after), compared(after, before)
     turned = {"both": "both", "new": "gone", "gone": "new"}
     assert {row.name: (row.status, row.delta_us) for row in there.kernels} == {
@@ -147,14 +179,18 @@ def test_turned_round_it_is_its_own_negative(tmp_path: Path) -> None:
 def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:
     stepped = broken_down(a_trace(tmp_path / "a.json", [[(GEMM, 100.0)]]))
     unmarked = broken_down(write(tmp_path / "b.json", [event("kernel", GEMM, 0.0, 5.0, stream=7)]))
-    on_a_cpu = broken_down(write(tmp_path / "c.json", [event("cpu_op", "aten::mm", 0.0, 5.0)]), device="cpu")
+    on_a_cpu = broken_down(
+        write(tmp_path / "c.json", [event("cpu_op", "aten::mm", 0.0, 5.0)]), device="cpu"
+    )
     empty = broken_down(write(tmp_path / "d.json", [step(0, 0.0, 1.0)]))
     assert {
         "steps": compared(unmarked, stepped).missing,
         "device": compared(on_a_cpu, stepped).missing,
         "nothing": compared(stepped, empty).missing,
     } == {
-        "steps": "old marks no steps (ProfilerStep#) but the other one does, so there is no common unit",
+        "steps": (
+            "old marks no steps (ProfilerStep#) but the other one does, so there is no common unit"
+        ),
         "device": "new has the times of GPU kernels, old those of CPU operators",
         "nothing": "new: the trace has neither operators nor GPU kernels",
     }
@@ -165,7 +201,9 @@ def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:
 @pytest.mark.shared
 def test_two_traces_of_an_h200_differ_by_what_their_files_say(shared: Path) -> None:
     folder = shared / "traces" / "h200"
-    eager, fused = (broken_down(folder / f"strategies_one_{name}.json.gz") for name in ("eager", "fused"))
+    eager, fused = (
+        broken_down(folder / f"strategies_one_{name}.json.gz") for name in ("eager", "fused")
+    )
     assert isinstance(eager, KernelBreakdown)
     assert isinstance(fused, KernelBreakdown)
     found = compared(eager, fused)
@@ -178,9 +216,16 @@ def test_two_traces_of_an_h200_differ_by_what_their_files_say(shared: Path) -> N
 
 
 def test_a_kernel_with_another_number_is_the_same_one(tmp_path: Path) -> None:
-    """One kernel more in front of it gives each that follows another number; a library's name keeps its own."""
-    numbered = [("triton_poi_fused_mul_0", 3.0), ("triton_poi_fused_add_1", 5.0), ("sm90_gemm_tile_1", 8.0)]
-    before = broken_down(a_trace(tmp_path / "a.json", [[("triton_poi_fused_add_0", 5.0), ("sm90_gemm_tile_0", 8.0)]]))
+    """One kernel more in front of it gives each that follows another number; a library's name keeps
+    its own."""
+    numbered = [
+        ("triton_poi_fused_mul_0", 3.0),
+        ("triton_poi_fused_add_1", 5.0),
+        ("sm90_gemm_tile_1", 8.0),
+    ]
+    before = broken_down(
+        a_trace(tmp_path / "a.json", [[("triton_poi_fused_add_0", 5.0), ("sm90_gemm_tile_0", 8.0)]])
+    )
     after = broken_down(a_trace(tmp_path / "b.json", [numbered]))
 
     assert {row.name: row.status for row in compared(before, after).kernels} == {

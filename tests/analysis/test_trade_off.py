@@ -1,4 +1,5 @@
-"""The work behind a read, or in every step: by the times of both, with what the read costs beside it."""
+"""The work behind a read, or in every step: by the times of both, with what the read costs beside
+it."""
 
 from __future__ import annotations
 
@@ -33,20 +34,32 @@ ALWAYS = RunKey(strategy="always", mode="default")
 DONE = read(each=1)
 
 
-def run(key: RunKey, *reads: SyncRecord, step_us: float = 1000.0, evaluation_s: float | None = 0.5) -> RunRecord:
+def run(
+    key: RunKey, *reads: SyncRecord, step_us: float = 1000.0, evaluation_s: float | None = 0.5
+) -> RunRecord:
     """Evaluations 10 % either way; without, steps 10 % either way."""
-    made = timed(key, step_us=step_us, evaluation_s=evaluation_s, unfinished=None if evaluation_s is None else 0)
+    made = timed(
+        key,
+        step_us=step_us,
+        evaluation_s=evaluation_s,
+        unfinished=None if evaluation_s is None else 0,
+    )
     return msgspec.structs.replace(made, memory=written_syncs.memory(*reads))
 
 
 def recording(
-    *runs: RunRecord, device: str = "cpu", agreed_on: Agreement | Skipped = GONE, passes: tuple[PassName, ...] = ()
+    *runs: RunRecord,
+    device: str = "cpu",
+    agreed_on: Agreement | Skipped = GONE,
+    passes: tuple[PassName, ...] = (),
 ) -> Recording:
     whole = recorded(*runs, baseline=None, agreement=agreed_on)
     pair = Alternative(guarded=GUARDED.strategy, always=ALWAYS.strategy)
     plan = msgspec.structs.replace(whole.header.plan, device=device, alternatives=(pair,))
     options = msgspec.structs.replace(whole.header.options, passes=passes)
-    return msgspec.structs.replace(whole, header=msgspec.structs.replace(whole.header, plan=plan, options=options))
+    return msgspec.structs.replace(
+        whole, header=msgspec.structs.replace(whole.header, plan=plan, options=options)
+    )
 
 
 def weighed(*runs: RunRecord, **fields: Any) -> TradeOff:
@@ -55,7 +68,8 @@ def weighed(*runs: RunRecord, **fields: Any) -> TradeOff:
 
 
 def waiting(us: float, *, on: SyncRecord | None = None) -> SyncRecord:
-    """The predicate on a GPU; the host waits ``us`` for it in each call after warm-up, and longer in the first."""
+    """The predicate on a GPU; the host waits ``us`` for it in each call after warm-up, and longer
+    in the first."""
     waited = {call: us + (100.0 if call == 3 else 0.0) for call in range(3, 8)}
     return msgspec.structs.replace(on or predicate(device="cuda"), device="cuda", waited_us=waited)
 
@@ -90,16 +104,18 @@ def test_the_sentence_has_the_figures_and_says_what_they_are() -> None:
     found = weighed(run(GUARDED, DONE, predicate(), evaluation_s=0.25), run(ALWAYS, DONE))
 
     assert found.text == (
-        "guarded.default takes 2.50 ms/candidate (TIMING, median, range 2.25 to 2.75, n = 3), always.default takes "
-        "5.00 ms/candidate (TIMING, median, range 4.50 to 5.50, n = 3): skipping work after the sync is 2× faster, "
-        "one process each"
+        "guarded.default takes 2.50 ms/candidate (TIMING, median, range 2.25 to 2.75, n = 3), "
+        "always.default takes 5.00 ms/candidate (TIMING, median, range 4.50 to 5.50, n = 3): "
+        "skipping work after the sync is 2× faster, one process each"
     )
 
 
 def test_one_evaluation_ranks_nothing() -> None:
     once = run(ALWAYS, DONE)
     assert isinstance(once.timing, TimingPass)
-    once = msgspec.structs.replace(once, timing=msgspec.structs.replace(once.timing, evaluation_s=(0.5,)))
+    once = msgspec.structs.replace(
+        once, timing=msgspec.structs.replace(once.timing, evaluation_s=(0.5,))
+    )
 
     found = weighed(run(GUARDED, DONE, predicate(), evaluation_s=0.1), once)
 
@@ -111,10 +127,16 @@ def test_one_evaluation_ranks_nothing() -> None:
     ("guarded_s", "saved_ms", "words"),
     [
         (0.25, 250.0, ", and skipping the work saves 252 ms per evaluation"),
-        (0.75, -250.0, ", and the branch costs 248 ms more per evaluation than doing the work every step"),
+        (
+            0.75,
+            -250.0,
+            ", and the branch costs 248 ms more per evaluation than doing the work every step",
+        ),
     ],
 )
-def test_a_wait_counts_in_every_step_of_an_evaluation(guarded_s: float, saved_ms: float, words: str) -> None:
+def test_a_wait_counts_in_every_step_of_an_evaluation(
+    guarded_s: float, saved_ms: float, words: str
+) -> None:
     """Its figure is what the two evaluations differ in, without the waits."""
     guarded = run(GUARDED, waiting(40.0, on=DONE), waiting(310.0), evaluation_s=guarded_s)
     always = run(ALWAYS, waiting(35.0, on=DONE))
@@ -132,21 +154,26 @@ def test_a_wait_counts_in_every_step_of_an_evaluation(guarded_s: float, saved_ms
 
 
 def test_without_evaluations_steps_decide_and_a_gpu_says_what_the_read_costs() -> None:
-    guarded = run(GUARDED, waiting(40.0, on=DONE), waiting(310.0), step_us=1000.0, evaluation_s=None)
+    guarded = run(
+        GUARDED, waiting(40.0, on=DONE), waiting(310.0), step_us=1000.0, evaluation_s=None
+    )
     always = run(ALWAYS, waiting(35.0, on=DONE), step_us=1500.0, evaluation_s=None)
 
     found = weighed(guarded, always, device="cuda")
 
     assert (found.verdict, found.sync_us, found.saved_us) == ("keep the read", 310.0, 810.0)
     assert found.text == (
-        "guarded.default takes 1.00 ms/step (TIMING, median, p10 to p90 0.920 to 1.08, n = 3), always.default takes "
-        "1.50 ms/step (TIMING, median, p10 to p90 1.38 to 1.62, n = 3): skipping work after the sync is 1.5× faster, "
-        "one process each; the CPU waited 310 µs per step here (under instrumentation)"
+        "guarded.default takes 1.00 ms/step (TIMING, median, p10 to p90 0.920 to 1.08, n = 3), "
+        "always.default takes 1.50 ms/step (TIMING, median, p10 to p90 1.38 to 1.62, n = 3): "
+        "skipping work after the sync is 1.5× faster, one process each; the CPU waited 310 µs per "
+        "step here (under instrumentation)"
     )
 
 
 def test_a_read_in_some_steps_costs_its_share_of_each() -> None:
-    often = msgspec.structs.replace(predicate(device="cuda", calls=range(4, 8, 3)), waited_us={4: 300.0, 7: 500.0})
+    often = msgspec.structs.replace(
+        predicate(device="cuda", calls=range(4, 8, 3)), waited_us={4: 300.0, 7: 500.0}
+    )
     guarded = run(GUARDED, often, step_us=1000.0, evaluation_s=None)
 
     found = weighed(guarded, run(ALWAYS, step_us=1500.0, evaluation_s=None), device="cuda")

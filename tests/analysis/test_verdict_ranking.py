@@ -37,10 +37,14 @@ def ranked(*records: RunRecord, baseline: RunKey | None = EAGER) -> Remark:
 def in_rounds(record: RunRecord, *evaluation_s: float) -> RunRecord:
     """Timed in further processes."""
     further = (
-        TimedRound(first_call_s=1.0, graphs_from_cache=1, graphs_compiled=0, timing=timing(s)) for s in evaluation_s
+        TimedRound(first_call_s=1.0, graphs_from_cache=1, graphs_compiled=0, timing=timing(s))
+        for s in evaluation_s
     )
     ended = Exit(outcome="ok", exit_code=0)
-    records = (RoundRecord(number=number, exit=ended, measured=one) for number, one in enumerate(further, start=2))
+    records = (
+        RoundRecord(number=number, exit=ended, measured=one)
+        for number, one in enumerate(further, start=2)
+    )
     return msgspec.structs.replace(record, rounds=tuple(records))
 
 
@@ -50,7 +54,9 @@ def timing(evaluation_s: float) -> TimingPass:
 
 def timed(record: RunRecord, *evaluation_s: float, slow_first: float | None = None) -> RunRecord:
     assert isinstance(record.timing, TimingPass)
-    timing = msgspec.structs.replace(record.timing, evaluation_s=evaluation_s, slow_first=slow_first)
+    timing = msgspec.structs.replace(
+        record.timing, evaluation_s=evaluation_s, slow_first=slow_first
+    )
     return msgspec.structs.replace(record, timing=timing)
 
 
@@ -58,28 +64,36 @@ def stepping(key: RunKey, *step_us: float) -> RunRecord:
     """Without evaluations; with just these steps."""
     record = run(key, evaluation_s=None, unfinished=None)
     assert isinstance(record.timing, TimingPass)
-    return msgspec.structs.replace(record, timing=msgspec.structs.replace(record.timing, step_us=(step_us,)))
+    return msgspec.structs.replace(
+        record, timing=msgspec.structs.replace(record.timing, step_us=(step_us,))
+    )
 
 
 # ---------------------------------------------------------------- a winner
 
 
 def test_the_verdict_answers_in_a_sentence_and_says_how_far_to_trust_it() -> None:
-    found = analyse(recording(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2), agreement=BOTH_EQUAL)).verdict
+    found = analyse(
+        recording(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.2), agreement=BOTH_EQUAL)
+    ).verdict
 
     assert found == Verdict(
         status="ok",
-        text="fused.default is fastest: 2.50× faster than batched.eager (2.00 vs 5.00 ms/candidate)",
+        text=(
+            "fused.default is fastest: 2.50× faster than batched.eager (2.00 vs 5.00 ms/candidate)"
+        ),
         trust="one process each; results equal; all 100 candidates finished",
     )
 
 
 def test_the_gain_over_the_runner_up_stands_beside_that_over_the_baseline() -> None:
-    found = ranked(run(EAGER, evaluation_s=0.9), run(FUSED, evaluation_s=0.1), run(COND, evaluation_s=0.2))
+    found = ranked(
+        run(EAGER, evaluation_s=0.9), run(FUSED, evaluation_s=0.1), run(COND, evaluation_s=0.2)
+    )
 
     assert found.text == (
-        "fused.default is fastest: 9.00× faster than batched.eager (1.00 vs 9.00 ms/candidate) and 2.00× faster than "
-        "torch_cond.default"
+        "fused.default is fastest: 9.00× faster than batched.eager (1.00 vs 9.00 ms/candidate) and "
+        "2.00× faster than torch_cond.default"
     )
 
 
@@ -93,7 +107,10 @@ def test_a_baseline_that_is_the_fastest_is_compared_with_the_next() -> None:
 
 
 def test_a_workload_without_evaluations_is_ranked_by_its_step() -> None:
-    runs = [run(key, step_us=us, evaluation_s=None, unfinished=None) for key, us in ((EAGER, 1234.5), (FUSED, 400.0))]
+    runs = [
+        run(key, step_us=us, evaluation_s=None, unfinished=None)
+        for key, us in ((EAGER, 1234.5), (FUSED, 400.0))
+    ]
 
     assert "3.09× faster than batched.eager (0.400 vs 1.23 ms/step)" in ranked(*runs).text
 
@@ -107,7 +124,10 @@ def test_an_evaluation_that_counts_nothing_is_ranked_by_its_whole_time() -> None
 
     assert "2.50× faster than batched.eager (0.200 vs 0.500 s/evaluation)" in profile.verdict.text
     assert isinstance(profile.runs[1].speedup, Speedup)
-    assert (profile.runs[1].speedup.ratio, profile.runs[1].speedup.basis) == (pytest.approx(2.5), "whole evaluation")
+    assert (profile.runs[1].speedup.ratio, profile.runs[1].speedup.basis) == (
+        pytest.approx(2.5),
+        "whole evaluation",
+    )
 
 
 def test_a_slow_first_evaluation_is_a_note_where_all_samples_lie_apart() -> None:
@@ -118,8 +138,12 @@ def test_a_slow_first_evaluation_is_a_note_where_all_samples_lie_apart() -> None
     assert any("first evaluation took 1.60 times" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(("step_us", "notes"), [((900.0, 1000.0, 1100.0), 0), ((900.0, 1000.0, 30_000.0), 1)])
-def test_a_single_run_whose_steps_vary_says_that_the_machine_was_busy(step_us: tuple[float, ...], notes: int) -> None:
+@pytest.mark.parametrize(
+    ("step_us", "notes"), [((900.0, 1000.0, 1100.0), 0), ((900.0, 1000.0, 30_000.0), 1)]
+)
+def test_a_single_run_whose_steps_vary_says_that_the_machine_was_busy(
+    step_us: tuple[float, ...], notes: int
+) -> None:
     found = ranked(stepping(FUSED, *step_us))
 
     assert found.text == "fused.default takes 1.00 ms/step"
@@ -130,7 +154,10 @@ def test_the_steps_of_a_script_may_vary_because_their_work_does() -> None:
     script = ScriptRun(step="a call of the outermost nn.Module", steps=9, counted={})
     found = ranked(msgspec.structs.replace(stepping(FUSED, 900.0, 1000.0, 30_000.0), script=script))
 
-    assert "its times varied 26.3× within the run: its steps do different work, or the machine was busy" in found.notes
+    assert (
+        "its times varied 26.3× within the run: its steps do different work, or the machine was "
+        "busy" in found.notes
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,9 +167,13 @@ def test_the_steps_of_a_script_may_vary_because_their_work_does() -> None:
         (20.0, "takes about 0.0200 ms/step (under torch.profiler)"),
     ],
 )
-def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watched(traced_us: float, said: str) -> None:
+def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watched(
+    traced_us: float, said: str
+) -> None:
     """The profiler only slows steps down, and few come before it."""
-    trace = TracePass(step_us=(traced_us,) * 3, trace_file="t.json.gz", trace_bytes=1, cpp_kernel_profile=False)
+    trace = TracePass(
+        step_us=(traced_us,) * 3, trace_file="t.json.gz", trace_bytes=1, cpp_kernel_profile=False
+    )
     record = msgspec.structs.replace(
         stepping(FUSED, 1.0),
         timing=Skipped(reason="it took 67 s"),
@@ -153,30 +184,48 @@ def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watche
     assert said in analyse(recording(record, baseline=None)).verdict.reasons[0]
 
 
-def test_steps_of_a_script_in_which_torch_compiles_are_in_no_time_and_without_another_there_is_none() -> None:
+def test_steps_of_a_script_in_which_torch_compiles_are_in_no_time_and_without_another_there_is_none() -> (  # noqa: E501
+    None
+):
     # given: four steps before the profiler and three in it, behind the one in which it starts
-    trace = TracePass(step_us=(30.0, 900.0, 34.0), trace_file="t.json.gz", trace_bytes=1, cpp_kernel_profile=False)
+    trace = TracePass(
+        step_us=(30.0, 900.0, 34.0), trace_file="t.json.gz", trace_bytes=1, cpp_kernel_profile=False
+    )
     record = msgspec.structs.replace(
         stepping(FUSED, 1.0),
         timing=Skipped(reason="it took 67 s"),
         trace=trace,
-        script=ScriptRun(step="an optimizer step", steps=9, counted={}, closure="closure (train.py:12)"),
+        script=ScriptRun(
+            step="an optimizer step", steps=9, counted={}, closure="closure (train.py:12)"
+        ),
     )
     assert isinstance(record.compile, CompilePass)
-    compiled = msgspec.structs.replace(record.compile, call_us=(5e5, 10.0, 2e5, 50.0), steady_from=1)
+    compiled = msgspec.structs.replace(
+        record.compile, call_us=(5e5, 10.0, 2e5, 50.0), steady_from=1
+    )
 
     def told(*compiled_in: int) -> str:
         passed = msgspec.structs.replace(compiled, compiled_in=compiled_in)
-        return analyse(recording(msgspec.structs.replace(record, compile=passed), baseline=None)).verdict.reasons[0]
+        return analyse(
+            recording(msgspec.structs.replace(record, compile=passed), baseline=None)
+        ).verdict.reasons[0]
 
     assert "takes about 0.0300 ms/step (with kgprof's listeners on)" in told(0, 2)
     assert "takes about 0.0320 ms/step (under torch.profiler)" in told(0, 1, 2, 3, 6)
-    without = "9 steps, each an optimizer step; no step time: no step came after warm-up without a compilation; "
+    without = (
+        "9 steps, each an optimizer step; no step time: no step came after warm-up "
+        "without a compilation; "
+    )
     assert without + "kgprof.step() at the top of closure (train.py:12)" in told(*range(8))
     assert record.script is not None
-    window = msgspec.structs.replace(record.script, step="", steps=0, counted={"an optimizer step": 1})
+    window = msgspec.structs.replace(
+        record.script, step="", steps=0, counted={"an optimizer step": 1}
+    )
     record = msgspec.structs.replace(record, script=window)
-    assert "has no steps, and was not timed; kgprof.step() at the top of closure (train.py:12)" in told()
+    assert (
+        "has no steps, and was not timed; kgprof.step() at the top of closure (train.py:12)"
+        in told()
+    )
 
 
 # ---------------------------------------------------------------- over several processes
@@ -205,14 +254,19 @@ def test_rounds_that_overlap_rank_nothing() -> None:
     found = ranked(in_rounds(eager, 0.51, 0.3), in_rounds(fused, 0.35, 0.19))
 
     assert found.status == "inconclusive"
-    assert "batched.eager takes 0.779 to 4.12× as long as fused.default (95 % interval, 3 + 3 proc" in found.text
+    assert (
+        "batched.eager takes 0.779 to 4.12× as long as fused.default (95 % interval, 3 + 3 proc"
+        in found.text
+    )
 
 
 # ---------------------------------------------------------------- nothing to rank by
 
 
 @pytest.mark.parametrize(
-    ("factor", "status"), [(APART - 0.1, "inconclusive"), (APART + 0.1, "ok")], ids=["close", "apart"]
+    ("factor", "status"),
+    [(APART - 0.1, "inconclusive"), (APART + 0.1, "ok")],
+    ids=["close", "apart"],
 )
 def test_one_process_each_ranks_only_what_is_far_apart(factor: float, status: str) -> None:
     runs = stepping(EAGER, *[1000.0 * factor] * 9), stepping(FUSED, *[1000.0] * 9)
@@ -229,7 +283,10 @@ def test_times_that_vary_too_much_rank_nothing_however_far_apart_they_are() -> N
     found = ranked(stepping(EAGER, *[9000.0] * 20), noisy)
 
     assert found.status == "inconclusive"
-    assert "the times of fused.default varied 2.20× within one process: the machine was busy" in found.text
+    assert (
+        "the times of fused.default varied 2.20× within one process: the machine was busy"
+        in found.text
+    )
 
 
 @pytest.mark.parametrize("once", ["baseline", "fastest"])
@@ -248,8 +305,8 @@ def test_times_that_overlap_and_are_as_good_as_equal_are_level() -> None:
 
     assert (found.status, found.text) == (
         "ok",
-        "fused.default and batched.eager are level: fused.default took 4.80 ms/candidate, batched.eager 5.00 "
-        "ms/candidate",
+        "fused.default and batched.eager are level: fused.default took 4.80 ms/candidate, "
+        "batched.eager 5.00 ms/candidate",
     )
 
 
@@ -261,21 +318,29 @@ def test_times_that_overlap_and_are_not_equal_are_inconclusive() -> None:
 
 
 def test_runs_beside_the_winner_that_cannot_be_told_from_it_share_the_first_place() -> None:
-    found = ranked(run(EAGER, evaluation_s=0.9), run(FUSED, evaluation_s=0.39), run(COND, evaluation_s=0.4))
+    found = ranked(
+        run(EAGER, evaluation_s=0.9), run(FUSED, evaluation_s=0.39), run(COND, evaluation_s=0.4)
+    )
 
     assert found.status == "ok"
-    assert found.text.startswith("fused.default and torch_cond.default are fastest: 2.31× faster than batched.eager")
+    assert found.text.startswith(
+        "fused.default and torch_cond.default are fastest: 2.31× faster than batched.eager"
+    )
     assert any("cannot be told apart: their spreads overlap" in note for note in found.notes)
 
 
 def test_a_run_with_less_gpu_work_and_a_longer_step_is_pointed_at() -> None:
     best = RunKey(strategy="batched", mode="reduce-overhead")
     profile = analyse(
-        recording(*(stepping(key, *[us] * 9) for key, us in ((EAGER, 9e3), (COMPILED, 4e3), (best, 1e3))))
+        recording(
+            *(stepping(key, *[us] * 9) for key, us in ((EAGER, 9e3), (COMPILED, 4e3), (best, 1e3)))
+        )
     )
     work = {EAGER: 100.0, COMPILED: 70.0, best: 90.0}
     runs = [
-        msgspec.structs.replace(each, kernels=msgspec.structs.replace(KERNELS, busy_us=work[each.key] * 5, steps=5))
+        msgspec.structs.replace(
+            each, kernels=msgspec.structs.replace(KERNELS, busy_us=work[each.key] * 5, steps=5)
+        )
         for each in profile.runs
     ]
 
@@ -283,6 +348,6 @@ def test_a_run_with_less_gpu_work_and_a_longer_step_is_pointed_at() -> None:
 
     assert found.text.startswith("batched.reduce-overhead is fastest")
     assert [note for note in found.notes if "less GPU work" in note] == [
-        "batched.default has less GPU work per step (70.0 vs 90.0 µs of batched.reduce-overhead), so its longer time "
-        "comes from the CPU or from chance in that process"
+        "batched.default has less GPU work per step (70.0 vs 90.0 µs of batched.reduce-overhead), "
+        "so its longer time comes from the CPU or from chance in that process"
     ]

@@ -1,6 +1,8 @@
-"""Small programs as somebody else writes them, some of them around an installed library: sites, causes and functions.
+"""Small programs as somebody else writes them, some of them around an installed library: sites,
+causes and functions.
 
-The truth is truth.toml, which was written down from torch's own logs before kgprof was run on any of these.
+The truth is truth.toml, which was written down from torch's own logs before kgprof was run on any
+of these.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from tests.record.scripted import ran
 
 HERE = Path(__file__).resolve().parent
 TRUTH = tomllib.loads((HERE / "truth.toml").read_text(encoding="utf-8"))
-PACKAGES = {"shelf": ("shelf", "1.4.2"), "formers": ("formers", "4.57")}  # by the name it is imported by
+# by the name it is imported by
+PACKAGES = {"shelf": ("shelf", "1.4.2"), "formers": ("formers", "4.57")}
 RECOMPILES = {rule.id for rule in recompiles.RULES}
 
 
@@ -34,7 +37,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for imported, (name, version) in PACKAGES.items():
         information = folder / f"{name}-{version}.dist-info"
         information.mkdir()
-        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (information / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
         (information / "top_level.txt").write_text(f"{imported}\n")
     return folder
 
@@ -62,7 +67,11 @@ def test_each_site_and_cause_is_a_finding_of_its_own(judged: tuple[str, m.Profil
             site: dict[str, Any] = {"rule": finding.rule, "line": finding.location.line}
             if library is not None:
                 site["library"] = f"{library} {library.function}"
-            site |= {"operator": refusal.cause.operator, "gb": refusal.cause.gb_id, "records": finding.count}
+            site |= {
+                "operator": refusal.cause.operator,
+                "gb": refusal.cause.gb_id,
+                "records": finding.count,
+            }
             actual.append(site)
 
     assert in_order(actual) == in_order(TRUTH[name].get("sites", []))
@@ -81,8 +90,12 @@ def test_each_function_that_recompiled_is_named(judged: tuple[str, m.Profile]) -
         if library is not None:
             found["library"] = str(library).rpartition(":")[0]
         found["guards"] = sorted({entry.guard for entry in entries})
-        failing = [profile.findings[index] for index in profile.gate.failing] if profile.gate else []
-        found["fails"] = any(f.rule in RECOMPILES and (f.location, f.library) == (place, library) for f in failing)
+        failing = (
+            [profile.findings[index] for index in profile.gate.failing] if profile.gate else []
+        )
+        found["fails"] = any(
+            f.rule in RECOMPILES and (f.location, f.library) == (place, library) for f in failing
+        )
         actual.append(found)
 
     assert in_order(actual) == in_order(TRUTH[name].get("recompiled", []))

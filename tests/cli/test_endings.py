@@ -1,4 +1,5 @@
-"""However kgprof is ended, and whenever: what was measured is there, and nothing that it started is."""
+"""However kgprof is ended, and whenever: what was measured is there, and nothing that it started
+is."""
 
 from __future__ import annotations
 
@@ -18,7 +19,16 @@ from kgprof.reading import layout, recordings
 
 ROOT = Path(__file__).resolve().parents[2]
 UNMEASURED = ("before", "planning")  # and so without a report
-MEASURED = ("starting", "pass", "between", "clearing", "reading", "analysing", "rendering", "placing")
+MEASURED = (
+    "starting",
+    "pass",
+    "between",
+    "clearing",
+    "reading",
+    "analysing",
+    "rendering",
+    "placing",
+)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 EVERY = [(number, phase) for number in SIGNALS for phase in (*UNMEASURED, *MEASURED)]
 SAMPLE = (
@@ -32,10 +42,15 @@ GONE_S = 10.0
 
 
 def started(folder: Path, phase: str = "", *args: str) -> subprocess.Popen[str]:
-    """``kgprof profile`` in a process group of its own, with a folder for temporary files of its own."""
+    """``kgprof profile`` in a process group of its own, with a folder for temporary files of its
+    own."""
     (folder / "tmp").mkdir(exist_ok=True)
     (folder / "s.py").touch()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("KGPROF_") and name != "CI"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("KGPROF_") and name != "CI"
+    }
     return subprocess.Popen(
         [sys.executable, "-m", "tests.cli.waiting", "profile", "s.py", "-o", "out", *args],
         cwd=folder,
@@ -47,7 +62,9 @@ def started(folder: Path, phase: str = "", *args: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_until(condition: Callable[[], object], running: subprocess.Popen[str] | None = None) -> None:
+def wait_until(
+    condition: Callable[[], object], running: subprocess.Popen[str] | None = None
+) -> None:
     deadline = time.monotonic() + 120
     while not condition():
         assert running is None or running.poll() is None, "it ended too early"
@@ -57,7 +74,10 @@ def wait_until(condition: Callable[[], object], running: subprocess.Popen[str] |
 
 def left(folder: Path) -> list[str]:
     """Processes that were started with the folder's own TMPDIR, and what is in that."""
-    mark, found = os.fsencode(f"TMPDIR={folder / 'tmp'}\0"), [str(one) for one in (folder / "tmp").iterdir()]
+    mark, found = (
+        os.fsencode(f"TMPDIR={folder / 'tmp'}\0"),
+        [str(one) for one in (folder / "tmp").iterdir()],
+    )
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (process / "environ").read_bytes():
@@ -67,8 +87,11 @@ def left(folder: Path) -> list[str]:
     return found
 
 
-def interrupted(folder: Path, phase: str, number: signal.Signals, *, twice: bool = False) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command that gets the signal as `timeout` sends it: to it, and to its group."""
+def interrupted(
+    folder: Path, phase: str, number: signal.Signals, *, twice: bool = False
+) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command that gets the signal as `timeout` sends it: to it,
+    and to its group."""
     with started(folder, phase) as running:
         wait_until((folder / "at").exists, running)
         for _ in range(1 + twice):
@@ -83,7 +106,8 @@ def ends_well(folder: Path, phase: str, number: signal.Signals) -> None:
     code, out, err = interrupted(folder, phase, number)
 
     assert code == 130, err
-    assert "kgprof/cli/" not in err  # no traceback of kgprof's; a program shows its own, as on a terminal
+    # no traceback of kgprof's; a program shows its own, as on a terminal
+    assert "kgprof/cli/" not in err
     assert not (folder / "out" / layout.UNFINISHED).exists()
     wait_until(lambda: not left(folder))
     if phase in UNMEASURED:
@@ -96,7 +120,10 @@ def ends_well(folder: Path, phase: str, number: signal.Signals) -> None:
     assert ("Ctrl-C" in err + recording.runs[0].exit.message) <= (number is signal.SIGINT)
     if phase == "pass":
         said = "Ctrl-C" if number is signal.SIGINT else number.name
-        assert (recording.runs[0].exit.outcome, recording.runs[0].exit.message) == ("interrupted", said)
+        assert (recording.runs[0].exit.outcome, recording.runs[0].exit.message) == (
+            "interrupted",
+            said,
+        )
 
 
 @pytest.mark.parametrize(("number", "phase"), SAMPLE)
@@ -112,14 +139,17 @@ def test_every_signal_in_every_phase(tmp_path: Path, number: signal.Signals, pha
     ends_well(tmp_path, phase, number)
 
 
-def test_a_second_signal_while_the_report_is_written_names_the_command_that_writes_it(tmp_path: Path) -> None:
+def test_a_second_signal_while_the_report_is_written_names_the_command_that_writes_it(
+    tmp_path: Path,
+) -> None:
     code, out, err = interrupted(tmp_path, "rendering", signal.SIGTERM, twice=True)
 
     unfinished = Path("out", layout.UNFINISHED)
     assert (code, out) == (130, "")
     assert err.splitlines()[-2:] == [
         "kgprof: error: interrupted",
-        f"  hint: what was measured is in {unfinished}; to report on it: kgprof report {unfinished}",
+        f"  hint: what was measured is in {unfinished}; to report on it: kgprof report "
+        f"{unfinished}",
     ]
     assert cli.run(["report", str(tmp_path / unfinished)]) == 0
     assert (tmp_path / unfinished / "report.html").is_file()
@@ -156,12 +186,16 @@ def killed(folder: Path, after_s: float, capsys: pytest.CaptureFixture[str]) -> 
     assert "Traceback" not in said.err
     if code:
         assert code == 2
-        assert len([line for line in said.err.splitlines() if line.startswith("kgprof: error: ")]) == 1
+        assert (
+            len([line for line in said.err.splitlines() if line.startswith("kgprof: error: ")]) == 1
+        )
     else:
         assert Path(said.out.strip()).is_file()
 
 
-MOMENTS = [random.Random(14).uniform(0.2, 5.0) for _ in range(1)] + [round(1.5 + 0.9 * at, 1) for at in range(2)]
+MOMENTS = [random.Random(14).uniform(0.2, 5.0) for _ in range(1)] + [
+    round(1.5 + 0.9 * at, 1) for at in range(2)
+]
 
 
 @pytest.mark.parametrize("after_s", MOMENTS)
@@ -191,7 +225,9 @@ def test_a_kgprof_that_is_killed_leaves_the_older_result(tmp_path: Path) -> None
 
     assert (tmp_path / "out" / "report.json").read_bytes() == older
     assert recordings.load(tmp_path / "out").runs[0].exit.outcome == "ok"
-    assert recordings.load(tmp_path / "out" / layout.UNFINISHED).runs[0].exit.outcome == "interrupted"
+    assert (
+        recordings.load(tmp_path / "out" / layout.UNFINISHED).runs[0].exit.outcome == "interrupted"
+    )
 
 
 def test_two_runs_into_one_folder_do_not_mix(tmp_path: Path) -> None:
@@ -213,9 +249,15 @@ def test_two_runs_into_one_folder_do_not_mix(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "happens",
-    ["moved", pytest.param("deleted", marks=pytest.mark.long), pytest.param("replaced", marks=pytest.mark.long)],
+    [
+        "moved",
+        pytest.param("deleted", marks=pytest.mark.long),
+        pytest.param("replaced", marks=pytest.mark.long),
+    ],
 )
-def test_a_run_whose_folder_goes_away_says_so_and_keeps_what_it_can(tmp_path: Path, happens: str) -> None:
+def test_a_run_whose_folder_goes_away_says_so_and_keeps_what_it_can(
+    tmp_path: Path, happens: str
+) -> None:
     with started(tmp_path, "between") as running:
         wait_until((tmp_path / "at").exists, running)
         if happens != "deleted":
@@ -229,7 +271,10 @@ def test_a_run_whose_folder_goes_away_says_so_and_keeps_what_it_can(tmp_path: Pa
     assert running.returncode == 2
     error, hint = err.splitlines()[-2:]
     unfinished = Path("out", layout.UNFINISHED)
-    assert error == f"kgprof: error: {unfinished} was moved, deleted or replaced while kgprof wrote to it"
+    assert (
+        error
+        == f"kgprof: error: {unfinished} was moved, deleted or replaced while kgprof wrote to it"
+    )
     if happens != "deleted":
         assert recordings.load(Path(hint.rpartition("kgprof report ")[2])).runs
     assert not left(tmp_path)

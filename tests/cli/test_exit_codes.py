@@ -1,4 +1,5 @@
-"""Each way out of kgprof has its documented code and one sentence; 3 is left to kgprof's own faults."""
+"""Each way out of kgprof has its documented code and one sentence; 3 is left to kgprof's own
+faults."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ if __name__ == "__main__":
 """
 
 
-def kgprof(folder: Path, *args: str, bytes_a_file: int = -1, **env: str) -> subprocess.CompletedProcess[str]:
+def kgprof(
+    folder: Path, *args: str, bytes_a_file: int = -1, **env: str
+) -> subprocess.CompletedProcess[str]:
     (folder / "own.py").write_text(OWN, encoding="utf-8")
     return subprocess.run(
         [sys.executable, "-m", "kgprof", *args],
@@ -62,7 +65,9 @@ def kgprof(folder: Path, *args: str, bytes_a_file: int = -1, **env: str) -> subp
 def error_of(done: subprocess.CompletedProcess[str]) -> str:
     """The one error on stderr, its hint with it."""
     assert "Traceback" not in done.stderr
-    (at,) = (at for at, line in enumerate(done.stderr.splitlines()) if line.startswith("kgprof: error: "))
+    (at,) = (
+        at for at, line in enumerate(done.stderr.splitlines()) if line.startswith("kgprof: error: ")
+    )
     return "\n".join(done.stderr.splitlines()[at:]).removeprefix("kgprof: error: ")
 
 
@@ -73,8 +78,19 @@ def error_of(done: subprocess.CompletedProcess[str]) -> str:
         pytest.param(("own.py:raising",), {}, 4, "RuntimeError", marks=pytest.mark.long),
         pytest.param(("own.py:deaf",), {}, 4, "RuntimeError", marks=pytest.mark.long),
         pytest.param(("own.py:protocol",), {}, 4, "RuntimeError", marks=pytest.mark.long),
-        (("own.py",), {"TORCH_LOGS_FORMAT": "%(x"}, 2, "torch cannot be imported: ValueError: Invalid format '%(x'"),
-        pytest.param(("own.py",), {"TORCH_LOGS": "nonsense"}, 2, "torch cannot be imported", marks=pytest.mark.long),
+        (
+            ("own.py",),
+            {"TORCH_LOGS_FORMAT": "%(x"},
+            2,
+            "torch cannot be imported: ValueError: Invalid format '%(x'",
+        ),
+        pytest.param(
+            ("own.py",),
+            {"TORCH_LOGS": "nonsense"},
+            2,
+            "torch cannot be imported",
+            marks=pytest.mark.long,
+        ),
         (("own.py", "--", "\udcff"), {}, 2, r"'\udcff' is not UTF-8"),
         (("own\udcff.py",), {}, 2, r"'own\udcff.py' is not UTF-8"),
         (("own\udcff.py:step",), {}, 2, r"'own\udcff.py:step' is not UTF-8"),
@@ -87,7 +103,12 @@ def test_what_is_wrong_with_a_workload_is_no_fault_of_kgprofs(
     (tmp_path / "own\udcff.py").write_text(OWN, encoding="utf-8")
 
     done = kgprof(
-        tmp_path, "profile", *args[:1], "-q", *(args[1:] if "-o" in args else ("-o", "out", *args[1:])), **env
+        tmp_path,
+        "profile",
+        *args[:1],
+        "-q",
+        *(args[1:] if "-o" in args else ("-o", "out", *args[1:])),
+        **env,
     )
 
     assert done.returncode == code, done.stderr
@@ -98,7 +119,9 @@ def test_what_is_wrong_with_a_workload_is_no_fault_of_kgprofs(
     ("args", "limit"),
     [
         (("trace", str(TRACE), "-o", "out"), 2048),
-        pytest.param(("profile", "own.py", "-o", "out", "--passes", "compile"), 4096, marks=pytest.mark.long),
+        pytest.param(
+            ("profile", "own.py", "-o", "out", "--passes", "compile"), 4096, marks=pytest.mark.long
+        ),
         pytest.param(("check-graphs", "own.py:step", "-o", "out"), 4096, marks=pytest.mark.long),
         pytest.param(("check-graphs", "own.py", "-o", "out"), 4096, marks=pytest.mark.long),
     ],
@@ -118,7 +141,11 @@ def test_a_full_disk_is_said_in_a_sentence_and_is_nobodys_fault(
 def test_a_full_stdout_is_told(tmp_path: Path, args: tuple[str, ...]) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "kgprof", *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [sys.executable, "-m", "kgprof", *args],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
 
     assert done.returncode == 2
@@ -130,7 +157,9 @@ def test_ctrl_c_while_it_imports_ends_it_as_ever(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text(slow, encoding="utf-8")
     command = [sys.executable, "-m", "kgprof", "--help"]
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}"}
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "importing\n"
         time.sleep(0.1)

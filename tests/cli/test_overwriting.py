@@ -1,4 +1,5 @@
-"""No verb eats what it reads, and where a place cannot be written every older result stays whole."""
+"""No verb eats what it reads, and where a place cannot be written every older result stays
+whole."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ TRACE = "run/recording/runs/fused.default/trace.json.gz"
 CAPTURE = TRACES.parents[1] / "captures" / "h200" / "fusion.json"
 RANK = "dedicated_log_torch_trace_rank_0_frox0meq.log.gz"
 
-# Each reads something that it would replace, or lies in what it would replace. {p} is the folder of all.
+# Each reads something that it would replace, or lies in what it would replace. {p} is the folder of
+# all.
 EATING = [
     f"trace {TRACE} -o run",
     f"trace t.json.gz --against {TRACE} -o run",
@@ -112,7 +114,9 @@ def place(reported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+    return {
+        str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()
+    }
 
 
 def refused(words: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -129,7 +133,9 @@ def refused(words: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("words", EATING)
-def test_nothing_that_is_read_is_overwritten(place: Path, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_that_is_read_is_overwritten(
+    place: Path, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = contents(place)
 
     err = refused(words, capsys)
@@ -170,7 +176,9 @@ def mounted(place: Path) -> Iterator[Path]:
     """A file system of 4 MB with older results."""
     folder = place / "mounted"
     folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=False
+    ).returncode:
         pytest.skip("this user may not mount a file system")
     try:
         shutil.copytree(place / "run", folder / "run")
@@ -187,7 +195,9 @@ def test_a_place_that_cannot_be_written_keeps_the_older_results(
 ) -> None:
     quick(monkeypatch)
     if how == "full":
-        subprocess.run(["dd", "if=/dev/zero", f"of={mounted / 'filler'}"], check=False, capture_output=True)
+        subprocess.run(
+            ["dd", "if=/dev/zero", f"of={mounted / 'filler'}"], check=False, capture_output=True
+        )
     else:
         subprocess.run(["mount", "-o", "remount,ro", mounted], check=True)
     before = contents(mounted)
@@ -218,7 +228,10 @@ def test_a_file_that_kgprof_did_not_write_is_not_replaced(
     place: Path, verb: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "mine").mkdir()
-    for suffix, text in {"html": "mine", "json": '{"schema_version": 1, "environment": {}}'}.items():
+    for suffix, text in {
+        "html": "mine",
+        "json": '{"schema_version": 1, "environment": {}}',
+    }.items():
         (place / "mine" / f"{name}.{suffix}").write_text(text, encoding="utf-8")
         before = contents(place)
 
@@ -269,4 +282,8 @@ def test_without_an_exchange_at_once_the_older_result_is_kept_until_the_new_one_
     assert cli.run(["trace", "t.json.gz", "-o", "run", "-q"]) == 0
 
     assert not [trace for trace in traces if trace.path.exists()]
-    assert {one.name for one in (place / "run").iterdir()} == {"recording", "report.html", "report.json"}
+    assert {one.name for one in (place / "run").iterdir()} == {
+        "recording",
+        "report.html",
+        "report.json",
+    }

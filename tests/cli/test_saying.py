@@ -8,18 +8,32 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kgprof.cli.saying import SUMMARY_BYTES, Job, append_summary, fenced, inert, inert_document, job_of
+from kgprof.cli.saying import (
+    SUMMARY_BYTES,
+    Job,
+    append_summary,
+    fenced,
+    inert,
+    inert_document,
+    job_of,
+)
 from kgprof.render import by_name
 from kgprof.render.markdown import Markdown
 from tests.render import profiles
 
 IN_GITHUB = Job(parses_log=True)
 # Lines that GitHub's runner acts on, in its new form and its old one.
-COMMANDS = ("::error file=a.py::no", "  ::set-output name=x::1", "before ##[error]no", "::stop-commands::mine")
+COMMANDS = (
+    "::error file=a.py::no",
+    "  ::set-output name=x::1",
+    "before ##[error]no",
+    "::stop-commands::mine",
+)
 
 
 def acted_on(text: str) -> list[str]:
-    """As the runner reads a log: a stop-commands line counts until its token comes back on a line of its own."""
+    """As the runner reads a log: a stop-commands line counts until its token comes back on a line
+    of its own."""
     found, token = [], ""
     for line in text.splitlines():
         said = line.strip()
@@ -46,7 +60,9 @@ def test_a_github_job_is_known_by_its_variables(tmp_path: Path) -> None:
 
     url = "https://github.com/o/r/actions/runs/12"
     source = "https://github.com/o/r"
-    assert job_of(variables) == Job(parses_log=True, summary=tmp_path / "summary", run_url=url, source_url=source)
+    assert job_of(variables) == Job(
+        parses_log=True, summary=tmp_path / "summary", run_url=url, source_url=source
+    )
 
 
 def test_elsewhere_there_is_no_job() -> None:
@@ -149,14 +165,19 @@ def test_a_summary_is_added_behind_what_is_there(tmp_path: Path) -> None:
 
     assert append_summary(path, lambda room: f"ours, {room} bytes at most") == ""
 
-    assert path.read_text(encoding="utf-8") == f"another tool's\nours, {SUMMARY_BYTES - 16} bytes at most\n"
+    assert (
+        path.read_text(encoding="utf-8")
+        == f"another tool's\nours, {SUMMARY_BYTES - 16} bytes at most\n"
+    )
 
 
 def test_a_summary_keeps_to_the_bytes_that_are_left(tmp_path: Path) -> None:
     path = tmp_path / "summary"
     path.write_bytes(b"x" * (SUMMARY_BYTES - 20_000))
 
-    wrong = append_summary(path, lambda room: Markdown(limit=room, in_bytes=True).render(profiles.huge()))
+    wrong = append_summary(
+        path, lambda room: Markdown(limit=room, in_bytes=True).render(profiles.huge())
+    )
 
     assert wrong == ""
     assert SUMMARY_BYTES - 10_000 < path.stat().st_size <= SUMMARY_BYTES
@@ -168,7 +189,9 @@ def test_a_full_summary_is_left_alone_and_said(tmp_path: Path) -> None:
 
     wrong = append_summary(path, lambda room: "ours")
 
-    assert wrong == f"the job summary is full ({SUMMARY_BYTES:,} bytes), so this run was left out of it: {path}"
+    assert wrong == (
+        f"the job summary is full ({SUMMARY_BYTES:,} bytes), so this run was left out of it: {path}"
+    )
     assert path.stat().st_size == SUMMARY_BYTES
 
 

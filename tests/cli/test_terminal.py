@@ -1,4 +1,5 @@
-"""On a terminal: one live table, the result in short, a link, the next command; and a terminal that is left clean."""
+"""On a terminal: one live table, the result in short, a link, the next command; and a terminal that
+is left clean."""
 
 from __future__ import annotations
 
@@ -34,7 +35,11 @@ ESCAPES = re.compile(r"\x1b\][^\x1b]*\x1b\\|\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def on_a_terminal(
-    *command: str, columns: int = 80, stop: tuple[str, int] | None = None, cwd: Path | None = None, **variables: str
+    *command: str,
+    columns: int = 80,
+    stop: tuple[str, int] | None = None,
+    cwd: Path | None = None,
+    **variables: str,
 ) -> tuple[int, str]:
     """The exit code and all that was written. ``stop``: a text after which a signal is sent."""
     reader, writer = pty.openpty()
@@ -84,10 +89,16 @@ def test_a_report_is_shown_in_short_as_wide_as_the_terminal_with_a_link_as_the_l
     plain = ESCAPES.sub("", said).replace("\r", "")
     assert code == 0
     assert re.search(r"\x1b\[[0-9;]*3\dm", said)  # the verdict has a colour
-    lines = [line for line in plain.rstrip("\n").splitlines() if not line.startswith("kgprof: HolisticTraceAnalysis")]
+    lines = [
+        line
+        for line in plain.rstrip("\n").splitlines()
+        if not line.startswith("kgprof: HolisticTraceAnalysis")
+    ]
     assert lines[-1].endswith("report.html")
     assert max(map(len, lines[:-1])) <= columns
-    assert next(line for line in reversed(lines) if line.startswith("next: ")).startswith("next: kgprof ")
+    assert next(line for line in reversed(lines) if line.startswith("next: ")).startswith(
+        "next: kgprof "
+    )
     assert f"\x1b]8;;{(recorded / 'report.html').resolve().as_uri()}" in said
 
 
@@ -108,7 +119,16 @@ def test_verbose_shows_all_of_it(recorded: Path) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
 def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path, number: int, code: int) -> None:
     (tmp_path / "slow.py").write_text(STEP, encoding="utf-8")
-    given = ("profile", "slow.py:step", "--mode", "eager", "--passes", "timing", "--evaluations", "1000")
+    given = (
+        "profile",
+        "slow.py:step",
+        "--mode",
+        "eager",
+        "--passes",
+        "timing",
+        "--evaluations",
+        "1000",
+    )
 
     ended, said = on_a_terminal(*given, stop=("timing", number), cwd=tmp_path)
 
@@ -118,7 +138,9 @@ def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path, number: int, cod
 
 
 @pytest.mark.parametrize("width", [80, 160])
-@pytest.mark.parametrize("state", ["comparison", "gate", "findings", "hostile", "hostile_comparison"])
+@pytest.mark.parametrize(
+    "state", ["comparison", "gate", "findings", "hostile", "hostile_comparison"]
+)
 def test_the_short_form_of_every_verb_fits_its_width(state: str, width: int) -> None:
     said = Text(color=True, width=width, brief=True).render(profiles.STATES[state]())
 
@@ -127,12 +149,16 @@ def test_the_short_form_of_every_verb_fits_its_width(state: str, width: int) -> 
 
 
 @pytest.mark.parametrize("columns", [70, 150])
-def test_a_sweep_is_shown_as_wide_as_the_terminal_and_in_colour(tmp_path: Path, columns: int) -> None:
+def test_a_sweep_is_shown_as_wide_as_the_terminal_and_in_colour(
+    tmp_path: Path, columns: int
+) -> None:
     shutil.copy(ROOT / "fixtures" / "sweeps" / "h100" / "linkpred.json", tmp_path / "sweep.json")
     (tmp_path / "sweep.html").touch()
 
     code, shown = on_a_terminal("advise", str(tmp_path), "--executions", "10000", columns=columns)
-    _, uncoloured = on_a_terminal("advise", str(tmp_path), "--executions", "10000", columns=columns, NO_COLOR="1")
+    _, uncoloured = on_a_terminal(
+        "advise", str(tmp_path), "--executions", "10000", columns=columns, NO_COLOR="1"
+    )
 
     lines = ESCAPES.sub("", shown).replace("\r", "").splitlines()
     widths = [len(line) for line in lines if not line.startswith("kgprof: inputs:")]

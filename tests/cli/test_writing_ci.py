@@ -1,7 +1,8 @@
-"""The workflows that ci-init writes: parsed as YAML, and their shell steps run in a scratch repository of two commits.
+"""The workflows that ci-init writes: parsed as YAML, and their shell steps run in a scratch
+repository of two commits.
 
-kgprof and gh are stand-ins there that write down how they were called: what they do is tested elsewhere, and what is
-tested here is what the steps hand to them.
+kgprof and gh are stand-ins there that write down how they were called: what they do is tested
+elsewhere, and what is tested here is what the steps hand to them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def jobs() -> dict[str, dict[str, Any]]:
 
 
 def steps() -> dict[str, dict[str, Any]]:
-    return {step["name"]: step for job in jobs().values() for step in job["steps"] if "name" in step}
+    return {
+        step["name"]: step for job in jobs().values() for step in job["steps"] if "name" in step
+    }
 
 
 # ---------------------------------------------------------------- the file
@@ -47,7 +50,9 @@ def test_github_actions_are_pinned_by_commit_with_their_version() -> None:
 
     uses = re.findall(r"uses: (\S+)(.*)", text)
     assert len(uses) == 4
-    assert [name for name, version in uses if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", name)] == []
+    assert [
+        name for name, version in uses if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", name)
+    ] == []
     assert [name for name, version in uses if not re.fullmatch(r" # v\d+\.\d+\.\d+", version)] == []
 
 
@@ -84,7 +89,9 @@ def test_the_job_that_comments_checks_nothing_out_and_installs_nothing() -> None
         "actions/download-artifact"
     ]
     script = "".join(step.get("run", "") for step in comment["steps"])
-    assert not re.search(r"\b(?:git|pip|python3?|kgprof|source|eval|bash|sh|GITHUB_ENV|GITHUB_OUTPUT)\b(?!/)", script)
+    assert not re.search(
+        r"\b(?:git|pip|python3?|kgprof|source|eval|bash|sh|GITHUB_ENV|GITHUB_OUTPUT)\b(?!/)", script
+    )
 
 
 def test_the_number_of_the_pull_request_is_the_events() -> None:
@@ -144,7 +151,10 @@ def test_zizmor_finds_nothing_in_the_workflow(persona: str, tmp_path: Path) -> N
     path = tmp_path / PATHS["github"]
     path.parent.mkdir(parents=True)
     path.write_text(
-        workflow("github", workload="model.py:step", torch="2.13.0", path=PATHS["github"], source=SOURCE), "utf-8"
+        workflow(
+            "github", workload="model.py:step", torch="2.13.0", path=PATHS["github"], source=SOURCE
+        ),
+        "utf-8",
     )
 
     zizmor = Path(sys.executable).parent / "zizmor"
@@ -177,7 +187,10 @@ def test_it_writes_where_the_place_looks_and_replaces_what_it_wrote(
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
 def test_a_fifo_or_a_link_is_refused_and_nothing_is_written(
-    force: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    force: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
@@ -210,14 +223,18 @@ def test_a_fifo_or_a_link_is_refused_and_nothing_is_written(
         (SOURCE + " other", 2),
     ],
 )
-def test_kgprof_comes_from_a_commit_or_from_the_repository_itself(source: str, code: int, tmp_path: Path) -> None:
+def test_kgprof_comes_from_a_commit_or_from_the_repository_itself(
+    source: str, code: int, tmp_path: Path
+) -> None:
     path = tmp_path / "ci.yml"
 
     assert cli.run(["ci-init", "github", "--from", source, "-o", str(path)]) == code
     assert path.exists() == (code == 0)
 
 
-def test_another_hands_file_is_replaced_by_force_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_hands_file_is_replaced_by_force_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "ci.yml"
     path.write_text("on: push\n", encoding="utf-8")
 
@@ -247,7 +264,7 @@ for arg in args:
     if arg.startswith("markdown="):
         pathlib.Path(arg.removeprefix("markdown=")).write_text("### the summary\n")
 sys.exit(int(os.environ.get("VERDICT" if args[0] == "compare" else "PROFILED", "0")))
-"""
+"""  # noqa: E501
 # One comment of ours may be there; what is sent is kept.
 GH = r"""#!/usr/bin/env python3
 import os, pathlib, sys
@@ -259,11 +276,12 @@ else:
     path = next(arg for arg in args if arg.startswith("repos/"))
     text = pathlib.Path(body).read_text()
     pathlib.Path(os.environ["SENT"]).write_text(args[args.index("--method") + 1] + " " + path + "\n" + text)
-"""
+"""  # noqa: E501
 
 
 class Scratch:
-    """A clone as GitHub's checkout leaves it: the merge of a pull request, whose first parent is the base."""
+    """A clone as GitHub's checkout leaves it: the merge of a pull request, whose first parent is
+    the base."""
 
     def __init__(self, folder: Path) -> None:
         self.repository, self.temp, self.bin = folder / "repo", folder / "temp", folder / "bin"
@@ -328,11 +346,15 @@ def test_the_base_and_the_merge_are_recorded_in_turn_and_the_verdict_is_the_jobs
     done = scratch.run("Compare", VERDICT=verdict)
 
     assert done.returncode == int(verdict), done.stderr
-    assert scratch.calls == [f"merged|compare|--record|HEAD^1|.|a model.py:step|--rounds|10|{WRITTEN}"]
+    assert scratch.calls == [
+        f"merged|compare|--record|HEAD^1|.|a model.py:step|--rounds|10|{WRITTEN}"
+    ]
 
 
 @pytest.mark.parametrize("profiled", ["0", "4"])
-def test_where_the_workload_is_new_the_head_is_reported_alone(profiled: str, scratch: Scratch) -> None:
+def test_where_the_workload_is_new_the_head_is_reported_alone(
+    profiled: str, scratch: Scratch
+) -> None:
     done = scratch.run("Compare", VERDICT="5", PROFILED=profiled)
 
     assert done.returncode == int(profiled), done.stderr
@@ -351,12 +373,18 @@ def commented(scratch: Scratch, existing: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    ("existing", "sent"), [("", "POST repos/o/r/issues/7/comments"), ("41", "PATCH repos/o/r/issues/comments/41")]
+    ("existing", "sent"),
+    [("", "POST repos/o/r/issues/7/comments"), ("41", "PATCH repos/o/r/issues/comments/41")],
 )
-def test_there_is_one_comment_and_it_is_updated_in_place(scratch: Scratch, existing: str, sent: str) -> None:
+def test_there_is_one_comment_and_it_is_updated_in_place(
+    scratch: Scratch, existing: str, sent: str
+) -> None:
     scratch.run("Compare")
 
-    assert commented(scratch, existing) == f"{sent}\n<!-- kgprof: model.py:step -->\n### the summary\n\n\n{LINK}\n"
+    assert (
+        commented(scratch, existing)
+        == f"{sent}\n<!-- kgprof: model.py:step -->\n### the summary\n\n\n{LINK}\n"
+    )
 
 
 def test_a_text_of_the_pull_request_is_cut_and_only_text(scratch: Scratch) -> None:

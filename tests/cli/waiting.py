@@ -1,9 +1,10 @@
-"""``kgprof`` whose children import no torch, and which waits for a signal at the phase that WAIT_AT names.
+"""``kgprof`` whose children import no torch, and which waits for a signal at the phase that WAIT_AT
+names.
 
     python -m tests.cli.waiting profile s.py -o out
 
-It makes the file ``at`` in the working directory when it is there. The program is never run: its child starts a daemon
-that leaves the child's session, and writes one pass after the other.
+It makes the file ``at`` in the working directory when it is there. The program is never run: its
+child starts a daemon that leaves the child's session, and writes one pass after the other.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from tests.record import scripted
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = (  # in place of children.BOOTSTRAP
-    f"import sys; sys.path[:0] = [{str(ROOT)!r}]; from tests.cli.waiting import child_{{}} as main; main(*sys.argv[2:])"
+    f"import sys; sys.path[:0] = [{str(ROOT)!r}]; from tests.cli.waiting import child_{{}} as "
+    "main; main(*sys.argv[2:])"
 )
 WAITS_S = 1.0  # a phase of the parent's: a signal comes in it, and its handler is called
 PASSES_S = 1.0

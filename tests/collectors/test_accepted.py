@@ -50,7 +50,9 @@ def test_a_whole_entry_is_read() -> None:
         ('owner = "ana"', "owner = ", "a.toml: "),
     ],
 )
-def test_a_fault_is_said_and_the_entry_accepts_nothing(line: str, instead: str, expected: str) -> None:
+def test_a_fault_is_said_and_the_entry_accepts_nothing(
+    line: str, instead: str, expected: str
+) -> None:
     entries, faults = parse(WHOLE.replace(line, instead))
 
     assert entries == ()
@@ -65,7 +67,8 @@ def test_an_entry_of_an_installed_workload_holds_in_every_environment(prefix: st
     (new,) = accepted.updated((), (found,), root=ROOT, expires="2027-01-31", keep_unused=False)
 
     assert new.file == "site-packages/shop/model.py"
-    entered = msgspec.structs.replace(new, file="/somewhere/else/site-packages/shop/model.py")  # by an older kgprof
+    # by an older kgprof
+    entered = msgspec.structs.replace(new, file="/somewhere/else/site-packages/shop/model.py")
     assert accepted.matches(entered, found, ROOT)
     assert not accepted.matches(msgspec.structs.replace(new, file="shop/model.py"), found, ROOT)
 
@@ -81,12 +84,25 @@ def test_the_faults_of_all_entries_are_said() -> None:
 
 def test_an_update_keeps_reasons_drops_what_is_gone_and_leaves_new_ones_to_be_filled_in() -> None:
     gone, kept, expired = entry("KGP103"), entry(), entry("KGP102", expires="2020-01-01")
-    found = [finding(), finding("KGP102"), finding(function="other"), finding(function="other", line=90)]
+    found = [
+        finding(),
+        finding("KGP102"),
+        finding(function="other"),
+        finding(function="other", line=90),
+    ]
 
-    entries = accepted.updated((gone, kept, expired), found, root=ROOT, expires="2027-02-19", keep_unused=False)
+    entries = accepted.updated(
+        (gone, kept, expired), found, root=ROOT, expires="2027-02-19", keep_unused=False
+    )
 
     new = AcceptedEntry(
-        rule="KGP101", file="src/model.py", function="other", gb="GB0059", reason="", owner="", expires="2027-02-19"
+        rule="KGP101",
+        file="src/model.py",
+        function="other",
+        gb="GB0059",
+        reason="",
+        owner="",
+        expires="2027-02-19",
     )
     assert entries == (kept, expired, new)
     _, faults = parse(accepted.write(entries))
@@ -96,12 +112,17 @@ def test_an_update_keeps_reasons_drops_what_is_gone_and_leaves_new_ones_to_be_fi
     ]
 
 
-LIBRARY = PackageLine(package="transformers", version="4.57.1", file="modeling_utils.py", line=4769, function="warn")
+LIBRARY = PackageLine(
+    package="transformers", version="4.57.1", file="modeling_utils.py", line=4769, function="warn"
+)
 IN_LIBRARY = "transformers/modeling_utils.py:warn"
 
 
 def test_an_entry_from_the_time_when_a_line_was_one_finding_accepts_all_that_it_stood_for() -> None:
-    first, second = Folded(gb_id="GB0059", into_fallen=False), Folded(gb_id="GB0059", into_fallen=True)
+    first, second = (
+        Folded(gb_id="GB0059", into_fallen=False),
+        Folded(gb_id="GB0059", into_fallen=True),
+    )
     of_another_cause = finding(gb="GB0124", library=LIBRARY, folded=first)
     beside_a_fallen_frame = finding(gb="GB0124", folded=second)
 
@@ -127,10 +148,14 @@ def test_a_new_entry_accepts_what_happens_in_that_function_of_the_library() -> N
 
 
 def test_an_update_of_a_part_keeps_what_it_could_not_see() -> None:
-    assert accepted.updated((entry(),), [], root=ROOT, expires="2027-02-19", keep_unused=True) == (entry(),)
+    assert accepted.updated((entry(),), [], root=ROOT, expires="2027-02-19", keep_unused=True) == (
+        entry(),
+    )
 
 
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: text == text.strip() != "")
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
+    lambda text: text == text.strip() != ""
+)
 
 
 @given(

@@ -1,4 +1,5 @@
-"""KGP305 and KGP401: what moves, since when, by whose doing, at which line; and what a CUDA graph copies."""
+"""KGP305 and KGP401: what moves, since when, by whose doing, at which line; and what a CUDA graph
+copies."""
 
 from __future__ import annotations
 
@@ -23,11 +24,15 @@ from tests.collectors.written_tensors import MOVED, buffer, given, graph, held, 
 Step = Callable[[int], object]
 
 
-def of(step: Step, buffers: Callable[[], Mapping[str, torch.Tensor]] | None = None) -> tuple[Any, ...]:
+def of(
+    step: Step, buffers: Callable[[], Mapping[str, torch.Tensor]] | None = None
+) -> tuple[Any, ...]:
     return addresses.collect(Evidence(recording(watch(step, buffers=buffers), __file__)))
 
 
-def found(step: Step, buffers: Callable[[], Mapping[str, torch.Tensor]] | None = None) -> list[tuple[int, Level]]:
+def found(
+    step: Step, buffers: Callable[[], Mapping[str, torch.Tensor]] | None = None
+) -> list[tuple[int, Level]]:
     diagnosed = addresses.diagnose(of(step, buffers))
     assert all(finding.rule == "KGP401" for finding in diagnosed)
     return [(finding.location.line, finding.level) for finding in diagnosed if finding.location]
@@ -46,7 +51,9 @@ def advanced(x: torch.Tensor) -> torch.Tensor:
 # ---------------------------------------------------------------- inputs that move
 
 
-def test_a_state_that_is_carried_from_call_to_call_is_a_warning_at_the_line_that_passes_it() -> None:
+def test_a_state_that_is_carried_from_call_to_call_is_a_warning_at_the_line_that_passes_it() -> (
+    None
+):
     carried = {"x": torch.ones(4)}
 
     def step(call: int) -> None:
@@ -59,8 +66,8 @@ def test_a_state_that_is_carried_from_call_to_call_is_a_warning_at_the_line_that
     assert finding.location is not None
     assert (finding.location.line, finding.level) == (line("carried"), Level.WARNING)
     assert finding.message == (
-        "x, input of advanced, moved to a new address in 5 of the calls after warm-up, last in call 7: it is "
-        "new memory, made by compiled graph 0/0 output 0 in an earlier call"
+        "x, input of advanced, moved to a new address in 5 of the calls after warm-up, last in "
+        "call 7: it is new memory, made by compiled graph 0/0 output 0 in an earlier call"
     )
 
 
@@ -214,7 +221,9 @@ def test_a_buffer_that_no_graph_takes_as_an_argument_points_at_what_rebinds_it()
         ({"moved": (6,)}, "rebound", 7),
     ],
 )
-def test_the_pattern_is_what_happens_after_warm_up(fields: dict[str, Any], pattern: str, since: int) -> None:
+def test_the_pattern_is_what_happens_after_warm_up(
+    fields: dict[str, Any], pattern: str, since: int
+) -> None:
     uses = addresses.collect(Evidence(written_tensors.recording(buffers=(buffer(**fields),))))
 
     assert isinstance(uses[0], BufferUse)
@@ -252,7 +261,8 @@ def test_a_copy_beside_a_launch_proves_what_dynamo_did_not_mark_as_fixed() -> No
         run=written.REDUCE_OVERHEAD,
         location=written.place(*written.CALLER),
         fingerprint=finding.fingerprint,
-        cost=Skipped(reason="TRACE shows no GPU copy before a replay"),  # only what the host did is in it
+        # only what the host did is in it
+        cost=Skipped(reason="TRACE shows no GPU copy before a replay"),
     )
 
 
@@ -292,7 +302,9 @@ def test_on_a_cpu_it_is_a_prediction() -> None:
 def test_what_is_not_copied(inputs: tuple[Any, ...]) -> None:
     whole = written_tensors.recording(graph(*inputs, cuda_graphs=True), on_cuda=True, launches=4)
 
-    assert [event for event in addresses.collect(Evidence(whole)) if isinstance(event, CopiedInput)] == []
+    assert [
+        event for event in addresses.collect(Evidence(whole)) if isinstance(event, CopiedInput)
+    ] == []
 
 
 def test_nothing_is_copied_into_graphs_that_were_never_launched() -> None:
@@ -303,6 +315,8 @@ def test_nothing_is_copied_into_graphs_that_were_never_launched() -> None:
 
 
 def test_two_runs_of_a_graph_in_a_call_are_two_places() -> None:
-    tensor = written_tensors.GraphInput(name="L['x']", held=(held(run=0), held(run=1, memory=lies(8192))))
+    tensor = written_tensors.GraphInput(
+        name="L['x']", held=(held(run=0), held(run=1, memory=lies(8192)))
+    )
 
     assert addresses.collect(Evidence(written_tensors.recording(graph(tensor)))) == ()

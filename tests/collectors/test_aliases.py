@@ -1,4 +1,5 @@
-"""KGP402, 403, 405, 406: memory that is shared, exactly, at the def; and what only looks like it."""
+"""KGP402, 403, 405, 406: memory that is shared, exactly, at the def; and what only looks like
+it."""
 
 from __future__ import annotations
 
@@ -131,7 +132,9 @@ def rebound_before_a_break(x: torch.Tensor) -> object:
     return x.view(-1)
 
 
-@pytest.mark.parametrize("function", [interleaved, copies, handed_on, made_before_a_break, rebound_before_a_break])
+@pytest.mark.parametrize(
+    "function", [interleaved, copies, handed_on, made_before_a_break, rebound_before_a_break]
+)
 def test_what_only_looks_like_it_is_silent(function: Callable[..., object]) -> None:
     region, x = compiled(function), torch.ones(2, 2)
 
@@ -162,7 +165,10 @@ STORAGE = torch.arange(12.0)
     ],
 )
 def test_inputs_overlap_where_one_of_them_is_written(
-    function: Callable[..., object], one: torch.Tensor, other: torch.Tensor, expected: list[tuple[str, str]]
+    function: Callable[..., object],
+    one: torch.Tensor,
+    other: torch.Tensor,
+    expected: list[tuple[str, str]],
 ) -> None:
     region = compiled(function)
 
@@ -176,29 +182,50 @@ def test_it_is_a_warning_where_the_memory_is_written_or_cuda_graphs_were_asked_f
         return finding.level
 
     write = written_tensors.InPlace(input=0, operator="mul_")
-    assert [level(), level(in_place=(write,)), level(cuda_graphs=True)] == [Level.NOTE, Level.WARNING, Level.WARNING]
+    assert [level(), level(in_place=(write,)), level(cuda_graphs=True)] == [
+        Level.NOTE,
+        Level.WARNING,
+        Level.WARNING,
+    ]
 
 
 def test_what_autograd_ahead_of_time_intended_stands_beside_it() -> None:
-    metadata = "ViewAndMutationMeta(output_info=[OutputAliasInfo(output_type=<OutputType.alias_of_input: 2>)], "
-    line = written.artifact("aot_forward_graph_fw_metadata", "0/0", metadata + "static_input_indices=[0, 2])")
+    metadata = (
+        "ViewAndMutationMeta(output_info=[OutputAliasInfo(output_type=<OutputType.alias_of_input: "
+        "2>)], "
+    )
+    line = written.artifact(
+        "aot_forward_graph_fw_metadata", "0/0", metadata + "static_input_indices=[0, 2])"
+    )
     whole = written_tensors.a_returned_input()
-    run = msgspec.structs.replace(whole.runs[0], records=written.records(*written.compiled_once(), line))
+    run = msgspec.structs.replace(
+        whole.runs[0], records=written.records(*written.compiled_once(), line)
+    )
 
     (event,) = aliases.collect(Evidence(msgspec.structs.replace(whole, runs=(run,))))
 
-    assert event.detail == "AOTAutograd: outputs are alias_of_input; inputs at fixed addresses: 0, 2"
+    assert (
+        event.detail == "AOTAutograd: outputs are alias_of_input; inputs at fixed addresses: 0, 2"
+    )
 
 
-@pytest.mark.parametrize(("marked", "words"), [(0, "no step was marked"), (8, "was called 8 times")])
-def test_a_result_of_a_replay_that_is_kept_is_told_and_predicted_on_a_cpu(marked: int, words: str) -> None:
+@pytest.mark.parametrize(
+    ("marked", "words"), [(0, "no step was marked"), (8, "was called 8 times")]
+)
+def test_a_result_of_a_replay_that_is_kept_is_told_and_predicted_on_a_cpu(
+    marked: int, words: str
+) -> None:
     kept = (HeldOutput(output=0, calls=ALL[:-1]),)
     asked = graph(given(), cuda_graphs=True, held_outputs=kept)
     first_only = graph(given(), cuda_graphs=True, held_outputs=(HeldOutput(output=0, calls=(0,)),))
     plain = graph(given(), held_outputs=kept)
 
-    (seen,) = aliases.diagnose(aliases.collect(Evidence(written_tensors.recording(asked, on_cuda=True, marked=marked))))
-    (predicted,) = aliases.diagnose(aliases.collect(Evidence(written_tensors.recording(asked, marked=marked))))
+    (seen,) = aliases.diagnose(
+        aliases.collect(Evidence(written_tensors.recording(asked, on_cuda=True, marked=marked)))
+    )
+    (predicted,) = aliases.diagnose(
+        aliases.collect(Evidence(written_tensors.recording(asked, marked=marked)))
+    )
 
     assert (seen.rule, seen.level, predicted.level) == ("KGP403", Level.WARNING, Level.NOTE)
     assert "is kept beyond the next replay" in seen.message
@@ -222,7 +249,10 @@ def test_two_results_that_lie_in_one_input_are_told_by_that_input() -> None:
 
     (event,) = aliases.collect(Evidence(whole))
 
-    assert (event.rule, event.pairs) == ("KGP402", ("x: output 0 is a view of it", "x: output 1 is a view of it"))
+    assert (event.rule, event.pairs) == (
+        "KGP402",
+        ("x: output 0 is a view of it", "x: output 1 is a view of it"),
+    )
 
 
 def test_the_same_input_at_different_addresses_in_one_call_is_not_itself() -> None:
@@ -260,12 +290,19 @@ def test_a_run_that_torch_cond_ended_has_both_lines(backend: str | None) -> None
         died, exit=msgspec.structs.replace(died.exit, traceback=failed.traceback), records=sources
     )
 
-    (finding,) = aliases.diagnose(aliases.collect(Evidence(recordings.recording(run, baseline=None))))
+    (finding,) = aliases.diagnose(
+        aliases.collect(Evidence(recordings.recording(run, baseline=None)))
+    )
 
     assert (finding.rule, finding.level) == ("KGP406", Level.ERROR)
     assert finding.location is not None
-    assert (finding.location.file, [finding.location.line]) == (__file__, lines_with(__file__, "cond"))
-    assert [place.line for place in finding.related] == lines_with(__file__, "returned by the branch")
+    assert (finding.location.file, [finding.location.line]) == (
+        __file__,
+        lines_with(__file__, "cond"),
+    )
+    assert [place.line for place in finding.related] == lines_with(
+        __file__, "returned by the branch"
+    )
 
 
 def test_a_program_that_catches_it_is_told_once_and_not_as_a_failed_compilation_as_well() -> None:
@@ -275,21 +312,30 @@ def test_a_program_that_catches_it_is_told_once_and_not_as_a_failed_compilation_
 
     assert finding.location == written.place(*written.LOOP)
     assert finding.message == (
-        "a branch of torch.cond returns an operand, a view of one, or one tensor twice: torch refuses it"
+        "a branch of torch.cond returns an operand, a view of one, or one tensor twice: torch "
+        "refuses it"
     )
     assert compilations.collect(Evidence(whole)) == ()
 
 
 def test_a_mutation_in_a_branch_has_its_own_words() -> None:
     (finding,) = aliases.diagnose(
-        aliases.collect(Evidence(written_tensors.a_refused_branch(written_tensors.REFUSED.replace("gb0040", "gb0041"))))
+        aliases.collect(
+            Evidence(
+                written_tensors.a_refused_branch(
+                    written_tensors.REFUSED.replace("gb0040", "gb0041")
+                )
+            )
+        )
     )
 
     assert finding.message == "a branch of torch.cond writes to an operand: torch refuses it"
 
 
 @pytest.mark.parametrize("change", [("torch.cond", "scan"), ("gb0040", "gb0059")])
-def test_what_another_operator_or_another_reason_says_is_not_this_rule(change: tuple[str, str]) -> None:
+def test_what_another_operator_or_another_reason_says_is_not_this_rule(
+    change: tuple[str, str],
+) -> None:
     text = written_tensors.REFUSED.replace(*change)
 
     assert aliases.collect(Evidence(written_tensors.a_refused_branch(text))) == ()

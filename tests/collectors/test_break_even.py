@@ -45,12 +45,16 @@ def after(hours: float) -> BreakEven:
     [
         pytest.param(weighed("never"), Level.WARNING, id="slower"),
         pytest.param(weighed("level"), Level.NOTE, id="level"),
-        pytest.param(weighed("pays", after(LATE_AFTER_H + 1)), Level.NOTE, id="after more than a day"),
+        pytest.param(
+            weighed("pays", after(LATE_AFTER_H + 1)), Level.NOTE, id="after more than a day"
+        ),
         pytest.param(weighed("pays", after(LATE_AFTER_H)), None, id="after a day"),
         pytest.param(weighed("pays"), None, id="at a time that is not known"),
     ],
 )
-def test_slower_is_a_warning_level_or_late_a_note_and_what_pays_is_none(event: Economics, level: Level | None) -> None:
+def test_slower_is_a_warning_level_or_late_a_note_and_what_pays_is_none(
+    event: Economics, level: Level | None
+) -> None:
     assert [finding.level for finding in diagnose((event,))] == ([] if level is None else [level])
 
 
@@ -63,7 +67,9 @@ def test_the_finding_says_the_figures_and_when() -> None:
 
 
 def test_a_run_without_an_eager_one_beside_it_is_not_judged() -> None:
-    found: tuple[Finding, ...] = diagnose(collect(Evidence(recording(run(EAGER), run(FUSED, evaluation_s=0.9)))))
+    found: tuple[Finding, ...] = diagnose(
+        collect(Evidence(recording(run(EAGER), run(FUSED, evaluation_s=0.9))))
+    )
 
     assert found == ()
 
@@ -73,19 +79,25 @@ def test_a_slower_compiled_run_is_found_from_a_recording() -> None:
 
     assert (finding.rule, finding.level) == ("KGP603", Level.WARNING)
     assert finding.message == (
-        "slower than eager; 2 s of cold compile time is not recovered: 9.00 ms per candidate, 5.00 ms in mode eager "
-        "(TIMING, medians, in one process each)"
+        "slower than eager; 2 s of cold compile time is not recovered: 9.00 ms per candidate, 5.00 "
+        "ms in mode eager (TIMING, medians, in one process each)"
     )
 
 
-def test_on_a_recording_the_small_operator_never_pays_and_the_fused_chain_does(tmp_path: Path) -> None:
-    # given: three rounds of fixtures/workloads/break_even.py in mode eager and default, on two cores under load
+def test_on_a_recording_the_small_operator_never_pays_and_the_fused_chain_does(
+    tmp_path: Path,
+) -> None:
+    # given: three rounds of fixtures/workloads/break_even.py in mode eager and default, on two
+    # cores under load
     with tarfile.open(ROOT / "fixtures" / "recordings" / "break_even.tgz") as archive:
         archive.extractall(tmp_path, filter="data")
     events = collect(Evidence(recordings.load(tmp_path)))
 
     (finding,) = diagnose(events)
-    assert (finding.run, finding.level) == (RunKey(strategy="one_small_operator", mode="default"), Level.WARNING)
+    assert (finding.run, finding.level) == (
+        RunKey(strategy="one_small_operator", mode="default"),
+        Level.WARNING,
+    )
     assert [(event.run.strategy, event.verdict, event.rounds) for event in events] == [
         ("one_small_operator", "never", 3),
         ("pointwise_chain", "pays", 3),

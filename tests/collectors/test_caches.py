@@ -11,11 +11,22 @@ from kgprof.model import CacheTally, Finding, Level
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
-from tests.collectors.written import CALLER, FILE, LIBRARY, REPORT, STEP, STEP_DEF, artifact, compiled
+from tests.collectors.written import (
+    CALLER,
+    FILE,
+    LIBRARY,
+    REPORT,
+    STEP,
+    STEP_DEF,
+    artifact,
+    compiled,
+)
 
 STEPS_DEF = written.place(FILE, STEP_DEF, "step")
 COND = json.dumps({"cache_bypass_reason": "Can't cache HigherOrderOperator: cond"})
-COND_TOO = json.dumps({"cache_bypass_reason": "Unsupported call_function target cond. \n Function name: cond"})
+COND_TOO = json.dumps(
+    {"cache_bypass_reason": "Unsupported call_function target cond. \n Function name: cond"}
+)
 
 
 def collected(*lines: Any) -> tuple[CacheUse, ...]:
@@ -65,8 +76,8 @@ def test_a_bypass_is_one_finding_a_function_for_all_caches() -> None:
         rule="KGP106",
         level=Level.WARNING,
         message=(
-            "Model.step is recompiled in every process: FX graph cache and AOTAutograd cache bypassed (Can't cache "
-            "HigherOrderOperator: cond)"
+            "Model.step is recompiled in every process: FX graph cache and AOTAutograd cache "
+            "bypassed (Can't cache HigherOrderOperator: cond)"
         ),
         run=FUSED,
         location=STEPS_DEF,
@@ -105,14 +116,22 @@ def test_a_bypass_that_cannot_be_read_is_still_one() -> None:
     assert found.reason == "torch's record could not be read"
 
 
-def test_where_only_aotautograd_s_cache_refuses_the_graph_is_traced_again_and_not_compiled() -> None:
-    told = {"cache_bypass_reason": "Unsupported call_function target <function where at 0x7f2f93282840>."}
+def test_where_only_aotautograd_s_cache_refuses_the_graph_is_traced_again_and_not_compiled() -> (
+    None
+):
+    told = {
+        "cache_bypass_reason": (
+            "Unsupported call_function target <function where at 0x7f2f93282840>."
+        )
+    }
     refused = artifact("aotautograd_cache_bypass", "0/0", json.dumps(told))
-    (found,) = caches.diagnose(collected(*compiled("0/0", STEP), refused, artifact("fx_graph_cache_miss", "0/0", "{}")))
+    (found,) = caches.diagnose(
+        collected(*compiled("0/0", STEP), refused, artifact("fx_graph_cache_miss", "0/0", "{}"))
+    )
 
     assert found.message == (
-        "Model.step is traced by AOTAutograd again in every process: AOTAutograd cache bypassed (Unsupported "
-        "call_function target <function where>.)"
+        "Model.step is traced by AOTAutograd again in every process: AOTAutograd cache bypassed "
+        "(Unsupported call_function target <function where>.)"
     )
 
 
@@ -121,7 +140,11 @@ def test_a_librarys_function_is_named_where_it_stands_and_is_a_note() -> None:
     custom = json.dumps({"cache_bypass_reason": "Unsupported post grad custom pass"})
     found = caches.diagnose(
         collected(
-            *(line for number, frame in enumerate(frames) for line in compiled(f"{number}/0", frame)),
+            *(
+                line
+                for number, frame in enumerate(frames)
+                for line in compiled(f"{number}/0", frame)
+            ),
             *(artifact("fx_graph_cache_bypass", f"{number}/0", custom) for number in range(2)),
         )
     )
@@ -132,5 +155,7 @@ def test_a_librarys_function_is_named_where_it_stands_and_is_a_note() -> None:
         (50, "forward"),
         (90, "reset"),
     ]
-    assert found[0].message.startswith("forward in torch nn/modules/activation.py:50 is recompiled in every process")
+    assert found[0].message.startswith(
+        "forward in torch nn/modules/activation.py:50 is recompiled in every process"
+    )
     assert len({each.fingerprint for each in found}) == 2

@@ -27,7 +27,17 @@ from kgprof.record.kept_records import KEPT_SPANS
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
 from tests.collectors.test_graph_breaks import PRINTS
-from tests.collectors.written import FILE, LIBRARY, LOOP, STEP, STEP_DEF, compiled, offered, record, span
+from tests.collectors.written import (
+    FILE,
+    LIBRARY,
+    LOOP,
+    STEP,
+    STEP_DEF,
+    compiled,
+    offered,
+    record,
+    span,
+)
 
 STEPS_DEF = written.place(FILE, STEP_DEF, "step")
 
@@ -70,7 +80,10 @@ def test_the_finding_is_an_error_with_torchs_advice() -> None:
     assert found == Finding(
         rule="KGP107",
         level=Level.ERROR,
-        message="compiling Model.step raised Unsupported because of print: Failed to trace builtin operator (GB0059)",
+        message=(
+            "compiling Model.step raised Unsupported because of print: Failed to trace "
+            "builtin operator (GB0059)"
+        ),
         run=FUSED,
         location=written.place(*LOOP),
         count=1,
@@ -82,11 +95,16 @@ def test_the_finding_is_an_error_with_torchs_advice() -> None:
 
 
 def test_a_library_that_torch_refused_is_named_with_the_projects_line_that_leads_there() -> None:
-    traced = (SourceLine(file=FILE, line=17, function="step"), SourceLine(file=LIBRARY, line=12, function="forward"))
+    traced = (
+        SourceLine(file=FILE, line=17, function="step"),
+        SourceLine(file=LIBRARY, line=12, function="forward"),
+    )
     failed = {"fail_type": "Unsupported", "fail_reason": written.builtin()}
 
     (found,) = collected(
-        *compiled("0/0", STEP, **failed, fail_user_frame_filename=LIBRARY, fail_user_frame_lineno=12),
+        *compiled(
+            "0/0", STEP, **failed, fail_user_frame_filename=LIBRARY, fail_user_frame_lineno=12
+        ),
         offered(STEP, "raised", text="Unsupported: x", stack=traced),
     )
 
@@ -97,16 +115,30 @@ def test_a_library_that_torch_refused_is_named_with_the_projects_line_that_leads
 
 
 def test_torchs_words_are_read_where_the_frame_hook_kept_no_stack() -> None:
-    text = f"Unsupported: x\n\nfrom user code:\n{written.traceback((FILE, 17, 'step'), (LIBRARY, 12, 'forward'))}"
+    text = (
+        "Unsupported: x\n\nfrom user "
+        f"code:\n{written.traceback((FILE, 17, 'step'), (LIBRARY, 12, 'forward'))}"
+    )
 
-    (found,) = collected(*compiled("0/0", STEP, fail_type="Unsupported"), offered(STEP, "raised", text=text))
+    (found,) = collected(
+        *compiled("0/0", STEP, fail_type="Unsupported"), offered(STEP, "raised", text=text)
+    )
 
-    assert (found.location, found.library and found.library.line) == (written.place(FILE, 17, "step"), 12)
+    assert (found.location, found.library and found.library.line) == (
+        written.place(FILE, 17, "step"),
+        12,
+    )
 
 
 def test_a_backend_that_fails_is_blamed_at_the_def() -> None:
-    failed = {"fail_type": "BackendCompilerFailed", "fail_reason": "backend='refuses' raised:\nZeroDivisionError: no"}
-    lines = [*compiled("0/0", STEP, **failed), offered(STEP, "raised", text="BackendCompilerFailed: backend")]
+    failed = {
+        "fail_type": "BackendCompilerFailed",
+        "fail_reason": "backend='refuses' raised:\nZeroDivisionError: no",
+    }
+    lines = [
+        *compiled("0/0", STEP, **failed),
+        offered(STEP, "raised", text="BackendCompilerFailed: backend"),
+    ]
 
     (found,) = collected(*lines)
 
@@ -124,7 +156,9 @@ def test_an_attempt_in_every_call_is_one_finding_with_its_calls() -> None:
     (found,) = compilations.diagnose(collected(*lines))
 
     assert found.count == 4
-    assert found.message.startswith("compiling Model.step raised Unsupported in 4 calls because of print: ")
+    assert found.message.startswith(
+        "compiling Model.step raised Unsupported in 4 calls because of print: "
+    )
 
 
 def _failed_in(call: int) -> list[Any]:
@@ -190,7 +224,9 @@ def test_a_spans_own_time_belongs_to_its_stage() -> None:
 
 def test_a_graph_from_the_cache_was_looked_up_and_loaded() -> None:
     spans = in_time(
-        span("dynamo", 0, 3e6), span("backend_compile", 1e6, 2.5e6), span("inductor_compile", 1.5e6, 2.25e6)
+        span("dynamo", 0, 3e6),
+        span("backend_compile", 1e6, 2.5e6),
+        span("inductor_compile", 1.5e6, 2.25e6),
     )
 
     (row,) = rows(*compiled("0/0", STEP), *spans)
@@ -209,13 +245,23 @@ def test_two_compilations_and_a_backward_are_told_apart() -> None:
         span("dynamo", 5e6, 7e6, "1/0"),
     )
 
-    first, behind, second = rows(*compiled("0/0", STEP), backward, *compiled("1/0", written.REPORT), *spans)
+    first, behind, second = rows(
+        *compiled("0/0", STEP), backward, *compiled("1/0", written.REPORT), *spans
+    )
 
-    assert [row.function for row in (first, behind, second)] == ["step", "step (backward)", "report"]
+    assert [row.function for row in (first, behind, second)] == [
+        "step",
+        "step (backward)",
+        "report",
+    ]
     totals = [sum(_seconds(row.stages)) for row in (first, behind, second)]
     assert totals == pytest.approx([1.0, 1.0, 2.0])
     assert isinstance(behind.stages, CompileStages)
-    assert (behind.stages.frontend_s, behind.stages.scheduling_s, behind.stages.code_generation_s) == (0.25, 0.25, 0.5)
+    assert (
+        behind.stages.frontend_s,
+        behind.stages.scheduling_s,
+        behind.stages.code_generation_s,
+    ) == (0.25, 0.25, 0.5)
 
 
 def _seconds(stages: CompileStages | Skipped) -> list[float]:
@@ -225,7 +271,9 @@ def _seconds(stages: CompileStages | Skipped) -> list[float]:
 
 def test_what_a_worker_thread_does_meanwhile_is_the_waiting_threads_time() -> None:
     spans = in_time(
-        span("dynamo", 0, 4e6), span("async_compile.wait", 1e6, 3e6), span("compile_file", 1.5e6, 2.5e6, "None")
+        span("dynamo", 0, 4e6),
+        span("async_compile.wait", 1e6, 3e6),
+        span("compile_file", 1.5e6, 2.5e6, "None"),
     )
 
     (row,) = rows(*compiled("0/0", STEP), *spans)
@@ -245,7 +293,9 @@ def test_a_compilation_inside_another_one_takes_its_own_time() -> None:
 def test_a_span_that_never_ended_ends_with_the_one_around_it() -> None:
     spans = in_time(span("dynamo", 0, 2e6), span("backend_compile", 1e6, 9e6)[:1])
 
-    (row,) = rows(*compiled("0/0", STEP, fail_type="X"), *spans, *in_time(span("dynamo", 5e6, 6e6, "1/0")))
+    (row,) = rows(
+        *compiled("0/0", STEP, fail_type="X"), *spans, *in_time(span("dynamo", 5e6, 6e6, "1/0"))
+    )
 
     assert sum(_seconds(row.stages)) == 2.0
 
@@ -257,7 +307,9 @@ def test_without_spans_the_stages_are_not_observed() -> None:
 
 
 def test_the_profile_shows_the_stages() -> None:
-    profile = analyse(written.recording(*compiled("0/0", STEP), *in_time(span("dynamo", 0, 500_000))))
+    profile = analyse(
+        written.recording(*compiled("0/0", STEP), *in_time(span("dynamo", 0, 500_000)))
+    )
 
     summary = profile.runs[0].compile
     assert isinstance(summary, CompileSummary)

@@ -1,4 +1,5 @@
-"""KGP301 to KGP304, from what torch logs and from what the trace proves; and what can be said on a CPU."""
+"""KGP301 to KGP304, from what torch logs and from what the trace proves; and what can be said on a
+CPU."""
 
 from __future__ import annotations
 
@@ -69,7 +70,9 @@ def test_a_graph_that_is_launched_in_every_step_is_no_finding() -> None:
 
 def test_none_launched_is_said_whatever_the_log_says() -> None:
     silent = written.on_cuda(*compiled_once(), launches=0)
-    explained = written.on_cuda(*compiled_once(), skipped_graph("control flow operator", LOOP), launches=0)
+    explained = written.on_cuda(
+        *compiled_once(), skipped_graph("control flow operator", LOOP), launches=0
+    )
 
     assert [f.message for f in diagnosed(silent)] == [
         "no CUDA graph was launched in TRACE, although 1 compiled graph ran; torch logged no skip"
@@ -91,7 +94,9 @@ def test_what_the_users_own_torch_compile_asked_for_counts() -> None:
     lines = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
     told = written.GraphRuns(compile_id="0/0", runs={0: 1}, cuda_graphs=True)
 
-    assert rules(written.on_cuda(*lines, told, launches=0, key=as_is)) == [("KGP303", Level.WARNING)]
+    assert rules(written.on_cuda(*lines, told, launches=0, key=as_is)) == [
+        ("KGP303", Level.WARNING)
+    ]
 
 
 def test_without_a_trace_launches_are_not_observed() -> None:
@@ -106,13 +111,21 @@ def test_without_a_trace_launches_are_not_observed() -> None:
 
 def two_graphs() -> list[Any]:
     """step and report, both asked to be CUDA graphs."""
-    asked = [written.GraphRuns(compile_id=name, runs={0: 1}, cuda_graphs=True) for name in ("0/0", "1/0")]
-    return [*written.compiled("0/0", written.STEP), *written.compiled("1/0", written.REPORT), *asked]
+    asked = [
+        written.GraphRuns(compile_id=name, runs={0: 1}, cuda_graphs=True) for name in ("0/0", "1/0")
+    ]
+    return [
+        *written.compiled("0/0", written.STEP),
+        *written.compiled("1/0", written.REPORT),
+        *asked,
+    ]
 
 
 def of_two(report: Region, *lines: Any) -> Recording:
     """step is launched in each of its four runs; report as told."""
-    return written.on_cuda(*two_graphs(), *lines, launches=0, regions=(Region("0/0", runs=4, graphs=4), report))
+    return written.on_cuda(
+        *two_graphs(), *lines, launches=0, regions=(Region("0/0", runs=4, graphs=4), report)
+    )
 
 
 def test_launches_are_counted_in_each_compiled_region() -> None:
@@ -128,27 +141,45 @@ def test_launches_are_counted_in_each_compiled_region() -> None:
 @pytest.mark.parametrize(
     ("report", "said"),
     [
-        (Region("1/0", runs=4, graphs=0), "no CUDA graph of report was launched in each of its 4 runs in TRACE"),
-        (Region("1/0", runs=4, graphs=3), "no CUDA graph of report was launched in 1 of its 4 runs in TRACE"),
+        (
+            Region("1/0", runs=4, graphs=0),
+            "no CUDA graph of report was launched in each of its 4 runs in TRACE",
+        ),
+        (
+            Region("1/0", runs=4, graphs=3),
+            "no CUDA graph of report was launched in 1 of its 4 runs in TRACE",
+        ),
     ],
 )
 def test_a_graph_left_out_among_others_that_are_launched_is_said(report: Region, said: str) -> None:
     (finding,) = diagnosed(of_two(report))
 
-    assert (finding.rule, finding.message) == ("KGP303", f"{said}, though others were; torch logged no skip of it")
+    assert (finding.rule, finding.message) == (
+        "KGP303",
+        f"{said}, though others were; torch logged no skip of it",
+    )
     assert finding.location is not None
     assert finding.location.function == "report"
 
 
 @pytest.mark.parametrize(
-    "report", [Region("1/0", runs=4, graphs=4), Region("1/0", runs=4, graphs=0, kernels=0), Region("7/0", 4, 0)]
+    "report",
+    [
+        Region("1/0", runs=4, graphs=4),
+        Region("1/0", runs=4, graphs=0, kernels=0),
+        Region("7/0", 4, 0),
+    ],
 )
-def test_a_graph_that_is_launched_or_has_no_kernels_or_was_never_asked_to_be_one_is_no_finding(report: Region) -> None:
+def test_a_graph_that_is_launched_or_has_no_kernels_or_was_never_asked_to_be_one_is_no_finding(
+    report: Region,
+) -> None:
     assert diagnosed(of_two(report)) == ()
 
 
 def test_without_any_launch_the_run_as_a_whole_is_said_once() -> None:
-    none = written.on_cuda(*two_graphs(), launches=0, regions=(Region("0/0", 4, 0), Region("1/0", 4, 0)))
+    none = written.on_cuda(
+        *two_graphs(), launches=0, regions=(Region("0/0", 4, 0), Region("1/0", 4, 0))
+    )
 
     assert [(f.rule, f.location) for f in diagnosed(none)] == [("KGP303", None)]
 
@@ -186,7 +217,9 @@ def test_a_skip_that_is_said_twice_is_one() -> None:
 
 
 def test_another_message_of_the_same_logger_is_no_skip() -> None:
-    warning = written.said("warn_msg", "CUDAGraph supports dynamic shapes ...", logger=written.REASONS)
+    warning = written.said(
+        "warn_msg", "CUDAGraph supports dynamic shapes ...", logger=written.REASONS
+    )
 
     assert event(warning).skips == ()
 
@@ -195,10 +228,16 @@ def test_a_partition_has_its_reasons_and_its_line() -> None:
     (found,) = event(*partitioned("cpu ops", LOOP)).partitions
 
     assert found == Partitioning(
-        compile_id="0/0", graphed=1, not_graphed=1, reasons=("cpu ops",), location=written.place(*LOOP)
+        compile_id="0/0",
+        graphed=1,
+        not_graphed=1,
+        reasons=("cpu ops",),
+        location=written.place(*LOOP),
     )
     (finding,) = diagnosed(written.on_cuda(*compiled_once(), *partitioned("cpu ops", LOOP)))
-    assert finding.message == "CUDA graphs cover only 1 of 2 partitions of a compiled graph: cpu ops"
+    assert (
+        finding.message == "CUDA graphs cover only 1 of 2 partitions of a compiled graph: cpu ops"
+    )
 
 
 def test_a_partition_without_a_user_line_points_at_the_def() -> None:
@@ -209,7 +248,9 @@ def test_a_partition_without_a_user_line_points_at_the_def() -> None:
 
 @pytest.mark.parametrize("compile_id", ["0/0", ""])
 def test_pieces_of_a_graph_that_was_skipped_are_not_spoken_of(compile_id: str) -> None:
-    skip = msgspec.structs.replace(skipped_graph("control flow operator", LOOP), compile_id=compile_id)
+    skip = msgspec.structs.replace(
+        skipped_graph("control flow operator", LOOP), compile_id=compile_id
+    )
 
     recording = written.on_cuda(*compiled_once(), *partitioned("Conditional ops"), skip)
 
@@ -230,7 +271,10 @@ def test_a_recording_after_warm_up_has_its_reason() -> None:
     (found,) = diagnosed(written.on_cuda(*written.a_rerecording()))
 
     assert (found.rule, found.location, found.count) == ("KGP304", STEPS_DEF, 1)
-    assert found.message == f"the CUDA graph of Model.step was recorded again once after warm-up: {MOVED}"
+    assert (
+        found.message
+        == f"the CUDA graph of Model.step was recorded again once after warm-up: {MOVED}"
+    )
     assert found.detail == f"call 7: {MOVED}"
 
 
@@ -245,9 +289,12 @@ def test_recordings_of_the_warm_up_and_first_ones_are_no_finding() -> None:
 
 
 def metadata(*mutates: bool, static: tuple[int, ...] = ()) -> Any:
-    inputs = ",\n ".join(f"InputAliasInfo(is_leaf=True, mutates_data={m}, mutates_metadata=False)" for m in mutates)
+    inputs = ",\n ".join(
+        f"InputAliasInfo(is_leaf=True, mutates_data={m}, mutates_metadata=False)" for m in mutates
+    )
     text = (
-        f"ViewAndMutationMeta(input_info=[{inputs}],\n output_info=[OutputAliasInfo(mutates_data=True)],\n"
+        f"ViewAndMutationMeta(input_info=[{inputs}],\n "
+        "output_info=[OutputAliasInfo(mutates_data=True)],\n"
         f" static_input_indices={pformat(list(static))})"
     )
     return artifact("aot_forward_graph_fw_metadata", "0/0", text)
@@ -266,7 +313,9 @@ def test_what_would_be_skipped_on_cuda_is_a_note(
     mutates: tuple[bool, ...], static: tuple[int, ...], names: str
 ) -> None:
     lines = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
-    told = written.GraphRuns(compile_id="0/0", inputs=("L['x']", "L['buffer']"), runs={0: 1}, cuda_graphs=True)
+    told = written.GraphRuns(
+        compile_id="0/0", inputs=("L['x']", "L['buffer']"), runs={0: 1}, cuda_graphs=True
+    )
 
     recording = written.recording(*lines, told, metadata(*mutates, static=static))
 
@@ -274,7 +323,10 @@ def test_what_would_be_skipped_on_cuda_is_a_note(
     assert (found.launches_per_step, found.recorded) == (NOT_ON_CPU, NOT_ON_CPU)
     (finding,) = cuda_graphs.diagnose((found,))
     assert (finding.rule, finding.level, finding.location) == ("KGP301", Level.NOTE, STEPS_DEF)
-    assert finding.message == f"on CUDA torch would not capture Model.step as a CUDA graph: it writes to {names}"
+    assert (
+        finding.message
+        == f"on CUDA torch would not capture Model.step as a CUDA graph: it writes to {names}"
+    )
 
 
 @pytest.mark.parametrize("caches", [1, 40])

@@ -1,4 +1,5 @@
-"""Which step is said to wait for the host, and for what: the device's work of TRACE against the step of TIMING."""
+"""Which step is said to wait for the host, and for what: the device's work of TRACE against the
+step of TIMING."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def test_many_short_kernels_are_bound_by_their_launches() -> None:
 
 
 def test_in_mode_eager_launching_is_what_is_expected_and_a_note() -> None:
-    (finding,) = found(steps(step_us=400.0, kernels=40, kernel_us=2.0, mode="eager", in_operators=0.9))
+    (finding,) = found(
+        steps(step_us=400.0, kernels=40, kernel_us=2.0, mode="eager", in_operators=0.9)
+    )
 
     assert (finding.rule, finding.level) == (LAUNCH_BOUND.id, Level.NOTE)
 
@@ -66,7 +69,9 @@ def test_in_mode_eager_launching_is_what_is_expected_and_a_note() -> None:
         pytest.param(100.0, 5.0, 0.4, [DEVICE_IDLE.id], id="a little less"),
     ],
 )
-def test_where_the_lines_are(step_us: float, kernel_us: float, in_operators: float, rules: list[str]) -> None:
+def test_where_the_lines_are(
+    step_us: float, kernel_us: float, in_operators: float, rules: list[str]
+) -> None:
     recording = steps(step_us=step_us, kernels=8, kernel_us=kernel_us, in_operators=in_operators)
 
     assert [finding.rule for finding in found(recording)] == rules
@@ -116,7 +121,9 @@ def test_without_timing_nothing_is_said() -> None:
 
 
 def test_a_trace_that_is_gone_is_no_finding() -> None:
-    recording = msgspec.structs.replace(steps(step_us=400.0, kernels=4, kernel_us=5.0), folder="/nowhere")
+    recording = msgspec.structs.replace(
+        steps(step_us=400.0, kernels=4, kernel_us=5.0), folder="/nowhere"
+    )
 
     assert collect(Evidence(recording)) == ()
 

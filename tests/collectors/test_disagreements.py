@@ -1,4 +1,5 @@
-"""KGP503: what two sources say differently, and that a source which was not there contradicts nothing."""
+"""KGP503: what two sources say differently, and that a source which was not there contradicts
+nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ STEPS_DEF = written.place(FILE, STEP_DEF, "step")
 
 
 def diagnosed(*lines: Any, **fields: Any) -> tuple[Finding, ...]:
-    return disagreements.diagnose(disagreements.collect(Evidence(written.recording(*lines, **fields))))
+    return disagreements.diagnose(
+        disagreements.collect(Evidence(written.recording(*lines, **fields)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,8 +63,8 @@ def test_a_function_that_goes_on_where_no_break_is_known() -> None:
         rule="KGP503",
         level=Level.WARNING,
         message=(
-            "sources disagree on graph breaks: the frame hook saw step resume after this line, but the structured "
-            "trace has no graph break there"
+            "sources disagree on graph breaks: the frame hook saw step resume after this line, but "
+            "the structured trace has no graph break there"
         ),
         run=FUSED,
         location=written.place(*LOOP),
@@ -74,10 +77,12 @@ def test_a_recompile_that_only_one_of_them_saw() -> None:
     only_a_frame = [line for line in recompiled(4) if not _is_reason(line)]
 
     assert [f.message for f in diagnosed(*only_a_reason)] == [
-        "sources disagree on recompiles: the structured trace has compilation 0/1, and the frame hook does not"
+        "sources disagree on recompiles: the structured trace has compilation 0/1, and the frame "
+        "hook does not"
     ]
     assert [f.message for f in diagnosed(*only_a_frame)] == [
-        "sources disagree on recompiles: the frame hook has compilation 0/1, and the structured trace does not"
+        "sources disagree on recompiles: the frame hook has compilation 0/1, and the structured "
+        "trace does not"
     ]
 
 
@@ -90,7 +95,8 @@ def test_a_compilation_that_only_one_of_them_saw() -> None:
 
     assert (found.location, found.message) == (
         None,
-        "sources disagree on compilations: the frame hook has compilation 1/0, and the structured trace does not",
+        "sources disagree on compilations: the frame hook has compilation 1/0, and the structured "
+        "trace does not",
     )
 
 
@@ -99,7 +105,8 @@ def test_a_graph_that_only_one_of_them_saw() -> None:
 
     assert (found.location, found.message) == (
         STEPS_DEF,
-        "sources disagree on graphs: the structured trace has compilation 0/0, and the graph hook does not",
+        "sources disagree on graphs: the structured trace has compilation 0/0, and the graph hook "
+        "does not",
     )
 
 
@@ -143,18 +150,22 @@ def test_a_graph_of_no_operators_is_no_contradiction() -> None:
     lines = [*compiled("0/0", STEP, graph_op_count=0), offered(STEP, compile_id="0/0")]
 
     assert diagnosed(*lines) == ()
-    assert diagnosed(*lines, ran("0/0", 0)) == ()  # the hook counts the runs of one that only hands its inputs on
+    # the hook counts the runs of one that only hands its inputs on
+    assert diagnosed(*lines, ran("0/0", 0)) == ()
     assert diagnosed(*lines, ran("1/0", 0))[0].message.startswith("sources disagree on graphs")
 
 
-# ---------------------------------------------------------------- CUDA graphs: the log against the launches
+# -------------------------------------------------------- CUDA graphs: the log against the launches
 
 
 def on_cuda(region: Region, *lines: Any) -> tuple[str, ...]:
     asked = written.GraphRuns(compile_id="0/0", runs={0: 1}, cuda_graphs=True)
     told = [line for line in compiled_once() if not isinstance(line, written.GraphRuns)]
     recording = written.on_cuda(*told, asked, *lines, launches=0, regions=(region,))
-    return tuple(finding.message for finding in disagreements.diagnose(disagreements.collect(Evidence(recording))))
+    return tuple(
+        finding.message
+        for finding in disagreements.diagnose(disagreements.collect(Evidence(recording)))
+    )
 
 
 def skipped_at_compile_time() -> Any:
@@ -163,15 +174,15 @@ def skipped_at_compile_time() -> Any:
 
 def test_a_recorded_cuda_graph_that_is_never_launched() -> None:
     assert on_cuda(Region("0/0", runs=4, graphs=0), *written.recorded_graph(1)) == (
-        "sources disagree on CUDA graphs: CUDA graph of Model.step: torch's log says that it was recorded, but its 4 "
-        "runs in TRACE have no cudaGraphLaunch",
+        "sources disagree on CUDA graphs: CUDA graph of Model.step: torch's log says that it was "
+        "recorded, but its 4 runs in TRACE have no cudaGraphLaunch",
     )
 
 
 def test_a_skipped_cuda_graph_that_is_launched() -> None:
     assert on_cuda(Region("0/0", runs=4, graphs=4), skipped_at_compile_time()) == (
-        "sources disagree on CUDA graphs: CUDA graph of Model.step: torch's log says that it was skipped, but its 4 "
-        "runs in TRACE have 4 cudaGraphLaunch",
+        "sources disagree on CUDA graphs: CUDA graph of Model.step: torch's log says that it was "
+        "skipped, but its 4 runs in TRACE have 4 cudaGraphLaunch",
     )
 
 
@@ -184,7 +195,9 @@ def test_a_skipped_cuda_graph_that_is_launched() -> None:
         (Region("0/0", runs=4, graphs=4), []),
     ],
 )
-def test_a_log_that_agrees_with_the_launches_or_is_silent_is_no_contradiction(region: Region, lines: list[Any]) -> None:
+def test_a_log_that_agrees_with_the_launches_or_is_silent_is_no_contradiction(
+    region: Region, lines: list[Any]
+) -> None:
     assert on_cuda(region, *lines) == ()
 
 
@@ -195,13 +208,21 @@ DEBUGGED = written_syncs.read(source="sync-debug", op="synchronizing operation",
 
 
 def of_reads(*reads: SyncRecord, device: str = "cuda", **fields: Any) -> list[str]:
-    found = disagreements.collect(Evidence(written_syncs.recording(*reads, device=device, **fields)))
+    found = disagreements.collect(
+        Evidence(written_syncs.recording(*reads, device=device, **fields))
+    )
     return [f"{event.location.line if event.location else ''}: {event.message}" for event in found]
 
 
 def test_a_number_read_that_only_one_of_them_saw() -> None:
-    by_hook = "21: the dispatcher's hook saw this line read a CUDA tensor, but the sync-debug mode did not"
-    by_mode = "21: the sync-debug mode saw this line read a CUDA tensor, but the dispatcher's hook did not"
+    by_hook = (
+        "21: the dispatcher's hook saw this line read a CUDA tensor, but the "
+        "sync-debug mode did not"
+    )
+    by_mode = (
+        "21: the sync-debug mode saw this line read a CUDA tensor, but the "
+        "dispatcher's hook did not"
+    )
 
     assert of_reads(SEEN) == [by_hook]
     assert of_reads(DEBUGGED) == [by_mode]

@@ -1,7 +1,8 @@
-"""Time lost in one known way, and the same program after the fix that was named, as an H200 ran both.
+"""Time lost in one known way, and the same program after the fix that was named, as an H200 ran
+both.
 
-What the fix saved is the difference of the two TIMING medians. It must not be above the finding's bound, beyond the
-spread of the two, and it should be a good part of it.
+What the fix saved is the difference of the two TIMING medians. It must not be above the finding's
+bound, beyond the spread of the two, and it should be a good part of it.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def test_the_fix_saves_a_good_part_of_the_bound_and_no_more(
     assert bound / 3 <= saved_us <= bound + spread_us
 
 
-def test_without_timing_the_gpu_never_works_longer_than_the_step(kept: tuple[Recording, ...]) -> None:
+def test_without_timing_the_gpu_never_works_longer_than_the_step(
+    kept: tuple[Recording, ...],
+) -> None:
     untimed = Skipped(reason="TIMING was not requested")
     for recording in kept:
         runs = tuple(msgspec.structs.replace(run, timing=untimed) for run in recording.runs)

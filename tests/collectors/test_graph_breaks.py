@@ -12,7 +12,18 @@ from kgprof.model import Finding, Folded, Level, Location, PackageLine, Refusal,
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
-from tests.collectors.written import CALLER, FILE, LIBRARY, PRINT, REPORT, STEP, broken, compiled, offered, resumed
+from tests.collectors.written import (
+    CALLER,
+    FILE,
+    LIBRARY,
+    PRINT,
+    REPORT,
+    STEP,
+    broken,
+    compiled,
+    offered,
+    resumed,
+)
 
 PRINTS = TorchCause(
     kind="Failed to trace builtin operator",
@@ -23,7 +34,12 @@ PRINTS = TorchCause(
     operator="print",
 )
 IN_TORCH = PackageLine(
-    package="torch", version="", file="nn/modules/activation.py", line=12, function="forward", text="..."
+    package="torch",
+    version="",
+    file="nn/modules/activation.py",
+    line=12,
+    function="forward",
+    text="...",
 )
 
 UNTRACED = Skipped(reason="only TRACE can measure it: not in this Recording")
@@ -69,8 +85,8 @@ def test_the_finding_says_where_why_and_what_torch_advises() -> None:
         rule="KGP101",
         level=Level.WARNING,
         message=(
-            "print breaks the graph in report: Failed to trace builtin operator (GB0059); seen while compiling step, "
-            "report"
+            "print breaks the graph in report: Failed to trace builtin operator (GB0059); seen "
+            "while compiling step, report"
         ),
         run=FUSED,
         location=written.place(*PRINT),
@@ -118,7 +134,10 @@ def test_one_line_of_a_library_is_one_break_however_many_lines_lead_there() -> N
 
 
 def test_a_break_of_a_library_compiled_by_a_library_has_no_line_of_the_project() -> None:
-    (found,) = collected(*compiled("0/0", (LIBRARY, 10, "forward"), above=()), broken("0/0", (LIBRARY, 12, "forward")))
+    (found,) = collected(
+        *compiled("0/0", (LIBRARY, 10, "forward"), above=()),
+        broken("0/0", (LIBRARY, 12, "forward")),
+    )
 
     assert (found.location, found.library) == (None, IN_TORCH)
 
@@ -140,24 +159,40 @@ def test_two_lines_are_two_breaks_whatever_their_reason() -> None:
         broken("1/0", CALLER, (FILE, 17, "step")),
     )
 
-    assert [event.location for event in found] == [written.place(FILE, 14, "step"), written.place(FILE, 17, "step")]
+    assert [event.location for event in found] == [
+        written.place(FILE, 14, "step"),
+        written.place(FILE, 17, "step"),
+    ]
     assert len({finding.fingerprint for finding in graph_breaks.diagnose(found)}) == 2
 
 
 def test_equal_lines_of_one_function_have_different_fingerprints() -> None:
     program = "def f(x):\n    print(x)\n    x = x + 1\n    print(x)\n"
-    lines = [*compiled("0/0", (FILE, 1, "f")), broken("0/0", (FILE, 2, "f")), broken("0/0", (FILE, 4, "f"))]
+    lines = [
+        *compiled("0/0", (FILE, 1, "f")),
+        broken("0/0", (FILE, 2, "f")),
+        broken("0/0", (FILE, 4, "f")),
+    ]
 
-    first, second = graph_breaks.diagnose(graph_breaks.collect(Evidence(written.recording(*lines, program=program))))
+    first, second = graph_breaks.diagnose(
+        graph_breaks.collect(Evidence(written.recording(*lines, program=program)))
+    )
 
     assert first.fingerprint != second.fingerprint
 
 
 def test_the_first_of_a_chain_of_causes_is_the_root() -> None:
-    chain = f"{written.builtin()}\n\n*** While handling this graph break, another graph break occurred: ***\n\n"
-    chain += written.builtin("for", "7000").replace("Failed to trace builtin operator", "graph break in loop")
+    chain = (
+        f"{written.builtin()}\n\n*** While handling this graph break, another graph "
+        "break occurred: ***\n\n"
+    )
+    chain += written.builtin("for", "7000").replace(
+        "Failed to trace builtin operator", "graph break in loop"
+    )
 
-    (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 16, "step"), reason=chain))
+    (found,) = collected(
+        *compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 16, "step"), reason=chain)
+    )
 
     assert (found.refusal.cause.kind, found.refusal.cause.gb_ids) == (
         "Failed to trace builtin operator",
@@ -167,28 +202,37 @@ def test_the_first_of_a_chain_of_causes_is_the_root() -> None:
 
 def test_an_explanation_may_have_paragraphs() -> None:
     reason = (
-        "Data-dependent branching\n  Explanation: Detected branching.\n\n      The condition was computed as\n"
+        "Data-dependent branching\n  Explanation: Detected branching.\n\n      The condition was "
+        "computed as\n"
         '        # File "/src/shop/model.py", line 3\n    \n'
         "  Hint: Use `torch.cond`.\n\n  Developer debug context: none\n\n"
         " For more details about this graph break, please visit: https://example.org/gb/gb0170.html"
     )
 
-    (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), reason=reason, prefix=""))
+    (found,) = collected(
+        *compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), reason=reason, prefix="")
+    )
 
     assert found.location == written.place(FILE, 14, "step")
     assert found.refusal.cause == TorchCause(
         kind="Data-dependent branching",
         gb_ids=("GB0170",),
-        explanation='Detected branching. The condition was computed as # File "/src/shop/model.py", line 3',
+        explanation=(
+            'Detected branching. The condition was computed as # File "/src/shop/model.py", line 3'
+        ),
         hints=("Use `torch.cond`.",),
         context="none",
     )
 
 
 def test_a_reason_in_a_form_not_known_is_explained_by_the_registry() -> None:
-    reason = "something that a later torch words differently, see https://example.org/gb/gb0170.html"
+    reason = (
+        "something that a later torch words differently, see https://example.org/gb/gb0170.html"
+    )
 
-    (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), reason=reason, prefix=""))
+    (found,) = collected(
+        *compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), reason=reason, prefix="")
+    )
 
     assert found.refusal.cause == TorchCause(
         kind="Data-dependent branching",
@@ -199,7 +243,9 @@ def test_a_reason_in_a_form_not_known_is_explained_by_the_registry() -> None:
 
 
 def test_a_reason_without_an_id_stands_as_it_is() -> None:
-    (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), reason="torn", prefix=""))
+    (found,) = collected(
+        *compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), reason="torn", prefix="")
+    )
 
     assert found.refusal.cause == TorchCause(kind="torn")
     assert graph_breaks.diagnose((found,))[0].message == "graph break in Model.step: torn"
@@ -207,15 +253,19 @@ def test_a_reason_without_an_id_stands_as_it_is() -> None:
 
 def test_the_record_that_convert_frame_writes_has_its_reason_at_the_end() -> None:
     text = (
-        "Graph break: torch.compile cannot properly resume from this graph break, which results in a skip.\n"
+        "Graph break: torch.compile cannot properly resume from this graph break, which results "
+        "in a skip.\n"
         "torch.compile will skip tracing the frame step and fall back to eager.\n"
         "The graph break occurred in the following user code:\n"
         f"{written.traceback(CALLER, (FILE, 14, 'step'))}\n"
-        'Traceback (most recent call last):\n  File "/lib/site-packages/torch/_dynamo/x.py", line 1, in y\n'
+        'Traceback (most recent call last):\n  File "/lib/site-packages/torch/_dynamo/x.py", line '
+        "1, in y\n"
         f"torch._dynamo.exc.Unsupported: {written.builtin('open', '0142')}"
     )
 
-    (found,) = collected(*compiled("0/0", STEP), written.artifact("dynamo_graph_break_reason", "0/0", text))
+    (found,) = collected(
+        *compiled("0/0", STEP), written.artifact("dynamo_graph_break_reason", "0/0", text)
+    )
 
     assert found.location == written.place(FILE, 14, "step")
     assert found.refusal.cause.words == "Failed to trace builtin operator (GB0142)"
@@ -243,17 +293,24 @@ SHELF = ("/lib/site-packages/shelf/stack.py", 7, "settle")
 
 def refused(kind: str, context: str) -> str:
     """A reason's block with this debug context."""
-    return f"{kind}\n  Explanation: it is not traced.\n  Hint: Avoid it.\n\n  Developer debug context: {context}"
+    return (
+        f"{kind}\n  Explanation: it is not traced.\n  Hint: Avoid it.\n\n  Developer "
+        f"debug context: {context}"
+    )
 
 
-ASKED_FOR = refused("Call to `torch._dynamo.graph_break()`", "Called `torch._dynamo.graph_break()` with args `[]`")
+ASKED_FOR = refused(
+    "Call to `torch._dynamo.graph_break()`", "Called `torch._dynamo.graph_break()` with args `[]`"
+)
 DISABLED = refused(
     "Attempted to inline function marked as skipped",
-    "qualname: Optimizer.zero_grad, name: inner, filename: `/lib/site-packages/torch/_compile.py`, skip reason: none",
+    "qualname: Optimizer.zero_grad, name: inner, filename: "
+    "`/lib/site-packages/torch/_compile.py`, skip reason: none",
 )
 WRAPPED = refused(
     "Attempted to call function marked as skipped",
-    "module: torch.optim.adam, qualname: Adam.step, skip reason: file is force-skipped (/lib/lr_scheduler.py)",
+    "module: torch.optim.adam, qualname: Adam.step, skip reason: file is force-skipped "
+    "(/lib/lr_scheduler.py)",
 )
 OWN = (FILE, 17, "step")
 
@@ -267,7 +324,8 @@ OWN = (FILE, 17, "step")
         ((OWN, SHELF), ASKED_FOR, False),  # another library's
         ((OWN,), ASKED_FOR, False),  # the program's own
         ((OWN,), DISABLED, False),  # the program's line calls it, and can leave it out
-        ((OWN, OPTIMIZER), written.builtin(), False),  # torch prints, which nobody meant to break a graph
+        # torch prints, which nobody meant to break a graph
+        ((OWN, OPTIMIZER), written.builtin(), False),
     ],
 )
 def test_what_torch_breaks_on_purpose_is_a_note_that_no_budget_counts(
@@ -276,21 +334,36 @@ def test_what_torch_breaks_on_purpose_is_a_note_that_no_budget_counts(
     (found,) = diagnosed(*compiled("0/0", STEP), broken("0/0", CALLER, *stack, reason=reason))
 
     assert found.made_by_torch is by_torch
-    assert (found.level is Level.NOTE, bool(found.no_fix), found.counts) == (by_torch, by_torch, not by_torch)
+    assert (found.level is Level.NOTE, bool(found.no_fix), found.counts) == (
+        by_torch,
+        by_torch,
+        not by_torch,
+    )
 
 
 def test_a_break_that_torch_tries_again_and_cannot_resume_from_is_only_a_skipped_frame() -> None:
     stack = (CALLER, (FILE, 17, "step"))
-    lines = [*compiled("0/0", STEP), broken("0/0", *stack), broken("0/0", *stack, prefix=written.NOT_RESUMABLE)]
+    lines = [
+        *compiled("0/0", STEP),
+        broken("0/0", *stack),
+        broken("0/0", *stack, prefix=written.NOT_RESUMABLE),
+    ]
 
-    # then: one record of it is left; another cause on the line, or the same in a later call, stays a break
+    # then: one record of it is left; another cause on the line, or the same in a later call, stays
+    # a break
     (skipped,) = skipped_frames.collect(Evidence(written.recording(*lines)))
     assert (collected(*lines), skipped.records, skipped.scope) == ((), 1, "rest")
-    assert len(collected(*lines, broken("0/0", *stack, reason=written.builtin("input", "0142")))) == 1
-    assert len(collected(*lines, *compiled("0/1", STEP, call=3), broken("0/1", *stack, call=3))) == 1
+    assert (
+        len(collected(*lines, broken("0/0", *stack, reason=written.builtin("input", "0142")))) == 1
+    )
+    assert (
+        len(collected(*lines, *compiled("0/1", STEP, call=3), broken("0/1", *stack, call=3))) == 1
+    )
 
 
-def test_a_librarys_function_that_is_compiled_by_itself_has_the_line_above_it_as_its_place() -> None:
+def test_a_librarys_function_that_is_compiled_by_itself_has_the_line_above_it_as_its_place() -> (
+    None
+):
     lines = [*compiled("0/0", SHELF, above=(CALLER,)), broken("0/0", SHELF)]
 
     (found,) = collected(*lines)
@@ -324,7 +397,9 @@ def test_one_line_of_the_project_that_leads_to_two_lines_of_a_library_is_two_bre
     found = collected(
         *compiled("0/0", STEP),
         broken("0/0", CALLER, (FILE, 14, "step"), (LIBRARY, 12, "forward")),
-        broken("0/0", CALLER, (FILE, 14, "step"), (LIBRARY, 9, "prepare"), (LIBRARY, 77, "forward")),
+        broken(
+            "0/0", CALLER, (FILE, 14, "step"), (LIBRARY, 9, "prepare"), (LIBRARY, 77, "forward")
+        ),
     )
 
     assert [event.location for event in found] == [written.place(FILE, 14, "step")] * 2
@@ -338,19 +413,38 @@ def test_dynamos_own_wrappers_are_no_library() -> None:
 
     (found,) = collected(*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), wrapper))
 
-    assert (found.location, found.library, found.refusal.chain) == (written.place(FILE, 14, "step"), None, ())
+    assert (found.location, found.library, found.refusal.chain) == (
+        written.place(FILE, 14, "step"),
+        None,
+        (),
+    )
 
 
 def test_calls_of_modules_and_what_goes_on_behind_a_break_are_no_lines_of_the_way_in() -> None:
     calls = ("/lib/site-packages/torch/nn/modules/module.py", 1778, "_call_impl")
-    forward, going_on = (LIBRARY, 30, "forward"), (LIBRARY, 31, "torch_dynamo_resume_in_forward_at_30")
+    forward, going_on = (
+        (LIBRARY, 30, "forward"),
+        (LIBRARY, 31, "torch_dynamo_resume_in_forward_at_30"),
+    )
 
     (found,) = collected(
         *compiled("0/0", STEP),
-        broken("0/0", CALLER, (FILE, 14, "step"), (LIBRARY, 9, "fit"), calls, forward, going_on, (LIBRARY, 77, "loss")),
+        broken(
+            "0/0",
+            CALLER,
+            (FILE, 14, "step"),
+            (LIBRARY, 9, "fit"),
+            calls,
+            forward,
+            going_on,
+            (LIBRARY, 77, "loss"),
+        ),
     )
 
-    assert [(line.line, line.function) for line in found.refusal.chain] == [(9, "fit"), (31, "forward")]
+    assert [(line.line, line.function) for line in found.refusal.chain] == [
+        (9, "fit"),
+        (31, "forward"),
+    ]
 
 
 def test_two_causes_of_one_line_are_two_breaks_which_were_told_under_the_first() -> None:
@@ -374,15 +468,27 @@ def test_two_causes_of_one_line_are_two_breaks_which_were_told_under_the_first()
     ("context", "operator"),
     [
         ("builtin print [<class 'ConstantVariable'>] False", "print"),
-        ("module: time, qualname: perf_counter, skip reason: <missing reason>", "time.perf_counter"),
+        (
+            "module: time, qualname: perf_counter, skip reason: <missing reason>",
+            "time.perf_counter",
+        ),
         ("module: <unknown module>, qualname: Random.random, skip reason: x", "Random.random"),
         ("call_method TensorVariable() item () {}", "Tensor.item"),
         ("call_method TensorVariable() to_list", "Tensor.tolist"),
-        ("call_method UserDefinedObjectVariable(Queue) put [TensorVariable()] {}", "UserDefinedObject.put"),
-        ("method: <Logger corpus.logger_call (WARNING)>.debug, args: [x], kwargs: {}", "Logger.debug"),
+        (
+            "call_method UserDefinedObjectVariable(Queue) put [TensorVariable()] {}",
+            "UserDefinedObject.put",
+        ),
+        (
+            "method: <Logger corpus.logger_call (WARNING)>.debug, args: [x], kwargs: {}",
+            "Logger.debug",
+        ),
         ("numpy function: <function interp at 0x7f>, args: []", "numpy.interp"),
         ("<function audit at 0x7f2040296520>", "audit"),
-        ("Called `torch._dynamo.graph_break()` with args `[]`, kwargs `{}`", "torch._dynamo.graph_break"),
+        (
+            "Called `torch._dynamo.graph_break()` with args `[]`, kwargs `{}`",
+            "torch._dynamo.graph_break",
+        ),
         ("copy.deepcopy(TensorVariable())", "copy.deepcopy"),
         ("aten.nonzero.default", "aten.nonzero.default"),
         ("attempted to jump with TensorVariable()", "bool(tensor)"),
@@ -391,6 +497,9 @@ def test_two_causes_of_one_line_are_two_breaks_which_were_told_under_the_first()
     ],
 )
 def test_the_operator_is_read_from_torchs_debug_context(context: str, operator: str) -> None:
-    text = f"Kind\n  Explanation: Why.\n\n  Developer debug context: {context}\n\n For more details: https://x/gb/gb0001.html"
+    text = (
+        f"Kind\n  Explanation: Why.\n\n  Developer debug context: {context}\n\n For "
+        "more details: https://x/gb/gb0001.html"
+    )
 
     assert graph_breaks.cause_of(text, {}).operator == operator

@@ -13,7 +13,8 @@ CPU = "DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, AutogradCPU)"
 META = "DispatchKeySet(Meta, BackendSelect, ADInplaceOrView, AutogradMeta)"
 INFERENCE = "DispatchKeySet(CPU, BackendSelect, ADInplaceOrView)"
 COMMENT = (
-    '   # return x * n  # shop/model.py:9 in scale\nUser stack trace:\n  File "/src/shop/model.py", line 9, in scale'
+    '   # return x * n  # shop/model.py:9 in scale\nUser stack trace:\n  File "/'
+    'src/shop/model.py", line 9, in scale'
 )
 
 
@@ -52,7 +53,9 @@ CASES = [
     ),
     (
         "expected type of 'mask' to be a tensor type, ' but found <class 'NoneType'>",
-        Guard(kind="type", entry="", source="mask", expected="a tensor", actual="<class 'NoneType'>"),
+        Guard(
+            kind="type", entry="", source="mask", expected="a tensor", actual="<class 'NoneType'>"
+        ),
     ),
     ('Duplicate tensors found: ["x", "y"]', Guard(kind="aliasing", entry="", source='["x", "y"]')),
     ("GLOBAL_STATE changed: grad_mode ", Guard(kind="grad-mode", entry="", source="grad_mode")),
@@ -60,9 +63,15 @@ CASES = [
         "GLOBAL_STATE changed: autocast(cpu)_enabled ",
         Guard(kind="autocast", entry="", source="autocast(cpu)_enabled"),
     ),
-    ("GLOBAL_STATE changed: default_dtype ", Guard(kind="global-state", entry="", source="default_dtype")),
+    (
+        "GLOBAL_STATE changed: default_dtype ",
+        Guard(kind="global-state", entry="", source="default_dtype"),
+    ),
     ("___check_torch_function_mode_stack()", Guard(kind="global-state", entry="")),
-    ("BACKEND_MATCH failure: torch.compile detected different backend callables.", Guard(kind="backend", entry="")),
+    (
+        "BACKEND_MATCH failure: torch.compile detected different backend callables.",
+        Guard(kind="backend", entry=""),
+    ),
     (
         "___check_type_id(scaler, 94294803232512), type=<class 'shop.Doubling'>",
         Guard(kind="type", entry="", source="scaler", expected="<class 'shop.Doubling'>"),
@@ -103,22 +112,41 @@ CASES = [
         Guard(kind="value", entry="", source="f.__closure__[0].cell_contents", expected="'a  # b'"),
     ),
     (
-        "self.calls == 0   # self.calls += 1  # a.py:14 in f (HINT: torch.compile considers integers static)",
+        "self.calls == 0   # self.calls += 1  # a.py:14 in f (HINT: torch.compile considers "
+        "integers static)",
         Guard(kind="value", entry="", source="self.calls", expected="0"),
     ),
     ("other is x", Guard(kind="aliasing", entry="", source="other", expected="x")),
-    ("KeyError on options['scale']", Guard(kind="keys", entry="", source="options", expected="'scale'")),
+    (
+        "KeyError on options['scale']",
+        Guard(kind="keys", entry="", source="options", expected="'scale'"),
+    ),
     ("len(xs) == 2", Guard(kind="length", entry="", source="xs", expected="2")),
-    ("len(self._results) != 0", Guard(kind="length", entry="", source="self._results", expected="!= 0")),
+    (
+        "len(self._results) != 0",
+        Guard(kind="length", entry="", source="self._results", expected="!= 0"),
+    ),
     ("not history", Guard(kind="length", entry="", source="history", expected="0")),
     (
         "not ___dict_contains('offset', options)",
         Guard(kind="keys", entry="", source="options", expected="no 'offset'"),
     ),
-    ("___dict_contains('offset', options)", Guard(kind="keys", entry="", source="options", expected="'offset'")),
-    ("list(dict.keys(options)) == ['a']", Guard(kind="keys", entry="", source="options", expected="['a']")),
-    ("list(options.keys()) == ['a']", Guard(kind="keys", entry="", source="options", expected="['a']")),
-    ("not hasattr(o, 'offset')", Guard(kind="attribute", entry="", source="o", expected="no 'offset'")),
+    (
+        "___dict_contains('offset', options)",
+        Guard(kind="keys", entry="", source="options", expected="'offset'"),
+    ),
+    (
+        "list(dict.keys(options)) == ['a']",
+        Guard(kind="keys", entry="", source="options", expected="['a']"),
+    ),
+    (
+        "list(options.keys()) == ['a']",
+        Guard(kind="keys", entry="", source="options", expected="['a']"),
+    ),
+    (
+        "not hasattr(o, 'offset')",
+        Guard(kind="attribute", entry="", source="o", expected="no 'offset'"),
+    ),
     ("hasattr(o, 'offset')", Guard(kind="attribute", entry="", source="o", expected="'offset'")),
     (
         "2 <= x.size()[0]",
@@ -126,7 +154,13 @@ CASES = [
     ),
     (
         "Eq(L['x'].stride()[1], 4)",
-        Guard(kind="stride", entry="", source="L['x']", dimension=1, expected="Eq(L['x'].stride()[1], 4)"),
+        Guard(
+            kind="stride",
+            entry="",
+            source="L['x']",
+            dimension=1,
+            expected="Eq(L['x'].stride()[1], 4)",
+        ),
     ),
     ("something that a later torch says", Guard(kind=OTHER, entry="")),
 ]
@@ -139,7 +173,9 @@ def without_comment(guard: Guard) -> Guard:
 @pytest.mark.parametrize(("text", "expected"), CASES)
 def test_a_guard_is_read(text: str, expected: Guard) -> None:
     guard = text.partition("   # ")[0].rstrip()
-    complete = Guard(**{**{name: getattr(expected, name) for name in Guard.__struct_fields__}, "text": guard})
+    complete = Guard(
+        **{**{name: getattr(expected, name) for name in Guard.__struct_fields__}, "text": guard}
+    )
 
     assert without_comment(parse(text)) == complete
     assert parse(f"3/1: {text}").entry == "3/1"
@@ -153,12 +189,17 @@ def test_the_comment_and_the_stack_are_no_part_of_the_guard() -> None:
     found = parse(f"0/0: n == 2{COMMENT}")
 
     assert (found.kind, found.source, found.expected, found.text) == ("value", "n", "2", "n == 2")
-    assert found.used == Location(file="shop/model.py", line=9, function="scale", text="return x * n")
+    assert found.used == Location(
+        file="shop/model.py", line=9, function="scale", text="return x * n"
+    )
     assert found.stack == (Location(file="/src/shop/model.py", line=9, function="scale"),)
 
 
 def test_torchs_hint_and_the_switch_in_it_are_kept() -> None:
-    hint = "integers are static, torch._dynamo.config.allow_unspec_int_on_nn_module = True, or a tensor"
+    hint = (
+        "integers are static, torch._dynamo.config.allow_unspec_int_on_nn_module = "
+        "True, or a tensor"
+    )
     found = parse(f"1/2: self.calls == 0     # self.calls += 1  # a.py:14 in f (HINT: {hint})")
 
     assert found.text == "self.calls == 0"
@@ -169,7 +210,9 @@ def test_torchs_hint_and_the_switch_in_it_are_kept() -> None:
 
 
 def test_a_hint_may_stand_without_a_line() -> None:
-    found = parse("___check_type_id(fn, 94224), type=<class 'functools.partial'> (HINT: type partial)")
+    found = parse(
+        "___check_type_id(fn, 94224), type=<class 'functools.partial'> (HINT: type partial)"
+    )
 
     assert (found.kind, found.source, found.hint) == ("type", "fn", "type partial")
     assert found.used is None
@@ -177,8 +220,9 @@ def test_a_hint_may_stand_without_a_line() -> None:
 
 def test_a_switch_behind_a_size_is_no_part_of_the_size() -> None:
     found = parse(
-        "tensor 'fn._parameters['bias']' size mismatch at index 0. expected 3, actual 4. Guard failed on a parameter, "
-        "consider using torch._dynamo.config.force_parameter_static_shapes = False to allow dynamism on parameters."
+        "tensor 'fn._parameters['bias']' size mismatch at index 0. expected 3, actual 4. Guard "
+        "failed on a parameter, consider using torch._dynamo.config.force_parameter_static_shapes "
+        "= False to allow dynamism on parameters."
     )
 
     assert (found.expected, found.actual) == ("3", "4")
@@ -187,9 +231,9 @@ def test_a_switch_behind_a_size_is_no_part_of_the_size() -> None:
 
 def test_a_switch_behind_an_expected_value_is_no_part_of_it() -> None:
     found = parse(
-        "tensor 'self._parameters['bias']' requires_grad mismatch. expected requires_grad=0. Guard failed on a "
-        "parameter, consider using torch._dynamo.config.force_parameter_static_shapes = False to allow dynamism on "
-        "parameters."
+        "tensor 'self._parameters['bias']' requires_grad mismatch. expected requires_grad=0. Guard "
+        "failed on a parameter, consider using torch._dynamo.config.force_parameter_static_shapes "
+        "= False to allow dynamism on parameters."
     )
 
     assert (found.kind, found.expected) == ("requires-grad", "0")
@@ -198,12 +242,25 @@ def test_a_switch_behind_an_expected_value_is_no_part_of_it() -> None:
 def test_a_closures_cell_has_the_variables_name() -> None:
     cell = "mask.__closure__[0].cell_contents"
 
-    assert parse(f'{cell} == 1  # return a < w  # a.py:22 in band (HINT: guard on "w")').variable == "w"
-    assert parse(f'{cell}.k == 1  # return a < w.k  # a.py:2 in f (HINT: guard on "w".k)').variable == "w.k"
+    assert (
+        parse(f'{cell} == 1  # return a < w  # a.py:22 in band (HINT: guard on "w")').variable
+        == "w"
+    )
+    assert (
+        parse(f'{cell}.k == 1  # return a < w.k  # a.py:2 in f (HINT: guard on "w".k)').variable
+        == "w.k"
+    )
 
 
 def test_a_hash_in_the_used_line_does_not_end_it() -> None:
-    found = parse("n == 2     # x = x[n]  # the n-th  # shop/model.py:9 in scale (_dynamo/x.py:26 in evaluate_expr)")
+    found = parse(
+        "n == 2     # x = x[n]  # the n-th  # shop/model.py:9 in scale (_dynamo/x.py:26 in "
+        "evaluate_expr)"
+    )
 
     assert found.used is not None
-    assert (found.used.text, found.used.file, found.used.line) == ("x = x[n]  # the n-th", "shop/model.py", 9)
+    assert (found.used.text, found.used.file, found.used.line) == (
+        "x = x[n]  # the n-th",
+        "shop/model.py",
+        9,
+    )

@@ -40,7 +40,9 @@ def test_a_replaced_input_has_the_line_that_read_it_and_the_capture() -> None:
 def test_what_was_rebound_and_then_freed_is_one_finding() -> None:
     (found,) = findings(tensor("rebound", replays=1), tensor("freed", replays=3))
 
-    assert found.message.startswith("the CUDA graph reads x of shape [8, 3], which was freed after the capture; x now")
+    assert found.message.startswith(
+        "the CUDA graph reads x of shape [8, 3], which was freed after the capture; x now"
+    )
     assert found.count == 4
 
 
@@ -60,8 +62,10 @@ ALL = tuple(range(written_syncs.CALLS))
         (tuple((step, (step,)) for step in ALL), 5),
         (tuple((step, ()) for step in ALL), 5),  # and never replayed
         (tuple((step, (step + 1,)) for step in ALL), 5),  # where a replay is what begins a step
-        (((-1, ALL), (0, ALL), (2, ALL)), 0),  # once, and what make_graphed_callables captures for each direction
-        (tuple((step, (step, *ALL[step + 1 :])) for step in ALL[:-1]), 0),  # a new shape in each step, replayed later
+        # once, and what make_graphed_callables captures for each direction
+        (((-1, ALL), (0, ALL), (2, ALL)), 0),
+        # a new shape in each step, replayed later
+        (tuple((step, (step, *ALL[step + 1 :])) for step in ALL[:-1]), 0),
         (((0, (0,)), (1, (1,)), (2, (2,)), (3, (3,)), (5, (5,))), 0),  # in two steps after warm-up
     ],
 )
@@ -72,5 +76,11 @@ def test_a_capture_in_each_step_is_told_from_one_for_each_shape(
 
     found = handmade_graphs.diagnose(handmade_graphs.collect(evidence))
 
-    expected = [(CAPTURED_AGAIN.id, again, written.place(READ_LINE.file, READ_LINE.line, READ_LINE.function))]
+    expected = [
+        (
+            CAPTURED_AGAIN.id,
+            again,
+            written.place(READ_LINE.file, READ_LINE.line, READ_LINE.function),
+        )
+    ]
     assert [(one.rule, one.count, one.location) for one in found] == (expected if again else [])

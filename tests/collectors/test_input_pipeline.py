@@ -31,11 +31,14 @@ def test_the_loader_costs_the_gpus_idle_time(workers: bool) -> None:
 def test_a_loader_that_is_hidden_behind_work_costs_nothing() -> None:
     span = ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
 
-    assert found(traced(launched_in(span, ("kernel", "k", 400.0), span_us=300.0), step_us=None)) == ()
+    assert (
+        found(traced(launched_in(span, ("kernel", "k", 400.0), span_us=300.0), step_us=None)) == ()
+    )
 
 
 def test_the_profilers_slower_host_is_scaled_to_the_step_that_was_timed() -> None:
-    # given: 900 us of a traced step without work on the GPU, 300 of them in the loader; 300 of a timed one
+    # given: 900 us of a traced step without work on the GPU, 300 of them in the loader; 300 of a
+    # timed one
     span = ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
     events = launched_in(span, ("kernel", "k", 100.0), span_us=300.0, late_us=300.0)
 
@@ -54,4 +57,7 @@ def test_a_copy_from_pageable_memory_costs_its_time_and_what_is_idle_in_its_call
 def test_a_copy_from_pinned_memory_is_none() -> None:
     copy = ("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 200.0)
 
-    assert found(traced(launched_in(("cpu_op", "aten::copy_"), copy, span_us=250.0), step_us=None)) == ()
+    assert (
+        found(traced(launched_in(("cpu_op", "aten::copy_"), copy, span_us=250.0), step_us=None))
+        == ()
+    )

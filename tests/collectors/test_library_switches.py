@@ -15,13 +15,23 @@ from kgprof.analysis import analyse
 from kgprof.collectors import RULES, findings
 from kgprof.collectors.library_switches import BREAKS, CAUSES, READS, TRAINERS, with_switches
 from kgprof.gate.settings import Configuration, combined
-from kgprof.model import Finding, KernelOrigin, KernelOrigins, Level, PackageLine, Reads, Refusal, SourceLine
+from kgprof.model import (
+    Finding,
+    KernelOrigin,
+    KernelOrigins,
+    Level,
+    PackageLine,
+    Reads,
+    Refusal,
+    SourceLine,
+)
 from kgprof.reading.evidence import Evidence
 from tests.collectors import written, written_gpu_time, written_syncs
 from tests.collectors.written import CALLER, FILE, STEP, broken, builtin, compiled
 from tests.programs.run import VISION
 
-# Fixes that are no argument of the call: a setting, another operator, another way to call, a method of one's own.
+# Fixes that are no argument of the call: a setting, another operator, another way to call, a method
+# of one's own.
 _NO_CALL = (
     *(
         "model.config.pad_token_id",
@@ -44,13 +54,16 @@ NAN = PackageLine(
 
 
 def mended(library: PackageLine, *chain: PackageLine, text: str = "") -> Finding:
-    """A read at ``library``, which the project's line reaches by ``chain``; ``text``: what stands on that line."""
+    """A read at ``library``, which the project's line reaches by ``chain``; ``text``: what stands
+    on that line."""
     evidence = Evidence(written_syncs.a_read())
     (finding,) = (one for one in findings(evidence) if one.reads is not None)
     assert isinstance(finding.reads, Reads)
     assert finding.location is not None
     own = replace(finding.location, text=text or finding.location.text)
-    placed: Finding = replace(finding, location=own, library=library, reads=replace(finding.reads, chain=chain))
+    placed: Finding = replace(
+        finding, location=own, library=library, reads=replace(finding.reads, chain=chain)
+    )
     return with_switches(evidence, [placed])[0]
 
 
@@ -62,7 +75,9 @@ def of_read(library: PackageLine, *chain: PackageLine) -> str:
 def of_break(*inside: tuple[str, int, str], reason: str = "") -> Finding:
     """A break at the last of ``inside``, which the compiled function of the project calls."""
     stack = (CALLER, (FILE, 14, "step"), *inside)
-    evidence = Evidence(written.recording(*compiled("0/0", STEP), broken("0/0", *stack, reason=reason)))
+    evidence = Evidence(
+        written.recording(*compiled("0/0", STEP), broken("0/0", *stack, reason=reason))
+    )
     (finding,) = (one for one in findings(evidence) if one.refusal is not None)
     return finding
 
@@ -75,7 +90,9 @@ def test_a_read_in_a_library_is_mended_by_the_librarys_argument() -> None:
 
 
 def test_a_read_below_the_line_that_decides_is_its_line() -> None:
-    to_item = replace(NAN, package="lightning_fabric", file="utilities/apply_func.py", function="to_item", text="")
+    to_item = replace(
+        NAN, package="lightning_fabric", file="utilities/apply_func.py", function="to_item", text=""
+    )
     result = replace(
         to_item,
         package="pytorch-lightning",
@@ -88,31 +105,53 @@ def test_a_read_below_the_line_that_decides_is_its_line() -> None:
 
 
 def test_the_self_loops_of_a_gcn_are_made_once() -> None:
-    loops = replace(NAN, package="torch-geometric", file="utils/loop.py", function="add_remaining_self_loops", text="")
-
-    assert of_read(loops, replace(loops, file="nn/conv/gcn_conv.py", function="gcn_norm")).startswith(
-        "GCNConv(..., cached"
+    loops = replace(
+        NAN,
+        package="torch-geometric",
+        file="utils/loop.py",
+        function="add_remaining_self_loops",
+        text="",
     )
+
+    assert of_read(
+        loops, replace(loops, file="nn/conv/gcn_conv.py", function="gcn_norm")
+    ).startswith("GCNConv(..., cached")
     with_attention = replace(loops, file="nn/conv/gat_conv.py", function="GATConv.forward")
     assert of_read(loops, with_attention).startswith("GATConv(..., add_self_loops=False)")
-    assert of_read(loops, replace(loops, file="nn/conv/sage_conv.py", function="SAGEConv.forward")) == ""
+    assert (
+        of_read(loops, replace(loops, file="nn/conv/sage_conv.py", function="SAGEConv.forward"))
+        == ""
+    )
 
 
 def test_the_reads_of_generate_and_of_a_distribution_have_a_way_out() -> None:
-    generation = replace(NAN, file="generation/utils.py", text="bool(unfinished_sequences.max() == 0)")
-    checked = replace(NAN, package="torch", file="distributions/distribution.py", function="_validate_sample", text="x")
+    generation = replace(
+        NAN, file="generation/utils.py", text="bool(unfinished_sequences.max() == 0)"
+    )
+    checked = replace(
+        NAN,
+        package="torch",
+        file="distributions/distribution.py",
+        function="_validate_sample",
+        text="x",
+    )
     tokens = replace(generation, text="torch.multinomial(probs, num_samples=1)", function="_sample")
 
     assert "custom_generate=" in of_read(replace(generation, function="StopCheck.__call__"))
     assert "custom_generate=" in of_read(tokens, replace(generation, function="generate"))
     assert "read once per call" in of_read(replace(generation, function="generate", text=""))
-    assert of_read(checked) == "torch.distributions.Distribution.set_default_validate_args(False)  # once, at the start"
+    assert (
+        of_read(checked)
+        == "torch.distributions.Distribution.set_default_validate_args(False)  # once, at the start"
+    )
     assert of_read(replace(checked, file="distributions/normal.py")) == ""
 
 
 def test_what_the_trainer_calls_to_evaluate_is_no_matter_of_logging() -> None:
     logs = replace(NAN, function="Trainer._maybe_log_save_evaluate", text="")
-    numpify = replace(NAN, file="trainer_pt_utils.py", function="nested_numpify", text="t = tensors.cpu()")
+    numpify = replace(
+        NAN, file="trainer_pt_utils.py", function="nested_numpify", text="t = tensors.cpu()"
+    )
 
     assert of_read(logs) == "TrainingArguments(..., logging_steps=...)  # more than now"
     assert of_read(numpify, replace(NAN, text=""), logs) == ""
@@ -122,7 +161,9 @@ SHELF = "/lib/site-packages/shelf/layers.py"
 
 
 def test_a_read_of_a_library_without_a_switch_is_a_note_that_is_counted_all_the_same() -> None:
-    found = mended(replace(NAN, package="somebody"), replace(NAN, package="somebody", function="fit"))
+    found = mended(
+        replace(NAN, package="somebody"), replace(NAN, package="somebody", function="fit")
+    )
 
     assert (found.level, found.fix) == (Level.NOTE, "")
     assert found.no_fix
@@ -136,7 +177,9 @@ def test_a_reading_function_that_the_program_calls_itself_is_mended_at_its_own_l
     assert (found.level, found.no_fix) == (Level.WARNING, "")
     assert found.fix.startswith(f"{found.location.text.strip()}  # to_dense() reads")
     assert mended(replace(NAN, package="somebody", function="Dense.forward")).no_fix
-    saved = mended(replace(NAN, package="torchvision", function="save_image"), text="  vutils.save_image(real,")
+    saved = mended(
+        replace(NAN, package="torchvision", function="save_image"), text="  vutils.save_image(real,"
+    )
     assert saved.fix.startswith("vutils.save_image(real, ...)  # save_image() reads")
 
 
@@ -150,7 +193,10 @@ def test_a_break_in_what_a_compiled_function_calls_is_mended_by_calling_it_elsew
 
 def test_a_break_in_a_layer_of_a_library_is_a_note_and_still_exceeds_the_budget() -> None:
     found = of_break((SHELF, 12, "forward"))
-    lines = (*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 14, "step"), (SHELF, 12, "forward")))
+    lines = (
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, (FILE, 14, "step"), (SHELF, 12, "forward")),
+    )
     judged = gate.judge(analyse(written.recording(*lines)), combined(Configuration()))
 
     assert (found.level, found.fix) == (Level.NOTE, "")
@@ -159,7 +205,9 @@ def test_a_break_in_a_layer_of_a_library_is_a_note_and_still_exceeds_the_budget(
 
 
 def test_a_break_that_the_library_asks_for_is_a_note() -> None:
-    reason = builtin().replace("context: builtin print", "context: Called `torch._dynamo.graph_break()` with args `[]`")
+    reason = builtin().replace(
+        "context: builtin print", "context: Called `torch._dynamo.graph_break()` with args `[]`"
+    )
 
     found = of_break((SHELF, 12, "step"), reason=reason)
 
@@ -172,11 +220,16 @@ def test_a_break_that_the_library_asks_for_is_a_note() -> None:
 @pytest.mark.parametrize(
     ("context", "ignored"),
     [
-        ("method: <Logger shelf (WARNING)>.warning, args: [ConstantVariable(str: 'a')]", "logging.Logger.warning"),
+        (
+            "method: <Logger shelf (WARNING)>.warning, args: [ConstantVariable(str: 'a')]",
+            "logging.Logger.warning",
+        ),
         ("module: _warnings, qualname: warn, skip reason: <missing reason>", "warnings.warn"),
     ],
 )
-def test_a_message_is_left_out_of_compiled_code_whoever_writes_it(context: str, ignored: str) -> None:
+def test_a_message_is_left_out_of_compiled_code_whoever_writes_it(
+    context: str, ignored: str
+) -> None:
     reason = builtin().replace("context: builtin print", f"context: {context}")
 
     fixes = {of_break(*inside, reason=reason).fix for inside in ((), ((SHELF, 12, "forward"),))}
@@ -189,13 +242,18 @@ def test_a_message_is_left_out_of_compiled_code_whoever_writes_it(context: str, 
 def test_a_break_at_a_line_of_the_program_has_the_setting_that_takes_it_into_the_graph() -> None:
     print_, input_ = builtin(), builtin().replace("builtin print", "builtin input")
 
-    assert of_break(reason=print_).fix.startswith("torch._dynamo.config.reorderable_logging_functions.add(print)")
+    assert of_break(reason=print_).fix.startswith(
+        "torch._dynamo.config.reorderable_logging_functions.add(print)"
+    )
     assert of_break(reason=input_).fix == ""
-    assert "reorderable" not in of_break((SHELF, 12, "forward"), reason=print_).fix  # a library's has its own way
+    # a library's has its own way
+    assert "reorderable" not in of_break((SHELF, 12, "forward"), reason=print_).fix
 
 
 def test_every_setting_for_a_cause_is_one_of_torchs() -> None:
-    settings = re.findall(r"^torch\._dynamo\.config\.(\w+)", "\n".join(CAUSES.values()), re.MULTILINE)
+    settings = re.findall(
+        r"^torch\._dynamo\.config\.(\w+)", "\n".join(CAUSES.values()), re.MULTILINE
+    )
 
     assert [name for name in settings if not hasattr(torch._dynamo.config, name)] == []
     assert len(settings) == 3
@@ -205,7 +263,9 @@ def test_a_failure_to_compile_a_library_has_a_way_to_go_on() -> None:
     evidence = Evidence(written.recording(*written.a_failure()))
     (failed,) = findings(evidence)
     assert failed.refusal is not None
-    library = PackageLine(package="shelf", version="1.4.2", file="layers.py", line=12, function="Shelf.forward")
+    library = PackageLine(
+        package="shelf", version="1.4.2", file="layers.py", line=12, function="Shelf.forward"
+    )
 
     (found,) = with_switches(evidence, [replace(failed, library=library, location=None, fix="")])
 
@@ -216,14 +276,19 @@ def test_a_failure_to_compile_a_library_has_a_way_to_go_on() -> None:
 @pytest.mark.parametrize(
     ("file", "fix"),
     [
-        ("/v/site-packages/transformers/trainer.py", 'TrainingArguments(..., optim="adamw_torch_fused")'),
+        (
+            "/v/site-packages/transformers/trainer.py",
+            'TrainingArguments(..., optim="adamw_torch_fused")',
+        ),
         ("/v/site-packages/pytorch_lightning/core/module.py", "torch.optim.AdamW(..., fused=True)"),
         ("/home/me/transformers_trainer.py", "torch.optim.AdamW(..., fused=True)"),
     ],
 )
 def test_a_library_that_takes_the_steps_is_told_by_its_arguments(file: str, fix: str) -> None:
     line = SourceLine(file=file, line=1, function="training_step")
-    origins = KernelOrigins(origins=(KernelOrigin(compile_id="", kernel="torch.ops.aten.mm", number=1, lines=(line,)),))
+    origins = KernelOrigins(
+        origins=(KernelOrigin(compile_id="", kernel="torch.ops.aten.mm", number=1, lines=(line,)),)
+    )
     recording = written_gpu_time.unfused_optimizer()
     run = replace(recording.runs[0], kernel_origins=origins)
 
@@ -240,7 +305,10 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
         "TrainingArguments": inspect.signature(transformers.TrainingArguments.__init__).parameters,
         "Trainer": inspect.signature(lightning.Trainer.__init__).parameters,
         "GCNConv": inspect.signature(pyg.GCNConv.__init__).parameters,
-        **{name: inspect.signature(getattr(pyg, name).__init__).parameters for name in ("GATConv", "GATv2Conv")},
+        **{
+            name: inspect.signature(getattr(pyg, name).__init__).parameters
+            for name in ("GATConv", "GATv2Conv")
+        },
         **{
             name: inspect.signature(getattr(pyg, name)).parameters
             for name in ("global_add_pool", "global_mean_pool", "global_max_pool")
@@ -259,18 +327,33 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
             "transformers.generation.utils",
             *(f"torch_geometric.nn.conv.{name}" for name in ("gcn_conv", "gat_conv", "gatv2_conv")),
             *(f"torch_geometric.nn.pool.{name}" for name in ("glob", "topk_pool", "sag_pool")),
-            *("torch.distributions.distribution", "torch.distributions.categorical", "torch.optim.lbfgs"),
-            *("transformers.masking_utils", "torch.amp.grad_scaler", "pykeen.training.training_loop"),
+            *(
+                "torch.distributions.distribution",
+                "torch.distributions.categorical",
+                "torch.optim.lbfgs",
+            ),
+            *(
+                "transformers.masking_utils",
+                "torch.amp.grad_scaler",
+                "pykeen.training.training_loop",
+            ),
             *("torch_geometric.utils._negative_sampling", "pytorch_lightning.core.module"),
             "pytorch_lightning.trainer.connectors.logger_connector.result",
             "pytorch_lightning.trainer.connectors.logger_connector.logger_connector",
         )
     )
 
-    sources += (VISION / "torchvision/models/detection/retinanet.py").read_text("utf-8")  # its wheel is for CUDA
+    # its wheel is for CUDA
+    sources += (VISION / "torchvision/models/detection/retinanet.py").read_text("utf-8")
 
-    fixes = [switch.fix.replace("{function}", name) for switch in (*READS, *BREAKS) for name in switch.functions]
-    assert {rule for trainer in TRAINERS for rule in trainer["fixes"]} <= {rule.id for rule in RULES}
+    fixes = [
+        switch.fix.replace("{function}", name)
+        for switch in (*READS, *BREAKS)
+        for name in switch.functions
+    ]
+    assert {rule for trainer in TRAINERS for rule in trainer["fixes"]} <= {
+        rule.id for rule in RULES
+    }
     for fix in (*fixes, *(fix for trainer in TRAINERS for fix in trainer["fixes"].values())):
         arguments = re.findall(r"([\w.]+)\(\.\.\., (\w+)=", fix)
         assert all(argument in taking[called] for called, argument in arguments)

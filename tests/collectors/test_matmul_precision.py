@@ -5,10 +5,24 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.collectors.matmul_precision import FLOAT32_ON_CUDA_CORES, MATH_ATTENTION, NO_AUTOCAST, collect, diagnose
+from kgprof.collectors.matmul_precision import (
+    FLOAT32_ON_CUDA_CORES,
+    MATH_ATTENTION,
+    NO_AUTOCAST,
+    collect,
+    diagnose,
+)
 from kgprof.model import Ceilings, CeilingSamples, Finding, Level, Recording, Saving, Skipped
 from kgprof.reading.evidence import Evidence
-from tests.collectors.written_gpu_time import BF16, SIMT, TF32, exact_float32, math_attention, of_kernels, only_tf32
+from tests.collectors.written_gpu_time import (
+    BF16,
+    SIMT,
+    TF32,
+    exact_float32,
+    math_attention,
+    of_kernels,
+    only_tf32,
+)
 
 EXACT, MATH, HALF = FLOAT32_ON_CUDA_CORES.id, MATH_ATTENTION.id, NO_AUTOCAST.id
 
@@ -35,7 +49,9 @@ def test_where_the_card_was_measured_the_bound_is_what_its_rates_leave() -> None
     ceilings = Ceilings(
         device_name="",
         measured=tuple(
-            CeilingSamples(operation="matmul", dtype=dtype, unit="FLOP/s", per_s=(rate,) * 3, how="")
+            CeilingSamples(
+                operation="matmul", dtype=dtype, unit="FLOP/s", per_s=(rate,) * 3, how=""
+            )
             for dtype, rate in rates.items()
         ),
     )
@@ -64,14 +80,30 @@ def test_only_tf32_is_a_note() -> None:
         pytest.param([(SIMT, 20.0), (BF16, 400.0)], 500.0, set(), id="a twentieth is not worth it"),
         pytest.param([(SIMT, 26.0), (BF16, 400.0)], 500.0, {EXACT}, id="and a little more is"),
         pytest.param([(SIMT, 400.0)], 2_000.0, set(), id="the GPU waits for the host anyway"),
-        pytest.param([("sm80_xmma_gemm_cf32cf32_f32f32_cf32_nt_n_ffma_execute", 400.0)], 500.0, set(), id="complex"),
-        pytest.param([("void sgemm_largek_lds64<true, false, 5>", 400.0)], 500.0, {EXACT}, id="a small batch"),
+        pytest.param(
+            [("sm80_xmma_gemm_cf32cf32_f32f32_cf32_nt_n_ffma_execute", 400.0)],
+            500.0,
+            set(),
+            id="complex",
+        ),
+        pytest.param(
+            [("void sgemm_largek_lds64<true, false, 5>", 400.0)], 500.0, {EXACT}, id="a small batch"
+        ),
         pytest.param([("ampere_sgemm_128x64_tn", 400.0)], 500.0, {EXACT}, id="older cuBLAS"),
-        pytest.param([("ampere_fp16_s16816gemm_fp16_128x64", 400.0)], 500.0, set(), id="half precision"),
-        pytest.param([("cutlass_tensorop_s1688dgrad_optimized_tf32_256x64", 400.0)], 500.0, {HALF}, id="convolution"),
+        pytest.param(
+            [("ampere_fp16_s16816gemm_fp16_128x64", 400.0)], 500.0, set(), id="half precision"
+        ),
+        pytest.param(
+            [("cutlass_tensorop_s1688dgrad_optimized_tf32_256x64", 400.0)],
+            500.0,
+            {HALF},
+            id="convolution",
+        ),
     ],
 )
-def test_which_kernels_count(kernels: list[tuple[str, float]], step_us: float, rules: set[str]) -> None:
+def test_which_kernels_count(
+    kernels: list[tuple[str, float]], step_us: float, rules: set[str]
+) -> None:
     assert set(found(of_kernels(*kernels, step_us=step_us))) == rules
 
 
@@ -87,7 +119,13 @@ def test_the_attentions_backward_pass_is_not_bounded() -> None:
     from tests.collectors.written_device import launched_in, traced
 
     span = ("cpu_op", "aten::_scaled_dot_product_attention_math")
-    backward = {"ph": "X", "pid": 1, "tid": 2, "cat": "cpu_op", "name": "autograd::engine::evaluate_function: X"}
+    backward = {
+        "ph": "X",
+        "pid": 1,
+        "tid": 2,
+        "cat": "cpu_op",
+        "name": "autograd::engine::evaluate_function: X",
+    }
     events = [*launched_in(span, ("kernel", "k", 400.0)), {**backward, "ts": 500.0, "dur": 5.0}]
 
     (finding,) = found(traced(events, step_us=500.0)).values()

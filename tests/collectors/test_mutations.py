@@ -24,7 +24,9 @@ def events(step: Step) -> tuple[Mutation, ...]:
 
 def found(step: Step) -> list[tuple[int, Level]]:
     diagnosed = mutations.diagnose(events(step))
-    assert all(finding.location is not None and finding.location.file == __file__ for finding in diagnosed)
+    assert all(
+        finding.location is not None and finding.location.file == __file__ for finding in diagnosed
+    )
     return [(finding.location.line, finding.level) for finding in diagnosed if finding.location]
 
 
@@ -64,10 +66,20 @@ def test_an_argument_a_captured_tensor_and_a_modules_buffer_are_told_apart() -> 
         events(lambda call: counts(x)),
     )
 
-    assert (of_captured.kind, of_captured.names, of_captured.operators) == (CAPTURED, ("history",), ("add_",))
+    assert (of_captured.kind, of_captured.names, of_captured.operators) == (
+        CAPTURED,
+        ("history",),
+        ("add_",),
+    )
     assert (of_argument.kind, of_argument.names, of_argument.calls) == (ARGUMENT, ("x",), CALLS)
-    assert (of_module.kind, of_module.names, of_module.function) == (FIXED, ("self.seen",), "Counts.forward")
-    assert [event.location and event.location.line for event in (of_captured, of_argument, of_module)] == [
+    assert (of_module.kind, of_module.names, of_module.function) == (
+        FIXED,
+        ("self.seen",),
+        "Counts.forward",
+    )
+    assert [
+        event.location and event.location.line for event in (of_captured, of_argument, of_module)
+    ] == [
         line("captured"),
         line("argument"),
         line("a module's buffer"),
@@ -170,11 +182,16 @@ def test_training_is_silent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cuda_graphs", "ends"), [(None, "(mul_)"), (True, ("torch does not capture it as a CUDA graph"))]
+    ("cuda_graphs", "ends"),
+    [(None, "(mul_)"), (True, ("torch does not capture it as a CUDA graph"))],
 )
-def test_what_it_costs_is_said_where_cuda_graphs_were_asked_for(cuda_graphs: bool | None, ends: str) -> None:
+def test_what_it_costs_is_said_where_cuda_graphs_were_asked_for(
+    cuda_graphs: bool | None, ends: str
+) -> None:
     write = written_tensors.InPlace(input=0, operator="mul_", frames=(written_tensors.WRITES,))
-    whole = written_tensors.recording(graph(given(written=ALL), in_place=(write,), cuda_graphs=cuda_graphs))
+    whole = written_tensors.recording(
+        graph(given(written=ALL), in_place=(write,), cuda_graphs=cuda_graphs)
+    )
 
     (finding,) = mutations.diagnose(mutations.collect(Evidence(whole)))
 
@@ -190,7 +207,10 @@ def test_a_version_that_rose_without_an_operator_points_at_the_def() -> None:
     assert finding == Finding(
         rule="KGP404",
         level=Level.WARNING,
-        message="the compiled Model.step writes to its argument x, by an operator whose line was not observed",
+        message=(
+            "the compiled Model.step writes to its argument x, by an operator whose line "
+            "was not observed"
+        ),
         run=written_tensors.recording().runs[0].key,
         location=written.place(written.FILE, written.STEP_DEF, "step"),
         names=("x",),

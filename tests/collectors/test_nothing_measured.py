@@ -1,4 +1,5 @@
-"""KGP504: nothing measured is an error, nothing compiled is a warning or a note, and unknown is neither."""
+"""KGP504: nothing measured is an error, nothing compiled is a warning or a note, and unknown is
+neither."""
 
 from __future__ import annotations
 
@@ -47,14 +48,18 @@ def test_no_time_at_all_is_an_error() -> None:
     assert diagnosed(recording(died(EAGER), died(FUSED))) == [
         (Level.ERROR, None, "nothing was measured: no run has a time")
     ]
-    assert diagnosed(recording()) == [(Level.ERROR, None, "nothing was measured: no run has a time")]
+    assert diagnosed(recording()) == [
+        (Level.ERROR, None, "nothing was measured: no run has a time")
+    ]
 
 
 def test_a_script_that_ran_without_steps_was_measured_where_no_time_was_asked_for() -> None:
     nothing = run(AS_IS, compiled=0)
     script = ScriptRun(step="", steps=0, counted={"an optimizer step": 0})
     ran = msgspec.structs.replace(nothing, timing=GONE, memory=GONE, trace=GONE, script=script)
-    untimed = msgspec.structs.replace(recording().header.options, passes=(PassName.COMPILE, PassName.TRACE))
+    untimed = msgspec.structs.replace(
+        recording().header.options, passes=(PassName.COMPILE, PassName.TRACE)
+    )
 
     assert nothing_measured.measured(ran, untimed)
     assert not nothing_measured.measured(msgspec.structs.replace(ran, script=None), untimed)
@@ -95,12 +100,16 @@ def test_a_script_without_steps_that_starts_python_scripts_says_which() -> None:
     nothing = run(AS_IS, compiled=0)
     starts = Launched(by=PYTHON, command="python -m kgprof profile worker.py -- --lr 1")
     alone = ScriptRun(step="", steps=0, counted={"an optimizer step": 0}, launched=(starts, starts))
-    worker = Launched(by=MULTIPROCESSING, command="step = kgprof.watch(step)", function="work (train.py:7)")
+    worker = Launched(
+        by=MULTIPROCESSING, command="step = kgprof.watch(step)", function="work (train.py:7)"
+    )
     spawning = msgspec.structs.replace(alone, launched=(worker, worker))
     with_steps = msgspec.structs.replace(alone, step="an optimizer step", steps=9)
 
     (found,) = nothing_measured.diagnose(
-        nothing_measured.collect(Evidence(recording(msgspec.structs.replace(nothing, script=alone))))
+        nothing_measured.collect(
+            Evidence(recording(msgspec.structs.replace(nothing, script=alone)))
+        )
     )
     ((_, _, inside),) = diagnosed(recording(msgspec.structs.replace(nothing, script=spawning)))
     own = diagnosed(recording(msgspec.structs.replace(nothing, script=with_steps)))
@@ -109,12 +118,18 @@ def test_a_script_without_steps_that_starts_python_scripts_says_which() -> None:
     assert found.message.endswith(f"Run {starts.command} and 1 other script")
     assert "It starts work (train.py:7) with multiprocessing" in inside
     assert "(step = kgprof.watch(step))" in inside
-    assert [message for _, _, message in own] == ["nothing was compiled in this run; its times are those of eager code"]
+    assert [message for _, _, message in own] == [
+        "nothing was compiled in this run; its times are those of eager code"
+    ]
 
 
-def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_which_mode_to_ask_for() -> None:
+def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_which_mode_to_ask_for() -> (  # noqa: E501
+    None
+):
     sources = Sources(files={written.FILE: SourceFile(sha256="", text="out = model(x)\n")})
-    step = msgspec.structs.replace(run(AS_IS, compiled=0), records=CompileRecords(records=(), sources=sources))
+    step = msgspec.structs.replace(
+        run(AS_IS, compiled=0), records=CompileRecords(records=(), sources=sources)
+    )
     script = ScriptRun(step="an optimizer step", steps=9, counted={"an optimizer step": 9})
 
     (in_script,), (of_function,) = (
@@ -122,9 +137,13 @@ def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_whi
         for ran in (msgspec.structs.replace(step, script=script), step)
     )
 
-    called = msgspec.structs.replace(script, step="a call of the outermost nn.Module", module="self.net")
+    called = msgspec.structs.replace(
+        script, step="a call of the outermost nn.Module", module="self.net"
+    )
     window = msgspec.structs.replace(script, step="", steps=0)
-    program = SourceFile(sha256="", text="def f(x):\n return torch.relu(x)\nwhile True:\n x = f(x)\n")
+    program = SourceFile(
+        sha256="", text="def f(x):\n return torch.relu(x)\nwhile True:\n x = f(x)\n"
+    )
     plain = msgspec.structs.replace(
         step, records=CompileRecords(records=(), sources=Sources(files={written.FILE: program}))
     )

@@ -14,7 +14,10 @@ from tests.collectors.written_gpu_time import unfused_optimizer
 def test_many_kernels_are_one_finding_with_the_line_to_write() -> None:
     (finding,) = diagnose(collect(Evidence(unfused_optimizer())))
 
-    assert (finding.rule, finding.fix) == (UNFUSED_OPTIMIZER.id, "torch.optim.AdamW(..., fused=True)")
+    assert (finding.rule, finding.fix) == (
+        UNFUSED_OPTIMIZER.id,
+        "torch.optim.AdamW(..., fused=True)",
+    )
     assert isinstance(finding.saves, Saving)
     assert round(finding.saves.us_per_step, 6) == 200.0  # 150 of work, 50 of the CPU's
 
@@ -33,6 +36,8 @@ def test_one_pass_over_the_parameters_is_none(kernel: str) -> None:
 def test_an_optimizer_without_fused_is_to_be_compiled() -> None:
     span = ("user_annotation", "Optimizer.step#RAdam.step")
 
-    (finding,) = diagnose(collect(Evidence(traced(launched_in(span, ("kernel", "k", 200.0)), step_us=None))))
+    (finding,) = diagnose(
+        collect(Evidence(traced(launched_in(span, ("kernel", "k", 200.0)), step_us=None)))
+    )
 
     assert finding.fix == "torch.compile(optimizer.step)"

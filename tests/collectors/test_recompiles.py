@@ -91,7 +91,8 @@ def test_the_finding_stands_on_the_def_and_relates_the_call() -> None:
         rule="KGP103",
         level=Level.NOTE,
         message=(
-            "Model.step recompiled 1 time in call 10, 0.50 s, then not again: dtype of x: expected Float, got Double"
+            "Model.step recompiled 1 time in call 10, 0.50 s, then not again: dtype of x: expected "
+            "Float, got Double"
         ),
         run=FUSED,
         location=STEPS_DEF,
@@ -100,7 +101,13 @@ def test_the_finding_stands_on_the_def_and_relates_the_call() -> None:
         detail="call 10, 0/1: tensor 'x' dtype mismatch. expected Float, actual Double",
         names=("x",),
         fingerprint=found.fingerprint,
-        cost=FindingCost(value=0.5, unit="s", what="compile time in all", measured_in=(PassName.COMPILE,), samples=1),
+        cost=FindingCost(
+            value=0.5,
+            unit="s",
+            what="compile time in all",
+            measured_in=(PassName.COMPILE,),
+            samples=1,
+        ),
         one_off=True,
         fix=FIX,
     )
@@ -115,11 +122,18 @@ def test_two_guards_that_failed_once_each_are_one_note() -> None:
     (found,) = diagnosed(*once_and_once("GLOBAL_STATE changed: grad_mode"))
 
     assert (found.level, found.one_off, found.count) == (Level.NOTE, True, 2)
-    assert "it ran with gradients and without (torch.no_grad), and torch compiles for each" in found.message
+    assert (
+        "it ran with gradients and without (torch.no_grad), and torch compiles for each"
+        in found.message
+    )
 
 
 def test_a_guard_that_failed_once_stands_beside_one_that_failed_again() -> None:
-    again = [*compiled("0/3", STEP, call=15), rejected("0/3", "0/2: n == 2", call=15), ran("0/3", *range(15, 20))]
+    again = [
+        *compiled("0/3", STEP, call=15),
+        rejected("0/3", "0/2: n == 2", call=15),
+        ran("0/3", *range(15, 20)),
+    ]
 
     found = diagnosed(*once_and_once("n == 3"), *again)
 
@@ -150,14 +164,20 @@ def test_two_values_within_one_call_are_not_once() -> None:
 )
 def test_the_detail_ends_with_the_line_for_the_tensor_that_varied(came: int, line: str) -> None:
     reason = f"0/0: tensor 'x' size mismatch at index 0. expected 8, actual {came}"
-    lines = [*compiled("0/0", STEP), *compiled("0/1", STEP, call=10), rejected("0/1", reason, call=10)]
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=10),
+        rejected("0/1", reason, call=10),
+    ]
 
     (found,) = diagnosed(*lines, ran("0/0", *range(10)), ran("0/1", *range(10, 20)))
 
     assert found.detail.splitlines()[1:] == [line]
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["a size of one alone", "and another size that fails"])
+@pytest.mark.parametrize(
+    "again", [False, True], ids=["a size of one alone", "and another size that fails"]
+)
 def test_a_size_that_became_dynamic_and_then_came_as_one_is_one_note(again: bool) -> None:
     size, bounds = "tensor 'x' size mismatch at index 0. expected 8, actual {}", "2 <= x.size()[0]"
     lines = [
@@ -169,7 +189,10 @@ def test_a_size_that_became_dynamic_and_then_came_as_one_is_one_note(again: bool
         *(ran(f"0/{entry}", *range(first, 20)) for entry, first in enumerate((0, 2, 10))),
     ]
     if again:
-        lines += [*compiled("0/3", STEP, call=12), rejected("0/3", f"0/2: {bounds}", f"0/0: {size.format(0)}", call=12)]
+        lines += [
+            *compiled("0/3", STEP, call=12),
+            rejected("0/3", f"0/2: {bounds}", f"0/0: {size.format(0)}", call=12),
+        ]
 
     found = [(each.level, each.count) for each in diagnosed(*lines)]
 
@@ -193,7 +216,8 @@ def test_what_converges_in_the_warm_up_is_a_note() -> None:
 
     assert (found.rule, found.level) == ("KGP103", Level.NOTE)
     assert found.message == (
-        "Model.step recompiled 1 time in call 1, 0.50 s and converged: dtype of x: expected Float, got Double"
+        "Model.step recompiled 1 time in call 1, 0.50 s and converged: dtype of x: expected Float, "
+        "got Double"
     )
 
 
@@ -238,7 +262,9 @@ def test_the_limit_is_reached_and_silence_is_counted() -> None:
     assert (found.limit_call, found.eager_calls, found.every_value_new) == (8, 12, False)
     (finding,) = recompiles.diagnose((found,))
     assert (finding.rule, finding.count) == ("KGP104", 3)
-    assert finding.message.endswith("in call 8; in 12 calls since then it, or a part of it, ran eagerly")
+    assert finding.message.endswith(
+        "in call 8; in 12 calls since then it, or a part of it, ran eagerly"
+    )
 
 
 def test_values_seen_before_still_run_compiled_after_the_limit() -> None:
@@ -260,7 +286,11 @@ def test_a_call_that_loses_some_of_its_runs_counts_once() -> None:
 
 
 def test_without_counted_graphs_silence_is_not_observed() -> None:
-    lines = [line for line in to_the_limit(2, limit=4, reason="n == 1") if not isinstance(line, written.GraphRuns)]
+    lines = [
+        line
+        for line in to_the_limit(2, limit=4, reason="n == 1")
+        if not isinstance(line, written.GraphRuns)
+    ]
 
     (found,) = collected(*lines)
 
@@ -296,7 +326,10 @@ def test_new_values_within_one_call_are_unbounded_too() -> None:
     # given: one call runs it five times, each time with another value
     lines = [*compiled("0/0", STEP), ran("0/0", 0)]
     for entry in range(1, 5):
-        lines += [*compiled(f"0/{entry}", STEP), rejected(f"0/{entry}", f"0/{entry - 1}: n == 1", call=0)]
+        lines += [
+            *compiled(f"0/{entry}", STEP),
+            rejected(f"0/{entry}", f"0/{entry - 1}: n == 1", call=0),
+        ]
         lines += [ran(f"0/{entry}", 0)]
 
     assert rules(*lines, calls=1) == [("KGP105", Level.WARNING)]
@@ -311,9 +344,14 @@ def test_values_that_come_again_after_the_limit_were_not_new_in_every_call() -> 
 
 def test_the_line_that_used_a_value_is_named_and_related() -> None:
     reason = (
-        f'n == 2     # y = x.sin()  # shop/model.py:14 in step\nUser stack trace:\n  File "{FILE}", line 14, in step'
+        "n == 2     # y = x.sin()  # shop/model.py:14 in step\nUser stack trace:\n  "
+        f'File "{FILE}", line 14, in step'
     )
-    lines = [*compiled("0/0", STEP), *compiled("0/1", STEP, call=10), rejected("0/1", f"0/0: {reason}", call=10)]
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=10),
+        rejected("0/1", f"0/0: {reason}", call=10),
+    ]
 
     (found,) = diagnosed(*lines, ran("0/0", *range(10)), ran("0/1", *range(10, 20)))
 
@@ -322,8 +360,15 @@ def test_the_line_that_used_a_value_is_named_and_related() -> None:
 
 
 def test_a_line_of_a_library_is_not_named_as_the_line_that_used_the_value() -> None:
-    reason = f'n == 2     # for group in groups:  # optim/adam.py:229 in step\n  File "{LIBRARY}", line 229, in step'
-    lines = [*compiled("0/0", STEP), *compiled("0/1", STEP, call=10), rejected("0/1", f"0/0: {reason}", call=10)]
+    reason = (
+        "n == 2     # for group in groups:  # optim/adam.py:229 in step\n  File "
+        f'"{LIBRARY}", line 229, in step'
+    )
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=10),
+        rejected("0/1", f"0/0: {reason}", call=10),
+    ]
 
     (found,) = diagnosed(*lines, ran("0/0", *range(10)), ran("0/1", *range(10, 20)))
 
@@ -344,14 +389,21 @@ def test_what_a_break_returned_is_a_note_that_names_the_break(calls: tuple[int, 
     (found,) = diagnosed(*returned_by_a_break(*calls))
 
     assert (found.level, found.count, found.fix) == (Level.NOTE, len(calls), "")
-    assert "because of the graph break at line 16: that line returned another value than before" in found.message
+    assert (
+        "because of the graph break at line 16: that line returned another value than before"
+        in found.message
+    )
     assert "___stack" not in found.message
     assert written.place(FILE, 16, "step") in found.related
 
 
 def test_a_cause_beside_the_break_keeps_its_finding() -> None:
     of_its_own = [*compiled("0/1", STEP, call=10), rejected("0/1", "0/0: n == 1", call=10)]
-    of_its_own += [*compiled("0/2", STEP, call=15), rejected("0/2", "0/1: n == 2", call=15), ran("0/2", *range(15, 20))]
+    of_its_own += [
+        *compiled("0/2", STEP, call=15),
+        rejected("0/2", "0/1: n == 2", call=15),
+        ran("0/2", *range(15, 20)),
+    ]
 
     found = diagnosed(*returned_by_a_break(4, 10), *of_its_own)
 
@@ -362,12 +414,18 @@ def test_a_cause_beside_the_break_keeps_its_finding() -> None:
 def test_a_dtype_that_came_through_a_break_is_not_because_of_the_break() -> None:
     going_on = resumed(STEP, 16)
     reason = "1/0: tensor '___stack0' size mismatch at index 0. expected 8, actual 9"
-    lines = [*compiled("0/0", STEP), *compiled("1/0", going_on), *compiled("1/1", going_on, call=10)]
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("1/0", going_on),
+        *compiled("1/1", going_on, call=10),
+    ]
 
     (found,) = diagnosed(*lines, rejected("1/1", reason, call=10), ran("1/0", 0), ran("1/1", 10))
 
     assert "because of the graph break" not in found.message
-    assert found.message.endswith("size of the result of a graph break's line, dimension 0: expected 8, got 9")
+    assert found.message.endswith(
+        "size of the result of a graph break's line, dimension 0: expected 8, got 9"
+    )
     assert (found.fix, "___stack0, 0" in found.detail) == ("", False)
 
 
@@ -377,7 +435,13 @@ def test_a_module_of_torch_is_named_with_the_argument_that_it_was_given() -> Non
         *compiled("0/0", frame),
         *compiled("0/1", frame, call=10),
         rejected("0/1", "0/0: tensor 'args[0]' rank mismatch. expected 2, actual 3", call=10),
-        offered(frame, compile_id="0/0", qualified="wrap_inline.<locals>.inner", wraps="Linear", arguments=("input",)),
+        offered(
+            frame,
+            compile_id="0/0",
+            qualified="wrap_inline.<locals>.inner",
+            wraps="Linear",
+            arguments=("input",),
+        ),
         ran("0/0", *range(10)),
         ran("0/1", *range(10, 20)),
     ]
@@ -385,7 +449,8 @@ def test_a_module_of_torch_is_named_with_the_argument_that_it_was_given() -> Non
     (found,) = diagnosed(*lines)
 
     assert found.message == (
-        "Linear recompiled 1 time in call 10, 0.50 s, then not again: rank of input: expected 2, got 3"
+        "Linear recompiled 1 time in call 10, 0.50 s, then not again: rank of input: expected 2, "
+        "got 3"
     )
 
 
@@ -424,7 +489,11 @@ def test_a_librarys_function_counts_at_the_line_that_leads_there() -> None:
 
     assert found.location == CALL_SITE
     assert found.library == PackageLine(
-        package="torch", version="", file="nn/modules/activation.py", line=50, function="MultiheadAttention.forward"
+        package="torch",
+        version="",
+        file="nn/modules/activation.py",
+        line=50,
+        function="MultiheadAttention.forward",
     )
 
 
@@ -437,7 +506,11 @@ def test_two_functions_of_a_library_behind_one_line_are_two_findings() -> None:
             rejected(f"{number}/1", f"{number}/0: n == 2", call=10),
         ]
     going_on = resumed((LIBRARY, 90, "forward"), 95)
-    lines += [*compiled("2/0", going_on), *compiled("2/1", going_on, call=12), rejected("2/1", "2/0: n == 2", call=12)]
+    lines += [
+        *compiled("2/0", going_on),
+        *compiled("2/1", going_on, call=12),
+        rejected("2/1", "2/0: n == 2", call=12),
+    ]
 
     found = diagnosed(*lines)
 
@@ -464,21 +537,31 @@ def test_two_functions_are_two_findings() -> None:
 
 
 def test_a_failed_attempt_is_no_recompile() -> None:
-    lines = [*compiled("0/0", STEP, fail_type="Unsupported"), *compiled("0/1", STEP, call=1, fail_type="Unsupported")]
+    lines = [
+        *compiled("0/0", STEP, fail_type="Unsupported"),
+        *compiled("0/1", STEP, call=1, fail_type="Unsupported"),
+    ]
 
     assert collected(*lines, offered(STEP, "raised"), offered(STEP, "raised", call=1)) == ()
 
 
 def test_the_limit_is_known_without_the_frame_hook() -> None:
     lines = [
-        line for line in to_the_limit(2, 4, limit=6, reason="n == 1") if not isinstance(line, written.OfferedFrame)
+        line
+        for line in to_the_limit(2, 4, limit=6, reason="n == 1")
+        if not isinstance(line, written.OfferedFrame)
     ]
 
     assert rules(*lines) == [("KGP104", Level.WARNING)]
 
 
 def test_a_recompile_without_a_reason_says_so() -> None:
-    lines = [*compiled("0/0", STEP), *compiled("0/1", STEP, call=10), ran("0/0", 0, 1), ran("0/1", 10, 11)]
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=10),
+        ran("0/0", 0, 1),
+        ran("0/1", 10, 11),
+    ]
 
     (found,) = diagnosed(*lines)
 
@@ -496,7 +579,9 @@ def test_a_recompile_without_a_reason_says_so() -> None:
         ("[]", ()),
     ],
 )
-def test_reasons_are_read_whether_they_are_json_or_not(payload: str, expected: tuple[str, ...]) -> None:
+def test_reasons_are_read_whether_they_are_json_or_not(
+    payload: str, expected: tuple[str, ...]
+) -> None:
     assert recompiles.reasons(payload) == expected
 
 
@@ -509,22 +594,37 @@ def test_the_same_reason_has_the_same_fingerprint_in_another_call() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("___check_obj_id(mask.mod.__code__, 7), type=<class 'code'>", "mask.mod is another function than before"),
+        (
+            "___check_obj_id(mask.mod.__code__, 7), type=<class 'code'>",
+            "mask.mod is another function than before",
+        ),
         ("___check_obj_id(how, 7), type=<class 'shop.Way'>", "how is another object than before"),
         ("other is x", "other and x were one object, and are two now"),
         ("___dict_contains('a', kw)", "kw has 'a' in some calls and not in others"),
         ("not ___dict_contains('a', kw)", "kw has 'a' in some calls and not in others"),
         ("len(kw) != 2", "length of kw: expected 2"),
-        ("self._modules['head']._parameters['bias'] is None", "type of self.head.bias: expected None"),
+        (
+            "self._modules['head']._parameters['bias'] is None",
+            "type of self.head.bias: expected None",
+        ),
         ("fn.keywords['by'] == 2", "value of by in the functools.partial fn: expected 2"),
-        ("opt.param_groups[1]['lr'] == 0.5", "value of lr of the optimizer's param group 1: expected 0.5"),
+        (
+            "opt.param_groups[1]['lr'] == 0.5",
+            "value of lr of the optimizer's param group 1: expected 0.5",
+        ),
         (
             "GLOBAL_STATE changed: num_threads ",
             "the setting num_threads of the process changed, and torch compiles for each",
         ),
         ("___stack0 >= 0.5", "that line returned another value than before"),
-        ("___check_metadata_14064_c0/0", "what a tensor subclass keeps beside its data is another than before"),
-        ("BACKEND_MATCH failure: ...", "several torch.compile calls compile it, each with a backend of its own"),
+        (
+            "___check_metadata_14064_c0/0",
+            "what a tensor subclass keeps beside its data is another than before",
+        ),
+        (
+            "BACKEND_MATCH failure: ...",
+            "several torch.compile calls compile it, each with a backend of its own",
+        ),
     ],
 )
 def test_a_guard_on_what_has_no_value_says_that_it_is_another(text: str, words: str) -> None:
@@ -564,9 +664,12 @@ def test_where_resets_are_known_a_function_that_is_made_anew_is_another_one() ->
 
 
 def test_what_is_compiled_after_a_reset_is_no_recompile() -> None:
-    # given: the same id in every call, since reset() gives them out again; reset_code_caches() goes on counting
+    # given: the same id in every call, since reset() gives them out again; reset_code_caches() goes
+    # on counting
     again = [[written.reset(n), *compiled("0/0", STEP, call=n), ran("0/0", n)] for n in range(6)]
-    further = [[written.reset(n), *compiled(f"0/{n}", STEP, call=n), ran(f"0/{n}", n)] for n in range(6)]
+    further = [
+        [written.reset(n), *compiled(f"0/{n}", STEP, call=n), ran(f"0/{n}", n)] for n in range(6)
+    ]
 
     assert collected(*again, written.CALLS_COUNTED, calls=6) == ()
     assert collected(*further, written.CALLS_COUNTED, calls=6) == ()
@@ -582,7 +685,12 @@ def test_resets_within_one_call_are_told_apart() -> None:
 
 
 def test_a_recompile_between_two_resets_stays_one() -> None:
-    lines = [written.reset(5), *compiled("0/0", STEP, call=5), *compiled("0/1", STEP, call=9), written.reset(12)]
+    lines = [
+        written.reset(5),
+        *compiled("0/0", STEP, call=5),
+        *compiled("0/1", STEP, call=9),
+        written.reset(12),
+    ]
 
     (found,) = collected(*lines, written.CALLS_COUNTED)
 
@@ -597,7 +705,9 @@ def test_values_that_come_again_after_each_reset_are_not_new_values() -> None:
             written.reset(call),
             *compiled("0/0", STEP, call=call),
             *compiled("0/1", STEP, call=call),
-            rejected("0/1", "0/0: tensor 'x' size mismatch at index 1. expected 8, actual 12", call=call),
+            rejected(
+                "0/1", "0/0: tensor 'x' size mismatch at index 1. expected 8, actual 12", call=call
+            ),
             ran("0/1", call),
         )
     ]
@@ -620,18 +730,25 @@ def test_the_limit_in_the_first_call_is_counted_from_the_callables() -> None:
         rejected("0/1", "0/0: self.index == 0", call=0),
     ]
     layers = [
-        written.called(STEP, *(range(20) if n == 3 else ()), number=n, module="Layer", path=f"layers.{n}")
+        written.called(
+            STEP, *(range(20) if n == 3 else ()), number=n, module="Layer", path=f"layers.{n}"
+        )
         for n in range(4)
     ]
 
     (counted,) = collected(*lines, *layers)
     (unknown,) = collected(*lines)
 
-    assert (counted.eager_calls, counted.calls_since, counted.eager_names) == (20, 80, "layers.3 (Layer)")
+    assert (counted.eager_calls, counted.calls_since, counted.eager_names) == (
+        20,
+        80,
+        "layers.3 (Layer)",
+    )
     assert counted.eager_steady == 17
     assert isinstance(unknown.eager_calls, Skipped)
     assert diagnosed(*lines, *layers)[0].message.endswith(
-        "torch's limit was reached in call 0; 20 of its 80 calls since then ran eagerly: layers.3 (Layer)"
+        "torch's limit was reached in call 0; 20 of its 80 calls since then ran eagerly: layers.3 "
+        "(Layer)"
     )
     assert diagnosed(*lines, *layers)[0].fix.startswith("torch._dynamo.config.recompile_limit = 4")
     assert diagnosed(*lines)[0].fix == ""
@@ -645,7 +762,10 @@ def test_no_limit_is_enough_for_modules_that_each_call_makes_anew() -> None:
         offered(STEP, "run-only", call=1),
         rejected("0/1", "0/0: self.index == 0", call=1),
     ]
-    layers = [written.called(STEP, *([n] if n else ()), number=n, calls={n: 1}, module="Layer") for n in range(4)]
+    layers = [
+        written.called(STEP, *([n] if n else ()), number=n, calls={n: 1}, module="Layer")
+        for n in range(4)
+    ]
 
     (found,) = collected(*lines, *layers)
 
@@ -666,7 +786,11 @@ def test_calls_under_a_stance_are_not_the_limits() -> None:
 def test_modules_of_torchs_own_have_their_names() -> None:
     # given: Dynamo's function around two modules, compiled once for each
     inner = ("/lib/site-packages/torch/_dynamo/external_utils.py", 67, "inner")
-    lines = [*compiled("0/0", inner), *compiled("0/1", inner, call=5), rejected("0/1", "0/0: args[0].size", call=5)]
+    lines = [
+        *compiled("0/0", inner),
+        *compiled("0/1", inner, call=5),
+        rejected("0/1", "0/0: args[0].size", call=5),
+    ]
     heads = [
         written.called(inner, number=n, module="Linear", path=f"heads[{n}]", compilations=begun)
         for n, begun in enumerate(((written.begun("0/0"),), (written.begun("0/1", 5),)))
@@ -679,7 +803,9 @@ def test_modules_of_torchs_own_have_their_names() -> None:
 
 def test_what_reset_makes_torch_forget_is_compiled_anew() -> None:
     # given: the same compile id in every call, because reset gives them out again
-    lines = [line for call in range(6) for line in [*compiled("0/0", STEP, call=call), ran("0/0", call)]]
+    lines = [
+        line for call in range(6) for line in [*compiled("0/0", STEP, call=call), ran("0/0", call)]
+    ]
 
     assert rules(*lines, calls=6) == [("KGP105", Level.WARNING)]
 
@@ -722,7 +848,9 @@ def test_the_ledger_says_what_converged_and_what_torch_refused_in_the_order_of_t
 
     assert [entry.call for entry in entries] == sorted(entry.call or 0 for entry in entries)
     assert [entry.refused for entry in entries] == [False] * (len(entries) - 1) + [True]
-    assert entries[-1].duration_s == Skipped(reason="torch's recompile limit was reached: nothing was compiled")
+    assert entries[-1].duration_s == Skipped(
+        reason="torch's recompile limit was reached: nothing was compiled"
+    )
 
 
 def test_the_ledger_of_a_function_that_was_compiled_once_is_empty() -> None:

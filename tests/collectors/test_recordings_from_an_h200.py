@@ -1,4 +1,5 @@
-"""What really became a CUDA graph on an H200, case by case: the launches, the reasons and the lines."""
+"""What really became a CUDA graph on an H200, case by case: the launches, the reasons and the
+lines."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ NAMES = ("written_inputs", "breaks", "addresses")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """``findings``: (rule, the beginning of the line that it points at). ``pieces``: (in CUDA graphs, outside)."""
+    """``findings``: (rule, the beginning of the line that it points at). ``pieces``: (in CUDA
+    graphs, outside)."""
 
     launches: float
     pieces: tuple[tuple[int, int], ...] = ((1, 0),)
@@ -33,15 +35,23 @@ CASES = {
     "normalised": Case(launches=1),
     "buffer_written": Case(launches=0, findings=(("KGP301", "history.add_(x)"), ("KGP303", ""))),
     "argument_written": Case(launches=0, findings=(("KGP301", "x.mul_(2)"), ("KGP303", ""))),
-    "scalar_on_cpu": Case(launches=1, pieces=((1, 1),), findings=(("KGP302", "def scale(x, factor):"),)),
-    "copied_from_cpu": Case(launches=1, pieces=((1, 1),), findings=(("KGP302", "return layer_norm(x @ weight"),)),
-    "item_read": Case(launches=2, pieces=((1, 0), (1, 0)), findings=(("KGP101", "return y * x.sum().item()"),)),
+    "scalar_on_cpu": Case(
+        launches=1, pieces=((1, 1),), findings=(("KGP302", "def scale(x, factor):"),)
+    ),
+    "copied_from_cpu": Case(
+        launches=1, pieces=((1, 1),), findings=(("KGP302", "return layer_norm(x @ weight"),)
+    ),
+    "item_read": Case(
+        launches=2, pieces=((1, 0), (1, 0)), findings=(("KGP101", "return y * x.sum().item()"),)
+    ),
     "cond": Case(
         launches=0,
         pieces=((2, 1),),  # and none of them is ever used
         findings=(("KGP106", "def branch(x):"), ("KGP301", "return torch.cond("), ("KGP303", "")),
     ),
-    "nonzero": Case(launches=2, pieces=((1, 0), (1, 0)), findings=(("KGP101", "return y[y > 0] * 2"),)),
+    "nonzero": Case(
+        launches=2, pieces=((1, 0), (1, 0)), findings=(("KGP101", "return y[y > 0] * 2"),)
+    ),
     "dropped_out": Case(launches=1),
     "masked_assignment": Case(launches=1),
     "view_of_input": Case(launches=1),
@@ -57,11 +67,16 @@ def recordings() -> dict[str, Recording]:
 
 
 def event_of(recording: Recording, strategy: str) -> CudaGraphs:
-    return next(event for event in cuda_graphs.collect(Evidence(recording)) if event.run.strategy == strategy)
+    return next(
+        event
+        for event in cuda_graphs.collect(Evidence(recording))
+        if event.run.strategy == strategy
+    )
 
 
 def findings_of(recording: Recording, strategy: str) -> list[Finding]:
-    """But for what is said of times: the three recordings were made at once, and each held the others up."""
+    """But for what is said of times: the three recordings were made at once, and each held the
+    others up."""
     key = RunKey(strategy=strategy, mode="as-is")
     found = [finding for finding in collectors.findings(Evidence(recording)) if finding.run == key]
     return [finding for finding in found if not collectors.rule_of(finding).judged_from_times]
@@ -69,7 +84,9 @@ def findings_of(recording: Recording, strategy: str) -> list[Finding]:
 
 def test_every_case_of_the_workload_was_recorded(recordings: dict[str, Recording]) -> None:
     assert set(recordings) == set(CASES)
-    assert {recording.header.plan.environment.device_name for recording in recordings.values()} == {"NVIDIA H200"}
+    assert {recording.header.plan.environment.device_name for recording in recordings.values()} == {
+        "NVIDIA H200"
+    }
 
 
 @pytest.mark.parametrize("strategy", CASES)
@@ -78,7 +95,10 @@ def test_the_launches_of_a_step(recordings: dict[str, Recording], strategy: str)
 
     assert event.requested
     assert event.launches_per_step == CASES[strategy].launches
-    assert tuple((piece.graphed, piece.not_graphed) for piece in event.partitions) == CASES[strategy].pieces
+    assert (
+        tuple((piece.graphed, piece.not_graphed) for piece in event.partitions)
+        == CASES[strategy].pieces
+    )
 
 
 @pytest.mark.parametrize("strategy", CASES)
@@ -90,7 +110,10 @@ def test_the_findings_and_their_lines(recordings: dict[str, Recording], strategy
 
     expected = sorted(CASES[strategy].findings)
     assert [rule for rule, _ in sorted(found)] == [rule for rule, _ in expected]
-    assert all(line.startswith(start) for (_, line), (_, start) in zip(sorted(found), expected, strict=True))
+    assert all(
+        line.startswith(start)
+        for (_, line), (_, start) in zip(sorted(found), expected, strict=True)
+    )
 
 
 @pytest.mark.parametrize("strategy", [name for name, case in CASES.items() if case.launches])
@@ -107,7 +130,8 @@ def test_a_moved_parameter_is_named_with_its_addresses(recordings: dict[str, Rec
     (finding,) = findings_of(recordings["parameter_moved"], "parameter_moved")
 
     assert finding.message == (
-        "the CUDA graph of Counting.forward was recorded again once after warm-up: static input data pointer changed."
+        "the CUDA graph of Counting.forward was recorded again once after warm-up: static input "
+        "data pointer changed."
     )
     assert "data pointer changed from" in finding.detail
 
@@ -131,4 +155,6 @@ def test_the_whole_recording_is_read(name: str) -> None:
 
     assert profile.device == "cuda"
     kernels = [run.kernels for run in profile.runs]
-    assert all(isinstance(one, KernelBreakdown) and one.device == "cuda" and one.rows for one in kernels)
+    assert all(
+        isinstance(one, KernelBreakdown) and one.device == "cuda" and one.rows for one in kernels
+    )

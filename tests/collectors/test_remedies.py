@@ -1,4 +1,5 @@
-"""Each remedy is applied: the program then has fewer graphs (or none runs eagerly) and no longer the finding."""
+"""Each remedy is applied: the program then has fewer graphs (or none runs eagerly) and no longer
+the finding."""
 
 from __future__ import annotations
 
@@ -20,7 +21,12 @@ from kgprof.model import Finding, Level, Location
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 PROGRAMS = Path(__file__).parents[1] / "reports" / "programs"
 CALLS = 20
-SETTINGS = ("allow_unspec_int_on_nn_module", "allow_rnn", "force_parameter_static_shapes", "recompile_limit")
+SETTINGS = (
+    "allow_unspec_int_on_nn_module",
+    "allow_rnn",
+    "force_parameter_static_shapes",
+    "recompile_limit",
+)
 RECOMPILES = ("KGP103", "KGP104", "KGP105")
 
 
@@ -30,7 +36,9 @@ def _as_before() -> Iterator[None]:
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     torch._dynamo.reset()
     counters.clear()
-    with torch._dynamo.config.patch({name: getattr(torch._dynamo.config, name) for name in SETTINGS}):
+    with torch._dynamo.config.patch(
+        {name: getattr(torch._dynamo.config, name) for name in SETTINGS}
+    ):
         yield
     torch.set_default_dtype(dtype)
     torch.set_num_threads(threads)
@@ -56,10 +64,16 @@ def watched(name: str) -> tuple[Finding, ...]:
 
 def of_recompiles(findings: tuple[Finding, ...]) -> list[Finding]:
     """Those that cost a compilation after the warm-up, or that reached the limit."""
-    return [each for each in findings if each.rule in RECOMPILES and (each.level is not Level.NOTE or each.one_off)]
+    return [
+        each
+        for each in findings
+        if each.rule in RECOMPILES and (each.level is not Level.NOTE or each.one_off)
+    ]
 
 
-@pytest.mark.parametrize("remedy", [remedy for remedy in REMEDIES if remedy.tried], ids=lambda remedy: remedy.name)
+@pytest.mark.parametrize(
+    "remedy", [remedy for remedy in REMEDIES if remedy.tried], ids=lambda remedy: remedy.name
+)
 def test_a_remedy_is_offered_and_helps(remedy: Remedy, monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = of_recompiles(watched(f"remedy_{remedy.name}"))
     before = graphs()
@@ -69,7 +83,8 @@ def test_a_remedy_is_offered_and_helps(remedy: Remedy, monkeypatch: pytest.Monke
     counters.clear()
     monkeypatch.setenv("FIX", "1")
     assert of_recompiles(watched(f"remedy_{remedy.name}")) == []
-    # Two remedies make as many graphs or more, in the warm-up: none is made later, and nothing runs eagerly.
+    # Two remedies make as many graphs or more, in the warm-up: none is made later, and nothing runs
+    # eagerly.
     assert graphs() < before or remedy.name in ("grad_mode", "shared_wrapper")
 
 
@@ -130,7 +145,10 @@ def cause(text: str, line: str) -> Cause:
     return Cause(guards=(parse(text),), function="Model.step", used=used)
 
 
-INT = "self.k == 3   # x (HINT: torch._dynamo.config.allow_unspec_int_on_nn_module = True, or a tensor)"
+INT = (
+    "self.k == 3   # x (HINT: torch._dynamo.config.allow_unspec_int_on_nn_module "
+    "= True, or a tensor)"
+)
 
 
 @pytest.mark.parametrize(
@@ -158,21 +176,28 @@ def test_room_is_offered_for_many_modules_and_not_for_many_values(text: str) -> 
     many_modules = Cause(guards=(parse("fn.p == 'a'"),), function="Linear", wraps=True, modules=11)
 
     assert as_code(many_values) == ""
-    assert as_code(many_modules).startswith("torch._dynamo.config.recompile_limit = 11  # one entry for each of the 11")
+    assert as_code(many_modules).startswith(
+        "torch._dynamo.config.recompile_limit = 11  # one entry for each of the 11"
+    )
 
 
 def test_a_parameter_that_begins_to_require_gradients_has_no_remedy_of_sizes() -> None:
     text = (
-        "0/0: tensor 'self._parameters['bias']' {} mismatch{}. Guard failed on a parameter, consider using "
-        "torch._dynamo.config.force_parameter_static_shapes = False to allow dynamism on parameters."
+        "0/0: tensor 'self._parameters['bias']' {} mismatch{}. Guard failed on a parameter, "
+        "consider using torch._dynamo.config.force_parameter_static_shapes = False to allow "
+        "dynamism on parameters."
     )
     thawed = text.format("requires_grad", ". expected requires_grad=0")
     resized = text.format("size", " at index 0. expected 3, actual 4")
 
     assert as_code(Cause(guards=(parse(thawed),), function="Tuned.forward")) == ""
-    assert "force_parameter_static_shapes" in as_code(Cause(guards=(parse(resized),), function="Tuned.forward"))
+    assert "force_parameter_static_shapes" in as_code(
+        Cause(guards=(parse(resized),), function="Tuned.forward")
+    )
 
 
 def test_a_global_list_that_the_function_fills_is_no_argument_to_stack() -> None:
     assert as_code(Cause(guards=(parse("0/0: len(G['norms']) == 1"),), function="keep_norm")) == ""
-    assert "torch.stack(past)" in as_code(Cause(guards=(parse("0/0: len(past) == 1"),), function="blend"))
+    assert "torch.stack(past)" in as_code(
+        Cause(guards=(parse("0/0: len(past) == 1"),), function="blend")
+    )

@@ -1,4 +1,5 @@
-"""KGP108: which compiled callables ran no graph after warm-up, why, and when another finding says it."""
+"""KGP108: which compiled callables ran no graph after warm-up, why, and when another finding says
+it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,18 @@ from kgprof.model import CallsOfCompiled, Finding, Level, Skipped, SourceLine
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
 from tests.collectors import written
-from tests.collectors.written import CALLER, CALLS, FILE, PRINT, STEP, STEP_DEF, broken, called, compiled, offered
+from tests.collectors.written import (
+    CALLER,
+    CALLS,
+    FILE,
+    PRINT,
+    STEP,
+    STEP_DEF,
+    broken,
+    called,
+    compiled,
+    offered,
+)
 
 EVERY = range(CALLS)
 AFTER_WARM_UP = CALLS - 3
@@ -19,7 +31,9 @@ INNER = ("/lib/site-packages/torch/_dynamo/external_utils.py", 67, "inner")
 
 
 def diagnosed(*lines: Any, **fields: Any) -> tuple[Finding, ...]:
-    return runs_eagerly.diagnose(runs_eagerly.collect(Evidence(written.recording(*lines, **fields))))
+    return runs_eagerly.diagnose(
+        runs_eagerly.collect(Evidence(written.recording(*lines, **fields)))
+    )
 
 
 def counted(*lines: Any) -> CallsOfCompiled | Skipped:
@@ -42,7 +56,8 @@ def test_a_stance_is_named_with_its_line_and_the_calls_after_warm_up() -> None:
     assert found.location == written.place(FILE, STEP_DEF, "step")
     assert found.related == (written.place(FILE, 21, "train"),)
     assert found.message == (
-        'step: 15 of 17 calls after warm-up ran eagerly; torch.compiler.set_stance("eager_on_recompile") was in '
+        "step: 15 of 17 calls after warm-up ran eagerly; "
+        'torch.compiler.set_stance("eager_on_recompile") was in '
         "force, and no compiled code fitted the inputs"
     )
 
@@ -55,14 +70,17 @@ def test_a_stance_in_warm_up_alone_is_no_finding() -> None:
 
 def test_a_break_that_leaves_no_graph_is_named() -> None:
     # given: a module of torch's own, whose one compilation met a break
-    module = a_module(0, *EVERY, compiled_as="0/0", compiled_at=SourceLine(file=FILE, line=20, function="train"))
+    module = a_module(
+        0, *EVERY, compiled_as="0/0", compiled_at=SourceLine(file=FILE, line=20, function="train")
+    )
 
     (found,) = diagnosed(*compiled("0/0", INNER), broken("0/0", CALLER, PRINT), module)
 
     assert found.location == written.place(FILE, 20, "train")
     assert found.related == (written.place(*PRINT),)
     assert found.message == (
-        "heads.0 (Linear): no graph at all: 17 of 17 calls after warm-up ran eagerly; print breaks the graph"
+        "heads.0 (Linear): no graph at all: 17 of 17 calls after warm-up ran eagerly; print breaks "
+        "the graph"
     )
 
 
@@ -148,7 +166,10 @@ def test_a_compilation_belongs_to_the_callable_that_it_began_in() -> None:
     owners = [compiled_callables.of_compilation(trace, each) for each in trace.compiled]
 
     assert [owner and owner.path for owner in owners] == ["heads.0", "heads.1"]
-    assert [each.path for each in compiled_callables.of_frame(trace, trace.compiled[0].frame)] == ["heads.0", "heads.1"]
+    assert [each.path for each in compiled_callables.of_frame(trace, trace.compiled[0].frame)] == [
+        "heads.0",
+        "heads.1",
+    ]
     assert compiled_callables.of_frame(trace, written.place(FILE, STEP_DEF, "step")) == ()
 
 
@@ -159,12 +180,17 @@ def test_a_module_of_torchs_own_that_is_compiled_in_place_is_named() -> None:
 
     (found,) = diagnosed(chain, elsewhere)
 
-    assert found.message.startswith("chain (Sequential): no graph at all: 17 of 17 calls after warm-up ran eagerly")
+    assert found.message.startswith(
+        "chain (Sequential): no graph at all: 17 of 17 calls after warm-up ran eagerly"
+    )
     assert found.fix.startswith("chain = torch.compile(chain)")
 
 
 def test_calls_under_two_stances_are_added_up() -> None:
-    stances = {"force_eager": dict.fromkeys(range(3, 8), 1), "eager_on_recompile": dict.fromkeys(range(8, 12), 1)}
+    stances = {
+        "force_eager": dict.fromkeys(range(3, 8), 1),
+        "eager_on_recompile": dict.fromkeys(range(8, 12), 1),
+    }
 
     (found,) = diagnosed(*written.compiled_once(), called(STEP, *range(3, 12), stances=stances))
 

@@ -28,7 +28,10 @@ from tests.collectors.written import (
 )
 
 STEPS_DEF = written.place(FILE, STEP_DEF, "step")
-GENERATOR = "Attempt to trace generator\n  Explanation: Not possible.\n\n For more details: https://x/gb/gb0003.html"
+GENERATOR = (
+    "Attempt to trace generator\n  Explanation: Not possible.\n\n For more "
+    "details: https://x/gb/gb0003.html"
+)
 
 
 def collected(*lines: Any) -> tuple[SkippedFrame, ...]:
@@ -61,7 +64,9 @@ def test_the_finding_points_at_the_line_and_relates_the_def() -> None:
     assert found == Finding(
         rule="KGP102",
         level=Level.WARNING,
-        message="Model.step runs eagerly because of print: Failed to trace builtin operator (GB0059)",
+        message=(
+            "Model.step runs eagerly because of print: Failed to trace builtin operator (GB0059)"
+        ),
         run=FUSED,
         location=written.place(*LOOP),
         count=1,
@@ -88,8 +93,14 @@ def test_where_one_frame_falls_back_and_another_goes_on_it_is_both() -> None:
     (gone_on,) = graph_breaks.collect(Evidence(written.recording(*lines)))
 
     assert (fallen.location, fallen.frame, fallen.records) == (written.place(*PRINT), STEPS_DEF, 1)
-    assert (gone_on.location, gone_on.functions, gone_on.records) == (written.place(*PRINT), ("report",), 1)
-    assert fallen.refusal.folded == gone_on.refusal.folded == Folded(gb_id="GB0059", into_fallen=True)
+    assert (gone_on.location, gone_on.functions, gone_on.records) == (
+        written.place(*PRINT),
+        ("report",),
+        1,
+    )
+    assert (
+        fallen.refusal.folded == gone_on.refusal.folded == Folded(gb_id="GB0059", into_fallen=True)
+    )
 
 
 def test_what_precedes_the_line_may_be_compiled() -> None:
@@ -112,7 +123,10 @@ def test_a_generator_is_seen_by_the_frame_hook_alone() -> None:
 
 
 def test_a_generator_inside_a_frame_that_fell_back_is_its_consequence() -> None:
-    lines = [*written.a_skipped_frame(), offered(REPORT, "skipped", why="error", text=GENERATOR, called_in="step")]
+    lines = [
+        *written.a_skipped_frame(),
+        offered(REPORT, "skipped", why="error", text=GENERATOR, called_in="step"),
+    ]
 
     assert [event.location for event in collected(*lines)] == [written.place(*LOOP)]
 
@@ -133,11 +147,19 @@ def test_a_dispatch_mode_is_blamed_once_for_each_function_it_was_entered_around(
 
 def test_an_error_that_torch_suppressed_has_the_compilations_own_words() -> None:
     (found,) = collected(
-        *compiled("0/0", STEP, fail_type="BackendCompilerFailed", fail_reason="backend='x' raised ZeroDivisionError"),
+        *compiled(
+            "0/0",
+            STEP,
+            fail_type="BackendCompilerFailed",
+            fail_reason="backend='x' raised ZeroDivisionError",
+        ),
         offered(STEP, "skipped", why="error"),
     )
 
-    assert (found.location, found.refusal.cause.kind) == (STEPS_DEF, "backend='x' raised ZeroDivisionError")
+    assert (found.location, found.refusal.cause.kind) == (
+        STEPS_DEF,
+        "backend='x' raised ZeroDivisionError",
+    )
 
 
 def test_frames_that_are_rightly_left_alone_are_no_finding() -> None:
@@ -165,16 +187,21 @@ def test_a_frame_that_raised_did_not_fall_back() -> None:
 
 
 def test_a_function_that_torch_refused_unseen_belongs_to_the_break_that_left_it_outside() -> None:
-    # given: report is traced into from step and breaks it; then it runs by itself, where torch refuses it unseen
+    # given: report is traced into from step and breaks it; then it runs by itself, where torch
+    # refuses it unseen
     unseen = written.artifact("dynamo_graph_break_reason", "1/0", "refused in this mode")
     failed = compiled("1/0", REPORT, fail_type="Unsupported")
     breaks = [*compiled("0/0", STEP), broken("0/0", CALLER, (FILE, 17, "step"), PRINT)]
 
     assert collected(*breaks, *failed, unseen) == ()
-    assert [event.frame for event in collected(*failed, unseen)] == [written.place(FILE, 4, "report")]
+    assert [event.frame for event in collected(*failed, unseen)] == [
+        written.place(FILE, 4, "report")
+    ]
 
 
 def test_without_source_text_the_first_line_stands_for_the_def() -> None:
-    (found,) = collected(offered(("/src/other.py", 3, "parts"), "skipped", why="error", text=GENERATOR))
+    (found,) = collected(
+        offered(("/src/other.py", 3, "parts"), "skipped", why="error", text=GENERATOR)
+    )
 
     assert found.location == Location(file="/src/other.py", line=3, function="parts", text="")

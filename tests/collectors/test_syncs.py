@@ -15,7 +15,14 @@ import torch
 from kgprof import collectors
 from kgprof.analysis import memory
 from kgprof.collectors import disagreements, syncs
-from kgprof.collectors.syncs import CAUSES, HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC, Sync, called_function
+from kgprof.collectors.syncs import (
+    CAUSES,
+    HOST_DEVICE_SYNC,
+    SYNC_IN_GRAPH,
+    WOULD_SYNC,
+    Sync,
+    called_function,
+)
 from kgprof.model import (
     Finding,
     FindingCost,
@@ -35,7 +42,10 @@ from tests.analysis.recordings import FUSED, GONE
 from tests.collectors import written, written_syncs
 from tests.collectors.written_syncs import CALLS, PREDICATE, READ_LINE, STEADY_FROM, predicate, read
 
-READ_PLACE, PREDICATE_PLACE = written.place(*written.CALLER), written.place(written.FILE, 14, "step")
+READ_PLACE, PREDICATE_PLACE = (
+    written.place(*written.CALLER),
+    written.place(written.FILE, 14, "step"),
+)
 MASK, MASK_OF_Y = "index = mask.nonzero(as_tuple=True)", "index = (y == 1).nonzero(as_tuple=True)"
 STATIC = "torch.nonzero_static(mask, size=N)"
 OCCUR = "torch.zeros(N, dtype=torch.bool, device=x.device).index_fill_(0, x, True)"
@@ -69,34 +79,71 @@ def test_a_program_that_is_one_window_has_reads_in_all_and_its_result_is_none() 
 
     assert (event.location, event.events, event.steps) == (READ_PLACE, 40, 0)
     assert syncs.diagnose((event,))[0].message.endswith(", 40 times in the program")
-    assert memory.summary(evidence.runs[0]).syncs_per_step == Skipped(reason="the program has no steps to count")
+    assert memory.summary(evidence.runs[0]).syncs_per_step == Skipped(
+        reason="the program has no steps to count"
+    )
 
 
 # ---------------------------------------------------------------- each rule
 
 
 def test_the_operator_that_reads_inside_is_named_and_drawing_has_a_way_without() -> None:
-    (event,) = events(read(expression="torch.multinomial(probs, num_samples=1)", instruction="CALL"))
+    (event,) = events(
+        read(expression="torch.multinomial(probs, num_samples=1)", instruction="CALL")
+    )
 
     (found,) = syncs.diagnose((event,))
 
     assert (event.cause, event.called) == ("inside-operator", "multinomial")
-    assert found.message == "on a GPU a value read inside multinomial() would force a sync, once per step"
+    assert (
+        found.message
+        == "on a GPU a value read inside multinomial() would force a sync, once per step"
+    )
     assert found.fix.startswith("torch.argmax(probs / torch.empty_like(probs).exponential_(1)")
 
 
 @pytest.mark.parametrize(
     ("fields", "cause", "code"),
     [
-        ({"op": "aten::nonzero", "expression": "x[y == 1]", "instruction": "BINARY_SUBSCR"}, "mask-index", MASK_OF_Y),
-        ({"op": "aten::nonzero", "expression": "x[:, keep]", "instruction": "BINARY_SUBSCR"}, "mask-index", MASK),
-        ({"op": "aten::nonzero", "expression": "loss.backward()", "instruction": "CALL"}, "mask-index", MASK),
-        ({"op": "aten::masked_select", "expression": "x.masked_select(m)", "instruction": "CALL"}, "mask-index", MASK),
-        ({"op": "aten::nonzero", "expression": "torch.where(m)", "instruction": "CALL"}, "nonzero", STATIC),
-        ({"op": "aten::_unique2", "expression": "ids.unique()", "instruction": "CALL"}, "unique", OCCUR),
+        (
+            {"op": "aten::nonzero", "expression": "x[y == 1]", "instruction": "BINARY_SUBSCR"},
+            "mask-index",
+            MASK_OF_Y,
+        ),
+        (
+            {"op": "aten::nonzero", "expression": "x[:, keep]", "instruction": "BINARY_SUBSCR"},
+            "mask-index",
+            MASK,
+        ),
+        (
+            {"op": "aten::nonzero", "expression": "loss.backward()", "instruction": "CALL"},
+            "mask-index",
+            MASK,
+        ),
+        (
+            {
+                "op": "aten::masked_select",
+                "expression": "x.masked_select(m)",
+                "instruction": "CALL",
+            },
+            "mask-index",
+            MASK,
+        ),
+        (
+            {"op": "aten::nonzero", "expression": "torch.where(m)", "instruction": "CALL"},
+            "nonzero",
+            STATIC,
+        ),
+        (
+            {"op": "aten::_unique2", "expression": "ids.unique()", "instruction": "CALL"},
+            "unique",
+            OCCUR,
+        ),
     ],
 )
-def test_a_size_that_is_read_has_a_fix_of_its_own(fields: dict[str, Any], cause: str, code: str) -> None:
+def test_a_size_that_is_read_has_a_fix_of_its_own(
+    fields: dict[str, Any], cause: str, code: str
+) -> None:
     (found,) = findings(read(**fields))
 
     assert found.reads is not None
@@ -142,7 +189,9 @@ def test_a_read_in_eager_code() -> None:
         location=READ_PLACE,
         count=1,
         fingerprint=finding.fingerprint,
-        reads=Reads(operator="aten::_local_scalar_dense", events=5, in_steps=5, steps=5, cause="item"),
+        reads=Reads(
+            operator="aten::_local_scalar_dense", events=5, in_steps=5, steps=5, cause="item"
+        ),
         cost=Skipped(reason="not applicable on a CPU"),
     )
 
@@ -157,7 +206,8 @@ def test_a_read_inside_compiled_code_is_at_the_operators_line() -> None:
         2,
     )
     assert finding.message == (
-        "on a GPU reading torch.cond's predicate would force a sync inside compiled code, 2 times per step"
+        "on a GPU reading torch.cond's predicate would force a sync inside compiled code, 2 times "
+        "per step"
     )
 
 
@@ -168,9 +218,13 @@ def test_a_read_inside_compiled_code_is_at_the_operators_line() -> None:
         ("captured graph", "Tensor.cpu", "cpu", " inside compiled code"),
     ],
 )
-def test_what_costs_nothing_on_a_cpu_is_a_note(source: str, op: str, operator: str, where: str) -> None:
+def test_what_costs_nothing_on_a_cpu_is_a_note(
+    source: str, op: str, operator: str, where: str
+) -> None:
     compile_id = "0/0" if operator else ""
-    record = read(source=source, op=op, operator=operator, compile_id=compile_id, expression="loss.cpu()")
+    record = read(
+        source=source, op=op, operator=operator, compile_id=compile_id, expression="loss.cpu()"
+    )
 
     (finding,) = findings(record)
 
@@ -181,7 +235,13 @@ def test_what_costs_nothing_on_a_cpu_is_a_note(source: str, op: str, operator: s
 
 def test_on_a_gpu_the_same_call_waits() -> None:
     waited_us = dict.fromkeys(range(CALLS), 90.0)
-    record = read(source="python-call", op="Tensor.cpu", device="cuda", expression="loss.cpu()", waited_us=waited_us)
+    record = read(
+        source="python-call",
+        op="Tensor.cpu",
+        device="cuda",
+        expression="loss.cpu()",
+        waited_us=waited_us,
+    )
 
     (finding,) = findings(record, device="cuda")
 
@@ -219,7 +279,12 @@ def test_at_a_graph_break_it_is_said_so() -> None:
         (read(instruction="STORE_SUBSCR", expression="x[0] = 1"), "cpu"),
         (read(Frame(file=written.LIBRARY, line=3, function="forward")), "cpu"),
     ],
-    ids=["the host's own value", "an assertion of the graph", "a number that is assigned", "a library's line"],
+    ids=[
+        "the host's own value",
+        "an assertion of the graph",
+        "a number that is assigned",
+        "a library's line",
+    ],
 )
 def test_what_is_no_sync_is_no_finding(record: SyncRecord, device: str) -> None:
     assert events(record, device=device) == ()
@@ -246,12 +311,27 @@ def test_a_library_that_reads_is_told_at_the_projects_line_above() -> None:
         ({"expression": "bool(done)"}, "truth-value"),
         ({"expression": "torch.allclose(x, y)"}, "inside-operator"),
         ({"op": "aten::nonzero", "expression": "x.nonzero()"}, "nonzero"),
-        ({"op": "aten::nonzero", "expression": "x[x > 0]", "instruction": "BINARY_SUBSCR"}, "mask-index"),
+        (
+            {"op": "aten::nonzero", "expression": "x[x > 0]", "instruction": "BINARY_SUBSCR"},
+            "mask-index",
+        ),
         ({"op": "aten::masked_select"}, "mask-index"),
-        ({"op": "aten::masked_select", "expression": "print(x)", "instruction": "CALL"}, "inside-operator"),
-        ({"op": "aten::nonzero", "expression": "'{}'.format(x)", "instruction": "CALL"}, "inside-operator"),
-        ({"op": "aten::masked_select", "expression": "f'{x}'", "instruction": "FORMAT_VALUE"}, "inside-operator"),
-        ({"op": "aten::masked_select", "expression": "'%s' % x", "instruction": "BINARY_OP"}, "inside-operator"),
+        (
+            {"op": "aten::masked_select", "expression": "print(x)", "instruction": "CALL"},
+            "inside-operator",
+        ),
+        (
+            {"op": "aten::nonzero", "expression": "'{}'.format(x)", "instruction": "CALL"},
+            "inside-operator",
+        ),
+        (
+            {"op": "aten::masked_select", "expression": "f'{x}'", "instruction": "FORMAT_VALUE"},
+            "inside-operator",
+        ),
+        (
+            {"op": "aten::masked_select", "expression": "'%s' % x", "instruction": "BINARY_OP"},
+            "inside-operator",
+        ),
         ({"op": "aten::_unique2"}, "unique"),
         ({"op": "aten::equal"}, "inside-operator"),
         ({"op": "Tensor.numpy", "source": "python-call"}, "numpy"),
@@ -260,8 +340,14 @@ def test_a_library_that_reads_is_told_at_the_projects_line_above() -> None:
         ({"op": "Event.synchronize", "source": "python-call"}, "event-synchronize"),
         ({"op": "Stream.synchronize", "source": "python-call"}, "stream-synchronize"),
         ({"source": "sync-debug", "expression": "held.copy_(new)"}, "blocking-copy"),
-        ({"source": "sync-debug", "expression": "torch.tensor([1, 2], device=d)"}, "tensor-from-data"),
-        ({"source": "sync-debug", "expression": "x[x > 0]", "instruction": "BINARY_SUBSCR"}, "mask-index"),
+        (
+            {"source": "sync-debug", "expression": "torch.tensor([1, 2], device=d)"},
+            "tensor-from-data",
+        ),
+        (
+            {"source": "sync-debug", "expression": "x[x > 0]", "instruction": "BINARY_SUBSCR"},
+            "mask-index",
+        ),
         ({"operator": "cond", "compile_id": "0/0"}, "cond-predicate"),
         ({"operator": "repeat_interleave", "compile_id": "0/0"}, "inside-operator"),
     ],
@@ -294,7 +380,9 @@ def test_every_cause_has_words() -> None:
         (read(each=700, calls=range(2, 5)), 280.0, 2, "1,400 times in 2 of 5 steps"),
     ],
 )
-def test_reads_are_counted_by_step_after_warm_up(record: SyncRecord, reads: float, calls: int, often: str) -> None:
+def test_reads_are_counted_by_step_after_warm_up(
+    record: SyncRecord, reads: float, calls: int, often: str
+) -> None:
     (event,) = events(record)
 
     assert (event.reads_per_step, event.calls) == (pytest.approx(reads), calls)
@@ -306,12 +394,20 @@ def test_reads_are_counted_by_step_after_warm_up(record: SyncRecord, reads: floa
     ("line", "expression", "kept"),
     [
         ("    total += loss.item()", "loss.item()", "total += loss.detach()"),
-        ("seen += float(loss.detach()) * len(x)", "float(loss.detach())", "seen += loss.detach() * len(x)"),
+        (
+            "seen += float(loss.detach()) * len(x)",
+            "float(loss.detach())",
+            "seen += loss.detach() * len(x)",
+        ),
         ("right += int((y == t).sum())", "int((y == t).sum())", "right += (y == t).sum().detach()"),
         ("both += float(a + b) * 2", "float(a + b)", "both += (a + b).detach() * 2"),
         ("losses.append( loss.item() )", "loss.item()", "losses.append(loss.detach())"),
         ("losses += [2 * loss.item()]", "loss.item()", "losses += [2 * loss.detach()]"),
-        ("r = x / (self.width.item() / pi)", "self.width.item()", "r = x / (self.width.detach() / pi)"),
+        (
+            "r = x / (self.width.item() / pi)",
+            "self.width.item()",
+            "r = x / (self.width.detach() / pi)",
+        ),
         ("return loss.item(), n", "loss.item()", "return (loss.detach(), n)"),
         ("return a.item(), b.item() / 2", "b.item()", "return (a.detach(), b.detach() / 2)"),
         ("    'loss': loss.item(),", "loss.item()", "'loss': loss.detach(),"),
@@ -341,7 +437,9 @@ def test_a_sum_is_kept_as_a_tensor(line: str, expression: str, kept: str) -> Non
         ("rows += rate * loss.item()", "# a tensor: read it after the loop"),
     ],
 )
-def test_what_is_kept_in_a_list_is_read_at_once_where_it_is_one_of_tensors(line: str, later: str) -> None:
+def test_what_is_kept_in_a_list_is_read_at_once_where_it_is_one_of_tensors(
+    line: str, later: str
+) -> None:
     assert syncs.kept_as_a_tensor(line, "loss.item()").endswith(later)
 
 
@@ -355,7 +453,8 @@ def test_a_read_as_seldom_as_a_logs_is_a_note_where_nothing_measures_its_wait(
     calls = range(written_syncs.STEADY_FROM, written_syncs.STEADY_FROM + 56)
     logged = dict.fromkeys(calls[::every], 1)
     record = msgspec.structs.replace(
-        read(device=device, waited_us=dict.fromkeys(logged, 40.0) if device == "cuda" else {}), calls=logged
+        read(device=device, waited_us=dict.fromkeys(logged, 40.0) if device == "cuda" else {}),
+        calls=logged,
     )
 
     (event,) = events(record, device=device, calls=calls.stop)
@@ -368,11 +467,17 @@ def test_a_read_as_seldom_as_a_logs_is_a_note_where_nothing_measures_its_wait(
 def test_what_several_sources_saw_of_one_line_is_one_read() -> None:
     dispatch = read(device="cuda", waited_us=dict.fromkeys(range(CALLS), 40.0))
     debug = read(source="sync-debug", op="synchronizing operation", device="cuda")
-    outer = read(source="python-call", op="Tensor.tolist", device="cuda", waited_us=dict.fromkeys(range(CALLS), 50.0))
+    outer = read(
+        source="python-call",
+        op="Tensor.tolist",
+        device="cuda",
+        waited_us=dict.fromkeys(range(CALLS), 50.0),
+    )
 
     (event,) = events(dispatch, debug, outer, device="cuda")
 
-    assert (event.reads_per_step, event.waited_us) == (1.0, (50.0,) * 5)  # one wait, and the longest look at it
+    # one wait, and the longest look at it
+    assert (event.reads_per_step, event.waited_us) == (1.0, (50.0,) * 5)
 
 
 def test_what_waits_in_some_steps_only_costs_its_share_of_each() -> None:
@@ -443,7 +548,9 @@ def test_a_fingerprint_outlives_the_figures_and_what_is_around_the_line() -> Non
 
 
 def test_reads_by_finding_add_up_to_the_reads_of_a_step() -> None:
-    found = events(read(each=2), predicate(), read(PREDICATE, source="python-call", op="Tensor.cpu"))
+    found = events(
+        read(each=2), predicate(), read(PREDICATE, source="python-call", op="Tensor.cpu")
+    )
 
     by_finding = syncs.reads_by_finding(found, FUSED)
 
@@ -467,11 +574,24 @@ def test_what_is_read_in_warm_up_alone_is_no_finding_and_its_line_is_known() -> 
         read(),
         read(calls=range(STEADY_FROM + 1)),
         read(calls=range(1), expression="compiled(x)"),
-        read(calls=range(1), compile_id="0/0", source="python-call", op="cuda.synchronize", expression="def f(x):"),
+        read(
+            calls=range(1),
+            compile_id="0/0",
+            source="python-call",
+            op="cuda.synchronize",
+            expression="def f(x):",
+        ),
         read(calls=range(1), source="python-call", op="Tensor.cpu", expression="loss.cpu()"),
         read(Frame(file=written.LIBRARY, line=3, function="forward"), calls=range(1)),
     ],
-    ids=["in each step", "once after it", "of the compiler's", "of its benchmarks", "a prediction", "a library's line"],
+    ids=[
+        "in each step",
+        "once after it",
+        "of the compiler's",
+        "of its benchmarks",
+        "a prediction",
+        "a library's line",
+    ],
 )
 def test_what_is_not_said_to_be_read_in_warm_up_alone(record: SyncRecord) -> None:
     assert in_warm_up(record) == []
@@ -484,16 +604,25 @@ def test_what_is_not_said_to_be_read_in_warm_up_alone(record: SyncRecord) -> Non
         {"expression": "x.any()", "instruction": "POP_JUMP_FORWARD_IF_FALSE"},
         {"expression": "done", "instruction": "POP_JUMP_FORWARD_IF_FALSE"},
         {"expression": "x[x > 0]", "instruction": "BINARY_SUBSCR", "op": "aten::nonzero"},
-        {"expression": "torch.cuda.synchronize()", "source": "python-call", "op": "cuda.synchronize"},
+        {
+            "expression": "torch.cuda.synchronize()",
+            "source": "python-call",
+            "op": "cuda.synchronize",
+        },
         {"compile_id": "0/0", "operator": "item"},
     ],
 )
-def test_a_line_whose_own_words_read_is_told_from_one_that_was_compiled(fields: dict[str, str]) -> None:
+def test_a_line_whose_own_words_read_is_told_from_one_that_was_compiled(
+    fields: dict[str, str],
+) -> None:
     assert in_warm_up(read(calls=range(1), device="cuda", **fields), device="cuda") == [21]
 
 
 def test_a_line_that_reads_after_warm_up_by_another_way_is_not_in_warm_up_alone() -> None:
-    eager_at_first, compiled_then = read(PREDICATE, calls=range(1)), predicate(calls=range(1, CALLS))
+    eager_at_first, compiled_then = (
+        read(PREDICATE, calls=range(1)),
+        predicate(calls=range(1, CALLS)),
+    )
 
     assert in_warm_up(eager_at_first, compiled_then) == []
 
@@ -519,7 +648,9 @@ def test_a_recording_without_it_has_no_finding(memory: Any) -> None:
 
     assert syncs.collect(Evidence(recording)) == ()
     assert syncs.warm_up_reads(Evidence(recording).runs[0]) == ()
-    assert [one for one in disagreements.collect(Evidence(recording)) if one.fact in ("reads", "waits")] == []
+    assert [
+        one for one in disagreements.collect(Evidence(recording)) if one.fact in ("reads", "waits")
+    ] == []
 
 
 def test_a_recording_without_records_has_no_finding() -> None:
@@ -541,9 +672,9 @@ def test_hostile_names_come_through_as_they_are() -> None:
         ("KGP201", "inside-operator"),
         ("KGP202", "inside-operator"),
     ]
-    assert {(event.location.file, event.location.function, event.location.text) for event in found} == {
-        (place.file, HOSTILE, "")
-    }
+    assert {
+        (event.location.file, event.location.function, event.location.text) for event in found
+    } == {(place.file, HOSTILE, "")}
     assert all(HOSTILE not in finding.message for finding in syncs.diagnose(found))
     assert all(len(finding.fingerprint) == 12 for finding in syncs.diagnose(found))
 
@@ -553,10 +684,13 @@ def test_without_costs_a_read_in_each_step_comes_before_one_in_a_few() -> None:
 
     found = collectors.findings(Evidence(written_syncs.recording(rare, read(each=2))))
 
-    assert [one.reads.events for one in found if one.reads is not None] == [2 * (CALLS - STEADY_FROM), 1]
+    assert [one.reads.events for one in found if one.reads is not None] == [
+        2 * (CALLS - STEADY_FROM),
+        1,
+    ]
 
 
-# ---------------------------------------------------------------- KGP503: against the trace of a GPU run
+# ----------------------------------------------------------- KGP503: against the trace of a GPU run
 
 
 STEPS = 4
@@ -572,15 +706,22 @@ def waits_said(
     script: ScriptRun | None = None,
     **fields: Any,
 ) -> list[str]:
-    """Of a run whose TRACE has ``waits`` calls, over STEPS steps, in which the host waits, and more in the first."""
+    """Of a run whose TRACE has ``waits`` calls, over STEPS steps, in which the host waits, and more
+    in the first."""
     whole = written_syncs.recording(*reads, device="cuda", **fields)
     path = layout.run_folder(folder, FUSED) / layout.TRACE_FILES[PassName.TRACE]
     path.parent.mkdir(parents=True)
     if trace:
-        path.write_bytes(gzip.compress(json.dumps({"traceEvents": [*_trace(waits, in_the_first)]}).encode()))
-    traced = TracePass(step_us=(100.0,) * STEPS, trace_file=path.name, trace_bytes=1, cpp_kernel_profile=False)
+        path.write_bytes(
+            gzip.compress(json.dumps({"traceEvents": [*_trace(waits, in_the_first)]}).encode())
+        )
+    traced = TracePass(
+        step_us=(100.0,) * STEPS, trace_file=path.name, trace_bytes=1, cpp_kernel_profile=False
+    )
     run = msgspec.structs.replace(whole.runs[0], trace=traced, script=script)
-    found = disagreements.collect(Evidence(msgspec.structs.replace(whole, folder=str(folder), runs=(run,))))
+    found = disagreements.collect(
+        Evidence(msgspec.structs.replace(whole, folder=str(folder), runs=(run,)))
+    )
     assert {one.fact for one in found} <= {"waits"}
     return [one.message for one in found]
 
@@ -588,10 +729,22 @@ def waits_said(
 def _trace(waits: int, in_the_first: int) -> Iterator[dict[str, Any]]:
     event = {"ph": "X", "pid": 1, "tid": 1, "args": {}}
     for step in range(STEPS):
-        yield {**event, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": step * 100.0, "dur": 100.0}
+        yield {
+            **event,
+            "cat": "user_annotation",
+            "name": f"ProfilerStep#{step}",
+            "ts": step * 100.0,
+            "dur": 100.0,
+        }
     starts = [100.0 * (number % STEPS) + number // STEPS for number in range(waits)]
     for start in (*starts, *(50.0 + number for number in range(in_the_first))):
-        yield {**event, "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "ts": start, "dur": 0.5}
+        yield {
+            **event,
+            "cat": "cuda_runtime",
+            "name": "cudaStreamSynchronize",
+            "ts": start,
+            "dur": 0.5,
+        }
 
 
 @pytest.mark.parametrize(("reads", "waits"), [((), 0), (SEEN, STEPS), (SEEN, STEPS + 1), ((), 1)])
@@ -616,16 +769,22 @@ def test_a_trace_with_other_waits_contradicts(
 
 
 def test_what_happens_in_a_few_steps_of_either_is_no_contradiction(tmp_path: Path) -> None:
-    """An evaluation reads often in one step of the hooks'; in one of the trace's, cuDNN tries out kernels."""
+    """An evaluation reads often in one step of the hooks'; in one of the trace's, cuDNN tries out
+    kernels."""
     once = {"calls": range(STEADY_FROM, STEADY_FROM + 1), "each": 40, "device": "cuda"}
-    evaluation = read(PREDICATE, **once), read(PREDICATE, source="sync-debug", op="synchronizing operation", **once)
+    evaluation = (
+        read(PREDICATE, **once),
+        read(PREDICATE, source="sync-debug", op="synchronizing operation", **once),
+    )
 
     assert waits_said(tmp_path / "evaluation", *SEEN, *evaluation, waits=STEPS) == []
     assert waits_said(tmp_path / "once", *SEEN, waits=STEPS, in_the_first=30) == []
 
 
 def test_steps_of_another_kind_are_not_compared(tmp_path: Path) -> None:
-    script = ScriptRun(step="an optimizer step", steps=9, counted={}, traced="a call of a compiled function")
+    script = ScriptRun(
+        step="an optimizer step", steps=9, counted={}, traced="a call of a compiled function"
+    )
 
     assert waits_said(tmp_path, *SEEN, waits=40, script=script) == []
 
@@ -638,8 +797,12 @@ def test_steps_of_another_kind_are_not_compared(tmp_path: Path) -> None:
         ("x.to('cuda', non_blocking=False)", "x.to('cuda', non_blocking=True)"),
     ],
 )
-def test_a_blocking_copy_to_the_gpu_gets_its_line_back_without_the_wait(expression: str, fix: str) -> None:
-    to_the_gpu = read(source="sync-debug", op="synchronizing operation", device="cuda", expression=expression)
+def test_a_blocking_copy_to_the_gpu_gets_its_line_back_without_the_wait(
+    expression: str, fix: str
+) -> None:
+    to_the_gpu = read(
+        source="sync-debug", op="synchronizing operation", device="cuda", expression=expression
+    )
     to_the_cpu = read(source="python-call", op="Tensor.to", device="cuda", expression="x.to('cpu')")
 
     def fix_of(record: SyncRecord) -> str:
@@ -664,11 +827,20 @@ def test_many_reads_may_differ_by_a_tenth(tmp_path: Path) -> None:
     "fields",
     [
         {"left_out": 1},
-        {"capture_unavailable": (Unavailable(capture="sync hooks", why="dispatch: RuntimeError: no such library"),)},
+        {
+            "capture_unavailable": (
+                Unavailable(capture="sync hooks", why="dispatch: RuntimeError: no such library"),
+            )
+        },
         {"syncs": Skipped(reason="no hooks")},
         {"trace": False},
     ],
-    ids=["records left out", "a hook that was not there", "no hooks", "a trace that cannot be read"],
+    ids=[
+        "records left out",
+        "a hook that was not there",
+        "no hooks",
+        "a trace that cannot be read",
+    ],
 )
 def test_what_was_not_whole_contradicts_no_trace(tmp_path: Path, fields: dict[str, Any]) -> None:
     assert waits_said(tmp_path, *SEEN, waits=40, **fields) == []
@@ -677,12 +849,19 @@ def test_what_was_not_whole_contradicts_no_trace(tmp_path: Path, fields: dict[st
 def test_a_read_that_one_of_two_hooks_saw_is_said_beside_its_finding() -> None:
     recording = written_syncs.recording(SEEN[0], device="cuda")
 
-    (event,), (disagreement,) = syncs.collect(Evidence(recording)), disagreements.collect(Evidence(recording))
+    (event,), (disagreement,) = (
+        syncs.collect(Evidence(recording)),
+        disagreements.collect(Evidence(recording)),
+    )
 
-    assert (event.location, disagreement.location, disagreement.fact) == (READ_PLACE, READ_PLACE, "reads")
+    assert (event.location, disagreement.location, disagreement.fact) == (
+        READ_PLACE,
+        READ_PLACE,
+        "reads",
+    )
 
 
-# ---------------------------------------------------------------- in a library; and what would lie on the host
+# ----------------------------------------------------- in a library; and what would lie on the host
 
 
 INNER = Frame(file=written.LIBRARY, line=3, function="softmax")
@@ -690,7 +869,12 @@ OUTER = Frame(file=written.LIBRARY, line=9, function="forward")
 
 
 def in_a_library(expression: str = "int(index.max())", *chain: Frame, **fields: Any) -> SyncRecord:
-    given = {"expression": "model(x)", "library_instruction": "CALL", "library_expression": expression, **fields}
+    given = {
+        "expression": "model(x)",
+        "library_instruction": "CALL",
+        "library_expression": expression,
+        **fields,
+    }
     return read(chain=chain or (INNER, OUTER), **given)
 
 
@@ -708,7 +892,12 @@ def test_a_read_in_a_library_names_its_line_its_cause_and_the_way() -> None:
     assert [(line.line, line.function) for line in event.chain] == [(9, "forward")]
     assert finding.library == event.library
     assert finding.reads == Reads(
-        operator="aten::_local_scalar_dense", events=5, in_steps=5, steps=5, chain=event.chain, cause="item"
+        operator="aten::_local_scalar_dense",
+        events=5,
+        in_steps=5,
+        steps=5,
+        chain=event.chain,
+        cause="item",
     )
 
 
@@ -725,14 +914,25 @@ def test_two_lines_of_a_library_behind_one_line_are_two_findings() -> None:
 def test_a_line_of_a_library_that_moved_is_the_same_finding() -> None:
     moved = msgspec.structs.replace(INNER, line=40)
 
-    assert findings(in_a_library())[0].fingerprint == findings(in_a_library("int(index.max())", moved))[0].fingerprint
+    assert (
+        findings(in_a_library())[0].fingerprint
+        == findings(in_a_library("int(index.max())", moved))[0].fingerprint
+    )
 
 
 @pytest.mark.parametrize(
     ("tensor", "names_a_device", "counts"),
-    [("host", False, 0), ("host", True, 0), ("unnamed", False, 1), ("unnamed", True, 0), ("", True, 1)],
+    [
+        ("host", False, 0),
+        ("host", True, 0),
+        ("unnamed", False, 1),
+        ("unnamed", True, 0),
+        ("", True, 1),
+    ],
 )
-def test_what_would_lie_on_the_host_is_no_finding(tensor: str, names_a_device: bool, counts: int) -> None:
+def test_what_would_lie_on_the_host_is_no_finding(
+    tensor: str, names_a_device: bool, counts: int
+) -> None:
     records = SyncRecords(records=(read(tensor=tensor),), names_a_device=names_a_device)
 
     found = events(syncs=records)

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgprof.collectors.tensor_facts import last_name, overlaps_itself, relation, said, share_an_element
+from kgprof.collectors.tensor_facts import (
+    last_name,
+    overlaps_itself,
+    relation,
+    said,
+    share_an_element,
+)
 from kgprof.model.memory_records import Memory
 from tests.collectors.written_tensors import lies, overlap
 
@@ -19,7 +25,8 @@ def addresses(memory: Memory) -> list[int]:
     """The first byte of each element."""
     ranges = [range(n) for n in memory.shape]
     return [
-        memory.address + memory.itemsize * sum(i * s for i, s in zip(index, memory.stride, strict=True))
+        memory.address
+        + memory.itemsize * sum(i * s for i, s in zip(index, memory.stride, strict=True))
         for index in itertools.product(*ranges)
     ]
 

@@ -1,4 +1,5 @@
-"""What is a finding for a step that somebody wrote for kgprof is none in a script: new batches, a library's caches."""
+"""What is a finding for a step that somebody wrote for kgprof is none in a script: new batches, a
+library's caches."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ import pytest
 from kgprof.collectors import addresses, aliases, mutations
 from kgprof.model import Finding, Level, Recording, ScriptRun
 from kgprof.reading.evidence import Evidence
-from tests.collectors.written_tensors import ALL, CALLS, MOVED, a_written_argument, given, graph, recording
+from tests.collectors.written_tensors import (
+    ALL,
+    CALLS,
+    MOVED,
+    a_written_argument,
+    given,
+    graph,
+    recording,
+)
 
 LIBRARY = "/venv/lib/python3.11/site-packages/transformers/cache_utils.py"
 CARRIED = {"0/0 output 0": len(MOVED)}
@@ -40,7 +49,12 @@ def found(recording: Recording, *, script: bool) -> list[tuple[str, Level]]:
             [],
         ),
     ],
-    ids=["a new batch", "the output of the block before", "a write without CUDA graphs", "a library's cache"],
+    ids=[
+        "a new batch",
+        "the output of the block before",
+        "a write without CUDA graphs",
+        "a library's cache",
+    ],
 )
 def test_what_costs_a_script_nothing_is_not_found_in_one(
     recorded: Recording, of_workload: list[tuple[str, Level]], of_script: list[tuple[str, Level]]
@@ -63,6 +77,8 @@ def test_what_a_cuda_graph_copies_or_loses_is_found_in_a_script_too() -> None:
 
 
 def test_what_a_graph_break_left_on_pythons_stack_is_nobodys_argument() -> None:
-    resumed = graph(given(LEFT), function="torch_dynamo_resume_in_step_at_12", returned_inputs=(LEFT,))
+    resumed = graph(
+        given(LEFT), function="torch_dynamo_resume_in_step_at_12", returned_inputs=(LEFT,)
+    )
 
     assert found(recording(resumed), script=False) == []

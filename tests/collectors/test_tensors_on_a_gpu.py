@@ -1,4 +1,5 @@
-"""What only CUDA graphs show: inputs that are copied before each replay, and results that outlive theirs."""
+"""What only CUDA graphs show: inputs that are copied before each replay, and results that outlive
+theirs."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from kgprof.model import Recording
 from kgprof.reading.evidence import Evidence
 from tests.collectors.watched import Step, lines_with, recording, watch
 
-# Of Inductor's and torch's own: the precision that it would choose, and the empty graph that warms up a pool.
+# Of Inductor's and torch's own: the precision that it would choose, and the empty graph that warms
+# up a pool.
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),
@@ -66,7 +68,9 @@ def test_what_is_marked_as_static_is_not_copied_and_may_be_written() -> None:
     assert [event.kind for event in mutations.collect(Evidence(whole))] == ["fixed address"]
 
 
-def test_a_result_that_is_collected_is_overwritten_and_one_that_is_dropped_or_replaced_is_not() -> None:
+def test_a_result_that_is_collected_is_overwritten_and_one_that_is_dropped_or_replaced_is_not() -> (
+    None
+):
     compiled = torch.compile(Scaled().to(CUDA), mode="reduce-overhead")
     x = torch.ones(16, 64, device=CUDA)
     torch._dynamo.mark_static_address(x)

@@ -1,6 +1,8 @@
-"""Thirteen places where what torch publishes about a compilation is not so, and what kgprof says there.
+"""Thirteen places where what torch publishes about a compilation is not so, and what kgprof says
+there.
 
-Each test also shows the trap on this torch, so that it fails when torch has repaired it and the test has no point.
+Each test also shows the trap on this torch, so that it fails when torch has repaired it and the
+test has no point.
 """
 
 from __future__ import annotations
@@ -21,7 +23,16 @@ from torch._dynamo.utils import counters, get_compilation_metrics
 from kgprof import collectors
 from kgprof.collectors import caches, compilations, cuda_graphs, recompiles
 from kgprof.measures import kernels
-from kgprof.model import Compilation, Finding, KernelBreakdown, KernelKind, Options, PassName, Recording, Skipped
+from kgprof.model import (
+    Compilation,
+    Finding,
+    KernelBreakdown,
+    KernelKind,
+    Options,
+    PassName,
+    Recording,
+    Skipped,
+)
 from kgprof.model.compile_records import CompileRecords
 from kgprof.reading import kineto
 from kgprof.reading.evidence import Evidence
@@ -77,7 +88,7 @@ def line(function: Callable[..., object], offset: int) -> int:
     return function.__code__.co_firstlineno + offset
 
 
-# ---------------------------------------------------------------- 1 to 3: counting breaks and operators
+# ------------------------------------------------------------ 1 to 3: counting breaks and operators
 
 
 def loops(x: torch.Tensor) -> torch.Tensor:
@@ -113,7 +124,8 @@ def breaks_only(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("function", "offset", "explained"), [(breaks_first, 1, 0), (breaks_last, 2, 0), (breaks_only, 1, -1)]
+    ("function", "offset", "explained"),
+    [(breaks_first, 1, 0), (breaks_last, 2, 0), (breaks_only, 1, -1)],
 )
 def test_2_one_break_that_explain_counts_as_none_or_less(
     tmp_path: Path, function: Callable[..., object], offset: int, explained: int
@@ -176,9 +188,12 @@ def adds(x: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
-def test_6_recompiles_are_found_whatever_log_was_chosen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_6_recompiles_are_found_whatever_log_was_chosen(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     compiled = torch.compile(adds, backend="eager", dynamic=False)
-    sizes = iter([2, 2, 2, 3, 4])  # after the warm-up it happens twice, so that it is more than a note
+    # after the warm-up it happens twice, so that it is more than a note
+    sizes = iter([2, 2, 2, 3, 4])
 
     def step() -> None:
         torch._logging.set_logs(recompiles=True, recompiles_verbose=True)
@@ -199,7 +214,9 @@ def test_6_a_log_that_this_torch_lacks_is_said_and_stops_nothing(
     recording = recorded(tmp_path, lambda: compiled(X))
 
     environment = {**os.environ, "TORCH_LOGS": "no_such_artifact"}
-    ended = subprocess.run([sys.executable, "-c", "import torch"], env=environment, capture_output=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", "import torch"], env=environment, capture_output=True, check=False
+    )
     assert (ended.returncode, b"ValueError" in ended.stderr) == (1, True)
     (unavailable,) = recording.runs[0].compile.capture_unavailable  # type: ignore[union-attr]
     assert (unavailable.capture, unavailable.why.partition(":")[0]) == ("torch logs", "TypeError")
@@ -223,7 +240,7 @@ def test_7_one_reason_is_bare_text_and_several_are_json(tmp_path: Path) -> None:
     assert rejected == [[("0/0", "2", "3")], [("0/1", "3", "4"), ("0/0", "2", "4")]]
 
 
-# ---------------------------------------------------------------- 8 to 10: synchronisation and caches
+# -------------------------------------------------------------- 8 to 10: synchronisation and caches
 
 
 def scales_by_float(x: torch.Tensor) -> torch.Tensor:
@@ -243,7 +260,9 @@ def traced(folder: Path, function: Callable[..., object]) -> tuple[Recording, ki
     compiled = torch.compile(function)
     recording = recorded(folder, lambda: compiled(X))
     path = folder / "trace.json.gz"
-    assert not isinstance(trace_pass(Stepping(lambda: compiled(X)), CPU, Options(steps=5, warmup=1), path), Skipped)
+    assert not isinstance(
+        trace_pass(Stepping(lambda: compiled(X)), CPU, Options(steps=5, warmup=1), path), Skipped
+    )
     return recording, kineto.read(path)
 
 
@@ -264,10 +283,14 @@ def test_8_reads_are_counted_where_they_happen_and_not_in_the_graph(
         torch._dynamo.reset()
         _, trace = traced(tmp_path, function)
 
-    breakdown = kernels.breakdown(trace, device="cpu", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    breakdown = kernels.breakdown(
+        trace, device="cpu", measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
     assert isinstance(breakdown, KernelBreakdown)
     assert len(items) == nodes
-    assert {row.name: row.count for row in breakdown.rows}.get("aten::_local_scalar_dense", 0) == reads
+    assert {row.name: row.count for row in breakdown.rows}.get(
+        "aten::_local_scalar_dense", 0
+    ) == reads
 
 
 @pytest.fixture(scope="module")
@@ -276,18 +299,26 @@ def cond_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recording, kinet
     return traced(tmp_path_factory.mktemp("cond"), picks)
 
 
-def test_9_a_graph_that_was_not_cached_has_no_key_in_the_trace(cond_run: tuple[Recording, kineto.Trace]) -> None:
+def test_9_a_graph_that_was_not_cached_has_no_key_in_the_trace(
+    cond_run: tuple[Recording, kineto.Trace],
+) -> None:
     _, trace = cond_run
 
     names = {event.name for event in trace.events}
     assert "## Call CompiledFxGraph None ##" in names
     assert "Torch-Compiled Region: 0/0" in names
-    breakdown = kernels.breakdown(trace, device="cpu", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    breakdown = kernels.breakdown(
+        trace, device="cpu", measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
     assert isinstance(breakdown, KernelBreakdown)
-    assert {row.kind for row in breakdown.rows if "CompiledFxGraph" in row.name} <= {KernelKind.FRAMEWORK}
+    assert {row.kind for row in breakdown.rows if "CompiledFxGraph" in row.name} <= {
+        KernelKind.FRAMEWORK
+    }
 
 
-def test_10_cond_is_compiled_anew_in_every_process(cond_run: tuple[Recording, kineto.Trace]) -> None:
+def test_10_cond_is_compiled_anew_in_every_process(
+    cond_run: tuple[Recording, kineto.Trace],
+) -> None:
     recording, _ = cond_run
 
     assert {(use.cache, use.outcome) for use in caches.collect(Evidence(recording))} == {
@@ -313,20 +344,30 @@ def test_11_a_silent_skip_shows_in_the_launches_alone() -> None:
 
     assert [finding.rule for finding in _about_cuda_graphs(silent)] == ["KGP303"]
     assert [
-        finding.rule for finding in _about_cuda_graphs(written.on_cuda(*written.compiled_once(), launches=20))
+        finding.rule
+        for finding in _about_cuda_graphs(written.on_cuda(*written.compiled_once(), launches=20))
     ] == []
 
 
 def _about_cuda_graphs(recording: Recording) -> list[Finding]:
-    return [finding for finding in collectors.findings(Evidence(recording)) if finding.rule.startswith("KGP3")]
+    return [
+        finding
+        for finding in collectors.findings(Evidence(recording))
+        if finding.rule.startswith("KGP3")
+    ]
 
 
 # ---------------------------------------------------------------- 13: stances
 
 
-def test_13_a_first_compilation_is_no_recompile_and_a_warm_functions_break_is_seen(tmp_path: Path) -> None:
+def test_13_a_first_compilation_is_no_recompile_and_a_warm_functions_break_is_seen(
+    tmp_path: Path,
+) -> None:
     first = torch.compile(adds, backend="eager")
-    with torch.compiler.set_stance("fail_on_recompile"), pytest.raises(RuntimeError, match="Detected recompile"):
+    with (
+        torch.compiler.set_stance("fail_on_recompile"),
+        pytest.raises(RuntimeError, match="Detected recompile"),
+    ):
         first(X)
     torch._dynamo.reset()
     compiled = torch.compile(breaks_between, backend="eager")

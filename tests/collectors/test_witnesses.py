@@ -1,4 +1,5 @@
-"""What a run has to have before a rule can be seen in it; tests/contract/test_coverage.py takes it away bit by bit."""
+"""What a run has to have before a rule can be seen in it; tests/contract/test_coverage.py takes it
+away bit by bit."""
 
 from __future__ import annotations
 
@@ -11,8 +12,23 @@ import pytest
 from kgprof.collectors import RULES, witnesses
 from kgprof.model import CompilePass, Recording, ScriptRun, Skipped, Unavailable
 from kgprof.reading.evidence import Evidence
-from tests.analysis.recordings import COMPILED, EAGER, FUSED, agreed, agreement, died, recording, run
-from tests.collectors import written, written_device, written_gpu_time, written_syncs, written_tensors
+from tests.analysis.recordings import (
+    COMPILED,
+    EAGER,
+    FUSED,
+    agreed,
+    agreement,
+    died,
+    recording,
+    run,
+)
+from tests.collectors import (
+    written,
+    written_device,
+    written_gpu_time,
+    written_syncs,
+    written_tensors,
+)
 
 DIRECTORY = ScriptRun(step="", steps=0, counted={})
 
@@ -21,7 +37,12 @@ def answers(recorded: Recording, *, of: int = 0) -> dict[str, str]:
     """Of each rule with what it was looked for in one run, or why it could not be seen."""
     rows = witnesses.coverage(Evidence(recorded), RULES, ())
     key = recorded.runs[of].key
-    return {rule: row.looked_at or f"not: {row.missing}" for row in rows if row.run == key for rule in row.rules}
+    return {
+        rule: row.looked_at or f"not: {row.missing}"
+        for row in rows
+        if row.run == key
+        for rule in row.rules
+    }
 
 
 def with_run(recorded: Recording, **fields: object) -> Recording:
@@ -31,15 +52,17 @@ def with_run(recorded: Recording, **fields: object) -> Recording:
 
 def with_backend(recorded: Recording, backend: str) -> Recording:
     options = msgspec.structs.replace(recorded.header.options, backend=backend)
-    return msgspec.structs.replace(recorded, header=msgspec.structs.replace(recorded.header, options=options))
+    return msgspec.structs.replace(
+        recorded, header=msgspec.structs.replace(recorded.header, options=options)
+    )
 
 
 def test_a_rule_of_compilation_was_looked_for_in_the_calls_of_compile() -> None:
     found = answers(written.recording(*written.compiled_once()))
 
-    assert {found[rule] for rule in ("KGP101", "KGP103", "KGP105", "KGP107", "KGP301", "KGP406")} == {
-        "COMPILE, 20 calls"
-    }
+    assert {
+        found[rule] for rule in ("KGP101", "KGP103", "KGP105", "KGP107", "KGP301", "KGP406")
+    } == {"COMPILE, 20 calls"}
     assert found["KGP302"] == "not: this is a CPU run"
     assert found["KGP201"].startswith("not: ")
 
@@ -64,15 +87,23 @@ def test_a_directory_of_torchs_traces_tells_no_call_from_another() -> None:
 
 
 def test_a_file_that_was_cut_off_proves_nothing() -> None:
-    torn = Unavailable(capture="structured trace", why="it ends in the middle of a record", incomplete=True)
+    torn = Unavailable(
+        capture="structured trace", why="it ends in the middle of a record", incomplete=True
+    )
 
     found = answers(written.recording(*written.compiled_once(), unavailable=(torn,)))
 
-    assert found["KGP101"] == "not: capture structured trace incomplete: it ends in the middle of a record"
+    assert (
+        found["KGP101"]
+        == "not: capture structured trace incomplete: it ends in the middle of a record"
+    )
 
 
 def test_a_run_that_died_says_how() -> None:
-    assert answers(recording(died(FUSED)))["KGP101"] == "not: the run was killed during timing: SIGKILL"
+    assert (
+        answers(recording(died(FUSED)))["KGP101"]
+        == "not: the run was killed during timing: SIGKILL"
+    )
 
 
 def test_results_are_looked_at_where_another_runs_are() -> None:
@@ -102,7 +133,10 @@ def test_compiled_graphs_that_did_not_run_in_memory_were_not_watched() -> None:
     none = msgspec.structs.replace(only.memory, tensors=type(only.memory.tensors)())
 
     assert answers(seen)["KGP401"].startswith("MEMORY, ")
-    assert answers(with_run(seen, memory=none))["KGP401"] == "not: no compiled graph ran while MEMORY watched"
+    assert (
+        answers(with_run(seen, memory=none))["KGP401"]
+        == "not: no compiled graph ran while MEMORY watched"
+    )
 
 
 def test_syncs_beyond_the_limit_leave_it_open() -> None:
@@ -110,7 +144,9 @@ def test_syncs_beyond_the_limit_leave_it_open() -> None:
     assert not isinstance(cut.memory, Skipped)
     syncs = msgspec.structs.replace(cut.memory.syncs, left_out=7)
 
-    found = answers(with_run(written_syncs.a_read(), memory=msgspec.structs.replace(cut.memory, syncs=syncs)))
+    found = answers(
+        with_run(written_syncs.a_read(), memory=msgspec.structs.replace(cut.memory, syncs=syncs))
+    )
 
     assert found["KGP201"] == "not: 7 syncs are beyond what MEMORY keeps"
 
@@ -135,8 +171,8 @@ def test_a_busy_cpu_under_the_profiler_may_be_the_profilers_doing() -> None:
     assert answers(of_gpu(None, kernel_us=150.0))["KGP604"] == "TRACE, 4 steps"
     hidden = answers(of_gpu(None, kernel_us=50.0))["KGP604"]
     assert hidden == (
-        "not: under the profiler the GPU is busy 20 % of the time; whether it limits the program is not known without "
-        "TIMING"
+        "not: under the profiler the GPU is busy 20 % of the time; whether it limits the program "
+        "is not known without TIMING"
     )
     assert answers(of_gpu(kernel_us=50.0))["KGP604"] == "TRACE, 4 steps"
 
@@ -145,7 +181,14 @@ def unmarked() -> Iterator[dict[str, Any]]:
     for number in range(4):
         call, place = {"correlation": number + 1}, {"ph": "X", "pid": 1}
         at = {"ts": 100.0 * number, "dur": 5.0}
-        yield {**place, **at, "tid": 1, "args": call, "cat": "cuda_runtime", "name": "cudaLaunchKernel"}
+        yield {
+            **place,
+            **at,
+            "tid": 1,
+            "args": call,
+            "cat": "cuda_runtime",
+            "name": "cudaLaunchKernel",
+        }
         kernel = {"ts": 100.0 * number + 10, "dur": 90.0, "name": "cutlass_80_simt_sgemm_128x64"}
         yield {**place, **kernel, "tid": 7, "args": {**call, "stream": 7}, "cat": "kernel"}
 
@@ -156,7 +199,9 @@ def test_where_no_steps_are_marked_the_window_is_judged() -> None:
     found = answers(recorded)
 
     assert found["KGP604"] == "TRACE, the traced window"
-    assert {found[rule] for rule in ("KGP601", "KGP602", "KGP610")} == {"not: no steps are marked in the trace"}
+    assert {found[rule] for rule in ("KGP601", "KGP602", "KGP610")} == {
+        "not: no steps are marked in the trace"
+    }
 
 
 def test_a_gpu_that_the_trace_does_not_name_may_have_no_tensor_cores() -> None:

@@ -1,4 +1,5 @@
-"""Programs that really run under the tensor probe, and the Recording that a reader would have of them."""
+"""Programs that really run under the tensor probe, and the Recording that a reader would have of
+them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ CALLS, STEADY_FROM = 8, 3
 Step = Callable[[int], object]
 
 
-def watch(step: Step, *, buffers: Callable[[], Mapping[str, torch.Tensor]] | None = None) -> TensorRecords:
+def watch(
+    step: Step, *, buffers: Callable[[], Mapping[str, torch.Tensor]] | None = None
+) -> TensorRecords:
     """CALLS calls of ``step``, which gets the index of each; what it returns is not kept."""
     torch._dynamo.reset()
     calls = CallIndex()
@@ -37,12 +40,17 @@ def watch(step: Step, *, buffers: Callable[[], Mapping[str, torch.Tensor]] | Non
     return probe.records()
 
 
-def recording(tensors: TensorRecords, *files: str, key: RunKey = FUSED, device: str = "cpu") -> Recording:
+def recording(
+    tensors: TensorRecords, *files: str, key: RunKey = FUSED, device: str = "cpu"
+) -> Recording:
     """With the text of ``files``, as COMPILE brings it along."""
     project = project_sources.project_files("no workload of kgprof's")
     lines = [{"frame": {"file": file}} for file in files]
     records = CompileRecords(sources=project_sources.gather(lines, project))
-    return of(msgspec.structs.replace(recordings.run(key), memory=memory(tensors), records=records), device=device)
+    return of(
+        msgspec.structs.replace(recordings.run(key), memory=memory(tensors), records=records),
+        device=device,
+    )
 
 
 def of(run: RunRecord, *, device: str = "cpu") -> Recording:
@@ -52,10 +60,14 @@ def of(run: RunRecord, *, device: str = "cpu") -> Recording:
 
 
 def memory(tensors: TensorRecords | Skipped) -> MemoryPass:
-    return MemoryPass(step_us=(1000.0,) * CALLS, steady_from=STEADY_FROM, syncs=GONE, tensors=tensors, peaks=GONE)
+    return MemoryPass(
+        step_us=(1000.0,) * CALLS, steady_from=STEADY_FROM, syncs=GONE, tensors=tensors, peaks=GONE
+    )
 
 
 def lines_with(file: str, mark: str) -> list[int]:
     """The lines that end in the comment ``# mark``."""
     with open(file, encoding="utf-8") as text:
-        return [number for number, line in enumerate(text, 1) if line.rstrip().endswith(f"# {mark}")]
+        return [
+            number for number, line in enumerate(text, 1) if line.rstrip().endswith(f"# {mark}")
+        ]

@@ -1,6 +1,8 @@
-"""Compile records written by hand: a program of twenty lines, and what torch would have recorded of it.
+"""Compile records written by hand: a program of twenty lines, and what torch would have recorded of
+it.
 
-The texts have the form of torch 2.13's; nothing was run. ``run(lines...)`` gives a RunRecord that a Recording can hold.
+The texts have the form of torch 2.13's; nothing was run. ``run(lines...)`` gives a RunRecord that a
+Recording can hold.
 """
 
 from __future__ import annotations
@@ -13,7 +15,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kgprof.collectors.cuda_graphs import LAUNCH
-from kgprof.model import CompilePass, Location, PassName, Recording, RunKey, RunRecord, Skipped, TracePass, Unavailable
+from kgprof.model import (
+    CompilePass,
+    Location,
+    PassName,
+    Recording,
+    RunKey,
+    RunRecord,
+    Skipped,
+    TracePass,
+    Unavailable,
+)
 from kgprof.model.compile_records import (
     CALLS_NOT_COUNTED,
     DYNAMO_RESET,
@@ -62,7 +74,8 @@ class Model(torch.nn.Module):
 def train(x):
     return Model().step(x)
 """
-REPORT, STEP, TRAIN = (FILE, 4, "report"), (FILE, 10, "step"), (FILE, 20, "train")  # first lines of the code objects
+# first lines of the code objects
+REPORT, STEP, TRAIN = (FILE, 4, "report"), (FILE, 10, "step"), (FILE, 20, "train")
 CALLER = (FILE, 21, "train")  # the line that calls step
 PRINT = (FILE, 5, "report")
 LOOP = (FILE, 16, "step")
@@ -75,9 +88,15 @@ Frame = tuple[str, int, str]
 
 
 def called(
-    frame: Frame, *eager: int, of: int = CALLS, number: int = 0, compiled_as: str = "", **fields: Any
+    frame: Frame,
+    *eager: int,
+    of: int = CALLS,
+    number: int = 0,
+    compiled_as: str = "",
+    **fields: Any,
 ) -> CompiledCallable:
-    """A compiled callable that was called once in each of ``of`` calls, and ran no graph in those of ``eager``."""
+    """A compiled callable that was called once in each of ``of`` calls, and ran no graph in those
+    of ``eager``."""
     file, line, name = frame
     return CompiledCallable(
         **{
@@ -110,7 +129,9 @@ def place(file: str, line: int, function: str) -> Location:
 # ---------------------------------------------------------------- lines
 
 
-def record(compile_id: str, call: int = 0, payload: str | None = None, **metadata: Any) -> TraceRecord:
+def record(
+    compile_id: str, call: int = 0, payload: str | None = None, **metadata: Any
+) -> TraceRecord:
     frame, _, compiled = compile_id.partition("/")
     ids = {"frame_id": int(frame), "frame_compile_id": int(compiled), "attempt": 0}
     return TraceRecord(metadata={**metadata, **ids}, payload=payload, call=call)
@@ -121,9 +142,15 @@ def artifact(name: str, compile_id: str, payload: str, call: int = 0) -> TraceRe
 
 
 def compiled(
-    compile_id: str, frame: Frame, *, call: int = 0, above: tuple[Frame, ...] = (CALLER,), **metrics: Any
+    compile_id: str,
+    frame: Frame,
+    *,
+    call: int = 0,
+    above: tuple[Frame, ...] = (CALLER,),
+    **metrics: Any,
 ) -> list[TraceRecord]:
-    """dynamo_start and compilation_metrics of one compilation; ``fail_type`` makes it a failed one."""
+    """dynamo_start and compilation_metrics of one compilation; ``fail_type`` makes it a failed
+    one."""
     stack = [{"filename": file, "line": line, "name": name} for file, line, name in (*above, frame)]
     failed = "fail_type" in metrics
     measured = {
@@ -147,7 +174,13 @@ def offered(
 ) -> OfferedFrame:
     file, line, name = frame
     return OfferedFrame(
-        call=call, function=name, file=file, first_line=line, outcome=outcome, compile_id=compile_id, **fields
+        call=call,
+        function=name,
+        file=file,
+        first_line=line,
+        outcome=outcome,
+        compile_id=compile_id,
+        **fields,
     )
 
 
@@ -156,7 +189,9 @@ def resumed(frame: Frame, line: int) -> Frame:
 
 
 def traceback(*frames: Frame) -> str:
-    return "".join(f'  File "{file}", line {line}, in {name}\n    ...\n' for file, line, name in frames)
+    return "".join(
+        f'  File "{file}", line {line}, in {name}\n    ...\n' for file, line, name in frames
+    )
 
 
 def builtin(name: str = "print", gb_id: str = "0059") -> str:
@@ -167,14 +202,17 @@ def builtin(name: str = "print", gb_id: str = "0059") -> str:
         f"  Hint: Avoid calling builtin `{name}`.\n"
         f"  Hint: Please report an issue to PyTorch.\n\n"
         f"  Developer debug context: builtin {name}\n\n"
-        f" For more details about this graph break, please visit: https://example.org/gb/gb{gb_id}.html"
+        " For more details about this graph break, please visit: https://example.org/gb/"
+        f"gb{gb_id}.html"
     )
 
 
-RESUMABLE = "Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):\n\n"
+RESUMABLE = (
+    "Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):\n\n"
+)
 NOT_RESUMABLE = (
-    "Encountered graph break that we cannot resume from. Compiling up to the previous resumable state, then skipping "
-    "the rest of the function. Graph break encountered:\n\n"
+    "Encountered graph break that we cannot resume from. Compiling up to the previous resumable "
+    "state, then skipping the rest of the function. Graph break encountered:\n\n"
 )
 GIVEN_UP = (
     "Failed to handle graph break gracefully. Skipping the function and falling back to eager. "
@@ -183,14 +221,20 @@ GIVEN_UP = (
 
 
 def broken(
-    compile_id: str, *stack: Frame, reason: str = "", prefix: str = RESUMABLE, call: int = 0, named: Frame | None = None
+    compile_id: str,
+    *stack: Frame,
+    reason: str = "",
+    prefix: str = RESUMABLE,
+    call: int = 0,
+    named: Frame | None = None,
 ) -> TraceRecord:
     file, line, _ = named or stack[-1]
     text = (
         f"Graph break in user code at {file}:{line}\n"
         f"Graph Break Reason: {prefix}{reason or builtin()}\n\n"
         f"Stack variable source attribution:\n"
-        f'  ConstantVariable originated from:\n  File "{FILE}", line 1, in attributed_to_no_stack\n\n'
+        f'  ConstantVariable originated from:\n  File "{FILE}", line 1, in '
+        "attributed_to_no_stack\n\n"
         f"User code traceback:\n{traceback(*stack)}\n"
         f'Traceback (most recent call last):\n  File "{FILE}", line 2, in dynamos_own_internals\n'
     )
@@ -199,14 +243,21 @@ def broken(
 
 def rejected(compile_id: str, *reasons: str, call: int) -> TraceRecord:
     """torch writes the bare sentence where there is one, and JSON where there are several."""
-    return artifact("recompile_reasons", compile_id, reasons[0] if len(reasons) == 1 else json.dumps(reasons), call)
+    return artifact(
+        "recompile_reasons",
+        compile_id,
+        reasons[0] if len(reasons) == 1 else json.dumps(reasons),
+        call,
+    )
 
 
 def ran(compile_id: str, *calls: int) -> GraphRuns:
     return GraphRuns(compile_id=compile_id, inputs=("L['x']",), runs=dict.fromkeys(calls, 1))
 
 
-def span(name: str, begin_us: float, end_us: float, compile_id: str = "0/0") -> list[tuple[float, TraceRecord]]:
+def span(
+    name: str, begin_us: float, end_us: float, compile_id: str = "0/0"
+) -> list[tuple[float, TraceRecord]]:
     """A begin and an end, each with its time to sort by."""
     return [
         (at, record("0/0", payload=json.dumps(_event(name, ph, at, compile_id)), chromium_event={}))
@@ -215,43 +266,75 @@ def span(name: str, begin_us: float, end_us: float, compile_id: str = "0/0") -> 
 
 
 def _event(name: str, ph: str, at: float, compile_id: str) -> dict[str, Any]:
-    return {"name": name, "ph": ph, "ts": at, "pid": 0, "tid": 1, "args": {"compile_id": compile_id}}
+    return {
+        "name": name,
+        "ph": ph,
+        "ts": at,
+        "pid": 0,
+        "tid": 1,
+        "args": {"compile_id": compile_id},
+    }
 
 
 TREES, REASONS, SCHEDULER = (
-    f"torch._inductor.{name}.__cudagraphs" for name in ("cudagraph_trees", "cudagraph_utils", "scheduler")
+    f"torch._inductor.{name}.__cudagraphs"
+    for name in ("cudagraph_trees", "cudagraph_utils", "scheduler")
 )
 
 
 def said(
-    function: str, text: str, *, logger: str = TREES, level: str = "DEBUG", call: int = 0, compile_id: str = ""
+    function: str,
+    text: str,
+    *,
+    logger: str = TREES,
+    level: str = "DEBUG",
+    call: int = 0,
+    compile_id: str = "",
 ) -> LogLine:
-    return LogLine(call=call, logger=logger, level=level, function=function, compile_id=compile_id, text=text)
+    return LogLine(
+        call=call, logger=logger, level=level, function=function, compile_id=compile_id, text=text
+    )
 
 
 def skipped_graph(reason: str, *stack: Frame, call: int = 1) -> LogLine:
-    text = f"skipping cudagraphs due to {reason}" + (f". Found from : \n {traceback(*stack)}" if stack else "")
-    return said("log_cudagraph_skip_and_bump_counter", text, logger=REASONS, level="WARNING", call=call)
+    text = f"skipping cudagraphs due to {reason}" + (
+        f". Found from : \n {traceback(*stack)}" if stack else ""
+    )
+    return said(
+        "log_cudagraph_skip_and_bump_counter", text, logger=REASONS, level="WARNING", call=call
+    )
 
 
 def partitioned(reason: str, *stack: Frame, compile_id: str = "0/0") -> list[LogLine]:
-    """One piece that can be a CUDA graph and one that cannot, as the scheduler logs them line by line."""
+    """One piece that can be a CUDA graph and one that cannot, as the scheduler logs them line by
+    line."""
     counts = "Created 2 graph partitions: 1 cudagraphable, 1 non-cudagraphable"
     pieces = [
         ("_log_graph_partitions", counts),
         ("_log_graph_partitions", "  Partition 0: 3 nodes, cudagraphable, inputs=1, outputs=1"),
         ("_log_graph_partitions", "  Partition 1: 1 nodes, non-cudagraphable, inputs=1, outputs=1"),
-        ("_log_non_cudagraphable_node", f"    buf1: reason={reason}, ir=Conditional, fx=cond(arg0, arg1)"),
-        *(("_log_non_cudagraphable_node", f"         {line}") for line in traceback(*stack).splitlines()),
+        (
+            "_log_non_cudagraphable_node",
+            f"    buf1: reason={reason}, ir=Conditional, fx=cond(arg0, arg1)",
+        ),
+        *(
+            ("_log_non_cudagraphable_node", f"         {line}")
+            for line in traceback(*stack).splitlines()
+        ),
     ]
-    return [said(function, text, logger=SCHEDULER, compile_id=compile_id) for function, text in pieces]
+    return [
+        said(function, text, logger=SCHEDULER, compile_id=compile_id) for function, text in pieces
+    ]
 
 
 def recorded_graph(call: int, *, compile_id: str = "0/0", again: str = "") -> list[LogLine]:
     """A recording, and before it the reason where it is not the first."""
     text = f"[{compile_id}] Recording function=step, mode=FORWARD, cuda_graph_id=1, inputs: f32[8]"
     why = f"[{compile_id}] Re-recording function=step, mode=FORWARD, reason={again}"
-    return [*([said("_run", why, call=call)] if again else []), said("record_function", text, call=call)]
+    return [
+        *([said("_run", why, call=call)] if again else []),
+        said("record_function", text, call=call),
+    ]
 
 
 # ---------------------------------------------------------------- what holds them
@@ -263,7 +346,9 @@ def sources(program: str = PROGRAM) -> Sources:
         files={FILE: SourceFile(sha256="0" * 64, text=program, repository="/src/shop")},
         registry={
             "GB0170": RegistryEntry(
-                type="Data-dependent branching", explanation="Branches on data.", hints=("Use `torch.cond`.",)
+                type="Data-dependent branching",
+                explanation="Branches on data.",
+                hints=("Use `torch.cond`.",),
             )
         },
     )
@@ -291,14 +376,18 @@ def _calls(flat: list[Any]) -> CompiledCalls | Skipped:
     return CompiledCalls(callables=callables)
 
 
-def run(*lines: Any, calls: int = CALLS, unavailable: tuple[Unavailable, ...] = (), **fields: Any) -> RunRecord:
+def run(
+    *lines: Any, calls: int = CALLS, unavailable: tuple[Unavailable, ...] = (), **fields: Any
+) -> RunRecord:
     passed = CompilePass(
         call_us=(2e6, *(1000.0 for _ in range(calls - 1))),
         steady_from=3,
         compilations=(recordings.COMPILATION,),
         capture_unavailable=unavailable,
     )
-    return msgspec.structs.replace(recordings.run(FUSED), compile=passed, records=records(*lines, **fields))
+    return msgspec.structs.replace(
+        recordings.run(FUSED), compile=passed, records=records(*lines, **fields)
+    )
 
 
 def compiler(*lines: Any) -> RunTrace:
@@ -322,14 +411,20 @@ def on_cuda(
     key: RunKey = REDUCE_OVERHEAD,
     regions: tuple[Region, ...] = (),
 ) -> Recording:
-    """A run on a GPU. ``launches``: CUDA graphs launched in all steps of TRACE together; None: there is no trace.
+    """A run on a GPU. ``launches``: CUDA graphs launched in all steps of TRACE together; None:
+    there is no trace.
 
     ``regions`` stand in the trace besides, one behind the other, each with its own launches.
     """
     folder = scratch.new_folder()
     gone: TracePass | Skipped = recordings.GONE
     if launches is not None:
-        gone = TracePass(step_us=(100.0,) * steps, trace_file="trace.json.gz", trace_bytes=1, cpp_kernel_profile=False)
+        gone = TracePass(
+            step_us=(100.0,) * steps,
+            trace_file="trace.json.gz",
+            trace_bytes=1,
+            cpp_kernel_profile=False,
+        )
         path = layout.run_folder(folder, key) / layout.TRACE_FILES[PassName.TRACE]
         path.parent.mkdir(parents=True)
         events = [*_launched(launches, steps), *_in_regions(regions)]
@@ -337,19 +432,28 @@ def on_cuda(
     traced = msgspec.structs.replace(run(*lines), key=key, trace=gone)
     whole = recordings.recording(traced, baseline=None)
     plan = msgspec.structs.replace(whole.header.plan, device="cuda")
-    return msgspec.structs.replace(whole, folder=str(folder), header=msgspec.structs.replace(whole.header, plan=plan))
+    return msgspec.structs.replace(
+        whole, folder=str(folder), header=msgspec.structs.replace(whole.header, plan=plan)
+    )
 
 
 def _launched(launches: int, steps: int) -> Iterator[dict[str, Any]]:
     event = {"ph": "X", "pid": 1, "tid": 1, "args": {}}
     for step in range(steps):
-        yield {**event, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": step * 100.0, "dur": 100.0}
+        yield {
+            **event,
+            "cat": "user_annotation",
+            "name": f"ProfilerStep#{step}",
+            "ts": step * 100.0,
+            "dur": 100.0,
+        }
     for number in range(launches):
         yield {**event, "cat": "cuda_runtime", "name": LAUNCH, "ts": 1.0 + number, "dur": 0.5}
 
 
 class Region(NamedTuple):
-    """A compiled region that ran ``runs`` times in TRACE, and what was launched in all of them together."""
+    """A compiled region that ran ``runs`` times in TRACE, and what was launched in all of them
+    together."""
 
     compile_id: str
     runs: int
@@ -368,7 +472,13 @@ def _in_regions(regions: tuple[Region, ...]) -> Iterator[dict[str, Any]]:
             at = start + 100 * (launched % region.runs) + 1 + 2 * (launched // region.runs)
             yield {**event, "cat": "cuda_runtime", "name": LAUNCH, "ts": at, "dur": 1.0}
         for launched in range(region.kernels):
-            yield {**event, "cat": "cuda_driver", "name": "cuLaunchKernelEx", "ts": start + 5 + launched, "dur": 0.5}
+            yield {
+                **event,
+                "cat": "cuda_driver",
+                "name": "cuLaunchKernelEx",
+                "ts": start + 5 + launched,
+                "dur": 0.5,
+            }
 
 
 # ---------------------------------------------------------------- a case for each rule
@@ -380,7 +490,8 @@ def compiled_once() -> list[Any]:
 
 
 def a_break() -> list[Any]:
-    """report prints: step goes on behind the line that called it, and report behind its own line."""
+    """report prints: step goes on behind the line that called it, and report behind its own
+    line."""
     return [
         *compiled("0/0", STEP),
         broken("0/0", CALLER, (FILE, 17, "step"), PRINT),
@@ -395,8 +506,12 @@ def a_break() -> list[Any]:
 
 
 def a_skipped_frame() -> list[Any]:
-    reason = f"{builtin()}\n\n*** While handling this graph break, another graph break occurred: ***\n\n"
-    reason += builtin("for", "7000").replace("Failed to trace builtin operator", "graph break in loop")
+    reason = (
+        f"{builtin()}\n\n*** While handling this graph break, another graph break occurred: ***\n\n"
+    )
+    reason += builtin("for", "7000").replace(
+        "Failed to trace builtin operator", "graph break in loop"
+    )
     return [
         *compiled("0/0", STEP, fail_type="Unsupported", fail_reason=reason),
         broken("0/0", CALLER, LOOP, reason=reason, prefix=GIVEN_UP),
@@ -404,16 +519,27 @@ def a_skipped_frame() -> list[Any]:
     ]
 
 
-def recompiled(*calls: int, reason: str = "tensor 'x' dtype mismatch. expected Float, actual Double") -> list[Any]:
+def recompiled(
+    *calls: int, reason: str = "tensor 'x' dtype mismatch. expected Float, actual Double"
+) -> list[Any]:
     """Compiled in call 0 and again in ``calls``; each entry runs until the next one is made."""
     starts = (0, *calls)
     lines: list[Any] = []
     for entry, call in enumerate(starts):
         until = starts[entry + 1] if entry + 1 < len(starts) else CALLS
-        lines += [*compiled(f"0/{entry}", STEP, call=call), offered(STEP, compile_id=f"0/{entry}", call=call)]
+        lines += [
+            *compiled(f"0/{entry}", STEP, call=call),
+            offered(STEP, compile_id=f"0/{entry}", call=call),
+        ]
         lines += [ran(f"0/{entry}", *range(call, until))]
         if entry:
-            lines += [rejected(f"0/{entry}", *(f"0/{old}: {reason}" for old in reversed(range(entry))), call=call)]
+            lines += [
+                rejected(
+                    f"0/{entry}",
+                    *(f"0/{old}: {reason}" for old in reversed(range(entry))),
+                    call=call,
+                )
+            ]
     return lines
 
 
@@ -424,15 +550,23 @@ def to_the_limit(*calls: int, limit: int, reason: str) -> list[Any]:
     starts = (0, *calls, limit)
     return [
         *lines,
-        *(ran(f"0/{number}", *range(starts[number], starts[number + 1])) for number in range(entry)),
-        rejected(f"0/{entry}", *(f"0/{old}: {reason}" for old in reversed(range(entry))), call=limit),
-        record(f"0/{entry}", limit, compilation_metrics={"fail_type": "Unsupported", "co_name": None}),
+        *(
+            ran(f"0/{number}", *range(starts[number], starts[number + 1]))
+            for number in range(entry)
+        ),
+        rejected(
+            f"0/{entry}", *(f"0/{old}: {reason}" for old in reversed(range(entry))), call=limit
+        ),
+        record(
+            f"0/{entry}", limit, compilation_metrics={"fail_type": "Unsupported", "co_name": None}
+        ),
         offered(STEP, "run-only", call=limit),
     ]
 
 
 def a_stance() -> list[Any]:
-    """step is compiled once; from call 5 on torch may not compile again, and the inputs fit no compiled code."""
+    """step is compiled once; from call 5 on torch may not compile again, and the inputs fit no
+    compiled code."""
     late = range(5, CALLS)
     set_at = SourceLine(file=FILE, line=21, function="train")
     stances = {"eager_on_recompile": dict.fromkeys(late, 1)}

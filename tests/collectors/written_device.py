@@ -28,16 +28,20 @@ def steps(
     mode: str = "default",
     in_operators: float = 0.0,
 ) -> Recording:
-    """Steps of ``step_us`` in TIMING (None: there was none); in TRACE each is TRACED_US long and holds the kernels.
+    """Steps of ``step_us`` in TIMING (None: there was none); in TRACE each is TRACED_US long and
+    holds the kernels.
 
-    ``launches``: calls of the launch API in a step; None: one for each kernel. ``in_operators``: the part of the time
-    between two launches that the CPU spends in operators (two in turn, so that none stands out), 0..1.
+    ``launches``: calls of the launch API in a step; None: one for each kernel. ``in_operators``:
+    the part of the time between two launches that the CPU spends in operators (two in turn, so that
+    none stands out), 0..1.
     """
     events = _events(kernels, kernel_us, kernels if launches is None else launches, in_operators)
     return traced(events, step_us=step_us, mode=mode)
 
 
-def traced(events: Iterable[dict[str, Any]], *, step_us: float | None, mode: str = "default") -> Recording:
+def traced(
+    events: Iterable[dict[str, Any]], *, step_us: float | None, mode: str = "default"
+) -> Recording:
     """A run on an H100 with these events in its TRACE."""
     folder = scratch.new_folder()
     key = msgspec.structs.replace(RUN, mode=mode)
@@ -50,21 +54,44 @@ def traced(events: Iterable[dict[str, Any]], *, step_us: float | None, mode: str
     run = msgspec.structs.replace(
         recordings.run(key, evaluation_s=None),
         timing=Skipped(reason="TIMING was not requested") if step_us is None else timing,
-        trace=TracePass(step_us=(TRACED_US,) * STEPS, trace_file=path.name, trace_bytes=1, cpp_kernel_profile=False),
+        trace=TracePass(
+            step_us=(TRACED_US,) * STEPS,
+            trace_file=path.name,
+            trace_bytes=1,
+            cpp_kernel_profile=False,
+        ),
     )
     whole = recordings.recording(run, baseline=None)
     plan = msgspec.structs.replace(whole.header.plan, device="cuda")
-    return msgspec.structs.replace(whole, folder=str(folder), header=msgspec.structs.replace(whole.header, plan=plan))
+    return msgspec.structs.replace(
+        whole, folder=str(folder), header=msgspec.structs.replace(whole.header, plan=plan)
+    )
 
 
-def _events(kernels: int, kernel_us: float, launches: int, in_operators: float) -> Iterator[dict[str, Any]]:
-    """Kernels evenly over each step, each launched just before it begins; operators of the CPU before each launch."""
+def _events(
+    kernels: int, kernel_us: float, launches: int, in_operators: float
+) -> Iterator[dict[str, Any]]:
+    """Kernels evenly over each step, each launched just before it begins; operators of the CPU
+    before each launch."""
     event = {"ph": "X", "pid": 1, "tid": 1}
     apart = TRACED_US / kernels
     for step in range(STEPS):
         start = step * TRACED_US
-        yield {**event, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": start, "dur": TRACED_US}
-        yield {**event, "args": {}, "cat": "cuda_runtime", "name": "cudaMemcpyAsync", "ts": start, "dur": 0.5}
+        yield {
+            **event,
+            "cat": "user_annotation",
+            "name": f"ProfilerStep#{step}",
+            "ts": start,
+            "dur": TRACED_US,
+        }
+        yield {
+            **event,
+            "args": {},
+            "cat": "cuda_runtime",
+            "name": "cudaMemcpyAsync",
+            "ts": start,
+            "dur": 0.5,
+        }
         for number in range(kernels):
             linked = {"correlation": 1_000 * step + number + 1}
             at = start + (number + 0.5) * apart
@@ -86,20 +113,36 @@ def _events(kernels: int, kernel_us: float, launches: int, in_operators: float) 
 
 
 def launched_in(
-    span: tuple[str, str], *kernels: tuple[str, str, float], span_us: float = 100.0, late_us: float = 0.0
+    span: tuple[str, str],
+    *kernels: tuple[str, str, float],
+    span_us: float = 100.0,
+    late_us: float = 0.0,
 ) -> Iterator[dict[str, Any]]:
-    """In each step a host event (category, name) of ``span_us`` that launches these (category, name, microseconds), one
-    after the other from ``late_us`` behind its start."""
+    """In each step a host event (category, name) of ``span_us`` that launches these (category,
+    name, microseconds), one after the other from ``late_us`` behind its start."""
     event = {"ph": "X", "pid": 1, "tid": 1}
     for step in range(STEPS):
         start = step * TRACED_US
-        yield {**event, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": start, "dur": TRACED_US}
+        yield {
+            **event,
+            "cat": "user_annotation",
+            "name": f"ProfilerStep#{step}",
+            "ts": start,
+            "dur": TRACED_US,
+        }
         yield {**event, "cat": span[0], "name": span[1], "ts": start + 1, "dur": span_us}
         at = start + 1 + late_us
         for number, (category, name, us) in enumerate(kernels):
             linked = {"args": {"correlation": 1_000 * step + number + 1}}
             call = "cudaMemcpyAsync" if category == "gpu_memcpy" else "cudaLaunchKernel"
-            yield {**event, **linked, "cat": "cuda_runtime", "name": call, "ts": start + 2 + number, "dur": 0.5}
+            yield {
+                **event,
+                **linked,
+                "cat": "cuda_runtime",
+                "name": call,
+                "ts": start + 2 + number,
+                "dur": 0.5,
+            }
             linked["args"]["stream"] = 7
             yield {**event, **linked, "tid": 7, "cat": category, "name": name, "ts": at, "dur": us}
             at += us
@@ -110,9 +153,25 @@ def replays(graphs: int, kernel_us: float) -> Iterator[dict[str, Any]]:
     event = {"ph": "X", "pid": 1, "tid": 1}
     for step in range(STEPS):
         start = step * TRACED_US
-        yield {**event, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": start, "dur": TRACED_US}
+        yield {
+            **event,
+            "cat": "user_annotation",
+            "name": f"ProfilerStep#{step}",
+            "ts": start,
+            "dur": TRACED_US,
+        }
         for number in range(graphs):
-            at, linked = start + number * TRACED_US / graphs, {"correlation": 1_000 * step + number + 1}
-            yield {**event, "args": linked, "cat": "cuda_runtime", "name": "cudaGraphLaunch", "ts": at, "dur": 5.0}
+            at, linked = (
+                start + number * TRACED_US / graphs,
+                {"correlation": 1_000 * step + number + 1},
+            )
+            yield {
+                **event,
+                "args": linked,
+                "cat": "cuda_runtime",
+                "name": "cudaGraphLaunch",
+                "ts": at,
+                "dur": 5.0,
+            }
             made = {"args": {**linked, "stream": 7}, "tid": 7, "cat": "kernel", "name": "k"}
             yield {**event, **made, "ts": at + 6, "dur": kernel_us}

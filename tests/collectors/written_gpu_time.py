@@ -14,7 +14,9 @@ OPERATOR = ("cpu_op", "aten::mm")
 def of_kernels(
     *kernels: tuple[str, float], span: tuple[str, str] = OPERATOR, step_us: float | None = 500.0
 ) -> Recording:
-    return traced(launched_in(span, *(("kernel", name, us) for name, us in kernels)), step_us=step_us)
+    return traced(
+        launched_in(span, *(("kernel", name, us) for name, us in kernels)), step_us=step_us
+    )
 
 
 def exact_float32() -> Recording:
@@ -28,14 +30,20 @@ def only_tf32() -> Recording:
 
 def math_attention() -> Recording:
     """Its matmuls are float32 on CUDA cores too, and are not told twice."""
-    return of_kernels((SIMT, 300.0), ("softmax", 100.0), span=("cpu_op", "aten::_scaled_dot_product_attention_math"))
+    return of_kernels(
+        (SIMT, 300.0),
+        ("softmax", 100.0),
+        span=("cpu_op", "aten::_scaled_dot_product_attention_math"),
+    )
 
 
 def slow_loader(workers: bool = False) -> Recording:
     """The batch takes 300 us in which the GPU has nothing to do, and then 100 us of work."""
     kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
     span = ("user_annotation", f"enumerate(DataLoader)#{kind}.__next__")
-    return traced(launched_in(span, ("kernel", "k", 100.0), span_us=300.0, late_us=300.0), step_us=None)
+    return traced(
+        launched_in(span, ("kernel", "k", 100.0), span_us=300.0, late_us=300.0), step_us=None
+    )
 
 
 def pageable_copy() -> Recording:
@@ -45,7 +53,9 @@ def pageable_copy() -> Recording:
     return traced(launched_in(span, copy, span_us=250.0), step_us=None)
 
 
-def unfused_optimizer(kernel: str = "multi_tensor_apply_kernel<BinaryOpListAlphaFunctor>") -> Recording:
+def unfused_optimizer(
+    kernel: str = "multi_tensor_apply_kernel<BinaryOpListAlphaFunctor>",
+) -> Recording:
     """Three kernels of 50 us, and 50 us in which the optimizer runs on the CPU alone."""
     span = ("user_annotation", "Optimizer.step#AdamW.step")
     kernels = (("kernel", kernel, 50.0),) * 3

@@ -16,8 +16,11 @@ PREDICATE = Frame(file=written.FILE, line=14, function="step", first_line=10)
 READ_LINE = Frame(file=written.FILE, line=21, function="train", first_line=20)
 
 
-def read(frame: Frame = READ_LINE, *, each: int = 1, calls: range = range(CALLS), **fields: Any) -> SyncRecord:
-    """``.item()`` of eager code as the dispatcher's hook sees it, ``each`` times in each of ``calls``."""
+def read(
+    frame: Frame = READ_LINE, *, each: int = 1, calls: range = range(CALLS), **fields: Any
+) -> SyncRecord:
+    """``.item()`` of eager code as the dispatcher's hook sees it, ``each`` times in each of
+    ``calls``."""
     given = {
         "source": "dispatch",
         "op": "aten::_local_scalar_dense",
@@ -43,7 +46,9 @@ def memory(*reads: SyncRecord, left_out: int = 0, calls: int = CALLS, **fields: 
 
 def run(*reads: SyncRecord, key: RunKey = FUSED, **fields: Any) -> RunRecord:
     """Compiled once and clean but for these reads."""
-    return msgspec.structs.replace(written.run(*written.compiled_once()), key=key, memory=memory(*reads, **fields))
+    return msgspec.structs.replace(
+        written.run(*written.compiled_once()), key=key, memory=memory(*reads, **fields)
+    )
 
 
 def recording(*reads: SyncRecord, device: str = "cpu", **fields: Any) -> Recording:
@@ -55,7 +60,9 @@ def recording(*reads: SyncRecord, device: str = "cpu", **fields: Any) -> Recordi
 
 def graph(*wrong: GraphTensor) -> HandmadeGraph:
     """Captured in ``train`` before the first call, and replayed once in each."""
-    return HandmadeGraph(captured_in=-1, frames=(READ_LINE,), replays=dict.fromkeys(range(CALLS), 1), wrong=wrong)
+    return HandmadeGraph(
+        captured_in=-1, frames=(READ_LINE,), replays=dict.fromkeys(range(CALLS), 1), wrong=wrong
+    )
 
 
 # ---------------------------------------------------------------- a case for each rule

@@ -28,7 +28,12 @@ CALL = Frame(file=written.FILE, line=21, function="train", first_line=20)
 WRITES = Frame(file=written.FILE, line=14, function="step", first_line=10)
 
 
-def lies(address: int = 4096, shape: tuple[int, ...] = (8,), stride: tuple[int, ...] = (1,), **fields: Any) -> Memory:
+def lies(
+    address: int = 4096,
+    shape: tuple[int, ...] = (8,),
+    stride: tuple[int, ...] = (1,),
+    **fields: Any,
+) -> Memory:
     """float32, at the beginning of a storage of 1024 bytes unless ``fields`` say otherwise."""
     given = {"storage": address, "itemsize": 4, "dtype": "float32", "device": "cpu", **fields}
     return Memory(address=address, shape=shape, stride=stride, **given)
@@ -36,16 +41,26 @@ def lies(address: int = 4096, shape: tuple[int, ...] = (8,), stride: tuple[int, 
 
 def held(memory: Memory | None = None, **fields: Any) -> Held:
     place = memory or lies()
-    return Held(**{"run": 0, "watched": CALLS, "first": place, "last": place, "frames": (CALL,), **fields})
+    return Held(
+        **{"run": 0, "watched": CALLS, "first": place, "last": place, "frames": (CALL,), **fields}
+    )
 
 
-def given(name: str = "L['x']", *, static: str = "", memory: Memory | None = None, **fields: Any) -> GraphInput:
+def given(
+    name: str = "L['x']", *, static: str = "", memory: Memory | None = None, **fields: Any
+) -> GraphInput:
     return GraphInput(name=name, static=static, held=(held(memory, **fields),))
 
 
 def overlap(left: str, right: str, one: Memory, other: Memory, *, same: bool = False) -> Overlap:
     return Overlap(
-        left=left, right=right, same_object=same, left_memory=one, right_memory=other, runs=CALLS, first_call=0
+        left=left,
+        right=right,
+        same_object=same,
+        left_memory=one,
+        right_memory=other,
+        runs=CALLS,
+        first_call=0,
     )
 
 
@@ -66,7 +81,9 @@ def graph(*inputs: GraphInput, **fields: Any) -> WatchedGraph:
 
 
 def buffer(name: str = "state", **fields: Any) -> WatchedBuffer:
-    return WatchedBuffer(**{"name": name, "watched": CALLS, "first": lies(), "last": lies(), **fields})
+    return WatchedBuffer(
+        **{"name": name, "watched": CALLS, "first": lies(), "last": lies(), **fields}
+    )
 
 
 def recording(
@@ -79,13 +96,17 @@ def recording(
 ) -> Recording:
     """Launches: as in written.on_cuda."""
     tensors = TensorRecords(graphs=graphs, buffers=buffers, calls=CALLS, steps_marked=marked)
-    memory = MemoryPass(step_us=(1000.0,) * CALLS, steady_from=STEADY_FROM, syncs=GONE, tensors=tensors, peaks=GONE)
+    memory = MemoryPass(
+        step_us=(1000.0,) * CALLS, steady_from=STEADY_FROM, syncs=GONE, tensors=tensors, peaks=GONE
+    )
     whole = (
         written.on_cuda(*written.compiled_once(), launches=launches)
         if on_cuda
         else written.recording(*written.compiled_once(), program=program)
     )
-    return msgspec.structs.replace(whole, runs=(msgspec.structs.replace(whole.runs[0], memory=memory),))
+    return msgspec.structs.replace(
+        whole, runs=(msgspec.structs.replace(whole.runs[0], memory=memory),)
+    )
 
 
 # ---------------------------------------------------------------- a case for each rule
@@ -106,11 +127,15 @@ def a_returned_input() -> Recording:
 
 def two_results_of_one() -> Recording:
     one, other = lies(8192, (2, 4), (4, 1)), lies(8192, (4, 2), (1, 4))
-    return recording(graph(given(), outputs=2, overlaps=(overlap("output 0", "output 1", one, other),)))
+    return recording(
+        graph(given(), outputs=2, overlaps=(overlap("output 0", "output 1", one, other),))
+    )
 
 
 def a_written_argument() -> Recording:
-    return recording(graph(given(written=ALL), in_place=(InPlace(input=0, operator="mul_", frames=(WRITES,)),)))
+    return recording(
+        graph(given(written=ALL), in_place=(InPlace(input=0, operator="mul_", frames=(WRITES,)),))
+    )
 
 
 def a_written_window() -> Recording:
@@ -131,9 +156,13 @@ from user code:
     return torch.cond(x.sum() > 0, report, other, (x,))
   File "/lib/site-packages/torch/_higher_order_ops/cond.py", line 196, in cond
     return cond_op(pred, true_fn, false_fn, operands)
-"""
+"""  # noqa: E501
 
 
 def a_refused_branch(text: str = REFUSED) -> Recording:
-    lines = [*written.compiled("0/0", written.STEP, fail_type="UncapturedHigherOrderOpError", fail_reason=text)]
+    lines = [
+        *written.compiled(
+            "0/0", written.STEP, fail_type="UncapturedHigherOrderOpError", fail_reason=text
+        )
+    ]
     return written.recording(*lines, written.offered(written.STEP, "raised", text=text))

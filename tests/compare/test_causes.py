@@ -1,4 +1,5 @@
-"""What is told as a cause is a part of what there is, is told once, and is told of the run that it belongs to."""
+"""What is told as a cause is a part of what there is, is told once, and is told of the run that it
+belongs to."""
 
 from __future__ import annotations
 
@@ -8,9 +9,28 @@ import msgspec
 import pytest
 
 from kgprof.compare import compare
-from kgprof.compare.causes import CLOCKLESS, MOST_CAUSES, OTHERS, PART, REASON, RESULT, Ranked, in_order
+from kgprof.compare.causes import (
+    CLOCKLESS,
+    MOST_CAUSES,
+    OTHERS,
+    PART,
+    REASON,
+    RESULT,
+    Ranked,
+    in_order,
+)
 from kgprof.compare.verdict import reasons
-from kgprof.model import Cause, CauseKind, KernelKind, Level, Location, Profile, RunKey, Skipped, Undecided
+from kgprof.model import (
+    Cause,
+    CauseKind,
+    KernelKind,
+    Level,
+    Location,
+    Profile,
+    RunKey,
+    Skipped,
+    Undecided,
+)
 from tests.analysis.compared import (
     BEFORE,
     STEP_US,
@@ -30,18 +50,25 @@ from tests.analysis.compared import (
 RULES = ("KGP101", "KGP107", "KGP201", "KGP401", "KGP402", "KGP404", "KGP602")
 
 
-def evaluated(given: Profile, step_us: float, *, times_as_many: float, evaluation_s: float) -> Profile:
+def evaluated(
+    given: Profile, step_us: float, *, times_as_many: float, evaluation_s: float
+) -> Profile:
     """Another number of steps an evaluation, of the same candidates."""
     run = given.runs[0]
     assert not isinstance(run.evaluation, Skipped)
     steps = round(times_as_many * run.evaluation.steps)
     evaluation = msgspec.structs.replace(run.evaluation, steps=steps)
-    again = timed(msgspec.structs.replace(run, evaluation=evaluation), step_us, evaluation_s=evaluation_s)
+    again = timed(
+        msgspec.structs.replace(run, evaluation=evaluation), step_us, evaluation_s=evaluation_s
+    )
     return msgspec.structs.replace(given, runs=(again,))
 
 
 def by_chance(base: Profile, chance: random.Random) -> Profile:
-    rows = [(n, k, c * chance.choice((0.5, 1, 1, 2)), us * chance.uniform(0.3, 2.5)) for n, k, c, us in BEFORE]
+    rows = [
+        (n, k, c * chance.choice((0.5, 1, 1, 2)), us * chance.uniform(0.3, 2.5))
+        for n, k, c, us in BEFORE
+    ]
     step_us, more = chance.uniform(200.0, 2000.0), chance.choice((0.5, 1, 1, 2, 4))
     whole_s = more * 102 * step_us / 1e6 * chance.choice((0.6, 1, 1, 1.5, 3))
     head = evaluated(base, step_us, times_as_many=more, evaluation_s=whole_s)
@@ -50,7 +77,9 @@ def by_chance(base: Profile, chance: random.Random) -> Profile:
         for line, rule in enumerate(RULES, start=1)
         if chance.random() < 0.3
     ]
-    return msgspec.structs.replace(traced(head, *rows, idle_us=chance.uniform(0.0, 1200.0)), findings=tuple(found))
+    return msgspec.structs.replace(
+        traced(head, *rows, idle_us=chance.uniform(0.0, 1200.0)), findings=tuple(found)
+    )
 
 
 def test_the_causes_are_parts_of_the_difference_and_never_more_than_all_of_it() -> None:
@@ -59,7 +88,9 @@ def test_the_causes_are_parts_of_the_difference_and_never_more_than_all_of_it() 
         run = only_run(base, by_chance(base, random.Random(seed)))
         if isinstance(run.explained_us, Skipped):
             continue
-        told = [cause.explains_us for cause in run.causes if not isinstance(cause.explains_us, Skipped)]
+        told = [
+            cause.explains_us for cause in run.causes if not isinstance(cause.explains_us, Skipped)
+        ]
         assert not isinstance(run.delta_us, Skipped)
         assert all(us > 0 for us in told), seed
         assert sum(told) == pytest.approx(run.explained_us), seed
@@ -70,7 +101,8 @@ def test_the_causes_are_parts_of_the_difference_and_never_more_than_all_of_it() 
 
 
 def test_more_steps_that_cost_nothing_together_are_told_without_a_figure() -> None:
-    """Four times as many, each a fifth as long: what the evaluation takes longer lies between them."""
+    """Four times as many, each a fifth as long: what the evaluation takes longer lies between
+    them."""
     base = traced(profile(), *BEFORE)
     head = evaluated(base, STEP_US / 5, times_as_many=4.0, evaluation_s=0.3)
 
@@ -99,7 +131,8 @@ def test_the_larger_of_more_steps_and_a_new_finding_comes_first() -> None:
 def test_a_finding_is_counted_with_another_only_where_that_one_claims_what_it_can_cost(
     copies: float, expected: Skipped
 ) -> None:
-    """KGP201 comes first and claims what the host waits and the copies; KGP404 can cost copies alone."""
+    """KGP201 comes first and claims what the host waits and the copies; KGP404 can cost copies
+    alone."""
     base = traced(profile(), *BEFORE)
     rows = changed(BEFORE, "aten::copy_", copies, 50.0 * copies)
     head = traced(slower(base, 1500.0), *rows, idle_us=600.0)  # type: ignore[arg-type]
@@ -127,7 +160,9 @@ def test_the_note_says_that_the_traces_explain_where_they_do() -> None:
     """Kernels that ran at the same time: each takes longer, and the window does not."""
     base = traced(profile(), *BEFORE)
     head = traced(slower(base, 1200.0), *changed(BEFORE, "aten::addmm", 4.0, 500.0))  # type: ignore[arg-type]
-    overlapped = msgspec.structs.replace(head.runs[0].kernels, window_us=1000.0 * STEPS, busy_us=600.0 * STEPS)
+    overlapped = msgspec.structs.replace(
+        head.runs[0].kernels, window_us=1000.0 * STEPS, busy_us=600.0 * STEPS
+    )
 
     run = only_run(base, with_run(head, kernels=overlapped))
 
@@ -147,7 +182,9 @@ def test_more_kernels_of_which_no_part_says_which_are_told_by_their_number() -> 
 
 def test_of_another_environment_it_is_not_said_that_no_time_is_worse() -> None:
     head = slower(profile(), 2000.0)
-    head = msgspec.structs.replace(head, environment=msgspec.structs.replace(head.environment, torch="2.14.0"))
+    head = msgspec.structs.replace(
+        head, environment=msgspec.structs.replace(head.environment, torch="2.14.0")
+    )
 
     run = only_run(profile(), head)
 
@@ -187,10 +224,13 @@ def test_of_too_many_causes_those_stay_that_explain_a_part() -> None:
 
 
 def two_runs(*step_us: float) -> Profile:
-    """fused.default and batched.default, each with a slower kernel of its own where it is above 1000 us."""
+    """fused.default and batched.default, each with a slower kernel of its own where it is above
+    1000 us."""
     given = profile()
     runs = []
-    for strategy, us, name in zip(("fused", "batched"), step_us, ("aten::addmm", "aten::index"), strict=True):
+    for strategy, us, name in zip(
+        ("fused", "batched"), step_us, ("aten::addmm", "aten::index"), strict=True
+    ):
         number, was = next((number, was) for row, _, number, was in BEFORE if row == name)
         rows = changed(BEFORE, name, number, was + us - STEP_US)
         run = timed(given.runs[0], us)
@@ -200,7 +240,10 @@ def two_runs(*step_us: float) -> Profile:
 
 
 def test_the_slowest_run_leads_with_its_own_cause() -> None:
-    base, found = two_runs(STEP_US, STEP_US), compare(two_runs(STEP_US, STEP_US), two_runs(1100.0, 1500.0))
+    base, found = (
+        two_runs(STEP_US, STEP_US),
+        compare(two_runs(STEP_US, STEP_US), two_runs(1100.0, 1500.0)),
+    )
 
     assert found.comparison is not None
     worse = [reason.worse for reason in reasons(base, found, found.comparison)]
@@ -216,7 +259,10 @@ def test_a_cause_of_one_run_is_not_said_of_another_that_nothing_explains() -> No
     found = compare(base, msgspec.structs.replace(head, runs=(unexplained, head.runs[1])))
 
     assert found.comparison is not None
-    assert [[cause.subject for cause in run.causes] for run in found.comparison.runs] == [[], ["aten::index"]]
+    assert [[cause.subject for cause in run.causes] for run in found.comparison.runs] == [
+        [],
+        ["aten::index"],
+    ]
     assert "aten::index" not in found.verdict.text
 
 
@@ -238,13 +284,19 @@ def copying(copies: float, *lines: tuple[int, ...]) -> Profile:
 def test_the_same_change_at_two_places_is_two_causes_of_the_whole() -> None:
     told = comparison(copying(2.0, (1,), (2,)), copying(8.0, (1,), (2,))).causes
 
-    assert [(cause.cause, cause.location and cause.location.line) for cause in told] == [("copies", 1), ("copies", 2)]
+    assert [(cause.cause, cause.location and cause.location.line) for cause in told] == [
+        ("copies", 1),
+        ("copies", 2),
+    ]
 
 
 def test_more_copies_are_shown_at_the_line_that_copies_only_in_head() -> None:
     told = comparison(copying(2.0, (10, 20), (1,)), copying(8.0, (10, 20, 30), (1,))).causes
 
-    assert [(cause.cause, cause.location and cause.location.line) for cause in told] == [("copies", 30), ("copies", 1)]
+    assert [(cause.cause, cause.location and cause.location.line) for cause in told] == [
+        ("copies", 30),
+        ("copies", 1),
+    ]
 
 
 @pytest.mark.parametrize("compiles", [True, False])
@@ -255,7 +307,10 @@ def test_a_first_call_is_about_compiling_only_where_something_is_compiled(compil
         assert not isinstance(made, Skipped)
         compilations = made.compilations if compiles else ()
         return with_run(
-            given, compile=msgspec.structs.replace(made, first_call_s=first_call_s, compilations=compilations)
+            given,
+            compile=msgspec.structs.replace(
+                made, first_call_s=first_call_s, compilations=compilations
+            ),
         )
 
     compared = comparison(starting(1.0), starting(9.0))

@@ -23,11 +23,15 @@ class Model:
     def step(self, x):
         return x
 """
-HEAD = BASE.replace("self.depth = 3", "self.depth = torch.tensor(3)").replace("return x", "return x * 1")
+HEAD = BASE.replace("self.depth = 3", "self.depth = torch.tensor(3)").replace(
+    "return x", "return x * 1"
+)
 
 
 def holding(text: str | Skipped, *, given: Profile | None = None) -> Profile:
-    return msgspec.structs.replace(given or profile(), sources=(ProjectSource(file="model.py", sha256="", text=text),))
+    return msgspec.structs.replace(
+        given or profile(), sources=(ProjectSource(file="model.py", sha256="", text=text),)
+    )
 
 
 def lines(found: tuple[changes.ChangedLine, ...]) -> list[tuple[str, int, str]]:
@@ -44,7 +48,9 @@ def test_the_sources_of_both_sides_say_which_lines_changed_and_in_which_function
 
 
 def test_of_lines_that_are_gone_the_one_in_their_place_is_named() -> None:
-    without = BASE.replace("        self.depth = 3\n", "        pass\n", 1).replace("import torch\n", "")
+    without = BASE.replace("        self.depth = 3\n", "        pass\n", 1).replace(
+        "import torch\n", ""
+    )
 
     assert lines(changes.between(holding(BASE), holding(without))) == [
         ("model.py", 1, ""),
@@ -53,7 +59,10 @@ def test_of_lines_that_are_gone_the_one_in_their_place_is_named() -> None:
 
 
 def test_comments_blank_lines_and_other_files_are_no_cause() -> None:
-    diff = "--- a/x.md\n+++ b/x.md\n@@ -1 +1 @@\n-a\n+b\n--- a/y.py\n+++ b/y.py\n@@ -3,0 +4,3 @@\n+# why\n+\n+y = 1\n"
+    diff = (
+        "--- a/x.md\n+++ b/x.md\n@@ -1 +1 @@\n-a\n+b\n--- a/y.py\n+++ b/y.py\n@@ "
+        "-3,0 +4,3 @@\n+# why\n+\n+y = 1\n"
+    )
 
     assert lines(changes.of_diff(diff)) == [("y.py", 6, "")]
 
@@ -65,10 +74,16 @@ def test_comments_blank_lines_and_other_files_are_no_cause() -> None:
 )
 def test_one_line_among_others_needs_a_reason(names: tuple[str, ...], line: int | None) -> None:
     other = "--- a/other.py\n+++ b/other.py\n@@ -1,0 +1,1 @@\n+y = 1\n"
-    new = msgspec.structs.replace(finding("KGP302", message="CPU tensor"), names=names, location=None)
+    new = msgspec.structs.replace(
+        finding("KGP302", message="CPU tensor"), names=names, location=None
+    )
     head = msgspec.structs.replace(profile(), findings=(new,))
     diff = "".join(
-        (other, "--- a/model.py\n+++ b/model.py\n@@ -6 +6 @@\n-        self.depth = 3\n+        self.depth = t(3)\n")
+        (
+            other,
+            "--- a/model.py\n+++ b/model.py\n@@ -6 +6 @@\n-        self.depth = 3\n+        "
+            "self.depth = t(3)\n",
+        )
     )
 
     found = compare(profile(), head, diff=diff).comparison
@@ -99,11 +114,17 @@ def test_a_constant_of_another_file_is_found_where_it_is_imported() -> None:
     assert new.location.file.endswith(place.file)
     text = "from shop.settings import DEPTH, WIDTH\n"
     head = msgspec.structs.replace(
-        profile(), findings=(new,), sources=(ProjectSource(file=new.location.file, sha256="", text=text),)
+        profile(),
+        findings=(new,),
+        sources=(ProjectSource(file=new.location.file, sha256="", text=text),),
     )
     diff = "".join(
         f"--- a/{file}\n+++ b/{file}\n@@ -1 +1 @@\n-{name} = 1\n+{name} = 2\n"
-        for file, name in (("bench.py", "WIDTH"), ("shop/settings.py", "OTHER"), ("shop/settings.py", "WIDTH"))
+        for file, name in (
+            ("bench.py", "WIDTH"),
+            ("shop/settings.py", "OTHER"),
+            ("shop/settings.py", "WIDTH"),
+        )
     )
 
     found = compare(profile(), head, diff=diff).comparison
@@ -126,7 +147,9 @@ def at_commit(commit: str, *, dirty: bool = False) -> Profile:
     return msgspec.structs.replace(profile(), environment=environment)
 
 
-def test_git_says_what_changed_between_two_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_says_what_changed_between_two_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     git(tmp_path, "init", "-q")
     commits = []
     for text in (BASE, HEAD):

@@ -63,7 +63,9 @@ from tests.render import profiles
 def test_a_profile_beside_itself_is_clean(state: str) -> None:
     given = profiles.STATES[state]()
     if state in ("clean", "cuda"):
-        given = msgspec.structs.replace(given, runs=tuple(timed(run, STEP_US) for run in given.runs))
+        given = msgspec.structs.replace(
+            given, runs=tuple(timed(run, STEP_US) for run in given.runs)
+        )
 
     found = compare(given, given)
 
@@ -107,12 +109,16 @@ DRIFTED = (1.10, 1.13, 1.07, 1.12, 1.09)
 STEADY = (1.0, 1.02, 0.97, 1.01, 0.99)
 
 
-def on_a_machine(host: Sequence[float], *, device: Sequence[float] = (1.0,) * 5, program: float = 1.0) -> Profile:
+def on_a_machine(
+    host: Sequence[float], *, device: Sequence[float] = (1.0,) * 5, program: float = 1.0
+) -> Profile:
     """A step that follows its host: what the host takes longer, it takes longer."""
     given = profile()
     noise = (1.001, 0.999, 1.0, 1.002, 0.998)
     rounds = [program * factor * own for factor, own in zip(host, noise, strict=True)]
-    run = timed(given.runs[0], STEP_US, rounds=rounds, machine=machine_speed(host=host, device=device))
+    run = timed(
+        given.runs[0], STEP_US, rounds=rounds, machine=machine_speed(host=host, device=device)
+    )
     return msgspec.structs.replace(given, runs=(run,))
 
 
@@ -123,8 +129,15 @@ def step_of(base: Profile, head: Profile) -> ComparedMetric:
 @pytest.mark.parametrize("loop", ["host", "device"])
 def test_a_machine_that_moved_by_more_than_the_budget_leaves_every_time_open(loop: str) -> None:
     """The program may be 20 % slower or not at all: separately recorded sides cannot tell."""
-    speeds = {"host": DRIFTED, "device": STEADY} if loop == "host" else {"host": STEADY, "device": DRIFTED}
-    base, head = on_a_machine(STEADY, device=STEADY), on_a_machine(speeds["host"], device=speeds["device"], program=1.2)
+    speeds = (
+        {"host": DRIFTED, "device": STEADY}
+        if loop == "host"
+        else {"host": STEADY, "device": DRIFTED}
+    )
+    base, head = (
+        on_a_machine(STEADY, device=STEADY),
+        on_a_machine(speeds["host"], device=speeds["device"], program=1.2),
+    )
 
     step, run = step_of(base, head), only_run(base, head)
 
@@ -136,7 +149,10 @@ def test_a_machine_that_moved_by_more_than_the_budget_leaves_every_time_open(loo
 
 
 def test_a_machine_that_moved_by_less_than_the_budget_is_said_and_the_time_is_judged() -> None:
-    base, head = on_a_machine(STEADY), on_a_machine([1.03 * factor for factor in STEADY], program=1.2)
+    base, head = (
+        on_a_machine(STEADY),
+        on_a_machine([1.03 * factor for factor in STEADY], program=1.2),
+    )
 
     assert step_of(base, head).verdict == "worse"
     assert len(only_run(base, head).notes) == 2  # the first is about the traces
@@ -156,11 +172,14 @@ def test_without_the_loop_the_same_times_are_blamed_on_the_program() -> None:
 
 
 def test_another_torchs_loop_is_no_measure_of_the_machine() -> None:
-    """A torch that dispatches in 10 % more time: asked for all the same, that is the difference and no machine's."""
+    """A torch that dispatches in 10 % more time: asked for all the same, that is the difference and
+    no machine's."""
     base, head = on_a_machine(STEADY), on_a_machine(DRIFTED)
     newer = msgspec.structs.replace(head.environment, torch="2.14.0")
 
-    (run,) = comparison(base, msgspec.structs.replace(head, environment=newer), allow_different_environment=True).runs
+    (run,) = comparison(
+        base, msgspec.structs.replace(head, environment=newer), allow_different_environment=True
+    ).runs
 
     assert metrics_of(run)["step"] == "worse"
     assert run.machine == OTHER_LOOPS
@@ -170,16 +189,24 @@ def test_another_torchs_loop_is_no_measure_of_the_machine() -> None:
 
 
 def in_turn(
-    side: str, rounds: Sequence[float], *, lost: Sequence[int] = (), most: int = 10, limit: float = 2.0
+    side: str,
+    rounds: Sequence[float],
+    *,
+    lost: Sequence[int] = (),
+    most: int = 10,
+    limit: float = 2.0,
 ) -> Profile:
-    """The first of ``rounds`` is the one on cold caches; pairs are numbered from 2 on. Its host drifts as it likes."""
+    """The first of ``rounds`` is the one on cold caches; pairs are numbered from 2 on. Its host
+    drifts as it likes."""
     kept = [number for number in range(1, len(rounds) + 1) if number not in lost]
     given = timed(profile().runs[0], STEP_US, rounds=[rounds[number - 1] for number in kept])
     assert isinstance(given.rounds, Rounds)
     run = msgspec.structs.replace(
         given, rounds=msgspec.structs.replace(given.rounds, asked=len(rounds), numbers=tuple(kept))
     )
-    told = InTurn(id="a pair", side=side, most_rounds=most, limits={"step": limit, "evaluation": limit})
+    told = InTurn(
+        id="a pair", side=side, most_rounds=most, limits={"step": limit, "evaluation": limit}
+    )
     return msgspec.structs.replace(profile(), runs=(run,), in_turn=told)
 
 
@@ -196,13 +223,22 @@ NOISE = (1.0, 1.004, 0.998, 1.003, 0.996, 1.002, 0.999)
         (1.02, 2.0, "inconclusive", 6),
     ],
 )
-def test_drift_that_both_sides_share_cancels_in_pairs(program: float, limit: float, verdict: str, code: int) -> None:
+def test_drift_that_both_sides_share_cancels_in_pairs(
+    program: float, limit: float, verdict: str, code: int
+) -> None:
     base = in_turn("base", MACHINE, limit=limit)
-    head = in_turn("head", [program * at * own for at, own in zip(MACHINE, NOISE, strict=True)], limit=limit)
+    head = in_turn(
+        "head", [program * at * own for at, own in zip(MACHINE, NOISE, strict=True)], limit=limit
+    )
 
     step = step_of(base, head)
 
-    assert (step.verdict, step.budget_percent, step.base_rounds, step.head_rounds) == (verdict, limit, 6, 6)
+    assert (step.verdict, step.budget_percent, step.base_rounds, step.head_rounds) == (
+        verdict,
+        limit,
+        6,
+        6,
+    )
     assert step.ratio == pytest.approx(program, abs=0.004)
     assert step.head / step.base == pytest.approx(step.ratio)  # type: ignore[operator]
     found = compare(base, head)
@@ -226,15 +262,21 @@ def taking_turns(given: Profile, pieces: Sequence[float]) -> Profile:
 def test_pieces_that_were_timed_side_by_side_count_and_not_the_medians() -> None:
     """By the medians head would be 30 % slower."""
     base = taking_turns(in_turn("base", (1.0,) * 7), (100.0, 130.0, 100.0, 130.0))
-    head = taking_turns(in_turn("head", [1.3 * own for own in NOISE]), (101.0, 131.3, 131.3, 131.3, 7.0))
+    head = taking_turns(
+        in_turn("head", [1.3 * own for own in NOISE]), (101.0, 131.3, 131.3, 131.3, 7.0)
+    )
 
     (run,) = comparison(base, head).runs
 
-    assert [metrics_of(run)[name] for name in ("step", "evaluation", "ms/candidate")] == ["same"] * 3
+    assert [metrics_of(run)[name] for name in ("step", "evaluation", "ms/candidate")] == [
+        "same"
+    ] * 3
     step = step_of(base, head)
     assert step.ratio == pytest.approx(1.01)
     # One side alone has pieces, or none: the medians count.
-    assert step_of(base, in_turn("head", [1.3 * own for own in NOISE])).ratio == pytest.approx(1.3, abs=0.01)
+    assert step_of(base, in_turn("head", [1.3 * own for own in NOISE])).ratio == pytest.approx(
+        1.3, abs=0.01
+    )
 
 
 def test_an_option_moves_the_limit_that_was_stated() -> None:
@@ -248,7 +290,8 @@ def test_an_option_moves_the_limit_that_was_stated() -> None:
 
 def test_a_lost_round_takes_its_pair_and_what_is_beyond_the_last_look_waits() -> None:
     base = in_turn("base", (1.0,) * 8, lost=(3,))
-    head = in_turn("head", (1.0, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 50.0))  # seven pairs: the look is the one after six
+    # seven pairs: the look is the one after six
+    head = in_turn("head", (1.0, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 50.0))
 
     step = step_of(base, head)
 
@@ -264,7 +307,9 @@ def test_before_the_first_look_nothing_is_said() -> None:
 
 def test_only_the_two_sides_of_one_recording_are_pairs() -> None:
     base, head = in_turn("base", MACHINE), in_turn("head", MACHINE)
-    other = msgspec.structs.replace(head, in_turn=msgspec.structs.replace(head.in_turn, id="another"))  # type: ignore[type-var]
+    other = msgspec.structs.replace(
+        head, in_turn=msgspec.structs.replace(head.in_turn, id="another")
+    )  # type: ignore[type-var]
 
     assert comparison(base, head).in_turn is not None
     assert comparison(base, other).in_turn is None
@@ -293,7 +338,12 @@ def test_a_slower_step_fails_with_its_interval_and_its_budget() -> None:
     assert found.verdict.status == "failed"
     assert found.comparison is not None
     step = found.comparison.runs[0].metrics[0]
-    assert (step.name, step.verdict, step.budget_percent, step.base_rounds) == ("step", "worse", 5.0, 5)
+    assert (step.name, step.verdict, step.budget_percent, step.base_rounds) == (
+        "step",
+        "worse",
+        5.0,
+        5,
+    )
     assert (step.ratio, step.low, step.high) == pytest.approx((1.124, 1.118, 1.130), abs=0.001)
 
 
@@ -327,13 +377,17 @@ def test_one_round_is_inconclusive_and_says_how_to_get_more() -> None:
 
     assert (found.exit_code, found.verdict.status, found.verdict.reasons) == (6, "inconclusive", ())
     assert found.comparison is not None
-    assert {metric.undecided for metric in found.comparison.runs[0].metrics if metric.decides} == {Undecided.ONE_ROUND}
+    assert {metric.undecided for metric in found.comparison.runs[0].metrics if metric.decides} == {
+        Undecided.ONE_ROUND
+    }
 
 
 def test_an_inconclusive_time_does_not_hide_a_new_finding() -> None:
     once = with_run(profile(), **_times((1.0,), 1.0))
 
-    found = compare(once, msgspec.structs.replace(once, findings=(finding("KGP101", message="a graph break"),)))
+    found = compare(
+        once, msgspec.structs.replace(once, findings=(finding("KGP101", message="a graph break"),))
+    )
 
     assert found.exit_code == 1
     assert found.comparison is not None
@@ -343,12 +397,15 @@ def test_an_inconclusive_time_does_not_hide_a_new_finding() -> None:
 
 
 def test_a_step_that_is_other_work_does_not_decide() -> None:
-    """Half the batch: a step takes less, there are twice as many, and the evaluation takes longer."""
+    """Half the batch: a step takes less, there are twice as many, and the evaluation takes
+    longer."""
     base = profile()
     run = base.runs[0]
     assert not isinstance(run.evaluation, Skipped)
     halved = msgspec.structs.replace(
-        run.evaluation, steps=2 * run.evaluation.steps, settings={**run.evaluation.settings, "batch size": "128"}
+        run.evaluation,
+        steps=2 * run.evaluation.steps,
+        settings={**run.evaluation.settings, "batch size": "128"},
     )
     smaller = timed(msgspec.structs.replace(run, evaluation=halved), 700.0)
 
@@ -359,7 +416,11 @@ def test_a_step_that_is_other_work_does_not_decide() -> None:
     (compared,) = found.comparison.runs
     assert (compared.decided_by, compared.per) == ("evaluation", "evaluation")
     (step,) = [m for m in compared.metrics if m.name == "step"]
-    assert (step.verdict, step.decides, step.undecided) == ("not observed", False, Undecided.OTHER_WORK)
+    assert (step.verdict, step.decides, step.undecided) == (
+        "not observed",
+        False,
+        Undecided.OTHER_WORK,
+    )
     first, second = compared.causes
     assert (first.cause, second.cause) == ("steps", "setting")
     assert [(s.name, s.base, s.head) for s in compared.settings] == [("batch size", "256", "128")]
@@ -385,7 +446,9 @@ def test_a_time_that_is_gone_is_inconclusive() -> None:
     assert found.exit_code == 6
     assert found.comparison is not None
     times = [metric for metric in found.comparison.runs[0].metrics if metric.time_of]
-    assert [(metric.undecided, metric.note) for metric in times] == [(Undecided.NOT_MEASURED, gone.reason)] * 3
+    assert [(metric.undecided, metric.note) for metric in times] == [
+        (Undecided.NOT_MEASURED, gone.reason)
+    ] * 3
 
 
 # ---------------------------------------------------------------- environments and inputs
@@ -405,9 +468,14 @@ def test_a_time_that_is_gone_is_inconclusive() -> None:
 def test_another_environment_makes_times_inconclusive(field: str, value: object, name: str) -> None:
     base = profile()
     head = slower(base, 2000.0)
-    head = msgspec.structs.replace(head, environment=msgspec.structs.replace(head.environment, **{field: value}))
+    head = msgspec.structs.replace(
+        head, environment=msgspec.structs.replace(head.environment, **{field: value})
+    )
 
-    found, allowed = compare(base, head), compare(base, head, CompareSettings(allow_different_environment=True))
+    found, allowed = (
+        compare(base, head),
+        compare(base, head, CompareSettings(allow_different_environment=True)),
+    )
 
     assert found.comparison is not None
     assert (found.exit_code, found.comparison.comparable) == (6, False)
@@ -422,7 +490,10 @@ def test_another_commit_or_cache_folder_is_no_other_environment() -> None:
     head = msgspec.structs.replace(
         base,
         environment=msgspec.structs.replace(
-            base.environment, git_commit="f" * 40, git_dirty=False, flags={"TORCHINDUCTOR_CACHE_DIR": "/elsewhere"}
+            base.environment,
+            git_commit="f" * 40,
+            git_dirty=False,
+            flags={"TORCHINDUCTOR_CACHE_DIR": "/elsewhere"},
         ),
     )
 
@@ -432,12 +503,16 @@ def test_another_commit_or_cache_folder_is_no_other_environment() -> None:
 def test_a_comparison_is_no_side_of_one() -> None:
     found = compare(profile(), profile())
 
-    with pytest.raises(UsageError, match="there is itself a comparison and cannot be one of its sides"):
+    with pytest.raises(
+        UsageError, match="there is itself a comparison and cannot be one of its sides"
+    ):
         compare(profile(), found, sources=("here", "there"))
 
 
 def test_two_workloads_are_no_comparison() -> None:
-    with pytest.raises(UsageError, match=r"here is of linkpred and there of train\.py:step: two workloads"):
+    with pytest.raises(
+        UsageError, match=r"here is of linkpred and there of train\.py:step: two workloads"
+    ):
         compare(profile(), profile(workload="train.py:step"), sources=("here", "there"))
 
 
@@ -451,7 +526,9 @@ def test_a_script_in_another_checkout_is_the_same_workload() -> None:
 
 def test_runs_of_one_side_are_said() -> None:
     one = profile()
-    both = msgspec.structs.replace(one, runs=tuple(timed(run, STEP_US) for run in profiles.clean().runs))
+    both = msgspec.structs.replace(
+        one, runs=tuple(timed(run, STEP_US) for run in profiles.clean().runs)
+    )
 
     found = comparison(both, one)
 
@@ -464,7 +541,9 @@ def test_runs_of_one_side_are_said() -> None:
 
 
 def test_no_run_in_common_is_nothing_to_compare() -> None:
-    other = msgspec.structs.replace(profile().runs[0], key=msgspec.structs.replace(KEY, mode="eager"))
+    other = msgspec.structs.replace(
+        profile().runs[0], key=msgspec.structs.replace(KEY, mode="eager")
+    )
 
     assert compare(profile(), profile(runs=(other,))).exit_code == 5
 
@@ -519,7 +598,9 @@ def test_a_traced_microsecond_is_scaled_to_timing_and_what_is_left_is_said() -> 
         (BEFORE, 600.0, "host"),
     ],
 )
-def test_what_the_trace_shows_more_of_is_the_cause(rows: object, idle_us: float, expected: str) -> None:
+def test_what_the_trace_shows_more_of_is_the_cause(
+    rows: object, idle_us: float, expected: str
+) -> None:
     base = traced(profile(), *BEFORE)
     head = traced(slower(base, 1200.0), *rows, idle_us=idle_us)  # type: ignore[misc]
 
@@ -532,7 +613,9 @@ def test_what_the_trace_shows_more_of_is_the_cause(rows: object, idle_us: float,
 def test_kernels_that_inductor_numbers_otherwise_are_the_same_kernels() -> None:
     name = "triton_poi_fused_add_"
     base = traced(profile(), (f"{name}3", KernelKind.POINTWISE, 1.0, 600.0))
-    head = traced(slower(base, 1200.0), (f"{name}4", KernelKind.POINTWISE, 1.0, 600.0), idle_us=600.0)
+    head = traced(
+        slower(base, 1200.0), (f"{name}4", KernelKind.POINTWISE, 1.0, 600.0), idle_us=600.0
+    )
 
     assert causes(base, head) == ["host"]
 
@@ -546,7 +629,11 @@ def test_a_new_finding_that_can_be_the_reason_comes_before_the_bare_parts() -> N
 
     first, second = only_run(base, head).causes
 
-    assert (first.cause, first.fingerprint, first.location and first.location.line) == ("finding", "same", 41)
+    assert (first.cause, first.fingerprint, first.location and first.location.line) == (
+        "finding",
+        "same",
+        41,
+    )
     assert first.explains_us == pytest.approx(300.0, rel=0.01)
     assert (second.cause, second.explains_us) == ("kernel", pytest.approx(100.0, rel=0.01))
 
@@ -554,7 +641,9 @@ def test_a_new_finding_that_can_be_the_reason_comes_before_the_bare_parts() -> N
 def test_a_new_finding_that_costs_no_time_comes_after_what_does() -> None:
     base = traced(profile(), *BEFORE)
     head = traced(slower(base, 1200.0), *changed(BEFORE, "aten::addmm", 4.0, 500.0))  # type: ignore[arg-type]
-    head = msgspec.structs.replace(head, findings=(finding("KGP403", message="results share memory"),))
+    head = msgspec.structs.replace(
+        head, findings=(finding("KGP403", message="results share memory"),)
+    )
 
     assert causes(base, head) == ["kernel", "finding"]
 
@@ -563,8 +652,15 @@ def test_the_causes_and_the_remainder_add_up_to_the_difference() -> None:
     chance = random.Random(5)
     base = traced(profile(), *BEFORE)
     for _ in range(30):
-        rows = [(n, k, c * chance.choice((1, 1, 2)), us * chance.uniform(0.8, 2.0)) for n, k, c, us in BEFORE]
-        head = traced(slower(base, chance.uniform(1100.0, 1800.0)), *rows, idle_us=chance.uniform(300.0, 900.0))
+        rows = [
+            (n, k, c * chance.choice((1, 1, 2)), us * chance.uniform(0.8, 2.0))
+            for n, k, c, us in BEFORE
+        ]
+        head = traced(
+            slower(base, chance.uniform(1100.0, 1800.0)),
+            *rows,
+            idle_us=chance.uniform(300.0, 900.0),
+        )
         run = only_run(base, head)
         assert isinstance(run.delta_us, float)
         told = sum(c.explains_us for c in run.causes if isinstance(c.explains_us, float))
@@ -574,7 +670,9 @@ def test_the_causes_and_the_remainder_add_up_to_the_difference() -> None:
 
 def test_without_comparable_traces_the_whole_difference_is_the_remainder() -> None:
     gone = Skipped(reason="TRACE timed out")
-    run = only_run(with_run(profile(), kernels=gone), with_run(slower(profile(), 1200.0), kernels=gone))
+    run = only_run(
+        with_run(profile(), kernels=gone), with_run(slower(profile(), 1200.0), kernels=gone)
+    )
 
     assert run.causes == ()
     assert run.remainder_us == run.delta_us
@@ -600,11 +698,18 @@ def test_lost_cuda_graphs_take_the_hosts_time_with_them() -> None:
 def test_fewer_cuda_graphs_because_there_is_less_to_launch_are_none_lost() -> None:
     rows = (("gemm", KernelKind.GEMM, 4.0, 300.0), ("index", KernelKind.INDEX, 10.0, 300.0))
 
-    assert causes(traced(profile(), *rows, device="cuda", graphs=2), traced(profile(), *rows[:1], device="cuda")) == []
+    assert (
+        causes(
+            traced(profile(), *rows, device="cuda", graphs=2),
+            traced(profile(), *rows[:1], device="cuda"),
+        )
+        == []
+    )
 
 
 def test_what_launching_costs_the_host_is_told_with_the_launches() -> None:
-    """Base waits 400 us over 20 launches: of 10 more, 200 us; the other 100 us of waiting are the host's own."""
+    """Base waits 400 us over 20 launches: of 10 more, 200 us; the other 100 us of waiting are the
+    host's own."""
     rows = (("gemm", KernelKind.GEMM, 20.0, 600.0),)
     base = traced(profile(), *rows, device="cuda")
     more = (*rows, ("mul", KernelKind.POINTWISE, 10.0, 20.0))
@@ -659,7 +764,9 @@ def test_results_that_differ_in_head_changed_only_where_those_of_base_are_known_
             reference_near_ties=0,
         )
 
-    base = with_run(profile(), agreement=agreement(before) if before else Skipped(reason="left no result"))
+    base = with_run(
+        profile(), agreement=agreement(before) if before else Skipped(reason="left no result")
+    )
     head = with_run(profile(), agreement=agreement("different"))
 
     assert tuple(changed_results(base.runs[0], head.runs[0])) == expected
@@ -696,8 +803,14 @@ def test_a_larger_peak_is_told_above_what_it_moves_by_itself() -> None:
     found = comparison(peak(1000), peak(1400))
     assert [cause.cause for cause in found.causes] == ["memory"]
     assert compare(peak(1000), peak(1400)).exit_code == 0
-    assert compare(peak(1000), peak(1400), CompareSettings(budgets={"peak allocated": 10.0})).exit_code == 1
-    assert compare(peak(1000), peak(1400), CompareSettings(budgets={"peak allocated": 50.0})).exit_code == 0
+    assert (
+        compare(peak(1000), peak(1400), CompareSettings(budgets={"peak allocated": 10.0})).exit_code
+        == 1
+    )
+    assert (
+        compare(peak(1000), peak(1400), CompareSettings(budgets={"peak allocated": 50.0})).exit_code
+        == 0
+    )
 
 
 def compiling(*known: bool) -> Profile:
@@ -706,7 +819,9 @@ def compiling(*known: bool) -> Profile:
     summary = given.runs[0].compile
     assert isinstance(summary, CompileSummary)
     compiled = summary.compilations[0]
-    unknown = msgspec.structs.replace(compiled, stages=Skipped(reason="torch wrote no spans for it"))
+    unknown = msgspec.structs.replace(
+        compiled, stages=Skipped(reason="torch wrote no spans for it")
+    )
     compilations = tuple(compiled if one else unknown for one in known)
     return with_run(given, compile=msgspec.structs.replace(summary, compilations=compilations))
 
@@ -726,7 +841,9 @@ def test_stages_of_which_some_are_not_known_are_not_compared(head: tuple[bool, .
 
 def test_another_option_of_the_workload_is_the_cause_of_what_follows_from_it() -> None:
     base = profile()
-    head = slower(msgspec.structs.replace(base, options=msgspec.structs.replace(base.options, seed=7)), 1400.0)
+    head = slower(
+        msgspec.structs.replace(base, options=msgspec.structs.replace(base.options, seed=7)), 1400.0
+    )
 
     found = compare(base, head)
 
@@ -736,7 +853,9 @@ def test_another_option_of_the_workload_is_the_cause_of_what_follows_from_it() -
 
 
 def test_findings_of_the_same_kind_in_several_runs_are_one_cause_of_the_whole() -> None:
-    base = msgspec.structs.replace(profiles.clean(), runs=tuple(timed(r, STEP_US) for r in profiles.clean().runs))
+    base = msgspec.structs.replace(
+        profiles.clean(), runs=tuple(timed(r, STEP_US) for r in profiles.clean().runs)
+    )
     found = [finding(run=run.key, fingerprint=f"in {run.key.slug}") for run in base.runs]
 
     compared = comparison(base, msgspec.structs.replace(base, findings=tuple(found)))
@@ -773,7 +892,8 @@ def test_a_trace_never_explains_more_than_there_is() -> None:
 
 
 def test_of_launches_in_a_cuda_graph_those_outside_of_it_cost_the_host() -> None:
-    """One call replays the graph of 14 kernels, and the device waits 100 us for it; three copies wait as long."""
+    """One call replays the graph of 14 kernels, and the device waits 100 us for it; three copies
+    wait as long."""
     rows = (("gemm", KernelKind.GEMM, 14.0, 600.0),)
     base = traced(profile(), *rows, idle_us=100.0, device="cuda", graphs=1)
     base = with_run(base, kernels=msgspec.structs.replace(base.runs[0].kernels, launches=STEPS))
@@ -789,13 +909,17 @@ def test_where_no_time_is_worse_what_there_is_more_of_is_told_first() -> None:
     fill = ("fill", KernelKind.COPY, 1.0, 1.0)
     more = [(f"mul{i}_of", KernelKind.POINTWISE, 1.0, 1.0) for i in range(6)]
 
-    assert causes(traced(profile(), *BEFORE), traced(profile(), *BEFORE, fill, *more)) == ["launches", "copies"]
+    assert causes(traced(profile(), *BEFORE), traced(profile(), *BEFORE, fill, *more)) == [
+        "launches",
+        "copies",
+    ]
 
 
 @pytest.mark.parametrize(
     ("base_rounds", "head_rounds", "expected"),
     [
-        ((1.0, 0.9, 1.1, 0.8, 1.05), (1.2, 1.15, 1.12, 1.14, 1.13), ["kernel"]),  # every one above every one
+        # every one above every one
+        ((1.0, 0.9, 1.1, 0.8, 1.05), (1.2, 1.15, 1.12, 1.14, 1.13), ["kernel"]),
         ((1.0, 0.9, 1.1, 0.8, 1.05), (1.2, 1.09, 1.12, 1.14, 1.13), []),
         ((1.0, 0.9, 1.1), (1.2, 1.15, 1.4), []),  # one in twenty, by chance
         ((1.0,), (1.3,), []),
@@ -814,7 +938,9 @@ def test_an_unsettled_time_is_explained_only_where_the_rounds_lie_apart(
 
 
 @pytest.mark.parametrize(("step_us", "expected"), [(1400.0, []), (1600.0, ["kernel"])])
-def test_one_process_a_side_is_explained_from_half_as_much_more_on(step_us: float, expected: list[str]) -> None:
+def test_one_process_a_side_is_explained_from_half_as_much_more_on(
+    step_us: float, expected: list[str]
+) -> None:
     """Each process has many samples, which lie close together."""
 
     def one(us: float) -> Profile:
@@ -830,7 +956,9 @@ def test_one_process_a_side_is_explained_from_half_as_much_more_on(step_us: floa
 def test_in_another_environment_no_time_is_explained() -> None:
     base = traced(profile(), *BEFORE)
     head = traced(slower(base, 2000.0), *changed(BEFORE, "aten::addmm", 4.0, 1300.0))  # type: ignore[arg-type]
-    head = msgspec.structs.replace(head, environment=msgspec.structs.replace(head.environment, torch="2.14.0"))
+    head = msgspec.structs.replace(
+        head, environment=msgspec.structs.replace(head.environment, torch="2.14.0")
+    )
 
     assert causes(base, head) == []
 
@@ -838,17 +966,32 @@ def test_in_another_environment_no_time_is_explained() -> None:
 def profiled(given: Profile, *rows: tuple[str, str, int, float]) -> Profile:
     """Rows of (file, function, calls a step, own us a step); each calls nothing."""
     found = tuple(
-        HostRow(file=file, function=name, line=7, calls=calls * STEPS, self_us=us * STEPS, cumulative_us=us * STEPS)
+        HostRow(
+            file=file,
+            function=name,
+            line=7,
+            calls=calls * STEPS,
+            self_us=us * STEPS,
+            cumulative_us=us * STEPS,
+        )
         for file, name, calls, us in rows
     )
     total = sum(row.self_us for row in found)
-    return with_run(given, host=HostBreakdown(steps=STEPS, total_self_us=total, rows=found, rows_left_out=0))
+    return with_run(
+        given, host=HostBreakdown(steps=STEPS, total_self_us=total, rows=found, rows_left_out=0)
+    )
 
 
-@pytest.mark.parametrize("file", ["/src/step.py", "step.py"])  # a report that is to be shared names no folders
-def test_more_calls_of_python_are_told_where_the_traces_do_not_show_what_is_slower(file: str) -> None:
-    """head's trace is the shorter one, although TIMING is longer: then nothing in it is what TIMING met."""
-    base = profiled(traced(profile(), *BEFORE), (file, "step", 1, 100.0), ("/lib/json.py", "dump", 20, 50.0))
+# a report that is to be shared names no folders
+@pytest.mark.parametrize("file", ["/src/step.py", "step.py"])
+def test_more_calls_of_python_are_told_where_the_traces_do_not_show_what_is_slower(
+    file: str,
+) -> None:
+    """head's trace is the shorter one, although TIMING is longer: then nothing in it is what TIMING
+    met."""
+    base = profiled(
+        traced(profile(), *BEFORE), (file, "step", 1, 100.0), ("/lib/json.py", "dump", 20, 50.0)
+    )
     rows = changed(BEFORE, "aten::addmm", 4.0, 500.0)
     head = traced(slower(base, 1200.0), *rows, idle_us=100.0)  # type: ignore[arg-type]
     head = profiled(head, (file, "step", 1, 200.0), ("/lib/json.py", "dump", 60, 90.0))
@@ -864,19 +1007,29 @@ def test_more_calls_of_python_are_told_where_the_traces_do_not_show_what_is_slow
 def test_a_few_calls_more_are_none() -> None:
     base = profiled(profile(), ("/src/step.py", "step", 1, 100.0), ("json.py", "dump", 20, 50.0))
 
-    assert causes(base, profiled(base, ("/src/step.py", "step", 1, 100.0), ("json.py", "dump", 21, 90.0))) == []
+    assert (
+        causes(
+            base, profiled(base, ("/src/step.py", "step", 1, 100.0), ("json.py", "dump", 21, 90.0))
+        )
+        == []
+    )
 
 
 def test_functions_of_one_name_in_files_of_one_name_are_held_against_each_other_together() -> None:
     """Only the order in the profile tells one from the other."""
-    base = profiled(profile(), ("/src/a/__init__.py", "put", 100, 50.0), ("/src/b/__init__.py", "put", 2, 10.0))
+    base = profiled(
+        profile(), ("/src/a/__init__.py", "put", 100, 50.0), ("/src/b/__init__.py", "put", 2, 10.0)
+    )
 
     assert more_calls(base.runs[0], base.runs[0], ROOT) is None
     assert causes(base, profiled(base, ("/src/a/__init__.py", "put", 102, 60.0))) == []
 
 
 def test_a_function_that_took_no_longer_is_none_that_grew() -> None:
-    rows = ("/src/step.py", "step.<locals>.<lambda>", 100, 50.0), ("/src/step.py", "step.<locals>.<lambda>", 2, 10.0)
+    rows = (
+        ("/src/step.py", "step.<locals>.<lambda>", 100, 50.0),
+        ("/src/step.py", "step.<locals>.<lambda>", 2, 10.0),
+    )
     base = profiled(traced(profile(), *BEFORE), *rows)
     head = traced(slower(base, 1200.0), *BEFORE, idle_us=600.0)
 
@@ -885,14 +1038,17 @@ def test_a_function_that_took_no_longer_is_none_that_grew() -> None:
     assert (cause.cause, cause.location) == ("host", None)
 
 
-@pytest.mark.parametrize("evaluation_s", [1.0, 0.9, 0.6])  # of base it takes 1.0 s, for twice as many candidates
+# of base it takes 1.0 s, for twice as many candidates
+@pytest.mark.parametrize("evaluation_s", [1.0, 0.9, 0.6])
 def test_a_slower_candidate_is_explained_in_candidates_however_long_the_whole_evaluation_takes(
     evaluation_s: float,
 ) -> None:
     given = traced(profile(), *BEFORE)
     evaluation = given.runs[0].evaluation
     assert not isinstance(evaluation, Skipped)
-    fewer = msgspec.structs.replace(evaluation, units=evaluation.units // 2, steps=evaluation.steps // 2)
+    fewer = msgspec.structs.replace(
+        evaluation, units=evaluation.units // 2, steps=evaluation.steps // 2
+    )
     base = msgspec.structs.replace(given, runs=(timed(given.runs[0], STEP_US, evaluation_s=1.0),))
     halved = msgspec.structs.replace(given.runs[0], evaluation=fewer)
     head = msgspec.structs.replace(given, runs=(timed(halved, STEP_US, evaluation_s=evaluation_s),))
@@ -900,7 +1056,11 @@ def test_a_slower_candidate_is_explained_in_candidates_however_long_the_whole_ev
     run = only_run(base, head)
 
     more_us = 1e6 * (evaluation_s / fewer.units - 1.0 / evaluation.units)
-    assert (run.decided_by, run.per, run.delta_us) == ("ms/candidate", "candidate", pytest.approx(more_us, rel=1e-4))
+    assert (run.decided_by, run.per, run.delta_us) == (
+        "ms/candidate",
+        "candidate",
+        pytest.approx(more_us, rel=1e-4),
+    )
     assert [cause.cause for cause in run.causes] == ["results", "host"]
     assert run.causes[1].subject == "outside the median step"
     assert run.explained_us == pytest.approx(more_us, rel=1e-4)
@@ -920,7 +1080,10 @@ def test_a_finding_that_base_did_not_look_for_leaves_the_answer_open() -> None:
     found = compare(without(profile(), "KGP201"), profile(findings=(finding(),)))
 
     assert found.exit_code == EXIT_INCONCLUSIVE
-    assert f"base did not look for 1 finding of head, which may be new: {NO_MEMORY}" in found.verdict.text
+    assert (
+        f"base did not look for 1 finding of head, which may be new: {NO_MEMORY}"
+        in found.verdict.text
+    )
     assert "1 finding not looked for in base" in found.verdict.reasons
 
 
@@ -936,10 +1099,14 @@ def test_one_that_would_fail_nothing_leaves_nothing_open(level: Level) -> None:
 
 
 def test_no_new_finding_is_said_of_what_both_sides_looked_for() -> None:
-    everywhere, part = (compare(profile(), head) for head in (profile(), without(profile(), "KGP201", "KGP202")))
+    everywhere, part = (
+        compare(profile(), head) for head in (profile(), without(profile(), "KGP201", "KGP202"))
+    )
 
     assert everywhere.verdict.text.endswith("there is no new finding")
-    assert part.verdict.text.endswith("there is no new finding by the rules that both sides looked for")
+    assert part.verdict.text.endswith(
+        "there is no new finding by the rules that both sides looked for"
+    )
     assert part.comparison is not None
     assert [(each.side, each.rules, each.reason) for each in part.comparison.not_looked_for] == [
         ("head", ("KGP201", "KGP202"), NO_MEMORY)
@@ -958,17 +1125,27 @@ def test_a_count_of_findings_that_were_not_looked_for_is_no_zero() -> None:
     breaks = named(only_run(profile(), without(profile(), "KGP101")).metrics, BREAKS)
 
     assert breaks is not None
-    assert (breaks.base, breaks.head, breaks.verdict) == (0.0, Skipped(reason=NO_MEMORY), "not observed")
+    assert (breaks.base, breaks.head, breaks.verdict) == (
+        0.0,
+        Skipped(reason=NO_MEMORY),
+        "not observed",
+    )
 
 
 def test_other_settings_are_not_called_the_same() -> None:
-    base, gated = profile(), profile(options=msgspec.structs.replace(profile().options, backend="aot_eager"))
+    base, gated = (
+        profile(),
+        profile(options=msgspec.structs.replace(profile().options, backend="aot_eager")),
+    )
     longer = profile(options=msgspec.structs.replace(profile().options, steps=40))
 
     same, other = (compare_words.comparability(comparison(base, head)) for head in (longer, gated))
 
-    assert same == "Both sides have the same machine, versions and torch settings, so times can be compared."
+    assert same == (
+        "Both sides have the same machine, versions and torch settings, so times can be compared."
+    )
     assert other == (
-        "Both sides have the same machine and versions, but not the same settings: backend inductor \u2192 aot_eager."
+        "Both sides have the same machine and versions, but not the same settings: backend "
+        "inductor \u2192 aot_eager."
     )
     assert "not the same settings" in by_name("html").render(compare(base, gated))

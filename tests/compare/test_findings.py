@@ -12,7 +12,9 @@ from tests.analysis.compared import KEY, finding, profile
 
 def holding(*found: Finding, root: str = "/src") -> Profile:
     given = profile(findings=found)
-    return msgspec.structs.replace(given, environment=msgspec.structs.replace(given.environment, source_root=root))
+    return msgspec.structs.replace(
+        given, environment=msgspec.structs.replace(given.environment, source_root=root)
+    )
 
 
 def statuses(base: Profile, head: Profile, fail_on: str = "warning") -> list[tuple[str, bool]]:
@@ -33,21 +35,30 @@ def test_a_finding_in_another_checkout_is_not_new() -> None:
 
 def test_a_finding_on_an_edited_line_is_not_new() -> None:
     base = holding(finding(text="n = x.item()", fingerprint="one"))
-    head = holding(finding(text="n = int(x.item())", fingerprint="other", message="Tensor.item reads 2 values a step"))
+    head = holding(
+        finding(
+            text="n = int(x.item())",
+            fingerprint="other",
+            message="Tensor.item reads 2 values a step",
+        )
+    )
 
     assert statuses(base, head) == [("unchanged", False)]
 
 
 def test_a_second_one_in_the_same_function_is_new() -> None:
     base = holding(finding(fingerprint="one"))
-    head = holding(finding(fingerprint="one"), finding(fingerprint="two", line=43, text="m = y.item()"))
+    head = holding(
+        finding(fingerprint="one"), finding(fingerprint="two", line=43, text="m = y.item()")
+    )
 
     assert statuses(base, head) == [("new", True), ("unchanged", False)]
 
 
 def test_the_same_rule_in_another_function_is_new_and_the_other_one_fixed() -> None:
     moved = msgspec.structs.replace(
-        finding(fingerprint="other"), location=Location(file="/src/step.py", line=41, function="refill", text="x")
+        finding(fingerprint="other"),
+        location=Location(file="/src/step.py", line=41, function="refill", text="x"),
     )
 
     assert statuses(holding(finding()), holding(moved)) == [("new", True), ("fixed", False)]
@@ -103,7 +114,11 @@ def test_findings_of_a_run_that_only_one_side_made_are_not_compared() -> None:
 
 
 def test_the_order_of_findings_does_not_matter() -> None:
-    found = [finding(rule, line=line, fingerprint=f"{rule}{line}") for rule in ("KGP101", "KGP201") for line in (1, 2)]
+    found = [
+        finding(rule, line=line, fingerprint=f"{rule}{line}")
+        for rule in ("KGP101", "KGP201")
+        for line in (1, 2)
+    ]
     twins = [finding("KGP402", line=7, message=f"pair {i}", fingerprint="twins") for i in (1, 2, 3)]
     base, head = [*found[:3], *twins[:2]], [*found[1:], *twins]
     expected = compared_findings(holding(*base), holding(*head), "warning")
@@ -120,10 +135,14 @@ def test_the_order_of_findings_does_not_matter() -> None:
 NO_MEMORY = "the MEMORY pass was not requested"
 
 
-def without(given: Profile, *rules: str, run: RunKey = KEY, status: str = "could not be seen") -> Profile:
+def without(
+    given: Profile, *rules: str, run: RunKey = KEY, status: str = "could not be seen"
+) -> Profile:
     """The same, but these rules could not be seen, or not everywhere."""
     kept = tuple(
-        msgspec.structs.replace(row, rules=tuple(rule for rule in row.rules if row.run != run or rule not in rules))
+        msgspec.structs.replace(
+            row, rules=tuple(rule for rule in row.rules if row.run != run or rule not in rules)
+        )
         for row in given.coverage
     )
     row = Coverage(run=run, rules=rules, status=CoverageStatus(status), missing=NO_MEMORY)
@@ -145,7 +164,10 @@ def test_what_base_did_not_look_for_is_not_new() -> None:
 
 def test_a_rule_of_which_only_a_part_was_seen_leaves_the_rest_open() -> None:
     """COMPILE was cut off after the first of two graph breaks."""
-    two = (finding("KGP101", fingerprint="one"), finding("KGP101", fingerprint="two", line=50, text="other"))
+    two = (
+        finding("KGP101", fingerprint="one"),
+        finding("KGP101", fingerprint="two", line=50, text="other"),
+    )
 
     cut = without(holding(two[0]), "KGP101", status="seen")
 
@@ -163,4 +185,7 @@ def test_a_finding_of_the_whole_report_was_looked_for_where_one_run_was() -> Non
 def test_another_rule_in_the_same_run_is_fixed_all_the_same() -> None:
     both = (finding(), finding("KGP101", fingerprint="break"))
 
-    assert statuses(holding(*both), without(holding(), "KGP201")) == [("fixed", False), ("not looked for", False)]
+    assert statuses(holding(*both), without(holding(), "KGP201")) == [
+        ("fixed", False),
+        ("not looked for", False),
+    ]

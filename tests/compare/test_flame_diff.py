@@ -38,7 +38,9 @@ def test_a_stack_stands_beside_itself_per_step_whatever_the_number_of_steps() ->
 
 
 def test_what_only_one_side_has_stands_there_alone() -> None:
-    base = flame(step((1, "gone", "a.py", 7, "python", 30.0, 1), (2, "aten::mm", "", 0, "operator", 5.0, 1)))
+    base = flame(
+        step((1, "gone", "a.py", 7, "python", 30.0, 1), (2, "aten::mm", "", 0, "operator", 5.0, 1))
+    )
     head = flame(step((1, "new", "a.py", 7, "python", 20.0, 1)))
 
     assert tree(flame_difference(base, head)) == [
@@ -57,7 +59,9 @@ def test_functions_of_one_name_in_two_files_are_two() -> None:
 
 
 def test_what_torch_counts_up_or_makes_from_the_code_does_not_tell_stacks_apart() -> None:
-    def compiled(region: str, graph: str, file: str, resumed: int, evaluated: int) -> tuple[Line, ...]:
+    def compiled(
+        region: str, graph: str, file: str, resumed: int, evaluated: int
+    ) -> tuple[Line, ...]:
         return step(
             (1, f"Torch-Compiled Region: {region}", "", 0, "region", 1.0, 1),
             (2, f"## Call CompiledFxGraph {graph} ##", "", 0, "region", 2.0, 1),
@@ -67,7 +71,8 @@ def test_what_torch_counts_up_or_makes_from_the_code_does_not_tell_stacks_apart(
         )
 
     found = flame_difference(
-        flame(compiled("0/0", "fabc", "/tmp/x/cabc.py", 7, 1)), flame(compiled("1/0", "fdef", "/y/cdef.py", 9, 3))
+        flame(compiled("0/0", "fabc", "/tmp/x/cabc.py", 7, 1)),
+        flame(compiled("1/0", "fdef", "/y/cdef.py", 9, 3)),
     )
 
     assert len(found.parent) == 6
@@ -93,7 +98,9 @@ def test_two_stacks_of_one_side_that_the_names_do_not_tell_apart_are_added() -> 
 def test_a_graph_against_itself_has_no_difference_and_keeps_its_order() -> None:
     found = flame_difference(flame(), flame())
 
-    assert found.base_self_ns == found.head_self_ns == tuple(round(own * 1000) for *_, own, _ in STEP)
+    assert (
+        found.base_self_ns == found.head_self_ns == tuple(round(own * 1000) for *_, own, _ in STEP)
+    )
 
 
 def test_a_run_without_stacks_on_either_side_has_none() -> None:
@@ -118,7 +125,9 @@ def test_a_whole_window_and_a_step_are_not_held_against_each_other() -> None:
     assert tree(both) == [("window", 1_000, 1_000), ("window/f", 10_000, 10_000)]
 
 
-lines = some.lists(some.tuples(some.integers(1, 4), some.sampled_from("abc"), some.integers(0, 50)), max_size=15)
+lines = some.lists(
+    some.tuples(some.integers(1, 4), some.sampled_from("abc"), some.integers(0, 50)), max_size=15
+)
 
 
 def drawn(made: list[tuple[int, str, int]]) -> tuple[Line, ...]:
@@ -131,7 +140,9 @@ def drawn(made: list[tuple[int, str, int]]) -> tuple[Line, ...]:
 
 @settings(max_examples=60, deadline=None)
 @given(lines, lines)
-def test_no_time_of_either_side_is_lost(base: list[tuple[int, str, int]], head: list[tuple[int, str, int]]) -> None:
+def test_no_time_of_either_side_is_lost(
+    base: list[tuple[int, str, int]], head: list[tuple[int, str, int]]
+) -> None:
     before, after = flame(drawn(base)), flame(drawn(head))
 
     found = flame_difference(before, after)

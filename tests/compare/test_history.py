@@ -12,7 +12,9 @@ from tests.analysis.compared import KEY, STEP_US, profile, slower
 
 
 def of(*profiles: Profile) -> History:
-    return history(profiles, CompareSettings(), [f"v{number}" for number, _ in enumerate(profiles, start=1)])
+    return history(
+        profiles, CompareSettings(), [f"v{number}" for number, _ in enumerate(profiles, start=1)]
+    )
 
 
 def metric(found: History, name: str = "step", run: RunKey = KEY) -> MetricHistory:
@@ -22,16 +24,23 @@ def metric(found: History, name: str = "step", run: RunKey = KEY) -> MetricHisto
 
 def test_each_recording_is_held_against_the_first_and_the_one_before() -> None:
     found = of(
-        profile(), slower(profile(), 1.2 * STEP_US), slower(profile(), 1.2 * STEP_US), slower(profile(), STEP_US)
+        profile(),
+        slower(profile(), 1.2 * STEP_US),
+        slower(profile(), 1.2 * STEP_US),
+        slower(profile(), STEP_US),
     )
 
     step = metric(found)
 
     assert [side.source for side in found.recordings] == ["v1", "v2", "v3", "v4"]
-    assert step.values == pytest.approx([STEP_US * factor for factor in (1.0, 1.2, 1.2, 1.0)], rel=1e-3)
+    assert step.values == pytest.approx(
+        [STEP_US * factor for factor in (1.0, 1.2, 1.2, 1.0)], rel=1e-3
+    )
     assert [each and each.verdict for each in step.against_first] == ["worse", "worse", "same"]
     assert [each and each.verdict for each in step.against_previous] == ["worse", "same", "better"]
-    assert [each and each.ratio for each in step.against_previous] == pytest.approx([1.2, 1.0, 1 / 1.2])
+    assert [each and each.ratio for each in step.against_previous] == pytest.approx(
+        [1.2, 1.0, 1 / 1.2]
+    )
     assert step.changed
     assert not metric(of(profile(), profile(), profile())).changed
 
@@ -61,7 +70,9 @@ def test_another_torch_is_said_where_it_comes_in() -> None:
 
     found = of(profile(), profile(), msgspec.structs.replace(profile(), environment=newer))
 
-    assert found.environments_differ == (f"torch {profile().environment.torch} -> 2.99.0 at recording 3",)
+    assert found.environments_differ == (
+        f"torch {profile().environment.torch} -> 2.99.0 at recording 3",
+    )
 
 
 def test_another_workload_is_refused() -> None:

@@ -1,5 +1,5 @@
-"""The exact sentences of a comparison, one test a family. Elsewhere tests assert fields, so that a sentence is improved
-here and in the goldens.
+"""The exact sentences of a comparison, one test a family. Elsewhere tests assert fields, so that a
+sentence is improved here and in the goldens.
 """
 
 from __future__ import annotations
@@ -31,9 +31,13 @@ OWN = (1.001, 0.999, 1.0, 1.002, 0.998)
 STEADY = (1.0, 1.02, 0.97, 1.01, 0.99)
 
 
-def in_rounds(*rounds: float, host: tuple[float, ...] = (1.0,) * 5, device: tuple[float, ...] = (1.0,) * 5) -> Profile:
+def in_rounds(
+    *rounds: float, host: tuple[float, ...] = (1.0,) * 5, device: tuple[float, ...] = (1.0,) * 5
+) -> Profile:
     """A step of so many milliseconds in each round."""
-    run = timed(profile().runs[0], 1000.0, rounds=rounds, machine=machine_speed(host=host, device=device))
+    run = timed(
+        profile().runs[0], 1000.0, rounds=rounds, machine=machine_speed(host=host, device=device)
+    )
     return msgspec.structs.replace(profile(), runs=(run,))
 
 
@@ -50,29 +54,43 @@ def placed(rule: str, message: str) -> Profile:
         (
             traced(profile(), *BEFORE),
             traced(slower(profile(), 1250.0), *changed(BEFORE, "aten::addmm", 4.0, 550.0)),  # type: ignore[arg-type]
-            "fused.default: step 25.0 % slower (95 % CI +24.3 to +25.7 %, 5 + 5 rounds; limit 5 %); likely cause: "
-            "aten::addmm: 75 -> 138 µs per launch, 4 launches per step (accounts for 0.25 of the 0.25 ms/step)",
+            "fused.default: step 25.0 % slower (95 % CI +24.3 to +25.7 %, 5 + 5 rounds; limit 5 "
+            "%); likely cause: aten::addmm: 75 -> 138 µs per launch, 4 launches per step "
+            "(accounts for 0.25 of the 0.25 ms/step)",
         ),
         (
             profile(),
             slower(profile(), 800.0),
-            "better, fused.default: step 20.0 % faster (95 % CI -20.4 to -19.6 %, 5 + 5 rounds; limit 5 %)",
+            "better, fused.default: step 20.0 % faster (95 % CI -20.4 to -19.6 %, 5 + 5 rounds; "
+            "limit 5 %)",
         ),
-        (profile(), profile(), "no regression: every time is within its limit in 1 run, and there is no new finding"),
+        (
+            profile(),
+            profile(),
+            "no regression: every time is within its limit in 1 run, and there is no new finding",
+        ),
         (
             in_rounds(1.0),
             in_rounds(1.0),
-            "no time could be judged: both sides were timed in one process: an interval needs `kgprof profile "
-            "--rounds 5` on both sides",
+            "no time could be judged: both sides were timed in one process: an interval needs "
+            "`kgprof profile --rounds 5` on both sides",
         ),
-        (profile(), placed("KGP101", "a graph break"), "fused.default: new KGP101 at step.py:41: a graph break"),
+        (
+            profile(),
+            placed("KGP101", "a graph break"),
+            "fused.default: new KGP101 at step.py:41: a graph break",
+        ),
         (
             profile(),
             with_run(profile(), step=Skipped(reason="TIMING timed out")),
             "fused.default: step was not compared: TIMING timed out",
         ),
         (profiles.gate(), profiles.gate(), "no new finding in 2 runs; no time was compared"),
-        (profile(), profile(runs=()), "no verdict, nothing to compare: the two sides have no run in common"),
+        (
+            profile(),
+            profile(runs=()),
+            "no verdict, nothing to compare: the two sides have no run in common",
+        ),
     ],
     ids=["worse", "better", "same", "one round", "finding", "gone", "no times", "no run"],
 )
@@ -88,7 +106,8 @@ def test_a_difference_of_seconds_is_told_without_an_exponent() -> None:
 
     assert "step 250.0 % slower" in text
     assert text.endswith(
-        "aten::addmm: 75 -> 225 µs per launch, 4 launches per step (accounts for 1,038 of the 2,500 ms/step)"
+        "aten::addmm: 75 -> 225 µs per launch, 4 launches per step (accounts for 1,038 of the "
+        "2,500 ms/step)"
     )
 
 
@@ -111,19 +130,24 @@ def step(base: Profile, head: Profile) -> ComparedMetric:
         (
             in_rounds(*STEADY, host=STEADY),
             in_rounds(*(each * own for each, own in zip(DRIFTED, OWN, strict=True)), host=DRIFTED),
-            "the machine itself was 10.4 % slower in head's rounds (CPU check loop), more than the limit; "
-            "`kgprof compare --record` records both in turn",
+            "the machine itself was 10.4 % slower in head's rounds (CPU check loop), more than "
+            "the limit; `kgprof compare --record` records both in turn",
         ),
     ],
     ids=["within", "straddles", "machine"],
 )
-def test_a_note_of_a_metric_says_what_a_reader_must_know(base: Profile, head: Profile, note: str) -> None:
+def test_a_note_of_a_metric_says_what_a_reader_must_know(
+    base: Profile, head: Profile, note: str
+) -> None:
     assert step(base, head).note == note
 
 
 def test_notes_of_a_run_say_how_far_the_traces_go_and_what_the_machine_did() -> None:
     slower = tuple(1.03 * each for each in STEADY)
-    base, head = in_rounds(*STEADY, host=STEADY), in_rounds(*(1.3 * each for each in STEADY), host=slower)
+    base, head = (
+        in_rounds(*STEADY, host=STEADY),
+        in_rounds(*(1.3 * each for each in STEADY), host=slower),
+    )
     unknown = msgspec.structs.replace(head.environment, torch="2.14.0")
 
     (other,) = comparison(
@@ -131,12 +155,13 @@ def test_notes_of_a_run_say_how_far_the_traces_go_and_what_the_machine_did() -> 
     ).runs
 
     assert only_run(traced(base, *BEFORE), traced(head, *BEFORE, idle_us=600.0)).notes == (
-        "under the profiler the step changed by +200 µs; scaled by 1.04 to match the unprofiled times",
+        "under the profiler the step changed by +200 µs; scaled by 1.04 to match the unprofiled "
+        "times",
         "the machine itself was 3.0 % slower in head's rounds (CPU check loop)",
     )
     assert other.notes[-1] == (
-        "whether the machine was slower during head's rounds is unknown: the environments differ, so the loops that "
-        "check the machine's speed do too"
+        "whether the machine was slower during head's rounds is unknown: the environments differ, "
+        "so the loops that check the machine's speed do too"
     )
 
 
@@ -193,7 +218,11 @@ def test_a_finding_says_what_of_the_traces_is_its_doing() -> None:
 
 def test_facts_say_both_sides() -> None:
     given = profile()
-    evaluation, memory, summary = given.runs[0].evaluation, profiles.watched().runs[0].memory, given.runs[0].compile
+    evaluation, memory, summary = (
+        given.runs[0].evaluation,
+        profiles.watched().runs[0].memory,
+        given.runs[0].compile,
+    )
     assert not isinstance(evaluation, Skipped)
     assert not isinstance(memory, Skipped)
     assert not isinstance(memory.peaks, Skipped)
@@ -204,7 +233,9 @@ def test_facts_say_both_sides() -> None:
             memory=msgspec.structs.replace(
                 memory, peaks=msgspec.structs.replace(memory.peaks, allocated_bytes=mib * 2**20)
             ),
-            compile=msgspec.structs.replace(summary, compilations=summary.compilations[:1] * compilations),
+            compile=msgspec.structs.replace(
+                summary, compilations=summary.compilations[:1] * compilations
+            ),
             evaluation=msgspec.structs.replace(evaluation, settings={"batch size": batch}),
         )
         for mib, compilations, batch in ((1000, 1, "256"), (1400, 2, "128"))

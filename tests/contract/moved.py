@@ -1,4 +1,5 @@
-"""A Recording as another machine would have made it: the same facts under other folders, and further down the file."""
+"""A Recording as another machine would have made it: the same facts under other folders, and
+further down the file."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _IN_TEXT = re.compile(r"(?<=\.py\", line )\d+|(?<=\.py:)\d+|(?<=_at_)\d+")
 
 
 def moved(recording: Recording, folders: Mapping[str, str], *, lines: int = 0) -> Recording:
-    """``folders``: what each becomes, wherever it stands. ``lines``: so many empty ones at the top of every file."""
+    """``folders``: what each becomes, wherever it stands. ``lines``: so many empty ones at the top
+    of every file."""
     text = msgspec.json.encode(recording).decode()
     for before, after in folders.items():
         text = re.sub(rf"{re.escape(before)}(?=[/\"])", after, text)
@@ -24,7 +26,9 @@ def moved(recording: Recording, folders: Mapping[str, str], *, lines: int = 0) -
 
 def without_git(recording: Recording, own: str) -> Recording:
     """The same where no file lies in a repository, and ``own`` is the workload's folder."""
-    return msgspec.convert(_unversioned(msgspec.to_builtins(recording), own), Recording, strict=False)
+    return msgspec.convert(
+        _unversioned(msgspec.to_builtins(recording), own), Recording, strict=False
+    )
 
 
 def _further_down(value: Any, lines: int, name: str = "") -> Any:
@@ -42,5 +46,14 @@ def _further_down(value: Any, lines: int, name: str = "") -> Any:
 def _unversioned(value: Any, own: str) -> Any:
     if isinstance(value, dict):
         put = {key: _unversioned(item, own) for key, item in value.items()}
-        return {**put, **({"repository": ""} if "sha256" in put else {"own": [own]} if "libraries" in put else {})}
+        return {
+            **put,
+            **(
+                {"repository": ""}
+                if "sha256" in put
+                else {"own": [own]}
+                if "libraries" in put
+                else {}
+            ),
+        }
     return [_unversioned(item, own) for item in value] if isinstance(value, list | tuple) else value

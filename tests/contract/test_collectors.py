@@ -1,4 +1,5 @@
-"""Every rule is complete, keeps its promise, and has a case that it finds and one that it does not."""
+"""Every rule is complete, keeps its promise, and has a case that it finds and one that it does
+not."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from tests.contract.moved import moved, without_git
 from tests.contract.rule_cases import CASES, CLEAN
 
 every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-every_collector = pytest.mark.parametrize("collector", COLLECTORS, ids=lambda module: module.__name__)
+every_collector = pytest.mark.parametrize(
+    "collector", COLLECTORS, ids=lambda module: module.__name__
+)
 
 
 @every_rule
@@ -36,7 +39,8 @@ def test_rule_ids_are_given_once() -> None:
 
 def test_every_module_with_rules_is_listed() -> None:
     modules = [
-        importlib.import_module(f"kgprof.collectors.{m.name}") for m in pkgutil.iter_modules(collectors.__path__)
+        importlib.import_module(f"kgprof.collectors.{m.name}")
+        for m in pkgutil.iter_modules(collectors.__path__)
     ]
 
     assert {m for m in modules if hasattr(m, "RULES")} == set(COLLECTORS)
@@ -48,7 +52,9 @@ def test_every_rule_has_its_case() -> None:
 
 @every_rule
 def test_the_dirty_case_is_found_and_the_clean_one_is_not(rule: Rule) -> None:
-    assert rule.id in {finding.rule for finding in collectors.findings(Evidence(CASES[rule.id].written))}
+    assert rule.id in {
+        finding.rule for finding in collectors.findings(Evidence(CASES[rule.id].written))
+    }
     assert rule.id not in {finding.rule for finding in collectors.findings(Evidence(CLEAN))}
 
 
@@ -70,14 +76,22 @@ def test_a_fingerprint_survives_other_figures_and_tells_runs_apart(rule: Rule) -
 
 
 def fingerprints(recording: Recording) -> list[tuple[str, str]]:
-    return sorted((finding.rule, finding.fingerprint) for finding in collectors.findings(Evidence(recording)))
+    return sorted(
+        (finding.rule, finding.fingerprint) for finding in collectors.findings(Evidence(recording))
+    )
 
 
 @every_rule
-def test_a_fingerprint_is_the_same_in_another_checkout_and_further_down_the_file(rule: Rule) -> None:
+def test_a_fingerprint_is_the_same_in_another_checkout_and_further_down_the_file(
+    rule: Rule,
+) -> None:
     here = CASES[rule.id].written
 
-    there = moved(here, {"/src/shop": "/home/runner/work/shop/shop", "/lib": "/opt/conda/lib/python3.12"}, lines=7)
+    there = moved(
+        here,
+        {"/src/shop": "/home/runner/work/shop/shop", "/lib": "/opt/conda/lib/python3.12"},
+        lines=7,
+    )
 
     assert "/src/shop" not in str(there)
     assert fingerprints(there) == fingerprints(here)
@@ -85,10 +99,14 @@ def test_a_fingerprint_is_the_same_in_another_checkout_and_further_down_the_file
 
 @every_rule
 def test_a_fingerprint_is_the_same_under_two_prefixes_of_an_installed_workload(rule: Rule) -> None:
-    one, other = (f"{prefix}/lib/python3.12/site-packages/shop" for prefix in ("/home/a/.venv", "/opt/conda/envs/b"))
+    one, other = (
+        f"{prefix}/lib/python3.12/site-packages/shop"
+        for prefix in ("/home/a/.venv", "/opt/conda/envs/b")
+    )
 
     here, there = (
-        without_git(moved(CASES[rule.id].written, {"/src/shop": folder}), own=folder) for folder in (one, other)
+        without_git(moved(CASES[rule.id].written, {"/src/shop": folder}), own=folder)
+        for folder in (one, other)
     )
 
     assert rule.id in dict(fingerprints(here))
@@ -102,9 +120,13 @@ def test_findings_come_errors_first() -> None:
     assert len(set(levels)) == 2
 
 
-def test_of_one_level_what_each_step_pays_comes_first_then_what_is_paid_once_then_what_is_not_known() -> None:
+def test_of_one_level_what_each_step_pays_comes_first_then_what_is_paid_once_then_what_is_not_known() -> (  # noqa: E501
+    None
+):
     def costing(rule: str, value: float, unit: str, level: Level = Level.WARNING) -> Finding:
-        cost = FindingCost(value=value, unit=unit, what="", measured_in=(PassName.MEMORY,), samples=1)
+        cost = FindingCost(
+            value=value, unit=unit, what="", measured_in=(PassName.MEMORY,), samples=1
+        )
         return Finding(rule=rule, level=level, message="", cost=cost)
 
     found = [

@@ -1,4 +1,5 @@
-"""A comparison in every format: verdicts, counts and states are read back, and are those of the JSON."""
+"""A comparison in every format: verdicts, counts and states are read back, and are those of the
+JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ STATES: dict[str, Callable[[], Profile]] = {
     "hostile_comparison": profiles.hostile_comparison,
 }
 every_comparison = pytest.mark.parametrize("state", STATES)
-READABLE = ["comparison", "other_machine"]  # of the hostile one the words are not ours, so they are not searched for
+# of the hostile one the words are not ours, so they are not searched for
+READABLE = ["comparison", "other_machine"]
 
 
 def compared(state: str) -> tuple[Profile, Comparison]:
@@ -52,7 +54,10 @@ def cases(profile: Profile) -> list[ElementTree.Element]:
 
 def totals(profile: Profile) -> dict[str, str]:
     root = ElementTree.fromstring(by_name("junit").render(profile).encode("utf-8"))
-    return {each.attrib["name"]: each.attrib["value"] for each in root.findall("testsuite/properties/property")}
+    return {
+        each.attrib["name"]: each.attrib["value"]
+        for each in root.findall("testsuite/properties/property")
+    }
 
 
 # ---------------------------------------------------------------- verdicts and counts
@@ -77,11 +82,20 @@ def test_markdown_tallies_what_the_json_holds(state: str) -> None:
     text = by_name("markdown").render(profile)
 
     counts = statuses(found)
-    tally = f"**Findings: {counts['new']} new, {counts['fixed']} fixed, {counts['unchanged']} unchanged, "
+    tally = (
+        f"**Findings: {counts['new']} new, {counts['fixed']} fixed, "
+        f"{counts['unchanged']} unchanged, "
+    )
     assert f"{tally}{counts['not looked for']} not looked for in head**" in text
-    assert "**Regression:** " in text if profile.verdict.status == "failed" else "**Inconclusive:** " in text
+    assert (
+        "**Regression:** " in text
+        if profile.verdict.status == "failed"
+        else "**Inconclusive:** " in text
+    )
     changed = ("worse", "better", "inconclusive")
-    shown = Counter(re.findall(rf"^\| [^|]* \| [^|]* \| \**\W ({'|'.join(changed)})\** \|", text, re.MULTILINE))
+    shown = Counter(
+        re.findall(rf"^\| [^|]* \| [^|]* \| \**\W ({'|'.join(changed)})\** \|", text, re.MULTILINE)
+    )
     assert shown == {word: n for word, n in verdicts(found).items() if word in changed}
     for one in found.findings:
         if one.status == "fixed":
@@ -100,20 +114,31 @@ def test_junit_has_one_case_a_metric_and_fails_where_the_comparison_does(state: 
     failures = sum(case.find("failure") is not None for case in told)
     assert failures == sum(metric.decides and metric.verdict == "worse" for metric in metrics)
     errors = sum(case.find("error") is not None for case in told)
-    assert errors == sum(metric.decides and metric.verdict in ("inconclusive", "not observed") for metric in metrics)
-    counts = {status: int(totals(profile)[f"findings.{status.replace(' ', '-')}"]) for status in FindingStatus}
+    assert errors == sum(
+        metric.decides and metric.verdict in ("inconclusive", "not observed") for metric in metrics
+    )
+    counts = {
+        status: int(totals(profile)[f"findings.{status.replace(' ', '-')}"])
+        for status in FindingStatus
+    }
     assert counts == statuses(found)
     assert totals(profile)["exit.code"] == str(profile.exit_code)
     assert totals(profile)["verdict.status"] == profile.verdict.status
 
 
-@pytest.mark.parametrize(("exit_code", "ends"), [(0, "system-out"), (1, "failure"), (4, "failure"), (6, "error")])
+@pytest.mark.parametrize(
+    ("exit_code", "ends"), [(0, "system-out"), (1, "failure"), (4, "failure"), (6, "error")]
+)
 def test_junit_says_the_verdict_whatever_it_is_about(exit_code: int, ends: str) -> None:
     # given: a comparison that failed for another reason than a metric or a finding (other results)
     profile = msgspec.structs.replace(profiles.comparison(), exit_code=exit_code)
     root = ElementTree.fromstring(by_name("junit").render(profile).encode("utf-8"))
 
-    (case,) = (case for case in root.iter("testcase") if case.attrib["name"] == "head has no regression against base")
+    (case,) = (
+        case
+        for case in root.iter("testcase")
+        if case.attrib["name"] == "head has no regression against base"
+    )
 
     assert [child.tag for child in case] == [ends]
     assert (case[0].text or "").splitlines() == [profile.verdict.text, *profile.verdict.reasons]
@@ -130,9 +155,15 @@ def test_junit_fails_on_the_new_findings_that_fail_and_on_no_other() -> None:
     ]
 
     assert wrong == [
-        ("batched.default", "KGP201 host-device-sync", "part_0.py:10: warning KGP201: Tensor.item reads 1 value a step")
+        (
+            "batched.default",
+            "KGP201 host-device-sync",
+            "part_0.py:10: warning KGP201: Tensor.item reads 1 value a step",
+        )
     ]
-    assert [one.finding.location.line for one in found.findings if one.fails and one.finding.location] == [10]
+    assert [
+        one.finding.location.line for one in found.findings if one.fails and one.finding.location
+    ] == [10]
 
 
 def test_junit_gives_a_metric_its_figures() -> None:
@@ -141,7 +172,9 @@ def test_junit_gives_a_metric_its_figures() -> None:
     first = cases(profile)[0]
 
     assert (first.attrib["classname"], first.attrib["name"]) == ("batched.default", "compared step")
-    assert {each.attrib["name"]: each.attrib["value"] for each in first.findall("properties/property")} == {
+    assert {
+        each.attrib["name"]: each.attrib["value"] for each in first.findall("properties/property")
+    } == {
         "verdict": "worse",
         "decides": "true",
         "unit": "us",
@@ -160,7 +193,8 @@ def test_sarif_tells_what_is_new_from_what_was_there(state: str) -> None:
     run = sarif(profile)
 
     counts = statuses(found)
-    if state in READABLE:  # the hostile one's findings are poisoned each for itself, so head's are not those compared
+    # the hostile one's findings are poisoned each for itself, so head's are not those compared
+    if state in READABLE:
         states = Counter(result["baselineState"] for result in run["results"])
         grew = sum(one.grew for one in found.findings)
         expected = {"new": counts["new"], "updated": grew, "unchanged": counts["unchanged"] - grew}
@@ -168,7 +202,9 @@ def test_sarif_tells_what_is_new_from_what_was_there(state: str) -> None:
     assert run["properties"]["comparison"]["findings"] == counts
     told = Counter(metric["verdict"] for metric in run["properties"]["comparison"]["metrics"])
     assert told == verdicts(found)
-    notes = [note["message"]["text"] for note in run["invocations"][0]["toolExecutionNotifications"]]
+    notes = [
+        note["message"]["text"] for note in run["invocations"][0]["toolExecutionNotifications"]
+    ]
     assert sum(note.startswith("fixed: ") for note in notes) == counts["fixed"]
     assert run["properties"]["verdict"]["status"] == profile.verdict.status
     assert run["properties"]["exitCode"] == profile.exit_code
@@ -184,7 +220,9 @@ def test_sarif_names_its_baseline_by_what_it_was() -> None:
     )
     run = sarif(profile)
 
-    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", run["baselineGuid"])
+    assert re.fullmatch(
+        r"[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", run["baselineGuid"]
+    )
     assert run["baselineGuid"] == sarif(profiles.comparison())["baselineGuid"]
     assert run["baselineGuid"] != sarif(later)["baselineGuid"]
     assert run["baselineGuid"] != run["automationDetails"]["guid"]
@@ -211,7 +249,9 @@ def test_annotations_stand_where_something_is_new_or_worse(state: str) -> None:
 
 @pytest.mark.parametrize("state", READABLE)
 @pytest.mark.parametrize("name", ["html", "markdown", "sarif", "text"])
-def test_every_format_names_both_sides_and_why_they_cannot_be_compared(name: str, state: str) -> None:
+def test_every_format_names_both_sides_and_why_they_cannot_be_compared(
+    name: str, state: str
+) -> None:
     profile, found = compared(state)
     text = by_name(name).render(profile)
 

@@ -1,7 +1,9 @@
-"""What could not be seen is in no sentence "pass", "fixed", "checked" or "OK": every rule, every pass, every verb.
+"""What could not be seen is in no sentence "pass", "fixed", "checked" or "OK": every rule, every
+pass, every verb.
 
-The truth is the program itself: each rule's case shows it, and a part of the same recording is taken away. If nothing
-is found by the rule any more, it could not be seen in what is left, whatever ``seen_in`` says.
+The truth is the program itself: each rule's case shows it, and a part of the same recording is
+taken away. If nothing is found by the rule any more, it could not be seen in what is left, whatever
+``seen_in`` says.
 """
 
 from __future__ import annotations
@@ -66,7 +68,10 @@ def _without_capture(name: str, *kinds: str) -> Callable[[RunRecord], RunRecord]
     def taken(run: RunRecord) -> RunRecord:
         if not isinstance(run.compile, CompilePass) or not isinstance(run.records, CompileRecords):
             return run
-        lost = (*run.compile.capture_unavailable, Unavailable(capture=name, why="this torch has none"))
+        lost = (
+            *run.compile.capture_unavailable,
+            Unavailable(capture=name, why="this torch has none"),
+        )
         records = msgspec.structs.replace(run.records, **dict.fromkeys(kinds, ()))
         passed = msgspec.structs.replace(run.compile, capture_unavailable=lost)
         return msgspec.structs.replace(run, compile=passed, records=records)
@@ -78,7 +83,9 @@ def _without_room(run: RunRecord) -> RunRecord:
     """More records than are kept."""
     if not isinstance(run.records, CompileRecords):
         return run
-    cut = msgspec.structs.replace(run.records, records=(), frames=(), graphs=(), logs=(), left_out=99)
+    cut = msgspec.structs.replace(
+        run.records, records=(), frames=(), graphs=(), logs=(), left_out=99
+    )
     return msgspec.structs.replace(run, records=cut)
 
 
@@ -141,7 +148,10 @@ def parts(recording: Recording) -> Iterator[tuple[str, Recording]]:
             options = msgspec.structs.replace(header.options, passes=PASSES[name])
             header = msgspec.structs.replace(header, options=options)
         runs = tuple(map(take, recording.runs))
-        yield name, msgspec.structs.replace(recording, header=header, runs=runs, agreement=agreement)
+        yield (
+            name,
+            msgspec.structs.replace(recording, header=header, runs=runs, agreement=agreement),
+        )
 
 
 def rules_found(profile: Profile) -> set[str]:
@@ -149,7 +159,8 @@ def rules_found(profile: Profile) -> set[str]:
 
 
 def escapes(rule: Rule) -> list[tuple[str, Profile, Profile]]:
-    """What was taken away so that the rule sees nothing: its name, the whole Profile and the one that is left."""
+    """What was taken away so that the rule sees nothing: its name, the whole Profile and the one
+    that is left."""
     whole = CASES[rule.id].written
     profile = analyse(whole)
     assert rule.id in rules_found(profile)
@@ -177,7 +188,8 @@ def test_what_could_not_be_seen_is_said_to_be_nothing_else(rule: Rule) -> None:
 
 
 def _is_not_checked(rule: Rule, left: Profile) -> None:
-    """It is listed as not measured, with the reason, and by no form as checked (if all runs are alike)."""
+    """It is listed as not measured, with the reason, and by no form as checked (if all runs are
+    alike)."""
     gaps = [gap for gap in left.omissions if rule.id in gap.what]
     assert gaps
     assert all(gap.reason for gap in gaps)
@@ -194,8 +206,14 @@ def _is_not_checked(rule: Rule, left: Profile) -> None:
 def _is_no_pass(rule: Rule, whole: Profile, left: Profile) -> None:
     """A practice that fails by a finding of the rule does not pass for want of looking."""
     marks = {finding.fingerprint for finding in whole.findings if finding.rule == rule.id}
-    failed = {item.id for item in whole.checklist if item.status is PracticeStatus.FAIL and marks & {*item.findings}}
-    assert not [item for item in left.checklist if item.id in failed and item.status is PracticeStatus.PASS]
+    failed = {
+        item.id
+        for item in whole.checklist
+        if item.status is PracticeStatus.FAIL and marks & {*item.findings}
+    }
+    assert not [
+        item for item in left.checklist if item.id in failed and item.status is PracticeStatus.PASS
+    ]
 
 
 def _is_neither_new_nor_fixed(rule: Rule, whole: Profile, left: Profile) -> None:
@@ -209,18 +227,26 @@ def _is_neither_new_nor_fixed(rule: Rule, whole: Profile, left: Profile) -> None
         text, markdown = (by_name(form).render(found) for form in ("text", "markdown"))
         assert f"not looked for in {side}" in text
         assert f"not looked for in {side}" in markdown
-        assert not [line for line in text.splitlines() if line.strip().startswith("fixed ") and rule.id in line]
+        assert not [
+            line
+            for line in text.splitlines()
+            if line.strip().startswith("fixed ") and rule.id in line
+        ]
         assert f"<s>**{rule.id}**" not in markdown
 
 
 def _is_within_no_budget(rule: Rule, left: Profile) -> None:
     """The gate does not call a budget met that counts the rule."""
     budgets = tuple(
-        Budget(metric=metric.name, limit=1e9, scope="", origin="--max") for metric in METRICS if rule.id in metric.rules
+        Budget(metric=metric.name, limit=1e9, scope="", origin="--max")
+        for metric in METRICS
+        if rule.id in metric.rules
     )
     if not budgets:
         return
-    settings = GateSettings(budgets=budgets, fail_on=FailOn.NEVER, backend="", accepted=(), accepted_path="")
+    settings = GateSettings(
+        budgets=budgets, fail_on=FailOn.NEVER, backend="", accepted=(), accepted_path=""
+    )
     gate = judge(left, settings).gate
     assert gate is not None
     mine = [check for check in gate.budgets if coverage.missing(left.coverage, check.run, rule.id)]
@@ -228,7 +254,7 @@ def _is_within_no_budget(rule: Rule, left: Profile) -> None:
     assert {check.status for check in mine} == {BudgetStatus.NOT_OBSERVED}
 
 
-# ---------------------------------------------------------------- a trace whose steps are not marked
+# --------------------------------------------------------------- a trace whose steps are not marked
 
 
 @every_rule
@@ -241,7 +267,9 @@ def test_without_marks_of_steps_a_rule_is_judged_over_the_window_or_not_at_all(r
         if not path.is_file():
             return
         trace = json.loads(gzip.decompress(path.read_bytes()))
-        trace["traceEvents"] = [e for e in trace["traceEvents"] if not e["name"].startswith("ProfilerStep#")]
+        trace["traceEvents"] = [
+            e for e in trace["traceEvents"] if not e["name"].startswith("ProfilerStep#")
+        ]
         there = layout.run_folder(folder, run.key) / path.name
         there.parent.mkdir(parents=True)
         there.write_bytes(gzip.compress(json.dumps(trace).encode()))
@@ -249,10 +277,14 @@ def test_without_marks_of_steps_a_rule_is_judged_over_the_window_or_not_at_all(r
     found = analyse(unmarked)
 
     assert rule.id in rules_found(found) or all(
-        row.status is CoverageStatus.NOT_LOOKED_FOR for row in found.coverage if rule.id in row.rules
+        row.status is CoverageStatus.NOT_LOOKED_FOR
+        for row in found.coverage
+        if rule.id in row.rules
     )
     in_time = any(Witness.TRACE in way for way in rule.seen_in)
-    units = {finding.cost.unit for finding in found.findings if isinstance(finding.cost, FindingCost)}
+    units = {
+        finding.cost.unit for finding in found.findings if isinstance(finding.cost, FindingCost)
+    }
     assert not in_time or units <= {"us/window"}
 
 
@@ -264,10 +296,20 @@ def test_each_rule_has_one_answer_in_each_run(rule: Rule) -> None:
     profile = analyse(CASES[rule.id].written)
 
     for run in profile.runs:
-        answers = [row for row in profile.coverage if row.run == run.key for name in row.rules if name == rule.id]
+        answers = [
+            row
+            for row in profile.coverage
+            if row.run == run.key
+            for name in row.rules
+            if name == rule.id
+        ]
         assert len(answers) == 1
         assert bool(answers[0].looked_at) != bool(answers[0].missing) or rule.id in ALWAYS
-    seen = {row.run for row in profile.coverage if rule.id in row.rules and row.status is CoverageStatus.SEEN}
+    seen = {
+        row.run
+        for row in profile.coverage
+        if rule.id in row.rules and row.status is CoverageStatus.SEEN
+    }
     found = {finding.run for finding in profile.findings if finding.rule == rule.id}
     assert found - {None} <= seen
 
@@ -291,7 +333,12 @@ def test_a_report_without_the_table_has_looked_for_nothing() -> None:
 def test_a_rule_that_the_other_kgprof_does_not_have_was_not_looked_for() -> None:
     profile = analyse(CASES["KGP101"].written)
     (run,) = profile.runs
-    row = Coverage(run=run.key, rules=("KGP102",), status=CoverageStatus.NOT_SEEN, looked_at="COMPILE, 20 calls")
+    row = Coverage(
+        run=run.key,
+        rules=("KGP102",),
+        status=CoverageStatus.NOT_SEEN,
+        looked_at="COMPILE, 20 calls",
+    )
 
     assert coverage.missing((row,), run.key, "KGP102") == ""
     assert coverage.missing((row,), run.key, "KGP101") == coverage.UNKNOWN_RULE
@@ -299,7 +346,17 @@ def test_a_rule_that_the_other_kgprof_does_not_have_was_not_looked_for() -> None
 
 def test_a_report_of_the_first_kgprof_is_read() -> None:
     """Its rules name these witnesses, and it has no coverage."""
-    named = ("COMPILE", "calls", "frame hook", "graph hook", "cuda graph log", "TIMING", "TRACE", "reads", "tensors")
+    named = (
+        "COMPILE",
+        "calls",
+        "frame hook",
+        "graph hook",
+        "cuda graph log",
+        "TIMING",
+        "TRACE",
+        "reads",
+        "tensors",
+    )
     named += ("results", "evaluation", "eager times", "CPU", "CUDA")
     document = msgspec.to_builtins(analyse(CASES["KGP101"].written))
     del document["coverage"]

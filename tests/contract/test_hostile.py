@@ -1,4 +1,5 @@
-"""Texts that try to be more than text, in every string field that a Profile has, through every renderer."""
+"""Texts that try to be more than text, in every string field that a Profile has, through every
+renderer."""
 
 from __future__ import annotations
 
@@ -24,14 +25,16 @@ from tests.render.everything import Maker, everything, string_fields
 from tests.render.test_junit import parsed as parsed_junit
 from tests.render.test_sarif import rendered as validated_sarif
 
-# What each field gets: with as many shifts as there are texts, every text stands in every field once.
+# What each field gets: with as many shifts as there are texts, every text stands in every field
+# once.
 SHIFTS = range(len(profiles.HOSTILE))
 every_shift = pytest.mark.parametrize("shift", SHIFTS)
 
 
 @cache
 def hostile(shift: int) -> Profile:
-    """Odd shifts have a reason wherever something can be skipped, even ones have the thing itself."""
+    """Odd shifts have a reason wherever something can be skipped, even ones have the thing
+    itself."""
     texts = profiles.HOSTILE[shift:] + profiles.HOSTILE[:shift]
     return everything(texts, skipped=bool(shift % 2))
 
@@ -67,13 +70,21 @@ def test_every_string_field_of_the_model_is_filled() -> None:
 
     assert filled >= string_fields()
     # then: among them are those of the parts that came last, so the walk goes down into them
-    assert {("ComparedMetric", "note"), ("Cause", "text"), ("SettingChange", "head"), ("Skipped", "reason")} <= filled
+    assert {
+        ("ComparedMetric", "note"),
+        ("Cause", "text"),
+        ("SettingChange", "head"),
+        ("Skipped", "reason"),
+    } <= filled
 
 
 @cache
 def known_attributes() -> set[str]:
     """Those of pages whose texts are ours."""
-    pages = (by_name("html").render(profiles.STATES[state]()) for state in ("comparison", "cuda", "gate", "watched"))
+    pages = (
+        by_name("html").render(profiles.STATES[state]())
+        for state in ("comparison", "cuda", "gate", "watched")
+    )
     return {name for page in pages for name, _ in Parts(page).attributes}
 
 
@@ -87,11 +98,14 @@ def test_html_takes_nothing_for_more_than_text(shift: int) -> None:
     text = page_of(shift)
     page = Parts(text)
 
-    assert page.tags["script"] == (2 if shift % 2 else 3)  # the page's own, the Profile, and the events of steps
+    # the page's own, the Profile, and the events of steps
+    assert page.tags["script"] == (2 if shift % 2 else 3)
     assert page.tags["style"] == 1
     assert not {"img", "iframe", "link", "object", "embed", "base", "form"} & set(page.tags)
     assert {name for name, _ in page.attributes} <= known_attributes()
-    assert [value for name, value in page.attributes if name == "href" and not value.startswith("#")] == []
+    assert [
+        value for name, value in page.attributes if name == "href" and not value.startswith("#")
+    ] == []
     shown = "".join((*page.text, *(value for _, value in page.attributes)))
     assert visible(shown, keep="\n\t") == shown
     assert len(text.encode("utf-8")) <= MAX_BYTES
@@ -109,7 +123,9 @@ def test_what_the_page_carries_is_what_was_given(shift: int) -> None:
 
     found = embedded_profile.embedded_in(text, "x.html")
 
-    assert found.profile == (embedded_profile.comparable(hostile(shift)) if found.left_out else hostile(shift))
+    assert found.profile == (
+        embedded_profile.comparable(hostile(shift)) if found.left_out else hostile(shift)
+    )
 
 
 @every_shift
@@ -146,7 +162,9 @@ def test_sarif_is_valid_and_complete(shift: int) -> None:
     run = validated_sarif(hostile(shift))
 
     assert len(run["results"]) == len(hostile(shift).findings)
-    assert visible(json.dumps(run, ensure_ascii=False), keep="\n\t") == json.dumps(run, ensure_ascii=False)
+    assert visible(json.dumps(run, ensure_ascii=False), keep="\n\t") == json.dumps(
+        run, ensure_ascii=False
+    )
 
 
 @every_shift
@@ -155,7 +173,16 @@ def test_junit_is_well_formed(shift: int) -> None:
 
     assert root.findall(".//testcase")
     assert {element.tag for element in root.iter()} <= {
-        *("testsuites", "testsuite", "testcase", "properties", "property", "failure", "error", "system-out"),
+        *(
+            "testsuites",
+            "testsuite",
+            "testcase",
+            "properties",
+            "property",
+            "failure",
+            "error",
+            "system-out",
+        ),
     }
 
 
@@ -164,7 +191,9 @@ def test_annotations_are_ours_alone(shift: int) -> None:
     lines = by_name("github").render(hostile(shift)).splitlines()
 
     assert lines
-    assert [line for line in lines if not re.fullmatch(r"::(error|warning|notice) [^:]*::.*", line)] == []
+    assert [
+        line for line in lines if not re.fullmatch(r"::(error|warning|notice) [^:]*::.*", line)
+    ] == []
     assert max(Counter(line.split(" ", 1)[0] for line in lines).values()) <= 10
 
 
@@ -178,7 +207,9 @@ def test_the_terminal_is_not_steered(shift: int) -> None:
     for profile in (whole, plain, gated):
         text = by_name("text").render(profile)
         assert visible(text, keep="\n") == text
-        assert not [line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line]
+        assert not [
+            line for line in text.splitlines() if line.lstrip().startswith("::") or "##[" in line
+        ]
 
 
 def test_skipped_and_present_both_occur() -> None:

@@ -1,5 +1,5 @@
-"""Every renderer over every state of a report: the same bytes twice, nothing from outside taken for more than text,
-and no renderer that says something else than the JSON."""
+"""Every renderer over every state of a report: the same bytes twice, nothing from outside taken for
+more than text, and no renderer that says something else than the JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from tests.render import profiles
 
 every_renderer = pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer: renderer.name)
 every_state = pytest.mark.parametrize("state", profiles.STATES)
-# Of these the terminal has lines of their own: tests/render/test_gate_table_in_text.py, test_compare_words_in_text.py.
+# Of these the terminal has lines of their own: tests/render/test_gate_table_in_text.py,
+# test_compare_words_in_text.py.
 GATED = ("gate", "hostile_gate")
 COMPARED = ("comparison", "other_machine", "hostile_comparison")
 
@@ -65,7 +66,9 @@ def test_the_help_of_the_option_names_every_format() -> None:
 
     assert record is not None
     said = record[1]
-    assert [renderer.name for renderer in RENDERERS if not re.search(rf"\b{renderer.name}\b", said)] == []
+    assert [
+        renderer.name for renderer in RENDERERS if not re.search(rf"\b{renderer.name}\b", said)
+    ] == []
 
 
 def test_an_unknown_format_suggests_the_nearest() -> None:
@@ -142,12 +145,15 @@ def test_html_is_one_file_with_one_style_and_one_script(state: str) -> None:
 
     assert len(text.encode("utf-8")) <= MAX_BYTES
     assert page.tags.count("style") == 1
-    # then: one of the scripts runs; the others, the Profile and the events of steps, are of types that no browser runs
+    # then: one of the scripts runs; the others, the Profile and the events of steps, are of types
+    # that no browser runs
     data = [value for name, value in page.attributes if name == "type" and "/" in value]
     assert page.tags.count("script") == 1 + len(data)
     assert data in ([embedded_profile.TYPE], ["application/gzip", embedded_profile.TYPE])
     assert not {"link", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags)
-    assert not [name for name, _ in page.attributes if name.startswith("on") or name in ("style", "src")]
+    assert not [
+        name for name, _ in page.attributes if name.startswith("on") or name in ("style", "src")
+    ]
     assert [link for link in links if not link.startswith("#")] == []
     assert [link for link in links if link.removeprefix("#") not in ids] == []
     assert len(ids) == len(set(ids))
@@ -184,8 +190,22 @@ def test_html_shows_every_text_of_findings_gate_checklist_and_trade_offs_as_text
             gate,
             backend="<b>backend</b>",
             notes=("<b>note</b>",),
-            budgets=(replace(gate.budgets[0], metric="<b>metric</b>", origin="<b>origin</b>", unit="<b>unit</b>"),),
-            accepted=(replace(gate.accepted[0], reason="<b>reason</b>", owner="<b>owner</b>", file="<b>path</b>"),),
+            budgets=(
+                replace(
+                    gate.budgets[0],
+                    metric="<b>metric</b>",
+                    origin="<b>origin</b>",
+                    unit="<b>unit</b>",
+                ),
+            ),
+            accepted=(
+                replace(
+                    gate.accepted[0],
+                    reason="<b>reason</b>",
+                    owner="<b>owner</b>",
+                    file="<b>path</b>",
+                ),
+            ),
         ),
     )
 
@@ -221,7 +241,13 @@ def test_source_lines_and_what_the_device_waited_for_are_text(name: str) -> None
 
     assert "<b>" not in page
     if name == "html":
-        assert set(re.findall(r"&lt;b&gt;(\w+)&lt;/b&gt;", page)) == {"file", "function", "host", "region", "span"}
+        assert set(re.findall(r"&lt;b&gt;(\w+)&lt;/b&gt;", page)) == {
+            "file",
+            "function",
+            "host",
+            "region",
+            "span",
+        }
 
 
 @every_state
@@ -232,8 +258,11 @@ def test_html_counts_what_the_json_counts(state: str) -> None:
     assert len(re.findall(r'<li id="KGP\d+-[^"]*"', text)) == (
         0 if state.startswith("hostile") else len(grouped(profile.findings))
     )
-    assert len(re.findall(r'<tr id="run-\d+"', text)) == (0 if state in GATED else len(profile.runs))
-    assert f'<span class="tally">{len(grouped(profile.findings)):,}</span>' in text  # as many as are listed
+    assert len(re.findall(r'<tr id="run-\d+"', text)) == (
+        0 if state in GATED else len(profile.runs)
+    )
+    # as many as are listed
+    assert f'<span class="tally">{len(grouped(profile.findings)):,}</span>' in text
     assert f'<section class="verdict {profile.verdict.status}"' in text
 
 
@@ -243,7 +272,8 @@ def test_a_page_that_grows_too_large_says_what_it_left_out() -> None:
     assert "Omitted to stay under 1 MB" in text
     assert "the logs" in text
     (names,) = re.findall(r"([\d,]+) kernel names \(their sum stands in each table", text)
-    # then: of those that a page with room shows of each of the 40 runs; what lies beyond is on no page
+    # then: of those that a page with room shows of each of the 40 runs; what lies beyond is on no
+    # page
     assert int(names.replace(",", "")) <= 40 * (TOP_KERNELS + MORE_KERNELS)
     assert "a log line that says something" not in text
 
@@ -252,7 +282,9 @@ def test_a_page_that_grows_too_large_says_what_it_left_out() -> None:
 def test_no_profile_is_too_large_for_the_page(times: int) -> None:
     # given: hundreds or thousands of runs
     profile = profiles.huge()
-    larger = msgspec.structs.replace(profile, runs=profile.runs * times, findings=profile.findings * times)
+    larger = msgspec.structs.replace(
+        profile, runs=profile.runs * times, findings=profile.findings * times
+    )
 
     text = by_name("html").render(larger)
 
@@ -276,7 +308,11 @@ def tokens(text: str) -> list[Token]:
 def test_markdown_holds_no_html_link_or_image_but_its_own(state: str) -> None:
     found = tokens(rendered("markdown", state))
 
-    foreign = [t.content for t in found if t.type in ("html_inline", "html_block") and OURS.sub("", t.content).strip()]
+    foreign = [
+        t.content
+        for t in found
+        if t.type in ("html_inline", "html_block") and OURS.sub("", t.content).strip()
+    ]
     assert [content for content in foreign if "<" in OURS.sub("", content)] == []
     assert [t.type for t in found if t.type in ("link_open", "image", "fence", "code_block")] == []
     assert [t.tag for t in found if t.type == "heading_open"] == ["h3"]
@@ -316,7 +352,9 @@ def test_markdown_that_grows_too_long_is_cut_on_row_edges_and_says_so() -> None:
 
     assert len(text) <= markdown_renderer.LIMIT
     assert all(line.endswith(" |") for line in runs)
-    assert re.search(r"\*(?:[\d,]+ more \w+ cut; report.json holds them|Cut at 60,000 characters)", text)
+    assert re.search(
+        r"\*(?:[\d,]+ more \w+ cut; report.json holds them|Cut at 60,000 characters)", text
+    )
 
 
 # ---------------------------------------------------------------- text
@@ -337,7 +375,9 @@ def test_text_steers_no_ci_system(state: str) -> None:
     assert not [line for line in text.splitlines() if line.strip().startswith("::")]
 
 
-@pytest.mark.parametrize("state", [state for state in profiles.STATES if state not in (*GATED, *COMPARED)])
+@pytest.mark.parametrize(
+    "state", [state for state in profiles.STATES if state not in (*GATED, *COMPARED)]
+)
 def test_text_says_every_finding_and_every_run(state: str) -> None:
     profile = profiles.STATES[state]()
     words = " ".join(rendered("text", state).split())

@@ -1,7 +1,7 @@
 """The rules as a page, and each rule on a real case that it finds beside one that it does not.
 
-A rule's case is a program of the corpus (its recording is kept) or a recording from an H200, named in
-tests/contract/rule_cases.py.
+A rule's case is a program of the corpus (its recording is kept) or a recording from an H200, named
+in tests/contract/rule_cases.py.
 """
 
 from __future__ import annotations
@@ -56,12 +56,16 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
 
 
 def test_a_remedy_is_read_alone() -> None:
-    """It stands as the fix under "What to do next": another rule's id is a hint, no part of the sentence."""
-    assert [rule.id for rule in RULES if re.search(r"\bKGP\d", re.sub(r" \(.*?\)", "", rule.remedy))] == []
+    """It stands as the fix under "What to do next": another rule's id is a hint, no part of the
+    sentence."""
+    assert [
+        rule.id for rule in RULES if re.search(r"\bKGP\d", re.sub(r" \(.*?\)", "", rule.remedy))
+    ] == []
 
 
 def found(recording: Recording) -> dict[str, int]:
-    """The gravest level at which each rule is found: 0 for a note, which is told and need be no fault."""
+    """The gravest level at which each rule is found: 0 for a note, which is told and need be no
+    fault."""
     gravest: dict[str, int] = {}
     for finding in collectors.findings(Evidence(recording)):
         gravest[finding.rule] = max(gravest.get(finding.rule, 0), GRAVITY.index(finding.level))
@@ -69,7 +73,9 @@ def found(recording: Recording) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    "rule", [rule for rule in RULES if rule.id in CASES and CASES[rule.id].dirty], ids=lambda rule: rule.id
+    "rule",
+    [rule for rule in RULES if rule.id in CASES and CASES[rule.id].dirty],
+    ids=lambda rule: rule.id,
 )
 def test_it_is_found_in_its_dirty_program_and_not_in_its_clean_one(rule: Rule, load: Load) -> None:
     case = CASES[rule.id]
@@ -97,7 +103,11 @@ def test_it_is_found_in_its_dirty_program_and_not_in_its_clean_one(rule: Rule, l
 def test_what_it_costs_was_measured_in_a_pass_of_the_recording(
     rule: str, program: str, unit: str, passes: tuple[PassName, ...], load: Load
 ) -> None:
-    (cost,) = {finding.cost for finding in collectors.findings(Evidence(load(program))) if finding.rule == rule}
+    (cost,) = {
+        finding.cost
+        for finding in collectors.findings(Evidence(load(program)))
+        if finding.rule == rule
+    }
 
     assert isinstance(cost, FindingCost), cost
     assert (cost.unit, cost.measured_in) == (unit, passes)
@@ -108,7 +118,9 @@ def test_what_it_costs_was_measured_in_a_pass_of_the_recording(
 # ---------------------------------------------------------------- what a rule states
 
 
-@pytest.mark.parametrize("fact", ["topic", "seen_in", "can_cost", "judged_from_times", "symptom_of"])
+@pytest.mark.parametrize(
+    "fact", ["topic", "seen_in", "can_cost", "judged_from_times", "symptom_of"]
+)
 def test_a_rule_that_does_not_state_a_fact_does_not_load(fact: str) -> None:
     stated = msgspec.structs.asdict(RULES[0])
     assert Rule(**stated) == RULES[0]
@@ -133,17 +145,30 @@ def literals(text: str) -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("m.Rule", "Rule"):
             free |= {id(keyword.value) for keyword in node.keywords if keyword.arg == "id"}
-    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return [node.value for node in texts if id(node) not in free and re.search(r"\bKGP\d", node.value)]
+    texts = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    return [
+        node.value for node in texts if id(node) not in free and re.search(r"\bKGP\d", node.value)
+    ]
 
 
 def test_no_rule_is_named_by_a_literal() -> None:
     """Elsewhere its facts decide, or the Rule itself is imported."""
     package = Path(collectors.__file__).parents[1]
-    found = {path.name: texts for path in package.rglob("*.py") if (texts := literals(path.read_text("utf-8")))}
+    found = {
+        path.name: texts
+        for path in package.rglob("*.py")
+        if (texts := literals(path.read_text("utf-8")))
+    }
 
     assert found == {}
-    assert literals('"""KGP101 is a docstring."""\nR = m.Rule(id="KGP101", why=f"As KGP201: {x}")\nS = ("KGP3",)') == [
+    assert literals(
+        '"""KGP101 is a docstring."""\nR = m.Rule(id="KGP101", why=f"As KGP201: {x}")\nS = '
+        '("KGP3",)'
+    ) == [
         "KGP3",
         "As KGP201: ",
     ]
@@ -175,7 +200,9 @@ def test_a_single_rule_is_no_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert "prints every rule" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if "return " in rule.example], ids=lambda rule: rule.id)
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if "return " in rule.example], ids=lambda rule: rule.id
+)
 def test_an_example_shows_where_the_tensor_that_it_returns_comes_from(rule: Rule) -> None:
     for found in re.finditer(r"return ([a-z][\w.]*\w|[a-z])", rule.example):
         name = re.sub(r"\.(view|t)$", "", found[1])

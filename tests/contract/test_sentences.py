@@ -1,8 +1,9 @@
-"""No sentence is read by code: with every sentence of a Recording or a Profile replaced, all else stays the same.
+"""No sentence is read by code: with every sentence of a Recording or a Profile replaced, all else
+stays the same.
 
-A sentence becomes another text of another length; equal sentences become equal texts, because a reason that several
-runs share is said once. What torch and the workload wrote themselves (records, logs, source lines) is evidence and
-stays.
+A sentence becomes another text of another length; equal sentences become equal texts, because a
+reason that several runs share is said once. What torch and the workload wrote themselves (records,
+logs, source lines) is evidence and stays.
 """
 
 from __future__ import annotations
@@ -31,9 +32,21 @@ from kgprof.render.sarif import Sarif
 from tests.regressions.planted import regressions, unchanged
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-# By field, in whatever Struct it stands. Those of EVIDENCE are torch's or the program's own text, not kgprof's.
+# By field, in whatever Struct it stands. Those of EVIDENCE are torch's or the program's own text,
+# not kgprof's.
 SENTENCES = {
-    *("reason", "reasons", "note", "notes", "message", "detail", "why", "evidence", "text", "warnings"),
+    *(
+        "reason",
+        "reasons",
+        "note",
+        "notes",
+        "message",
+        "detail",
+        "why",
+        "evidence",
+        "text",
+        "warnings",
+    ),
     *("subject", "missing", "without"),
 }
 EVIDENCE = {
@@ -63,10 +76,14 @@ def rewritten(value: Any, write: Callable[[str], str]) -> Any:
         return msgspec.structs.replace(value, **changes) if changes else value
     if isinstance(value, tuple):
         new_items = tuple(rewritten(item, write) for item in value)
-        return new_items if any(a is not b for a, b in zip(value, new_items, strict=True)) else value
+        return (
+            new_items if any(a is not b for a, b in zip(value, new_items, strict=True)) else value
+        )
     if isinstance(value, dict):
         new_values = {key: rewritten(item, write) for key, item in value.items()}
-        return new_values if any(new_values[key] is not item for key, item in value.items()) else value
+        return (
+            new_values if any(new_values[key] is not item for key, item in value.items()) else value
+        )
     return value
 
 
@@ -96,10 +113,15 @@ def unpacked(archive: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
-    """Recordings that hold findings of many rules, with and without CUDA graphs, whole and cut off."""
+    """Recordings that hold findings of many rules, with and without CUDA graphs, whole and cut
+    off."""
     named: dict[str, Recording] = {}
     for archive in ("recordings/evaluator_h200.tgz", "recordings/break_even.tgz"):
-        for path in sorted(unpacked(FIXTURES / archive, tmp_path_factory.mktemp("recorded")).rglob("recording.json")):
+        for path in sorted(
+            unpacked(FIXTURES / archive, tmp_path_factory.mktemp("recorded")).rglob(
+                "recording.json"
+            )
+        ):
             named[f"{archive}:{path.parent.parent.name}"] = recordings.load(path.parent)
     for path in sorted((FIXTURES / "recordings" / "cuda_graphs_h200").rglob("recording.json")):
         named[path.parent.name] = recordings.load(path.parent)
@@ -111,14 +133,18 @@ def profiles(recorded: dict[str, Recording]) -> dict[str, Profile]:
     return {name: analyse(recording) for name, recording in recorded.items()}
 
 
-def test_a_recordings_sentences_decide_nothing(recorded: dict[str, Recording], profiles: dict[str, Profile]) -> None:
+def test_a_recordings_sentences_decide_nothing(
+    recorded: dict[str, Recording], profiles: dict[str, Profile]
+) -> None:
     for name, recording in recorded.items():
         from_placeholders = analyse(rewritten(recording, placeholder))
 
         assert without_sentences(from_placeholders) == without_sentences(profiles[name]), name
 
 
-@pytest.mark.parametrize("planted", ["01-queue-head-checked", "05-rounding-by-phase", "13-tally-in-place"])
+@pytest.mark.parametrize(
+    "planted", ["01-queue-head-checked", "05-rounding-by-phase", "13-tally-in-place"]
+)
 def test_a_profiles_sentences_decide_no_comparison(planted: str, tmp_path: Path) -> None:
     regression = next(each for each in regressions() if each.name == planted)
     archives = (unchanged(regression.setting, 0), regression.recording)
@@ -140,10 +166,14 @@ def test_a_profiles_sentences_decide_no_gate(profiles: dict[str, Profile]) -> No
 
         from_placeholders = judge(rewritten(profile, placeholder), settings)
 
-        assert without_sentences(from_placeholders) == without_sentences(judge(profile, settings)), name
+        assert without_sentences(from_placeholders) == without_sentences(
+            judge(profile, settings)
+        ), name
 
 
-def test_a_profiles_sentences_decide_nothing_of_how_it_is_grouped(profiles: dict[str, Profile]) -> None:
+def test_a_profiles_sentences_decide_nothing_of_how_it_is_grouped(
+    profiles: dict[str, Profile],
+) -> None:
     for name, profile in profiles.items():
         other = rewritten(profile, placeholder)
 
@@ -160,7 +190,9 @@ def rule_ids(profile: Profile) -> list[tuple[str, str]]:
 def cases_of(profile: Profile) -> list[tuple[str, bool]]:
     """Each test case of the JUnit report, and whether it failed."""
     suites = ElementTree.fromstring(Junit().render(profile))
-    return [(case.get("name", ""), case.find("failure") is not None) for case in suites.iter("testcase")]
+    return [
+        (case.get("name", ""), case.find("failure") is not None) for case in suites.iter("testcase")
+    ]
 
 
 def group_sizes(profile: Profile) -> list[tuple[str, int]]:
@@ -176,7 +208,9 @@ def written(path: Path) -> Iterator[str]:
     docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
-            yield from (part for part in map(str.strip, node.value.splitlines()) if len(part) >= LONG)
+            yield from (
+                part for part in map(str.strip, node.value.splitlines()) if len(part) >= LONG
+            )
 
 
 def test_a_sentence_of_kgprofs_stands_in_one_test_file() -> None:

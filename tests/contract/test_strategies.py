@@ -1,4 +1,5 @@
-"""What every strategy of the evaluator owes: a name, a sentence, its modes, and the reference's result."""
+"""What every strategy of the evaluator owes: a name, a sentence, its modes, and the reference's
+result."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def test_every_file_of_the_folder_is_listed_under_its_own_name() -> None:
     files = {path.stem for path in Path(strategies.__file__).parent.glob("*.py")} - {"__init__"}
 
     assert sorted(strategy.name for strategy in STRATEGIES) == sorted(files)
-    assert all(strategy.__module__.endswith(f".strategies.{strategy.name}") for strategy in STRATEGIES)
+    assert all(
+        strategy.__module__.endswith(f".strategies.{strategy.name}") for strategy in STRATEGIES
+    )
     assert not files & set(LATER)
 
 
@@ -79,7 +82,19 @@ def test_stepping_goes_on_for_ever(strategy: Strategy) -> None:
 
 
 def tiny() -> LinkPrediction:
-    return build(["--dataset", "family-tree:120", "--queries", "2", "--corruptions", "2", "--batch-size", "4"], 0)
+    return build(
+        [
+            "--dataset",
+            "family-tree:120",
+            "--queries",
+            "2",
+            "--corruptions",
+            "2",
+            "--batch-size",
+            "4",
+        ],
+        0,
+    )
 
 
 # ---------------------------------------------------------------- compiled steps
@@ -106,7 +121,12 @@ def capture(strategy: SlotStrategy, steps: int = 4) -> Captured:
 
 def operations(graph: torch.fx.GraphModule) -> set[str]:
     """The names of all that is called, in the branches of torch.cond too."""
-    nodes = [node for part in graph.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes]
+    nodes = [
+        node
+        for part in graph.modules()
+        if isinstance(part, torch.fx.GraphModule)
+        for node in part.graph.nodes
+    ]
     called = [node.target for node in nodes if node.op in ("call_function", "call_method")]
     return {getattr(target, "__name__", str(target)) for target in called}
 
@@ -117,7 +137,8 @@ READS = {"item", "tolist", "nonzero", "masked_select", "unique", "is_nonzero", "
 
 @pytest.mark.parametrize("strategy", SLOT_STRATEGIES, ids=name)
 def test_its_step_is_one_graph_that_reads_nothing_back(strategy: type[SlotStrategy]) -> None:
-    (graph,) = capture(strategy(tiny().problem(CPU))).graphs  # one graph, and the same one for every step
+    # one graph, and the same one for every step
+    (graph,) = capture(strategy(tiny().problem(CPU))).graphs
 
     assert not operations(graph) & READS
 
@@ -136,22 +157,30 @@ def test_a_step_that_reads_a_value_back_is_noticed() -> None:
 
 
 def test_the_branches_of_torch_cond_return_tensors_of_one_dimension() -> None:
-    """The regression of "expected size 256==256, stride 2176==2160": nothing is left that Inductor could pad.
+    """The regression of "expected size 256==256, stride 2176==2160": nothing is left that Inductor
+    could pad.
 
-    One dimension, or a last one short enough for its stride never to pass Inductor's threshold, whatever B, S and A.
+    One dimension, or a last one short enough for its stride never to pass Inductor's threshold,
+    whatever B, S and A.
     """
     (graph,) = capture(TorchCond(tiny().problem(CPU))).graphs
 
     (cond,) = [node for node in graph.graph.nodes if node.target is torch.ops.higher_order.cond]
     branches = [graph.get_submodule(branch.target) for branch in cond.args[1:3]]
-    outputs = [[value.meta["example_value"] for value in branch.graph.output_node().args[0]] for branch in branches]
+    outputs = [
+        [value.meta["example_value"] for value in branch.graph.output_node().args[0]]
+        for branch in branches
+    ]
     assert [[tensor.ndim for tensor in branch] for branch in outputs] == [[1, 1, 1], [1, 1, 1]]
-    described = [[(tensor.dtype, tensor.shape, tensor.stride()) for tensor in branch] for branch in outputs]
+    described = [
+        [(tensor.dtype, tensor.shape, tensor.stride()) for tensor in branch] for branch in outputs
+    ]
     assert described[0] == described[1]
 
 
 def test_the_sizes_of_the_regression_are_ones_that_inductor_pads() -> None:
-    """So that the test on a GPU below keeps testing something: 120 * 6 * 3 = 2160 is padded to 2176 int32."""
+    """So that the test on a GPU below keeps testing something: 120 * 6 * 3 = 2160 is padded to 2176
+    int32."""
     aligned = config.padding_alignment_bytes // torch.int32.itemsize
     contiguous = torch.empty(256, 120, 6, 3, device="meta").stride()
 
@@ -161,7 +190,8 @@ def test_the_sizes_of_the_regression_are_ones_that_inductor_pads() -> None:
 
 @pytest.mark.gpu
 def test_torch_cond_compiles_on_cuda_at_sizes_that_inductor_pads() -> None:
-    """B = 256, S = 120, A = 6: at these sizes a prototype's compiled step raised and its eager one ran."""
+    """B = 256, S = 120, A = 6: at these sizes a prototype's compiled step raised and its eager one
+    ran."""
     args = ["--batch-size", "256", "--max-atoms", "6", "--max-children", "120", "--queries", "60"]
     of = build(args, 0)
     cuda = torch.device("cuda")
@@ -173,7 +203,10 @@ def test_torch_cond_compiles_on_cuda_at_sizes_that_inductor_pads() -> None:
 
     assert compiled.found().outcome.tolist() == eager.found().outcome.tolist()
     assert compiled.found().steps.tolist() == eager.found().steps.tolist()
-    assert (compiled.found().dropped, compiled.found().nans) == (eager.found().dropped, eager.found().nans)
+    assert (compiled.found().dropped, compiled.found().nans) == (
+        eager.found().dropped,
+        eager.found().nans,
+    )
 
 
 # torch's own tree of CUDA graphs begins with an empty one, and torch warns of it.
@@ -181,7 +214,12 @@ def test_torch_cond_compiles_on_cuda_at_sizes_that_inductor_pads() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("strategy", "mode"),
-    [(kind, mode) for kind in SLOT_STRATEGIES for mode in (EAGER, "default", "reduce-overhead") if mode in kind.modes],
+    [
+        (kind, mode)
+        for kind in SLOT_STRATEGIES
+        for mode in (EAGER, "default", "reduce-overhead")
+        if mode in kind.modes
+    ],
     ids=lambda each: str(getattr(each, "name", each)),
 )
 def test_it_finds_on_cuda_what_the_reference_finds(strategy: type[SlotStrategy], mode: str) -> None:

@@ -1,7 +1,8 @@
-"""How kgprof speaks: shapes that no sentence of it has, over rules, help, goldens, its own strings and what it prints.
+"""How kgprof speaks: shapes that no sentence of it has, over rules, help, goldens, its own strings
+and what it prints.
 
-A shape is a pattern for prose. What torch, the workload or an older kgprof wrote into a Recording is replaced before it
-is looked at; code, JSON keys and option names are none of it.
+A shape is a pattern for prose. What torch, the workload or an older kgprof wrote into a Recording
+is replaced before it is looked at; code, JSON keys and option names are none of it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORDINGS = ROOT / "fixtures" / "recordings"
 # Written by hand: not the rules, which come from the code, the seeds, and a list of changes.
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "reports/example/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "reports/example/README.md")
+    ),
     *sorted({*(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "seeds.md"}),
     *sorted((ROOT / "fixtures").glob("*/README.md")),
 ]
@@ -42,10 +46,10 @@ SHAPES = {
     "Compared are": r"\bCompared are\b",
     "a sentence that begins with What": r"(?:^|\. |\n[#*\s]*)What (?!to do\b)[^?\n]*(?:[^?\n]$|\n)",
     "us as a unit": r"[\d})] us\b|\bus/\w+|\(us\)|, us\b",
-    "a unit a step": rf"\b(?:µs|ms|us|once|times|\d+|syncs|reads|copies|kernels|launches|steps|rounds) an? {_EACH}\b",
+    "a unit a step": rf"\b(?:µs|ms|us|once|times|\d+|syncs|reads|copies|kernels|launches|steps|rounds) an? {_EACH}\b",  # noqa: E501
     "a fraction of an event": r"\b\d+\.\d+ times (?:an?|per)\b",
     "anew": r"\banew\b",
-    "no X where it is not an X": r"(?<!there )(?<!There )(?<!and )\bis no (?!longer\b|more\b|one\b|different\b)\w",
+    "no X where it is not an X": r"(?<!there )(?<!There )(?<!and )\bis no (?!longer\b|more\b|one\b|different\b)\w",  # noqa: E501
     "none as not a": r"\bnot a single\b",
     "the device, the host": r"\b[Tt]he (?:device|host)(?:'s)?\b(?! name)|\bof the host's\b",
     "asked for": r"\bw(?:as|ere) asked for\b|\basked for otherwise\b",
@@ -93,7 +97,8 @@ def test_each_shape_is_seen(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["6.9 µs per step", "us_per_step", "status", "--device auto", "there is no file", "Often"]
+    "text",
+    ["6.9 µs per step", "us_per_step", "status", "--device auto", "there is no file", "Often"],
 )
 def test_what_is_no_such_shape_is_left_alone(text: str) -> None:
     assert faults(text) == []
@@ -132,9 +137,12 @@ def test_the_text_of_a_page_speaks_plainly(state: str) -> None:
     assert faults(VisibleText(Html().render(profiles.STATES[state]())).text()) == []
 
 
-@pytest.mark.parametrize("template", sorted((ROOT / "templates").rglob("*.jinja")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "template", sorted((ROOT / "templates").rglob("*.jinja")), ids=lambda path: path.name
+)
 def test_a_template_speaks_plainly(template: Path) -> None:
-    """Also where no state of a page takes its branch; in place of a value stands 3, a text in it stays."""
+    """Also where no state of a page takes its branch; in place of a value stands 3, a text in it
+    stays."""
     prose = re.sub(r"(?s)\{[#%].*?[#%]\}", "", template.read_text(encoding="utf-8"))
     prose = re.sub(r"(?s)\{\{(.*?)\}\}", lambda value: text_in(value[1]) or "3", prose)
 
@@ -142,10 +150,15 @@ def test_a_template_speaks_plainly(template: Path) -> None:
 
 
 def paragraphs(text: str) -> Iterator[list[str]]:
-    """The prose of a page: an item of a list is a paragraph; code, tables, headings and pictures are none."""
+    """The prose of a page: an item of a list is a paragraph; code, tables, headings and pictures
+    are none."""
     found: list[str] = []
     for line in re.sub(r"(?ms)^ *```.*?^ *```$", "", text).splitlines():
-        if not line.strip() or line.startswith(("#", "|", "![")) or re.match(r" *(?:[-*]|\d+\.) ", line):
+        if (
+            not line.strip()
+            or line.startswith(("#", "|", "!["))
+            or re.match(r" *(?:[-*]|\d+\.) ", line)
+        ):
             yield found
             found = []
         if line.strip() and not line.startswith(("#", "|", "![")):
@@ -159,9 +172,16 @@ def test_a_page_of_the_documentation_speaks_plainly_in_short_paragraphs(page: Pa
     prose = [lines for lines in paragraphs(text) if lines]
     rows = [line for line in text.splitlines() if line.startswith("|")]
 
-    wide = [line for lines in prose for line in lines if len(re.sub(r"\]\([^)]*\)", "]", line)) > LONGEST_LINE]
+    wide = [
+        line
+        for lines in prose
+        for line in lines
+        if len(re.sub(r"\]\([^)]*\)", "]", line)) > LONGEST_LINE
+    ]
     long = [lines[0] for lines in prose if len(lines) > LONGEST_PARAGRAPH]
-    spoken = [re.sub(r"`[^`]*`", "x", " ".join(lines)) for lines in (*prose, *([row] for row in rows))]
+    spoken = [
+        re.sub(r"`[^`]*`", "x", " ".join(lines)) for lines in (*prose, *([row] for row in rows))
+    ]
 
     assert prose
     assert (wide, long, [fault for text in spoken for fault in faults(text)]) == ([], [], [])
@@ -170,7 +190,12 @@ def test_a_page_of_the_documentation_speaks_plainly_in_short_paragraphs(page: Pa
 def test_a_paragraph_ends_at_a_blank_line_an_item_and_a_table() -> None:
     text = "one\ntwo\n\n```\ncode\n```\n- a\n  b\n1. c\n| t |\nd\n## e\n"
 
-    assert [lines for lines in paragraphs(text) if lines] == [["one", "two"], ["- a", "  b"], ["1. c"], ["d"]]
+    assert [lines for lines in paragraphs(text) if lines] == [
+        ["one", "two"],
+        ["- a", "  b"],
+        ["1. c"],
+        ["d"],
+    ]
 
 
 def text_in(expression: str) -> str:
@@ -182,7 +207,10 @@ def strings(file: Path) -> Iterator[tuple[int, str]]:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     skipped = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and ast.get_docstring(node) is not None
+        ):
             skipped.add(node.body[0].value)  # type: ignore[attr-defined]
         if isinstance(node, ast.JoinedStr):
             skipped.update(node.values)
@@ -191,7 +219,9 @@ def strings(file: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in skipped:
             text = node.value
         elif isinstance(node, ast.JoinedStr):
-            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "3" for part in node.values)
+            text = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "3" for part in node.values
+            )
         if " " in text.strip():
             yield node.lineno, text
 
@@ -203,7 +233,11 @@ def test_the_strings_of_a_room_speak_plainly(room: Path) -> None:
     wrong = []
     for file in sorted(room.glob("*.py")):
         if not file.as_posix().endswith(NOT_OURS):
-            wrong += [f"{file.name}:{line} {fault}" for line, text in strings(file) for fault in faults(text)]
+            wrong += [
+                f"{file.name}:{line} {fault}"
+                for line, text in strings(file)
+                for fault in faults(text)
+            ]
 
     assert wrong == []
 
@@ -219,15 +253,21 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Profile]:
     found = {}
     for name, folder in folders.items():
         for header in sorted(folder.rglob("recording.json")):
-            recording = rewritten(recordings.load(header.parent), lambda sentence: "recorded" if sentence else "")
+            recording = rewritten(
+                recordings.load(header.parent), lambda sentence: "recorded" if sentence else ""
+            )
             found[f"{name}/{header.parent.relative_to(folder)}"] = analyse(recording)
     return found
 
 
-def test_what_is_printed_of_committed_recordings_speaks_plainly(committed: dict[str, Profile]) -> None:
+def test_what_is_printed_of_committed_recordings_speaks_plainly(
+    committed: dict[str, Profile],
+) -> None:
     found = {
         # The evaluator of those days wrote this setting.
-        (name, form): faults(by_name(form).render(profile).replace(" a side, policy", " per side, policy"))
+        (name, form): faults(
+            by_name(form).render(profile).replace(" a side, policy", " per side, policy")
+        )
         for name, profile in committed.items()
         for form in ("text", "markdown")
     }
@@ -238,10 +278,16 @@ def test_what_is_printed_of_committed_recordings_speaks_plainly(committed: dict[
 
 def test_a_comment_is_short_before_anything_is_opened(committed: dict[str, Profile]) -> None:
     every = {**committed, **{state: made() for state, made in profiles.STATES.items()}}
-    long = {name: size for name, profile in every.items() if (size := before_the_fold(profile)) >= 1_500}
+    long = {
+        name: size for name, profile in every.items() if (size := before_the_fold(profile)) >= 1_500
+    }
 
     assert long == {}
 
 
 def before_the_fold(profile: Profile) -> int:
-    return Markdown(source_url="https://github.com/owner/repository").render(profile).index("<details>")
+    return (
+        Markdown(source_url="https://github.com/owner/repository")
+        .render(profile)
+        .index("<details>")
+    )

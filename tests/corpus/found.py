@@ -1,4 +1,5 @@
-"""What kgprof finds in a Recording of the corpus, in the words of the marks, so that both can be compared as sets."""
+"""What kgprof finds in a Recording of the corpus, in the words of the marks, so that both can be
+compared as sets."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from typing import Any
 
 import msgspec
 
-from kgprof.collectors import caches, compilations, disagreements, graph_breaks, recompiles, skipped_frames
+from kgprof.collectors import (
+    caches,
+    compilations,
+    disagreements,
+    graph_breaks,
+    recompiles,
+    skipped_frames,
+)
 from kgprof.collectors.recompiles import RecompiledFunction
 from kgprof.model import Level, Location, Recording, RunKey, Skipped
 from kgprof.reading.evidence import Evidence
@@ -53,7 +61,9 @@ def _all(recording: Recording) -> Iterator[Found]:
     for broken in graph_breaks.collect(Evidence(recording)):
         yield Found(rule="KGP101", **_place(broken.location), records=broken.records)
     for skipped in skipped_frames.collect(Evidence(recording)):
-        yield Found(rule="KGP102", **_place(skipped.location), records=skipped.records, scope=skipped.scope)
+        yield Found(
+            rule="KGP102", **_place(skipped.location), records=skipped.records, scope=skipped.scope
+        )
     for function in recompiles.collect(Evidence(recording)):
         yield from _recompiled(function)
     for collector in (caches, compilations, disagreements):
@@ -72,7 +82,9 @@ def _recompiled(function: RecompiledFunction) -> Iterator[Found]:
             **_place(function.location),
             guards=tuple(sorted({recompile.guard.kind for recompile in chosen})),
             calls=tuple(sorted({recompile.call for recompile in chosen})),
-            eager_calls=None if isinstance(eager, Skipped) or function.limit_call is None else eager,
+            eager_calls=None
+            if isinstance(eager, Skipped) or function.limit_call is None
+            else eager,
         )
 
 

@@ -1,7 +1,8 @@
-"""Reads marks out of the comments of planted faults: what both corpora have in common. No torch, no program runs.
+"""Reads marks out of the comments of planted faults: what both corpora have in common. No torch, no
+program runs.
 
-A mark is ``WORD field=value ... [condition, ...]``; several on one line are separated by ``;``. Which words and fields
-there are is a corpus' own Grammar.
+A mark is ``WORD field=value ... [condition, ...]``; several on one line are separated by ``;``.
+Which words and fields there are is a corpus' own Grammar.
 """
 
 from __future__ import annotations
@@ -15,9 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_COMPARISONS = {"<=": operator.le, ">=": operator.ge, "==": operator.eq, "<": operator.lt, ">": operator.gt}
-_MARK = re.compile(r"(?P<word>KGP\d{3}|note=[a-z]+)(?P<fields>(?: [a-z]+=[^ ;\[\]]+)*)(?: \[(?P<where>[^]]+)\])?")
-_CONDITION = re.compile(r"(?P<subject>torch|python)(?P<comparison><=|>=|==|<|>)(?P<version>\d+(?:\.\d+)*)")
+_COMPARISONS = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_MARK = re.compile(
+    r"(?P<word>KGP\d{3}|note=[a-z]+)(?P<fields>(?: [a-z]+=[^ ;\[\]]+)*)(?: \[(?P<where>[^]]+)\])?"
+)
+_CONDITION = re.compile(
+    r"(?P<subject>torch|python)(?P<comparison><=|>=|==|<|>)(?P<version>\d+(?:\.\d+)*)"
+)
 DEVICES = ("cpu", "cuda")
 
 
@@ -27,7 +38,8 @@ class MarkError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Condition:
-    """``torch<2.13`` or ``cuda``: the mark counts only there. A device has neither comparison nor version."""
+    """``torch<2.13`` or ``cuda``: the mark counts only there. A device has neither comparison nor
+    version."""
 
     subject: str
     comparison: str = ""
@@ -47,7 +59,8 @@ def hold(conditions: tuple[Condition, ...], *, torch: str, python: str, device: 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grammar:
-    """``fields_of``: word -> the fields it may have. ``resembles``: a comment that is meant to be a mark."""
+    """``fields_of``: word -> the fields it may have. ``resembles``: a comment that is meant to be a
+    mark."""
 
     fields_of: Mapping[str, frozenset[str]]
     resembles: re.Pattern[str]
@@ -88,10 +101,14 @@ def _written(text: str, path: Path, line: int, grammar: Grammar) -> WrittenMark:
     if not known or len(fields) != len(pairs):
         raise MarkError(f"{path}:{line}: {text!r}: unknown rule or field, or a field twice")
     try:
-        conditions = tuple(_condition(part.strip()) for part in (found["where"] or "").split(",") if part)
+        conditions = tuple(
+            _condition(part.strip()) for part in (found["where"] or "").split(",") if part
+        )
     except ValueError as error:
         raise MarkError(f"{path}:{line}: {text!r}: {error}") from error
-    return WrittenMark(word=word, text=text, path=path, line=line, fields=fields, conditions=conditions)
+    return WrittenMark(
+        word=word, text=text, path=path, line=line, fields=fields, conditions=conditions
+    )
 
 
 def _condition(text: str) -> Condition:
@@ -100,7 +117,9 @@ def _condition(text: str) -> Condition:
     found = _CONDITION.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no condition such as torch<2.13 or cuda")
-    return Condition(subject=found["subject"], comparison=found["comparison"], version=version(found["version"]))
+    return Condition(
+        subject=found["subject"], comparison=found["comparison"], version=version(found["version"])
+    )
 
 
 def version(text: str) -> tuple[int, ...]:
@@ -118,6 +137,8 @@ def one_of(known: frozenset[str], word: str | None) -> str:
 def constant(tree: ast.Module, name: str, default: Any) -> Any:
     """What a program says at its top level, such as CALLS."""
     for node in tree.body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == name for t in node.targets
+        ):
             return ast.literal_eval(node.value)
     return default

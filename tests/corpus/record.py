@@ -1,9 +1,10 @@
-"""Runs programs of the corpus through kgprof's own COMPILE pass, into one Recording with a run for each program.
+"""Runs programs of the corpus through kgprof's own COMPILE pass, into one Recording with a run for
+each program.
 
     python -m tests.corpus.record FOLDER [PROGRAM ...]
 
-One process for all of them, with ``torch._dynamo.reset()`` and fresh modules between two. What they print goes to
-stdout, so a caller should not share it.
+One process for all of them, with ``torch._dynamo.reset()`` and fresh modules between two. What they
+print goes to stdout, so a caller should not share it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from types import ModuleType
 import msgspec
 import torch
 
-from kgprof.model import Exit, Options, Outcome, PassName, Plan, RecordingHeader, RunKey, StrategyPlan
+from kgprof.model import (
+    Exit,
+    Options,
+    Outcome,
+    PassName,
+    Plan,
+    RecordingHeader,
+    RunKey,
+    StrategyPlan,
+)
 from kgprof.reading import layout
 from kgprof.record import store
 from kgprof.record.torch_trace import compile_pass
@@ -58,15 +68,24 @@ def record(folder: Path, chosen: tuple[Program, ...]) -> None:
         options = Options(workload=f"{program.path}:build", steps=program.calls, warmup=WARM_UP)
         torch._dynamo.reset()
         load = partial(Calls, _load(program).build())
-        store.write_pass(folder, key, PassName.COMPILE, compile_pass(load, CPU, options, records_to=records))
-        store.write_exit(folder, key, Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=time.perf_counter() - began))
+        store.write_pass(
+            folder, key, PassName.COMPILE, compile_pass(load, CPU, options, records_to=records)
+        )
+        store.write_exit(
+            folder,
+            key,
+            Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=time.perf_counter() - began),
+        )
 
 
 def _header(chosen: tuple[Program, ...]) -> RecordingHeader:
     header = handmade._header()
     runs = tuple(key_of(program) for program in chosen)
     here = msgspec.structs.replace(
-        header.plan.environment, torch=str(torch.__version__), python=platform.python_version(), flags={}
+        header.plan.environment,
+        torch=str(torch.__version__),
+        python=platform.python_version(),
+        flags={},
     )
     plan = Plan(
         workload="corpus",
@@ -78,7 +97,9 @@ def _header(chosen: tuple[Program, ...]) -> RecordingHeader:
         vector_isa_probe_s=0.0,
         agreement=False,
     )
-    return msgspec.structs.replace(header, plan=plan, options=Options(workload="corpus", warmup=WARM_UP))
+    return msgspec.structs.replace(
+        header, plan=plan, options=Options(workload="corpus", warmup=WARM_UP)
+    )
 
 
 def _load(program: Program) -> ModuleType:
@@ -96,10 +117,14 @@ def _load(program: Program) -> ModuleType:
 
 def main(folder: str, *names: str) -> None:
     sys.path.insert(0, str(CORPUS))
-    # Some programs make torch warn that it does not know a builtin: that is what they are there for.
+    # Some programs make torch warn that it does not know a builtin: that is what they are there
+    # for.
     warnings.simplefilter("ignore")
     with cheap_garbage_collection():
-        record(Path(folder), tuple(program for program in programs() if not names or program.name in names))
+        record(
+            Path(folder),
+            tuple(program for program in programs() if not names or program.name in names),
+        )
 
 
 if __name__ == "__main__":

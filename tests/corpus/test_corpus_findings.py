@@ -1,4 +1,5 @@
-"""Every program of the corpus through kgprof's own COMPILE pass and collectors: nothing missed, nothing invented."""
+"""Every program of the corpus through kgprof's own COMPILE pass and collectors: nothing missed,
+nothing invented."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     """All programs in one process of their own, so that nothing of pytest is on their stacks."""
     folder = tmp_path_factory.mktemp("corpus") / "recording"
     command = [sys.executable, "-m", "tests.corpus.record", str(folder)]
-    ended = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=500, check=False)
+    ended = subprocess.run(
+        command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=500, check=False
+    )
     assert ended.returncode == 0, ended.stderr[-4000:]
     return recordings.load(folder)
 
@@ -44,7 +47,9 @@ def test_a_programs_findings_are_its_marks(recording: Recording, program: Progra
         for mark in program.expected(torch=environment.torch, python=environment.python)
     }
 
-    assert actual == {place: found.expected(mark, actual.get(place)) for place, mark in wanted.items()}
+    assert actual == {
+        place: found.expected(mark, actual.get(place)) for place, mark in wanted.items()
+    }
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
@@ -62,7 +67,9 @@ def test_a_finding_shows_its_line_and_function(recording: Recording) -> None:
             continue
         place = finding.location
         assert place is not None
-        assert place.text == Path(place.file).read_text(encoding="utf-8").splitlines()[place.line - 1]
+        assert (
+            place.text == Path(place.file).read_text(encoding="utf-8").splitlines()[place.line - 1]
+        )
         assert place.function
         assert finding.message.isprintable()
 
@@ -74,17 +81,28 @@ def test_no_two_findings_are_the_same(recording: Recording) -> None:
 
 
 def test_a_graph_break_names_torchs_id_and_what_to_do(recording: Recording) -> None:
-    broken = [finding for finding in collectors.findings(Evidence(recording)) if finding.rule in ("KGP101", "KGP102")]
+    broken = [
+        finding
+        for finding in collectors.findings(Evidence(recording))
+        if finding.rule in ("KGP101", "KGP102")
+    ]
 
     assert [f.message for f in broken if "(GB" not in f.message] == []
     assert [f.message for f in broken if "Hint: " not in f.detail] == []
     # torch's optimizer breaks the graph on purpose: nobody can mend that.
-    assert [f.run.strategy for f in broken if f.level is not Level.WARNING and f.run] == ["optimizer_step"]
+    assert [f.run.strategy for f in broken if f.level is not Level.WARNING and f.run] == [
+        "optimizer_step"
+    ]
     assert [f.run.strategy for f in broken if not f.counts and f.run] == ["optimizer_step"]
 
 
 def test_a_recompile_that_happened_once_is_a_note(recording: Recording) -> None:
-    once = {key_of(p).slug for p in PROGRAMS for mark in p.marks if mark.rule == "KGP103" and len(mark.calls) == 1}
+    once = {
+        key_of(p).slug
+        for p in PROGRAMS
+        for mark in p.marks
+        if mark.rule == "KGP103" and len(mark.calls) == 1
+    }
     late = [f for f in collectors.findings(Evidence(recording)) if f.rule == "KGP103" and f.one_off]
 
     assert {finding.run.slug for finding in late if finding.run} == once

@@ -34,7 +34,11 @@ def name_of(program: Program) -> str:
 
 def definition_lines(path: Path) -> set[int]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return {
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
 
 
 def written(folder: Path, text: str) -> Path:
@@ -78,17 +82,22 @@ def test_a_program_defines_build_and_says_what_it_shows(program: Program) -> Non
 
 @pytest.mark.parametrize("versions", VERSIONS, ids=" ".join)
 @pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
-def test_a_line_carries_a_rule_once_and_one_finding_of_a_topic(program: Program, versions: tuple[str, str]) -> None:
+def test_a_line_carries_a_rule_once_and_one_finding_of_a_topic(
+    program: Program, versions: tuple[str, str]
+) -> None:
     torch, python = versions
     marks = program.expected(torch=torch, python=python)
-    breaks = [frozenset({rule}) for rule in sorted(BREAKS)]  # one frame may go on where another one falls back
+    # one frame may go on where another one falls back
+    breaks = [frozenset({rule}) for rule in sorted(BREAKS)]
     for topic in (*breaks, RECOMPILES, frozenset({NOTE}), frozenset({"KGP107"})):
         sites = [(mark.path, mark.line) for mark in marks if mark.rule in topic]
 
         assert len(sites) == len(set(sites)), topic
 
 
-@pytest.mark.parametrize("program", [p for p in PROGRAMS if any(m.guard for m in p.marks)], ids=name_of)
+@pytest.mark.parametrize(
+    "program", [p for p in PROGRAMS if any(m.guard for m in p.marks)], ids=name_of
+)
 def test_a_recompile_stands_on_a_def_or_on_a_call_into_a_library(program: Program) -> None:
     definitions = definition_lines(program.path)
     elsewhere = [mark.line for mark in program.marks if mark.guard and mark.line not in definitions]
@@ -98,7 +107,9 @@ def test_a_recompile_stands_on_a_def_or_on_a_call_into_a_library(program: Progra
     assert not elsewhere or "torch's own" in (ast.get_docstring(ast.parse("\n".join(lines))) or "")
 
 
-@pytest.mark.parametrize("program", [p for p in PROGRAMS if any(m.guard for m in p.marks)], ids=name_of)
+@pytest.mark.parametrize(
+    "program", [p for p in PROGRAMS if any(m.guard for m in p.marks)], ids=name_of
+)
 def test_the_calls_of_a_recompile_agree_with_its_rule(program: Program) -> None:
     for mark in program.marks:
         if mark.rule == NOTE:
@@ -116,7 +127,10 @@ def test_the_calls_of_a_recompile_agree_with_its_rule(program: Program) -> None:
 
 
 def test_a_mark_is_read_with_all_it_says(tmp_path: Path) -> None:
-    path = written(tmp_path, "def f(x):  # KGP105 guard=dispatch-keys at=1-3,7 eager=2 [torch<2.13, python>=3.12]\n")
+    path = written(
+        tmp_path,
+        "def f(x):  # KGP105 guard=dispatch-keys at=1-3,7 eager=2 [torch<2.13, python>=3.12]\n",
+    )
 
     assert list(marks_of(path)) == [
         Mark(
@@ -136,7 +150,9 @@ def test_a_mark_is_read_with_all_it_says(tmp_path: Path) -> None:
 
 
 def test_two_marks_on_one_line_are_told_apart_by_their_conditions(tmp_path: Path) -> None:
-    path = written(tmp_path, "print()  # KGP101 n=2 [python<3.12]; KGP102 scope=rest [python>=3.12]\n")
+    path = written(
+        tmp_path, "print()  # KGP101 n=2 [python<3.12]; KGP102 scope=rest [python>=3.12]\n"
+    )
 
     first, second = marks_of(path)
 
@@ -181,7 +197,9 @@ def test_a_mark_that_cannot_be_read_is_an_error_with_its_line(tmp_path: Path, co
 
 def test_a_mark_lent_to_no_program_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "library").mkdir()
-    (tmp_path / "library" / "parts.py").write_text("print()  # KGP101 by=nothing\n", encoding="utf-8")
+    (tmp_path / "library" / "parts.py").write_text(
+        "print()  # KGP101 by=nothing\n", encoding="utf-8"
+    )
 
     with pytest.raises(MarkError, match="by=nothing names no program"):
         programs(tmp_path)

@@ -1,4 +1,5 @@
-"""Reads the marks of fixtures/corpus: which finding stands on which line. The format is fixtures/corpus/README.md.
+"""Reads the marks of fixtures/corpus: which finding stands on which line. The format is
+fixtures/corpus/README.md.
 
 Nothing here imports torch or the programs: marks are comments, found by the tokenizer.
 """
@@ -11,7 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.corpus.marks import Condition, Grammar, MarkError, WrittenMark, constant, hold, one_of, written_marks
+from tests.corpus.marks import (
+    Condition,
+    Grammar,
+    MarkError,
+    WrittenMark,
+    constant,
+    hold,
+    one_of,
+    written_marks,
+)
 
 CORPUS = Path(__file__).resolve().parents[2] / "fixtures" / "corpus"
 CALLS = 20  # a program that says nothing else is called this often
@@ -54,12 +64,16 @@ _FIELDS_OF = {
     "KGP107": frozenset({"by"}),
     NOTE: frozenset({"guard", "at", "by"}),
 }
-_GRAMMAR = Grammar(fields_of=_FIELDS_OF, resembles=re.compile(r"kgp\W?\d|note\s*=|guard\s*=|converged", re.IGNORECASE))
+_GRAMMAR = Grammar(
+    fields_of=_FIELDS_OF,
+    resembles=re.compile(r"kgp\W?\d|note\s*=|guard\s*=|converged", re.IGNORECASE),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mark:
-    """One finding (or note) that has to be reported at ``path:line``, and what is known about it for certain."""
+    """One finding (or note) that has to be reported at ``path:line``, and what is known about it
+    for certain."""
 
     rule: str
     program: str
@@ -68,7 +82,8 @@ class Mark:
     guard: str = ""
     records: int | None = None  # graph-break records that torch writes for the site over all calls
     calls: tuple[int, ...] = ()  # indices of the calls in which the site recompiles
-    eager_calls: int | None = None  # calls after the limit that find no compiled code and run in eager
+    # calls after the limit that find no compiled code and run in eager
+    eager_calls: int | None = None
     scope: str = ""  # of KGP102: "frame", or "rest" where what precedes the line is compiled
     conditions: tuple[Condition, ...] = ()
 
@@ -95,13 +110,16 @@ class Program:
 
 
 def programs(corpus: Path = CORPUS) -> tuple[Program, ...]:
-    """All programs by name. Raises MarkError on a mark that cannot be read or that names no program."""
+    """All programs by name. Raises MarkError on a mark that cannot be read or that names no
+    program."""
     paths = {path.stem: path for path in sorted(corpus.glob("*.py"))}
     lent: dict[str, list[Mark]] = {name: [] for name in paths}
     for path in sorted((corpus / "library").glob("*.py")):
         for mark in marks_of(path):
             if mark.program not in lent:
-                raise MarkError(f"{path}:{mark.line}: by={mark.program} names no program of the corpus")
+                raise MarkError(
+                    f"{path}:{mark.line}: by={mark.program} names no program of the corpus"
+                )
             lent[mark.program].append(mark)
     return tuple(_program(path, tuple(lent[name])) for name, path in paths.items())
 
@@ -135,7 +153,9 @@ def _mark(written: WrittenMark) -> Mark:
             records=int(fields["n"]) if "n" in fields else None,
             calls=_calls(fields["at"]) if "at" in fields else (),
             eager_calls=int(fields["eager"]) if "eager" in fields else None,
-            scope=one_of(SCOPES, fields.get("scope", "frame" if written.word == "KGP102" else None)),
+            scope=one_of(
+                SCOPES, fields.get("scope", "frame" if written.word == "KGP102" else None)
+            ),
             conditions=written.conditions,
         )
     except ValueError as error:

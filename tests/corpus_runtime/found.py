@@ -1,4 +1,5 @@
-"""What kgprof finds in a Recording of the corpus, in the words of the marks, so that both can be compared as sets."""
+"""What kgprof finds in a Recording of the corpus, in the words of the marks, so that both can be
+compared as sets."""
 
 from __future__ import annotations
 
@@ -115,7 +116,9 @@ def _of_syncs(recording: Recording) -> Iterator[Found]:
     for event in syncs.collect(Evidence(recording)):
         (finding,) = syncs.diagnose((event,))
         where = event.where if event.rule != "KGP202" else ""
-        yield replace(_found(finding), level="", cause=event.cause, where=where, reads=event.reads_per_step)
+        yield replace(
+            _found(finding), level="", cause=event.cause, where=where, reads=event.reads_per_step
+        )
 
 
 def _found(finding: Finding) -> Found:

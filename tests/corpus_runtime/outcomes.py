@@ -1,9 +1,12 @@
-"""What every program of both corpora computes and how often it is compiled, with the probes of MEMORY or without.
+"""What every program of both corpora computes and how often it is compiled, with the probes of
+MEMORY or without.
 
-    python -m tests.corpus_runtime.outcomes FILE.json [--probes] [--device cuda] [--compare BARE.json] [PROGRAM ...]
+    python -m tests.corpus_runtime.outcomes FILE.json [--probes] [--device cuda] [--compare
+    BARE.json] [PROGRAM ...]
 
-One process for all of them. torch's own counters are read, which count alike both ways: no hook of kgprof's stands in
-the bare run. ``compare(bare, probed)`` says in words where two such files differ.
+One process for all of them. torch's own counters are read, which count alike both ways: no hook of
+kgprof's stands in the bare run. ``compare(bare, probed)`` says in words where two such files
+differ.
 """
 
 from __future__ import annotations
@@ -54,12 +57,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[str, ...]  # a digest for each call, or the exception that it raised
     graphs: int  # that were captured
     operators: int  # in them
-    compilations: tuple[str, ...]  # "file:line function", with the reason if it was a recompile or failed
+    # "file:line function", with the reason if it was a recompile or failed
+    compilations: tuple[str, ...]
 
 
 class Calls:
-    """The program's step as a session that remembers what came out of the first ``calls`` and does nothing after
-    them: the pass goes on without the probes, to measure memory."""
+    """The program's step as a session that remembers what came out of the first ``calls`` and does
+    nothing after them: the pass goes on without the probes, to measure memory."""
 
     def __init__(self, step: Callable[[int], object], calls: int) -> None:
         self._step = step
@@ -80,12 +84,22 @@ class Calls:
 
 def cases(device: str) -> tuple[Case, ...]:
     both = [
-        Case(name=f"corpus/{p.name}", path=p.path, calls=p.calls, build=lambda module, device: module.build())
+        Case(
+            name=f"corpus/{p.name}",
+            path=p.path,
+            calls=p.calls,
+            build=lambda module, device: module.build(),
+        )
         for p in compile_corpus.programs()
         if device == "cpu"
     ]
     both += [
-        Case(name=f"corpus_runtime/{p.name}", path=p.path, calls=p.calls, build=lambda module, d: module.build(d))
+        Case(
+            name=f"corpus_runtime/{p.name}",
+            path=p.path,
+            calls=p.calls,
+            build=lambda module, d: module.build(d),
+        )
         for p in runtime_corpus.programs()
         if p.runs_on(device)
     ]
@@ -104,13 +118,22 @@ def digest(value: object) -> str:
 def _described(leaf: object) -> bytes:
     if not isinstance(leaf, torch.Tensor):
         return _steady(repr(leaf)).encode()
-    described = f"{leaf.dtype} {tuple(leaf.shape)} {leaf.device} {leaf.layout} {leaf.requires_grad}".encode()
+    described = (
+        f"{leaf.dtype} {tuple(leaf.shape)} {leaf.device} {leaf.layout} {leaf.requires_grad}"
+    ).encode()
     if leaf.device.type == "meta":
         return described  # it has no data
     dense = leaf.detach().to_dense() if leaf.is_sparse else leaf.detach()
     return (
         described
-        + dense.cpu().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        + dense.cpu()
+        .resolve_conj()
+        .resolve_neg()
+        .contiguous()
+        .reshape(-1)
+        .view(torch.uint8)
+        .numpy()
+        .tobytes()
     )
 
 
@@ -140,7 +163,9 @@ def outcome(case: Case, device: torch.device, *, probes: bool) -> Outcome:
 
 
 def _under_probes(case: Case, session: Calls, step: object, device: torch.device) -> None:
-    options = Options(workload=f"{case.path}:build", steps=case.calls, warmup=runtime_corpus.WARM_UP)
+    options = Options(
+        workload=f"{case.path}:build", steps=case.calls, warmup=runtime_corpus.WARM_UP
+    )
     project = project_sources.project_files(options.workload)
     buffers = getattr(step, "buffers", None)
     watched = session if buffers is None else _with_buffers(session, buffers)
@@ -157,7 +182,10 @@ def _compilations(case: Case) -> Iterator[str]:
         place = str(metrics.co_filename)
         if place.startswith(str(case.path.parent)) and metrics.co_name:
             why = metrics.recompile_reason or metrics.fail_type or ""
-            line = f"{Path(place).name}:{metrics.co_firstlineno} {metrics.co_name} {metrics.graph_op_count}"
+            line = (
+                f"{Path(place).name}:{metrics.co_firstlineno} {metrics.co_name} "
+                f"{metrics.graph_op_count}"
+            )
             yield f"{line} {_steady(str(why))}".rstrip()
 
 
@@ -204,7 +232,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--compare", type=Path)
     asked = parser.parse_intermixed_args(arguments)
     warnings.simplefilter("ignore")
-    chosen = [case for case in cases(asked.device) if not asked.names or case.path.stem in asked.names]
+    chosen = [
+        case for case in cases(asked.device) if not asked.names or case.path.stem in asked.names
+    ]
     device = torch.device(asked.device)
     with cheap_garbage_collection():
         found = {case.name: outcome(case, device, probes=asked.probes) for case in chosen}

@@ -1,9 +1,11 @@
-"""Runs programs of the corpus through kgprof's own passes, into one Recording with a run for each program.
+"""Runs programs of the corpus through kgprof's own passes, into one Recording with a run for each
+program.
 
     python -m tests.corpus_runtime.record FOLDER [--device cuda] [--archive FILE.tgz] [PROGRAM ...]
 
-COMPILE and MEMORY, each from a cold start, and on a GPU TRACE on the code that COMPILE compiled. One process for all
-programs, with ``torch._dynamo.reset()`` and fresh modules between two. ``--archive`` packs the folder afterwards.
+COMPILE and MEMORY, each from a cold start, and on a GPU TRACE on the code that COMPILE compiled.
+One process for all programs, with ``torch._dynamo.reset()`` and fresh modules between two.
+``--archive`` packs the folder afterwards.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ class Calls:
 class CallsWithBuffers(Calls):
     """Of a program that declares persistent buffers."""
 
-    def __init__(self, step: Callable[[int], object], buffers: Callable[[], Mapping[str, torch.Tensor]]) -> None:
+    def __init__(
+        self, step: Callable[[int], object], buffers: Callable[[], Mapping[str, torch.Tensor]]
+    ) -> None:
         super().__init__(step)
         self._buffers = buffers
 
@@ -98,8 +102,9 @@ def load(program: Program) -> ModuleType:
 
 @contextmanager
 def cheap_garbage_collection() -> Iterator[None]:
-    """Each reset and each measurement of memory collects garbage. What torch has made of its own when it has compiled
-    once, a million objects, is not looked at again: a quarter of a second less each time."""
+    """Each reset and each measurement of memory collects garbage. What torch has made of its own
+    when it has compiled once, a million objects, is not looked at again: a quarter of a second less
+    each time."""
     import torch._inductor.compile_fx
 
     torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(2))
@@ -140,16 +145,23 @@ def _compiled(folder: Path, program: Program, device: torch.device) -> None:
     run = layout.run_folder(folder, key)
     session, during = session_of(program, device), PassName.COMPILE
     try:
-        compiled = compile_pass(lambda: session, device, options, records_to=run / layout.TRACE_RECORDS)
+        compiled = compile_pass(
+            lambda: session, device, options, records_to=run / layout.TRACE_RECORDS
+        )
         store.write_pass(folder, key, PassName.COMPILE, compiled)
         if device.type == "cuda":
             during = PassName.TRACE
             traced = trace_pass(session, device, options, run / layout.TRACE_FILES[PassName.TRACE])
             store.write_pass(folder, key, PassName.TRACE, traced)
-    except Exception as error:  # noqa: BLE001  what a program raises is recorded, as a child does it
+    # what a program raises is recorded, as a child does it
+    except Exception as error:  # noqa: BLE001
         store.write_exit(folder, key, _raised(error, during, began))
     else:
-        store.write_exit(folder, key, Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=time.perf_counter() - began))
+        store.write_exit(
+            folder,
+            key,
+            Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=time.perf_counter() - began),
+        )
 
 
 def _watched(folder: Path, program: Program, device: torch.device) -> None:
@@ -163,7 +175,10 @@ def _watched(folder: Path, program: Program, device: torch.device) -> None:
         return
     store.write_pass(folder, key, PassName.MEMORY, watched)
     store.write_exit(
-        folder, key, Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=time.perf_counter() - began), probe=True
+        folder,
+        key,
+        Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=time.perf_counter() - began),
+        probe=True,
     )
 
 
@@ -192,7 +207,9 @@ def _header(chosen: tuple[Program, ...], device: torch.device) -> RecordingHeade
         vector_isa_probe_s=0.0,
         agreement=False,
     )
-    return msgspec.structs.replace(header, plan=plan, options=Options(workload="corpus_runtime", warmup=WARM_UP))
+    return msgspec.structs.replace(
+        header, plan=plan, options=Options(workload="corpus_runtime", warmup=WARM_UP)
+    )
 
 
 def _environment(invented: Environment, device: torch.device) -> Environment:

@@ -1,4 +1,5 @@
-"""Every program of the corpus through kgprof's own passes and collectors: nothing missed, nothing invented."""
+"""Every program of the corpus through kgprof's own passes and collectors: nothing missed, nothing
+invented."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     """All programs in one process of their own, so that nothing of pytest is on their stacks."""
     folder = tmp_path_factory.mktemp("corpus_runtime") / "recording"
     command = [sys.executable, "-m", "tests.corpus_runtime.record", str(folder), "--device", DEVICE]
-    ended = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=500, check=False)
+    ended = subprocess.run(
+        command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=500, check=False
+    )
     assert ended.returncode == 0, ended.stderr[-4000:]
     return recordings.load(folder)
 
@@ -44,7 +47,9 @@ def test_a_programs_findings_are_its_marks(recording: Recording, program: Progra
     found_here = found.of_run(recording, key_of(program))
 
     at = {one.place: one for one in found_here}
-    assert Counter(found_here) == Counter(found.expected(mark, at.get(found.place_of(mark))) for mark in marks)
+    assert Counter(found_here) == Counter(
+        found.expected(mark, at.get(found.place_of(mark))) for mark in marks
+    )
 
 
 @every_program
@@ -67,7 +72,9 @@ def test_a_finding_shows_its_line_and_function(recording: Recording) -> None:
             continue
         place = finding.location
         assert place is not None
-        assert place.text == Path(place.file).read_text(encoding="utf-8").splitlines()[place.line - 1]
+        assert (
+            place.text == Path(place.file).read_text(encoding="utf-8").splitlines()[place.line - 1]
+        )
         assert place.function
         assert finding.message.isprintable()
 

@@ -1,4 +1,5 @@
-"""The corpus as an H200 saw it, recorded once: the marks hold there as well, also those that need a GPU."""
+"""The corpus as an H200 saw it, recorded once: the marks hold there as well, also those that need a
+GPU."""
 
 from __future__ import annotations
 
@@ -33,7 +34,11 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 def test_it_was_made_where_it_says(recording: Recording) -> None:
     plan = recording.header.plan
 
-    assert (plan.device, plan.environment.torch, plan.environment.python) == (DEVICE, "2.11.0+cu130", "3.12.3")
+    assert (plan.device, plan.environment.torch, plan.environment.python) == (
+        DEVICE,
+        "2.11.0+cu130",
+        "3.12.3",
+    )
     watched = [run.memory for run in recording.runs if isinstance(run.memory, MemoryPass)]
     assert {memory.capture_unavailable for memory in watched} == {()}
 
@@ -42,14 +47,23 @@ def test_it_was_made_where_it_says(recording: Recording) -> None:
 def test_a_programs_findings_are_its_marks(recording: Recording, program: Program) -> None:
     key = key_of(program)
     if key not in {run.key for run in recording.runs}:
-        pytest.fail(f"{program.name} is newer than the recording: make it anew (fixtures/recordings/README.md)")
+        pytest.fail(
+            f"{program.name} is newer than the recording: make it anew "
+            "(fixtures/recordings/README.md)"
+        )
     environment = recording.header.plan.environment
     marks = program.expected(torch=environment.torch, python=environment.python, device=DEVICE)
     found_here = found.of_run(recording, key)
 
     at = {one.place: one for one in found_here}
-    assert Counter(found_here) == Counter(found.expected(mark, at.get(found.place_of(mark))) for mark in marks)
+    assert Counter(found_here) == Counter(
+        found.expected(mark, at.get(found.place_of(mark))) for mark in marks
+    )
 
 
 def test_the_two_sources_never_disagreed(recording: Recording) -> None:
-    assert [finding.place for finding in collectors.findings(Evidence(recording)) if finding.rule == "KGP503"] == []
+    assert [
+        finding.place
+        for finding in collectors.findings(Evidence(recording))
+        if finding.rule == "KGP503"
+    ] == []

@@ -1,5 +1,5 @@
-"""Over the whole of both corpora: the same outputs, the same graphs and the same compilations with the probes of
-MEMORY and without. What the two runs are is told in outcomes.py."""
+"""Over the whole of both corpora: the same outputs, the same graphs and the same compilations with
+the probes of MEMORY and without. What the two runs are is told in outcomes.py."""
 
 from __future__ import annotations
 
@@ -23,12 +23,16 @@ SEEN = Outcome(outputs=("0a",), graphs=2, operators=9, compilations=("f.py:3 f 9
 def outcome_of_all(folder: Path, *options: str) -> dict[str, Outcome]:
     file = folder / "outcomes.json"
     command = [sys.executable, "-m", "tests.corpus_runtime.outcomes", str(file), *options]
-    ended = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=500, check=False)
+    ended = subprocess.run(
+        command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=500, check=False
+    )
     assert ended.returncode == 0, ended.stderr[-4000:]
     return outcomes.read(file)
 
 
-def test_the_probes_change_nothing_in_every_fourth_program(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_probes_change_nothing_in_every_fourth_program(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     names = [case.path.stem for case in outcomes.cases("cpu")][::4]
     bare = outcome_of_all(tmp_path_factory.mktemp("bare"), *names)
     probed = outcome_of_all(tmp_path_factory.mktemp("probed"), "--probes", *names)
@@ -45,7 +49,9 @@ def test_the_probes_change_nothing(tmp_path_factory: pytest.TempPathFactory) -> 
     here = [program for program in runtime_corpus.programs() if program.runs_on("cpu")]
     assert len(bare) == len(compile_corpus.programs()) + len(here)
     assert sum(outcome.graphs for outcome in bare.values()) > len(compile_corpus.programs())
-    assert sum(len(outcome.compilations) for outcome in bare.values()) > len(compile_corpus.programs())
+    assert sum(len(outcome.compilations) for outcome in bare.values()) > len(
+        compile_corpus.programs()
+    )
     assert outcomes.compare(bare, probed) == []
 
 

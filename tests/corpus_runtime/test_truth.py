@@ -68,7 +68,9 @@ def test_a_clean_program_has_no_mark_but_notes_and_any_other_has_one(program: Pr
 @every_program
 def test_a_program_defines_build_for_a_device_and_says_what_it_shows(program: Program) -> None:
     tree = ast.parse(program.path.read_text(encoding="utf-8"))
-    (build,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "build"]
+    (build,) = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "build"
+    ]
 
     assert [argument.arg for argument in build.args.args] == ["device"]
     assert ast.get_docstring(tree)
@@ -137,7 +139,10 @@ def test_a_mark_is_read_with_all_it_says(tmp_path: Path) -> None:
             cause="cpu",
             where="eager",
             reads=0.2,
-            conditions=(Condition(subject="cpu"), Condition(subject="torch", comparison="<", version=(2, 13))),
+            conditions=(
+                Condition(subject="cpu"),
+                Condition(subject="torch", comparison="<", version=(2, 13)),
+            ),
         )
     ]
 
@@ -176,7 +181,9 @@ def test_a_mark_that_cannot_be_read_is_an_error_with_its_line(tmp_path: Path, co
 
 def test_a_mark_lent_to_no_program_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "library").mkdir()
-    (tmp_path / "library" / "parts.py").write_text("x.item()  # KGP201 by=nothing\n", encoding="utf-8")
+    (tmp_path / "library" / "parts.py").write_text(
+        "x.item()  # KGP201 by=nothing\n", encoding="utf-8"
+    )
 
     with pytest.raises(MarkError, match="by=nothing names no program"):
         programs(tmp_path)

@@ -1,4 +1,5 @@
-"""Reads the marks of fixtures/corpus_runtime: which finding stands on which line, and what is known about it.
+"""Reads the marks of fixtures/corpus_runtime: which finding stands on which line, and what is known
+about it.
 
 The format is fixtures/corpus_runtime/README.md. Nothing here imports torch or the programs.
 """
@@ -11,7 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.corpus.marks import Condition, Grammar, MarkError, WrittenMark, constant, hold, one_of, written_marks
+from tests.corpus.marks import (
+    Condition,
+    Grammar,
+    MarkError,
+    WrittenMark,
+    constant,
+    hold,
+    one_of,
+    written_marks,
+)
 
 CORPUS = Path(__file__).resolve().parents[2] / "fixtures" / "corpus_runtime"
 CALLS = 8  # a program that says nothing else is called this often
@@ -68,7 +78,8 @@ _GRAMMAR = Grammar(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mark:
-    """One finding (or note) that has to be reported at ``path:line``. What is empty or None is not certain."""
+    """One finding (or note) that has to be reported at ``path:line``. What is empty or None is not
+    certain."""
 
     rule: str
     program: str
@@ -109,17 +120,22 @@ class Program:
         return self.device in ("", device)
 
     def expected(self, *, torch: str, python: str, device: str) -> tuple[Mark, ...]:
-        return tuple(mark for mark in self.marks if mark.applies(torch=torch, python=python, device=device))
+        return tuple(
+            mark for mark in self.marks if mark.applies(torch=torch, python=python, device=device)
+        )
 
 
 def programs(corpus: Path = CORPUS) -> tuple[Program, ...]:
-    """All programs by name. Raises MarkError on a mark that cannot be read or that names no program."""
+    """All programs by name. Raises MarkError on a mark that cannot be read or that names no
+    program."""
     paths = {path.stem: path for path in sorted(corpus.glob("*.py"))}
     lent: dict[str, list[Mark]] = {name: [] for name in paths}
     for path in sorted((corpus / "library").glob("*.py")):
         for mark in marks_of(path):
             if mark.program not in lent:
-                raise MarkError(f"{path}:{mark.line}: by={mark.program} names no program of the corpus")
+                raise MarkError(
+                    f"{path}:{mark.line}: by={mark.program} names no program of the corpus"
+                )
             lent[mark.program].append(mark)
     return tuple(_program(path, tuple(lent[name])) for name, path in paths.items())
 

@@ -34,7 +34,9 @@ def test_a_viewer_that_could_show_nothing_is_an_error(tmp_path: Path) -> None:
     speedscope = next(exporter for exporter in EXPORTERS if exporter.name == "speedscope")
 
     with pytest.raises(InputError, match="no CPU or GPU event"):
-        speedscope.export(write(tmp_path / "trace.json.gz", [], packed=True), "fused.default, TRACE")
+        speedscope.export(
+            write(tmp_path / "trace.json.gz", [], packed=True), "fused.default, TRACE"
+        )
 
 
 def test_every_exporter_of_the_room_is_listed_and_can_be_asked_for() -> None:
@@ -46,4 +48,8 @@ def test_every_exporter_of_the_room_is_listed_and_can_be_asked_for() -> None:
 
     assert classes == {type(exporter) for exporter in EXPORTERS}
     assert isinstance(viewer.type, click.Choice)
-    assert list(viewer.type.choices) == [*(exporter.name for exporter in EXPORTERS), "graph", "code"]
+    assert list(viewer.type.choices) == [
+        *(exporter.name for exporter in EXPORTERS),
+        "graph",
+        "code",
+    ]

@@ -1,4 +1,5 @@
-"""The file against the rules that speedscope's documentation of its format gives; sums against the trace's."""
+"""The file against the rules that speedscope's documentation of its format gives; sums against the
+trace's."""
 
 from __future__ import annotations
 
@@ -29,14 +30,19 @@ def faults(document: dict[str, Any]) -> list[str]:
         if not isinstance(frame["name"], str) or not set(frame) <= {"name", "file", "line", "col"}:
             found.append(f"frame {frame}")
     for profile in document["profiles"]:
-        if profile["type"] != "evented" or profile["unit"] not in UNITS or not isinstance(profile["name"], str):
+        if (
+            profile["type"] != "evented"
+            or profile["unit"] not in UNITS
+            or not isinstance(profile["name"], str)
+        ):
             found.append(f"profile {profile['name']}")
         found += event_faults(profile, len(frames))
     return found
 
 
 def event_faults(profile: dict[str, Any], frames: int) -> list[str]:
-    """Times that do not decrease, frames that exist, and each closing that of what was opened last."""
+    """Times that do not decrease, frames that exist, and each closing that of what was opened
+    last."""
     found: list[str] = []
     open_now: list[int] = []
     before = profile["startValue"]
@@ -75,7 +81,9 @@ def test_the_file_has_the_fields_of_the_format() -> None:
     assert document.pop("exporter").startswith("kgprof@")
     assert document == {
         "$schema": "https://www.speedscope.app/file-format-schema.json",
-        "shared": {"frames": [{"name": "forward", "file": "model.py", "line": 12}, {"name": "aten::mm"}]},
+        "shared": {
+            "frames": [{"name": "forward", "file": "model.py", "line": 12}, {"name": "aten::mm"}]
+        },
         "profiles": [
             {
                 "type": "evented",
@@ -83,7 +91,10 @@ def test_the_file_has_the_fields_of_the_format() -> None:
                 "unit": "nanoseconds",
                 "startValue": 0,
                 "endValue": 1500,
-                "events": [{"type": "O", "at": 0, "frame": 1}, {"type": "C", "at": 1500, "frame": 1}],
+                "events": [
+                    {"type": "O", "at": 0, "frame": 1},
+                    {"type": "C", "at": 1500, "frame": 1},
+                ],
             }
         ],
         "name": "fused.default, TRACE",
@@ -97,8 +108,20 @@ def test_the_rules_find_what_breaks_them() -> None:
         {"type": "O", "at": 4, "frame": 7},
         {"type": "C", "at": 9, "frame": 0},
     ]
-    profile = {"type": "evented", "name": "x", "unit": "hours", "startValue": 0, "endValue": 8, "events": events}
-    document = {"$schema": "", "shared": {"frames": [{"name": "a"}]}, "profiles": [profile], "activeProfileIndex": 1}
+    profile = {
+        "type": "evented",
+        "name": "x",
+        "unit": "hours",
+        "startValue": 0,
+        "endValue": 8,
+        "events": events,
+    }
+    document = {
+        "$schema": "",
+        "shared": {"frames": [{"name": "a"}]},
+        "profiles": [profile],
+        "activeProfileIndex": 1,
+    }
 
     assert faults(document) == [
         *("schema", "active profile", "profile x", "time of event 1", "frame of event 1"),
@@ -117,7 +140,9 @@ def test_names_are_text_whatever_they_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", ["trace_default_plain", "trace_reduce-overhead_plain", "trace_reduce-overhead_stack"])
+@pytest.mark.parametrize(
+    "name", ["trace_default_plain", "trace_reduce-overhead_plain", "trace_reduce-overhead_stack"]
+)
 def test_real_traces_keep_their_rules_and_their_sums(shared: Path, name: str) -> None:
     # given: traces of an H200, the last one with Python stacks whose events overlap
     path = shared / "traces" / "h200" / f"{name}.json.gz"
@@ -126,9 +151,13 @@ def test_real_traces_keep_their_rules_and_their_sums(shared: Path, name: str) ->
     document = json.loads(speedscope(nesting(columns), name=name))
 
     # then: also by Python's own reading of the file
-    raw = json.loads(gzip.decompress(path.read_bytes()).decode("utf-8", errors="replace"), strict=False)["traceEvents"]
+    raw = json.loads(
+        gzip.decompress(path.read_bytes()).decode("utf-8", errors="replace"), strict=False
+    )["traceEvents"]
     wanted = {*HOST_CATEGORIES, "kernel", "gpu_memcpy", "gpu_memset"}
-    expected = sum(round(e["dur"] * 1000) for e in raw if e.get("ph") == "X" and e.get("cat") in wanted)
+    expected = sum(
+        round(e["dur"] * 1000) for e in raw if e.get("ph") == "X" and e.get("cat") in wanted
+    )
     assert faults(document) == []
     assert sum(whole_ns(document).values()) == pytest.approx(expected, abs=len(raw))
     streams = [profile for profile in document["profiles"] if profile["name"].startswith("stream")]

@@ -38,13 +38,19 @@ ROOT = "/home/somebody/project"
 TODAY = "2026-11-21"  # the day of the recording
 
 
-def profile(*findings: Finding, runs: Sequence[RunRecord] = (), device: str = "cpu", backend: str = "") -> Profile:
+def profile(
+    *findings: Finding, runs: Sequence[RunRecord] = (), device: str = "cpu", backend: str = ""
+) -> Profile:
     """One run that compiled something and is clean, unless told otherwise."""
     records = CompileRecords(compiled_calls=CompiledCalls())
     whole = [msgspec.structs.replace(r, records=records) for r in runs or (run(FUSED),)]
     made = recording(*whole, baseline=None)
-    options = msgspec.structs.replace(made.header.options, passes=(PassName.COMPILE,), backend=backend)
-    header = msgspec.structs.replace(made.header, options=options, created_utc=f"{TODAY}T10:00:00+00:00")
+    options = msgspec.structs.replace(
+        made.header.options, passes=(PassName.COMPILE,), backend=backend
+    )
+    header = msgspec.structs.replace(
+        made.header, options=options, created_utc=f"{TODAY}T10:00:00+00:00"
+    )
     found = analyse(msgspec.structs.replace(made, header=header))
     return msgspec.structs.replace(
         found,
@@ -70,8 +76,11 @@ def finding(
     hints: tuple[str, ...] = (),
     by_torch: bool = False,
 ) -> Finding:
-    """A break unless another rule is given, of torch's id ``gb``; ``by_torch``: one that torch makes on purpose."""
-    cause = TorchCause(kind="graph break", gb_ids=(gb,), hints=hints, context="builtin print [<class 'str'>] False")
+    """A break unless another rule is given, of torch's id ``gb``; ``by_torch``: one that torch
+    makes on purpose."""
+    cause = TorchCause(
+        kind="graph break", gb_ids=(gb,), hints=hints, context="builtin print [<class 'str'>] False"
+    )
     refusal = Refusal(cause=cause, folded=folded, intended=by_torch)
     return Finding(
         rule=rule,
@@ -92,18 +101,33 @@ def with_calls(found: Profile, **fields: Any) -> Profile:
     first = found.runs[0]
     assert isinstance(first.compile, CompileSummary)
     compiled = msgspec.structs.replace(first.compile, compiled_calls=CallsOfCompiled(**fields))
-    return msgspec.structs.replace(found, runs=(msgspec.structs.replace(first, compile=compiled), *found.runs[1:]))
+    return msgspec.structs.replace(
+        found, runs=(msgspec.structs.replace(first, compile=compiled), *found.runs[1:])
+    )
 
 
 def settings(
-    *limits: tuple[str, float], scope: str = "", entries: Sequence[AcceptedEntry] = (), fail_on: str = "error"
+    *limits: tuple[str, float],
+    scope: str = "",
+    entries: Sequence[AcceptedEntry] = (),
+    fail_on: str = "error",
 ) -> GateSettings:
     """These budgets besides the defaults."""
-    budgets = tuple(Budget(metric=name, limit=limit, scope=scope, origin=OPTION) for name, limit in limits)
+    budgets = tuple(
+        Budget(metric=name, limit=limit, scope=scope, origin=OPTION) for name, limit in limits
+    )
     return combined(Configuration(budgets=budgets, fail_on=FailOn(fail_on)), entries=tuple(entries))
 
 
-def entry(rule: str = "KGP101", *, expires: str = "2027-01-31", function: str = "step", gb: str = "") -> AcceptedEntry:
+def entry(
+    rule: str = "KGP101", *, expires: str = "2027-01-31", function: str = "step", gb: str = ""
+) -> AcceptedEntry:
     return AcceptedEntry(
-        rule=rule, file="src/model.py", function=function, gb=gb, reason="it is a demo", owner="ana", expires=expires
+        rule=rule,
+        file="src/model.py",
+        function=function,
+        gb=gb,
+        reason="it is a demo",
+        owner="ana",
+        expires=expires,
     )

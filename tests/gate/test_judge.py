@@ -1,4 +1,5 @@
-"""The gate over hand-made Profiles: it fails on what is over its budget, and never passes on what was not seen."""
+"""The gate over hand-made Profiles: it fails on what is over its budget, and never passes on what
+was not seen."""
 
 from __future__ import annotations
 
@@ -88,7 +89,10 @@ def test_every_fault_is_said_at_once() -> None:
 
 
 def test_breaks_that_torch_makes_on_purpose_are_counted_apart_and_fail_nothing() -> None:
-    by_torch = (finding(level=Level.NOTE, line=3, by_torch=True), finding(level=Level.NOTE, line=4, by_torch=True))
+    by_torch = (
+        finding(level=Level.NOTE, line=3, by_torch=True),
+        finding(level=Level.NOTE, line=4, by_torch=True),
+    )
 
     passed = judge(profile(*by_torch), settings())
     failed = judge(profile(*by_torch, finding(line=5)), settings())
@@ -97,22 +101,34 @@ def test_breaks_that_torch_makes_on_purpose_are_counted_apart_and_fail_nothing()
     assert passed.verdict.text == (
         "gate passed: 4 budgets met in 1 run; 2 breaks inside torch, made on purpose, not counted"
     )
-    assert [(c.observed, c.made_by_torch) for c in gate_of(passed).budgets] == [(0.0, 2), (0.0, 0), (0.0, 0), (0.0, 0)]
+    assert [(c.observed, c.made_by_torch) for c in gate_of(passed).budgets] == [
+        (0.0, 2),
+        (0.0, 0),
+        (0.0, 0),
+        (0.0, 0),
+    ]
     assert gate_of(failed).failing == (2,)
     assert failed.verdict.text == "gate failed: fused.default: 1 over the budget of 0 graph-breaks"
     said = by_name("text").render(failed)
-    assert "not counted: fused.default graph-breaks: 2 more breaks inside torch, made on purpose\n" in said
+    assert (
+        "not counted: fused.default graph-breaks: 2 more breaks inside torch, made on purpose\n"
+        in said
+    )
 
 
 def test_breaks_are_counted_by_place_and_recompiles_by_how_often() -> None:
-    judged = judge(profile(finding(count=20), finding("KGP104", count=7), finding("KGP105", count=2)), settings())
+    judged = judge(
+        profile(finding(count=20), finding("KGP104", count=7), finding("KGP105", count=2)),
+        settings(),
+    )
 
     assert checks(judged)["fused.default:graph-breaks"].observed == 1
     assert checks(judged)["fused.default:recompiles"].observed == 9
 
 
 def test_a_budget_on_one_run_says_nothing_about_another_runs_finding() -> None:
-    """What is marked as failing the gate fails it: exit code, verdict and the list of failing findings agree."""
+    """What is marked as failing the gate fails it: exit code, verdict and the list of failing
+    findings agree."""
     # given: reads have a budget on batched only, and both runs read
     reads = [finding("KGP201", on=on, message=f"{on.slug} reads") for on in (FUSED, BATCHED)]
     judged = judge(
@@ -149,16 +165,22 @@ def test_a_large_count_is_written_out_by_every_renderer_for_machines() -> None:
 
 def test_a_refusal_that_the_program_caught_is_not_why_it_ended() -> None:
     refused = finding("KGP107", level=Level.ERROR, message="compiling step raised Unsupported: no")
-    at_the_line = f'Unsupported: no\nfrom user code:\n  File "{ROOT}/src/model.py", line 12, in step'
+    at_the_line = (
+        f'Unsupported: no\nfrom user code:\n  File "{ROOT}/src/model.py", line 12, in step'
+    )
     ended = [
-        judge(profile(refused, runs=(died(FUSED, "raised", message, "compile"),)), settings()).verdict
+        judge(
+            profile(refused, runs=(died(FUSED, "raised", message, "compile"),)), settings()
+        ).verdict
         for message in (at_the_line, "ValueError: no file")
     ]
 
-    assert [len(verdict.reasons) for verdict in ended] == [0, 1]  # what ended the program is said once
+    # what ended the program is said once
+    assert [len(verdict.reasons) for verdict in ended] == [0, 1]
     assert [verdict.text for verdict in ended] == [
-        "no verdict, the workload failed: src/model.py:12: KGP107 compiling step raised Unsupported: no, which ended "
-        "the program: fused.default raised during COMPILE: Unsupported: no",
+        "no verdict, the workload failed: src/model.py:12: KGP107 compiling step raised "
+        "Unsupported: no, which ended the program: fused.default raised during COMPILE: "
+        "Unsupported: no",
         "no verdict, the workload failed: fused.default raised during COMPILE: ValueError: no file",
     ]
 
@@ -171,7 +193,9 @@ def test_the_gate_fails_exactly_where_a_finding_is_marked_as_failing_it(
     rule: str, on: RunKey | None, level: Level, fail_on: str
 ) -> None:
     """No budget is exceeded here; KGP101 has one of five."""
-    judged = judge(profile(finding(rule, level=level, on=on)), settings(("graph-breaks", 5), fail_on=fail_on))
+    judged = judge(
+        profile(finding(rule, level=level, on=on)), settings(("graph-breaks", 5), fail_on=fail_on)
+    )
 
     assert bool(gate_of(judged).failing) == (judged.exit_code == EXIT_GATE_FAILED)
     assert bool(gate_of(judged).failing) == judged.verdict.text.startswith(f"gate failed: {rule} ")
@@ -202,7 +226,9 @@ def test_a_finding_within_its_budget_does_not_fail_even_as_an_error() -> None:
         (Level.NOTE, "warning", EXIT_OK),
     ],
 )
-def test_what_no_budget_counts_is_judged_by_its_level(level: Level, fail_on: str, expected: int) -> None:
+def test_what_no_budget_counts_is_judged_by_its_level(
+    level: Level, fail_on: str, expected: int
+) -> None:
     judged = judge(profile(finding("KGP107", level=level)), settings(fail_on=fail_on))
 
     assert judged.exit_code == expected
@@ -239,12 +265,21 @@ def test_nothing_compiled_is_no_pass() -> None:
 
 def test_what_compiles_nothing_by_itself_is_told_how_to() -> None:
     step = run(RunKey(strategy="step", mode="as-is"), compiled=0)
-    script = msgspec.structs.replace(step, script=ScriptRun(step="an optimizer step", steps=9, counted={}))
+    script = msgspec.structs.replace(
+        step, script=ScriptRun(step="an optimizer step", steps=9, counted={})
+    )
 
-    in_step, in_script = (judge(profile(runs=(one,)), settings()).verdict.text for one in (step, script))
+    in_step, in_script = (
+        judge(profile(runs=(one,)), settings()).verdict.text for one in (step, script)
+    )
 
-    assert in_step == "no verdict: step.as-is: nothing was compiled; --mode default compiles the step"
-    assert in_script == "no verdict: step.as-is: nothing was compiled; write model = torch.compile(model) in the script"
+    assert (
+        in_step == "no verdict: step.as-is: nothing was compiled; --mode default compiles the step"
+    )
+    assert in_script == (
+        "no verdict: step.as-is: nothing was compiled; write model = "
+        "torch.compile(model) in the script"
+    )
 
 
 def test_one_of_two_runs_that_compiled_nothing_is_no_pass() -> None:
@@ -257,8 +292,13 @@ def test_one_of_two_runs_that_compiled_nothing_is_no_pass() -> None:
 def test_nothing_compiled_because_it_is_switched_off_names_the_variable() -> None:
     bare = run(FUSED, compiled=0)
     assert isinstance(bare.compile, CompilePass)
-    line = Unavailable(capture="compilation", why="TORCH_COMPILE_DISABLE=1 is set, so torch.compile compiles nothing")
-    off = msgspec.structs.replace(bare, compile=msgspec.structs.replace(bare.compile, capture_unavailable=(line,)))
+    line = Unavailable(
+        capture="compilation",
+        why="TORCH_COMPILE_DISABLE=1 is set, so torch.compile compiles nothing",
+    )
+    off = msgspec.structs.replace(
+        bare, compile=msgspec.structs.replace(bare.compile, capture_unavailable=(line,))
+    )
 
     judged = judge(profile(runs=(off,)), settings())
 
@@ -280,7 +320,9 @@ def test_a_run_that_died_is_the_workloads_failure() -> None:
 
 
 def test_an_interrupted_run_leads_over_everything() -> None:
-    judged = judge(profile(finding(), runs=(run(FUSED), died(BATCHED, "interrupted", "SIGINT"))), settings())
+    judged = judge(
+        profile(finding(), runs=(run(FUSED), died(BATCHED, "interrupted", "SIGINT"))), settings()
+    )
 
     assert judged.exit_code == EXIT_INTERRUPTED
 
@@ -296,7 +338,10 @@ def test_a_cuda_graph_budget_on_a_cpu_run_is_inconclusive() -> None:
     judged = judge(profile(), settings(("cudagraph-skips", 0)))
 
     assert judged.exit_code == EXIT_INCONCLUSIVE
-    assert "cudagraph-skips not observed: CUDA graphs are not observable on a CPU run" in judged.verdict.text
+    assert (
+        "cudagraph-skips not observed: CUDA graphs are not observable on a CPU run"
+        in judged.verdict.text
+    )
 
 
 @pytest.mark.parametrize("metric", ["cache-bypasses", "compile-seconds"])
@@ -304,12 +349,17 @@ def test_what_needs_generated_code_is_not_observed_without_it(metric: str) -> No
     judged = judge(profile(backend="aot_eager"), settings((metric, 100)))
 
     assert judged.exit_code == EXIT_INCONCLUSIVE
-    assert checks(judged)[f"fused.default:{metric}"].observed == Skipped(reason="backend aot_eager generates no code")
+    assert checks(judged)[f"fused.default:{metric}"].observed == Skipped(
+        reason="backend aot_eager generates no code"
+    )
 
 
 def test_a_metric_without_its_collector_is_not_observed() -> None:
     found = profile()
-    rows = [replace(row, rules=tuple(id_ for id_ in row.rules if id_ != "KGP101")) for row in found.coverage]
+    rows = [
+        replace(row, rules=tuple(id_ for id_ in row.rules if id_ != "KGP101"))
+        for row in found.coverage
+    ]
 
     judged = judge(replace(found, coverage=tuple(rows)), settings())
 
@@ -319,7 +369,10 @@ def test_a_metric_without_its_collector_is_not_observed() -> None:
 
 def test_records_that_are_not_whole_prove_nothing() -> None:
     found = profile()
-    rows = [replace(row, missing="12 records of the compiler exceed the limit") for row in found.coverage]
+    rows = [
+        replace(row, missing="12 records of the compiler exceed the limit")
+        for row in found.coverage
+    ]
 
     judged = judge(replace(found, coverage=tuple(rows)), settings(("compile-seconds", 9)))
 
@@ -334,7 +387,9 @@ def test_records_that_are_not_whole_prove_nothing() -> None:
 
 
 def test_sources_that_disagree_are_inconclusive() -> None:
-    judged = judge(profile(finding("KGP503", message="2 breaks in one source, 1 in the other")), settings())
+    judged = judge(
+        profile(finding("KGP503", message="2 breaks in one source, 1 in the other")), settings()
+    )
 
     assert judged.exit_code == EXIT_INCONCLUSIVE
     assert "KGP503 2 breaks in one source, 1 in the other" in judged.verdict.text
@@ -350,29 +405,41 @@ def test_a_budget_for_a_run_that_there_is_not_is_inconclusive() -> None:
 def test_compile_seconds_are_added_up_and_an_unknown_one_is_no_zero() -> None:
     known = run(FUSED, compiled=2)
     assert isinstance(known.compile, CompilePass)
-    lost = Compilation(compile_id="1/0", function="f", location="", duration_s=Skipped(reason="torch gave none"))
-    unknown = msgspec.structs.replace(known.compile, compilations=(*known.compile.compilations, lost))
+    lost = Compilation(
+        compile_id="1/0", function="f", location="", duration_s=Skipped(reason="torch gave none")
+    )
+    unknown = msgspec.structs.replace(
+        known.compile, compilations=(*known.compile.compilations, lost)
+    )
 
     summed = judge(profile(runs=(known,)), settings(("compile-seconds", 2.9)))
-    unsure = judge(profile(runs=(msgspec.structs.replace(known, compile=unknown),)), settings(("compile-seconds", 9)))
+    unsure = judge(
+        profile(runs=(msgspec.structs.replace(known, compile=unknown),)),
+        settings(("compile-seconds", 9)),
+    )
 
     assert checks(summed)["fused.default:compile-seconds"].observed == 3.0
     assert summed.exit_code == EXIT_GATE_FAILED
-    assert checks(unsure)["fused.default:compile-seconds"].observed == Skipped(reason="torch gave none")
+    assert checks(unsure)["fused.default:compile-seconds"].observed == Skipped(
+        reason="torch gave none"
+    )
     assert unsure.exit_code == EXIT_INCONCLUSIVE
 
 
 # ---------------------------------------------------------------- reads
 
 OFTEN = written_syncs.read(each=2)
-SELDOM = written_syncs.read(written_syncs.PREDICATE, calls=range(0, 8, 2))  # in 2 of the 5 calls after warm-up
+# in 2 of the 5 calls after warm-up
+SELDOM = written_syncs.read(written_syncs.PREDICATE, calls=range(0, 8, 2))
 
 
 def of_reads(*reads: SyncRecord, **fields: Any) -> Profile:
     return profile(runs=(written_syncs.run(*reads, **fields),))
 
 
-@pytest.mark.parametrize(("limit", "expected", "status"), [(2.4, EXIT_OK, "held"), (2.3, EXIT_GATE_FAILED, "exceeded")])
+@pytest.mark.parametrize(
+    ("limit", "expected", "status"), [(2.4, EXIT_OK, "held"), (2.3, EXIT_GATE_FAILED, "exceeded")]
+)
 def test_reads_are_counted_by_step_after_warm_up(limit: float, expected: int, status: str) -> None:
     judged = judge(of_reads(OFTEN, SELDOM), settings(("syncs-per-step", limit)))
 
@@ -380,17 +447,23 @@ def test_reads_are_counted_by_step_after_warm_up(limit: float, expected: int, st
     assert (judged.exit_code, check.observed, check.status) == (expected, 2.4, status)
     assert len(gate_of(judged).failing) == (2 if expected else 0)
     if expected:
-        assert judged.verdict.text == "gate failed: fused.default: 2.4 over the budget of 2.3 syncs-per-step"
+        assert (
+            judged.verdict.text
+            == "gate failed: fused.default: 2.4 over the budget of 2.3 syncs-per-step"
+        )
 
 
 def test_a_line_that_reads_in_warm_up_alone_is_noted_and_held_against_nobody() -> None:
     judged = judge(of_reads(written_syncs.read(calls=range(2))), settings(("syncs-per-step", 0)))
 
-    assert (judged.exit_code, checks(judged)["fused.default:syncs-per-step"].observed) == (EXIT_OK, 0.0)
+    assert (judged.exit_code, checks(judged)["fused.default:syncs-per-step"].observed) == (
+        EXIT_OK,
+        0.0,
+    )
     assert gate_of(judged).notes == (
         (
-            "fused.default: 1 line syncs during warm-up only, so they count in no per-step figure and no finding: "
-            "model.py:21 train"
+            "fused.default: 1 line syncs during warm-up only, so they count in no per-step figure "
+            "and no finding: model.py:21 train"
         ),
     )
 
@@ -400,7 +473,10 @@ def test_what_costs_nothing_on_a_cpu_is_no_read() -> None:
 
     judged = judge(of_reads(copies), settings(("syncs-per-step", 0)))
 
-    assert (judged.exit_code, checks(judged)["fused.default:syncs-per-step"].observed) == (EXIT_OK, 0.0)
+    assert (judged.exit_code, checks(judged)["fused.default:syncs-per-step"].observed) == (
+        EXIT_OK,
+        0.0,
+    )
 
 
 def test_an_accepted_read_is_off_the_number() -> None:
@@ -423,7 +499,9 @@ def test_an_accepted_read_is_off_the_number() -> None:
     ],
     ids=["cut off", "no step after warm-up", "no hooks", "another probe is missing", "no records"],
 )
-def test_reads_that_were_not_all_seen_are_not_observed(watched: dict[str, Any], reason: str) -> None:
+def test_reads_that_were_not_all_seen_are_not_observed(
+    watched: dict[str, Any], reason: str
+) -> None:
     judged = judge(of_reads(OFTEN, **watched), settings(("syncs-per-step", 9)))
 
     observed = checks(judged)["fused.default:syncs-per-step"].observed
@@ -465,34 +543,50 @@ def test_an_expired_entry_fails_and_says_so(found: tuple[object, ...]) -> None:
 
     assert judged.exit_code == EXIT_GATE_FAILED
     said = [judged.verdict.text, *judged.verdict.reasons]
-    assert any("accepted finding KGP101 in src/model.py:step expired on 2026-11-20" in text for text in said)
+    assert any(
+        "accepted finding KGP101 in src/model.py:step expired on 2026-11-20" in text
+        for text in said
+    )
 
 
 def test_an_entry_holds_on_its_last_day() -> None:
-    assert judge(profile(finding()), settings(entries=[entry(expires="2026-11-21")])).exit_code == EXIT_OK
+    assert (
+        judge(profile(finding()), settings(entries=[entry(expires="2026-11-21")])).exit_code
+        == EXIT_OK
+    )
 
 
 def test_an_entry_that_matches_nothing_is_noted() -> None:
     judged = judge(profile(), settings(entries=[entry()]))
 
     assert judged.exit_code == EXIT_OK
-    assert gate_of(judged).notes == ("accepted finding KGP101 in src/model.py:step matched nothing; remove it",)
+    assert gate_of(judged).notes == (
+        "accepted finding KGP101 in src/model.py:step matched nothing; remove it",
+    )
 
 
 def test_an_entry_is_not_called_superfluous_where_its_finding_may_have_been_missed() -> None:
     seen = profile()
-    some = msgspec.structs.replace(seen, options=msgspec.structs.replace(seen.options, strategies=("fused",)))
+    some = msgspec.structs.replace(
+        seen, options=msgspec.structs.replace(seen.options, strategies=("fused",))
+    )
     dead = profile(runs=[died(FUSED, "killed")])
-    on_cuda, reads = (entry("KGP301"), entry("KGP302")), entry("KGP201")  # none is found by COMPILE on a CPU
+    # none is found by COMPILE on a CPU
+    on_cuda, reads = (entry("KGP301"), entry("KGP302")), entry("KGP201")
 
-    for judged in (judge(some, settings(entries=[entry()])), judge(dead, settings(entries=[entry()]))):
+    for judged in (
+        judge(some, settings(entries=[entry()])),
+        judge(dead, settings(entries=[entry()])),
+    ):
         assert "matched nothing, but not everything was looked at: " in gate_of(judged).notes[0]
     for note in gate_of(judge(seen, settings(entries=[*on_cuda, reads]))).notes:
         assert "matched nothing, but not everything was looked at: fused.default: " in note
 
 
 @pytest.mark.parametrize(
-    "other", [entry("KGP102"), entry(function="other"), entry(gb="GB0001")], ids=["rule", "function", "id"]
+    "other",
+    [entry("KGP102"), entry(function="other"), entry(gb="GB0001")],
+    ids=["rule", "function", "id"],
 )
 def test_an_entry_accepts_its_own_finding_only(other: object) -> None:
     assert judge(profile(finding()), settings(entries=[other])).exit_code == EXIT_GATE_FAILED  # type: ignore[list-item]
@@ -502,7 +596,9 @@ def test_judging_changes_nothing_else() -> None:
     before = profile(finding())
     judged = judge(before, settings())
 
-    undone = msgspec.structs.replace(judged, gate=None, exit_code=before.exit_code, verdict=before.verdict)
+    undone = msgspec.structs.replace(
+        judged, gate=None, exit_code=before.exit_code, verdict=before.verdict
+    )
     assert undone == before
 
 
@@ -516,9 +612,15 @@ EAGER = {"calls": 20, "with_a_graph": 5, "graph_runs": 5, "eager": {RUNS_EAGERLY
 def test_eager_calls_warn_unless_somebody_asks() -> None:
     found = with_calls(profile(RUNS_EAGERLY), **EAGER)
 
-    warned, asked, more = judge(found, settings()), *(judge(found, settings(("eager-calls", n))) for n in (0, 15))
+    warned, asked, more = (
+        judge(found, settings()),
+        *(judge(found, settings(("eager-calls", n))) for n in (0, 15)),
+    )
 
-    assert (warned.exit_code, checks(warned)["fused.default:eager-calls"].status) == (EXIT_OK, "warned")
+    assert (warned.exit_code, checks(warned)["fused.default:eager-calls"].status) == (
+        EXIT_OK,
+        "warned",
+    )
     assert "fused.default: 15 eager-calls (--max eager-calls=0 would fail)" in warned.verdict.text
     assert "3 budgets met" in warned.verdict.text
     assert (asked.exit_code, gate_of(asked).failing) == (EXIT_GATE_FAILED, (0,))
@@ -564,17 +666,25 @@ def test_an_older_recording_is_judged_as_before_unless_somebody_asks() -> None:
     compiled = older.runs[0].compile
     assert isinstance(compiled, CompileSummary)
     unknown = msgspec.structs.replace(compiled, compiled_calls=Skipped(reason="not counted"))
-    older = msgspec.structs.replace(older, runs=(msgspec.structs.replace(older.runs[0], compile=unknown),))
+    older = msgspec.structs.replace(
+        older, runs=(msgspec.structs.replace(older.runs[0], compile=unknown),)
+    )
 
     judged, asked = judge(older, settings()), judge(older, settings(("eager-calls", 0)))
 
-    assert (judged.exit_code, checks(judged)["fused.default:eager-calls"].status) == (EXIT_OK, "not observed")
+    assert (judged.exit_code, checks(judged)["fused.default:eager-calls"].status) == (
+        EXIT_OK,
+        "not observed",
+    )
     assert asked.exit_code == EXIT_INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
     ("limit", "code"),
-    [pytest.param(1, EXIT_NOTHING_MEASURED, id="allowed"), pytest.param(0, EXIT_GATE_FAILED, id="not allowed")],
+    [
+        pytest.param(1, EXIT_NOTHING_MEASURED, id="allowed"),
+        pytest.param(0, EXIT_GATE_FAILED, id="not allowed"),
+    ],
 )
 def test_no_limit_makes_a_program_without_a_graph_pass(limit: int, code: int) -> None:
     found = with_calls(profile(finding()), calls=20, with_a_graph=0)
@@ -582,14 +692,19 @@ def test_no_limit_makes_a_program_without_a_graph_pass(limit: int, code: int) ->
     judged = judge(found, settings(("graph-breaks", limit)))
 
     assert judged.exit_code == code
-    assert any("not one compiled graph ran in 20 calls" in t for t in (judged.verdict.text, *judged.verdict.reasons))
+    assert any(
+        "not one compiled graph ran in 20 calls" in t
+        for t in (judged.verdict.text, *judged.verdict.reasons)
+    )
 
 
 @pytest.mark.parametrize(
     "fields",
     [
         pytest.param({"calls": 20, "with_a_graph": 0, "unknown": 20}, id="compiled before"),
-        pytest.param({"calls": 20, "with_a_graph": 0, "graph_runs": 3}, id="a graph outside of the calls"),
+        pytest.param(
+            {"calls": 20, "with_a_graph": 0, "graph_runs": 3}, id="a graph outside of the calls"
+        ),
         pytest.param({"calls": 0, "with_a_graph": 0}, id="no call"),
     ],
 )

@@ -18,7 +18,15 @@ from kgprof.gate.settings import (
     passes,
     refuse,
 )
-from kgprof.model import Budget, GateSettings, KernelKind, KindOverride, PassName, decode_json, encode_json
+from kgprof.model import (
+    Budget,
+    GateSettings,
+    KernelKind,
+    KindOverride,
+    PassName,
+    decode_json,
+    encode_json,
+)
 from tests.gate.gated import BATCHED, FUSED, entry
 
 
@@ -35,7 +43,10 @@ def limits(settings: GateSettings, run: object = FUSED) -> dict[str, float]:
             "fused.default:compile-seconds=1.5",
             Budget(metric="compile-seconds", limit=1.5, scope="fused.default", origin="--max"),
         ),
-        ("a:b=c.as-is:recompiles=1", Budget(metric="recompiles", limit=1, scope="a:b=c.as-is", origin="--max")),
+        (
+            "a:b=c.as-is:recompiles=1",
+            Budget(metric="recompiles", limit=1, scope="a:b=c.as-is", origin="--max"),
+        ),
     ],
 )
 def test_a_budget_is_a_metric_and_a_limit(text: str, expected: Budget) -> None:
@@ -91,7 +102,11 @@ def test_pyproject_and_kgprof_toml_say_the_same() -> None:
     assert one is not None
     assert other is not None
     assert (one.fail_on, one.backend, one.accepted) == ("warning", "aot_eager", "ci/accepted.toml")
-    assert (other.fail_on, other.backend, other.accepted) == (one.fail_on, one.backend, one.accepted)
+    assert (other.fail_on, other.backend, other.accepted) == (
+        one.fail_on,
+        one.backend,
+        one.accepted,
+    )
     for written in (one, other):
         assert limits(combined(Configuration(), written, (), "")) == {
             "graph-breaks": 1,
@@ -122,7 +137,10 @@ def test_the_command_line_wins_over_the_file_of_the_same_scope() -> None:
 
 
 def test_every_fault_is_told_at_once_each_with_its_place() -> None:
-    text = "fail_on = 'error'\nbackend = 'inducter'\naccepted = 3\n[max]\nrecompile = 0\ngraph-breaks = true\n"
+    text = (
+        "fail_on = 'error'\nbackend = 'inducter'\naccepted = 3\n[max]\nrecompile = "
+        "0\ngraph-breaks = true\n"
+    )
     faults: list[str] = []
     parse_options(["skipped=1"], None, None, None, faults)
     parse_file("kgprof.toml", text, faults)
@@ -171,14 +189,19 @@ def test_kinds_of_kernels_keep_the_files_order() -> None:
     [
         (
             '"(" = "sort"',
-            "kernel-kinds.'(' is not a regular expression: missing ), unterminated subpattern at position 0",
+            "kernel-kinds.'(' is not a regular expression: missing ), unterminated subpattern at "
+            "position 0",
         ),
-        ('"" = "sort"', "kernel-kinds.'' is not a regular expression: an empty pattern matches every name"),
+        (
+            '"" = "sort"',
+            "kernel-kinds.'' is not a regular expression: an empty pattern matches every name",
+        ),
         ('x = "sorted"', "kernel-kinds.'x': 'sorted' is not a kind (did you mean sort?)"),
         (
             "x = 3",
-            "kernel-kinds.'x': 3 is not a kind (there are gemm, attention, convolution, normalisation, pointwise, "
-            "reduction, index, sort, copy, communication, framework, other)",
+            "kernel-kinds.'x': 3 is not a kind (there are gemm, attention, convolution, "
+            "normalisation, pointwise, reduction, index, sort, copy, communication, framework, "
+            "other)",
         ),
     ],
 )
@@ -201,13 +224,18 @@ def test_inductor_stays_where_a_budget_needs_its_code() -> None:
 
     assert (swapped.backend, swapped.notes) == ("eager", ())
     assert kept.backend == ""
-    assert kept.notes == ("a budget on compile-seconds needs Inductor's generated code, so --backend eager is ignored",)
+    assert kept.notes == (
+        "a budget on compile-seconds needs Inductor's generated code, so --backend eager is "
+        "ignored",
+    )
 
 
 def test_reads_may_be_a_fraction_of_a_step_and_alone_need_a_second_process() -> None:
     faults: list[str] = []
     usual = combined(parse_options(["recompiles=1"], None, "eager", None, faults), None, (), "")
-    asked = combined(parse_options([], None, "eager", None, faults), watched_in_a_file(faults), (), "")
+    asked = combined(
+        parse_options([], None, "eager", None, faults), watched_in_a_file(faults), (), ""
+    )
 
     assert faults == []
     assert passes(usual) == (PassName.COMPILE,)
@@ -226,8 +254,12 @@ def watched_in_a_file(faults: list[str]) -> Configuration | None:
 
 def test_what_the_gate_was_told_comes_back_from_the_recording() -> None:
     faults: list[str] = []
-    options = parse_options(["fused.default:recompiles=2", "compile-seconds=1.5"], "never", "eager", None, faults)
-    told = combined(options, Configuration(backend="aot_eager"), (entry(gb="GB0059"),), "accepted.toml")
+    options = parse_options(
+        ["fused.default:recompiles=2", "compile-seconds=1.5"], "never", "eager", None, faults
+    )
+    told = combined(
+        options, Configuration(backend="aot_eager"), (entry(gb="GB0059"),), "accepted.toml"
+    )
 
     kept = decode_json(encode_json(told), GateSettings)
 
@@ -239,5 +271,7 @@ def test_a_metric_of_another_version_is_refused_by_name() -> None:
     recorded = combined(Configuration())
     newer = msgspec.structs.replace(recorded.budgets[0], metric="graph-beaks")
 
-    with pytest.raises(InputError, match=r"gate\.json: no metric 'graph-beaks' \(did you mean graph-breaks\?\)"):
+    with pytest.raises(
+        InputError, match=r"gate\.json: no metric 'graph-beaks' \(did you mean graph-breaks\?\)"
+    ):
         check_recorded(msgspec.structs.replace(recorded, budgets=(newer,)), Path("gate.json"))

@@ -1,4 +1,5 @@
-"""The recorded series of benchmarks/in_turn.py: unchanged programs and planted slow-downs, each pair as it was timed.
+"""The recorded series of benchmarks/in_turn.py: unchanged programs and planted slow-downs, each
+pair as it was timed.
 
 in_turn.tsv says what each of them came to when it was judged pair by pair, by the code of 6d38d6a8.
 """
@@ -17,11 +18,16 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from in_turn import AGAIN, judged  # noqa: E402
 
-EXPECTED = [line.split("\t") for line in Path(__file__).with_name("in_turn.tsv").read_text("utf-8").splitlines()]
+EXPECTED = [
+    line.split("\t")
+    for line in Path(__file__).with_name("in_turn.tsv").read_text("utf-8").splitlines()
+]
 
 
 def series(file: str) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results" / f"{file}.json").read_text("utf-8"))["series"]
+    made: dict[str, Any] = json.loads(
+        (ROOT / "benchmarks" / "results" / f"{file}.json").read_text("utf-8")
+    )["series"]
     return made
 
 

@@ -41,12 +41,16 @@ TIMES = st.lists(st.floats(min_value=1.0, max_value=1e6), min_size=2, max_size=1
 
 
 def test_quantiles_of_t_are_those_of_the_closed_forms() -> None:
-    """One degree of freedom is Cauchy's, two has a closed form, many are the normal distribution's."""
+    """One degree of freedom is Cauchy's, two has a closed form, many are the normal
+    distribution's."""
     p = 0.975
     assert t_quantile(1) == pytest.approx(math.tan(math.pi * (p - 0.5)), abs=5e-4)
-    assert t_quantile(2) == pytest.approx((2 * p - 1) * math.sqrt(2 / (1 - (2 * p - 1) ** 2)), abs=5e-4)
+    assert t_quantile(2) == pytest.approx(
+        (2 * p - 1) * math.sqrt(2 / (1 - (2 * p - 1) ** 2)), abs=5e-4
+    )
     assert t_quantile(10_000) == pytest.approx(1.96, abs=1e-3)
-    assert t_quantile(2, 0.002) == pytest.approx(22.327, abs=1e-3)  # the tables' one for 0.001 above
+    # the tables' one for 0.001 above
+    assert t_quantile(2, 0.002) == pytest.approx(22.327, abs=1e-3)
 
 
 @pytest.mark.parametrize("degrees", [3, 4, 5, 8, 12, 20, 30, 40, 60, 100])
@@ -54,25 +58,36 @@ def test_quantiles_of_t_leave_a_fortieth_above(degrees: int) -> None:
     norm = math.gamma((degrees + 1) / 2) / (math.sqrt(degrees * math.pi) * math.gamma(degrees / 2))
     top, parts = t_quantile(degrees), 4000
     width = top / parts
-    heights = (norm * (1 + (i * width) ** 2 / degrees) ** (-(degrees + 1) / 2) for i in range(parts + 1))
-    simpson = sum(h * (1 if i in (0, parts) else 4 if i % 2 else 2) for i, h in enumerate(heights)) * width / 3
+    heights = (
+        norm * (1 + (i * width) ** 2 / degrees) ** (-(degrees + 1) / 2) for i in range(parts + 1)
+    )
+    simpson = (
+        sum(h * (1 if i in (0, parts) else 4 if i % 2 else 2) for i, h in enumerate(heights))
+        * width
+        / 3
+    )
 
     assert 0.5 + simpson == pytest.approx(0.975, abs=5e-5)
 
 
 def test_an_interval_worked_by_hand() -> None:
-    """Logarithms 0, 0.1, 0.2 and 1, 1.1, 1.2: means 0.1 and 1.1, variances 0.01, four degrees of freedom."""
+    """Logarithms 0, 0.1, 0.2 and 1, 1.1, 1.2: means 0.1 and 1.1, variances 0.01, four degrees of
+    freedom."""
     found = welch([math.exp(x) for x in (0.0, 0.1, 0.2)], [math.exp(x) for x in (1.0, 1.1, 1.2)])
 
     assert found is not None
     half = 2.77645 * math.sqrt(0.01 / 3 + 0.01 / 3)
-    assert (math.log(found.ratio), math.log(found.low), math.log(found.high)) == pytest.approx((1, 1 - half, 1 + half))
+    assert (math.log(found.ratio), math.log(found.low), math.log(found.high)) == pytest.approx(
+        (1, 1 - half, 1 + half)
+    )
 
 
 @pytest.mark.parametrize(
     "sides", [([1.0], [1.0, 2.0]), ([1.0, 2.0], [1.0]), ([], [1.0, 2.0]), ([0.0, 1.0], [1.0, 2.0])]
 )
-def test_without_two_rounds_on_both_sides_there_is_no_interval(sides: tuple[list[float], list[float]]) -> None:
+def test_without_two_rounds_on_both_sides_there_is_no_interval(
+    sides: tuple[list[float], list[float]],
+) -> None:
     assert welch(*sides) is None
     assert rounds_to_settle(rounds(*sides[0]), rounds(*sides[1]), 0.05) is None
 
@@ -83,11 +98,15 @@ def test_swapping_the_sides_inverts_the_interval(base: list[float], head: list[f
 
     assert there is not None
     assert back is not None
-    assert (back.ratio, back.low, back.high) == pytest.approx((1 / there.ratio, 1 / there.high, 1 / there.low))
+    assert (back.ratio, back.low, back.high) == pytest.approx(
+        (1 / there.ratio, 1 / there.high, 1 / there.low)
+    )
 
 
 @given(base=TIMES, head=TIMES, budget=st.floats(min_value=0.0, max_value=1.0))
-def test_swapping_the_sides_makes_worse_better(base: list[float], head: list[float], budget: float) -> None:
+def test_swapping_the_sides_makes_worse_better(
+    base: list[float], head: list[float], budget: float
+) -> None:
     there, back = welch(base, head), welch(head, base)
 
     assert there is not None
@@ -109,7 +128,8 @@ def test_the_interval_holds_the_true_ratio_nineteen_times_of_twenty() -> None:
         assert found is not None
         inside += found.low <= 1.1 <= found.high
 
-    assert 0.94 <= inside / 2000 <= 0.97  # degrees of freedom are rounded down, so it is no narrower than 95 %
+    # degrees of freedom are rounded down, so it is no narrower than 95 %
+    assert 0.94 <= inside / 2000 <= 0.97
 
 
 @pytest.mark.parametrize(
@@ -124,14 +144,18 @@ def test_the_interval_holds_the_true_ratio_nineteen_times_of_twenty() -> None:
         (0.5, 0.95, MetricVerdict.BETTER),
     ],
 )
-def test_an_interval_against_a_budget_of_five_percent(low: float, high: float, expected: MetricVerdict) -> None:
+def test_an_interval_against_a_budget_of_five_percent(
+    low: float, high: float, expected: MetricVerdict
+) -> None:
     found = Interval(first=1.0, second=1.0, ratio=math.sqrt(low * high), low=low, high=high)
 
     assert verdict(found, 0.05) == expected
 
 
 @settings(max_examples=50)
-@given(ratio=st.floats(min_value=0.8, max_value=1.3), noise=st.floats(min_value=0.001, max_value=0.05))
+@given(
+    ratio=st.floats(min_value=0.8, max_value=1.3), noise=st.floats(min_value=0.001, max_value=0.05)
+)
 def test_so_many_rounds_as_are_named_would_settle_it(ratio: float, noise: float) -> None:
     """Given rounds of the same mean and the same variance."""
     base = [math.exp(-noise), 1.0, math.exp(noise)]
@@ -164,10 +188,14 @@ def _of_the_same_variance(side: list[float], rounds: int) -> list[float]:
 
 
 def drifted(ratio: float) -> MachineDrift:
-    return MachineDrift(loop="host", base=4.0, head=4.0 * ratio, ratio=ratio, low=ratio * 0.99, high=ratio * 1.01)
+    return MachineDrift(
+        loop="host", base=4.0, head=4.0 * ratio, ratio=ratio, low=ratio * 0.99, high=ratio * 1.01
+    )
 
 
-@pytest.mark.parametrize(("ratio", "expected"), [(1.04, False), (1.06, True), (0.96, False), (0.94, True)])
+@pytest.mark.parametrize(
+    ("ratio", "expected"), [(1.04, False), (1.06, True), (0.96, False), (0.94, True)]
+)
 def test_a_machine_moved_by_more_than_the_budget_either_way(ratio: float, expected: bool) -> None:
     assert bool(moved([drifted(ratio)], 0.05)) is expected
 
@@ -184,7 +212,8 @@ def test_all_of_the_error_probability_is_spent_over_the_looks() -> None:
 
 
 def test_a_paired_interval_worked_by_hand() -> None:
-    """Differences 0.1, 0.3, 0.1, 0.3 at the only look: mean 0.2, variance 0.04 / 3, three degrees of freedom."""
+    """Differences 0.1, 0.3, 0.1, 0.3 at the only look: mean 0.2, variance 0.04 / 3, three degrees
+    of freedom."""
     base = [math.exp(x) for x in (0.0, 5.0, -2.0, 1.0)]
     head = [x * math.exp(more) for x, more in zip(base, (0.1, 0.3, 0.1, 0.3), strict=True)]
 
@@ -215,7 +244,8 @@ def test_a_core_that_is_now_fast_and_now_slow_is_so_for_both_pieces_of_work_side
 
     assert statistics.median(head) / statistics.median(base) > 1.3
     assert ratio_in_turn(base, head) == pytest.approx(1.02)
-    assert ratio_in_turn([100.0, 0.0, 100.0], [110.0, 5.0]) == pytest.approx(1.1)  # one was longer there
+    # one was longer there
+    assert ratio_in_turn([100.0, 0.0, 100.0], [110.0, 5.0]) == pytest.approx(1.1)
     assert ratio_in_turn((), [1.0]) is None
 
 
@@ -243,7 +273,10 @@ def machine(kind: str, chance: random.Random, processes: int) -> list[float]:
             return [each + (walk := walk + chance.gauss(0, 0.02)) for each in own]
         case "a neighbour that comes and goes":
             there = False
-            return [each + 0.5 * (there := there if chance.random() < 0.8 else not there) for each in own]
+            return [
+                each + 0.5 * (there := there if chance.random() < 0.8 else not there)
+                for each in own
+            ]
         case "heavy tails":
             return [0.02 * student(chance) for _ in own]
         case "processes of two kinds":
@@ -263,7 +296,8 @@ MACHINES = (
 def recorded(
     kind: str, chance: random.Random, *, most: int, budget: float, slower: float = 1.0
 ) -> tuple[str, int, bool]:
-    """A recording in turn: its verdict, after how many pairs, and whether each interval up to there held the truth."""
+    """A recording in turn: its verdict, after how many pairs, and whether each interval up to there
+    held the truth."""
     took = machine(kind, chance, 2 * most)
     base, head, held = [], [], True
     for pair in range(most):
@@ -282,13 +316,20 @@ def recorded(
 
 @pytest.mark.parametrize("kind", MACHINES)
 @pytest.mark.parametrize("most", [6, 10, 20])
-def test_false_alarms_stay_below_the_stated_rate_at_all_looks_together(kind: str, most: int) -> None:
-    """With no budget at all, where a look is most tempted: each verdict but "inconclusive" is a wrong one."""
+def test_false_alarms_stay_below_the_stated_rate_at_all_looks_together(
+    kind: str, most: int
+) -> None:
+    """With no budget at all, where a look is most tempted: each verdict but "inconclusive" is a
+    wrong one."""
     chance, times = random.Random(f"{kind} {most}"), 1000
     results = [recorded(kind, chance, most=most, budget=0.0) for _ in range(times)]
 
-    chance_s_own = 2.3 * math.sqrt(0.05 * 0.95 / times)  # of an estimate of 5 % from so many recordings
-    assert sum(verdict == MetricVerdict.WORSE for verdict, _, _ in results) / times <= 0.025 + chance_s_own / 1.4
+    # of an estimate of 5 % from so many recordings
+    chance_s_own = 2.3 * math.sqrt(0.05 * 0.95 / times)
+    assert (
+        sum(verdict == MetricVerdict.WORSE for verdict, _, _ in results) / times
+        <= 0.025 + chance_s_own / 1.4
+    )
     assert sum(not held for _, _, held in results) / times <= 0.05 + chance_s_own
 
 
@@ -296,7 +337,9 @@ def test_a_slower_program_is_found_and_the_clearer_it_is_the_sooner() -> None:
     chance = random.Random(1)
     figures = {}
     for slower in (1.05, 1.10, 1.30):
-        results = [recorded(STEADY, chance, most=10, budget=0.02, slower=slower) for _ in range(300)]
+        results = [
+            recorded(STEADY, chance, most=10, budget=0.02, slower=slower) for _ in range(300)
+        ]
         found = sum(verdict == MetricVerdict.WORSE for verdict, _, _ in results) / 300
         figures[slower] = (found, sum(pairs for _, pairs, _ in results) / 300)
 
@@ -306,7 +349,8 @@ def test_a_slower_program_is_found_and_the_clearer_it_is_the_sooner() -> None:
 
 
 def test_drift_that_both_sides_share_hides_no_regression() -> None:
-    """One per cent from each process to the next: the sides recorded one after the other would lie 10 % apart."""
+    """One per cent from each process to the next: the sides recorded one after the other would lie
+    10 % apart."""
     chance = random.Random(2)
     results = [recorded("a trend", chance, most=10, budget=0.02, slower=1.10) for _ in range(200)]
 

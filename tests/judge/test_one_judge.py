@@ -1,4 +1,5 @@
-"""Whoever says which of two runs is faster says what the judge says: every section, over pairs of every kind.
+"""Whoever says which of two runs is faster says what the judge says: every section, over pairs of
+every kind.
 
 A pair is what an eager run and a compiled one took, a list of step times for each process.
 """
@@ -51,7 +52,11 @@ PAIRS: dict[str, tuple[Processes, Processes, m.Judged]] = {
     "one process each, 1.4 times": (rounds(1400), rounds(1000), UNDECIDED),
     "one process each, 1.4 times slower": (rounds(1000), rounds(1400), UNDECIDED),
     "one process each, 1.01 times": (rounds(1010), rounds(1000), LEVEL),
-    "one process each, 1.3 times, and they overlap": ([steps(1300, 0.3)], [steps(1000, 0.3)], UNDECIDED),
+    "one process each, 1.3 times, and they overlap": (
+        [steps(1300, 0.3)],
+        [steps(1000, 0.3)],
+        UNDECIDED,
+    ),
     "one process each, noisy, five times": (rounds(5000), [steps(1000, 0.6)], UNDECIDED),
     "one step each": ([[2000.0]], [[1000.0]], UNDECIDED),
     "rounds, a tenth faster": (rounds(1000, 1010, 990), rounds(900, 910, 890), FASTER),
@@ -66,28 +71,41 @@ PAIRS: dict[str, tuple[Processes, Processes, m.Judged]] = {
         rounds(900, 905, 910, 895, 899),
         FASTER,
     ),
-    "three rounds with an outlier, all above": (rounds(1000, 1010, 2600), rounds(900, 905, 910), UNDECIDED),
+    "three rounds with an outlier, all above": (
+        rounds(1000, 1010, 2600),
+        rounds(900, 905, 910),
+        UNDECIDED,
+    ),
     "rounds of noisy processes": ([steps(1000, 0.6)] * 3, [steps(500, 0.6)] * 3, FASTER),
     "rounds on one side only": (rounds(1000, 1010, 990), rounds(900), UNDECIDED),
 }
-ONE_EACH = [name for name, (eager, compiled, _) in PAIRS.items() if min(len(eager), len(compiled)) == 1]
+ONE_EACH = [
+    name for name, (eager, compiled, _) in PAIRS.items() if min(len(eager), len(compiled)) == 1
+]
 
 
 def record(key: m.RunKey, processes: Processes) -> m.RunRecord:
     """Eager starts in 1 ms, the compiled run in 4 s."""
-    first, *further = (m.TimingPass(clock="perf_counter", step_us=(tuple(us),), evaluation_s=()) for us in processes)
+    first, *further = (
+        m.TimingPass(clock="perf_counter", step_us=(tuple(us),), evaluation_s=())
+        for us in processes
+    )
     made = run(key, evaluation_s=None, unfinished=None)
     assert isinstance(made.compile, m.CompilePass)
     call_us = (1000.0 if key == EAGER else 4e6, *processes[0][:3], processes[0][0])
     ended = m.Exit(outcome=m.Outcome.OK, exit_code=0)
     timed = (
-        m.TimedRound(first_call_s=0.1, graphs_from_cache=1, graphs_compiled=0, timing=timing) for timing in further
+        m.TimedRound(first_call_s=0.1, graphs_from_cache=1, graphs_compiled=0, timing=timing)
+        for timing in further
     )
     return msgspec.structs.replace(
         made,
         timing=first,
         compile=msgspec.structs.replace(made.compile, call_us=call_us),
-        rounds=tuple(m.RoundRecord(number=at, exit=ended, measured=one) for at, one in enumerate(timed, start=2)),
+        rounds=tuple(
+            m.RoundRecord(number=at, exit=ended, measured=one)
+            for at, one in enumerate(timed, start=2)
+        ),
     )
 
 
@@ -101,11 +119,15 @@ def pair(request: pytest.FixtureRequest) -> tuple[m.Profile, m.Judged]:
     return profile(eager, compiled), expected
 
 
-def test_the_judge_tells_what_was_planted_from_either_side(pair: tuple[m.Profile, m.Judged]) -> None:
+def test_the_judge_tells_what_was_planted_from_either_side(
+    pair: tuple[m.Profile, m.Judged],
+) -> None:
     (eager, compiled), expected = pair[0].runs, pair[1]
 
     assert held(compiled, eager, PER_STEP).verdict is expected
-    assert held(eager, compiled, PER_STEP).verdict is {FASTER: SLOWER, SLOWER: FASTER}.get(expected, expected)
+    assert held(eager, compiled, PER_STEP).verdict is {FASTER: SLOWER, SLOWER: FASTER}.get(
+        expected, expected
+    )
 
 
 def test_the_first_line_and_its_colour_agree(pair: tuple[m.Profile, m.Judged]) -> None:
@@ -132,7 +154,9 @@ def test_speedups_and_the_table_of_runs_agree(pair: tuple[m.Profile, m.Judged]) 
     )
 
 
-def test_the_first_screen_marks_a_winner_only_where_there_is_one(pair: tuple[m.Profile, m.Judged]) -> None:
+def test_the_first_screen_marks_a_winner_only_where_there_is_one(
+    pair: tuple[m.Profile, m.Judged],
+) -> None:
     expected, limits = pair[1], LEVELS[0]
     bars = first_screen(pair[0], finding_list(pair[0], limits), limits)["bars"]
 
@@ -144,12 +168,18 @@ def test_the_first_screen_marks_a_winner_only_where_there_is_one(pair: tuple[m.P
 
 
 def test_the_comment_agrees(pair: tuple[m.Profile, m.Judged]) -> None:
-    table = [line for line in Markdown().render(pair[0]).splitlines() if line.startswith("| `batched.default`")]
+    table = [
+        line
+        for line in Markdown().render(pair[0]).splitlines()
+        if line.startswith("| `batched.default`")
+    ]
 
     assert (f"| {pair[1]} |" in table[0]) == (pair[1] in (LEVEL, UNDECIDED))
 
 
-def test_break_even_stands_only_where_the_compiled_run_is_faster(pair: tuple[m.Profile, m.Judged]) -> None:
+def test_break_even_stands_only_where_the_compiled_run_is_faster(
+    pair: tuple[m.Profile, m.Judged],
+) -> None:
     (_, compiled), expected = pair[0].runs, pair[1]
     found = compiled.economics
 
@@ -176,7 +206,9 @@ def test_a_trade_off_agrees(pair: tuple[m.Profile, m.Judged]) -> None:
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_comparison_agrees_beyond_its_limit_and_explains_what_is_slower(name: str) -> None:
     base, head, expected = PAIRS[name]
-    sides = [analyse(recording(record(EAGER, processes), baseline=None)) for processes in (base, head)]
+    sides = [
+        analyse(recording(record(EAGER, processes), baseline=None)) for processes in (base, head)
+    ]
 
     found = compare(*sides, CompareSettings(budgets={m.TimeOf.STEP: 0.0})).comparison
 
@@ -184,10 +216,15 @@ def test_a_comparison_agrees_beyond_its_limit_and_explains_what_is_slower(name: 
     (metric,) = (each for each in found.runs[0].metrics if each.time_of is m.TimeOf.STEP)
     answer = held(sides[1].runs[0], sides[0].runs[0], PER_STEP)
     if name in ONE_EACH:  # no limit is held against one process
-        assert (metric.verdict, metric.undecided) == (m.MetricVerdict.INCONCLUSIVE, m.Undecided.ONE_ROUND)
+        assert (metric.verdict, metric.undecided) == (
+            m.MetricVerdict.INCONCLUSIVE,
+            m.Undecided.ONE_ROUND,
+        )
     else:
         assert answer.interval is not None
-        assert (metric.low, metric.high) == pytest.approx((1 / answer.interval.high, 1 / answer.interval.low))
+        assert (metric.low, metric.high) == pytest.approx(
+            (1 / answer.interval.high, 1 / answer.interval.low)
+        )
         known = {FASTER: m.MetricVerdict.BETTER, SLOWER: m.MetricVerdict.WORSE}
         settled = not metric.low <= 1 <= metric.high  # type: ignore[operator]
         assert metric.verdict is (known.get(expected) if settled else m.MetricVerdict.INCONCLUSIVE)
@@ -214,7 +251,9 @@ def test_a_sweep_agrees(name: str) -> None:
     assert ("faster than eager" in found.verdicts[0].text) == (worth.verdict is FASTER)
     table = sheet(found).sections[0].blocks[-1]
     (row,) = (row for row in table.rows if row.cells[0].text == sweeps.DEFAULT.name)  # type: ignore[union-attr]
-    assert (str(worth.verdict) in row.cells[2].details) == (worth.verdict in (LEVEL, UNDECIDED) and not few)
+    assert (str(worth.verdict) in row.cells[2].details) == (
+        worth.verdict in (LEVEL, UNDECIDED) and not few
+    )
 
 
 @pytest.mark.parametrize("name", ONE_EACH)
@@ -230,7 +269,10 @@ def test_policies_for_sizes_agree(name: str) -> None:
         return m.PolicyResult(graphs=1, compile_s=compile_s, sizes=sizes)
 
     # The compiled run's times are those of the policy that compiles longer.
-    policies = [(m.SizePolicy.STATIC, result(compiled[0], 9.0)), (m.SizePolicy.DYNAMIC, result(eager[0], 1.0))]
+    policies = [
+        (m.SizePolicy.STATIC, result(compiled[0], 9.0)),
+        (m.SizePolicy.DYNAMIC, result(eager[0], 1.0)),
+    ]
 
     chosen = best_policy(policies)
 
@@ -263,7 +305,9 @@ def one(*us: float) -> Samples:
         ((1.0, 1.0), (APART * 0.99, APART * 0.99), Doubt.CLOSE),
     ],
 )
-def test_why_nobody_can_tell(first: tuple[float, ...], second: tuple[float, ...], why: Doubt) -> None:
+def test_why_nobody_can_tell(
+    first: tuple[float, ...], second: tuple[float, ...], why: Doubt
+) -> None:
     for sides in ((one(*first), one(*second)), (one(*second), one(*first))):
         answer = judge(*sides)
 

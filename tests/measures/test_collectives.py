@@ -1,4 +1,5 @@
-"""Waits in collectives: what is made from arrivals is found again, whatever the ranks' clocks say."""
+"""Waits in collectives: what is made from arrivals is found again, whatever the ranks' clocks
+say."""
 
 from __future__ import annotations
 
@@ -20,16 +21,23 @@ US = st.integers(0, 10_000).map(lambda us: us / 8)  # sums of them are exact
 @given(
     arrivals=st.integers(2, 5).flatmap(
         lambda ranks: st.lists(  # steps, of collectives, of ranks
-            st.lists(st.lists(US, min_size=ranks, max_size=ranks), min_size=1, max_size=4), min_size=1, max_size=6
+            st.lists(st.lists(US, min_size=ranks, max_size=ranks), min_size=1, max_size=4),
+            min_size=1,
+            max_size=6,
         )
     ),
     moving_us=st.integers(1, 5_000),
 )
-def test_each_rank_waits_from_its_arrival_to_the_last_ones(arrivals: list[list[list[float]]], moving_us: float) -> None:
+def test_each_rank_waits_from_its_arrival_to_the_last_ones(
+    arrivals: list[list[list[float]]], moving_us: float
+) -> None:
     ranks = len(arrivals[0][0])
     steps = [
         {
-            number: tuple((f"all_reduce {place}", max(each) - each[rank] + moving_us) for place, each in enumerate(one))
+            number: tuple(
+                (f"all_reduce {place}", max(each) - each[rank] + moving_us)
+                for place, each in enumerate(one)
+            )
             for number, one in enumerate(arrivals)
         }
         for rank in range(ranks)
@@ -38,11 +46,17 @@ def test_each_rank_waits_from_its_arrival_to_the_last_ones(arrivals: list[list[l
     found = matched(steps, range(ranks))
 
     assert isinstance(found, Matched)
-    waits = [[sum(max(each) - each[rank] for each in one) for one in arrivals] for rank in range(ranks)]
+    waits = [
+        [sum(max(each) - each[rank] for each in one) for one in arrivals] for rank in range(ranks)
+    ]
     assert np.array_equal(found.waits_us, waits)
     for row in found.rows:
         of_call = np.array(
-            [max(one[row.place - 1]) - np.array(one[row.place - 1]) for one in arrivals if len(one) >= row.place]
+            [
+                max(one[row.place - 1]) - np.array(one[row.place - 1])
+                for one in arrivals
+                if len(one) >= row.place
+            ]
         )
         assert row.steps == len(of_call)
         assert row.apart_us == np.median(of_call.max(axis=1))
@@ -53,7 +67,9 @@ def test_each_rank_waits_from_its_arrival_to_the_last_ones(arrivals: list[list[l
 def test_only_steps_in_which_all_ranks_issue_the_same_are_matched() -> None:
     same, other = (("all_reduce", 5.0),), (("all_gather", 5.0),)
 
-    found = matched([{1: same, 2: same, 3: same}, {2: (("all_reduce", 9.0),), 3: other, 4: same}], [0, 4])
+    found = matched(
+        [{1: same, 2: same, 3: same}, {2: (("all_reduce", 9.0),), 3: other, 4: same}], [0, 4]
+    )
 
     assert isinstance(found, Matched)
     assert found.waits_us.tolist() == [[0.0], [4.0]]
@@ -101,5 +117,9 @@ def test_a_broadcast_is_no_wait_and_a_group_of_some_ranks_is_not_guessed_at(
     for rank in range(2):
         job = {"rank": rank, "world_size": 4, "pg_config": [{"pg_size": 4}, {"pg_size": 2}]}
         path = saved(tmp_path / f"t{rank}.json", events)
-        path.write_text(path.read_text().replace("{", '{"distributedInfo": ' + str(job).replace("'", '"') + ", ", 1))
+        path.write_text(
+            path.read_text().replace(
+                "{", '{"distributedInfo": ' + str(job).replace("'", '"') + ", ", 1
+            )
+        )
     assert balance_of(tmp_path, capsys).collectives == Skipped(reason=OF_SOME_RANKS)

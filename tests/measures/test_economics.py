@@ -1,11 +1,20 @@
-"""When compiling has paid for itself: what starting took, over what a step or candidate then saves."""
+"""When compiling has paid for itself: what starting took, over what a step or candidate then
+saves."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from kgprof.measures.economics import NO_EAGER, NOT_FASTER, ONE_MODE, ONE_ROUND, RESULTS_DIFFER, UNTIMED, economics
+from kgprof.measures.economics import (
+    NO_EAGER,
+    NOT_FASTER,
+    ONE_MODE,
+    ONE_ROUND,
+    RESULTS_DIFFER,
+    UNTIMED,
+    economics,
+)
 from kgprof.model import (
     BreakEven,
     CompilePass,
@@ -29,12 +38,18 @@ OK = Exit(outcome="ok")
 
 
 def stepping(
-    record: RunRecord, *step_us: float, calls_us: tuple[float, ...] = (), evaluation_s: tuple[float, ...] = ()
+    record: RunRecord,
+    *step_us: float,
+    calls_us: tuple[float, ...] = (),
+    evaluation_s: tuple[float, ...] = (),
 ) -> RunRecord:
-    """Those samples of TIMING; ``calls_us`` are COMPILE's, of which two come before steady state."""
+    """Those samples of TIMING; ``calls_us`` are COMPILE's, of which two come before steady
+    state."""
     compiled = record.compile
     assert isinstance(compiled, CompilePass)
-    calls = msgspec.structs.replace(compiled, call_us=calls_us, steady_from=2) if calls_us else compiled
+    calls = (
+        msgspec.structs.replace(compiled, call_us=calls_us, steady_from=2) if calls_us else compiled
+    )
     timing = TimingPass(clock="perf_counter", step_us=(step_us,), evaluation_s=evaluation_s)
     return msgspec.structs.replace(record, timing=timing, compile=calls)
 
@@ -43,11 +58,16 @@ def with_rounds(record: RunRecord, *medians_us: float, warm_up_s: tuple[float, .
     def measured(us: float) -> TimedRound:
         timing = TimingPass(clock="perf_counter", step_us=((us, us, us),), evaluation_s=())
         return TimedRound(
-            first_call_s=warm_up_s[0], graphs_from_cache=1, graphs_compiled=0, timing=timing, warm_up_s=warm_up_s
+            first_call_s=warm_up_s[0],
+            graphs_from_cache=1,
+            graphs_compiled=0,
+            timing=timing,
+            warm_up_s=warm_up_s,
         )
 
     further = tuple(
-        RoundRecord(number=number, exit=OK, measured=measured(us)) for number, us in enumerate(medians_us, start=2)
+        RoundRecord(number=number, exit=OK, measured=measured(us))
+        for number, us in enumerate(medians_us, start=2)
     )
     return msgspec.structs.replace(record, rounds=further)
 
@@ -73,7 +93,9 @@ def eager(*step_us: float) -> RunRecord:
 
 
 def compiled(*step_us: float) -> RunRecord:
-    return stepping(run(COMPILED, evaluation_s=None, unfinished=None), *step_us, calls_us=COMPILED_CALLS)
+    return stepping(
+        run(COMPILED, evaluation_s=None, unfinished=None), *step_us, calls_us=COMPILED_CALLS
+    )
 
 
 def test_break_even_is_what_starting_takes_beyond_eagers_own_start_over_what_a_step_saves() -> None:
@@ -88,8 +110,8 @@ def test_break_even_is_what_starting_takes_beyond_eagers_own_start_over_what_a_s
     assert found.cold.units == Skipped(reason="the workload counts no candidates")
     assert (found.warm_s, found.warm) == (ONE_ROUND, ONE_ROUND)
     assert found.text == (
-        "4.1 s of cold compile time pays off after 8,000 steps: 0.500 ms per step, 1.00 ms in mode eager (TIMING, "
-        "medians, in one process each)"
+        "4.1 s of cold compile time pays off after 8,000 steps: 0.500 ms per step, 1.00 ms in mode "
+        "eager (TIMING, medians, in one process each)"
     )
 
 
@@ -98,18 +120,26 @@ def test_break_even_is_what_starting_takes_beyond_eagers_own_start_over_what_a_s
     [
         pytest.param((400.0, 500.0, 600.0), "pays", id="all below"),
         pytest.param((1500.0, 1600.0, 1700.0), "never", id="all above, and far apart"),
-        pytest.param((1200.0, 1300.0, 1400.0), "not decided", id="all above, as far as two processes of one program"),
+        pytest.param(
+            (1200.0, 1300.0, 1400.0),
+            "not decided",
+            id="all above, as far as two processes of one program",
+        ),
         pytest.param((700.0, 800.0, 1200.0), "not decided", id="below, and they overlap"),
         pytest.param((900.0, 1050.0, 1200.0), "level", id="as good as equal"),
     ],
 )
-def test_faster_and_slower_are_said_beyond_the_noise_only(step_us: tuple[float, ...], verdict: str) -> None:
+def test_faster_and_slower_are_said_beyond_the_noise_only(
+    step_us: tuple[float, ...], verdict: str
+) -> None:
     found = of(eager(900.0, 1000.0, 1100.0), compiled(*step_us))
 
     assert found.verdict == verdict
     assert isinstance(found.cold, BreakEven) == (verdict == "pays")
     assert (found.cold == NOT_FASTER) == (verdict in ("never", "level"))
-    assert found.text.startswith("cannot tell whether it is faster than eager: ") == (verdict == "not decided")
+    assert found.text.startswith("cannot tell whether it is faster than eager: ") == (
+        verdict == "not decided"
+    )
 
 
 def test_steps_that_vary_too_much_weigh_nothing() -> None:
@@ -118,7 +148,11 @@ def test_steps_that_vary_too_much_weigh_nothing() -> None:
     found = of(eager(900.0, 1000.0, 1100.0), compiled(*busy))
 
     busy_us = "the times of batched.default varied 2.50× within one process: the machine was busy"
-    assert (found.verdict, found.cold, found.warm) == ("not decided", Skipped(reason=busy_us), ONE_ROUND)
+    assert (found.verdict, found.cold, found.warm) == (
+        "not decided",
+        Skipped(reason=busy_us),
+        ONE_ROUND,
+    )
 
 
 def test_candidates_decide_where_both_runs_finished_theirs() -> None:
@@ -131,7 +165,9 @@ def test_candidates_decide_where_both_runs_finished_theirs() -> None:
     found = of(slow, fast)
     # 2 ms a candidate over 4 s: 2,000 candidates, 20 of which a step advances
     assert found.saved_us == pytest.approx(2000.0)
-    assert found.cold == BreakEven(steps=pytest.approx(100.0), units=pytest.approx(2000.0), after_s=pytest.approx(6.0))
+    assert found.cold == BreakEven(
+        steps=pytest.approx(100.0), units=pytest.approx(2000.0), after_s=pytest.approx(6.0)
+    )
 
 
 def test_one_evaluation_on_a_side_tells_nothing_beyond_the_noise() -> None:
@@ -162,7 +198,10 @@ def test_with_rounds_on_both_sides_the_rounds_decide_and_warm_caches_are_counted
 
 def test_what_starts_faster_than_eager_has_paid_at_once() -> None:
     quick = stepping(
-        run(COMPILED, evaluation_s=None, unfinished=None), 500.0, 500.0, calls_us=(500.0, 500.0, 500.0, 500.0)
+        run(COMPILED, evaluation_s=None, unfinished=None),
+        500.0,
+        500.0,
+        calls_us=(500.0, 500.0, 500.0, 500.0),
     )
 
     found = of(eager(1000.0, 1000.0), quick)
@@ -190,7 +229,9 @@ def test_eager_runs_runs_that_compiled_nothing_and_untimed_ones_have_no_economic
     nothing = run(COMPILED, compiled=0)
     gate = recording(slow, fast)
     options = msgspec.structs.replace(gate.header.options, passes=(PassName.COMPILE,))
-    untimed: Recording = msgspec.structs.replace(gate, header=msgspec.structs.replace(gate.header, options=options))
+    untimed: Recording = msgspec.structs.replace(
+        gate, header=msgspec.structs.replace(gate.header, options=options)
+    )
 
     assert isinstance(weighed(gate, slow), Skipped)
     assert weighed(recording(slow, nothing), nothing) == Skipped(reason="nothing was compiled")
@@ -198,7 +239,9 @@ def test_eager_runs_runs_that_compiled_nothing_and_untimed_ones_have_no_economic
 
 
 def test_a_short_script_that_was_timed_without_a_request_has_no_eager_run_beside_it() -> None:
-    script = msgspec.structs.replace(compiled(500.0), script=ScriptRun(step="an optimizer step", steps=9, counted={}))
+    script = msgspec.structs.replace(
+        compiled(500.0), script=ScriptRun(step="an optimizer step", steps=9, counted={})
+    )
     asked = recording(script)
     options = msgspec.structs.replace(asked.header.options, passes=(PassName.COMPILE,))
     header = msgspec.structs.replace(asked.header, options=options)
@@ -207,7 +250,9 @@ def test_a_short_script_that_was_timed_without_a_request_has_no_eager_run_beside
 
 
 def test_no_call_after_warm_up_leaves_the_cost_of_compiling_unknown() -> None:
-    short = stepping(run(COMPILED, evaluation_s=None, unfinished=None), 500.0, 500.0, calls_us=(2e6, 1e6))
+    short = stepping(
+        run(COMPILED, evaluation_s=None, unfinished=None), 500.0, 500.0, calls_us=(2e6, 1e6)
+    )
 
     found = of(eager(1000.0, 1000.0), short)
 
@@ -219,10 +264,13 @@ def test_no_call_after_warm_up_leaves_the_cost_of_compiling_unknown() -> None:
 def test_an_evaluation_that_counts_no_step_gives_no_candidates() -> None:
     evaluation = run(COMPILED).evaluation
     assert not isinstance(evaluation, Skipped)
-    stepless = handmade.counted(msgspec.structs.replace(evaluation, steps=0), unfinished=evaluation.units)
+    stepless = handmade.counted(
+        msgspec.structs.replace(evaluation, steps=0), unfinished=evaluation.units
+    )
 
     found = of(
-        eager(1000.0, 1000.0, 1000.0), msgspec.structs.replace(compiled(500.0, 500.0, 500.0), evaluation=stepless)
+        eager(1000.0, 1000.0, 1000.0),
+        msgspec.structs.replace(compiled(500.0, 500.0, 500.0), evaluation=stepless),
     )
 
     assert isinstance(found.cold, BreakEven)
@@ -235,7 +283,11 @@ def test_a_round_that_timed_no_step_has_no_warm_start() -> None:
     (timed,) = given.rounds
     assert isinstance(timed.measured, TimedRound)
     stepless = TimingPass(clock="perf_counter", step_us=((), ()), evaluation_s=(1.0, 1.0))
-    without = msgspec.structs.replace(timed, measured=msgspec.structs.replace(timed.measured, timing=stepless))
+    without = msgspec.structs.replace(
+        timed, measured=msgspec.structs.replace(timed.measured, timing=stepless)
+    )
 
     assert of(given).warm_s != of(msgspec.structs.replace(given, rounds=(without,))).warm_s
-    assert of(msgspec.structs.replace(given, rounds=(without,))).warm_s == Skipped(reason="TIMING has no sample")
+    assert of(msgspec.structs.replace(given, rounds=(without,))).warm_s == Skipped(
+        reason="TIMING has no sample"
+    )

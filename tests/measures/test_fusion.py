@@ -14,7 +14,9 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.recordings import load
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "cuda_graphs_h200"
-COPY = m.CeilingSamples(operation=m.COPY, dtype="", unit="bytes/s", per_s=(3e12, 4e12, 5e12), how="")
+COPY = m.CeilingSamples(
+    operation=m.COPY, dtype="", unit="bytes/s", per_s=(3e12, 4e12, 5e12), how=""
+)
 GRAPH = m.GraphWork(
     compile_id="0/0",
     backward=False,
@@ -30,8 +32,14 @@ GRAPH = m.GraphWork(
 
 def evidence(*graphs: m.GraphWork, ceilings: m.Ceilings | m.Skipped) -> RunEvidence:
     recording = load(next(path.parent for path in sorted(FOLDER.rglob("recording.json"))))
-    runs = (run for run in recording.runs if isinstance(run.trace, m.TracePass) and run.key.mode != m.EAGER)
-    run = msgspec.structs.replace(next(runs), kernel_origins=m.KernelOrigins(origins=(), graphs=graphs))
+    runs = (
+        run
+        for run in recording.runs
+        if isinstance(run.trace, m.TracePass) and run.key.mode != m.EAGER
+    )
+    run = msgspec.structs.replace(
+        next(runs), kernel_origins=m.KernelOrigins(origins=(), graphs=graphs)
+    )
     whole = msgspec.structs.replace(recording, runs=(run,), ceilings=ceilings)
     return Evidence(whole).runs[0]
 

@@ -1,4 +1,5 @@
-"""What a graph break costs the CPU: from one graph's end to the region that goes on behind the line."""
+"""What a graph break costs the CPU: from one graph's end to the region that goes on behind the
+line."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ class Traced(RunEvidence):
         return self.made
 
 
-def cost(path: Path, *events: dict[str, Any], broken: dict[str, set[str]] = BROKEN) -> m.FindingCost | m.Skipped:
+def cost(
+    path: Path, *events: dict[str, Any], broken: dict[str, set[str]] = BROKEN
+) -> m.FindingCost | m.Skipped:
     return between_graphs(Traced(kineto.read(write(path / "t.json", events))), broken)
 
 
@@ -37,7 +40,8 @@ def graph(start: float, duration: float, name: str = "CompiledFunction") -> dict
 
 
 def broken_call(start: float, *, line_us: float) -> list[dict[str, Any]]:
-    """Frame 0 with a graph, then ``line_us`` of Python, then frame 2 with another graph; as a region holds them."""
+    """Frame 0 with a graph, then ``line_us`` of Python, then frame 2 with another graph; as a
+    region holds them."""
     after = start + 20 + line_us
     return [
         region(start, 30 + line_us + 10, "0/1"),
@@ -47,7 +51,9 @@ def broken_call(start: float, *, line_us: float) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize(("lines", "value", "extremes"), [((4, 4), 4.0, (4.0, 4.0)), ((2, 4, 9), 4.0, (2.0, 9.0))])
+@pytest.mark.parametrize(
+    ("lines", "value", "extremes"), [((4, 4), 4.0, (4.0, 4.0)), ((2, 4, 9), 4.0, (2.0, 9.0))]
+)
 def test_the_gap_is_from_the_graphs_end_to_the_next_region(
     tmp_path: Path, lines: tuple[float, ...], value: float, extremes: tuple[float, float]
 ) -> None:
@@ -72,8 +78,15 @@ def test_a_function_compiled_by_itself_between_the_two_is_not_the_breaks(tmp_pat
     assert found.value == 6.0
 
 
-def test_where_nothing_was_captured_before_the_break_it_counts_from_the_frames_start(tmp_path: Path) -> None:
-    events = [step(0, 0, 90), region(10, 50), region(17, 20, "2/0"), graph(18, 15, "## Call CompiledFxGraph abc ##")]
+def test_where_nothing_was_captured_before_the_break_it_counts_from_the_frames_start(
+    tmp_path: Path,
+) -> None:
+    events = [
+        step(0, 0, 90),
+        region(10, 50),
+        region(17, 20, "2/0"),
+        graph(18, 15, "## Call CompiledFxGraph abc ##"),
+    ]
 
     found = cost(tmp_path, *events)
 
@@ -86,12 +99,20 @@ def test_where_nothing_was_captured_before_the_break_it_counts_from_the_frames_s
     [
         ([step(0, 0, 90), region(10, 50), region(17, 20, "2/0")], "the backend does not mark"),
         (broken_call(10, line_us=4), "marks no steps"),
-        ([step(0, 0, 90), region(10, 50), graph(12, 5)], "no step of TRACE went through both graphs"),
-        ([step(0, 0, 90), *broken_call(200, line_us=4)], "no step of TRACE went through both graphs"),
+        (
+            [step(0, 0, 90), region(10, 50), graph(12, 5)],
+            "no step of TRACE went through both graphs",
+        ),
+        (
+            [step(0, 0, 90), *broken_call(200, line_us=4)],
+            "no step of TRACE went through both graphs",
+        ),
     ],
     ids=["another backend", "no steps", "never resumed", "outside of the steps"],
 )
-def test_what_was_not_seen_is_no_cost(tmp_path: Path, events: list[dict[str, Any]], reason: str) -> None:
+def test_what_was_not_seen_is_no_cost(
+    tmp_path: Path, events: list[dict[str, Any]], reason: str
+) -> None:
     found = cost(tmp_path, *events)
 
     assert isinstance(found, m.Skipped)

@@ -28,7 +28,9 @@ NOT_CALLED = "it does not know cudaGraphLaunch"
 
 
 def ours_of(trace: Trace) -> KernelBreakdown:
-    found = kernels.breakdown(trace, device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    found = kernels.breakdown(
+        trace, device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
     assert isinstance(found, KernelBreakdown)
     return found
 
@@ -57,8 +59,12 @@ def test_a_queue_is_what_was_launched_and_had_not_begun(tmp_path: Path) -> None:
     assert longest_queues(columns, launches.launched(columns)) == {7: 2, 9: 1}
 
 
-def test_work_without_a_launch_call_is_in_no_queue_and_nobody_was_late_with_it(tmp_path: Path) -> None:
-    kernels_alone = [event("kernel", "k", start, 1.0, thread=7, stream=7) for start in (1.0, 10.0, 90.0)]
+def test_work_without_a_launch_call_is_in_no_queue_and_nobody_was_late_with_it(
+    tmp_path: Path,
+) -> None:
+    kernels_alone = [
+        event("kernel", "k", start, 1.0, thread=7, stream=7) for start in (1.0, 10.0, 90.0)
+    ]
     columns = kineto.read(write(tmp_path / "t.json", [step(0, 0, 99), *kernels_alone])).columns
     work = launches.launched(columns)
 
@@ -69,7 +75,10 @@ def test_work_without_a_launch_call_is_in_no_queue_and_nobody_was_late_with_it(t
 def test_every_figure_agrees_where_hta_is_right(tmp_path: Path) -> None:
     found = checked(tmp_path, answered())
 
-    assert [(figure.name, figure.ours, figure.hta, figure.difference_percent) for figure in found.figures] == [
+    assert [
+        (figure.name, figure.ours, figure.hta, figure.difference_percent)
+        for figure in found.figures
+    ] == [
         ("kernels, copies and fills", 90.0, 90.0, 0.0),
         ("GPU busy", 75.0, 75.0, 0.0),
         ("GPU idle", 75.0, 75.0, 0.0),
@@ -78,7 +87,11 @@ def test_every_figure_agrees_where_hta_is_right(tmp_path: Path) -> None:
         ("idle: kernel_wait", 5.0, 5.0, 0.0),
         ("idle: other", 40.0, 40.0, 0.0),
         ("longest queue, stream 7", 2.0, 2.0, 0.0),
-        ("longest queue, stream 9", 1.0, *[Skipped(reason="get_queue_length_summary does not hold it")] * 2),
+        (
+            "longest queue, stream 9",
+            1.0,
+            *[Skipped(reason="get_queue_length_summary does not hold it")] * 2,
+        ),
         ("communication overlapped", 30.0, 30.0, 0.0),
     ]
     assert not [figure.name for figure in found.figures if figure.differs]
@@ -88,7 +101,9 @@ def test_every_figure_agrees_where_hta_is_right(tmp_path: Path) -> None:
     assert (found.kernels, found.kernels_differing, found.differing) == (4, 0, ())
 
 
-@pytest.mark.parametrize(("theirs", "percent", "differs"), [(75.3, 0.4, False), (75.6, 0.8, True), (60.0, -20.0, True)])
+@pytest.mark.parametrize(
+    ("theirs", "percent", "differs"), [(75.3, 0.4, False), (75.6, 0.8, True), (60.0, -20.0, True)]
+)
 def test_a_difference_is_htas_less_ours_and_counts_above_the_tolerance(
     tmp_path: Path, theirs: float, percent: float, differs: bool
 ) -> None:
@@ -99,7 +114,8 @@ def test_a_difference_is_htas_less_ours_and_counts_above_the_tolerance(
 
 
 def test_a_kernel_of_which_only_one_knows_differs(tmp_path: Path) -> None:
-    # given: the CPU's launch time counted under the kernel's name, as HTA does with Inductor's events unless corrected
+    # given: the CPU's launch time counted under the kernel's name, as HTA does with Inductor's
+    # events unless corrected
     theirs = {"a": 25.0, "b": 10.0, "c": 10.0, "theirs alone": 3.0}
 
     found = checked(tmp_path, answered(kernels=theirs))
@@ -124,7 +140,13 @@ def test_of_many_differing_kernels_the_largest_are_kept_and_all_are_counted(tmp_
 
 def test_what_hta_did_not_say_is_skipped_with_the_call_that_would_have(tmp_path: Path) -> None:
     answer = msgspec.structs.replace(
-        answered(kernels={}, idle_us=NO_FIGURE, idle_causes=(), queue_length={}, overlap_percent=NO_FIGURE),
+        answered(
+            kernels={},
+            idle_us=NO_FIGURE,
+            idle_causes=(),
+            queue_length={},
+            overlap_percent=NO_FIGURE,
+        ),
         calls=(
             HolisticCall(name="get_gpu_kernel_breakdown", outcome="empty"),
             HolisticCall(name="get_idle_time_breakdown", outcome="raised", reason="KeyError: 'ts'"),
@@ -134,7 +156,11 @@ def test_what_hta_did_not_say_is_skipped_with_the_call_that_would_have(tmp_path:
 
     found = checked(tmp_path, answer)
 
-    reasons = {figure.name: figure.hta.reason for figure in found.figures if isinstance(figure.hta, Skipped)}
+    reasons = {
+        figure.name: figure.hta.reason
+        for figure in found.figures
+        if isinstance(figure.hta, Skipped)
+    }
     assert reasons == {
         "kernels, copies and fills": "get_gpu_kernel_breakdown: empty",
         "GPU busy": NO_FIGURE.reason,

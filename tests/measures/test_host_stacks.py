@@ -1,4 +1,5 @@
-"""The tree of host stacks: every nanosecond of a step in one node, and what is small shown as such."""
+"""The tree of host stacks: every nanosecond of a step in one node, and what is small shown as
+such."""
 
 from __future__ import annotations
 
@@ -105,7 +106,10 @@ def test_what_begins_before_the_step_or_ends_after_it_counts_inside_it(tmp_path:
 
 def test_what_goes_on_beyond_what_it_began_in_is_cut_there(tmp_path: Path) -> None:
     found = graph(
-        tmp_path, step(1, 0.0, 100.0), python("a.py(1): outer", 10.0, 20.0), python("a.py(2): inner", 20.0, 40.0)
+        tmp_path,
+        step(1, 0.0, 100.0),
+        python("a.py(1): outer", 10.0, 20.0),
+        python("a.py(2): inner", 20.0, 40.0),
     )
 
     assert tree(found) == [
@@ -115,7 +119,9 @@ def test_what_goes_on_beyond_what_it_began_in_is_cut_there(tmp_path: Path) -> No
     ]
 
 
-def test_an_operator_holds_the_operators_that_it_calls_and_not_the_python_that_it_calls(tmp_path: Path) -> None:
+def test_an_operator_holds_the_operators_that_it_calls_and_not_the_python_that_it_calls(
+    tmp_path: Path,
+) -> None:
     found = graph(
         tmp_path,
         step(1, 0.0, 100.0),
@@ -148,7 +154,8 @@ def test_an_operator_holds_the_operators_that_it_calls_and_not_the_python_that_i
         ("python_function", "/w/kgprof/workloads/linkpred/queue.py(5): refill", "refill", "python"),
         (
             "python_function",
-            "/tmp/kgprof-w8/caches/inductor/xu/cxukwsnys7dwncjhhmgm47krwzmvihq2iwm5zsjgd7wmdh7f3bzd.py(38): call",
+            "/tmp/kgprof-w8/caches/inductor/xu/"
+            "cxukwsnys7dwncjhhmgm47krwzmvihq2iwm5zsjgd7wmdh7f3bzd.py(38): call",
             "call",
             "generated",
         ),
@@ -161,7 +168,8 @@ def test_an_operator_holds_the_operators_that_it_calls_and_not_the_python_that_i
         ),
         (
             "python_function",
-            "<built-in method f of pybind11_builtins.pybind11_detail_function_record_v1_abi object at 0x7F>",
+            "<built-in method f of pybind11_builtins.pybind11_detail_function_record_v1_abi "
+            "object at 0x7F>",
             "<built-in method f of pybind11 object>",
             "builtin",
         ),
@@ -173,7 +181,10 @@ def test_an_operator_holds_the_operators_that_it_calls_and_not_the_python_that_i
 )
 def test_what_a_node_is(tmp_path: Path, category: str, name: str, shown: str, kind: str) -> None:
     found = graph(
-        tmp_path, step(1, 0.0, 100.0), event(category, name, 10.0, 20.0), python("a.py(1): other", 40.0, 10.0)
+        tmp_path,
+        step(1, 0.0, 100.0),
+        event(category, name, 10.0, 20.0),
+        python("a.py(1): other", 40.0, 10.0),
     )
 
     frame = found.frames[found.frame[1]]
@@ -191,7 +202,9 @@ def test_calls_of_one_builtin_through_two_objects_are_one_node(tmp_path: Path) -
     assert tree(found)[1] == ("step/<built-in method keys of dict object>", 20_000, 20_000, 2)
 
 
-def test_kgprofs_loop_around_the_steps_is_no_node_in_the_step_in_which_it_begins(tmp_path: Path) -> None:
+def test_kgprofs_loop_around_the_steps_is_no_node_in_the_step_in_which_it_begins(
+    tmp_path: Path,
+) -> None:
     found = graph(
         tmp_path,
         step(1, 0.0, 100.0),
@@ -221,14 +234,21 @@ def test_small_nodes_are_pushed_together_under_their_parent(tmp_path: Path) -> N
     ]
     assert (found.pruned_nodes, found.pruned_ns) == (3, 8_000)
     assert found.functions == 4
-    assert {found.names[found.frames[row.frame].name] for row in found.top} == {"large", "small1", "small2", "inside"}
+    assert {found.names[found.frames[row.frame].name] for row in found.top} == {
+        "large",
+        "small1",
+        "small2",
+        "inside",
+    }
 
 
 def test_a_tree_with_too_many_nodes_is_pruned_higher_up_and_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_stacks, "MOST_NODES", 4)
-    functions = [python(f"a.py({line}): f{line}", 1_000.0 * line, 10.0 * line) for line in range(1, 9)]
+    functions = [
+        python(f"a.py({line}): f{line}", 1_000.0 * line, 10.0 * line) for line in range(1, 9)
+    ]
 
     found = graph(tmp_path, step(1, 0.0, 10_000.0), *functions)
 
@@ -237,7 +257,9 @@ def test_a_tree_with_too_many_nodes_is_pruned_higher_up_and_says_where(
     assert sum(found.self_ns) == 10_000_000
 
 
-def test_a_recursion_counts_once_in_what_a_function_took_with_what_it_called(tmp_path: Path) -> None:
+def test_a_recursion_counts_once_in_what_a_function_took_with_what_it_called(
+    tmp_path: Path,
+) -> None:
     found = graph(
         tmp_path,
         step(1, 0.0, 100.0),
@@ -246,7 +268,9 @@ def test_a_recursion_counts_once_in_what_a_function_took_with_what_it_called(tmp
         python("a.py(5): leaf", 30.0, 10.0),
     )
 
-    rows = [(found.names[found.frames[r.frame].name], r.self_ns, r.total_ns, r.calls) for r in found.top]
+    rows = [
+        (found.names[found.frames[r.frame].name], r.self_ns, r.total_ns, r.calls) for r in found.top
+    ]
     assert rows == [("again", 50_000, 60_000, 2), ("leaf", 10_000, 10_000, 1)]
 
 
@@ -276,9 +300,13 @@ def test_a_trace_without_marked_steps_is_one_window(tmp_path: Path) -> None:
     ]
 
 
-def test_of_a_large_trace_the_first_steps_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_large_trace_the_first_steps_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(host_stacks, "MOST_EVENTS", 2)
-    events = [(step(n, 100.0 * n, 50.0), python("a.py(1): f", 100.0 * n + 10, 10.0)) for n in range(5)]
+    events = [
+        (step(n, 100.0 * n, 50.0), python("a.py(1): f", 100.0 * n + 10, 10.0)) for n in range(5)
+    ]
 
     found = graph(tmp_path, *itertools.chain(*events))
 
@@ -288,7 +316,9 @@ def test_of_a_large_trace_the_first_steps_are_taken(tmp_path: Path, monkeypatch:
 def test_a_trace_without_stacks_has_none(tmp_path: Path) -> None:
     found = stacks(tmp_path, step(1, 0.0, 100.0), operator("aten::mm", 20.0, 30.0))
 
-    assert found == Skipped(reason="its trace has no Python functions because it was recorded without stacks")
+    assert found == Skipped(
+        reason="its trace has no Python functions because it was recorded without stacks"
+    )
 
 
 def test_steps_without_a_duration_have_none(tmp_path: Path) -> None:
@@ -299,11 +329,17 @@ def test_steps_without_a_duration_have_none(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=some.data())
-def test_own_times_always_add_up_to_the_steps(data: some.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_own_times_always_add_up_to_the_steps(
+    data: some.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     number = some.integers(min_value=0, max_value=120)
-    spans = data.draw(some.lists(some.tuples(some.sampled_from("abcd"), number, number), max_size=30))
+    spans = data.draw(
+        some.lists(some.tuples(some.sampled_from("abcd"), number, number), max_size=30)
+    )
     events = [
-        python(f"x.py(1): {name}", start, length) if name < "c" else operator(f"aten::{name}", start, length)
+        python(f"x.py(1): {name}", start, length)
+        if name < "c"
+        else operator(f"aten::{name}", start, length)
         for name, start, length in spans
     ]
 
@@ -346,7 +382,11 @@ def test_a_recording_shows_the_function_inside_its_compiled_region_and_the_opera
 ) -> None:
     paths = {path: calls for path, _, _, calls in tree(recorded)}
 
-    (layer,) = (path for path in paths if path.endswith("/Torch-Compiled Region: 0/0/a_layer_of_a_known_name"))
+    (layer,) = (
+        path
+        for path in paths
+        if path.endswith("/Torch-Compiled Region: 0/0/a_layer_of_a_known_name")
+    )
     assert (recorded.steps, paths[layer]) == (3, 3)
     assert any(path.startswith(layer) and path.endswith("/aten::matmul") for path in paths)
     assert sum(recorded.self_ns) == recorded.total_ns[0]

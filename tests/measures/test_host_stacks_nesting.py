@@ -30,22 +30,46 @@ def written(found: Nesting, track: Track) -> list[str]:
 
 def test_what_runs_inside_another_opens_after_it_and_closes_before_it(tmp_path: Path) -> None:
     # given: the inner one stands first in the file, and both start and end together
-    found = nested(tmp_path, event("cpu_op", "aten::mm", 102, 8), event("cpu_op", "aten::linear", 102, 8.5))
+    found = nested(
+        tmp_path, event("cpu_op", "aten::mm", 102, 8), event("cpu_op", "aten::linear", 102, 8.5)
+    )
 
     assert [track.name for track in found.tracks] == ["thread 1 of process 1"]
-    assert written(found, found.tracks[0]) == ["+aten::linear@0", "+aten::mm@0", "-aten::mm@8", "-aten::linear@8.5"]
+    assert written(found, found.tracks[0]) == [
+        "+aten::linear@0",
+        "+aten::mm@0",
+        "-aten::mm@8",
+        "-aten::linear@8.5",
+    ]
     assert found.end_ns == 8500
 
 
 def test_one_after_the_other_closes_before_the_next_opens(tmp_path: Path) -> None:
-    found = nested(tmp_path, event("cpu_op", "b", 5, 5), event("cpu_op", "a", 0, 5), event("cpu_op", "nothing", 5, 0))
+    found = nested(
+        tmp_path,
+        event("cpu_op", "b", 5, 5),
+        event("cpu_op", "a", 0, 5),
+        event("cpu_op", "nothing", 5, 0),
+    )
 
-    assert written(found, found.tracks[0]) == ["+a@0", "-a@5", "+b@5", "+nothing@5", "-nothing@5", "-b@10"]
+    assert written(found, found.tracks[0]) == [
+        "+a@0",
+        "-a@5",
+        "+b@5",
+        "+nothing@5",
+        "-nothing@5",
+        "-b@10",
+    ]
 
 
 def test_what_ends_after_the_one_it_began_in_keeps_its_whole_duration(tmp_path: Path) -> None:
     # given: two that began inside ``a``, of which one goes on beyond it
-    found = nested(tmp_path, event("cpu_op", "a", 0, 10), event("cpu_op", "b", 4, 10), event("cpu_op", "c", 5, 2))
+    found = nested(
+        tmp_path,
+        event("cpu_op", "a", 0, 10),
+        event("cpu_op", "b", 4, 10),
+        event("cpu_op", "c", 5, 2),
+    )
 
     assert written(found, found.tracks[0]) == [
         *("+a@0", "+b@4", "+c@5", "-c@7", "-b@10", "-a@10"),
@@ -92,7 +116,9 @@ def test_a_trace_of_neither_host_nor_device_is_empty(tmp_path: Path) -> None:
     assert (found.tracks, found.end_ns) == ((), 0)
 
 
-intervals = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20), st.integers(0, 3)), min_size=1, max_size=30)
+intervals = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 20), st.integers(0, 3)), min_size=1, max_size=30
+)
 
 
 @given(intervals)
@@ -122,7 +148,8 @@ def test_whatever_overlaps_is_balanced_and_adds_up(
             assert frame == change.frame
             whole[found.frames[frame].name] += change.at_ns - since
 
-    # then: every event has its duration, and every moment belongs to the one that timeline gives it to
+    # then: every event has its duration, and every moment belongs to the one that timeline gives it
+    # to
     assert open_now == []
     expected, expected_own = Counter[str](), Counter[str]()
     selves = timeline.self_times_ns(np.stack([columns.start_ns, columns.end_ns], axis=1)).tolist()

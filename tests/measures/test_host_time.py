@@ -36,7 +36,8 @@ def part(name: str, first: float, second: float, calls: float | None) -> StepPar
 
 
 def test_two_steps_by_hand(tmp_path: Path) -> None:
-    # given: a compiled call in step 0, only a span and Python in step 1, and a second thread that runs an operator
+    # given: a compiled call in step 0, only a span and Python in step 1, and a second thread that
+    # runs an operator
     path = write(
         tmp_path / "t.json",
         [
@@ -88,16 +89,29 @@ def test_without_steps_the_reason_is_said(tmp_path: Path) -> None:
 
 
 names = st.sampled_from(
-    ["aten::add", "TorchDynamo Cache Lookup", "Torch-Compiled Region: 0/0", "triton_poi_fused_add_0", "\udc80<b>", ""]
+    [
+        "aten::add",
+        "TorchDynamo Cache Lookup",
+        "Torch-Compiled Region: 0/0",
+        "triton_poi_fused_add_0",
+        "\udc80<b>",
+        "",
+    ]
 )
 spans = st.tuples(names, st.integers(-50, 900), st.integers(0, 300), st.integers(1, 2))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
 @given(st.lists(spans, max_size=40), st.integers(1, 8))
-def test_the_parts_add_up_to_the_step(tmp_path: Path, made: list[tuple[Any, ...]], steps: int) -> None:
+def test_the_parts_add_up_to_the_step(
+    tmp_path: Path, made: list[tuple[Any, ...]], steps: int
+) -> None:
     marks = [step(number, 110.0 * number, 100.0) for number in range(steps)]
-    events = [event("cpu_op", name, start, length, thread=thread) for name, start, length, thread in made]
+    events = [
+        event("cpu_op", name, start, length, thread=thread) for name, start, length, thread in made
+    ]
 
     found = host_of(write(tmp_path / "t.json", [*events, *marks]))
 

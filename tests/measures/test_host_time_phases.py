@@ -22,8 +22,22 @@ STEP: tuple[tuple[str, str, int, float, float, tuple[str, str, float] | None], .
     ("user_annotation", LOADER, 1, 0.0, 100.0, None),
     ("cpu_op", "aten::copy_", 1, 100.0, 50.0, ("gpu_memcpy", COPY, 30.0)),
     ("cpu_op", "aten::linear", 1, 200.0, 100.0, ("kernel", "forward", 60.0)),
-    ("user_annotation", "## Call CompiledFxGraph abc ##", 1, 300.0, 20.0, ("kernel", "triton_poi_0", 5.0)),
-    ("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", 2, 400.0, 200.0, ("kernel", "backward", 120.0)),
+    (
+        "user_annotation",
+        "## Call CompiledFxGraph abc ##",
+        1,
+        300.0,
+        20.0,
+        ("kernel", "triton_poi_0", 5.0),
+    ),
+    (
+        "cpu_op",
+        "autograd::engine::evaluate_function: AddmmBackward0",
+        2,
+        400.0,
+        200.0,
+        ("kernel", "backward", 120.0),
+    ),
     ("cpu_op", "aten::mm", 2, 410.0, 20.0, None),
     ("user_annotation", "Optimizer.step#AdamW.step", 1, 700.0, 90.0, ("kernel", "adam", 40.0)),
     ("cpu_op", "aten::_fused_adamw_", 1, 710.0, 50.0, None),
@@ -43,10 +57,20 @@ def written(step: tuple[Any, ...] = STEP) -> Recording:
                 yield {**span, "cat": category, "name": name, "ts": start + at, "dur": us}
                 if launches is not None:
                     linked = {"args": {"correlation": 100 * number + place + 1, "stream": 7}}
-                    call = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": start + at + 1, "dur": 1.0}
+                    call = {
+                        "cat": "cuda_runtime",
+                        "name": "cudaLaunchKernel",
+                        "ts": start + at + 1,
+                        "dur": 1.0,
+                    }
                     yield {**span, **linked, **call}
                     kernel, kernel_name, kernel_us = launches
-                    made = {"cat": kernel, "name": kernel_name, "ts": start + at + 5, "dur": kernel_us}
+                    made = {
+                        "cat": kernel,
+                        "name": kernel_name,
+                        "ts": start + at + 5,
+                        "dur": kernel_us,
+                    }
                     yield {**event, **linked, "tid": 7, **made}
 
     return traced(events(), step_us=None)
@@ -92,19 +116,23 @@ def test_what_trains_nothing_has_no_phases(name: str) -> None:
 def test_backward_passes_before_one_optimizer_step_are_gradient_accumulation(
     passes: int, optimizers: int, thread: int
 ) -> None:
-    """Of two optimizers in a step nobody knows whose gradients a pass is for; a recomputed forward pass is none."""
+    """Of two optimizers in a step nobody knows whose gradients a pass is for; a recomputed forward
+    pass is none."""
     step: list[tuple[Any, ...]] = []
     for number in range(passes):
         at = 100.0 * number
         step.append(("cpu_op", "aten::linear", 1, at, 20.0, None))
-        step.append(("cpu_op", EVALUATES, thread, at + 22, 3.0, None))  # autograd.grad hands the gradient out
+        # autograd.grad hands the gradient out
+        step.append(("cpu_op", EVALUATES, thread, at + 22, 3.0, None))
         step.append(("cpu_op", "aten::linear", 1, at + 26, 3.0, None))
         for node in range(3):
             step.append(("cpu_op", EVALUATES, thread, at + 30 + 20 * node, 18.0, None))
             step.append(("cpu_op", ACCUMULATES, thread, at + 31 + 20 * node, 8.0, None))
             step.append(("cpu_op", "aten::linear", thread, at + 32 + 20 * node, 5.0, None))
     for number in range(optimizers):
-        step.append(("user_annotation", "Optimizer.step#SGD.step", 1, 700.0 + 50 * number, 40.0, None))
+        step.append(
+            ("user_annotation", "Optimizer.step#SGD.step", 1, 700.0 + 50 * number, 40.0, None)
+        )
         step.append(("cpu_op", "aten::add_", 1, 710.0 + 50 * number, 5.0, None))
 
     found = phases(written(tuple(step)))

@@ -20,25 +20,31 @@ from tests.conftest import SHARED
 H200 = SHARED / "traces" / "h200"
 
 
-def launch(start: float, duration: float, correlation: int, *, name: str = "cudaLaunchKernel") -> dict[str, Any]:
+def launch(
+    start: float, duration: float, correlation: int, *, name: str = "cudaLaunchKernel"
+) -> dict[str, Any]:
     made = event("cuda_runtime", name, start, duration)
     return {**made, "args": {"correlation": correlation}}
 
 
-def kernel(start: float, duration: float, correlation: int, *, stream: int = 7, name: str = "k") -> dict[str, Any]:
+def kernel(
+    start: float, duration: float, correlation: int, *, stream: int = 7, name: str = "k"
+) -> dict[str, Any]:
     made = event("kernel", name, start, duration, thread=stream, stream=stream)
     return {**made, "pid": 0, "args": {"stream": stream, "correlation": correlation}}
 
 
 def broken_down(path: Path) -> KernelBreakdown:
-    found = kernels.breakdown(kineto.read(path), device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    found = kernels.breakdown(
+        kineto.read(path), device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
     assert isinstance(found, KernelBreakdown)
     return found
 
 
 def test_a_gap_is_cut_where_the_host_asked_for_what_ended_it(tmp_path: Path) -> None:
-    # given: kernels at [10, 20), [50, 60) and [65, 70) of a step [0, 100); the second was launched at 42 inside addmm,
-    # the third at 44, before the second had begun
+    # given: kernels at [10, 20), [50, 60) and [65, 70) of a step [0, 100); the second was launched
+    # at 42 inside addmm, the third at 44, before the second had begun
     path = write(
         tmp_path / "t.json",
         [
@@ -55,7 +61,8 @@ def test_a_gap_is_cut_where_the_host_asked_for_what_ended_it(tmp_path: Path) -> 
 
     found = broken_down(path).idle
 
-    # then: of [20, 50) the host had [20, 42), 12 of them inside addmm; [42, 50) and [60, 65) were launches
+    # then: of [20, 50) the host had [20, 42), 12 of them inside addmm; [42, 50) and [60, 65) were
+    # launches
     assert found == DeviceIdle(
         total_us=75.0,
         host_us=22.0,
@@ -63,14 +70,23 @@ def test_a_gap_is_cut_where_the_host_asked_for_what_ended_it(tmp_path: Path) -> 
         unknown_us=0.0,
         edges_us=40.0,
         gaps=2,
-        host_spans=(HostSpan(name="aten::addmm", total_us=12.0), HostSpan(name=IN_A_STEP, total_us=10.0)),
+        host_spans=(
+            HostSpan(name="aten::addmm", total_us=12.0),
+            HostSpan(name=IN_A_STEP, total_us=10.0),
+        ),
     )
 
 
 def test_time_outside_of_every_span_and_work_without_a_call_are_said(tmp_path: Path) -> None:
     path = write(
         tmp_path / "t.json",
-        [launch(0.0, 1.0, 1), kernel(1.0, 9.0, 1), launch(15.0, 1.0, 2), kernel(20.0, 5.0, 2), kernel(40.0, 5.0, 9)],
+        [
+            launch(0.0, 1.0, 1),
+            kernel(1.0, 9.0, 1),
+            launch(15.0, 1.0, 2),
+            kernel(20.0, 5.0, 2),
+            kernel(40.0, 5.0, 9),
+        ],
     )
 
     found = broken_down(path).idle
@@ -81,7 +97,8 @@ def test_time_outside_of_every_span_and_work_without_a_call_are_said(tmp_path: P
 
 
 def test_device_time_is_attributed_to_step_region_and_span_of_its_launch(tmp_path: Path) -> None:
-    # given: a CUDA graph of two kernels replayed in region 0/1 of the user's span, and a kernel launched before both
+    # given: a CUDA graph of two kernels replayed in region 0/1 of the user's span, and a kernel
+    # launched before both
     replay = launch(20.0, 1.0, 5, name="cudaGraphLaunch")
     path = write(
         tmp_path / "t.json",
@@ -109,10 +126,16 @@ def test_device_time_is_attributed_to_step_region_and_span_of_its_launch(tmp_pat
 
 spans = st.tuples(st.integers(0, 80), st.integers(0, 30))
 device_events = st.tuples(spans, st.integers(0, 2), st.integers(1, 9))
-host_events = st.tuples(spans, st.sampled_from(["cpu_op", "user_annotation", "cuda_runtime"]), st.integers(1, 9))
+host_events = st.tuples(
+    spans, st.sampled_from(["cpu_op", "user_annotation", "cuda_runtime"]), st.integers(1, 9)
+)
 
 
-@given(st.lists(device_events, min_size=1, max_size=12), st.lists(host_events, max_size=12), st.booleans())
+@given(
+    st.lists(device_events, min_size=1, max_size=12),
+    st.lists(host_events, max_size=12),
+    st.booleans(),
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_sums_agree_whatever_overlaps_and_in_whatever_order(
     tmp_path: Path,
@@ -120,11 +143,17 @@ def test_sums_agree_whatever_overlaps_and_in_whatever_order(
     on_host: list[tuple[tuple[int, int], str, int]],
     stepped: bool,
 ) -> None:
-    # given: several streams, nested and overlapping spans, correlations that lead nowhere or twice somewhere
-    events = [kernel(start, length, correlation, stream=stream) for (start, length), stream, correlation in on_device]
+    # given: several streams, nested and overlapping spans, correlations that lead nowhere or twice
+    # somewhere
+    events = [
+        kernel(start, length, correlation, stream=stream)
+        for (start, length), stream, correlation in on_device
+    ]
     for (start, length), category, correlation in on_host:
         made = event(category, f"{category}-{correlation}", start, length, thread=correlation % 2)
-        events.append({**made, "args": {"correlation": correlation}} if category == "cuda_runtime" else made)
+        events.append(
+            {**made, "args": {"correlation": correlation}} if category == "cuda_runtime" else made
+        )
     steps = [step(0, 10.0, 30.0), step(1, 40.0, 30.0)] if stepped else []
 
     found = broken_down(write(tmp_path / "t.json", [*events, *steps]))
@@ -133,7 +162,9 @@ def test_sums_agree_whatever_overlaps_and_in_whatever_order(
     assert isinstance(idle, DeviceIdle)
     assert sum(kind.total_us for kind in found.kinds) == pytest.approx(found.total_us)
     assert found.busy_us + idle.total_us == pytest.approx(found.window_us)
-    assert idle.host_us + idle.launch_us + idle.unknown_us + idle.edges_us == pytest.approx(idle.total_us)
+    assert idle.host_us + idle.launch_us + idle.unknown_us + idle.edges_us == pytest.approx(
+        idle.total_us
+    )
     assert sum(span.total_us for span in idle.host_spans) == pytest.approx(idle.host_us)
     for totals in (found.by_step, found.by_region, found.by_span):
         assert totals[-1].span == collectives.UNATTRIBUTED
@@ -161,7 +192,9 @@ def test_owners_within_gaps_are_the_owners_moment_by_moment(
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", ["one_eager", "one_fused", "one_torch_cond", "one_reduce_overhead", "all_nosched"])
+@pytest.mark.parametrize(
+    "name", ["one_eager", "one_fused", "one_torch_cond", "one_reduce_overhead", "all_nosched"]
+)
 def test_every_microsecond_of_an_h200_trace_is_assigned_once(name: str) -> None:
     found = broken_down(H200 / f"strategies_{name}.json.gz")
 
@@ -178,7 +211,10 @@ def test_every_microsecond_of_an_h200_trace_is_assigned_once(name: str) -> None:
 def test_what_a_graph_replay_runs_belongs_to_its_region() -> None:
     found = broken_down(H200 / "strategies_one_reduce_overhead.json.gz")
 
-    assert [(total.span, total.count) for total in found.by_region] == [("0/1", 120), (collectives.UNATTRIBUTED, 0)]
+    assert [(total.span, total.count) for total in found.by_region] == [
+        ("0/1", 120),
+        (collectives.UNATTRIBUTED, 0),
+    ]
 
 
 def test_a_trace_without_gaps_has_no_idle(tmp_path: Path) -> None:
@@ -186,12 +222,21 @@ def test_a_trace_without_gaps_has_no_idle(tmp_path: Path) -> None:
     window = timeline.window_of([(1000, 6000)])
 
     assert device_idle(trace.columns, launched(trace.columns), window) == DeviceIdle(
-        total_us=0.0, host_us=0.0, launch_us=0.0, unknown_us=0.0, edges_us=0.0, gaps=0, host_spans=()
+        total_us=0.0,
+        host_us=0.0,
+        launch_us=0.0,
+        unknown_us=0.0,
+        edges_us=0.0,
+        gaps=0,
+        host_spans=(),
     )
 
 
-def test_calls_in_which_the_host_waits_are_counted_but_for_the_recorders_own(tmp_path: Path) -> None:
-    # given: two waits in steps, one of them on another thread, one outside of every step, and one in a span of kgprof's
+def test_calls_in_which_the_host_waits_are_counted_but_for_the_recorders_own(
+    tmp_path: Path,
+) -> None:
+    # given: two waits in steps, one of them on another thread, one outside of every step, and one
+    # in a span of kgprof's
     def wait(name: str, start: float, thread: int = 1) -> dict[str, Any]:
         return event("cuda_runtime", name, start, 1.0, thread=thread)
 

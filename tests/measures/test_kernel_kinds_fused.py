@@ -1,4 +1,5 @@
-"""Kernel names of Inductor, taken apart. The names are real ones, from torch 2.11 on an H200 and 2.13 on a CPU."""
+"""Kernel names of Inductor, taken apart. The names are real ones, from torch 2.11 on an H200 and
+2.13 on a CPU."""
 
 from __future__ import annotations
 
@@ -35,16 +36,22 @@ from kgprof.measures.kernel_kinds import MULTI_WORD_OPERATORS, GeneratedName, pa
             "per",
             "_to_copy add index_add index_put native_layer_norm",
         ),
-        ("triton_poi_fused_bitwise_and_constant_pad_nd_2", "triton", "poi", "bitwise_and constant_pad_nd"),
+        ("triton_poi_fused_bitwise_and_constant_pad_nd_2", "triton", "poi", "bitwise_and constant_pad_nd"),  # noqa: E501
         ("graph_0_cpp_fused___lshift____to_copy_add_4", "cpp", "", "__lshift__ _to_copy add"),
         ("triton_poi_fused_0", "triton", "poi", ""),
     ],
 )  # fmt: skip
-def test_the_fused_operators_are_read_from_the_name(name: str, generator: str, category: str, ops: str) -> None:
-    assert parse(name) == GeneratedName(generator=generator, category=category, ops=tuple(ops.split()))
+def test_the_fused_operators_are_read_from_the_name(
+    name: str, generator: str, category: str, ops: str
+) -> None:
+    assert parse(name) == GeneratedName(
+        generator=generator, category=category, ops=tuple(ops.split())
+    )
 
 
-@pytest.mark.parametrize("name", ["aten::addmm", "add_kernel", "Memcpy DtoD (Device -> Device)", "triton_fused", ""])
+@pytest.mark.parametrize(
+    "name", ["aten::addmm", "add_kernel", "Memcpy DtoD (Device -> Device)", "triton_fused", ""]
+)
 def test_other_kernels_are_left_alone(name: str) -> None:
     assert parse(name) is None
 
@@ -56,7 +63,8 @@ def test_sets_of_operators_survive_being_joined() -> None:
 
     read = [split_operators("_".join(batch)) for batch in batches]
 
-    # Two readings of one text can both be right: nothing tells "a" and "b_c" from "a_b" and "c" where all are names.
+    # Two readings of one text can both be right: nothing tells "a" and "b_c" from "a_b" and "c"
+    # where all are names.
     exact = sum(list(ops) == batch for ops, batch in zip(read, batches, strict=True))
     assert exact >= 36
     assert all("_".join(ops) == "_".join(batch) for ops, batch in zip(read, batches, strict=True))
@@ -76,7 +84,11 @@ def test_the_list_knows_the_operators_of_the_installed_torch() -> None:
         if name.startswith(("aten::", "prims::"))
     }
     wanted = {name for name in registered if "_" in name.strip("_")}
-    known = {name for name in wanted if name in MULTI_WORD_OPERATORS or name.rstrip("_") in MULTI_WORD_OPERATORS}
+    known = {
+        name
+        for name in wanted
+        if name in MULTI_WORD_OPERATORS or name.rstrip("_") in MULTI_WORD_OPERATORS
+    }
 
     # Another torch adds and renames a few; when this fails, make the list again as its module says.
     assert len(known) / len(wanted) > 0.97, sorted(wanted - known)

@@ -1,4 +1,5 @@
-"""The breakdown adds up: against sums over the raw JSON that share no code with it, and as a property."""
+"""The breakdown adds up: against sums over the raw JSON that share no code with it, and as a
+property."""
 
 from __future__ import annotations
 
@@ -43,7 +44,10 @@ H200 = (
 
 def broken_down(path: Path, device: str, *, cpp_kernel_profile: bool = False) -> KernelBreakdown:
     found = kernels.breakdown(
-        kineto.read(path), device=device, measured_in=PassName.TRACE, cpp_kernel_profile=cpp_kernel_profile
+        kineto.read(path),
+        device=device,
+        measured_in=PassName.TRACE,
+        cpp_kernel_profile=cpp_kernel_profile,
     )
     assert isinstance(found, KernelBreakdown)
     return found
@@ -56,17 +60,22 @@ def raw_events(path: Path) -> list[dict[str, Any]]:
 
 def device_time_us(events: list[dict[str, Any]]) -> float:
     """Kernel, memcpy and memset durations."""
-    return float(sum(e["dur"] for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")))
+    return float(
+        sum(e["dur"] for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"))
+    )
 
 
 def operator_self_time_us(events: list[dict[str, Any]]) -> float:
-    """Self time of the operators in the window: on each thread they add up to its outermost operators."""
+    """Self time of the operators in the window: on each thread they add up to its outermost
+    operators."""
     steps = [e for e in events if e["name"].startswith("ProfilerStep#")]
     start, end = min(e["ts"] for e in steps), max(e["ts"] + e["dur"] for e in steps)
     total = 0.0
     for op in (e for e in events if e.get("cat") == "cpu_op" and start <= e["ts"] < end):
         covers = lambda o, op=op: (  # noqa: E731
-            o["tid"] == op["tid"] and o["ts"] <= op["ts"] and o["ts"] + o["dur"] >= op["ts"] + op["dur"]
+            o["tid"] == op["tid"]
+            and o["ts"] <= op["ts"]
+            and o["ts"] + o["dur"] >= op["ts"] + op["dur"]
         )
         outer = [o for o in events if o.get("cat") == "cpu_op" and o is not op and covers(o)]
         total += 0.0 if outer else op["dur"]
@@ -112,7 +121,7 @@ def test_the_cpp_kernels_of_a_real_trace_are_named_with_what_they_fused() -> Non
 
     generated = {row.name: row.ops for row in found.rows if row.generator == "cpp"}
     assert generated == {
-        "graph_0_cpp_fused__softmax_add_gather_gelu_index_native_layer_norm_remainder_sum_unsqueeze_0": (
+        "graph_0_cpp_fused__softmax_add_gather_gelu_index_native_layer_norm_remainder_sum_unsqueeze_0": (  # noqa: E501
             "_softmax",
             "add",
             "gather",
@@ -146,15 +155,29 @@ def test_without_kernel_profiling_it_is_said_where_the_cpp_kernels_time_is() -> 
 @pytest.mark.parametrize(
     ("name", "launches", "kinds"),
     [
-        # Counted by hand from gpu-facts and the raw traces: eager launches every kernel, reduce-overhead launches one
-        # graph and copies its five inputs at each of the 12 calls.
-        ("strategies_one_eager", 180, {"gemm": 12, "pointwise": 96, "reduction": 24, "index": 36, "copy": 12}),
+        # Counted by hand from gpu-facts and the raw traces: eager launches every kernel,
+        # reduce-overhead launches one graph and copies its five inputs at each of the 12 calls.
+        (
+            "strategies_one_eager",
+            180,
+            {"gemm": 12, "pointwise": 96, "reduction": 24, "index": 36, "copy": 12},
+        ),
         ("strategies_one_fused", 60, {"gemm": 12, "pointwise": 12, "reduction": 36}),
-        ("strategies_one_torch_cond", 105, {"gemm": 12, "pointwise": 33, "reduction": 60, "copy": 12}),
-        ("strategies_one_reduce_overhead", 12, {"gemm": 12, "pointwise": 12, "reduction": 36, "copy": 60}),
+        (
+            "strategies_one_torch_cond",
+            105,
+            {"gemm": 12, "pointwise": 33, "reduction": 60, "copy": 12},
+        ),
+        (
+            "strategies_one_reduce_overhead",
+            12,
+            {"gemm": 12, "pointwise": 12, "reduction": 36, "copy": 60},
+        ),
     ],
 )
-def test_h200_kinds_and_launches(shared: Path, name: str, launches: int, kinds: dict[str, int]) -> None:
+def test_h200_kinds_and_launches(
+    shared: Path, name: str, launches: int, kinds: dict[str, int]
+) -> None:
     found = broken_down(shared / "traces" / "h200" / f"{name}.json.gz", "cuda")
 
     assert found.launches == launches
@@ -166,9 +189,14 @@ def test_h200_kinds_and_launches(shared: Path, name: str, launches: int, kinds: 
 @pytest.mark.parametrize(
     ("name", "copies"),
     [
-        # Of one kernel, and one a replay: all inputs at once. The 300 other device copies are the program's own.
-        ("trace_reduce-overhead_plain", {"void at::native::(anonymous namespace)::multi_tensor_apply_kernel": 300}),
-        ("strategies_one_reduce_overhead", {"Memcpy DtoD (Device -> Device)": 60}),  # five inputs before each of 12
+        # Of one kernel, and one a replay: all inputs at once. The 300 other device copies are the
+        # program's own.
+        (
+            "trace_reduce-overhead_plain",
+            {"void at::native::(anonymous namespace)::multi_tensor_apply_kernel": 300},
+        ),
+        # five inputs before each of 12
+        ("strategies_one_reduce_overhead", {"Memcpy DtoD (Device -> Device)": 60}),
         ("strategies_one_fused", None),
     ],
 )
@@ -184,8 +212,13 @@ def test_h200_the_input_copies_of_graph_replays_are_named_with_their_share(
         return
     assert isinstance(found, InputCopies)
     events = raw_events(path)
-    of_them = [e for e in events if e["name"].split("<")[0] in copies and e.get("cat") in ("kernel", "gpu_memcpy")]
-    if name.startswith("trace_"):  # that kernel's name is also that of _foreach_add: only its copies count
+    of_them = [
+        e
+        for e in events
+        if e["name"].split("<")[0] in copies and e.get("cat") in ("kernel", "gpu_memcpy")
+    ]
+    # that kernel's name is also that of _foreach_add: only its copies count
+    if name.startswith("trace_"):
         of_them = [e for e in of_them if "at::native::Copy<" in e["name"]]
     spent_us = sum(e["dur"] for e in of_them)
     assert (found.count, len(of_them)) == (sum(copies.values()),) * 2
@@ -194,12 +227,17 @@ def test_h200_the_input_copies_of_graph_replays_are_named_with_their_share(
 
 
 def test_an_input_copy_is_the_wrappers_and_comes_before_a_replay(tmp_path: Path) -> None:
-    # given one call of compiled code that copies before its replay and after it, an operator of it that copies too, and
-    # the program's own copy
+    # given one call of compiled code that copies before its replay and after it, an operator of it
+    # that copies too, and the program's own copy
     def copied(at: float, correlation: int, us: float) -> list[dict[str, Any]]:
         call = event("cuda_runtime", "cudaMemcpyAsync", at, 1.0)
-        copy = event("gpu_memcpy", "Memcpy DtoD (Device -> Device)", at + 200, us, thread=7, stream=7)
-        call["args"], copy["args"] = {"correlation": correlation}, {"stream": 7, "correlation": correlation}
+        copy = event(
+            "gpu_memcpy", "Memcpy DtoD (Device -> Device)", at + 200, us, thread=7, stream=7
+        )
+        call["args"], copy["args"] = (
+            {"correlation": correlation},
+            {"stream": 7, "correlation": correlation},
+        )
         return [call, copy]
 
     events = [
@@ -228,7 +266,8 @@ def test_an_input_copy_is_the_wrappers_and_comes_before_a_replay(tmp_path: Path)
 
 
 def test_a_cpu_window_by_hand(tmp_path: Path) -> None:
-    # given: two steps of 100 us; in each a linear (self 10) around an addmm of 60, and 5 us on a second thread
+    # given: two steps of 100 us; in each a linear (self 10) around an addmm of 60, and 5 us on a
+    # second thread
     events = []
     for number, start in enumerate((1000.0, 1100.0)):
         events += [
@@ -237,7 +276,10 @@ def test_a_cpu_window_by_hand(tmp_path: Path) -> None:
             event("cpu_op", "aten::addmm", start + 15, 60.0),
             event("cpu_op", "aten::add", start + 90, 5.0, thread=2),
         ]
-    outside = [event("cpu_op", "aten::mul", 900.0, 50.0), event("cpu_op", "aten::mul", 1300.0, 50.0)]
+    outside = [
+        event("cpu_op", "aten::mul", 900.0, 50.0),
+        event("cpu_op", "aten::mul", 1300.0, 50.0),
+    ]
 
     found = broken_down(write(tmp_path / "t.json", [*events, *outside]), "cpu")
 
@@ -268,7 +310,9 @@ def test_a_cpu_window_by_hand(tmp_path: Path) -> None:
     )
 
 
-def _row(name: str, kind: KernelKind, count: int, total: float, share: float, each: float) -> KernelRow:
+def _row(
+    name: str, kind: KernelKind, count: int, total: float, share: float, each: float
+) -> KernelRow:
     return KernelRow(
         name=name,
         kind=kind,
@@ -301,7 +345,12 @@ def test_a_cuda_window_by_hand(tmp_path: Path) -> None:
 
     found = broken_down(write(tmp_path / "t.json", events), "cuda")
 
-    assert (found.window_us, found.busy_us, found.idle_us, found.total_us) == (130.0, 80.0, 50.0, 90.0)
+    assert (found.window_us, found.busy_us, found.idle_us, found.total_us) == (
+        130.0,
+        80.0,
+        50.0,
+        90.0,
+    )
     assert (found.launches, found.graph_launches) == (3, 1)
     assert found.fused_kinds == (KernelKind.POINTWISE,)
     assert [(row.name, row.generator, row.ops, row.total_us) for row in found.rows] == [
@@ -320,42 +369,66 @@ def test_a_cuda_run_that_used_no_gpu_is_shown_as_a_cpu_run(tmp_path: Path) -> No
     found = broken_down(path, "cuda")
 
     assert found.device == "cpu"
-    assert found.warnings == ("nothing ran on the GPU in the traced steps: the CPU's operators are shown",)
+    assert found.warnings == (
+        "nothing ran on the GPU in the traced steps: the CPU's operators are shown",
+    )
 
 
 def test_a_trace_without_steps_says_what_its_window_is(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.json", [event("cpu_op", "aten::add", 1.0, 5.0), event("cpu_op", "aten::mul", 9.0, 1.0)])
+    path = write(
+        tmp_path / "t.json",
+        [event("cpu_op", "aten::add", 1.0, 5.0), event("cpu_op", "aten::mul", 9.0, 1.0)],
+    )
 
     found = broken_down(path, "cpu")
 
     assert (found.steps, found.window_us, found.idle_us) == (0, 9.0, 3.0)
-    assert found.warnings == ("the trace marks no steps, so the window runs from its first counted event to its last",)
+    assert found.warnings == (
+        "the trace marks no steps, so the window runs from its first counted event to its last",
+    )
 
 
 def test_no_operator_is_no_breakdown(tmp_path: Path) -> None:
     trace = kineto.read(write(tmp_path / "t.json", [step(0, 0.0, 10.0)]))
 
-    found = kernels.breakdown(trace, device="cpu", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    found = kernels.breakdown(
+        trace, device="cpu", measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
 
     assert found == Skipped(reason="the trace has neither operators nor GPU kernels")
 
 
 def test_operators_outside_the_steps_only_are_no_breakdown(tmp_path: Path) -> None:
-    trace = kineto.read(write(tmp_path / "t.json", [step(0, 0.0, 10.0), event("cpu_op", "aten::add", 20.0, 5.0)]))
+    trace = kineto.read(
+        write(tmp_path / "t.json", [step(0, 0.0, 10.0), event("cpu_op", "aten::add", 20.0, 5.0)])
+    )
 
-    found = kernels.breakdown(trace, device="cpu", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    found = kernels.breakdown(
+        trace, device="cpu", measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
 
     assert found == Skipped(reason="no operator ran inside the traced steps")
 
 
 # ---------------------------------------------------------------- as a property
 
-NAMES = ("aten::add", "aten::mm", "aten::index", "aten::copy_", "aten::view", "triton_poi_fused_add_0", "gemm_kernel")
-times = st.integers(0, 2_000_000).map(lambda ns: ns / 1000)  # nanoseconds, as microseconds with three decimals
+NAMES = (
+    "aten::add",
+    "aten::mm",
+    "aten::index",
+    "aten::copy_",
+    "aten::view",
+    "triton_poi_fused_add_0",
+    "gemm_kernel",
+)
+# nanoseconds, as microseconds with three decimals
+times = st.integers(0, 2_000_000).map(lambda ns: ns / 1000)
 drawn_events = st.lists(
     st.builds(
         event,
-        st.sampled_from(("cpu_op", "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "python_function")),
+        st.sampled_from(
+            ("cpu_op", "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "python_function")
+        ),
         st.sampled_from(NAMES),
         times,
         st.integers(0, 500_000).map(lambda ns: ns / 1000),
@@ -366,18 +439,23 @@ drawn_events = st.lists(
     max_size=60,
 )
 drawn_steps = st.lists(
-    st.builds(step, st.integers(0, 9), times, st.integers(1, 300_000).map(lambda ns: ns / 1000)), max_size=4
+    st.builds(step, st.integers(0, 9), times, st.integers(1, 300_000).map(lambda ns: ns / 1000)),
+    max_size=4,
 )
 
 
 @given(drawn_events, drawn_steps, st.sampled_from(("cpu", "cuda")))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_sums_agree_whatever_overlaps(
     tmp_path: Path, events: list[dict[str, Any]], steps: list[dict[str, Any]], device: str
 ) -> None:
     trace = kineto.read(write(tmp_path / "t.json", [*events, *steps]))
 
-    found = kernels.breakdown(trace, device=device, measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    found = kernels.breakdown(
+        trace, device=device, measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
 
     if isinstance(found, KernelBreakdown) and found.total_us > 0:
         assert_adds_up(found)

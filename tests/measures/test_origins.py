@@ -1,4 +1,5 @@
-"""Kernels back to lines: by name, and library calls by their order inside one run of a compiled region."""
+"""Kernels back to lines: by name, and library calls by their order inside one run of a compiled
+region."""
 
 from __future__ import annotations
 
@@ -30,7 +31,11 @@ def region(start: float, duration: float, compile_id: str = "0/0") -> dict[str, 
 
 def broken_down(path: Path, device: str, *origins: KernelOrigin) -> KernelBreakdown:
     found = kernels.breakdown(
-        kineto.read(path), device=device, measured_in=PassName.TRACE, cpp_kernel_profile=True, origins=origins
+        kineto.read(path),
+        device=device,
+        measured_in=PassName.TRACE,
+        cpp_kernel_profile=True,
+        origins=origins,
     )
     assert isinstance(found, KernelBreakdown)
     return found
@@ -51,7 +56,9 @@ def lines(found: KernelBreakdown) -> dict[str, tuple[list[int], float]]:
         ("cpp_fused_add_0", ""),
     ],
 )
-def test_what_is_called_in_generated_code_is_an_operator_in_the_trace(kernel_name: str, operator: str) -> None:
+def test_what_is_called_in_generated_code_is_an_operator_in_the_trace(
+    kernel_name: str, operator: str
+) -> None:
     assert operator_of(kernel_name) == operator
 
 
@@ -71,7 +78,9 @@ def test_a_generated_kernel_has_the_lines_of_its_graph_whoever_launched_it(tmp_p
         ],
     )
 
-    found = broken_down(path, "cuda", origin(GELU, 1, NORM, FIRST), origin(GELU, 4, SECOND, compile_id="1/0"))
+    found = broken_down(
+        path, "cuda", origin(GELU, 1, NORM, FIRST), origin(GELU, 4, SECOND, compile_id="1/0")
+    )
 
     # then: the launch outside of both is of no known line
     assert lines(found) == {GELU: ([9, 5, 7], 10.0)}  # the longer one's first
@@ -97,7 +106,10 @@ def test_library_kernels_are_matched_by_the_order_of_their_calls(tmp_path: Path)
     path = write(tmp_path / "t.json", events)
 
     found = broken_down(
-        path, "cuda", origin("extern_kernels.addmm", 9, SECOND), origin("extern_kernels.addmm", 2, FIRST)
+        path,
+        "cuda",
+        origin("extern_kernels.addmm", 9, SECOND),
+        origin("extern_kernels.addmm", 2, FIRST),
     )
 
     assert lines(found) == {"other_gemm": ([9], 8.0), "sgemm": ([7], 6.0)}
@@ -106,11 +118,19 @@ def test_library_kernels_are_matched_by_the_order_of_their_calls(tmp_path: Path)
 def test_where_the_counts_differ_nothing_is_guessed(tmp_path: Path) -> None:
     path = write(
         tmp_path / "t.json",
-        [region(0, 50), event("cpu_op", "aten::addmm", 1, 10), launch(3, 1, 1), kernel(5, 3, 1, name="sgemm")],
+        [
+            region(0, 50),
+            event("cpu_op", "aten::addmm", 1, 10),
+            launch(3, 1, 1),
+            kernel(5, 3, 1, name="sgemm"),
+        ],
     )
 
     found = broken_down(
-        path, "cuda", origin("extern_kernels.addmm", 1, FIRST), origin("extern_kernels.addmm", 2, SECOND)
+        path,
+        "cuda",
+        origin("extern_kernels.addmm", 1, FIRST),
+        origin("extern_kernels.addmm", 2, SECOND),
     )
 
     assert lines(found) == {"sgemm": ([], 0.0)}
@@ -129,10 +149,13 @@ def test_on_a_cpu_what_an_operator_calls_belongs_to_its_line(tmp_path: Path) -> 
         ],
     )
 
-    found = broken_down(path, "cpu", origin("cpp_fused_gelu_0", 1, NORM), origin("extern_kernels.addmm", 2, FIRST))
+    found = broken_down(
+        path, "cpu", origin("cpp_fused_gelu_0", 1, NORM), origin("extern_kernels.addmm", 2, FIRST)
+    )
 
     assert lines(found) == {
-        "Torch-Compiled Region: 0/0": ([5, 7], 45.0),  # what it takes to enter the graph of these lines
+        # what it takes to enter the graph of these lines
+        "Torch-Compiled Region: 0/0": ([5, 7], 45.0),
         "graph_0_cpp_fused_gelu_0": ([5], 20.0),
         "aten::addmm": ([7], 20.0),
         "aten::copy_": ([7], 10.0),
@@ -148,7 +171,10 @@ def test_the_line_that_takes_longest_is_the_first_of_a_row(tmp_path: Path) -> No
             *(event("cpu_op", "aten::addmm", 20, 30), event("cpu_op", "aten::addmm", 60, 6)),
         ],
     )
-    calls = [origin("extern_kernels.addmm", number, line) for number, line in enumerate((NORM, FIRST, NORM), start=1)]
+    calls = [
+        origin("extern_kernels.addmm", number, line)
+        for number, line in enumerate((NORM, FIRST, NORM), start=1)
+    ]
 
     assert lines(broken_down(path, "cpu", *calls))["aten::addmm"] == ([7, 5], 41.0)
 
@@ -182,10 +208,15 @@ def eager_step(start: float, correlation: int, *, copies: int = 1) -> list[dict[
 
 
 def test_eager_calls_are_matched_by_their_order_in_a_step(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.json", [*eager_step(0, 10, copies=2), *eager_step(100, 30, copies=2)])
+    path = write(
+        tmp_path / "t.json", [*eager_step(0, 10, copies=2), *eager_step(100, 30, copies=2)]
+    )
 
     found = broken_down(
-        path, "cuda", origin("aten.copy_", 1, FIRST, compile_id=""), origin("aten.copy_", 4, SECOND, compile_id="")
+        path,
+        "cuda",
+        origin("aten.copy_", 1, FIRST, compile_id=""),
+        origin("aten.copy_", 4, SECOND, compile_id=""),
     )
 
     # what the division copies is not the program's call of copy_
@@ -193,7 +224,9 @@ def test_eager_calls_are_matched_by_their_order_in_a_step(tmp_path: Path) -> Non
 
 
 def test_a_step_with_other_eager_calls_has_no_lines(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.json", [*eager_step(0, 10, copies=1), *eager_step(100, 30, copies=2)])
+    path = write(
+        tmp_path / "t.json", [*eager_step(0, 10, copies=1), *eager_step(100, 30, copies=2)]
+    )
 
     found = broken_down(path, "cuda", origin("aten.copy_", 1, FIRST, compile_id=""))
 
@@ -205,16 +238,29 @@ def dispatched(operator: str, number: int, *lines: SourceLine) -> KernelOrigin:
 
 
 def training_step(start: float, correlation: int, *, extra: int = 0) -> list[dict[str, Any]]:
-    """A linear layer forward, and backward on a thread of autograd's; ``extra`` products after it."""
-    forward = [event("cpu_op", "aten::linear", start + 1, 20), event("cpu_op", "aten::addmm", start + 2, 15)]
-    node = event("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", start + 40, 40, thread=2)
-    products = [event("cpu_op", "aten::mm", start + 41 + 10 * number, 8, thread=2) for number in range(2 + extra)]
+    """A linear layer forward, and backward on a thread of autograd's; ``extra`` products after
+    it."""
+    forward = [
+        event("cpu_op", "aten::linear", start + 1, 20),
+        event("cpu_op", "aten::addmm", start + 2, 15),
+    ]
+    node = event(
+        "cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", start + 40, 40, thread=2
+    )
+    products = [
+        event("cpu_op", "aten::mm", start + 41 + 10 * number, 8, thread=2)
+        for number in range(2 + extra)
+    ]
     launches = [launch(start + 3, 1, correlation)]
     launches += [
-        {**launch(start + 42 + 10 * number, 1, correlation + 1 + number), "tid": 2} for number in range(2 + extra)
+        {**launch(start + 42 + 10 * number, 1, correlation + 1 + number), "tid": 2}
+        for number in range(2 + extra)
     ]
     kernels = [kernel(start + 5, 3, correlation, name="forward")]
-    kernels += [kernel(start + 44 + 10 * n, 5, correlation + 1 + n, name="backward") for n in range(2 + extra)]
+    kernels += [
+        kernel(start + 44 + 10 * n, 5, correlation + 1 + n, name="backward")
+        for n in range(2 + extra)
+    ]
     return [
         event("user_annotation", f"ProfilerStep#{correlation}", start, 90),
         *forward,
@@ -226,7 +272,9 @@ def training_step(start: float, correlation: int, *, extra: int = 0) -> list[dic
 
 
 @pytest.mark.parametrize("extra", [0, 1])
-def test_what_torch_dispatched_is_found_in_composite_operators_and_on_other_threads(tmp_path: Path, extra: int) -> None:
+def test_what_torch_dispatched_is_found_in_composite_operators_and_on_other_threads(
+    tmp_path: Path, extra: int
+) -> None:
     path = write(tmp_path / "t.json", [*training_step(0, 10), *training_step(100, 30, extra=extra)])
 
     found = broken_down(
@@ -237,13 +285,16 @@ def test_what_torch_dispatched_is_found_in_composite_operators_and_on_other_thre
         dispatched("aten.addmm", 1, NORM),
     )
 
-    # then: all calls of addmm are of one line; of two lines only as many as were seen are told apart
+    # then: all calls of addmm are of one line; of two lines only as many as were seen are told
+    # apart
     known = 20.0 if not extra else 10.0
     assert lines(found) == {"forward": ([5], 6.0), "backward": ([7, 9], known)}
 
 
 def test_on_a_cpu_a_node_of_autograd_has_the_line_of_what_it_calls(tmp_path: Path) -> None:
-    found = broken_down(write(tmp_path / "t.json", training_step(0, 10)), "cpu", dispatched("aten.mm", 1, FIRST))
+    found = broken_down(
+        write(tmp_path / "t.json", training_step(0, 10)), "cpu", dispatched("aten.mm", 1, FIRST)
+    )
 
     assert lines(found) == {
         "aten::linear": ([], 0.0),
@@ -253,7 +304,9 @@ def test_on_a_cpu_a_node_of_autograd_has_the_line_of_what_it_calls(tmp_path: Pat
     }
 
 
-def test_a_compiled_backward_is_of_the_region_whose_forward_has_its_sequence_number(tmp_path: Path) -> None:
+def test_a_compiled_backward_is_of_the_region_whose_forward_has_its_sequence_number(
+    tmp_path: Path,
+) -> None:
     # given: two regions; the backward of the second one runs first, in none of them
     node = {"Sequence number": 7}
     other = {"Sequence number": 8}
@@ -288,8 +341,11 @@ def test_a_compiled_backward_is_of_the_region_whose_forward_has_its_sequence_num
     assert lines(found) == {GELU: ([7, 5], 5.0), "gemm of 1/0": ([9], 2.0)}
 
 
-def test_graphs_of_one_compile_id_are_told_apart_by_the_key_that_the_trace_names(tmp_path: Path) -> None:
-    # given: a forward that DDP split in two, whose backwards run in the other order; the key of one was not recorded
+def test_graphs_of_one_compile_id_are_told_apart_by_the_key_that_the_trace_names(
+    tmp_path: Path,
+) -> None:
+    # given: a forward that DDP split in two, whose backwards run in the other order; the key of one
+    # was not recorded
     def in_graph(key: str, start: float, correlation: int) -> list[dict[str, Any]]:
         return [
             event("cpu_op", "CompiledFunctionBackward", start, 10),
@@ -299,18 +355,29 @@ def test_graphs_of_one_compile_id_are_told_apart_by_the_key_that_the_trace_names
             kernel(start + 5, 2, correlation, name=f"gemm of {key}"),
         ]
 
-    path = write(tmp_path / "t.json", [*in_graph("fb", 0, 1), *in_graph("fa", 20, 2), *in_graph("fc", 40, 3)])
+    path = write(
+        tmp_path / "t.json", [*in_graph("fb", 0, 1), *in_graph("fa", 20, 2), *in_graph("fc", 40, 3)]
+    )
 
     found = broken_down(
         path,
         "cuda",
-        *(replace(origin("extern_kernels.mm", 1, line), graph=key) for line, key in ((FIRST, "fa"), (SECOND, "fb"))),
+        *(
+            replace(origin("extern_kernels.mm", 1, line), graph=key)
+            for line, key in ((FIRST, "fa"), (SECOND, "fb"))
+        ),
     )
 
-    assert lines(found) == {"gemm of fb": ([9], 2.0), "gemm of fa": ([7], 2.0), "gemm of fc": ([], 0.0)}
+    assert lines(found) == {
+        "gemm of fb": ([9], 2.0),
+        "gemm of fa": ([7], 2.0),
+        "gemm of fc": ([], 0.0),
+    }
 
 
-def test_gradients_that_autograd_adds_up_have_the_line_of_backward_in_place_or_not(tmp_path: Path) -> None:
+def test_gradients_that_autograd_adds_up_have_the_line_of_backward_in_place_or_not(
+    tmp_path: Path,
+) -> None:
     # given: two residual additions of the program's, and two of gradients, one of them in place
     engine = "autograd::engine::evaluate_function: NativeLayerNormBackward0"
     path = write(
@@ -323,7 +390,10 @@ def test_gradients_that_autograd_adds_up_have_the_line_of_backward_in_place_or_n
             event("cpu_op", "aten::add_", 55, 5),
             event("cpu_op", "aten::add", 65, 5),
             *(launch(start, 1, start) for start in (2, 11, 56, 66)),
-            *(kernel(start + 2, 2, start, name=name) for start, name in ((2, "a"), (11, "b"), (56, "c"), (66, "d"))),
+            *(
+                kernel(start + 2, 2, start, name=name)
+                for start, name in ((2, "a"), (11, "b"), (56, "c"), (66, "d"))
+            ),
         ],
     )
 
@@ -339,8 +409,8 @@ def test_gradients_that_autograd_adds_up_have_the_line_of_backward_in_place_or_n
 
 
 def autocast_step(start: float, correlation: int, *, extra: bool = False) -> list[dict[str, Any]]:
-    """A product that autocast enters by casting (twice, of one line), its backward by another thread, which casts back;
-    ``extra``: a cast of the program's own as well."""
+    """A product that autocast enters by casting (twice, of one line), its backward by another
+    thread, which casts back; ``extra``: a cast of the program's own as well."""
     named = lambda name, at, took, number=None, thread=1: {  # noqa: E731
         **event("cpu_op", name, start + at, took, thread=thread),
         "args": {} if number is None else {"Sequence number": number},
@@ -349,7 +419,11 @@ def autocast_step(start: float, correlation: int, *, extra: bool = False) -> lis
     events = [
         event("user_annotation", f"ProfilerStep#{correlation}", start, 95),
         named("aten::bmm", 1, 30, node),
-        *(op for at in (2, 8) for op in (named("aten::to", at, 5, node), named("aten::_to_copy", at + 1, 3, node))),
+        *(
+            op
+            for at in (2, 8)
+            for op in (named("aten::to", at, 5, node), named("aten::_to_copy", at + 1, 3, node))
+        ),
         named("aten::bmm", 20, 10, node + 2),
         named("autograd::engine::evaluate_function: ToCopyBackward0", 50, 10, node, 2),
         named("aten::_to_copy", 52, 5, None, 2),
@@ -365,14 +439,20 @@ def autocast_step(start: float, correlation: int, *, extra: bool = False) -> lis
 
 
 @pytest.mark.parametrize("extra", [False, True])
-def test_casts_that_autocast_makes_have_the_line_of_what_they_are_made_for(tmp_path: Path, extra: bool) -> None:
+def test_casts_that_autocast_makes_have_the_line_of_what_they_are_made_for(
+    tmp_path: Path, extra: bool
+) -> None:
     # given: what torch dispatched in one step; another traced step casts once more
     path = write(tmp_path / "t.json", [*autocast_step(0, 10), *autocast_step(100, 30, extra=extra)])
-    casts = (dispatched("aten._to_copy", number, line) for number, line in ((1, NORM), (2, NORM), (4, NORM)))
+    casts = (
+        dispatched("aten._to_copy", number, line)
+        for number, line in ((1, NORM), (2, NORM), (4, NORM))
+    )
 
     found = broken_down(path, "cuda", *casts, dispatched("aten.bmm", 3, NORM))
 
-    # then: where they are counted alike their order decides, elsewhere the operator and the node that they belong to
+    # then: where they are counted alike their order decides, elsewhere the operator and the node
+    # that they belong to
     assert lines(found) == {
         "cast": ([5], 8.0),
         "product": ([5], 4.0),

@@ -1,4 +1,5 @@
-"""Kernels held against ceilings: by hand where every figure is chosen, and on a trace of an H200."""
+"""Kernels held against ceilings: by hand where every figure is chosen, and on a trace of an
+H200."""
 
 from __future__ import annotations
 
@@ -29,7 +30,13 @@ from kgprof.model import (
     RunKey,
     Skipped,
 )
-from kgprof.model.compile_records import CompiledKernel, CompiledKernels, KernelOrigin, KernelWork, SourceLine
+from kgprof.model.compile_records import (
+    CompiledKernel,
+    CompiledKernels,
+    KernelOrigin,
+    KernelWork,
+    SourceLine,
+)
 from kgprof.model.kernels import Ceilings, CeilingSamples
 from kgprof.reading import kineto, recordings
 from tests.analysis.events import event, write
@@ -52,17 +59,29 @@ SHAPE = {
 CARD = Ceilings(
     device_name="a card",
     measured=(
-        CeilingSamples(operation="copy", dtype="", unit="bytes/s", per_s=(4e12, 3.9e12, 4.1e12), how="1 GiB"),
-        CeilingSamples(operation="matmul", dtype="float32", unit="FLOP/s", per_s=(100e12,), how="8192"),
+        CeilingSamples(
+            operation="copy", dtype="", unit="bytes/s", per_s=(4e12, 3.9e12, 4.1e12), how="1 GiB"
+        ),
+        CeilingSamples(
+            operation="matmul", dtype="float32", unit="FLOP/s", per_s=(100e12,), how="8192"
+        ),
     ),
 )
 
 
-def shaped(start: float, duration: float, correlation: int, *, name: str, **shape: object) -> dict[str, Any]:
+def shaped(
+    start: float, duration: float, correlation: int, *, name: str, **shape: object
+) -> dict[str, Any]:
     """A kernel event with its launch shape; what is given as None is not in the trace."""
     made = kernel(start, duration, correlation, name=name)
     arguments = {**SHAPE, **shape}
-    return {**made, "args": {**made["args"], **{key: value for key, value in arguments.items() if value is not None}}}
+    return {
+        **made,
+        "args": {
+            **made["args"],
+            **{key: value for key, value in arguments.items() if value is not None},
+        },
+    }
 
 
 def origin(name: str, number: int, work: KernelWork | None) -> KernelOrigin:
@@ -91,7 +110,9 @@ def placed(
     return found.roofline
 
 
-def generated(path: Path, duration_us: float, work: KernelWork | None, **options: Any) -> KernelLaunches:
+def generated(
+    path: Path, duration_us: float, work: KernelWork | None, **options: Any
+) -> KernelLaunches:
     """The one row of a Triton kernel that took ``duration_us``."""
     shape = options.pop("shape", {})
     found = placed(
@@ -114,9 +135,19 @@ MIB_40 = KernelWork(bytes_moved=40_000_000)  # 10 us at the card's 4 TB/s
     [
         pytest.param(MIB_40, 12.5, Bound.MEMORY, 0.8, id="near the copy"),
         pytest.param(MIB_40, 100.0, Bound.MEMORY, 0.1, id="far off, but long"),
-        pytest.param(KernelWork(bytes_moved=4_000_000), 4.0, Bound.LATENCY, 0.25, id="far off and short"),
-        pytest.param(KernelWork(bytes_moved=4_000_000), 2.0, Bound.MEMORY, 0.5, id="short, and half of the ceiling"),
-        pytest.param(MIB_40, 9.5, Bound.MEMORY, 10 / 9.5, id="a little faster than the median copy"),
+        pytest.param(
+            KernelWork(bytes_moved=4_000_000), 4.0, Bound.LATENCY, 0.25, id="far off and short"
+        ),
+        pytest.param(
+            KernelWork(bytes_moved=4_000_000),
+            2.0,
+            Bound.MEMORY,
+            0.5,
+            id="short, and half of the ceiling",
+        ),
+        pytest.param(
+            MIB_40, 9.5, Bound.MEMORY, 10 / 9.5, id="a little faster than the median copy"
+        ),
         pytest.param(MIB_40, 5.0, Bound.IMPOSSIBLE, 2.0, id="faster than the card"),
         pytest.param(
             KernelWork(bytes_moved=4_000_000, flops=2_000_000_000, dtype="float32"),
@@ -143,7 +174,7 @@ def test_what_a_launch_is_bound_by(
     assert row.bytes_per_s == pytest.approx((work.bytes_moved or 0) / duration_us * 1e6)
 
 
-def test_a_grid_of_fewer_blocks_than_the_card_has_multiprocessors_is_latency_bound_however_long_it_takes(
+def test_a_grid_of_fewer_blocks_than_the_card_has_multiprocessors_is_latency_bound_however_long_it_takes(  # noqa: E501
     tmp_path: Path,
 ) -> None:
     row = generated(tmp_path, 500.0, MIB_40, shape={"blocks per SM": 0.03})
@@ -154,7 +185,13 @@ def test_a_grid_of_fewer_blocks_than_the_card_has_multiprocessors_is_latency_bou
 def test_how_it_was_launched_stands_in_the_row(tmp_path: Path) -> None:
     row = generated(tmp_path, 12.5, MIB_40)
 
-    assert (row.name, row.generator, row.count, row.total_us, row.share) == (POINTWISE, "triton", 1, 12.5, 1.0)
+    assert (row.name, row.generator, row.count, row.total_us, row.share) == (
+        POINTWISE,
+        "triton",
+        1,
+        12.5,
+        1.0,
+    )
     assert (row.grid, row.block, row.warps, row.blocks_per_sm) == ((528, 1, 1), (128, 1, 1), 4, 4.0)
     assert (row.registers, row.shared_bytes, row.occupancy_percent) == (32, 512, 25.0)
 
@@ -163,7 +200,14 @@ def test_what_the_trace_does_not_hold_is_not_measured(tmp_path: Path) -> None:
     row = generated(tmp_path, 12.5, MIB_40, shape=dict.fromkeys(SHAPE))
 
     absent = Skipped(reason="the trace does not have it")
-    assert {row.grid, row.block, row.registers, row.shared_bytes, row.warps, row.occupancy_percent} == {absent}
+    assert {
+        row.grid,
+        row.block,
+        row.registers,
+        row.shared_bytes,
+        row.warps,
+        row.occupancy_percent,
+    } == {absent}
     assert row.bound == Bound.MEMORY
 
 
@@ -175,7 +219,9 @@ def test_what_the_trace_does_not_hold_is_not_measured(tmp_path: Path) -> None:
         (KernelWork(bytes_moved=1, flops=1, dtype="int8"), "no matmul in int8 was measured"),
     ],
 )
-def test_what_is_not_known_is_not_placed_and_says_why(tmp_path: Path, work: KernelWork | None, reason: str) -> None:
+def test_what_is_not_known_is_not_placed_and_says_why(
+    tmp_path: Path, work: KernelWork | None, reason: str
+) -> None:
     row = generated(tmp_path, 12.5, work)
 
     assert (row.bound, row.of_ceiling) == (Skipped(reason=reason), Skipped(reason=reason))
@@ -190,7 +236,9 @@ def test_without_ceilings_the_rates_stand_and_nothing_is_placed(tmp_path: Path) 
     assert row.bound == gone
 
 
-def test_two_calls_of_one_name_that_move_different_amounts_are_not_told_apart(tmp_path: Path) -> None:
+def test_two_calls_of_one_name_that_move_different_amounts_are_not_told_apart(
+    tmp_path: Path,
+) -> None:
     found = placed(
         tmp_path,
         region(0, 10),
@@ -248,12 +296,17 @@ def test_a_library_kernel_has_the_work_of_the_call_that_launched_it_and_a_fill_b
         PRODUCT: (4_000_000, Bound.COMPUTE),
         "Memset (Device)": (64, Bound.LATENCY),
     }
-    assert found.placed == (BoundTotal(what=Bound.COMPUTE, total_us=25.0), BoundTotal(what=Bound.LATENCY, total_us=1.0))
+    assert found.placed == (
+        BoundTotal(what=Bound.COMPUTE, total_us=25.0),
+        BoundTotal(what=Bound.LATENCY, total_us=1.0),
+    )
     assert (found.placed_us, found.unplaced) == (26.0, ())
 
 
 def test_a_call_that_launches_two_kernels_is_no_work_of_either(tmp_path: Path) -> None:
-    found = product(tmp_path, shaped(30, 20, 1, name=PRODUCT), shaped(60, 5, 2, name="splitKreduce"))
+    found = product(
+        tmp_path, shaped(30, 20, 1, name=PRODUCT), shaped(60, 5, 2, name="splitKreduce")
+    )
 
     assert {row.bytes_moved for row in found.rows} == {
         Skipped(reason="the call launched 2 kernels, and its bytes are those of all")
@@ -278,7 +331,9 @@ def test_what_inductor_did_not_generate_is_not_placed(tmp_path: Path) -> None:
         ("Memcpy HtoD (Pinned -> Device)", 40_000_000, Skipped(reason=ON_THE_BUS)),
     ],
 )
-def test_a_copy_has_the_size_that_the_trace_says(tmp_path: Path, name: str, moved: int, bound: str | Skipped) -> None:
+def test_a_copy_has_the_size_that_the_trace_says(
+    tmp_path: Path, name: str, moved: int, bound: str | Skipped
+) -> None:
     copy = {**kernel(3, 25, 1, name=name), "cat": "gpu_memcpy"}
     copy["args"] = {**copy["args"], "bytes": 40_000_000}
 
@@ -305,9 +360,16 @@ def test_rows_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.M
 # ---------------------------------------------------------------- what Triton made of them
 
 
-def compiled(*, registers: int = 32, warps: int = 4, spills: int = 0, stages: int = 1) -> CompiledKernel:
+def compiled(
+    *, registers: int = 32, warps: int = 4, spills: int = 0, stages: int = 1
+) -> CompiledKernel:
     return CompiledKernel(
-        kernel=POINTWISE, warps=warps, stages=stages, registers=registers, spills=spills, shared_bytes=0
+        kernel=POINTWISE,
+        warps=warps,
+        stages=stages,
+        registers=registers,
+        spills=spills,
+        shared_bytes=0,
     )
 
 
@@ -328,7 +390,11 @@ def compiled(*, registers: int = 32, warps: int = 4, spills: int = 0, stages: in
             Skipped(reason="no compiled kernel with this name, registers and warps"),
             id="none that fits",
         ),
-        pytest.param((), Skipped(reason="this Recording has no compiled kernel of this name"), id="none at all"),
+        pytest.param(
+            (),
+            Skipped(reason="this Recording has no compiled kernel of this name"),
+            id="none at all",
+        ),
     ],
 )
 def test_spills_are_those_of_the_kernel_that_was_launched(
@@ -360,13 +426,17 @@ def test_a_ceiling_is_the_median_of_its_samples(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def rooflines(tmp_path_factory: pytest.TempPathFactory) -> dict[RunKey, tuple[KernelBreakdown, Roofline]]:
+def rooflines(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[RunKey, tuple[KernelBreakdown, Roofline]]:
     folder = tmp_path_factory.mktemp("linkpred")
     with tarfile.open(H200) as archive:
         archive.extractall(folder, filter="data")
     runs = analyse(recordings.load(folder)).runs
     found = {run.key: run.kernels for run in runs if isinstance(run.kernels, KernelBreakdown)}
-    return {key: (one, one.roofline) for key, one in found.items() if isinstance(one.roofline, Roofline)}
+    return {
+        key: (one, one.roofline) for key, one in found.items() if isinstance(one.roofline, Roofline)
+    }
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
@@ -375,7 +445,9 @@ def test_the_evaluators_rows_add_up_to_its_device_time(
 ) -> None:
     breakdown, roofline = rooflines[RunKey(strategy="batched", mode=mode)]
 
-    assert sum(row.total_us for row in roofline.rows) + roofline.left_out_us == pytest.approx(breakdown.total_us)
+    assert sum(row.total_us for row in roofline.rows) + roofline.left_out_us == pytest.approx(
+        breakdown.total_us
+    )
     assert sum(row.count for row in roofline.rows) == sum(row.count for row in breakdown.rows)
     assert roofline.without == "this Recording has no ceilings"
 
@@ -386,7 +458,16 @@ def test_a_kernel_of_the_evaluator_as_cupti_described_it(
     # given: read by eye in the trace
     _, roofline = rooflines[RunKey(strategy="batched", mode="default")]
 
-    (norm,) = [row for row in roofline.rows if row.name == "triton_per_fused_native_layer_norm_relu_view_27"]
-    assert (norm.registers, norm.shared_bytes, norm.grid, norm.block) == (31, 16, (2048, 1, 1), (64, 1, 1))
+    (norm,) = [
+        row
+        for row in roofline.rows
+        if row.name == "triton_per_fused_native_layer_norm_relu_view_27"
+    ]
+    assert (norm.registers, norm.shared_bytes, norm.grid, norm.block) == (
+        31,
+        16,
+        (2048, 1, 1),
+        (64, 1, 1),
+    )
     assert (norm.occupancy_percent, norm.warps, norm.count) == (48.0, 2, 20)
     assert msgspec.structs.asdict(norm)["bound"] == Skipped(reason=NO_WORK)

@@ -37,7 +37,10 @@ Shown = tuple[str, str, float, float]  # name, kind, start and duration in us
 
 def shown(found: StepTimeline, lane: Lane) -> tuple[Shown, ...]:
     columns = zip(lane.name, lane.kind, lane.start_ns, lane.duration_ns, strict=True)
-    return tuple((found.names[n], found.kinds[k], start / 1000, length / 1000) for n, k, start, length in columns)
+    return tuple(
+        (found.names[n], found.kinds[k], start / 1000, length / 1000)
+        for n, k, start, length in columns
+    )
 
 
 def lane_with(found: StepTimeline, content: str) -> Lane:
@@ -45,8 +48,9 @@ def lane_with(found: StepTimeline, content: str) -> Lane:
 
 
 def test_a_step_by_hand(tmp_path: Path) -> None:
-    # given: steps of 300, 100 and 200 us; in the last one, [1000, 1200), a region with addmm and its launch, a wait on
-    # the host, and two kernels of which the second runs on after the step, until 1220
+    # given: steps of 300, 100 and 200 us; in the last one, [1000, 1200), a region with addmm and
+    # its launch, a wait on the host, and two kernels of which the second runs on after the step,
+    # until 1220
     path = write(
         tmp_path / "t.json",
         [
@@ -67,11 +71,15 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
 
     found = timeline_of(path)
 
-    # then: it is the third, for 200 is the median; the window reaches to the end of what it launched
+    # then: it is the third, for 200 is the median; the window reaches to the end of what it
+    # launched
     assert (found.name, found.number, found.steps) == ("ProfilerStep#2", 3, 3)
     assert (found.duration_us, found.window_us) == (200.0, 220.0)
     assert (found.from_other_steps, found.after_the_window, found.lanes_left_out) == (0, 0, 0)
-    assert [(lane.owner, lane.content, lane.busy_us, lane.covered, shown(found, lane)) for lane in found.lanes] == [
+    assert [
+        (lane.owner, lane.content, lane.busy_us, lane.covered, shown(found, lane))
+        for lane in found.lanes
+    ] == [
         ("thread 1", "spans", 150.0, 0, (("forward", "span", 5.0, 150.0),)),
         ("thread 1", "regions", 100.0, 0, (("Torch-Compiled Region: 0/0", "region", 10.0, 100.0),)),
         ("thread 1", "operators", 50.0, 0, (("aten::addmm", "gemm", 20.0, 50.0),)),
@@ -86,7 +94,13 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
                 ("cudaLaunchKernel", "launch", 160.0, 5.0),
             ),
         ),
-        ("stream 7", "kernels", 70.0, 0, (("gemm", "gemm", 60.0, 40.0), ("Memcpy", "copy", 190.0, 30.0))),
+        (
+            "stream 7",
+            "kernels",
+            70.0,
+            0,
+            (("gemm", "gemm", 60.0, 40.0), ("Memcpy", "copy", 190.0, 30.0)),
+        ),
         (
             "device",
             "idle",
@@ -105,14 +119,20 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
 
 
 def test_of_more_events_than_are_kept_the_shortest_are_left_out_and_counted(tmp_path: Path) -> None:
-    # given: launches of 2 us of as many kernels as there is room for, every third of 3 us, the others of 1 us
+    # given: launches of 2 us of as many kernels as there is room for, every third of 3 us, the
+    # others of 1 us
     many = MAX_EVENTS
     events = [
         event
         for i in range(many)
-        for event in (launch(10.0 * i, 2.0, i), kernel(10.0 * i + 4, 1.0 + 2 * (i % 3 == 0), i, name=f"k{i % 3}"))
+        for event in (
+            launch(10.0 * i, 2.0, i),
+            kernel(10.0 * i + 4, 1.0 + 2 * (i % 3 == 0), i, name=f"k{i % 3}"),
+        )
     ]
-    path = write(tmp_path / "t.json", [step(0, 0.0, 10.0 * many), *events, kernel(2.0, 1.0, -5, stream=8)])
+    path = write(
+        tmp_path / "t.json", [step(0, 0.0, 10.0 * many), *events, kernel(2.0, 1.0, -5, stream=8)]
+    )
 
     found = timeline_of(path)
 
@@ -125,7 +145,10 @@ def test_of_more_events_than_are_kept_the_shortest_are_left_out_and_counted(tmp_
         ("stream 8", "kernels"): 0,
         ("device", "idle"): MAX_IDLE,
     }
-    assert sum(lane.left_out for lane in found.lanes if lane.content != "idle") == 2 * many + 1 - MAX_EVENTS
+    assert (
+        sum(lane.left_out for lane in found.lanes if lane.content != "idle")
+        == 2 * many + 1 - MAX_EVENTS
+    )
     for lane in found.lanes:
         assert sum(lane.duration_ns) / 1000 + lane.left_out_us == pytest.approx(lane.busy_us)
         assert list(lane.start_ns) == sorted(lane.start_ns)
@@ -135,7 +158,8 @@ def test_of_more_events_than_are_kept_the_shortest_are_left_out_and_counted(tmp_
 
 
 def test_device_work_of_another_step_is_drawn_and_counted(tmp_path: Path) -> None:
-    # given: the one kernel of step 0 runs into step 1, whose own two begin after it, one of them long after
+    # given: the one kernel of step 0 runs into step 1, whose own two begin after it, one of them
+    # long after
     path = write(
         tmp_path / "t.json",
         [
@@ -161,7 +185,9 @@ def test_device_work_of_another_step_is_drawn_and_counted(tmp_path: Path) -> Non
 
 
 def test_a_kernel_under_another_one_of_its_stream_takes_no_time_of_its_own(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.json", [step(0, 0.0, 100.0), kernel(10.0, 50.0, 1), kernel(20.0, 10.0, 2)])
+    path = write(
+        tmp_path / "t.json", [step(0, 0.0, 100.0), kernel(10.0, 50.0, 1), kernel(20.0, 10.0, 2)]
+    )
 
     lane = lane_with(timeline_of(path), "kernels")
 
@@ -172,10 +198,15 @@ def test_a_kernel_under_another_one_of_its_stream_takes_no_time_of_its_own(tmp_p
     ("events", "reason"),
     [
         ([event("cpu_op", "aten::add", 0.0, 5.0)], "the trace marks no steps"),
-        ([step(0, 0.0, 0.0), event("cpu_op", "aten::add", 0.0, 5.0)], "the median step of the trace took no time"),
+        (
+            [step(0, 0.0, 0.0), event("cpu_op", "aten::add", 0.0, 5.0)],
+            "the median step of the trace took no time",
+        ),
     ],
 )
-def test_without_a_step_the_reason_is_said(tmp_path: Path, events: list[dict[str, Any]], reason: str) -> None:
+def test_without_a_step_the_reason_is_said(
+    tmp_path: Path, events: list[dict[str, Any]], reason: str
+) -> None:
     assert drawn(write(tmp_path / "t.json", events)) == Skipped(reason=reason)
 
 
@@ -189,24 +220,35 @@ def steps_of_anything(draw: st.DrawFn) -> list[dict[str, Any]]:
         step(0, 0.0, 1000.0),
         *(event("cpu_op", f"aten::add{s}", s, d, thread=thread) for (s, d), thread in operators),
         *(launch(s, d, number) for number, (s, d) in enumerate(calls)),
-        *(kernel(s, d, correlation, stream=stream, name=f"k{s % 3}") for (s, d), stream, correlation in kernels),
+        *(
+            kernel(s, d, correlation, stream=stream, name=f"k{s % 3}")
+            for (s, d), stream, correlation in kernels
+        ),
     ]
 
 
 def busy_us(spans: list[tuple[float, float]], length_us: int) -> float:
     """Of a window [0, length_us), whole microseconds covered."""
-    return float(sum(any(start <= us < start + length for start, length in spans) for us in range(length_us)))
+    return float(
+        sum(any(start <= us < start + length for start, length in spans) for us in range(length_us))
+    )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
 @given(steps_of_anything())
-def test_events_are_disjoint_and_add_up_to_what_the_lane_was_busy(tmp_path: Path, events: list[dict[str, Any]]) -> None:
+def test_events_are_disjoint_and_add_up_to_what_the_lane_was_busy(
+    tmp_path: Path, events: list[dict[str, Any]]
+) -> None:
     found = timeline_of(write(tmp_path / "t.json", events))
 
     window = round(found.window_us)
     for lane in found.lanes:
         assert sum(lane.duration_ns) / 1000 == pytest.approx(lane.busy_us, rel=1e-9, abs=1e-9)
-        ends = [start + length for start, length in zip(lane.start_ns, lane.duration_ns, strict=True)]
+        ends = [
+            start + length for start, length in zip(lane.start_ns, lane.duration_ns, strict=True)
+        ]
         assert all(end <= later for end, later in zip(ends, lane.start_ns[1:], strict=False))
         assert lane.start_ns[0] >= 0
         assert ends[-1] <= found.window_us * 1000
@@ -222,10 +264,14 @@ def test_events_are_disjoint_and_add_up_to_what_the_lane_was_busy(tmp_path: Path
 def lane_of(made: dict[str, Any]) -> tuple[str, str]:
     if made["cat"] == "kernel":
         return f"stream {made['args']['stream']}", "kernels"
-    return f"thread {made['tid']}", {"cpu_op": "operators", "cuda_runtime": "calls"}.get(made["cat"], "")
+    return f"thread {made['tid']}", {"cpu_op": "operators", "cuda_runtime": "calls"}.get(
+        made["cat"], ""
+    )
 
 
-@pytest.mark.parametrize("path", sorted(H200.glob("*/runs/*/trace.json.gz")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "path", sorted(H200.glob("*/runs/*/trace.json.gz")), ids=lambda path: path.parent.name
+)
 def test_a_step_of_an_h200_is_whole(path: Path) -> None:
     found = timeline_of(path)
 
@@ -233,7 +279,9 @@ def test_a_step_of_an_h200_is_whole(path: Path) -> None:
     assert {"operators", "calls", "kernels", "idle"} <= contents
     assert sum(len(lane.name) for lane in found.lanes) <= MAX_EVENTS + MAX_IDLE
     for lane in found.lanes:
-        assert sum(lane.duration_ns) / 1000 + lane.left_out_us == pytest.approx(lane.busy_us, rel=1e-3)
+        assert sum(lane.duration_ns) / 1000 + lane.left_out_us == pytest.approx(
+            lane.busy_us, rel=1e-3
+        )
     launches = sum(found.kinds[kind] == "launch" for lane in found.lanes for kind in lane.kind)
     links = {call for lane in found.lanes for call in lane.call if call >= 0}
     assert 0 < len(links) <= launches
@@ -253,7 +301,9 @@ def test_two_devices_have_a_stream_of_one_number_each(tmp_path: Path) -> None:
     )
 
     lanes = [lane for lane in timeline_of(path).lanes if lane.content == "kernels"]
-    found = kernels.breakdown(kineto.read(path), device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    found = kernels.breakdown(
+        kineto.read(path), device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
 
     assert [(lane.owner, lane.busy_us, lane.covered) for lane in lanes] == [
         ("stream 7 of device 0", 50.0, 0),
@@ -261,4 +311,6 @@ def test_two_devices_have_a_stream_of_one_number_each(tmp_path: Path) -> None:
     ]
     assert isinstance(found, KernelBreakdown)
     assert (found.total_us, found.busy_us) == (110.0, 70.0)
-    assert found.warnings == ("work ran on 2 GPUs: busy means at least one worked, idle that none did",)
+    assert found.warnings == (
+        "work ran on 2 GPUs: busy means at least one worked, idle that none did",
+    )

@@ -1,4 +1,5 @@
-"""Memory over the median step: from a trace's allocations and frees, by hand and as torch records them on a CPU."""
+"""Memory over the median step: from a trace's allocations and frees, by hand and as torch records
+them on a CPU."""
 
 from __future__ import annotations
 
@@ -21,7 +22,15 @@ def point(at: float, change: int, held: int, device: int = 0, kind: int = 1) -> 
         "Device Type": kind,
         "Total Reserved": 0,
     }
-    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": at, "args": arguments}
+    return {
+        "ph": "i",
+        "cat": "cpu_instant_event",
+        "name": "[memory]",
+        "pid": 1,
+        "tid": 1,
+        "ts": at,
+        "args": arguments,
+    }
 
 
 def curve_of(path: Path) -> MemoryCurve | Skipped:
@@ -29,7 +38,8 @@ def curve_of(path: Path) -> MemoryCurve | Skipped:
 
 
 def test_a_step_by_hand(tmp_path: Path) -> None:
-    # given: three steps; in the median one, [1000, 1200), a GPU allocates and frees, and the CPU does so more often
+    # given: three steps; in the median one, [1000, 1200), a GPU allocates and frees, and the CPU
+    # does so more often
     path = write(
         tmp_path / "t.json",
         [
@@ -61,12 +71,19 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
 
 
 def test_what_was_held_before_the_first_event_follows_from_it(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.json", [step(0, 0.0, 100.0), point(10.0, -100, 900, device=-1, kind=0)])
+    path = write(
+        tmp_path / "t.json", [step(0, 0.0, 100.0), point(10.0, -100, 900, device=-1, kind=0)]
+    )
 
     found = curve_of(path)
 
     assert isinstance(found, MemoryCurve)
-    assert (found.device, found.before_bytes, found.peak_bytes, found.after_bytes) == ("cpu", 1000, 1000, 900)
+    assert (found.device, found.before_bytes, found.peak_bytes, found.after_bytes) == (
+        "cpu",
+        1000,
+        1000,
+        900,
+    )
 
 
 def test_of_many_events_the_peak_and_the_least_of_each_stretch_are_kept(tmp_path: Path) -> None:
@@ -89,10 +106,15 @@ def test_of_many_events_the_peak_and_the_least_of_each_stretch_are_kept(tmp_path
     ("events", "reason"),
     [
         ([point(1.0, 8, 8)], "the trace marks no steps"),
-        ([step(0, 0.0, 5.0), point(9.0, 8, 8)], "nothing was allocated or freed in its median traced step"),
+        (
+            [step(0, 0.0, 5.0), point(9.0, 8, 8)],
+            "nothing was allocated or freed in its median traced step",
+        ),
     ],
 )
-def test_without_a_curve_the_reason_is_said(tmp_path: Path, events: list[dict[str, Any]], reason: str) -> None:
+def test_without_a_curve_the_reason_is_said(
+    tmp_path: Path, events: list[dict[str, Any]], reason: str
+) -> None:
     assert curve_of(write(tmp_path / "t.json", events)) == Skipped(reason=reason)
 
 
@@ -107,7 +129,9 @@ def test_without_a_curve_the_reason_is_said(tmp_path: Path, events: list[dict[st
         {"Device Id": []},
     ],
 )
-def test_numbers_that_are_none_are_left_out_and_cost_no_other_event(tmp_path: Path, arguments: dict[str, Any]) -> None:
+def test_numbers_that_are_none_are_left_out_and_cost_no_other_event(
+    tmp_path: Path, arguments: dict[str, Any]
+) -> None:
     broken = point(5.0, 8, 8)
     broken["args"] = {**broken["args"], **arguments} if arguments else {}
 
@@ -123,7 +147,9 @@ def test_torch_records_allocations_where_it_is_asked_to(tmp_path: Path) -> None:
 
     # given: each step makes 1 MiB, then another, and keeps none
     window = schedule(wait=0, warmup=1, active=3, repeat=1)
-    with profile(activities=[ProfilerActivity.CPU], schedule=window, profile_memory=True) as profiler:
+    with profile(
+        activities=[ProfilerActivity.CPU], schedule=window, profile_memory=True
+    ) as profiler:
         for _ in range(4):
             one = torch.ones(512, 512)
             two = one + one

@@ -1,4 +1,5 @@
-"""What cells are worth, and which of them to take: break-even with its interval, totals, tiers, the verdict."""
+"""What cells are worth, and which of them to take: break-even with its interval, totals, tiers, the
+verdict."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ import numpy as np
 import pytest
 
 from kgprof import model as m
-from kgprof.measures.economics import NEVER, NOT_KNOWN, ONE_START, Noise, Sample, predicted, tier, total
+from kgprof.measures.economics import (
+    NEVER,
+    NOT_KNOWN,
+    ONE_START,
+    Noise,
+    Sample,
+    predicted,
+    tier,
+    total,
+)
 from kgprof.measures.sweep import ahead, weighed
 from tests.sweeps import DEFAULT, EAGER, TUNED, cell, dead, started, sweep
 
@@ -20,7 +30,9 @@ BF16 = m.Cell(mode="default", precision=m.Precision.BF16)
 
 
 def estimate(value: float, low: float = -1.0, high: float = -1.0, unit: str = "s") -> m.Estimate:
-    return m.Estimate(value=value, low=value if low < 0 else low, high=value if high < 0 else high, unit=unit)
+    return m.Estimate(
+        value=value, low=value if low < 0 else low, high=value if high < 0 else high, unit=unit
+    )
 
 
 def worth(found: m.Sweep, of: m.Cell) -> m.CellWorth:
@@ -33,15 +45,23 @@ def steps(value: m.Estimate | m.Skipped) -> tuple[float, ...]:
 
 
 def sample(
-    start_s: float | Sequence[float], step_us: float | Sequence[float], noise: Noise | None = None, calls: int = 1
+    start_s: float | Sequence[float],
+    step_us: float | Sequence[float],
+    noise: Noise | None = None,
+    calls: int = 1,
 ) -> Sample:
-    """Three processes alike where one figure is given; ``start_s`` is beyond as many steady calls."""
-    starts, steps = ([each] * 3 if isinstance(each, float | int) else list(each) for each in (start_s, step_us))
+    """Three processes alike where one figure is given; ``start_s`` is beyond as many steady
+    calls."""
+    starts, steps = (
+        [each] * 3 if isinstance(each, float | int) else list(each) for each in (start_s, step_us)
+    )
     first_s = [each + calls * median(steps) / 1e6 for each in starts]
     return Sample(first_s, calls, steps, noise or Noise.pooled([first_s]), Noise.pooled([steps]))
 
 
-def compared(mine: Sample, other: Sample, executions: int = 10) -> dict[str, m.Estimate | m.Skipped]:
+def compared(
+    mine: Sample, other: Sample, executions: int = 10
+) -> dict[str, m.Estimate | m.Skipped]:
     return predicted(mine, other, executions)
 
 
@@ -53,7 +73,8 @@ def test_two_modes_are_equal_where_the_document_says() -> None:
 
 
 def test_one_side_that_varies_gives_the_interval_of_students_t() -> None:
-    """95 % of one further start: 4.303 deviations of two degrees of freedom, times the root of 1 + 1/3."""
+    """95 % of one further start: 4.303 deviations of two degrees of freedom, times the root of 1 +
+    1/3."""
     starts = [10 * math.exp(apart) for apart in (-0.1, 0.0, 0.1)]
 
     found = compared(sample(starts, 100, calls=0), sample(1e-9, 200, calls=0))["break_even"]
@@ -61,7 +82,9 @@ def test_one_side_that_varies_gives_the_interval_of_students_t() -> None:
     assert isinstance(found, m.Estimate)
     half = 4.303 * 0.1 * math.sqrt(4 / 3)
     assert found.value == pytest.approx(100_000)
-    assert [math.log(each / 100_000) for each in (found.low, found.high)] == pytest.approx([-half, half], rel=0.08)
+    assert [math.log(each / 100_000) for each in (found.low, found.high)] == pytest.approx(
+        [-half, half], rel=0.08
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +109,9 @@ def test_a_new_pair_of_processes_crosses_within_the_interval_95_times_in_100(
         start_s, step_us, eager_s, eager_us = sides(3)
         steps = Noise.pooled([step_us, eager_us])
         mine = Sample(start_s, 0, step_us, Noise.pooled([start_s]), steps)
-        said = compared(mine, Sample(eager_s, 0, eager_us, Noise.pooled([eager_s]), steps))["break_even"]
+        said = compared(mine, Sample(eager_s, 0, eager_us, Noise.pooled([eager_s]), steps))[
+            "break_even"
+        ]
 
         # when: both run once more
         (paid_s,), (us,), (eager_paid_s,), (other_us,) = sides(1)
@@ -113,18 +138,23 @@ def test_one_start_has_the_noise_of_the_others_or_no_interval() -> None:
     assert compared(sample([9], 100), eager)["break_even"] == ONE_START
     found = compared(sample([9], 100, Noise(0.01, 8)), eager)["break_even"]
     assert isinstance(found, m.Estimate)
-    assert found.low < 60_000 < found.value < 100_000 < found.high  # 9 s / exp(2.31 * 0.1 * 2**0.5) less 1 s
+    # 9 s / exp(2.31 * 0.1 * 2**0.5) less 1 s
+    assert found.low < 60_000 < found.value < 100_000 < found.high
 
 
 def test_a_cell_that_varies_far_more_than_the_others_does_not_blur_their_gains() -> None:
     quiet = [[100, 100.2, 100.1], [90, 90.1, 90.2], [91, 91.1, 90.9]]
 
-    noises = [Noise.pooled(kinds) for kinds in (quiet, [*quiet, [30, 30.1, 50]], [*quiet, [80, 80.3, 79.8]])]
+    noises = [
+        Noise.pooled(kinds)
+        for kinds in (quiet, [*quiet, [30, 30.1, 50]], [*quiet, [80, 80.3, 79.8]])
+    ]
 
     (alone, beside, wider) = (noise for noise in noises if noise is not None)
     assert beside.variance == pytest.approx(alone.variance)
     assert beside.freedom == alone.freedom == 6
-    assert (wider.variance > alone.variance, wider.freedom) == (True, 8)  # three times as much may be chance
+    # three times as much may be chance
+    assert (wider.variance > alone.variance, wider.freedom) == (True, 8)
 
 
 def test_a_start_that_is_no_dearer_has_paid_at_once() -> None:
@@ -133,7 +163,9 @@ def test_a_start_that_is_no_dearer_has_paid_at_once() -> None:
 
 def test_the_benefit_of_steps_is_a_loss_before_the_break_even() -> None:
     assert steps(compared(sample(10, 100), sample(0, 200))["of_100"])[0] == pytest.approx(-9.99)
-    assert steps(compared(sample(0.01, 100), sample(0, 200))["of_100"])[0] == pytest.approx(0.0, abs=1e-6)
+    assert steps(compared(sample(0.01, 100), sample(0, 200))["of_100"])[0] == pytest.approx(
+        0.0, abs=1e-6
+    )
     assert total(estimate(10), estimate(100), 1_000).value == pytest.approx(10.1)
 
 
@@ -142,7 +174,9 @@ def test_the_return_is_what_was_saved_over_what_was_paid() -> None:
     value, low, high = steps(compared(sample([9, 10, 11], 100), sample(1, 200), 200_000)["returns"])
     assert value == pytest.approx(11 / 9, rel=1e-5)
     assert low < 1 < 1.5 < high
-    assert isinstance(compared(sample([1, 2, 9], 100), sample([1, 2, 9], 200))["returns"], m.Skipped)
+    assert isinstance(
+        compared(sample([1, 2, 9], 100), sample([1, 2, 9], 200))["returns"], m.Skipped
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +186,9 @@ def test_the_return_is_what_was_saved_over_what_was_paid() -> None:
         *((1.5, 499, "moderate"), (1.5, 500, "poor"), (30.0, 800, "poor")),
     ],
 )
-def test_the_tiers_are_those_of_the_document(speedup: float, break_even: float, expected: str) -> None:
+def test_the_tiers_are_those_of_the_document(
+    speedup: float, break_even: float, expected: str
+) -> None:
     assert tier(estimate(speedup), estimate(break_even), m.Judged.FASTER) == expected
 
 
@@ -169,7 +205,10 @@ def test_a_cell_that_never_pays_is_poor_and_one_without_times_has_no_tier() -> N
 def test_a_cell_is_weighed_against_eager_and_the_next_best() -> None:
     # given: eager 200 us; default 100 us after 10 s; tuned 80 us after 60 s
     eager = cell(EAGER, 200, 200, 200, cold_s=[1.0])
-    default, tuned = cell(DEFAULT, 100, 100, 100, cold_s=[11.0] * 3), cell(TUNED, 80, 80, 80, cold_s=[61.0] * 3)
+    default, tuned = (
+        cell(DEFAULT, 100, 100, 100, cold_s=[11.0] * 3),
+        cell(TUNED, 80, 80, 80, cold_s=[61.0] * 3),
+    )
 
     # when
     found = weighed(sweep(eager, default, tuned), 200_000)
@@ -194,7 +233,10 @@ def test_the_number_of_executions_decides() -> None:
         cell(TUNED, 80, 80, 80, cold_s=[61.0]),
     )
 
-    best = [weighed(sweep(*cells), executions).verdicts[0].best for executions in (50, 500_000, 10_000_000)]
+    best = [
+        weighed(sweep(*cells), executions).verdicts[0].best
+        for executions in (50, 500_000, 10_000_000)
+    ]
 
     assert best == [EAGER, DEFAULT, TUNED]
 
@@ -295,7 +337,9 @@ def test_a_cell_that_does_not_fit_is_not_recommended() -> None:
 
 def test_a_cell_that_alone_fits_is_recommended_and_eager_alone_is_not() -> None:
     eager = cell(EAGER, 200, 200, 200, cold_s=[0.0], memory=1_000)
-    late = msgspec.structs.replace(cell(DEFAULT, 100, cold_s=[1.0], memory=2_000), not_run="the time was up")
+    late = msgspec.structs.replace(
+        cell(DEFAULT, 100, cold_s=[1.0], memory=2_000), not_run="the time was up"
+    )
 
     both = cell(DEFAULT, 100, 100, 100, cold_s=[1.0], memory=2_000)
     (fits,) = weighed(sweep(eager, both), 1_000_000, 1_300).verdicts
@@ -307,7 +351,9 @@ def test_a_cell_that_alone_fits_is_recommended_and_eager_alone_is_not() -> None:
 
 
 def test_fewer_than_three_processes_judge_nothing() -> None:
-    found = weighed(sweep(cell(EAGER, 200, 200, cold_s=[0.0]), cell(DEFAULT, 100, 100, cold_s=[1.0])), 1_000_000)
+    found = weighed(
+        sweep(cell(EAGER, 200, 200, cold_s=[0.0]), cell(DEFAULT, 100, 100, cold_s=[1.0])), 1_000_000
+    )
 
     assert isinstance(worth(found, DEFAULT).break_even, m.Skipped)
     assert found.verdicts[0].status is m.VerdictStatus.INCONCLUSIVE
@@ -337,7 +383,10 @@ def test_all_dead_is_a_failure_and_one_dead_costs_itself() -> None:
     (some,) = weighed(sweep(*alive, dead(TUNED)), 1_000_000).verdicts
     (uncompiled,) = weighed(sweep(started(EAGER), started(DEFAULT)), 10).verdicts
 
-    assert (uncompiled.status, "nothing was compiled" in uncompiled.text) == (m.VerdictStatus.INCONCLUSIVE, True)
+    assert (uncompiled.status, "nothing was compiled" in uncompiled.text) == (
+        m.VerdictStatus.INCONCLUSIVE,
+        True,
+    )
     assert (none.status, none.best) == (m.VerdictStatus.FAILED, None)
     assert (some.status, some.best) == (m.VerdictStatus.OK, DEFAULT)
     assert "1 cell died: max-autotune" in some.trust
@@ -346,12 +395,21 @@ def test_all_dead_is_a_failure_and_one_dead_costs_itself() -> None:
 def test_a_size_has_a_verdict_of_its_own() -> None:
     def sized(batch: str, eager_us: float, default_us: float) -> list[m.CellResult]:
         size = ("--batch", batch)
-        eager, default = m.Cell(mode="eager", backend="eager", size=size), m.Cell(mode="default", size=size)
-        return [cell(eager, *[eager_us] * 3, cold_s=[0.0]), cell(default, *[default_us] * 3, cold_s=[1.0])]
+        eager, default = (
+            m.Cell(mode="eager", backend="eager", size=size),
+            m.Cell(mode="default", size=size),
+        )
+        return [
+            cell(eager, *[eager_us] * 3, cold_s=[0.0]),
+            cell(default, *[default_us] * 3, cold_s=[1.0]),
+        ]
 
     found = weighed(sweep(*sized("8", 100, 110), *sized("64", 900, 300)), 1_000_000)
 
-    assert [verdict.best and verdict.best.mode for verdict in found.verdicts] == ["eager", "default"]
+    assert [verdict.best and verdict.best.mode for verdict in found.verdicts] == [
+        "eager",
+        "default",
+    ]
 
 
 def test_further_cold_starts_are_made_of_the_best_the_second_and_eager() -> None:

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from kgprof.analysis import analyse
 from kgprof.measures import times
-from kgprof.model import MemoryPass, ObserverCost, PassName, RunKey, RunRecord, Skipped, Speedup, Spread, TimingPass
+from kgprof.model import (
+    MemoryPass,
+    ObserverCost,
+    PassName,
+    RunKey,
+    RunRecord,
+    Skipped,
+    Speedup,
+    Spread,
+    TimingPass,
+)
 from tests.analysis.recordings import EAGER, FUSED, GONE, died, evaluation, recording, run
 
 
@@ -20,7 +30,9 @@ def test_percentiles_are_numpys(samples: list[float]) -> None:
 
     assert isinstance(found, Spread)
     expected = np.percentile(samples, [0, 10, 50, 90, 100])
-    assert [found.minimum, found.p10, found.median, found.p90, found.maximum] == pytest.approx(expected)
+    assert [found.minimum, found.p10, found.median, found.p90, found.maximum] == pytest.approx(
+        expected
+    )
     assert found.samples == len(samples)
 
 
@@ -36,7 +48,12 @@ def test_step_time_is_over_the_steps_of_all_evaluations() -> None:
     found = times.step_time(timing)
 
     assert isinstance(found, Spread)
-    assert (found.median, found.samples, found.unit, found.measured_in) == (2.0, 3, "us", PassName.TIMING)
+    assert (found.median, found.samples, found.unit, found.measured_in) == (
+        2.0,
+        3,
+        "us",
+        PassName.TIMING,
+    )
 
 
 def test_candidate_time_is_the_evaluation_over_its_candidates() -> None:
@@ -79,14 +96,20 @@ def test_speedup_is_on_whole_evaluations_where_both_have_one() -> None:
 
 
 def test_speedup_is_on_the_step_where_there_are_no_evaluations() -> None:
-    runs = [run(key, step_us=us, evaluation_s=None, unfinished=None) for key, us in ((FUSED, 250.0), (EAGER, 1000.0))]
+    runs = [
+        run(key, step_us=us, evaluation_s=None, unfinished=None)
+        for key, us in ((FUSED, 250.0), (EAGER, 1000.0))
+    ]
 
     found = speedup(*runs)
 
     # then: the range is of p10 and p90, so that one slow step does not widen it
     assert isinstance(found, Speedup)
     assert (found.ratio, found.basis) == (pytest.approx(4.0), "step")
-    assert (found.low, found.high) == (pytest.approx(4 * 0.92 / 1.08), pytest.approx(4 * 1.08 / 0.92))
+    assert (found.low, found.high) == (
+        pytest.approx(4 * 0.92 / 1.08),
+        pytest.approx(4 * 1.08 / 0.92),
+    )
 
 
 def test_steps_of_one_strategy_are_the_same_work() -> None:
@@ -101,13 +124,17 @@ def test_steps_of_one_strategy_are_the_same_work() -> None:
 def test_steps_of_two_strategies_of_an_evaluation_have_no_ratio() -> None:
     found = speedup(run(FUSED, step_us=250.0, unfinished=7), run(EAGER, step_us=1000.0))
 
-    assert found == Skipped(reason="there is no evaluation to compare, and strategies differ in work per step")
+    assert found == Skipped(
+        reason="there is no evaluation to compare, and strategies differ in work per step"
+    )
 
 
 def test_speedup_of_what_was_measured_once_has_no_range() -> None:
     eager = run(EAGER, evaluation_s=0.5)
     assert isinstance(eager.timing, TimingPass)
-    once = msgspec.structs.replace(eager, timing=msgspec.structs.replace(eager.timing, evaluation_s=(0.5,)))
+    once = msgspec.structs.replace(
+        eager, timing=msgspec.structs.replace(eager.timing, evaluation_s=(0.5,))
+    )
 
     found = speedup(run(FUSED, evaluation_s=0.2), once)
 
@@ -123,7 +150,11 @@ def test_speedup_of_evaluations_needs_no_step() -> None:
     found = speedup(stepless(FUSED, 0.2), stepless(EAGER, 0.5))
 
     assert isinstance(found, Speedup)
-    assert (found.ratio, found.basis, found.verdict) == (pytest.approx(2.5), "whole evaluation", "faster")
+    assert (found.ratio, found.basis, found.verdict) == (
+        pytest.approx(2.5),
+        "whole evaluation",
+        "faster",
+    )
 
 
 def test_speedup_says_why_there_is_none() -> None:
@@ -142,7 +173,8 @@ def test_speedup_says_why_there_is_none() -> None:
 
 def test_a_clock_that_shows_zero_gives_no_ratio() -> None:
     found = speedup(
-        run(FUSED, step_us=0.0, evaluation_s=None, unfinished=None), run(EAGER, evaluation_s=None, unfinished=None)
+        run(FUSED, step_us=0.0, evaluation_s=None, unfinished=None),
+        run(EAGER, evaluation_s=None, unfinished=None),
     )
 
     assert found == Skipped(reason="a measured time is zero, so there is no ratio")
@@ -157,10 +189,18 @@ def test_observer_costs_are_medians_over_the_bare_median() -> None:
 
 def test_the_probes_cost_is_that_of_the_steady_calls() -> None:
     gone = Skipped(reason="not asked for")
-    memory = MemoryPass(step_us=(90_000.0, 1500.0, 1700.0, 1600.0), steady_from=1, syncs=gone, tensors=gone, peaks=gone)
+    memory = MemoryPass(
+        step_us=(90_000.0, 1500.0, 1700.0, 1600.0),
+        steady_from=1,
+        syncs=gone,
+        tensors=gone,
+        peaks=gone,
+    )
     watched = msgspec.structs.replace(run(EAGER, step_us=1000.0), memory=memory)
 
-    assert times.observer_costs(watched)[-1] == ObserverCost(observer=PassName.MEMORY, ratio=1.6, samples=3)
+    assert times.observer_costs(watched)[-1] == ObserverCost(
+        observer=PassName.MEMORY, ratio=1.6, samples=3
+    )
 
 
 def test_observer_costs_without_a_bare_time_are_not_one() -> None:

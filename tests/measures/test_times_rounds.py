@@ -1,4 +1,5 @@
-"""A round is its median; intervals are over rounds; a round that was lost is said and not counted."""
+"""A round is its median; intervals are over rounds; a round that was lost is said and not
+counted."""
 
 from __future__ import annotations
 
@@ -33,22 +34,30 @@ OK = Exit(outcome="ok")
 KILLED = Exit(outcome="killed", message="SIGKILL", during="timing", exit_code=-9)
 
 
-def round_of(number: int, step_us: float, *, candidates_s: tuple[float, ...] = (), warm_s: float = 0.5) -> RoundRecord:
+def round_of(
+    number: int, step_us: float, *, candidates_s: tuple[float, ...] = (), warm_s: float = 0.5
+) -> RoundRecord:
     """Three steps with this median, and one far above it."""
     steps = (step_us * 0.5, step_us, step_us * 10)
     timing = TimingPass(clock="perf_counter", step_us=(steps,), evaluation_s=candidates_s)
-    measured = TimedRound(first_call_s=warm_s, graphs_from_cache=2, graphs_compiled=0, timing=timing)
+    measured = TimedRound(
+        first_call_s=warm_s, graphs_from_cache=2, graphs_compiled=0, timing=timing
+    )
     return RoundRecord(number=number, exit=OK, measured=measured)
 
 
 def lost(number: int, ended: Exit = KILLED) -> RoundRecord:
-    return RoundRecord(number=number, exit=ended, measured=Skipped(reason=f"the round {ended.words}"))
+    return RoundRecord(
+        number=number, exit=ended, measured=Skipped(reason=f"the round {ended.words}")
+    )
 
 
 def run_of(*further: RoundRecord, evaluates: bool = False) -> RunRecord:
     absent = Skipped(reason="not here")
     timing = TimingPass(
-        clock="perf_counter", step_us=((90.0, 100.0, 900.0),), evaluation_s=(4.0, 5.0, 9.0) if evaluates else ()
+        clock="perf_counter",
+        step_us=((90.0, 100.0, 900.0),),
+        evaluation_s=(4.0, 5.0, 9.0) if evaluates else (),
     )
     return RunRecord(
         key=handmade.FUSED,
@@ -104,18 +113,27 @@ def test_a_round_beside_another_process_keeps_the_median_step_of_each_slice() ->
     timing = TimingPass(clock="perf_counter", step_us=steps, evaluation_s=(0.1, 0.2), slice_steps=3)
     first, alone = round_of(2, 110.0), round_of(3, 120.0)
     assert isinstance(first.measured, TimedRound)
-    beside = msgspec.structs.replace(first, measured=msgspec.structs.replace(first.measured, timing=timing))
+    beside = msgspec.structs.replace(
+        first, measured=msgspec.structs.replace(first.measured, timing=timing)
+    )
 
     found = rounds(run_of(beside, alone))
 
     assert isinstance(found, Rounds)
-    assert found.in_turn == (None, TakenInTurn(step_us=(2.0, 10.0, 5.0), evaluation_s=(0.1, 0.2)), None)
+    assert found.in_turn == (
+        None,
+        TakenInTurn(step_us=(2.0, 10.0, 5.0), evaluation_s=(0.1, 0.2)),
+        None,
+    )
 
 
 def test_of_long_evaluations_at_most_a_hundred_slices_are_kept_the_same_ones_of_each() -> None:
     evaluation = tuple(float(step) for step in range(1000))
     timing = TimingPass(
-        clock="perf_counter", step_us=(evaluation, evaluation[:100], ()), evaluation_s=(), slice_steps=1
+        clock="perf_counter",
+        step_us=(evaluation, evaluation[:100], ()),
+        evaluation_s=(),
+        slice_steps=1,
     )
 
     found = taken_in_turn(timing)
@@ -153,13 +171,17 @@ def profile_with(folder: Path, *further: RoundRecord) -> Profile:
     """Of a Recording in which nothing else went wrong."""
     recording = handmade.write(folder)
     sound = recording.runs[1]
-    plan = msgspec.structs.replace(recording.header.plan, runs=(sound.key,), baseline=None, agreement=False)
+    plan = msgspec.structs.replace(
+        recording.header.plan, runs=(sound.key,), baseline=None, agreement=False
+    )
     header = msgspec.structs.replace(recording.header, plan=plan)
     run = msgspec.structs.replace(sound, rounds=further)
     return analyse(msgspec.structs.replace(recording, header=header, runs=(run,)))
 
 
-def test_a_lost_round_is_said_in_the_verdict_the_omissions_and_the_exit_code(tmp_path: Path) -> None:
+def test_a_lost_round_is_said_in_the_verdict_the_omissions_and_the_exit_code(
+    tmp_path: Path,
+) -> None:
     found = profile_with(tmp_path, round_of(2, 600.0), lost(3))
 
     assert found.exit_code == EXIT_WORKLOAD
@@ -174,7 +196,9 @@ def test_a_lost_round_is_said_in_the_verdict_the_omissions_and_the_exit_code(tmp
     )
 
 
-def test_the_table_of_runs_says_the_spread_over_rounds_beside_the_first_rounds_own(tmp_path: Path) -> None:
+def test_the_table_of_runs_says_the_spread_over_rounds_beside_the_first_rounds_own(
+    tmp_path: Path,
+) -> None:
     found = profile_with(
         tmp_path,
         round_of(2, 400.0, candidates_s=(0.0030,)),
@@ -188,7 +212,10 @@ def test_the_table_of_runs_says_the_spread_over_rounds_beside_the_first_rounds_o
         "0.0260",
         ("2 samples", "38,462 candidates/s"),
     )
-    assert (cells["ms/candidate, all processes"].text, cells["ms/candidate, all processes"].details) == (
+    assert (
+        cells["ms/candidate, all processes"].text,
+        cells["ms/candidate, all processes"].details,
+    ) == (
         "0.0300",
         ("0.0260\N{EN DASH}0.0400", "n = 3, min\N{EN DASH}max"),
     )
@@ -205,7 +232,9 @@ def on_a_machine(record: RoundRecord, host_us: tuple[float, ...]) -> RoundRecord
     timing = msgspec.structs.replace(
         record.measured.timing, machine=MachineSpeed(host_us=host_us, device_us=(7.0, 9.0))
     )
-    return msgspec.structs.replace(record, measured=msgspec.structs.replace(record.measured, timing=timing))
+    return msgspec.structs.replace(
+        record, measured=msgspec.structs.replace(record.measured, timing=timing)
+    )
 
 
 def test_the_machines_speed_of_a_round_is_its_median() -> None:
@@ -259,12 +288,17 @@ def test_an_evaluation_that_marks_no_step_has_rounds_all_the_same() -> None:
 
 def stepping(*processes: tuple[float, ...]) -> StepSeries:
     """Of a run whose processes took these steps, the last one of them lost."""
-    timings = [TimingPass(clock="perf_counter", step_us=(steps[:2], steps[2:]), evaluation_s=()) for steps in processes]
+    timings = [
+        TimingPass(clock="perf_counter", step_us=(steps[:2], steps[2:]), evaluation_s=())
+        for steps in processes
+    ]
     further = [
         RoundRecord(
             number=number,
             exit=OK,
-            measured=TimedRound(first_call_s=1.0, graphs_from_cache=2, graphs_compiled=0, timing=timing),
+            measured=TimedRound(
+                first_call_s=1.0, graphs_from_cache=2, graphs_compiled=0, timing=timing
+            ),
         )
         for number, timing in enumerate(timings[1:], start=2)
     ]

@@ -1,7 +1,8 @@
-"""Whether the owner of a program can act on a finding: it says what to do, and to which line, call or operator.
+"""Whether the owner of a program can act on a finding: it says what to do, and to which line, call
+or operator.
 
-Where the cause lies in a library, the rule's remedy is of code that the owner cannot change: it has to say what to
-write in the program, or it is a note that says why there is nothing to write.
+Where the cause lies in a library, the rule's remedy is of code that the owner cannot change: it has
+to say what to write in the program, or it is a note that says why there is nothing to write.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from collections.abc import Collection, Iterable, Iterator
 
 from kgprof import collectors
 from kgprof import model as m
-from kgprof.collectors import cuda_graphs, disagreements, graph_breaks, skipped_frames, small_cuda_graphs, syncs
+from kgprof.collectors import (
+    cuda_graphs,
+    disagreements,
+    graph_breaks,
+    skipped_frames,
+    small_cuda_graphs,
+    syncs,
+)
 
 READING = frozenset(rule.id for rule in syncs.RULES)
 REFUSING = frozenset(rule.id for rule in (*graph_breaks.RULES, *skipped_frames.RULES))
@@ -20,7 +28,11 @@ OF_THE_RUN = frozenset(
     {
         *(cuda_graphs.NONE_LAUNCHED.id, disagreements.SOURCES_DISAGREE.id),
         *(rule.id for rule in small_cuda_graphs.RULES),
-        *(rule.id for rule in collectors.RULES if rule.topic in {m.Topic.COVERAGE, m.Topic.RESULTS, m.Topic.TIME}),
+        *(
+            rule.id
+            for rule in collectors.RULES
+            if rule.topic in {m.Topic.COVERAGE, m.Topic.RESULTS, m.Topic.TIME}
+        ),
     }
 )
 
@@ -38,7 +50,9 @@ def given(findings: Collection[m.Finding]) -> Counter[str]:
 
 
 def words(advice: Counter[str]) -> str:
-    actions = f"{advice['with_action']} with an action ({advice['in_a_library']} in a library, as code)"
+    actions = (
+        f"{advice['with_action']} with an action ({advice['in_a_library']} in a library, as code)"
+    )
     notes = f"{advice['notes']} notes ({advice['counted']} that budgets count)"
     return f"{advice['findings']} findings, {actions}, {notes}"
 

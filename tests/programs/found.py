@@ -1,7 +1,8 @@
-"""What kgprof found in a program, matched against its truth by family: what is right, missed, and too much.
+"""What kgprof found in a program, matched against its truth by family: what is right, missed, and
+too much.
 
-A finding is right only if everything that the truth knows of it is: its place in the program, the library's line,
-the cause, the count. What a truth leaves open is not looked at.
+A finding is right only if everything that the truth knows of it is: its place in the program, the
+library's line, the cause, the count. What a truth leaves open is not looked at.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class _Place:
     text: str = ""
 
     def is_of(self, file: str) -> bool:
-        """``file`` begins with the folder of its package, and what kgprof writes with the path or below that folder."""
+        """``file`` begins with the folder of its package, and what kgprof writes with the path or
+        below that folder."""
         return self.file.endswith(f"/{file}") or self.file == file.partition("/")[2]
 
 
@@ -60,7 +62,12 @@ def _libraries(finding: m.Finding) -> tuple[_Place, ...]:
     return tuple(_Place(one.file, one.function, one.text) for one in found)
 
 
-def _score(truths: Sequence[T], findings: Sequence[F], fits: Callable[[T, F], bool], said: Callable[[F], str]) -> Score:
+def _score(
+    truths: Sequence[T],
+    findings: Sequence[F],
+    fits: Callable[[T, F], bool],
+    said: Callable[[F], str],
+) -> Score:
     """Each truth takes one finding, and each finding one truth."""
     left, missed = list(findings), []
     for truth in truths:
@@ -69,7 +76,9 @@ def _score(truths: Sequence[T], findings: Sequence[F], fits: Callable[[T, F], bo
             missed.append(str(truth))
         else:
             left.remove(match)
-    return Score(right=len(truths) - len(missed), missed=tuple(missed), wrong=tuple(map(said, left)))
+    return Score(
+        right=len(truths) - len(missed), missed=tuple(missed), wrong=tuple(map(said, left))
+    )
 
 
 # ---------------------------------------------------------------- breaks
@@ -91,7 +100,8 @@ def _is_break(program: Program, truth: Break, finding: m.Finding) -> bool:
 
 
 def at(program: Program, site: Site, finding: m.Finding) -> bool:
-    """Its line of the program is the primary location, and the library's line is named if there is one."""
+    """Its line of the program is the primary location, and the library's line is named if there is
+    one."""
     place = finding.location
     own = place is not None and Path(place.file) == program.path and place.line in site.lines
     return own and (not site.library or any(_is_line(site, place) for place in _libraries(finding)))
@@ -99,7 +109,8 @@ def at(program: Program, site: Site, finding: m.Finding) -> bool:
 
 def _is_line(site: Site, place: _Place) -> bool:
     named = not place.function or place.function.rpartition(".")[2] == site.function
-    quoted = site.text in place.text or place.text in site.text  # a whole line, or the expression in it that reads
+    # a whole line, or the expression in it that reads
+    quoted = site.text in place.text or place.text in site.text
     return place.is_of(site.library) and named and quoted
 
 
@@ -107,12 +118,21 @@ def _is_line(site: Site, place: _Place) -> bool:
 
 
 def recompiled(program: Program, recording: m.Recording, findings: Iterable[m.Finding]) -> Score:
-    mine = [finding for finding in findings if finding.rule in {rule.id for rule in recompiles.RULES}]
+    mine = [
+        finding for finding in findings if finding.rule in {rule.id for rule in recompiles.RULES}
+    ]
     guards: dict[object, set[frozenset[str]]] = defaultdict(set)
     events = recompiles.collect(Evidence(recording))
     for one in events:
-        guards[_line(one.location)].add(frozenset(recompile.guard.kind for recompile in one.recompiles) - {"other"})
-    return _score(program.recompiles, mine, lambda truth, one: _is_recompiled(truth, one, events, guards), _said)
+        guards[_line(one.location)].add(
+            frozenset(recompile.guard.kind for recompile in one.recompiles) - {"other"}
+        )
+    return _score(
+        program.recompiles,
+        mine,
+        lambda truth, one: _is_recompiled(truth, one, events, guards),
+        _said,
+    )
 
 
 def _is_recompiled(
@@ -121,11 +141,19 @@ def _is_recompiled(
     events: Sequence[recompiles.RecompiledFunction],
     guards: dict[object, set[frozenset[str]]],
 ) -> bool:
-    """The function is named with its file; one that converged is a note, and one that torch gave up is not."""
+    """The function is named with its file; one that converged is a note, and one that torch gave up
+    is not."""
     own = finding.location
-    about = [e for e in events if e.location == own and finding.message.startswith(f"{e.name} recompiled ")]
-    # Where a finding names the owner's module, its event knows which function of which library was compiled.
-    behind = tuple(_Place(e.library.file, e.library.function) for e in about if e.modules and e.library)
+    about = [
+        e
+        for e in events
+        if e.location == own and finding.message.startswith(f"{e.name} recompiled ")
+    ]
+    # Where a finding names the owner's module, its event knows which function of which library was
+    # compiled.
+    behind = tuple(
+        _Place(e.library.file, e.library.function) for e in about if e.modules and e.library
+    )
     shown = (*_libraries(finding), *((_Place(own.file, own.function),) if own else ()))
     by_owner = _is_function(truth, behind) or any(e.wraps for e in about)
     named = _is_function(truth, shown) or (by_owner and _names(truth.stands_for, finding))
@@ -135,14 +163,19 @@ def _is_recompiled(
 
 
 def _is_function(truth: Recompiled, places: Iterable[_Place]) -> bool:
-    return any(one.is_of(truth.file) and one.function.rpartition(".")[2] == truth.function for one in places)
+    return any(
+        one.is_of(truth.file) and one.function.rpartition(".")[2] == truth.function
+        for one in places
+    )
 
 
 def _names(stands_for: str, finding: m.Finding) -> bool:
     """A module is named by its path and class, "encoder (Sequential)", or by its class alone."""
     owner = stands_for.partition(".")[0]
     alone = finding.message.startswith(f"{owner} recompiled ")
-    return bool(owner) and (alone or f"({owner})" in finding.message or stands_for in finding.message)
+    return bool(owner) and (
+        alone or f"({owner})" in finding.message or stands_for in finding.message
+    )
 
 
 def _line(place: m.Location | None) -> object:
@@ -153,17 +186,25 @@ def _line(place: m.Location | None) -> object:
 
 
 def read(program: Program, findings: Iterable[m.Finding]) -> Score:
-    """Every line that waits often has to be found; one that waits seldom may be. What waits for no GPU may not."""
-    mine = [finding for finding in findings if finding.rule in READING and not _in_stand_in(finding)]
+    """Every line that waits often has to be found; one that waits seldom may be. What waits for no
+    GPU may not."""
+    mine = [
+        finding for finding in findings if finding.rule in READING and not _in_stand_in(finding)
+    ]
     often = tuple(one for one in program.syncs if one.per in OFTEN and one.only != "cuda")
     score = _score(often, mine, lambda truth, one: at(program, truth.site, one), _said)
-    extra = [one for one in mine if not any(at(program, truth.site, one) for truth in program.syncs)]
+    extra = [
+        one for one in mine if not any(at(program, truth.site, one) for truth in program.syncs)
+    ]
     return Score(right=score.right, missed=score.missed, wrong=tuple(map(_said, extra)))
 
 
 def _in_stand_in(finding: m.Finding) -> bool:
     """In the place of a C++ operator, of which nothing would be seen."""
-    return finding.location is not None and Path(finding.location.file) == SCRIPTS / "cpu_torchvision.py"
+    return (
+        finding.location is not None
+        and Path(finding.location.file) == SCRIPTS / "cpu_torchvision.py"
+    )
 
 
 def _said(finding: m.Finding) -> str:

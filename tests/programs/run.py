@@ -1,8 +1,9 @@
-"""Runs programs of scripts/ through kgprof, as their owners would, and says how far it is from the truth.
+"""Runs programs of scripts/ through kgprof, as their owners would, and says how far it is from the
+truth.
 
 python -m tests.programs.run FOLDER [NAME ...]         # a table of precision and recall by family, and of the advice
 python -m tests.programs.run FOLDER --again            # of what already lies in FOLDER
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -68,8 +69,21 @@ def missing(program: Program) -> tuple[str, ...]:
 
 def profiled(program: Program, folder: Path, *arguments: str) -> Answer:
     """A whole run, with the settings that nobody chose unless ``arguments`` do."""
-    command = [sys.executable, "-m", "kgprof", "profile", str(program.path), "-o", str(folder), *arguments]
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("KGPROF_") and key != "CI"}
+    command = [
+        sys.executable,
+        "-m",
+        "kgprof",
+        "profile",
+        str(program.path),
+        "-o",
+        str(folder),
+        *arguments,
+    ]
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("KGPROF_") and key != "CI"
+    }
     environment = {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     folder.with_suffix(".screen").write_text(done.stdout + done.stderr, "utf-8")
@@ -79,7 +93,8 @@ def profiled(program: Program, folder: Path, *arguments: str) -> Answer:
 
 
 def watched(program: Program, folder: Path) -> Answer:
-    """The same without the command line: the program in its child, analysed here. It costs half the processor time."""
+    """The same without the command line: the program in its child, analysed here. It costs half the
+    processor time."""
     options = m.Options(workload=str(program.path), passes=WATCHED, timeout_s=300.0)
     header = m.RecordingHeader(
         schema_version=m.RECORDING_SCHEMA_VERSION,
@@ -109,10 +124,14 @@ def watched(program: Program, folder: Path) -> Answer:
     )
     log = layout.run_folder(recording, KEY) / layout.LOG
     printed: list[bytes] = []
-    given = children.Start(job=job, scratch=folder, log=log, caches=Caches(folder=folder / "caches"))
+    given = children.Start(
+        job=job, scratch=folder, log=log, caches=Caches(folder=folder / "caches")
+    )
     ended = children.run(given, echo=printed.append)
     store.write_exit(recording, KEY, ended.exit)
-    return _answer(recordings.load(recording), ended.exit.exit_code or 0, b"".join(printed).decode())
+    return _answer(
+        recordings.load(recording), ended.exit.exit_code or 0, b"".join(printed).decode()
+    )
 
 
 def read(folder: Path) -> Answer:
@@ -134,21 +153,37 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--details", action="store_true")
     asked = parser.parse_args(arguments)
     asked.folder.mkdir(parents=True, exist_ok=True)
-    chosen = [one for one in programs() if (not asked.names or one.name in asked.names) and not missing(one)]
+    chosen = [
+        one
+        for one in programs()
+        if (not asked.names or one.name in asked.names) and not missing(one)
+    ]
     if asked.again:
         chosen = [one for one in chosen if (asked.folder / f"{one.name}.code").is_file()]
-    right, truths, findings = dict.fromkeys(FAMILIES, 0), dict.fromkeys(FAMILIES, 0), dict.fromkeys(FAMILIES, 0)
+    right, truths, findings = (
+        dict.fromkeys(FAMILIES, 0),
+        dict.fromkeys(FAMILIES, 0),
+        dict.fromkeys(FAMILIES, 0),
+    )
     advised: Counter[str] = Counter()
     print("| program | gate | breaks | recompiles | syncs | advice |\n|---|---|---|---|---|---|")
     for program in chosen:
         folder = asked.folder / program.name
         answer = read(folder) if asked.again else profiled(program, folder)
         scores = answer.scores(program)
-        cells = [f"{s.right} right, {len(s.missed)} missed, {len(s.wrong)} wrong" for s in scores.values()]
-        verdict = answer.gate if answer.gate == program.gate else f"{answer.gate}, not {program.gate}"
+        cells = [
+            f"{s.right} right, {len(s.missed)} missed, {len(s.wrong)} wrong"
+            for s in scores.values()
+        ]
+        verdict = (
+            answer.gate if answer.gate == program.gate else f"{answer.gate}, not {program.gate}"
+        )
         given = advice.given(answer.profile.findings)
         advised += given
-        print(f"| {program.name} | {verdict} | {' | '.join(cells)} | {advice.words(given)} |", flush=True)
+        print(
+            f"| {program.name} | {verdict} | {' | '.join(cells)} | {advice.words(given)} |",
+            flush=True,
+        )
         for family, score in scores.items():
             right[family] += score.right
             truths[family] += score.right + len(score.missed)
@@ -157,7 +192,10 @@ def main(arguments: Sequence[str]) -> None:
                 print("".join(f"    missed {text}\n" for text in score.missed), end="")
                 print("".join(f"    wrong {text}\n" for text in score.wrong), end="")
     for family in FAMILIES:
-        print(f"{family}: precision {right[family]} of {findings[family]}, recall {right[family]} of {truths[family]}")
+        print(
+            f"{family}: precision {right[family]} of {findings[family]}, recall {right[family]} of "
+            f"{truths[family]}"
+        )
     print(f"advice: {advice.words(advised)}")
 
 

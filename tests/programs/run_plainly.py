@@ -1,11 +1,13 @@
-"""What torch itself says of a program, without kgprof: the ground on which the truth beside each program was written.
+"""What torch itself says of a program, without kgprof: the ground on which the truth beside each
+program was written.
 
     python -m tests.programs.run_plainly NAME            # breaks and recompiles, by torch's log and counters
     python -m tests.programs.run_plainly NAME --reads    # reads of tensors by the CPU, in eager, by the line that reads
 
-The second run switches torch.compile off and counts by torch's dispatch which operators read a value and which methods
-copy to the CPU. On a CPU every such tensor is one of the CPU: which of them would be on a GPU is for a person to judge.
-"""
+The second run switches torch.compile off and counts by torch's dispatch which operators read a
+value and which methods copy to the CPU. On a CPU every such tensor is one of the CPU: which of them
+would be on a GPU is for a person to judge.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -24,8 +26,17 @@ from pathlib import Path
 from typing import Any
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
-READS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique", "unique_", "bincount", "equal.default")
-COMPOSED = ("item.", "is_nonzero.", "where.default")  # reach a dispatch mode as they are under inference_mode
+READS = (
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "_unique",
+    "unique_",
+    "bincount",
+    "equal.default",
+)
+# reach a dispatch mode as they are under inference_mode
+COMPOSED = ("item.", "is_nonzero.", "where.default")
 METHODS = ("cpu", "numpy", "tolist", "__array__")
 TORCH = ("/torch/", "/runpy.py", __file__, "<frozen", "/contextlib.py")
 
@@ -55,10 +66,13 @@ def _listen(torch: Any, found: Counter[tuple[str, ...]]) -> None:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             name = str(func).removeprefix("aten.")
             masked = name.startswith("index") and any(
-                isinstance(index, torch.Tensor) and index.dtype == torch.bool for index in _indices(args)
+                isinstance(index, torch.Tensor) and index.dtype == torch.bool
+                for index in _indices(args)
             )
             if masked or name.startswith((*READS, *COMPOSED)):
                 found[name, *_place()] += 1
@@ -73,7 +87,9 @@ def _indices(args: Sequence[Any]) -> Sequence[Any]:
     return args[1] if len(args) > 1 and isinstance(args[1], list | tuple) else ()
 
 
-def _counted(original: Callable[..., Any], name: str, found: Counter[tuple[str, ...]]) -> Callable[..., Any]:
+def _counted(
+    original: Callable[..., Any], name: str, found: Counter[tuple[str, ...]]
+) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         found[f"Tensor.{name}", *_place()] += 1
         return original(self, *args, **kwargs)
@@ -82,10 +98,16 @@ def _counted(original: Callable[..., Any], name: str, found: Counter[tuple[str, 
 
 
 def _place() -> tuple[str, ...]:
-    """The innermost line of the program, and the innermost one that is not torch's, if that is another."""
+    """The innermost line of the program, and the innermost one that is not torch's, if that is
+    another."""
     stack = traceback.extract_stack()
-    own = next((frame for frame in reversed(stack) if frame.filename.startswith(str(SCRIPTS))), None)
-    inner = next((frame for frame in reversed(stack) if not any(part in frame.filename for part in TORCH)), None)
+    own = next(
+        (frame for frame in reversed(stack) if frame.filename.startswith(str(SCRIPTS))), None
+    )
+    inner = next(
+        (frame for frame in reversed(stack) if not any(part in frame.filename for part in TORCH)),
+        None,
+    )
     inner_torch = next((frame for frame in reversed(stack) if __file__ not in frame.filename), None)
     lines = [f"{Path(own.filename).name}:{own.lineno} {own.line}" if own else "-"]
     for frame in (inner, inner_torch):
@@ -96,7 +118,9 @@ def _place() -> tuple[str, ...]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.programs.run_plainly", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.programs.run_plainly", description=__doc__
+    )
     parser.add_argument("name")
     parser.add_argument("--reads", action="store_true")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
@@ -107,8 +131,19 @@ def main(arguments: Sequence[str]) -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         out, log = Path(folder, "counted.json"), Path(folder, "log")
-        how = {"TORCH_COMPILE_DISABLE": "1"} if asked.reads else {"TORCH_LOGS": "graph_breaks,recompiles"}
-        command = [sys.executable, "-m", "tests.programs.run_plainly", asked.name, "--inside", str(out)]
+        how = (
+            {"TORCH_COMPILE_DISABLE": "1"}
+            if asked.reads
+            else {"TORCH_LOGS": "graph_breaks,recompiles"}
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "tests.programs.run_plainly",
+            asked.name,
+            "--inside",
+            str(out),
+        ]
         with log.open("w") as file:
             subprocess.run(
                 [*command, *(["--reads"] if asked.reads else [])],

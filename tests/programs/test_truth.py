@@ -26,7 +26,9 @@ def test_the_programs_are_many_and_most_of_them_healthy() -> None:
 def test_every_program_has_a_truth() -> None:
     stand_in = {"cpu_torchvision"}
 
-    assert {path.stem for path in SCRIPTS.glob("*.py")} - stand_in == {program.name for program in PROGRAMS}
+    assert {path.stem for path in SCRIPTS.glob("*.py")} - stand_in == {
+        program.name for program in PROGRAMS
+    }
 
 
 @every_program
@@ -39,8 +41,12 @@ def test_a_truth_is_written_in_known_words(program: Program) -> None:
 
 
 @every_program
-def test_a_healthy_program_has_no_break_and_no_function_that_torch_would_go_on_compiling(program: Program) -> None:
-    faulty = any(not one.by_torch for one in program.breaks) or any(one.repeats for one in program.recompiles)
+def test_a_healthy_program_has_no_break_and_no_function_that_torch_would_go_on_compiling(
+    program: Program,
+) -> None:
+    faulty = any(not one.by_torch for one in program.breaks) or any(
+        one.repeats for one in program.recompiles
+    )
     eager = "compile" not in program.path.read_text("utf-8")  # then there is no verdict
 
     assert program.gate == "error" if eager else (program.gate == "pass") is not faulty
@@ -49,7 +55,9 @@ def test_a_healthy_program_has_no_break_and_no_function_that_torch_would_go_on_c
 @every_program
 def test_a_line_of_a_library_stands_in_the_installed_version(program: Program) -> None:
     for site in (one.site for one in (*program.breaks, *program.syncs) if one.site.library):
-        assert any(site.text in text for name, text in functions_of(site.library) if name == site.function)
+        assert any(
+            site.text in text for name, text in functions_of(site.library) if name == site.function
+        )
 
 
 @functools.cache  # many sites lie in one file
@@ -73,8 +81,19 @@ def test_a_program_names_the_packages_that_it_imports(program: Program) -> None:
         name.partition(".")[0]
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
+        for name in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+        )
     }
-    from_the_extra = {"transformers", "torchvision", "timm", "torch_geometric", "pytorch_lightning", "accelerate"}
+    from_the_extra = {
+        "transformers",
+        "torchvision",
+        "timm",
+        "torch_geometric",
+        "pytorch_lightning",
+        "accelerate",
+    }
 
     assert roots & from_the_extra <= set(program.needs)

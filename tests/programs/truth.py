@@ -1,18 +1,22 @@
-"""The truth beside each program of ``scripts/``: NAME.toml says what torch does with NAME.py, by family.
+"""The truth beside each program of ``scripts/``: NAME.toml says what torch does with NAME.py, by
+family.
 
-It was written before kgprof saw the program, from ``python -m tests.programs.run_plainly NAME [--reads]`` and reading.
+It was written before kgprof saw the program, from ``python -m tests.programs.run_plainly NAME
+[--reads]`` and reading.
 
-``breaks``: ``kind`` is "break" (torch goes on behind the line), "rest" (what follows the line runs in eager), "frame"
-(the whole function does) or "error" (the program ends there); ``gb`` is torch's id of the cause, ``records`` how often
-torch wrote it down, ``by_torch`` that torch's own source breaks on purpose, which no gate counts. ``recompiles``: one
-row per function, resumed parts with it; ``guards`` are the classes of fixtures/corpus/README.md, ``repeats`` where
-torch would go on compiling; ``stands_for`` is what the owner calls it where the function is a wrapper's, or a method
-that a library defines for the owner's module. ``syncs``: what waits for a GPU if there is one; uploads from pageable
-memory apart. ``per`` is how often: "step", "rollout", "call", "evaluation", "log", "epoch", "once", or "end": after
-the last step, which kgprof counts in no step.
+``breaks``: ``kind`` is "break" (torch goes on behind the line), "rest" (what follows the line runs
+in eager), "frame" (the whole function does) or "error" (the program ends there); ``gb`` is torch's
+id of the cause, ``records`` how often torch wrote it down, ``by_torch`` that torch's own source
+breaks on purpose, which no gate counts. ``recompiles``: one row per function, resumed parts with
+it; ``guards`` are the classes of fixtures/corpus/README.md, ``repeats`` where torch would go on
+compiling; ``stands_for`` is what the owner calls it where the function is a wrapper's, or a method
+that a library defines for the owner's module. ``syncs``: what waits for a GPU if there is one;
+uploads from pageable memory apart. ``per`` is how often: "step", "rollout", "call", "evaluation",
+"log", "epoch", "once", or "end": after the last step, which kgprof counts in no step.
 
-``line`` is a text in the innermost line of the program (of its ``function``, where several have it); ``library``,
-``function`` and ``text`` name the line in a library. ``gate`` is what check-graphs has to say by default.
+``line`` is a text in the innermost line of the program (of its ``function``, where several have
+it); ``library``, ``function`` and ``text`` name the line in a library. ``gate`` is what
+check-graphs has to say by default.
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ GATES = frozenset({"pass", "fail", "error"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Site:
-    """The program's innermost lines that lead there, and the library's line if it happens in one."""
+    """The program's innermost lines that lead there, and the library's line if it happens in
+    one."""
 
     lines: frozenset[int]
     library: str = ""  # relative to the folder of the package
@@ -107,7 +112,13 @@ def _program(path: Path) -> Program:
 
 def _break(source: Source, row: dict[str, Any]) -> Break:
     by_torch = row.get("by_torch", False)
-    return Break(site=source.site(row), kind=row["kind"], gb=row["gb"], records=row["records"], by_torch=by_torch)
+    return Break(
+        site=source.site(row),
+        kind=row["kind"],
+        gb=row["gb"],
+        records=row["records"],
+        by_torch=by_torch,
+    )
 
 
 def _recompiled(row: dict[str, Any]) -> Recompiled:
@@ -115,7 +126,13 @@ def _recompiled(row: dict[str, Any]) -> Recompiled:
 
 
 def _sync(source: Source, row: dict[str, Any]) -> Sync:
-    return Sync(site=source.site(row), op=row["op"], times=row["times"], per=row["per"], only=row.get("only", ""))
+    return Sync(
+        site=source.site(row),
+        op=row["op"],
+        times=row["times"],
+        per=row["per"],
+        only=row.get("only", ""),
+    )
 
 
 class Source:

@@ -1,6 +1,6 @@
-"""Runs command lines of kgprof, each in a fork of one process that has imported all of it: a line of JSON asks for one,
-a line of JSON says how it ended. A fork may take ``MEMORY_BYTES`` of address space, ``SECONDS`` of a processor and
-``WAITED_SECONDS`` in all.
+"""Runs command lines of kgprof, each in a fork of one process that has imported all of it: a line
+of JSON asks for one, a line of JSON says how it ended. A fork may take ``MEMORY_BYTES`` of address
+space, ``SECONDS`` of a processor and ``WAITED_SECONDS`` in all.
 
     python -m tests.reading.in_a_child
 """
@@ -52,7 +52,9 @@ class Runner:
     def run(self, folder: Path, arguments: Sequence[str | Path]) -> Ended:
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(json.dumps([str(folder), [str(each) for each in arguments]]) + "\n")
+        self._process.stdin.write(
+            json.dumps([str(folder), [str(each) for each in arguments]]) + "\n"
+        )
         self._process.stdin.flush()
         return Ended(**json.loads(self._process.stdout.readline()))
 

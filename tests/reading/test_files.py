@@ -39,7 +39,9 @@ for name in sorted(path.name for path in folder.iterdir()):
     block=st.integers(1, 9),
     packed=st.booleans(),
 )
-def test_lines_are_the_files_but_for_blank_ones_in_a_row(text: bytes, block: int, packed: bool) -> None:
+def test_lines_are_the_files_but_for_blank_ones_in_a_row(
+    text: bytes, block: int, packed: bool
+) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         path = Path(folder, "file")
         path.write_bytes(gzip.compress(text) if packed else text)
@@ -47,15 +49,21 @@ def test_lines_are_the_files_but_for_blank_ones_in_a_row(text: bytes, block: int
         read = list(files.lines(path, None, longest=2**20, most_bytes=2**20))
 
     plain = text.removesuffix(b"\n").split(b"\n") if text else []
-    assert [key for key, _ in itertools.groupby(read) if key] == [key for key, _ in itertools.groupby(plain) if key]
+    assert [key for key, _ in itertools.groupby(read) if key] == [
+        key for key, _ in itertools.groupby(plain) if key
+    ]
     # Where the file has a blank line there is one, and no other.
-    blanks = [[bool(key) for key, _ in itertools.groupby(found, key=bool)] for found in (read, plain)]
+    blanks = [
+        [bool(key) for key, _ in itertools.groupby(found, key=bool)] for found in (read, plain)
+    ]
     assert blanks[0] == blanks[1]
     assert len(read) <= len(plain)
 
 
 @pytest.mark.parametrize("block", [1, 3, 2**20])
-def test_lines_up_to_a_limit_are_read(tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_up_to_a_limit_are_read(
+    tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "_BLOCK", block)
     (tmp_path / "file").write_bytes(b"one\ntwo\nthe third\nfour\n")
     got: list[bytes] = []
@@ -83,7 +91,11 @@ def test_a_system_without_nofollow_opens_the_same_files(tmp_path: Path) -> None:
     os.mkfifo(folder / "pipe")
 
     done = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE, str(folder)], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", ELSEWHERE, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
     no_file = "not a regular file (a folder, pipe or device); give a file"

@@ -1,5 +1,6 @@
-"""Every file that kgprof reads, in every form that no honest one has: kgprof ends soon, in bounded memory, with one
-sentence and its documented exit code, and nothing of another file of the machine is in what it writes."""
+"""Every file that kgprof reads, in every form that no honest one has: kgprof ends soon, in bounded
+memory, with one sentence and its documented exit code, and nothing of another file of the machine
+is in what it writes."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ PREFIX = "V1121 06:10:20.163000 10595 torch/_dynamo/utils.py:2009] "
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """A file in ``base``, and the command line that reads it. ``begins`` makes a text one of this reader's."""
+    """A file in ``base``, and the command line that reads it. ``begins`` makes a text one of this
+    reader's."""
 
     file: str
     base: str
@@ -53,40 +55,40 @@ READERS = {
     "header": Reader(file="recording/recording.json", base="ranks", arguments=REPORT),
     "pass": Reader(file=f"{RANK}/compile.json", base="ranks", arguments=REPORT),
     "exit": Reader(file=f"{RANK}/exit.json", base="ranks", arguments=REPORT),
-    "log": Reader(file=f"{RANK}/log.txt", base="ranks", arguments=REPORT, own={"deep": PART_LOST, "bomb": PART_LOST}),
+    "log": Reader(file=f"{RANK}/log.txt", base="ranks", arguments=REPORT, own={"deep": PART_LOST, "bomb": PART_LOST}),  # noqa: E501
     "records": Reader(
-        file=f"{RANK}/trace_records.jsonl.gz", base="ranks", arguments=REPORT, packed=True, codes=PART_LOST,
+        file=(f"{RANK}/" "trace_records.jsonl.gz"), base="ranks", arguments=REPORT, packed=True, codes=PART_LOST,  # noqa: E501
         begins='{"metadata": {"x": ', many="{}\n" * 10_000_000,
     ),
     "sources": Reader(file=f"{RANK}/sources.json", base="ranks", arguments=REPORT, codes=PART_LOST),
     "script": Reader(file=f"{RANK}/script.json", base="ranks", arguments=REPORT),
     "kept trace": Reader(
-        file=f"{TRACED_RUN}/trace.json.gz", base="traced", arguments=REPORT, packed=True, codes=PART_LOST,
-        begins='{"traceEvents": [{"ph": "X", "args": ', many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,
+        file=f"{TRACED_RUN}/trace.json.gz", base="traced", arguments=REPORT, packed=True, codes=PART_LOST,  # noqa: E501
+        begins=('{"traceEvents": [{"ph": ' '"X", ' '"args": '), many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,  # noqa: E501
     ),
     "kept trace, exported": Reader(
         file=f"{TRACED_RUN}/trace.json.gz", base="traced", packed=True,
         arguments=("export", "in", "--to", "speedscope", "-o", "out.json"),
-        begins='{"traceEvents": [{"ph": "X", "args": ', many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,
+        begins=('{"traceEvents": [{"ph": ' '"X", ' '"args": '), many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,  # noqa: E501
     ),
     "trace": Reader(
         file="t.json", base="empty", arguments=("trace", "in/t.json", "--no-hta", "-o", "out"),
-        begins='{"traceEvents": [{"ph": "X", "args": ', many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,
+        begins=('{"traceEvents": [{"ph": ' '"X", ' '"args": '), many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,  # noqa: E501
     ),
     "trace in a folder": Reader(
-        file="t.json.gz", base="empty", arguments=("trace", "in", "--no-hta", "-o", "out"), packed=True,
-        begins='{"traceEvents": [{"ph": "X", "args": ', many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,
+        file="t.json.gz", base="empty", arguments=("trace", "in", "--no-hta", "-o", "out"), packed=True,  # noqa: E501
+        begins=('{"traceEvents": [{"ph": ' '"X", ' '"args": '), many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,  # noqa: E501
     ),
     "TORCH_TRACE file": Reader(
         file=NAMED, base="empty", arguments=("report", "--torch-trace", f"in/{NAMED}", "-o", "out"),
         begins=RECORD, many="\n" * 30_000_000,
     ),
     "TORCH_TRACE folder": Reader(
-        file=f"{NAMED}.gz", base="empty", arguments=("report", "--torch-trace", "in", "-o", "out"), packed=True,
-        begins=RECORD, many=PREFIX + '{"str": ["/a.py", 1]}\n' + "\t\n" * 30_000_000, codes=PART_LOST,
+        file=f"{NAMED}.gz", base="empty", arguments=("report", "--torch-trace", "in", "-o", "out"), packed=True,  # noqa: E501
+        begins=RECORD, many=PREFIX + '{"str": ["/a.py", 1]}\n' + "\t\n" * 30_000_000, codes=PART_LOST,  # noqa: E501
     ),
     "file that a record names": Reader(
-        file="model.py", base="naming", arguments=("report", "--torch-trace", "in", "-o", "out"), codes=(EXIT_OK,),
+        file="model.py", base="naming", arguments=("report", "--torch-trace", "in", "-o", "out"), codes=(EXIT_OK,),  # noqa: E501
         begins="def f(x):\n    x = ", many="x = 1\n" * 1_000_000,
     ),
     "kgprof.toml": Reader(
@@ -94,20 +96,21 @@ READERS = {
         many="".join(f"k{number} = 1\n" for number in range(80_000)),
     ),
     "kgprof-accepted.toml": Reader(
-        file="kgprof-accepted.toml", base="ranks", arguments=("compare", ".", "."), begins="accepted = ",
+        file="kgprof-accepted.toml", base="ranks", arguments=("compare", ".", "."), begins="accepted = ",  # noqa: E501
         many="[[accepted]]\n" * 70_000,
     ),
-    "report.json": Reader(file="report.json", base="ranks", arguments=("compare", "in/report.json", "in")),
+    "report.json": Reader(file="report.json", base="ranks", arguments=("compare", "in/report.json", "in")),  # noqa: E501
     "report.json of a folder": Reader(
         file="report.json", base="report", arguments=("compare", "in", "in"),
     ),
-    "report.html": Reader(file="report.html", base="ranks", arguments=("extract", "in/report.html", "-o", "out.json")),
+    "report.html": Reader(file="report.html", base="ranks", arguments=("extract", "in/report.html", "-o", "out.json")),  # noqa: E501
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """What stands beside a hostile file: a Recording of two ranks, one of a trace, a report alone, a TORCH_TRACE."""
+    """What stands beside a hostile file: a Recording of two ranks, one of a trace, a report alone,
+    a TORCH_TRACE."""
     top = tmp_path_factory.mktemp("bases")
     for name in ("empty", "naming", "report"):
         (top / name).mkdir()
@@ -117,7 +120,12 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
     start = {"dynamo_start": {"stack": [{"line": 2, "name": "f", "filename": 1}]}, **place}
     named = {"str": ["@HERE@/model.py", 1]}
-    lines = (named, {"str": ["/etc/shadow", 2]}, start, {"compilation_metrics": {"compile_id": "0/0"}, **place})
+    lines = (
+        named,
+        {"str": ["/etc/shadow", 2]},
+        start,
+        {"compilation_metrics": {"compile_id": "0/0"}, **place},
+    )
     (top / "naming" / NAMED).write_text("".join(f"{PREFIX}{json.dumps(line)}\n" for line in lines))
     return {each.name: each for each in top.iterdir() if each.is_dir()}
 
@@ -149,7 +157,8 @@ def folder(path: Path, reader: Reader) -> None:
 
 
 def bomb(path: Path, reader: Reader) -> None:
-    """4 MB of gzip that unpack to one line of 4 GiB; in a page, of which the Profile is packed, 64 MiB of JSON."""
+    """4 MB of gzip that unpack to one line of 4 GiB; in a page, of which the Profile is packed, 64
+    MiB of JSON."""
     member = gzip.compress(b"x" * 2**24, mtime=0)
     start = gzip.compress(reader.begins.encode() + b'"', mtime=0)
     data = start + member * 256
@@ -197,7 +206,13 @@ HOSTILE: tuple[Callable[[Path, Reader], None], ...] = (
 
 SLOW = (bomb, long_line, many, folder, link_to_a_device)
 IN_EVERY_RUN = {
-    *("header-many", "header-folder", "records-bomb", "log-link_to_a_device", "TORCH_TRACE folder-bomb"),
+    *(
+        "header-many",
+        "header-folder",
+        "records-bomb",
+        "log-link_to_a_device",
+        "TORCH_TRACE folder-bomb",
+    ),
     *("trace-link_to_a_device", "report.html-bomb", "report.html-link_to_a_device"),
 }
 
@@ -208,14 +223,20 @@ IN_EVERY_RUN = {
         pytest.param(
             *(name, make),
             id=f"{name}-{make.__name__}",
-            marks=[pytest.mark.long] if make in SLOW and f"{name}-{make.__name__}" not in IN_EVERY_RUN else [],
+            marks=[pytest.mark.long]
+            if make in SLOW and f"{name}-{make.__name__}" not in IN_EVERY_RUN
+            else [],
         )
         for name in READERS
         for make in HOSTILE
     ],
 )
 def test_a_hostile_file_costs_itself(
-    name: str, make: Callable[[Path, Reader], None], bases: dict[str, Path], runner: Runner, tmp_path: Path
+    name: str,
+    make: Callable[[Path, Reader], None],
+    bases: dict[str, Path],
+    runner: Runner,
+    tmp_path: Path,
 ) -> None:
     reader = READERS[name]
     shutil.copytree(bases[reader.base], tmp_path / "in")
@@ -237,6 +258,12 @@ def test_a_hostile_file_costs_itself(
     assert ended.said.count("error: ") == int(ended.code == EXIT_USAGE)
     assert ended.seconds < MOST_SECONDS
     assert ended.peak_bytes < MOST_BYTES
-    written = [each for each in tmp_path.rglob("*") if each.suffix in (".html", ".json") and each.is_file()]
+    written = [
+        each for each in tmp_path.rglob("*") if each.suffix in (".html", ".json") and each.is_file()
+    ]
     assert CANARY not in ended.said
-    assert not [each for each in written if not each.is_symlink() and CANARY in each.read_text(errors="replace")]
+    assert not [
+        each
+        for each in written
+        if not each.is_symlink() and CANARY in each.read_text(errors="replace")
+    ]

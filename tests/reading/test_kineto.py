@@ -1,4 +1,5 @@
-"""Traces as they are found: gzipped or not, damaged, of odd shapes. What can be read is, what cannot is said."""
+"""Traces as they are found: gzipped or not, damaged, of odd shapes. What can be read is, what
+cannot is said."""
 
 from __future__ import annotations
 
@@ -16,14 +17,21 @@ from kgprof.reading.kineto import LaunchShape, TraceEvent
 from tests.analysis.events import event, step, write
 
 ADD = TraceEvent(
-    category="cpu_op", name="aten::add", process=1, thread=1, start_ns=4_362_513_010_190_748, duration_ns=1_573
+    category="cpu_op",
+    name="aten::add",
+    process=1,
+    thread=1,
+    start_ns=4_362_513_010_190_748,
+    duration_ns=1_573,
 )
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_nanoseconds_survive(tmp_path: Path, packed: bool) -> None:
     # given: a timestamp as large as real ones, whose three decimals HTA rounds away
-    path = write(tmp_path / "trace", [event("cpu_op", "aten::add", 4362513010190.748, 1.573)], packed=packed)
+    path = write(
+        tmp_path / "trace", [event("cpu_op", "aten::add", 4362513010190.748, 1.573)], packed=packed
+    )
 
     trace = kineto.read(path)
 
@@ -40,7 +48,9 @@ def test_stream_and_correlation_are_kept_and_other_phases_are_not(tmp_path: Path
 
 
 def test_names_that_are_no_utf8_do_not_lose_the_rest(tmp_path: Path) -> None:
-    text = json.dumps({"traceEvents": [event("cpu_op", "BROKEN", 1, 1), event("cpu_op", "aten::add", 2, 1)]})
+    text = json.dumps(
+        {"traceEvents": [event("cpu_op", "BROKEN", 1, 1), event("cpu_op", "aten::add", 2, 1)]}
+    )
     path = tmp_path / "t.json"
     path.write_bytes(text.encode().replace(b"BROKEN", b"\xff\xfe\x80x"))
 
@@ -51,7 +61,9 @@ def test_names_that_are_no_utf8_do_not_lose_the_rest(tmp_path: Path) -> None:
 
 
 def test_raw_control_characters_in_a_name_do_not_lose_the_rest(tmp_path: Path) -> None:
-    text = json.dumps({"traceEvents": [event("cpu_op", "BROKEN", 1, 1), event("cpu_op", "aten::add", 2, 1)]})
+    text = json.dumps(
+        {"traceEvents": [event("cpu_op", "BROKEN", 1, 1), event("cpu_op", "aten::add", 2, 1)]}
+    )
     path = tmp_path / "t.json"
     path.write_bytes(text.encode().replace(b"BROKEN", b"a\x01\nb\\ud800"))
 
@@ -62,7 +74,9 @@ def test_raw_control_characters_in_a_name_do_not_lose_the_rest(tmp_path: Path) -
 
 @pytest.mark.parametrize("field", ["cat", "pid", "tid", "name"])
 @pytest.mark.parametrize("wrong", [b'"a\\ud800"', b'"a\xed\xa0\x80"', b'"\xff"'])
-def test_a_lone_surrogate_or_a_bad_byte_in_a_text_is_replaced(tmp_path: Path, field: str, wrong: bytes) -> None:
+def test_a_lone_surrogate_or_a_bad_byte_in_a_text_is_replaced(
+    tmp_path: Path, field: str, wrong: bytes
+) -> None:
     damaged = event("cpu_op", "one", 1, 1) | {field: "BROKEN"}
     path = write(tmp_path / "t.json", [damaged, event("cpu_op", "aten::add", 2, 1)])
     path.write_bytes(path.read_bytes().replace(b'"BROKEN"', wrong))
@@ -71,15 +85,24 @@ def test_a_lone_surrogate_or_a_bad_byte_in_a_text_is_replaced(tmp_path: Path, fi
 
     assert [e.name for e in trace.events][1:] == ["aten::add"]
     columns = trace.columns
-    texts = (*columns.categories, *columns.names, *(str(part) for thread in columns.threads for part in thread))
+    texts = (
+        *columns.categories,
+        *columns.names,
+        *(str(part) for thread in columns.threads for part in thread),
+    )
     assert any("\ufffd" in text for text in texts)
     assert all(text.encode() for text in texts)
 
 
 @pytest.mark.parametrize("wrong", [b"\xff", b"\xed\xa0\x80", b"\\ud800", b'"\\ud800"'])
-def test_a_bad_byte_in_place_of_a_value_costs_its_event_and_is_said(tmp_path: Path, wrong: bytes) -> None:
+def test_a_bad_byte_in_place_of_a_value_costs_its_event_and_is_said(
+    tmp_path: Path, wrong: bytes
+) -> None:
     damaged = event("cpu_op", "one", 1, 1) | {"dur": "BROKEN"}
-    path = write(tmp_path / "t.json", [event("cpu_op", "zero", 0, 1), damaged, event("cpu_op", "aten::add", 2, 1)])
+    path = write(
+        tmp_path / "t.json",
+        [event("cpu_op", "zero", 0, 1), damaged, event("cpu_op", "aten::add", 2, 1)],
+    )
     path.write_bytes(path.read_bytes().replace(b'"BROKEN"', wrong))
 
     trace = kineto.read(path)
@@ -103,8 +126,12 @@ def test_a_truncated_tail_is_said_with_what_was_read(tmp_path: Path) -> None:
     trace = kineto.read(path)
 
     assert [e.name for e in trace.events] == [f"op{i}" for i in range(7)]
-    lost = len(whole[whole.index('{"ph": "X", "cat": "cpu_op", "name": "op7') : whole.index("op7") + 3])
-    assert trace.warnings == (f"the trace is truncated: its last {lost} bytes are not a complete event",)
+    lost = len(
+        whole[whole.index('{"ph": "X", "cat": "cpu_op", "name": "op7') : whole.index("op7") + 3]
+    )
+    assert trace.warnings == (
+        f"the trace is truncated: its last {lost} bytes are not a complete event",
+    )
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped"])
@@ -127,7 +154,9 @@ def test_a_damaged_gzip_is_read_as_far_as_it_goes(tmp_path: Path, damage: str) -
 def test_events_of_another_shape_are_counted(tmp_path: Path) -> None:
     odd = [{"ph": "X", "ts": "soon"}, 17, {"ph": "X", "name": "n", "ts": float("nan"), "dur": 1}]
     path = tmp_path / "t.json"
-    path.write_text(json.dumps({"traceEvents": [*odd, event("cpu_op", "aten::add", 1, 1)]}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"traceEvents": [*odd, event("cpu_op", "aten::add", 1, 1)]}), encoding="utf-8"
+    )
 
     trace = kineto.read(path)
 
@@ -154,7 +183,9 @@ def test_reading_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     trace = kineto.read(path)
 
     assert trace.events == ()
-    assert trace.warnings[0] == "the trace is larger than 100,000 bytes: only its beginning was read"
+    assert (
+        trace.warnings[0] == "the trace is larger than 100,000 bytes: only its beginning was read"
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,7 +219,9 @@ def test_a_trace_of_one_event_is_a_trace(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- cutting the text
 
 
-names = st.text(max_size=12) | st.sampled_from(['}, {"ph": "X"', "}]", "},\n  {", '"', "\\", "]}, "])
+names = st.text(max_size=12) | st.sampled_from(
+    ['}, {"ph": "X"', "}]", "},\n  {", '"', "\\", "]}, "]
+)
 
 
 @given(st.lists(names, max_size=12), st.integers(1, 400), st.booleans())
@@ -228,13 +261,17 @@ def test_a_trace_that_stops_anywhere_keeps_its_whole_events(
     )
 
 
-def test_what_is_broken_in_the_middle_is_skipped_and_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_broken_in_the_middle_is_skipped_and_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(kineto, "PIECE_BYTES", 50)
     monkeypatch.setattr(kineto, "_LONGEST_EVENT", 200)
     parts = [json.dumps(event("cpu_op", name, number, 1)) for number, name in enumerate("abcdef")]
     parts[2] = '{"ph": "X", "name": 0x17, "ts": 5}'
     path = tmp_path / "t.json"
-    path.write_text('{"traceEvents": [' + ", ".join(parts) + '], "traceName": "t"}', encoding="utf-8")
+    path.write_text(
+        '{"traceEvents": [' + ", ".join(parts) + '], "traceName": "t"}', encoding="utf-8"
+    )
 
     trace = kineto.read(path)
 
@@ -254,10 +291,17 @@ def test_numbers_beyond_sixty_four_bits_are_none_of_ours(tmp_path: Path) -> None
     assert trace.warnings == ("2 events with a missing or impossible time were left out",)
 
 
-def test_what_stands_around_the_events_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_stands_around_the_events_is_not_taken_for_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(kineto, "PIECE_BYTES", 64)
     ranks = [{"rank": number, "cat": "kernel", "ph": "X"} for number in range(9)]
-    whole = {"before": ranks, "note": 'no "traceEvents": [ here', "traceEvents": [step(0, 1, 2)], "after": ranks}
+    whole = {
+        "before": ranks,
+        "note": 'no "traceEvents": [ here',
+        "traceEvents": [step(0, 1, 2)],
+        "after": ranks,
+    }
     path = tmp_path / "t.json"
     path.write_text(json.dumps(whole), encoding="utf-8")
 
@@ -324,11 +368,13 @@ def test_a_shape_of_another_form_loses_neither_the_event_nor_the_rest_of_it(tmp_
     assert columns.shape.tolist() == [0, kineto.NONE]
 
 
-# ---------------------------------------------------------------- what a hostile or careless writer leaves
+# --------------------------------------------------------- what a hostile or careless writer leaves
 
 
 def test_an_event_without_a_time_is_not_taken_for_one_at_the_beginning(tmp_path: Path) -> None:
-    timeless, endless, fine = (event("kernel", name, 5.0, 1.0, stream=7) for name in ("timeless", "endless", "fine"))
+    timeless, endless, fine = (
+        event("kernel", name, 5.0, 1.0, stream=7) for name in ("timeless", "endless", "fine")
+    )
     del timeless["ts"], endless["dur"]
 
     trace = kineto.read(write(tmp_path / "t.json", [timeless, endless, fine]))
@@ -351,7 +397,9 @@ def test_a_gzip_file_that_unpacks_beyond_reason_is_read_no_further(
     # then what came before is there, and that it is not all is said
     read = len(trace.events) * len(one)
     assert 2**20 <= read < 100 * path.stat().st_size + 2**20
-    assert trace.warnings[0].startswith("the gzip data unpacks to more than 100 times its size, which is not plausible")
+    assert trace.warnings[0].startswith(
+        "the gzip data unpacks to more than 100 times its size, which is not plausible"
+    )
 
 
 @pytest.mark.parametrize("filling", [b"a", b'{"a":', b"[", b"}, {", b'"', b"\\", b"\0", b"}]"])
@@ -363,7 +411,12 @@ def test_an_event_that_never_ends_is_not_gathered(
     monkeypatch.setattr(kineto, "PIECE_BYTES", 1024)
     path = tmp_path / "t.json"
     first = json.dumps(event("cpu_op", "a", 1, 1)).encode()
-    path.write_bytes(b'{"traceEvents": [' + first + b', {"ph": "X", "name": "' + filling * (200_000 // len(filling)))
+    path.write_bytes(
+        b'{"traceEvents": ['
+        + first
+        + b', {"ph": "X", "name": "'
+        + filling * (200_000 // len(filling))
+    )
     held: list[int] = []
     events = kineto._Text.events
 
@@ -383,9 +436,18 @@ def test_an_event_that_never_ends_is_not_gathered(
 
 @given(junk=st.binary(max_size=400))
 @example(junk=b'"\x80"')  # a byte that is no UTF-8 where an event should be
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
-def test_whatever_stands_in_the_file_it_is_read_or_refused_in_words(tmp_path: Path, junk: bytes) -> None:
-    for content in (junk, b'{"traceEvents": [' + junk, gzip.compress(junk, mtime=0), b"\x1f\x8b" + junk):
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200
+)
+def test_whatever_stands_in_the_file_it_is_read_or_refused_in_words(
+    tmp_path: Path, junk: bytes
+) -> None:
+    for content in (
+        junk,
+        b'{"traceEvents": [' + junk,
+        gzip.compress(junk, mtime=0),
+        b"\x1f\x8b" + junk,
+    ):
         path = tmp_path / "t.json"
         path.write_bytes(content)
         said = _read_or_refused(path)

@@ -22,8 +22,8 @@ def queue_of(path: Path, end_us: int) -> LaunchQueue | Skipped:
 
 
 def test_a_queue_by_hand(tmp_path: Path) -> None:
-    # given: a kernel 5 us after its launch returned; a graph of two kernels, launched in [20, 30), that begin at 25 and
-    # 60; and a kernel that nobody launched
+    # given: a kernel 5 us after its launch returned; a graph of two kernels, launched in [20, 30),
+    # that begin at 25 and 60; and a kernel that nobody launched
     path = write(
         tmp_path / "t.json",
         [
@@ -58,10 +58,15 @@ def test_without_a_known_call_the_reason_is_said(tmp_path: Path) -> None:
     assert found == Skipped(reason="the trace has no call that launched GPU work")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
 @given(st.lists(st.tuples(st.integers(0, 90), st.integers(-5, 40)), min_size=1, max_size=20))
-def test_depth_against_a_count_of_every_microsecond(tmp_path: Path, made: list[tuple[int, int]]) -> None:
-    # given: launches and, so long after each, the start of its kernel; clocks may disagree by some microseconds
+def test_depth_against_a_count_of_every_microsecond(
+    tmp_path: Path, made: list[tuple[int, int]]
+) -> None:
+    # given: launches and, so long after each, the start of its kernel; clocks may disagree by some
+    # microseconds
     events = []
     for number, (asked, after) in enumerate(made):
         events += [launch(asked, 1.0, number), kernel(asked + after, 1.0, number)]
@@ -76,7 +81,8 @@ def test_depth_against_a_count_of_every_microsecond(tmp_path: Path, made: list[t
 
 
 def test_what_a_program_launched_after_its_last_whole_step_is_left_out(tmp_path: Path) -> None:
-    # given: a step in which a kernel was launched that outlives it, and one that the program launched before it ended
+    # given: a step in which a kernel was launched that outlives it, and one that the program
+    # launched before it ended
     path = write(
         tmp_path / "t.json",
         [
@@ -98,9 +104,18 @@ def test_what_a_program_launched_after_its_last_whole_step_is_left_out(tmp_path:
 
 
 def test_the_wait_with_which_torch_begins_a_capture_is_none_of_the_programs(tmp_path: Path) -> None:
-    calls = ("cudaDeviceSynchronize", "cudaDeviceSynchronize", "cudaLaunchKernel", "cudaStreamBeginCapture")
+    calls = (
+        "cudaDeviceSynchronize",
+        "cudaDeviceSynchronize",
+        "cudaLaunchKernel",
+        "cudaStreamBeginCapture",
+    )
     after = ("cudaStreamEndCapture", "cudaStreamSynchronize")
-    events = [event("cuda_runtime", name, 10 + 5 * number, 2) for number, name in enumerate((*calls, *after))]
+    events = [
+        event("cuda_runtime", name, 10 + 5 * number, 2)
+        for number, name in enumerate((*calls, *after))
+    ]
     columns = kineto.read(write(tmp_path / "t.json", [step(0, 0, 100), *events])).columns
 
-    assert waits(columns, profiler_steps(columns)).sum() == 2  # its own before the capture, and the one after it
+    # its own before the capture, and the one after it
+    assert waits(columns, profiler_steps(columns)).sum() == 2

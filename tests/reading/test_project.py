@@ -8,7 +8,11 @@ from kgprof.reading.project import ProjectFiles
 
 FILES = ProjectFiles(
     libraries=("/usr/lib/python3.11", "/opt/kgprof", "/home/me/shop/.venv/lib/python3.11"),
-    own=("/home/me/shop", "/opt/kgprof/workloads/linkpred", "/usr/lib/python3.11/site-packages/mine"),
+    own=(
+        "/home/me/shop",
+        "/opt/kgprof/workloads/linkpred",
+        "/usr/lib/python3.11/site-packages/mine",
+    ),
 )
 
 
@@ -19,7 +23,8 @@ FILES = ProjectFiles(
         "/elsewhere/script.py",  # neither a library's nor named
         "/opt/kgprof/workloads/linkpred/policy.py",  # the evaluator is a workload like any other
         "/opt/kgprofiler.py",  # a name that only begins like a library's
-        "/usr/lib/python3.11/site-packages/mine/model.py",  # an installed package that is the workload itself
+        # an installed package that is the workload itself
+        "/usr/lib/python3.11/site-packages/mine/model.py",
     ],
 )
 def test_a_file_of_the_project(file: str) -> None:
@@ -29,9 +34,11 @@ def test_a_file_of_the_project(file: str) -> None:
 @pytest.mark.parametrize(
     ("file", "named"),
     [
-        ("/home/me/shop/src/model.py", "src/model.py"),  # from its own repository, whatever lies around that
+        # from its own repository, whatever lies around that
+        ("/home/me/shop/src/model.py", "src/model.py"),
         ("/home/me/shop/vendored/part/model.py", "model.py"),  # a repository in the repository
-        ("/opt/kgprof/workloads/linkpred/policy.py", "policy.py"),  # no repository: from the folder of the workload
+        # no repository: from the folder of the workload
+        ("/opt/kgprof/workloads/linkpred/policy.py", "policy.py"),
         ("/usr/lib/python3.11/asyncio/tasks.py", "asyncio/tasks.py"),
         ("/home/me/shop/.venv/lib/python3.11/site-packages/torch/_tensor.py", "torch/_tensor.py"),
         ("/srv/env/lib/python3.12/site-packages/torch/_tensor.py", "torch/_tensor.py"),
@@ -44,7 +51,10 @@ def test_a_file_is_named_alike_in_every_checkout_and_environment(file: str, name
 
 
 def test_a_file_that_was_named_as_the_projects_own_keeps_its_name() -> None:
-    assert ProjectFiles(libraries=(), own=("/home/me/script.py",)).named("/home/me/script.py") == "script.py"
+    assert (
+        ProjectFiles(libraries=(), own=("/home/me/script.py",)).named("/home/me/script.py")
+        == "script.py"
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,9 +62,11 @@ def test_a_file_that_was_named_as_the_projects_own_keeps_its_name() -> None:
     [
         "/usr/lib/python3.11/copy.py",
         "/usr/lib/python3.11/site-packages/torch/nn/modules/module.py",
-        "/srv/env/lib/python3.12/site-packages/other/part.py",  # of an interpreter that nobody named
+        # of an interpreter that nobody named
+        "/srv/env/lib/python3.12/site-packages/other/part.py",
         "/usr/lib/python3/dist-packages/numpy/core.py",
-        "/home/me/shop/.venv/lib/python3.11/site-packages/torch/_tensor.py",  # inside the project's folder
+        # inside the project's folder
+        "/home/me/shop/.venv/lib/python3.11/site-packages/torch/_tensor.py",
         "/opt/kgprof/record/timing.py",
         "<string>",
         "<frozen importlib._bootstrap>",
@@ -69,7 +81,10 @@ def test_a_file_of_somebody_else(file: str) -> None:
 @pytest.mark.parametrize(
     ("file", "package"),
     [
-        ("/srv/env/lib/python3.12/site-packages/torch/nn/modules/linear.py", ("torch", "nn/modules/linear.py")),
+        (
+            "/srv/env/lib/python3.12/site-packages/torch/nn/modules/linear.py",
+            ("torch", "nn/modules/linear.py"),
+        ),
         ("/srv/env/lib/python3.12/site-packages/six.py", ("six", "six.py")),
         ("/usr/lib/python3.11/asyncio/tasks.py", ("Python", "asyncio/tasks.py")),
         ("/usr/lib/python3/dist-packages/yaml/nodes.py", ("yaml", "nodes.py")),

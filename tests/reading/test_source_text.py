@@ -42,7 +42,9 @@ def test_the_users_function_behind_a_resumed_one(name: str, function: str) -> No
     ],
 )
 def test_a_code_objects_def(first_line: int, function: str, line: int) -> None:
-    assert SOURCE.definition(FILE, first_line, function) == written.place(FILE, line, user_function(function))
+    assert SOURCE.definition(FILE, first_line, function) == written.place(
+        FILE, line, user_function(function)
+    )
 
 
 def test_what_has_no_def_stands_on_its_own_line() -> None:
@@ -52,15 +54,25 @@ def test_what_has_no_def_stands_on_its_own_line() -> None:
 
 
 def test_a_line_outside_of_every_function_keeps_the_name_it_came_with() -> None:
-    assert SOURCE.at(FILE, 1, "<module>") == Location(file=FILE, line=1, function="<module>", text="import torch")
+    assert SOURCE.at(FILE, 1, "<module>") == Location(
+        file=FILE, line=1, function="<module>", text="import torch"
+    )
 
 
 def test_the_innermost_function_of_a_line_is_named_with_what_it_stands_in() -> None:
-    text = "def outer():\n    def inner(x):\n        return x\n    async def other():\n        pass\n    return inner\n"
+    text = (
+        "def outer():\n    def inner(x):\n        return x\n    async def other():\n "
+        "       pass\n    return inner\n"
+    )
 
     found = source(text)
 
-    assert [found.at(FILE, line).function for line in (1, 3, 5, 6)] == ["outer", "outer.inner", "outer.other", "outer"]
+    assert [found.at(FILE, line).function for line in (1, 3, 5, 6)] == [
+        "outer",
+        "outer.inner",
+        "outer.other",
+        "outer",
+    ]
 
 
 @pytest.mark.parametrize("text", [None, "", "this is ( no Python"])
@@ -92,7 +104,7 @@ def test_two_checkouts_name_a_file_alike() -> None:
     assert SOURCE.identity(None) == ()
 
 
-# ---------------------------------------------------------------- what binds a name, what a branch returns
+# --------------------------------------------------------- what binds a name, what a branch returns
 
 BINDS = """\
 state = 0
@@ -166,7 +178,9 @@ def test_of_two_branches_the_one_that_plainly_returns_its_argument() -> None:
 
 
 def test_where_none_does_so_plainly_both_are_named() -> None:
-    program = source("def f(x):\n    return cond(x.any(), lambda t: g(t),\n        lambda t: t + 1, (x,))\n")
+    program = source(
+        "def f(x):\n    return cond(x.any(), lambda t: g(t),\n        lambda t: t + 1, (x,))\n"
+    )
 
     assert [place.line for place in program.branches(program.at(written.FILE, 2), "cond")] == [2, 3]
 
@@ -178,12 +192,27 @@ LOOPS = "for _ in range(9):\n u = relax(u)\n show(u)\n"
     ("text", "name"),
     [
         (f"def relax(u):\n return torch.roll(u, 1)\ndef show(u):\n print(u)\n{LOOPS}", "relax"),
-        (f"def relax(u):\n return torch.roll(u, 1)\ndef show(u):\n print(torch.norm(u))\n{LOOPS}", ""),
-        (f"def relax(u):\n return torch.roll(u, 1)\ndef show(u):\n torch.save(u, file)\n{LOOPS}", "relax"),
+        (
+            "def relax(u):\n return torch.roll(u, 1)\ndef show(u):\n "
+            f"print(torch.norm(u))\n{LOOPS}",
+            "",
+        ),
+        (
+            f"def relax(u):\n return torch.roll(u, 1)\ndef show(u):\n torch.save(u, file)\n{LOOPS}",
+            "relax",
+        ),
         (f"def show(u):\n torch.save(u, file)\n{LOOPS}", ""),
-        ("def batches():\n return torch.chunk(torch.load(file), 9)\nfor x in batches():\n print(x @ x)", ""),
+        (
+            "def batches():\n return torch.chunk(torch.load(file), 9)\nfor x in batches():\n "
+            "print(x @ x)",
+            "",
+        ),
         ("def batch():\n return torch.randn(9)\nfor _ in range(9):\n print(batch() @ w)", ""),
-        ("def epoch():\n loss = torch.mean(x @ w)\n loss.backward()\nfor _ in range(9):\n epoch()", ""),
+        (
+            "def epoch():\n loss = torch.mean(x @ w)\n loss.backward()\nfor _ in range(9):\n "
+            "epoch()",
+            "",
+        ),
         ("def error(u):\n return torch.norm(u)\nwhile error(u) > 1:\n u = u @ w", "error"),
         ("def relax(u):\n return torch.roll(u, 1)\nrelax(relax(u))", ""),
         (f"from elsewhere import relax, show\n{LOOPS}", ""),
@@ -197,7 +226,11 @@ def test_the_only_function_of_tensors_that_a_loop_calls(text: str, name: str) ->
     ("text", "name"),
     [
         ("net = Net()\nopt = Adam(net.parameters())\nloss(net(x))", "net"),
-        ("class A:\n def act(self): ...\nopt = Adam(agent.parameters())\nagent.train()\nagent.act(x)", "agent.act"),
+        (
+            "class A:\n def act(self): ...\nopt = "
+            "Adam(agent.parameters())\nagent.train()\nagent.act(x)",
+            "agent.act",
+        ),
         ("self.opt = Adam(self.model.parameters())\nself.model(x)", "self.model"),
         ("opt = Adam(frozen.parameters())\nopt = Adam(head.parameters())\nhead(x)", "head"),
         ("trainer = Trainer(model)\ntrainer.train()", ""),
@@ -206,7 +239,11 @@ def test_the_only_function_of_tensors_that_a_loop_calls(text: str, name: str) ->
         ("def model(x): ...\nSVI(model, guide).step(x)", ""),
         ("class N(Module):\n def f(self): ...\n def g(self): self.f(next(self.parameters()))", ""),
         ("def fit(m, opt):\n m(opt)\nopt = Adam(net.parameters())\nfit(net, opt)", "net"),
-        ("class A:\n def fit(a): a(1)\n def test(a): ...\nopt = SGD(a.parameters())\na.fit(a)\na.test(a)", "a"),
+        (
+            "class A:\n def fit(a): a(1)\n def test(a): ...\nopt = "
+            "SGD(a.parameters())\na.fit(a)\na.test(a)",
+            "a",
+        ),
         ("a b", ""),
     ],
 )

@@ -32,9 +32,17 @@ def test_an_id_that_is_given_out_again_is_another_compilation() -> None:
     trace = written.compiler(*compiled("0/0", STEP), *compiled("0/0", REPORT, call=5))
 
     first, second = trace.compiled
-    assert [trace.compilation("0/0", call) for call in (0, 4, 5, 19)] == [first, first, second, second]
+    assert [trace.compilation("0/0", call) for call in (0, 4, 5, 19)] == [
+        first,
+        first,
+        second,
+        second,
+    ]
     assert trace.compilation("7/0", 19) is None
-    assert [(c.call, c.frame and c.frame.function) for c in trace.compiled] == [(0, "step"), (5, "report")]
+    assert [(c.call, c.frame and c.frame.function) for c in trace.compiled] == [
+        (0, "step"),
+        (5, "report"),
+    ]
 
 
 def test_a_frame_and_its_compilation_find_each_other() -> None:

@@ -11,12 +11,16 @@ from kgprof.reading.timeline import Window
 Interval = tuple[int, int]
 
 intervals = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(0, 25)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=14
+    st.tuples(st.integers(0, 60), st.integers(0, 25)).map(
+        lambda pair: (pair[0], pair[0] + pair[1])
+    ),
+    max_size=14,
 )
 
 
 def owner(moment: int, spans: list[Interval]) -> int | None:
-    """The span that a nanosecond belongs to: the last to start of those that cover it, the shorter, then the later."""
+    """The span that a nanosecond belongs to: the last to start of those that cover it, the shorter,
+    then the later."""
     covering = [i for i, (start, end) in enumerate(spans) if start <= moment < end]
     return max(covering, key=lambda i: (spans[i][0], -spans[i][1], i), default=None)
 
@@ -50,7 +54,9 @@ def test_a_window_cuts_at_its_edges(spans: list[Interval], start: int, length: i
     window = Window(start_ns=start, end_ns=start + length)
 
     for span, clipped in zip(spans, window.clip(spans).tolist(), strict=True):
-        assert set(range(*clipped)) == set(range(*span)) & set(range(window.start_ns, window.end_ns))
+        assert set(range(*clipped)) == set(range(*span)) & set(
+            range(window.start_ns, window.end_ns)
+        )
 
 
 def test_a_window_widens_around_what_reaches_out_of_it() -> None:
@@ -72,15 +78,21 @@ def enclosed(children: list[list[Interval]]) -> list[Interval]:
 
 # Nested by construction: a span that begins inside another one ends inside it.
 trees = st.recursive(
-    st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: [(pair[0], pair[0] + pair[1])]),
+    st.tuples(st.integers(0, 9), st.integers(0, 9)).map(
+        lambda pair: [(pair[0], pair[0] + pair[1])]
+    ),
     lambda children: st.lists(children, max_size=3).map(enclosed),
     max_leaves=12,
 )
 
 
 @given(trees)
-def test_nested_intervals_have_the_owners_that_one_after_the_other_finds(spans: list[Interval]) -> None:
-    ordered = timeline.as_intervals([s for s in sorted(spans, key=lambda s: (s[0], -s[1])) if s[0] < s[1]])
+def test_nested_intervals_have_the_owners_that_one_after_the_other_finds(
+    spans: list[Interval],
+) -> None:
+    ordered = timeline.as_intervals(
+        [s for s in sorted(spans, key=lambda s: (s[0], -s[1])) if s[0] < s[1]]
+    )
     parents = timeline._parents(ordered)
     slow = timeline._of_overlapping(ordered)
 
@@ -92,7 +104,9 @@ def test_nested_intervals_have_the_owners_that_one_after_the_other_finds(spans: 
 
 @given(intervals)
 def test_what_is_taken_for_nested_has_the_same_owners_either_way(spans: list[Interval]) -> None:
-    ordered = timeline.as_intervals([s for s in sorted(spans, key=lambda s: (s[0], -s[1])) if s[0] < s[1]])
+    ordered = timeline.as_intervals(
+        [s for s in sorted(spans, key=lambda s: (s[0], -s[1])) if s[0] < s[1]]
+    )
     parents = timeline._parents(ordered)
     moments = timeline.as_intervals([(m, m) for m in range(-1, 100)])[:, 0]
 

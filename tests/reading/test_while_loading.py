@@ -1,4 +1,5 @@
-"""Code that was compiled while a workload was loaded and that no call ran is kept apart from the run's."""
+"""Code that was compiled while a workload was loaded and that no call ran is kept apart from the
+run's."""
 
 from __future__ import annotations
 
@@ -14,7 +15,14 @@ KEY = RunKey(strategy="step", mode="as-is")
 
 
 def frame(name: str, compile_id: str, call: int = -1, outcome: str = "compiled") -> OfferedFrame:
-    return OfferedFrame(call=call, function=name, file="job.py", first_line=3, outcome=outcome, compile_id=compile_id)
+    return OfferedFrame(
+        call=call,
+        function=name,
+        file="job.py",
+        first_line=3,
+        outcome=outcome,
+        compile_id=compile_id,
+    )
 
 
 def graph(compile_id: str, *calls: int) -> GraphRuns:
@@ -23,9 +31,15 @@ def graph(compile_id: str, *calls: int) -> GraphRuns:
 
 def of(frames: list[OfferedFrame], graphs: list[GraphRuns]) -> RunRecord:
     ids = dict.fromkeys(each.compile_id for each in frames if each.compile_id)
-    made = [Compilation(compile_id=each, function="f", location="job.py:3", duration_s=0.5, call=-1) for each in ids]
+    made = [
+        Compilation(compile_id=each, function="f", location="job.py:3", duration_s=0.5, call=-1)
+        for each in ids
+    ]
     numbers = [each.split("/") for each in ids]
-    records = [TraceRecord(metadata={"frame_id": int(one), "frame_compile_id": int(other)}) for one, other in numbers]
+    records = [
+        TraceRecord(metadata={"frame_id": int(one), "frame_compile_id": int(other)})
+        for one, other in numbers
+    ]
     compiled = CompilePass(call_us=(5.0, 4.0, 4.0), steady_from=1, compilations=tuple(made))
     kept = CompileRecords(records=tuple(records), frames=tuple(frames), graphs=tuple(graphs))
     return msgspec.structs.replace(run(KEY), compile=compiled, records=kept)
@@ -48,19 +62,36 @@ def test_what_ran_in_no_call_is_set_apart_with_what_follows_its_break() -> None:
     resumed = frame("torch_dynamo_resume_in_check_at_9", "1/0")
     frames = [frame("check", "0/0"), resumed, frame("fast", "2/0")]
 
-    assert unused(of(frames, [graph("0/0", -1), graph("1/0", -1), graph("2/0", -1, 0, 1, 2)])) == ["0/0", "1/0"]
+    assert unused(of(frames, [graph("0/0", -1), graph("1/0", -1), graph("2/0", -1, 0, 1, 2)])) == [
+        "0/0",
+        "1/0",
+    ]
 
 
 @pytest.mark.parametrize(
     ("frames", "graphs"),
     [
         pytest.param([frame("f", "0/0")], [graph("0/0", -1, 2)], id="ran in a call"),
-        pytest.param([frame("f", "0/0"), frame("f", "0/1")], [graph("0/0", -1), graph("0/1", 1)], id="another entry"),
-        pytest.param([frame("f", "0/0")], [], id="no graph tells"),
-        pytest.param([frame("f", "0/0"), frame("f", "", outcome="run-only")], [graph("0/0", -1)], id="at its limit"),
-        pytest.param([frame("f", "0/0"), frame("f", "0/1", call=1)], [graph("0/0", -1)], id="compiled in a call"),
         pytest.param(
-            [frame("f", "0/0"), frame("torch_dynamo_resume_in_f_at_4", "1/0")], [graph("1/0", 0)], id="its rest ran"
+            [frame("f", "0/0"), frame("f", "0/1")],
+            [graph("0/0", -1), graph("0/1", 1)],
+            id="another entry",
+        ),
+        pytest.param([frame("f", "0/0")], [], id="no graph tells"),
+        pytest.param(
+            [frame("f", "0/0"), frame("f", "", outcome="run-only")],
+            [graph("0/0", -1)],
+            id="at its limit",
+        ),
+        pytest.param(
+            [frame("f", "0/0"), frame("f", "0/1", call=1)],
+            [graph("0/0", -1)],
+            id="compiled in a call",
+        ),
+        pytest.param(
+            [frame("f", "0/0"), frame("torch_dynamo_resume_in_f_at_4", "1/0")],
+            [graph("1/0", 0)],
+            id="its rest ran",
         ),
     ],
 )

@@ -1,6 +1,8 @@
-"""A CUDA graph's imitation on the CPU: it records operators with the memory they read and write, and runs them again.
+"""A CUDA graph's imitation on the CPU: it records operators with the memory they read and write,
+and runs them again.
 
-As with a graph, no Python runs in a replay, the addresses are those of the capture, and a read of a value raises.
+As with a graph, no Python runs in a replay, the addresses are those of the capture, and a read of a
+value raises.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ class _Place:
     def of(value: object) -> object:
         if not isinstance(value, torch.Tensor):
             return value
-        return _Place(value.untyped_storage(), value.dtype, (value.storage_offset(), value.size(), value.stride()))
+        return _Place(
+            value.untyped_storage(),
+            value.dtype,
+            (value.storage_offset(), value.size(), value.stride()),
+        )
 
     @staticmethod
     def tensor(place: object) -> Any:
@@ -61,7 +67,9 @@ class Tape(TorchDispatchMode):
 
         def again() -> None:
             args, kwargs = tree_map(_Place.tensor, given)
-            for old, new in zip(map(_Place.tensor, kept), tree_leaves(func(*args, **(kwargs or {}))), strict=False):
+            for old, new in zip(
+                map(_Place.tensor, kept), tree_leaves(func(*args, **(kwargs or {}))), strict=False
+            ):
                 if isinstance(new, torch.Tensor) and old.data_ptr() != new.data_ptr():
                     old.copy_(new)
 
@@ -81,7 +89,9 @@ class Tape(TorchDispatchMode):
             for again in self._recorded:
                 again()
 
-    def callables(self, step: Callable[..., object], inputs: Sequence[torch.Tensor]) -> Callable[..., object]:
+    def callables(
+        self, step: Callable[..., object], inputs: Sequence[torch.Tensor]
+    ) -> Callable[..., object]:
         with self:
             result = step(*inputs)
 

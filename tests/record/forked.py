@@ -1,4 +1,5 @@
-"""Trials in forks of a process that has imported torch and does nothing else: a second each instead of ten.
+"""Trials in forks of a process that has imported torch and does nothing else: a second each instead
+of ten.
 
 A fork of the tests' own process would wait for ever for a lock that one of torch's threads held.
 """
@@ -24,11 +25,19 @@ from kgprof.record import trials
 LIMIT_S = 300.0
 
 
-def run(function: str, question: m.Model, *, options: m.Options, scratch: Path, **_: Any) -> trials.Trial:
+def run(
+    function: str, question: m.Model, *, options: m.Options, scratch: Path, **_: Any
+) -> trials.Trial:
     folder = Path(tempfile.mkdtemp(dir=scratch))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    asked = (function, m.encode_json(question), m.encode_json(options), str(folder), dict(os.environ))
+    asked = (
+        function,
+        m.encode_json(question),
+        m.encode_json(options),
+        str(folder),
+        dict(os.environ),
+    )
     fork = context.Process(target=_answer, args=asked, daemon=True)
     fork.start()
     fork.join(LIMIT_S)
@@ -42,7 +51,9 @@ def run(function: str, question: m.Model, *, options: m.Options, scratch: Path, 
     return trials.Trial(exit=m.Exit(outcome=outcome, message=message), answer=text, log="")
 
 
-def _answer(function: str, question: bytes, options: bytes, folder: str, environment: dict[str, str]) -> None:
+def _answer(
+    function: str, question: bytes, options: bytes, folder: str, environment: dict[str, str]
+) -> None:
     os.environ.update(environment)
     warnings.simplefilter("default")  # as in a process of its own
     torch._inductor.config.compile_threads = 1  # a pool of processes would outlive the fork
@@ -50,7 +61,11 @@ def _answer(function: str, question: bytes, options: bytes, folder: str, environ
     try:
         asked = getattr(importlib.import_module(module), name)
         answer = Path(folder) / "answer.json"
-        asked(question, m.decode_json(options, m.Options), lambda made: answer.write_bytes(m.encode_json(made)))
+        asked(
+            question,
+            m.decode_json(options, m.Options),
+            lambda made: answer.write_bytes(m.encode_json(made)),
+        )
     except BaseException as raised:  # noqa: BLE001  the end of the fork
         traceback.print_exc()
         (Path(folder) / "error.txt").write_text(f"{type(raised).__name__}: {raised}")

@@ -1,7 +1,9 @@
-"""A tiny Recording written by hand: two runs of an invented workload, every figure chosen and nothing measured.
+"""A tiny Recording written by hand: two runs of an invented workload, every figure chosen and
+nothing measured.
 
-``write(folder)`` returns the Recording as store.load gives it. ``batched.eager`` is the baseline, ``fused.default`` is
-twice as fast; ``lost.default`` was killed during TIMING. Its traces are a few lines of Kineto JSON.
+``write(folder)`` returns the Recording as store.load gives it. ``batched.eager`` is the baseline,
+``fused.default`` is twice as fast; ``lost.default`` was killed during TIMING. Its traces are a few
+lines of Kineto JSON.
 """
 
 from __future__ import annotations
@@ -67,14 +69,21 @@ ENVIRONMENT = Environment(
 
 
 def write(folder: Path) -> Recording:
-    """Write the Recording to ``folder`` (which becomes the one that holds recording.json) and read it back."""
+    """Write the Recording to ``folder`` (which becomes the one that holds recording.json) and read
+    it back."""
     store.create(folder, _header())
     for key, per_step in ((BATCHED, 1000.0), (FUSED, 500.0)):
         _write_run(folder, key, per_step)
-    store.write_pass(folder, FUSED, PassName.KERNELS, _trace_pass(folder, FUSED, PassName.KERNELS, 500.0))
-    store.write_exit(folder, FUSED, Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=9.0), probe=True)
+    store.write_pass(
+        folder, FUSED, PassName.KERNELS, _trace_pass(folder, FUSED, PassName.KERNELS, 500.0)
+    )
+    store.write_exit(
+        folder, FUSED, Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=9.0), probe=True
+    )
     store.write_pass(folder, LOST, PassName.COMPILE, _compile_pass(700.0))
-    store.write_exit(folder, LOST, Exit(outcome=Outcome.KILLED, message="SIGKILL", during="timing", exit_code=-9))
+    store.write_exit(
+        folder, LOST, Exit(outcome=Outcome.KILLED, message="SIGKILL", during="timing", exit_code=-9)
+    )
     store.write_json(folder / layout.AGREEMENT, _agreement())
     return recordings.load(folder)
 
@@ -88,7 +97,10 @@ def _header() -> RecordingHeader:
         options=Options(workload="invented", steps=5, warmup=2),
         plan=Plan(
             workload="invented",
-            strategies=tuple(StrategyPlan(name=key.strategy, modes=(key.mode,), summary="made up") for key in runs),
+            strategies=tuple(
+                StrategyPlan(name=key.strategy, modes=(key.mode,), summary="made up")
+                for key in runs
+            ),
             runs=runs,
             baseline=BATCHED,
             device="cpu",
@@ -103,13 +115,19 @@ def _header() -> RecordingHeader:
 def _write_run(folder: Path, key: RunKey, per_step: float) -> None:
     steps = tuple(per_step * factor for factor in (1.0, 1.1, 0.9, 1.0, 1.2))
     store.write_pass(folder, key, PassName.COMPILE, _compile_pass(per_step))
-    timing = TimingPass(clock="perf_counter", step_us=(steps, steps), evaluation_s=(sum(steps) / 1e6,) * 2)
+    timing = TimingPass(
+        clock="perf_counter", step_us=(steps, steps), evaluation_s=(sum(steps) / 1e6,) * 2
+    )
     store.write_pass(folder, key, PassName.TIMING, timing)
-    store.write_pass(folder, key, PassName.TRACE, _trace_pass(folder, key, PassName.TRACE, per_step))
+    store.write_pass(
+        folder, key, PassName.TRACE, _trace_pass(folder, key, PassName.TRACE, per_step)
+    )
     store.write_pass(folder, key, PassName.HOST, _host_pass(per_step))
     store.write_pass(folder, key, PassName.STACK, _stack_pass(folder, key, per_step))
     if key.mode == "eager":
-        store.write_pass(folder, key, PassName.KERNELS, Skipped(reason="eager mode has no kernels of Inductor"))
+        store.write_pass(
+            folder, key, PassName.KERNELS, Skipped(reason="eager mode has no kernels of Inductor")
+        )
     store.write_json(layout.run_folder(folder, key) / layout.EVALUATION, _evaluation())
     store.write_exit(folder, key, Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=12.0))
     log = layout.run_folder(folder, key) / layout.LOG
@@ -117,7 +135,9 @@ def _write_run(folder: Path, key: RunKey, per_step: float) -> None:
 
 
 def _compile_pass(per_step: float) -> CompilePass:
-    compilation = Compilation(compile_id="0/0", function="step", location="/src/invented.py:10", duration_s=1.5)
+    compilation = Compilation(
+        compile_id="0/0", function="step", location="/src/invented.py:10", duration_s=1.5
+    )
     return CompilePass(
         call_us=(2e6, *(per_step * 1.05 for _ in range(4))),
         steady_from=2,
@@ -137,7 +157,9 @@ def _trace_pass(folder: Path, key: RunKey, name: PassName, per_step: float) -> T
         events.append(_event(kernel, "cpu_op", start + per_step * 0.6, per_step * 0.3))
     path = layout.run_folder(folder, key) / layout.TRACE_FILES[name]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode(), mtime=0))
+    path.write_bytes(
+        gzip.compress(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode(), mtime=0)
+    )
     return TracePass(
         step_us=(per_step * 1.3,) * 5,
         trace_file=path.name,
@@ -151,10 +173,14 @@ def _stack_pass(folder: Path, key: RunKey, per_step: float) -> TracePass:
     events: list[dict[str, Any]] = []
     for start in (0.0, per_step):
         events.append(_event(f"ProfilerStep#{start}", "user_annotation", start, per_step))
-        events.append(_event("/src/invented.py(10): forward", "python_function", start + 1, per_step * 0.8))
+        events.append(
+            _event("/src/invented.py(10): forward", "python_function", start + 1, per_step * 0.8)
+        )
         events.append(_event("aten::addmm", "cpu_op", start + 2, per_step * 0.5))
     path = layout.run_folder(folder, key) / layout.TRACE_FILES[PassName.STACK]
-    path.write_bytes(gzip.compress(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode(), mtime=0))
+    path.write_bytes(
+        gzip.compress(json.dumps({"schemaVersion": 1, "traceEvents": events}).encode(), mtime=0)
+    )
     return TracePass(
         step_us=(per_step * 1.8,) * 2,
         trace_file=path.name,
@@ -178,14 +204,23 @@ def _event(name: str, category: str, start_us: float, duration_us: float) -> dic
 
 def _host_pass(per_step: float) -> HostPass:
     row = HostRow(
-        function="step", file="/src/invented.py", line=10, calls=5, self_us=per_step, cumulative_us=per_step * 5
+        function="step",
+        file="/src/invented.py",
+        line=10,
+        calls=5,
+        self_us=per_step,
+        cumulative_us=per_step * 5,
     )
-    return HostPass(step_us=(per_step * 1.4,) * 5, rows=(row,), rows_left_out=7, total_self_us=per_step * 5)
+    return HostPass(
+        step_us=(per_step * 1.4,) * 5, rows=(row,), rows_left_out=7, total_self_us=per_step * 5
+    )
 
 
 def counted(evaluation: Evaluation, **counts: int) -> Evaluation:
     """Other numbers in the tallies of these names."""
-    tallies = (msgspec.structs.replace(t, count=counts.pop(t.name, t.count)) for t in evaluation.tallies)
+    tallies = (
+        msgspec.structs.replace(t, count=counts.pop(t.name, t.count)) for t in evaluation.tallies
+    )
     changed = msgspec.structs.replace(evaluation, tallies=tuple(tallies))
     assert not counts
     return changed
@@ -206,7 +241,13 @@ def _evaluation() -> Evaluation:
         nan_scores=0,
         metrics=(
             RankMetrics(
-                side="both", ties="realistic", queries=10, mrr=0.5, hits_at_1=0.25, hits_at_3=0.5, hits_at_10=0.75
+                side="both",
+                ties="realistic",
+                queries=10,
+                mrr=0.5,
+                hits_at_1=0.25,
+                hits_at_3=0.5,
+                hits_at_10=0.75,
             ),
         ),
         settings={"dataset": "invented", "dtype": "float64"},

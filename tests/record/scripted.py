@@ -1,4 +1,5 @@
-"""Runs a few lines of Python as kgprof runs a script, in a child of its own, and reads back what that left."""
+"""Runs a few lines of Python as kgprof runs a script, in a child of its own, and reads back what
+that left."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def ran(
     max_steps: int | None = None,
     duration_s: float | None = None,
 ) -> Ran:
-    """``text`` is the program; ``workload`` is what the user called it, where that is not the file's path."""
+    """``text`` is the program; ``workload`` is what the user called it, where that is not the
+    file's path."""
     file = folder / "program.py"
     file.write_text(textwrap.dedent(text), encoding="utf-8")
     options = Options(
@@ -108,7 +110,9 @@ def ran(
     log = layout.run_folder(recording, KEY) / layout.LOG
     caches = Caches(folder=folder / "caches")
     with fork_server.imports_shared():
-        ended = children.run(Start(job=job, scratch=folder, log=log, caches=caches), echo=echoed.append).exit
+        ended = children.run(
+            Start(job=job, scratch=folder, log=log, caches=caches), echo=echoed.append
+        ).exit
     store.write_exit(recording, KEY, ended)
     (run,) = recordings.load(recording).runs
     return Ran(exit=ended, run=run, echoed=b"".join(echoed).decode(), folder=recording)

@@ -1,4 +1,5 @@
-"""Children beside each other: two at a time, of which one stands still while the other one times."""
+"""Children beside each other: two at a time, of which one stands still while the other one
+times."""
 
 from __future__ import annotations
 
@@ -20,9 +21,12 @@ from kgprof.record.children import Caches, Ended, Start
 from kgprof.record.job import Job, Task
 from tests.record.test_children import PROLOGUE, Text, is_gone
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children run beside each other on Linux only")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="children run beside each other on Linux only"
+)
 
-# Each notes when it begins and ends, and while it is not alone a tick every few milliseconds; so does what it starts.
+# Each notes when it begins and ends, and while it is not alone a tick every few milliseconds; so
+# does what it starts.
 PROGRAM = """
 job = json.load(open(sys.argv[2]))
 sys.path.insert(0, sys.argv[1])
@@ -61,7 +65,8 @@ send(event="done")
 
 
 class Beside:
-    """``run`` gives how children ended, by "name kind"; ``said`` is what they noted, a line each."""
+    """``run`` gives how children ended, by "name kind"; ``said`` is what they noted, a line
+    each."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(children, "BOOTSTRAP", Text(PROLOGUE + textwrap.dedent(PROGRAM)))
@@ -108,7 +113,9 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Beside:
 
 
 @pytest.mark.parametrize("kind", ["ticks", "starts"])
-def test_while_one_times_the_other_one_and_what_it_started_stand_still(beside: Beside, kind: str) -> None:
+def test_while_one_times_the_other_one_and_what_it_started_stand_still(
+    beside: Beside, kind: str
+) -> None:
     ended = beside.run("a times", f"b {kind}")
 
     said = beside.said
@@ -144,7 +151,8 @@ def test_two_run_at_a_time_and_the_next_one_begins_when_one_has_ended(beside: Be
     said = beside.said
     assert [one.exit.outcome for one in ended] == [Outcome.OK] * 3
     assert said.index(("b", "ends")) < said.index(("c", "begins")) < said.index(("a", "ends"))
-    assert [phase for name, phase in beside.phases if name == "b"] == ["compile", ""]  # its end is told
+    # its end is told
+    assert [phase for name, phase in beside.phases if name == "b"] == ["compile", ""]
 
 
 def interrupt_when(ready: Callable[[], bool]) -> threading.Thread:
@@ -163,7 +171,9 @@ def test_a_signal_ends_all_and_no_other_one_begins(beside: Beside) -> None:
 
     ended = beside.run("a waits", "b waits", "c ends")
 
-    assert [(one.exit.outcome, one.interrupted) for one in ended] == [(Outcome.INTERRUPTED, True)] * 2
+    assert [(one.exit.outcome, one.interrupted) for one in ended] == [
+        (Outcome.INTERRUPTED, True)
+    ] * 2
     assert all(is_gone(pid) for pid in beside.pids)
     assert len(beside.pids) == 2
 

@@ -36,7 +36,11 @@ def answering(timings: dict[Any, float]) -> Any:
 
 
 def test_libraries_and_templates_of_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    timings = {Choice("mm"): 0.2, Choice("triton_mm_1", "BLOCK_M=64"): 0.1, Choice("triton_mm_2"): math.inf}
+    timings = {
+        Choice("mm"): 0.2,
+        Choice("triton_mm_1", "BLOCK_M=64"): 0.1,
+        Choice("triton_mm_2"): math.inf,
+    }
     fake = answering(timings)
     monkeypatch.setattr(AlgorithmSelectorCache, "do_autotuning", fake)
 
@@ -56,7 +60,10 @@ def test_libraries_and_templates_of_an_operator(monkeypatch: pytest.MonkeyPatch)
         tried=3,
         failed=1,
         slowest_us=200.0,
-        choices=(m.TimedChoice(name="triton_mm_1 BLOCK_M=64", us=100.0), m.TimedChoice(name="mm", us=200.0)),
+        choices=(
+            m.TimedChoice(name="triton_mm_1 BLOCK_M=64", us=100.0),
+            m.TimedChoice(name="mm", us=200.0),
+        ),
         seconds=found.seconds,
     )
 
@@ -77,7 +84,9 @@ def test_block_sizes_of_a_kernel_the_fastest_ones(monkeypatch: pytest.MonkeyPatc
         20,
         MAX_CHOICES,
     )
-    assert found.choices[0] == m.TimedChoice(name="XBLOCK: 524288, num_warps: 4", us=pytest.approx(1.0))
+    assert found.choices[0] == m.TimedChoice(
+        name="XBLOCK: 524288, num_warps: 4", us=pytest.approx(1.0)
+    )
 
 
 def test_one_choice_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,4 +104,6 @@ def test_a_torch_without_the_function_says_so(monkeypatch: pytest.MonkeyPatch) -
     with Autotuning(CallIndex()) as listening:
         pass
 
-    assert listening.answer() == m.Skipped(reason="this torch has no AlgorithmSelectorCache.do_autotuning")
+    assert listening.answer() == m.Skipped(
+        reason="this torch has no AlgorithmSelectorCache.do_autotuning"
+    )

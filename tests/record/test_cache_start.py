@@ -33,7 +33,9 @@ def shipped(tmp_path: Path, backend: str) -> m.ShippedCache | m.Skipped:
 
 def trials_of(tmp_path: Path, cell: m.Cell, options: m.Options) -> CellTrials:
     caches = Caches(folder=tmp_path / "caches")
-    return CellTrials(options=options, strategy="step", cell=cell, device="cpu", scratch=tmp_path, caches=caches)
+    return CellTrials(
+        options=options, strategy="step", cell=cell, device="cpu", scratch=tmp_path, caches=caches
+    )
 
 
 @pytest.mark.long
@@ -48,7 +50,9 @@ def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_cached_is_not_shipped(tmp_path: Path) -> None:
-    assert shipped(tmp_path, "eager") == m.Skipped(reason="torch packed nothing: no graph of this run is cacheable")
+    assert shipped(tmp_path, "eager") == m.Skipped(
+        reason="torch packed nothing: no graph of this run is cacheable"
+    )
 
 
 def test_a_process_that_fails_says_how(tmp_path: Path) -> None:
@@ -59,7 +63,10 @@ def test_a_process_that_fails_says_how(tmp_path: Path) -> None:
 
 
 def test_its_processes_begin_with_the_variables_of_the_workload(tmp_path: Path) -> None:
-    program = "import os, pathlib; pathlib.Path(__file__).with_suffix('.txt').write_text(os.environ['TORCH_OF_IT'])"
+    program = (
+        "import os, pathlib; "
+        "pathlib.Path(__file__).with_suffix('.txt').write_text(os.environ['TORCH_OF_IT'])"
+    )
     (tmp_path / "program.py").write_text(program, encoding="utf-8")
     trials = trials_of(tmp_path, CELL, m.Options(workload=f"{tmp_path / 'program.py'}:step"))
 

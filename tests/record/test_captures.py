@@ -1,4 +1,5 @@
-"""Every outcome of ``kgprof capture``, on functions whose outcome is known; on the CPU with an imitation of a graph."""
+"""Every outcome of ``kgprof capture``, on functions whose outcome is known; on the CPU with an
+imitation of a graph."""
 
 from __future__ import annotations
 
@@ -44,7 +45,16 @@ Tries = Callable[..., m.CaptureResult]
 def environment() -> m.Environment:
     unknown = m.Skipped(reason="a test")
     texts = dict.fromkeys(("kgprof", "python", "torch", "device_name", "cpu_name", "platform"), "")
-    others = ("triton", "cuda", "driver", "cpu_count", "torch_threads", "memory_bytes", "compiler", "git_commit")
+    others = (
+        "triton",
+        "cuda",
+        "driver",
+        "cpu_count",
+        "torch_threads",
+        "memory_bytes",
+        "compiler",
+        "git_commit",
+    )
     return m.Environment(**texts, **dict.fromkeys((*others, "git_dirty"), unknown), flags={})
 
 
@@ -60,9 +70,13 @@ def scratch() -> Iterator[Path]:
 @pytest.fixture
 def tried(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Tries:
     """One case of one function of PROGRAMS."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", "")))))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+    )
 
-    def attempt(program: str, name: str, *, capturer: str, timeout_s: float = 150.0) -> m.CaptureResult:
+    def attempt(
+        program: str, name: str, *, capturer: str, timeout_s: float = 150.0
+    ) -> m.CaptureResult:
         backend = "aot_eager" if capturer == TAPE else ""
         options = m.Options(workload=f"{PROGRAMS}:{program}", timeout_s=timeout_s, backend=backend)
         (case,) = captures.chosen([name], every=False, built_in=False)
@@ -117,24 +131,31 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tries]:
         question = m.encode_json(m.CaptureQuestion(case=case, capturer=TAPE))
         answers: list[Any] = []
         capture_cases.measure(
-            question, m.Options(workload=f"{PROGRAMS}:{program}", backend="aot_eager"), answers.append
+            question,
+            m.Options(workload=f"{PROGRAMS}:{program}", backend="aot_eager"),
+            answers.append,
         )
         answer: m.CaptureAnswer = answers[-1]
         assert answer.outcome is not None
-        return m.CaptureResult(case=case, name=case.name, outcome=answer.outcome, why=answer.why, answer=answer)
+        return m.CaptureResult(
+            case=case, name=case.name, outcome=answer.outcome, why=answer.why, answer=answer
+        )
 
     yield attempt
     torch.compiler.set_stance("default")
 
 
-@pytest.mark.parametrize("program", [name for name, (_, outcome) in TRUTH.items() if outcome is not Outcome.HUNG])
+@pytest.mark.parametrize(
+    "program", [name for name, (_, outcome) in TRUTH.items() if outcome is not Outcome.HUNG]
+)
 def test_a_known_outcome_is_found_on_the_tape(program: str, here: Tries) -> None:
     checked(program, here(program, TRUTH[program][0]))
 
 
 @pytest.fixture
 def limited_once_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child's time begins where it is to hang, however long a busy machine takes to import torch before that."""
+    """A child's time begins where it is to hang, however long a busy machine takes to import torch
+    before that."""
     started, await_news = children.run, children._Child._await_news
 
     def run(start: children.Start, **given: Any) -> children.Ended:
@@ -143,7 +164,9 @@ def limited_once_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def from_there_on(child: children._Child, timeout_s: float) -> None:
             deadline = time.monotonic() + timeout_s
-            while f'"{hangs_in}"' not in (Path(job.answer).read_text() if Path(job.answer).exists() else ""):
+            while f'"{hangs_in}"' not in (
+                Path(job.answer).read_text() if Path(job.answer).exists() else ""
+            ):
                 assert child._process.poll() is None, "it ended too early"
                 assert time.monotonic() < deadline, "it never came so far"
                 time.sleep(0.05)
@@ -168,8 +191,19 @@ def test_a_child_that_does_not_hang_gives_its_own_answer(tried: Tries) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("default", "as-is", "callables-eager", "capture-default-cold", "capture-default-new-shape"),
-        *("capture-default-rng", "capture-default-stream", "capture-eager-thread-global", "reduce-overhead-rebound"),
+        *(
+            "default",
+            "as-is",
+            "callables-eager",
+            "capture-default-cold",
+            "capture-default-new-shape",
+        ),
+        *(
+            "capture-default-rng",
+            "capture-default-stream",
+            "capture-eager-thread-global",
+            "reduce-overhead-rebound",
+        ),
     ],
 )
 def test_every_way_is_tried_and_correct_for_a_plain_function(name: str, here: Tries) -> None:

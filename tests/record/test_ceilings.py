@@ -10,7 +10,14 @@ import torch
 from kgprof.model import Skipped
 from kgprof.model.kernels import Ceilings
 from kgprof.record import ceilings
-from kgprof.record.ceilings import PRODUCTS, Product, copy_ceiling, matmul_ceiling, measure_ceilings, timed
+from kgprof.record.ceilings import (
+    PRODUCTS,
+    Product,
+    copy_ceiling,
+    matmul_ceiling,
+    measure_ceilings,
+    timed,
+)
 
 CPU = torch.device("cpu")
 
@@ -29,7 +36,9 @@ def test_a_copy_counts_what_is_read_and_what_is_written(monkeypatch: pytest.Monk
     assert found.how == "1 MiB copied between buffers, counting reads and writes"
 
 
-def test_a_matmul_counts_two_operations_for_each_of_n_cubed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_matmul_counts_two_operations_for_each_of_n_cubed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     results: list[torch.Tensor] = []
 
     def once(call: object, device: torch.device) -> tuple[float, ...]:
@@ -49,7 +58,9 @@ def test_a_matmul_counts_two_operations_for_each_of_n_cubed(monkeypatch: pytest.
 
 def test_float8_is_multiplied_into_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[torch.Tensor] = []
-    monkeypatch.setattr(ceilings, "timed", lambda call, device: (results.append(call()), (1e-3,))[1])
+    monkeypatch.setattr(
+        ceilings, "timed", lambda call, device: (results.append(call()), (1e-3,))[1]
+    )
 
     found = matmul_ceiling(CPU, Product(name="float8", dtype=torch.float8_e4m3fn, side=32))
 
@@ -76,7 +87,9 @@ def test_float32_runs_on_tensor_cores_for_tf32_alone_and_the_setting_is_put_back
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_a_slow_operation_gives_fewer_samples_but_never_fewer_than_three(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_operation_gives_fewer_samples_but_never_fewer_than_three(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     quick = timed(lambda: None, CPU)
     monkeypatch.setattr(ceilings, "BUDGET_S", -1.0)
     slow = timed(lambda: None, CPU)
@@ -95,7 +108,9 @@ def test_a_gpu_has_them_all_and_they_hold_together() -> None:
         *(("matmul", product.name) for product in PRODUCTS),
     ]
     rates = {one.dtype: statistics.median(one.per_s) for one in found.measured}
-    assert all(len(one.per_s) >= ceilings.FEWEST_SAMPLES and min(one.per_s) > 0 for one in found.measured)
+    assert all(
+        len(one.per_s) >= ceilings.FEWEST_SAMPLES and min(one.per_s) > 0 for one in found.measured
+    )
     assert 1e11 < rates[""] < 2e13  # a copy on any card of today: 0.1 to 20 TB/s
     assert rates["bfloat16"] > rates["float32"]
     assert rates["tf32"] > rates["float32"]

@@ -1,4 +1,5 @@
-"""Checkpoints of compiled and plain modules: which keys were saved, and whether they fit what they are loaded into."""
+"""Checkpoints of compiled and plain modules: which keys were saved, and whether they fit what they
+are loaded into."""
 
 from __future__ import annotations
 
@@ -36,9 +37,14 @@ MADE = [(plain, False), (compiled_in_place, False), (compiled, True), (in_part, 
 
 
 @pytest.mark.parametrize(("made", "has_keys"), MADE)
-@pytest.mark.parametrize("inside", [lambda state: state, lambda state: {"epoch": 3, "model": state}])
+@pytest.mark.parametrize(
+    "inside", [lambda state: state, lambda state: {"epoch": 3, "model": state}]
+)
 def test_the_keys_of_what_is_saved_are_seen(
-    made: Callable[[], torch.nn.Module], has_keys: bool, inside: Callable[[Any], Any], tmp_path: Path
+    made: Callable[[], torch.nn.Module],
+    has_keys: bool,
+    inside: Callable[[Any], Any],
+    tmp_path: Path,
 ) -> None:
     before = torch.save, torch.nn.Module.load_state_dict
     with Checkpoints() as source:
@@ -58,7 +64,10 @@ def test_the_keys_of_what_is_saved_are_seen(
 @pytest.mark.parametrize(("into", "into_has"), MADE)
 @pytest.mark.parametrize(("made", "has_keys"), MADE)
 def test_keys_that_do_not_fit_the_module_are_those_that_torch_refuses(
-    made: Callable[[], torch.nn.Module], has_keys: bool, into: Callable[[], torch.nn.Module], into_has: bool
+    made: Callable[[], torch.nn.Module],
+    has_keys: bool,
+    into: Callable[[], torch.nn.Module],
+    into_has: bool,
 ) -> None:
     model, state = into(), made().state_dict()
     with Checkpoints() as source:

@@ -60,7 +60,10 @@ def test_sys_exit_is_a_failure_too() -> None:
 
 
 def test_a_message_in_colours_is_said_without() -> None:
-    assert describe_failure(ValueError("two \x1b[1;31moptions\x1b[0m")).message == "ValueError: two options"
+    assert (
+        describe_failure(ValueError("two \x1b[1;31moptions\x1b[0m")).message
+        == "ValueError: two options"
+    )
 
 
 def test_notes_of_an_exception_stand_in_the_traceback_alone() -> None:
@@ -74,7 +77,9 @@ def test_notes_of_an_exception_stand_in_the_traceback_alone() -> None:
 
 
 def test_an_exception_without_a_trace_is_described() -> None:
-    assert describe_failure(ValueError("x")) == Failed(message="ValueError: x", traceback="ValueError: x\n")
+    assert describe_failure(ValueError("x")) == Failed(
+        message="ValueError: x", traceback="ValueError: x\n"
+    )
 
 
 def test_every_run_starts_from_the_same_random_numbers() -> None:

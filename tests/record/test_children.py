@@ -61,7 +61,9 @@ class Laboratory:
             self._monkeypatch.setattr(children, name, Text(text))
         job = Job(task=task, options=Options(timeout_s=timeout_s), parent_pid=os.getpid())
         caches = Caches(folder=self.folder / "caches", seed=seed, kept=kept)
-        given = Start(job=job, scratch=self.folder, log=self.log, caches=caches, on_phase=self.phases.append)
+        given = Start(
+            job=job, scratch=self.folder, log=self.log, caches=caches, on_phase=self.phases.append
+        )
         return children.run(given)
 
 
@@ -91,7 +93,9 @@ def is_gone(pid: int) -> bool:
 
 
 def test_a_child_that_does_its_work_is_ok(laboratory: Laboratory) -> None:
-    ended = laboratory.run("print('hello', flush=True); send(event='phase', name='host'); send(event='done')")
+    ended = laboratory.run(
+        "print('hello', flush=True); send(event='phase', name='host'); send(event='done')"
+    )
 
     assert without_time(ended.exit) == Exit(outcome="ok", exit_code=0)
     assert laboratory.phases == ["compile", "host"]
@@ -99,12 +103,18 @@ def test_a_child_that_does_its_work_is_ok(laboratory: Laboratory) -> None:
 
 
 def test_a_failure_carries_the_childs_own_words(laboratory: Laboratory) -> None:
-    ended = laboratory.run("send(event='failed', message='ValueError: no', traceback='Traceback ...'); sys.exit(1)")
+    ended = laboratory.run(
+        "send(event='failed', message='ValueError: no', traceback='Traceback ...'); sys.exit(1)"
+    )
 
     failed = Failed(message="ValueError: no", traceback="Traceback ...")
     assert ended.failed == failed
     assert without_time(ended.exit) == Exit(
-        outcome="raised", message="ValueError: no", traceback="Traceback ...", during="compile", exit_code=1
+        outcome="raised",
+        message="ValueError: no",
+        traceback="Traceback ...",
+        during="compile",
+        exit_code=1,
     )
 
 
@@ -133,7 +143,10 @@ def test_a_hang_is_ended_and_its_stack_is_in_the_log(laboratory: Laboratory) -> 
     ended = laboratory.run("def hanging(): time.sleep(3600)\nhanging()", timeout_s=3.0)
 
     assert without_time(ended.exit) == Exit(
-        outcome="timed-out", message="timed out after 3 s (--timeout)", during="compile", exit_code=-signal.SIGTERM
+        outcome="timed-out",
+        message="timed out after 3 s (--timeout)",
+        during="compile",
+        exit_code=-signal.SIGTERM,
     )
     assert "in hanging" in laboratory.log.read_text(encoding="utf-8")
 
@@ -178,17 +191,27 @@ def test_a_child_that_lingers_after_its_failure_ended_with_its_own_code_not_with
 
     ended = laboratory.run("send(event='failed', message='ValueError: x'); time.sleep(3600)")
 
-    assert (ended.exit.outcome, ended.exit.message, ended.exit.exit_code) == ("raised", "ValueError: x", 1)
+    assert (ended.exit.outcome, ended.exit.message, ended.exit.exit_code) == (
+        "raised",
+        "ValueError: x",
+        1,
+    )
 
 
 def test_what_is_no_event_stands_in_the_log(laboratory: Laboratory) -> None:
-    ended = laboratory.run("print('the workload wrote to our pipe', file=events); send(event='done')")
+    ended = laboratory.run(
+        "print('the workload wrote to our pipe', file=events); send(event='done')"
+    )
 
     assert ended.exit.outcome == "ok"
-    assert "not an event: b'the workload wrote to our pipe\\n'" in laboratory.log.read_text(encoding="utf-8")
+    assert "not an event: b'the workload wrote to our pipe\\n'" in laboratory.log.read_text(
+        encoding="utf-8"
+    )
 
 
-def test_caches_are_private_cold_but_for_the_seed_and_deleted(laboratory: Laboratory, tmp_path: Path) -> None:
+def test_caches_are_private_cold_but_for_the_seed_and_deleted(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
     seed = tmp_path / "probe"
     (seed / "ab").mkdir(parents=True)
     (seed / "ab" / "isa.so").write_bytes(b"")
@@ -225,11 +248,16 @@ def test_kept_caches_are_found_warm_by_the_next_child_and_the_probes_files_are_n
     first = laboratory.log.read_text(encoding="utf-8")
     laboratory.run(add, seed=seed)
 
-    assert (first, laboratory.log.read_text(encoding="utf-8")) == ("['isa.so']\n", "['graph', 'isa.so']\n")
+    assert (first, laboratory.log.read_text(encoding="utf-8")) == (
+        "['isa.so']\n",
+        "['graph', 'isa.so']\n",
+    )
     assert not (tmp_path / "caches").exists()
 
 
-def test_ctrl_c_ends_the_group_and_says_where_it_was(laboratory: Laboratory, tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_group_and_says_where_it_was(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
     def press() -> None:
         wait_until(lambda: laboratory.phases == ["compile"])
         os.kill(os.getpid(), signal.SIGINT)
@@ -247,7 +275,9 @@ def test_ctrl_c_ends_the_group_and_says_where_it_was(laboratory: Laboratory, tmp
     assert not (tmp_path / "caches").exists()
 
 
-def test_a_second_ctrl_c_while_a_deaf_child_is_ended_leaves_nobody_of_its_group(laboratory: Laboratory) -> None:
+def test_a_second_ctrl_c_while_a_deaf_child_is_ended_leaves_nobody_of_its_group(
+    laboratory: Laboratory,
+) -> None:
     def press_twice() -> None:
         wait_until(lambda: laboratory.phases == ["compile", "deaf"])
         os.kill(os.getpid(), signal.SIGINT)
@@ -338,8 +368,12 @@ def test_what_leaves_the_childs_group_is_ended_with_it(laboratory: Laboratory) -
 
 
 PROGRAMS = {
-    "its own handler": "signal.signal(signal.SIGTERM, lambda *_: (print('saved'), last_word('done'), sys.exit()))",
-    "another program": "os.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(99)'])",
+    "its own handler": (
+        "signal.signal(signal.SIGTERM, lambda *_: (print('saved'), last_word('done'), sys.exit()))"
+    ),
+    "another program": (
+        "os.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(99)'])"
+    ),
 }
 
 
@@ -350,7 +384,9 @@ def test_a_program_gets_the_signal_that_it_handles_and_never_one_of_ours_that_it
     sent: list[int] = []
     send_signal = subprocess.Popen.send_signal
     monkeypatch.setattr(
-        subprocess.Popen, "send_signal", lambda self, number: (sent.append(number), send_signal(self, number))
+        subprocess.Popen,
+        "send_signal",
+        lambda self, number: (sent.append(number), send_signal(self, number)),
     )
     own = signal.signal(signal.SIGTERM, lambda *_: None)  # as the command has one
 
@@ -362,10 +398,14 @@ def test_a_program_gets_the_signal_that_it_handles_and_never_one_of_ours_that_it
     terminating = threading.Thread(target=terminate)
     terminating.start()
     try:
-        words = f"last_word = lambda name: open({str(laboratory.folder / 'last_words.jsonl')!r}, 'w').write("
+        words = (
+            "last_word = lambda name: "
+            f"open({str(laboratory.folder / 'last_words.jsonl')!r}, 'w').write("
+        )
         words += "json.dumps({'event': name}) + '\\n')"
         ended = laboratory.run(
-            f"import json\n{words}\nsend(event='phase', name='ready'); {PROGRAMS[program]}\ntime.sleep(120)",
+            f"import json\n{words}\nsend(event='phase', name='ready'); "
+            f"{PROGRAMS[program]}\ntime.sleep(120)",
             task=Task.SCRIPT,
         )
     finally:
@@ -385,11 +425,14 @@ def test_a_child_ends_when_its_parent_is_killed_outright(tmp_path: Path) -> None
     program = (
         "import os, subprocess, sys, time\n"
         "code = 'import os, sys, time; from kgprof.record.child import end_with_the_parent;"
-        " end_with_the_parent(int(sys.argv[1])); print(os.getpid(), flush=True); time.sleep(3600)'\n"
+        " end_with_the_parent(int(sys.argv[1])); print(os.getpid(), flush=True); "
+        "time.sleep(3600)'\n"
         "subprocess.Popen([sys.executable, '-c', code, str(os.getpid())], start_new_session=True)\n"
         "time.sleep(3600)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
 

@@ -1,4 +1,5 @@
-"""Calls of compiled callables, held against what Python itself saw run: sys.setprofile counts the original code."""
+"""Calls of compiled callables, held against what Python itself saw run: sys.setprofile counts the
+original code."""
 
 import gc
 import sys
@@ -114,15 +115,22 @@ def test_a_function_that_fits_runs_its_graph_in_each_call() -> None:
 
 
 @pytest.mark.parametrize("how", ["decorated", "compile()", "torch.compile"])
-def test_the_modules_beyond_the_limit_are_named_and_counted_from_the_first_call_on(how: str) -> None:
-    # given: ten blocks with a number of their own each; torch compiles eight entries for one code object
+def test_the_modules_beyond_the_limit_are_named_and_counted_from_the_first_call_on(
+    how: str,
+) -> None:
+    # given: ten blocks with a number of their own each; torch compiles eight entries for one code
+    # object
     net = Net(CompiledForward if how == "decorated" else Block, 10)
     for number, block in enumerate(net.blocks):
         if how == "compile()":
             block.compile(backend="eager")
         elif how == "torch.compile":
             net.blocks[number] = torch.compile(block, backend="eager")  # type: ignore[assignment]
-    code = Block.forward.__code__ if how != "decorated" else CompiledForward.forward.__wrapped__.__code__  # type: ignore[attr-defined]
+    code = (
+        Block.forward.__code__
+        if how != "decorated"
+        else CompiledForward.forward.__wrapped__.__code__
+    )  # type: ignore[attr-defined]
 
     with ran_in_python(code) as python_ran:
         callables = recorded(lambda: net(X))
@@ -140,7 +148,9 @@ def test_modules_of_torchs_own_share_a_code_object_and_are_told_apart() -> None:
     finally:
         del globals()["HEADS"]
 
-    assert [(called.path, called.module) for called in callables] == [(f"HEADS[{at}]", "Linear") for at in range(3)]
+    assert [(called.path, called.module) for called in callables] == [
+        (f"HEADS[{at}]", "Linear") for at in range(3)
+    ]
     assert {called.offered.function for called in callables} == {"inner"}
     assert {called.definition.function for called in callables} == {"forward"}
 
@@ -188,7 +198,8 @@ def test_a_graph_belongs_to_the_innermost_callable() -> None:
 
     first, second = recorded(lambda: compiled(X))
 
-    assert (first.function.endswith("outer"), eager(first)) == (True, STEPS)  # a break in a loop: skipped as a whole
+    # a break in a loop: skipped as a whole
+    assert (first.function.endswith("outer"), eager(first)) == (True, STEPS)
     assert (second.function, second.calls[0], eager(second)) == ("plain", 2, 0)
 
 
@@ -250,7 +261,9 @@ def test_what_was_compiled_before_is_marked() -> None:
     assert called.compiled_before is True
 
 
-def test_what_has_the_id_of_code_that_is_gone_was_not_compiled_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_the_id_of_code_that_is_gone_was_not_compiled_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     listener = Listener(CallIndex(), HERE)
     with GraphHook(CallIndex(), listener.runs), listener:
         listener._known_to_dynamo = {id(plain.__code__): lambda: None}
@@ -307,7 +320,11 @@ def test_each_reset_stands_between_the_compilations() -> None:
         for source in sources.sources:
             stack.enter_context(source)
         with index.call():
-            for reset in (torch._dynamo.reset, torch.compiler.reset, torch._dynamo.reset_code_caches):
+            for reset in (
+                torch._dynamo.reset,
+                torch.compiler.reset,
+                torch._dynamo.reset_code_caches,
+            ):
                 torch.compile(plain, backend="eager")(X)
                 reset()
             torch.compile(plain, backend="eager")(X)
@@ -339,12 +356,20 @@ def test_a_torch_without_a_function_that_drops_compiled_code_is_said_to_tell_no_
 def test_everything_is_put_back() -> None:
     names = ("_callback_from_stance", "_maybe_set_eval_frame")
     before = [getattr(eval_frame, name) for name in names]
-    rest = eval_frame.OptimizeContext.__init__, vars(decorators)["_set_stance"], torch._dynamo.reset_code_caches
+    rest = (
+        eval_frame.OptimizeContext.__init__,
+        vars(decorators)["_set_stance"],
+        torch._dynamo.reset_code_caches,
+    )
 
     recorded(lambda: plain(X))
 
     assert [getattr(eval_frame, name) for name in names] == before
-    after = eval_frame.OptimizeContext.__init__, vars(decorators)["_set_stance"], torch._dynamo.reset_code_caches
+    after = (
+        eval_frame.OptimizeContext.__init__,
+        vars(decorators)["_set_stance"],
+        torch._dynamo.reset_code_caches,
+    )
     assert after == rest
 
 

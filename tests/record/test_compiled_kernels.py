@@ -22,12 +22,21 @@ def launcher(**figures: object) -> SimpleNamespace:
 
 def test_the_chosen_configuration_of_each_kernel_and_nothing_else_of_the_module() -> None:
     module = ModuleType("generated")
-    module.triton_poi_fused_add_0 = tuned("triton_poi_fused_add_0", launcher(n_regs=32, n_spills=3, shared=512))
+    module.triton_poi_fused_add_0 = tuned(
+        "triton_poi_fused_add_0", launcher(n_regs=32, n_spills=3, shared=512)
+    )
     module.not_yet_launched = tuned("triton_red_fused_sum_1", launcher(), launcher())
     module.call = lambda arguments: None
 
     assert list(kernels_of([module])) == [
-        CompiledKernel(kernel="triton_poi_fused_add_0", warps=4, stages=2, registers=32, spills=3, shared_bytes=512)
+        CompiledKernel(
+            kernel="triton_poi_fused_add_0",
+            warps=4,
+            stages=2,
+            registers=32,
+            spills=3,
+            shared_bytes=512,
+        )
     ]
 
 
@@ -38,7 +47,14 @@ def test_what_a_launcher_does_not_tell_is_not_known() -> None:
     )
 
     assert list(kernels_of([module])) == [
-        CompiledKernel(kernel="user_kernel", warps=None, stages=None, registers=None, spills=None, shared_bytes=None)
+        CompiledKernel(
+            kernel="user_kernel",
+            warps=None,
+            stages=None,
+            registers=None,
+            spills=None,
+            shared_bytes=None,
+        )
     ]
 
 
@@ -59,7 +75,8 @@ def test_a_triton_kernel_on_a_gpu() -> None:
     (kernel,) = [one for one in found.kernels if one.kernel.startswith("triton_poi_fused_mul_sin")]
     assert kernel.registers is not None
     assert 0 < kernel.registers <= 255
-    assert kernel.spills is not None  # sin keeps a table of constants on its stack: 8 bytes on an H200
+    # sin keeps a table of constants on its stack: 8 bytes on an H200
+    assert kernel.spills is not None
     assert kernel.shared_bytes == 0
     assert kernel.warps is not None
     assert kernel.stages is not None

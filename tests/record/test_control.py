@@ -1,4 +1,5 @@
-"""What kgprof's listening changed is found by a run without it, and is not held against the program."""
+"""What kgprof's listening changed is found by a run without it, and is not held against the
+program."""
 
 from __future__ import annotations
 
@@ -10,13 +11,24 @@ import pytest
 from kgprof import progress
 from kgprof.analysis import analyse
 from kgprof.gate.metrics import nothing_captured
-from kgprof.model import CompilePass, Control, Exit, MemoryPass, Options, Outcome, PassName, RunRecord, Skipped
+from kgprof.model import (
+    CompilePass,
+    Control,
+    Exit,
+    MemoryPass,
+    Options,
+    Outcome,
+    PassName,
+    RunRecord,
+    Skipped,
+)
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
 from kgprof.record import children, recorder
 from kgprof.record.children import Ended, Start
 
-# A listener that fails where nothing of its own catches it: the program takes a function away from it.
+# A listener that fails where nothing of its own catches it: the program takes a function away from
+# it.
 BREAKS_A_LISTENER = """
 import sys
 import torch
@@ -83,10 +95,14 @@ def test_a_program_that_a_listener_killed_is_run_again_without_it(tmp_path: Path
     assert isinstance(run.memory, MemoryPass)
     (lost,) = run.memory.capture_unavailable
     assert lost.capture == "sync hooks"
-    assert lost.why == ("LookupError: a fault of the listener's came through it; without it the run ends well")
+    assert lost.why == (
+        "LookupError: a fault of the listener's came through it; without it the run ends well"
+    )
 
 
-def test_the_run_without_the_listener_begins_with_cold_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_without_the_listener_begins_with_cold_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given: list[bool] = []
 
     def start(starts: Start, **more: Any) -> Ended:
@@ -136,7 +152,9 @@ def test_a_healthy_program_is_not_run_once_more(tmp_path: Path) -> None:
     assert run.control is None
 
 
-def test_a_rank_of_several_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_of_several_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recorder.ranks, "launch", lambda environment: object())
     run = recorded(tmp_path, FAILS_BY_ITSELF, PassName.COMPILE, PassName.MEMORY)
 

@@ -1,4 +1,5 @@
-"""What torch does not cache is kept for another process, and COMPILE sees what it would have seen."""
+"""What torch does not cache is kept for another process, and COMPILE sees what it would have
+seen."""
 
 from __future__ import annotations
 
@@ -37,8 +38,11 @@ def cold() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def compiled(function: Callable[[torch.Tensor], torch.Tensor]) -> tuple[list[torch.Tensor], tuple[int, ...]]:
-    """Its results for both rows, and how often the cache was passed by, lacked a graph and had it."""
+def compiled(
+    function: Callable[[torch.Tensor], torch.Tensor],
+) -> tuple[list[torch.Tensor], tuple[int, ...]]:
+    """Its results for both rows, and how often the cache was passed by, lacked a graph and had
+    it."""
     torch._dynamo.reset()
     counters.clear()
     with torch.no_grad():
@@ -54,7 +58,8 @@ def test_a_graph_with_a_branch_is_kept_where_torch_passes_its_cache_by() -> None
         found, found_seen = compiled(chosen)
 
     assert keeping.unavailable == finding.unavailable == ""
-    assert seen == without == (1, 0, 0)  # COMPILE's record is what it would be, and so is that of whoever comes later
+    # COMPILE's record is what it would be, and so is that of whoever comes later
+    assert seen == without == (1, 0, 0)
     assert found_seen == (1, 0, 1)
     for results in (first, found):
         torch.testing.assert_close(results, [chosen(row) for row in ROWS])
@@ -70,7 +75,7 @@ def step():
 def chosen(x):
     return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x * 3, (x,))
 atexit.register(lambda: print("FACTS", *(counters["inductor"]["fxgraph_cache_" + n] for n in ("bypass", "hit"))))
-"""
+"""  # noqa: E501
 
 
 def test_the_probe_of_a_run_finds_what_its_measurement_compiled(tmp_path: Path) -> None:
@@ -91,7 +96,10 @@ def test_the_probe_of_a_run_finds_what_its_measurement_compiled(tmp_path: Path) 
 
 
 def test_others_are_cached_as_ever_and_nothing_stays_replaced() -> None:
-    prepare, generate = vars(codecache.FxGraphCache)["prepare_key"], compile_fx.fx_codegen_and_compile
+    prepare, generate = (
+        vars(codecache.FxGraphCache)["prepare_key"],
+        compile_fx.fx_codegen_and_compile,
+    )
     with ControlFlowCache(keeps=True):
         _, seen = compiled(plain)
     with ControlFlowCache(keeps=False):

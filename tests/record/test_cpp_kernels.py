@@ -1,4 +1,5 @@
-"""C++ kernels get their names from a function around each call, while KERNELS traces and no longer."""
+"""C++ kernels get their names from a function around each call, while KERNELS traces and no
+longer."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def generated(**kernels: Any) -> ModuleType:
 
 @pytest.fixture
 def modules(monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:
-    """What Inductor has generated here: a kernel stands in a module of machine code, as a builtin function."""
+    """What Inductor has generated here: a kernel stands in a module of machine code, as a builtin
+    function."""
     listed = [
         generated(call=lambda: None),
         generated(cpp_fused_add_0=math.hypot, cpp_fused_mul_1=math.fabs, cpp_helper=lambda: None),
@@ -34,7 +36,9 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:
     return listed
 
 
-def test_each_call_of_a_kernel_is_a_range_of_its_name_and_its_graphs_number(modules: list[ModuleType]) -> None:
+def test_each_call_of_a_kernel_is_a_range_of_its_name_and_its_graphs_number(
+    modules: list[ModuleType],
+) -> None:
     with ExitStack() as undo:
         assert cpp_kernels.name_kernels(undo)
         with profile(activities=[ProfilerActivity.CPU]) as profiled:
@@ -42,13 +46,21 @@ def test_each_call_of_a_kernel_is_a_range_of_its_name_and_its_graphs_number(modu
             answers.append(modules[2].cpp_fused_add_0(0.0, 1.0))
 
     assert answers == [5.0, 2.0, 0.0]
-    names = [event.name() for event in profiled.profiler.kineto_results.events() if "cpp" in event.name()]  # type: ignore[union-attr]
-    assert names == ["graph_0_cpp_fused_add_0", "graph_0_cpp_fused_mul_1", "graph_1_cpp_fused_add_0"]
+    names = [
+        event.name() for event in profiled.profiler.kineto_results.events() if "cpp" in event.name()
+    ]  # type: ignore[union-attr]
+    assert names == [
+        "graph_0_cpp_fused_add_0",
+        "graph_0_cpp_fused_mul_1",
+        "graph_1_cpp_fused_add_0",
+    ]
     assert modules[1].cpp_fused_add_0 is math.hypot
     assert modules[2].cpp_fused_add_0 is math.atan2
 
 
-def test_where_inductor_names_them_itself_no_call_is_a_range_twice(modules: list[ModuleType]) -> None:
+def test_where_inductor_names_them_itself_no_call_is_a_range_twice(
+    modules: list[ModuleType],
+) -> None:
     with config.patch({"cpp.enable_kernel_profile": True}), ExitStack() as undo:
         assert cpp_kernels.name_kernels(undo)
         assert modules[1].cpp_fused_add_0 is math.hypot

@@ -16,7 +16,10 @@ from kgprof.record.source import listening
 
 def state() -> list[tuple[int, bool, list[logging.Handler], list[object]]]:
     loggers = map(logging.getLogger, LOGGERS)
-    return [(logger.level, logger.propagate, list(logger.handlers), list(logger.filters)) for logger in loggers]
+    return [
+        (logger.level, logger.propagate, list(logger.handlers), list(logger.filters))
+        for logger in loggers
+    ]
 
 
 def test_a_skip_is_known_by_the_function_that_logs_it() -> None:
@@ -45,7 +48,9 @@ def test_messages_of_every_level_are_heard_whatever_the_users_log_shows() -> Non
     with listening([source]):
         logging.getLogger(LOGGERS[0]).debug("[%s] Recording", "0/0")
 
-    assert [(message.level, message.text) for message in source.messages] == [("DEBUG", "[0/0] Recording")]
+    assert [(message.level, message.text) for message in source.messages] == [
+        ("DEBUG", "[0/0] Recording")
+    ]
 
 
 def test_the_users_log_shows_what_it_showed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,9 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.eager_calls import EagerCalls
 
 HERE = str(Path(__file__))
-PROJECT = ProjectFiles(libraries=(str(Path(torch.__file__).parent),), own=(str(Path(__file__).parent),))
+PROJECT = ProjectFiles(
+    libraries=(str(Path(torch.__file__).parent),), own=(str(Path(__file__).parent),)
+)
 
 
 @torch.compile(backend="aot_eager")
@@ -45,7 +47,9 @@ class Step:
 
 def line(words: str) -> SourceLine:
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
-    (number,) = [number for number, text in enumerate(lines, start=1) if text.strip().startswith(words)]
+    (number,) = [
+        number for number, text in enumerate(lines, start=1) if text.strip().startswith(words)
+    ]
     return SourceLine(file=HERE, line=number, function="Step.__call__")
 
 
@@ -70,8 +74,14 @@ def test_each_call_has_the_line_it_stands_in_and_its_place() -> None:
         ("torch.ops.aten.scatter_", line("self.x.scatter_")),
         ("torch.ops.aten.scatter_", line("self.y.scatter_")),
         # One entry for what is always called from one line.
-        ("torch.ops.aten.relu", msgspec.structs.replace(line("return torch.relu"), function="doubled")),
-        ("torch.ops.aten.mul", msgspec.structs.replace(line("return torch.relu"), function="doubled")),
+        (
+            "torch.ops.aten.relu",
+            msgspec.structs.replace(line("return torch.relu"), function="doubled"),
+        ),
+        (
+            "torch.ops.aten.mul",
+            msgspec.structs.replace(line("return torch.relu"), function="doubled"),
+        ),
         ("torch.ops.aten._foreach_copy_", line("torch._foreach_copy_")),
         ("torch.ops.aten.softplus", line("self.y = torch.nn")),  # from within torch.nn.functional
         ("torch.ops.aten.add", line("self.y = torch.nn")),  # an operator of Python's
@@ -83,7 +93,9 @@ class Training:
 
     def __init__(self) -> None:
         self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
-        self.optimizer = torch.optim.SGD([*self.first.parameters(), *self.second.parameters()], lr=0.1, foreach=True)
+        self.optimizer = torch.optim.SGD(
+            [*self.first.parameters(), *self.second.parameters()], lr=0.1, foreach=True
+        )
 
     def __call__(self) -> None:
         hidden = self.first(torch.ones(2, 4, requires_grad=True)).tanh()
@@ -97,7 +109,9 @@ def test_a_backward_is_of_the_line_of_its_forward() -> None:
     step = Training()
     step()
 
-    found = [(origin.kernel.removeprefix("torch.ops.aten."), *origin.lines) for origin in watched(step)]
+    found = [
+        (origin.kernel.removeprefix("torch.ops.aten."), *origin.lines) for origin in watched(step)
+    ]
 
     first, second, update = (
         msgspec.structs.replace(line(words), function="Training.__call__")
@@ -142,7 +156,9 @@ def test_a_gradient_that_is_accumulated_is_at_the_backward() -> None:
     assert [one.line for one in added] == [at.line]
 
 
-def test_gradients_of_one_tensor_that_autograd_adds_up_are_told_from_additions_of_the_program() -> None:
+def test_gradients_of_one_tensor_that_autograd_adds_up_are_told_from_additions_of_the_program() -> (
+    None
+):
     weight = torch.ones(2, requires_grad=True)
     weight.register_hook(lambda gradient: gradient + 1)
 
@@ -207,7 +223,9 @@ def test_what_generated_code_calls_is_not_eager() -> None:
 
     product(torch.ones(8, 8))
 
-    assert "torch.ops.aten.mm" not in {origin.kernel for origin in watched(lambda: product(torch.ones(8, 8)))}
+    assert "torch.ops.aten.mm" not in {
+        origin.kernel for origin in watched(lambda: product(torch.ones(8, 8)))
+    }
 
 
 def test_an_operator_that_is_called_otherwise_in_another_step_is_left_out() -> None:
@@ -276,7 +294,8 @@ def test_a_mode_that_the_program_enters_meanwhile_outlives_the_watching() -> Non
         assert own.get_total_flops() == 16
         assert watching.origins() == seen
     left = _get_current_dispatch_mode()
-    assert left is not None  # below the program's own mode it could not be taken off; it passes everything on
+    # below the program's own mode it could not be taken off; it passes everything on
+    assert left is not None
     left.__exit__(None, None, None)
 
 

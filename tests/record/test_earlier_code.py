@@ -1,4 +1,5 @@
-"""Code that Dynamo compiled before kgprof listened: it is counted where it runs, and nothing is passed over it."""
+"""Code that Dynamo compiled before kgprof listened: it is counted where it runs, and nothing is
+passed over it."""
 
 from __future__ import annotations
 
@@ -131,7 +132,9 @@ def test_the_counters_are_taken_off_again() -> None:
 # ---------------------------------------------------------------- who reads it
 
 
-@pytest.mark.parametrize("demand", ["no_graph_breaks", "no_recompiles", "no_mutation", "no_aliasing", "no_syncs"])
+@pytest.mark.parametrize(
+    "demand", ["no_graph_breaks", "no_recompiles", "no_mutation", "no_aliasing", "no_syncs"]
+)
 def test_a_guard_does_not_pass_over_code_from_before(demand: str) -> None:
     before, now = warm(Whole().forward), compiled(torch.exp)
     guard = Guard()
@@ -149,7 +152,9 @@ UNSEEN = Unavailable(capture=EARLIER_CODE, why="f (job.py:3): compiled before kg
 
 def test_a_budget_that_holds_as_far_as_was_seen_is_inconclusive() -> None:
     one = run(FUSED)
-    partly = msgspec.structs.replace(one, compile=msgspec.structs.replace(one.compile, capture_unavailable=(UNSEEN,)))
+    partly = msgspec.structs.replace(
+        one, compile=msgspec.structs.replace(one.compile, capture_unavailable=(UNSEEN,))
+    )
 
     judged = judge(profile(runs=(partly,)), settings())
 
@@ -159,7 +164,9 @@ def test_a_budget_that_holds_as_far_as_was_seen_is_inconclusive() -> None:
 
 def test_without_a_compilation_it_is_inconclusive_and_not_empty() -> None:
     one = run(FUSED, compiled=0)
-    none = msgspec.structs.replace(one, compile=msgspec.structs.replace(one.compile, capture_unavailable=(UNSEEN,)))
+    none = msgspec.structs.replace(
+        one, compile=msgspec.structs.replace(one.compile, capture_unavailable=(UNSEEN,))
+    )
 
     judged = judge(profile(runs=(none,)), settings())
 
@@ -169,6 +176,8 @@ def test_without_a_compilation_it_is_inconclusive_and_not_empty() -> None:
 
 def test_a_break_that_was_seen_fails_all_the_same() -> None:
     one = run(FUSED)
-    partly = msgspec.structs.replace(one, compile=msgspec.structs.replace(one.compile, capture_unavailable=(UNSEEN,)))
+    partly = msgspec.structs.replace(
+        one, compile=msgspec.structs.replace(one.compile, capture_unavailable=(UNSEEN,))
+    )
 
     assert judge(profile(finding(), runs=(partly,)), settings()).exit_code == EXIT_GATE_FAILED

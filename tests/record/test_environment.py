@@ -29,10 +29,14 @@ def test_the_environment_is_this_machines() -> None:
     assert found.flags == {"TORCH_LOGS": "x"}
 
 
-def test_the_commit_is_the_working_directorys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_is_the_working_directorys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def git(*args: str) -> str:
         author = ["-c", "user.name=n", "-c", "user.email=e"]
-        done = subprocess.run(["git", *author, *args], cwd=tmp_path, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            ["git", *author, *args], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
         return done.stdout.strip()
 
     git("init", "-q")
@@ -62,34 +66,50 @@ def test_a_program_that_is_missing_is_a_reason() -> None:
 
 
 def test_the_flags_are_those_that_change_torch() -> None:
-    user = {"TORCH_LOGS": "+dynamo", "OMP_NUM_THREADS": "1", "CXX": "clang++", "HOME": "/root", "AWS_SECRET": "s"}
+    user = {
+        "TORCH_LOGS": "+dynamo",
+        "OMP_NUM_THREADS": "1",
+        "CXX": "clang++",
+        "HOME": "/root",
+        "AWS_SECRET": "s",
+    }
 
     assert flags({**user, "KMP_INIT_AT_FORK": "FALSE"}) == flags(user)  # scikit-learn's doing
     assert flags(user) == {"CXX": "clang++", "OMP_NUM_THREADS": "1", "TORCH_LOGS": "+dynamo"}
 
 
 @pytest.mark.parametrize(
-    "name", ["OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "MKL_NUM_THREADS"]
+    "name",
+    ["OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "MKL_NUM_THREADS"],
 )
 def test_what_sets_how_many_threads_wait_and_how_is_among_the_flags(name: str) -> None:
     assert flags({name: "4"}) == {name: "4"}
 
 
-def test_a_vector_isa_that_is_taken_for_granted_is_not_probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vector_isa_that_is_taken_for_granted_is_not_probed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
     found = environment.probe_vector_isa(tmp_path / "probe")
 
-    assert found == (Skipped(reason="TORCHINDUCTOR_VEC_ISA_OK=1 is set, so torch does not probe"), False)
+    assert found == (
+        Skipped(reason="TORCHINDUCTOR_VEC_ISA_OK=1 is set, so torch does not probe"),
+        False,
+    )
     assert not (tmp_path / "probe").exists()
 
 
-def test_an_isa_that_does_not_work_is_not_passed_on_as_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_isa_that_does_not_work_is_not_passed_on_as_working(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # given: a CPU that offers AVX-512 and AVX2, and a compiler that knows AVX2 only
     from torch._inductor import cpu_vec_isa
     from torch._inductor.runtime import cache_dir_utils
 
-    monkeypatch.setattr(cache_dir_utils, "default_cache_dir", lambda: str(tmp_path / "torchinductor"))
+    monkeypatch.setattr(
+        cache_dir_utils, "default_cache_dir", lambda: str(tmp_path / "torchinductor")
+    )
     narrow, wide = cpu_vec_isa.VecAVX2(), cpu_vec_isa.VecAVX512()
     monkeypatch.delenv("TORCHINDUCTOR_VEC_ISA_OK", raising=False)
     monkeypatch.setattr(cpu_vec_isa, "supported_vec_isa_list", [wide, narrow])
@@ -107,14 +127,18 @@ def test_an_isa_that_does_not_work_is_not_passed_on_as_working(tmp_path: Path, m
         assert may_be_skipped is expected
 
 
-def test_the_files_of_a_probe_are_kept_for_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_of_a_probe_are_kept_for_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # given: a torch whose probe compiles one file where it is not there yet
     from torch._inductor import cpu_vec_isa
     from torch._inductor.runtime import cache_dir_utils
 
     isa, compiled = cpu_vec_isa.VecAVX2(), []
     monkeypatch.delenv("TORCHINDUCTOR_VEC_ISA_OK", raising=False)
-    monkeypatch.setattr(cache_dir_utils, "default_cache_dir", lambda: str(tmp_path / "torchinductor"))
+    monkeypatch.setattr(
+        cache_dir_utils, "default_cache_dir", lambda: str(tmp_path / "torchinductor")
+    )
 
     def pick() -> cpu_vec_isa.VecISA:
         library = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) / "ab" / "isa.so"
@@ -178,7 +202,9 @@ def test_a_program_that_never_asks_for_inductor_pays_for_no_probe_and_one_that_d
     assert (tmp_path / VECTOR_ISA_WORKS).is_file()
 
 
-def test_a_probe_that_failed_leaves_word_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_failed_leaves_word_of_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(environment, "probe_vector_isa", lambda cache: (1.0, False))
 
     with environment.ProbeWhenAsked(tmp_path):

@@ -1,4 +1,5 @@
-"""A child that is forked from a process with torch is what a new process would have been, and ends as one."""
+"""A child that is forked from a process with torch is what a new process would have been, and ends
+as one."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ facts["environment"] = {k: v for k, v in facts["environment"].items() if k != "K
 with open(os.environ["KGPROF_OUT"], "a") as out:
     out.write(json.dumps([os.getpid(), sys.modules["__main__"].main.__module__, facts]) + "\\n")
 def step(): return torch.ones(2)
-"""
+"""  # noqa: E501
 
 
 class Plans:
@@ -82,7 +83,9 @@ class Plans:
     @property
     def facts(self) -> list[tuple[int, str, dict[str, Any]]]:
         """The process, the module that began it, and what it saw."""
-        return [tuple(json.loads(line)) for line in self._out.read_text(encoding="utf-8").splitlines()]
+        return [
+            tuple(json.loads(line)) for line in self._out.read_text(encoding="utf-8").splitlines()
+        ]
 
 
 @pytest.fixture
@@ -98,7 +101,8 @@ def test_a_forked_child_is_what_a_new_process_is(plans: Plans) -> None:
     assert [one.exit.outcome for one in (new, *ended)] == [Outcome.OK] * 3
     (_, _, expected), *forked = plans.facts
     assert [began for _, began, _ in plans.facts] == [NEW, FORKED, FORKED]
-    assert len({pid for pid, _, _ in plans.facts}) == 3  # the server itself has not imported the workload
+    # the server itself has not imported the workload
+    assert len({pid for pid, _, _ in plans.facts}) == 3
     assert expected["parent"] == os.getpid()
     assert [facts for _, _, facts in forked] == [expected] * 2
 
@@ -109,13 +113,19 @@ def test_a_child_that_dies_costs_itself_alone(plans: Plans, name: str) -> None:
         dead = plans.run(f"import os, signal; os.kill(os.getpid(), signal.{name})").exit
         after = plans.run(FACTS).exit
 
-    assert (dead.outcome, dead.message, dead.exit_code) == (Outcome.KILLED, name, -signal.Signals[name])
+    assert (dead.outcome, dead.message, dead.exit_code) == (
+        Outcome.KILLED,
+        name,
+        -signal.Signals[name],
+    )
     assert (after.outcome, plans.facts[0][1]) == (Outcome.OK, FORKED)
 
 
 def test_what_it_raises_prints_and_leaves_to_atexit_comes_to_the_log(plans: Plans) -> None:
     with fork_server.imports_shared():
-        ended = plans.run("import atexit; atexit.register(print, 'at the end'); print('here'); 1 / 0")
+        ended = plans.run(
+            "import atexit; atexit.register(print, 'at the end'); print('here'); 1 / 0"
+        )
 
     log = plans.log.read_text(encoding="utf-8")
     assert ended.exit.outcome is Outcome.RAISED
@@ -124,7 +134,9 @@ def test_what_it_raises_prints_and_leaves_to_atexit_comes_to_the_log(plans: Plan
     assert log.index("here") < log.index("ZeroDivisionError") < log.rindex("at the end")
 
 
-def test_one_that_is_done_waits_for_threads_and_atexit_and_leaves_its_modules_as_they_are(plans: Plans) -> None:
+def test_one_that_is_done_waits_for_threads_and_atexit_and_leaves_its_modules_as_they_are(
+    plans: Plans,
+) -> None:
     program = """
         import atexit, os, threading, time
         class Kept:
@@ -138,7 +150,7 @@ def test_one_that_is_done_waits_for_threads_and_atexit_and_leaves_its_modules_as
         atexit.register(lambda: print("at the end", end=""))  # without the line's end: nothing has been flushed
         threading.Thread(target=late).start()
         def step(): ...
-    """
+    """  # noqa: E501
     new = plans.run(program).exit
     logs = [plans.log.read_text(encoding="utf-8")]
     with fork_server.imports_shared():
@@ -150,7 +162,9 @@ def test_one_that_is_done_waits_for_threads_and_atexit_and_leaves_its_modules_as
 
 
 def test_a_workload_may_do_without_streams(plans: Plans) -> None:
-    ended = plans.run("import sys; sys.stdout = sys.stderr = None; print('nowhere')\ndef step(): ...")
+    ended = plans.run(
+        "import sys; sys.stdout = sys.stderr = None; print('nowhere')\ndef step(): ..."
+    )
 
     assert (ended.exit.outcome, ended.exit.exit_code) == (Outcome.OK, 0)
 
@@ -162,7 +176,7 @@ def test_files_that_are_left_open_are_written_and_temporary_ones_deleted(plans: 
         print("a line", file=text)
         ctypes.CDLL(None).puts(b"from C")
         def step(): ...
-    """
+    """  # noqa: E501
     (plans.folder / "made").mkdir()
     for shared in (contextlib.nullcontext(), fork_server.imports_shared()):
         with shared:
@@ -185,35 +199,55 @@ def test_a_plan_and_runs_that_compile_find_inductor_imported_and_eager_ones_dyna
         isa = sys.modules["torch._inductor.config"].cpp.vec_isa_ok if len(names) == 2 else None
         print("FACTS", *names, isa, flush=True)
         def step(): return torch.ones(2)
-    """
+    """  # noqa: E501
     file.write_text(textwrap.dedent(program), encoding="utf-8")
 
     def plan(mode: str, isa: dict[str, str]) -> list[str]:
         options, log = Options(workload=f"{file}:step", modes=(mode,)), tmp_path / "log.txt"
         answer, probe = str(tmp_path / "plan.json"), str(tmp_path / "isa")
-        job = Job(task=Task.PLAN, options=options, parent_pid=os.getpid(), answer=answer, probe_cache=probe)
+        job = Job(
+            task=Task.PLAN,
+            options=options,
+            parent_pid=os.getpid(),
+            answer=answer,
+            probe_cache=probe,
+        )
         caches = Caches(folder=tmp_path / "caches", extra=isa)
         children.run(Start(job=job, scratch=tmp_path, log=log, caches=caches))
-        return next(line for line in log.read_text().splitlines() if line.startswith("FACTS")).split()[1:]
+        return next(
+            line for line in log.read_text().splitlines() if line.startswith("FACTS")
+        ).split()[1:]
 
     with fork_server.imports_shared():
         seen = [
             plan("eager", {}),
-            *(plan("default", {"TORCHINDUCTOR_VEC_ISA_OK": isa} if isa else {}) for isa in ("", "1", "0")),
+            *(
+                plan("default", {"TORCHINDUCTOR_VEC_ISA_OK": isa} if isa else {})
+                for isa in ("", "1", "0")
+            ),
         ]
 
     imported = ["torch._dynamo", COMPILER]
-    assert seen == [[*imported[:1], "None"], *([*imported, isa] for isa in ("None", "True", "False"))]
+    assert seen == [
+        [*imported[:1], "None"],
+        *([*imported, isa] for isa in ("None", "True", "False")),
+    ]
 
 
-def test_where_the_server_with_inductor_has_ended_its_children_import_that_themselves(plans: Plans) -> None:
+def test_where_the_server_with_inductor_has_ended_its_children_import_that_themselves(
+    plans: Plans,
+) -> None:
     with fork_server.imports_shared():
         plans.run(FACTS)
         (server,) = (one.process for one in fork_server._servers)
         assert server is not None
         (inductor,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-        os.kill(int(inductor), signal.SIGKILL)  # as it ends itself where importing Inductor opens a GPU
-        ended = [plans.run(f"import sys; assert {COMPILER!r} not in sys.modules; {FACTS.lstrip()}") for _ in range(2)]
+        # as it ends itself where importing Inductor opens a GPU
+        os.kill(int(inductor), signal.SIGKILL)
+        ended = [
+            plans.run(f"import sys; assert {COMPILER!r} not in sys.modules; {FACTS.lstrip()}")
+            for _ in range(2)
+        ]
 
     assert [one.exit.outcome for one in ended] == [Outcome.OK] * 2
     assert [began for _, began, _ in plans.facts] == [FORKED] * 3
@@ -240,7 +274,7 @@ def test_one_that_hangs_is_ended_with_its_group_and_its_stack_is_in_the_log(plan
         print("pids", os.getpid(), left.pid, flush=True)
         def hanging(): time.sleep(3600)
         hanging()
-    """
+    """  # noqa: E501
     with fork_server.imports_shared():
         ended = plans.run(program, timeout_s=20.0)
 
@@ -254,7 +288,10 @@ def test_one_that_hangs_is_ended_with_its_group_and_its_stack_is_in_the_log(plan
 def test_ctrl_c_ends_it(plans: Plans) -> None:
     def press() -> None:
         until = time.monotonic() + 120
-        while not (plans.log.exists() and b"here" in plans.log.read_bytes()) and time.monotonic() < until:
+        while (
+            not (plans.log.exists() and b"here" in plans.log.read_bytes())
+            and time.monotonic() < until
+        ):
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -284,7 +321,10 @@ def test_a_server_that_is_gone_and_another_environment_cost_an_import(
         ended = plans.run(FACTS)
 
     assert ended.exit.outcome is Outcome.OK
-    assert [(began, facts["environment"].get("OMP_NUM_THREADS") == "3") for _, began, facts in plans.facts] == [
+    assert [
+        (began, facts["environment"].get("OMP_NUM_THREADS") == "3")
+        for _, began, facts in plans.facts
+    ] == [
         (FORKED, False),
         (NEW, True),
         (NEW, False),
@@ -293,7 +333,9 @@ def test_a_server_that_is_gone_and_another_environment_cost_an_import(
 
 def test_nothing_is_left_of_a_kgprof_that_is_killed(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
-    (tmp_path / "w.py").write_text("import time; open('here', 'w').close(); time.sleep(3600)", encoding="utf-8")
+    (tmp_path / "w.py").write_text(
+        "import time; open('here', 'w').close(); time.sleep(3600)", encoding="utf-8"
+    )
     running = subprocess.Popen(
         [sys.executable, "-m", "kgprof", "profile", "w.py:step", "-o", "out"],
         cwd=tmp_path,
@@ -336,15 +378,24 @@ def test_a_run_that_compiles_is_measured_and_probed_in_forked_children(tmp_path:
     file = tmp_path / "w.py"
     file.write_text(COMPILED, encoding="utf-8")
     options = Options(
-        workload=f"{file}:step", device="cpu", steps=5, passes=(PassName.COMPILE, PassName.TIMING, PassName.MEMORY)
+        workload=f"{file}:step",
+        device="cpu",
+        steps=5,
+        passes=(PassName.COMPILE, PassName.TIMING, PassName.MEMORY),
     )
 
     (run,) = recordings.load(recorder.record(options, tmp_path, progress.Silent())).runs
 
-    said = [json.loads(line.partition(" ")[2]) for line in run.log.splitlines() if line.startswith("FACTS")]
+    said = [
+        json.loads(line.partition(" ")[2])
+        for line in run.log.splitlines()
+        if line.startswith("FACTS")
+    ]
     assert said == [[True, os.getpid(), FORKED]] * 2
     assert msgspec.structs.replace(run.exit, elapsed_s=0.0) == Exit(outcome=Outcome.OK, exit_code=0)
-    kernels = json.loads((layout.run_folder(tmp_path / layout.FOLDER, run.key) / layout.KERNEL_ORIGINS).read_bytes())
+    kernels = json.loads(
+        (layout.run_folder(tmp_path / layout.FOLDER, run.key) / layout.KERNEL_ORIGINS).read_bytes()
+    )
     lines = {line["line"] for origin in kernels["origins"] for line in origin["lines"]}
     assert COMPILED.splitlines().index("    return (x.sin() + 1).relu() * 2") + 1 in lines
     assert isinstance(run.memory, MemoryPass)
@@ -372,11 +423,15 @@ print("PADS", config.comprehensive_padding, flush=True)
 def test_a_variable_that_the_workload_sets_is_read_by_the_torch_of_its_runs(tmp_path: Path) -> None:
     file = tmp_path / "w.py"
     file.write_text(SWITCHED, encoding="utf-8")
-    options = Options(workload=f"{file}:step", device="cpu", steps=5, passes=(PassName.COMPILE, PassName.TIMING))
+    options = Options(
+        workload=f"{file}:step", device="cpu", steps=5, passes=(PassName.COMPILE, PassName.TIMING)
+    )
 
     recording = recordings.load(recorder.record(options, tmp_path, progress.Silent()))
 
-    assert [line for line in recording.runs[0].log.splitlines() if line.startswith("PADS")] == ["PADS False"]
+    assert [line for line in recording.runs[0].log.splitlines() if line.startswith("PADS")] == [
+        "PADS False"
+    ]
     assert recording.header.plan.variables == {
         "TORCHINDUCTOR_COMPREHENSIVE_PADDING": "0",
         "OMP_WAIT_POLICY": "passive",
@@ -385,10 +440,15 @@ def test_a_variable_that_the_workload_sets_is_read_by_the_torch_of_its_runs(tmp_
 
 IS_FORKED = 'any("fork_server" in f.filename for f in __import__("traceback").extract_stack())'
 PROGRAM = FACTS.replace('sys.modules["__main__"].main.__module__', IS_FORKED)
-DRAWS = "import random, numpy, torch\nprint([random.random(), float(numpy.random.rand()), torch.initial_seed()])"
+DRAWS = (
+    "import random, numpy, torch\nprint([random.random(), "
+    "float(numpy.random.rand()), torch.initial_seed()])"
+)
 
 
-def test_a_forked_program_is_what_one_in_a_new_process_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_program_is_what_one_in_a_new_process_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KGPROF_OUT", str(tmp_path / "facts.jsonl"))
     text = f"{PROGRAM.partition('def step')[0]}\nprint('end of main')\n"
     forked = ran(tmp_path, text, "--lr", "1")
@@ -396,18 +456,26 @@ def test_a_forked_program_is_what_one_in_a_new_process_is(tmp_path: Path, monkey
     monkeypatch.setattr(fork_server, "forked", lambda *given: None)
     new = ran(tmp_path, text, "--lr", "1")
 
-    seen = [json.loads(line) for line in (tmp_path / "facts.jsonl").read_text(encoding="utf-8").splitlines()]
+    seen = [
+        json.loads(line)
+        for line in (tmp_path / "facts.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     assert [is_forked for _, is_forked, _ in seen] == [True, False]
     (_, _, forked_facts), (_, _, new_facts) = seen
     assert forked_facts.pop("drawn") != new_facts.pop("drawn")
     assert forked_facts == new_facts
-    assert (forked.echoed, forked.exit.outcome, forked.exit.exit_code) == ("end of main\n", Outcome.OK, 0)
+    assert (forked.echoed, forked.exit.outcome, forked.exit.exit_code) == (
+        "end of main\n",
+        Outcome.OK,
+        0,
+    )
     assert (new.echoed, new.exit.outcome, new.exit.exit_code) == ("end of main\n", Outcome.OK, 0)
 
 
 def test_programs_that_are_forked_draw_numbers_of_their_own(tmp_path: Path) -> None:
     with fork_server.imports_shared(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fork_server, "imports_shared", contextlib.nullcontext)  # both of the one server
+        # both of the one server
+        patch.setattr(fork_server, "imports_shared", contextlib.nullcontext)
         drawn = []
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
@@ -416,8 +484,12 @@ def test_programs_that_are_forked_draw_numbers_of_their_own(tmp_path: Path) -> N
     assert all(first != second for first, second in zip(*drawn, strict=True))
 
 
-def test_what_is_printed_during_imports_is_the_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import sys; print('imported', file=sys.stderr)", encoding="utf-8")
+def test_what_is_printed_during_imports_is_the_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys; print('imported', file=sys.stderr)", encoding="utf-8"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     assert ran(tmp_path, "print('main')").echoed == "imported\nmain\n"

@@ -29,7 +29,9 @@ def _fresh_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def offered(step: Callable[[], object], *, calls: int = 1, project: ProjectFiles = HERE) -> list[OfferedFrame]:
+def offered(
+    step: Callable[[], object], *, calls: int = 1, project: ProjectFiles = HERE
+) -> list[OfferedFrame]:
     index = CallIndex()
     hook = FrameHook(index, project)
     with listening([hook]):
@@ -58,7 +60,9 @@ def parts(x: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 class Passing(TorchDispatchMode):
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return function(*args, **(kwargs or {}))
 
 
@@ -91,7 +95,11 @@ def test_a_frame_after_the_recompile_limit_is_run_only() -> None:
     with torch._dynamo.config.patch(recompile_limit=2):
         frames = offered(lambda: compiled(torch.ones(next(sizes))), calls=6)
 
-    assert summary(frames) == [(0, "adds", "compiled", ""), (1, "adds", "compiled", ""), (2, "adds", "run-only", "")]
+    assert summary(frames) == [
+        (0, "adds", "compiled", ""),
+        (1, "adds", "compiled", ""),
+        (2, "adds", "run-only", ""),
+    ]
     assert "recompile limit" in frames[-1].text
 
 
@@ -123,7 +131,8 @@ def test_what_runs_inside_a_skipped_function_says_so() -> None:
 
 
 def test_code_that_cannot_be_hashed_does_no_harm() -> None:
-    """Dynamo's bytecode holds dicts among its constants, where a call after a break has keywords."""
+    """Dynamo's bytecode holds dicts among its constants, where a call after a break has
+    keywords."""
 
     def fails(x: torch.Tensor) -> torch.Tensor:
         for part in parts(x):
@@ -240,7 +249,9 @@ def test_dynamo_is_left_as_it_was(raises: bool) -> None:
     assert convert_frame.CatchErrorsWrapper.__call__ is original
 
 
-def test_a_fault_of_its_own_is_said_and_the_program_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_its_own_is_said_and_the_program_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(FrameHook, "_add", lambda *_, **__: {}[1])
     hook = FrameHook(CallIndex(), HERE)
 
@@ -297,9 +308,13 @@ def scaled(x: torch.Tensor, by: float, offset: float) -> torch.Tensor:
 
 def test_what_torchs_wrapper_calls_is_known_with_its_arguments() -> None:
     layer = torch.compile(torch.nn.Linear(2, 2), backend="eager")
-    partial = torch.compile(functools.partial(scaled, 2.0), backend="eager")  # by position: x is given
+    # by position: x is given
+    partial = torch.compile(functools.partial(scaled, 2.0), backend="eager")
 
-    frames = [*offered(lambda: layer(torch.ones(1, 2))), *offered(lambda: partial(3.0, torch.ones(2)))]
+    frames = [
+        *offered(lambda: layer(torch.ones(1, 2))),
+        *offered(lambda: partial(3.0, torch.ones(2))),
+    ]
 
     assert [(frame.wraps, frame.arguments) for frame in frames if frame.wraps] == [
         ("Linear", ("input",)),

@@ -74,7 +74,10 @@ def test_silence_after_the_recompile_limit_is_seen() -> None:
     with torch._dynamo.config.patch(recompile_limit=2):
         found = counted(lambda: compiled(torch.ones(next(sizes))), calls=5)
 
-    assert [(graph.compile_id, graph.runs) for graph in found] == [("0/0", {0: 1, 4: 1}), ("0/1", {1: 1})]
+    assert [(graph.compile_id, graph.runs) for graph in found] == [
+        ("0/0", {0: 1, 4: 1}),
+        ("0/1", {1: 1}),
+    ]
 
 
 def test_results_and_compilations_are_the_same_with_it() -> None:
@@ -88,7 +91,8 @@ def test_results_and_compilations_are_the_same_with_it() -> None:
     counted(lambda: results.append(compiled(x, weight)), calls=2)
 
     assert all(torch.equal(result, plain) for result in results)
-    assert torch._dynamo.utils.counters["frames"]["ok"] - before == 2  # the function and what follows its break
+    # the function and what follows its break
+    assert torch._dynamo.utils.counters["frames"]["ok"] - before == 2
 
 
 @pytest.mark.parametrize("raises", [False, True])
@@ -165,7 +169,9 @@ def _backend_of(options: dict[str, Any]) -> object:
 def test_a_backend_that_asks_torch_to_trace_again_has_not_failed() -> None:
     tried: list[str] = []
 
-    def starts_over(graph: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Callable[..., object]:
+    def starts_over(
+        graph: torch.fx.GraphModule, examples: list[torch.Tensor]
+    ) -> Callable[..., object]:
         tried.append("once")
         if len(tried) == 1:
             raise TensorifyScalarRestartAnalysis(restart_reason="a number is to be a tensor")
@@ -173,7 +179,9 @@ def test_a_backend_that_asks_torch_to_trace_again_has_not_failed() -> None:
 
     hook = GraphHook(CallIndex())
     with listening([hook]):
-        assert torch.equal(torch.compile(adds, backend=starts_over)(torch.ones(2)), torch.full((2,), 2.0))
+        assert torch.equal(
+            torch.compile(adds, backend=starts_over)(torch.ones(2)), torch.full((2,), 2.0)
+        )
 
     assert len(tried) == 2
     assert [line for line in hook.lines() if "backend" in line] == []

@@ -1,4 +1,5 @@
-"""What each compiled graph replaces, moves, allocates and saves, against figures reckoned by hand."""
+"""What each compiled graph replaces, moves, allocates and saves, against figures reckoned by
+hand."""
 
 from __future__ import annotations
 
@@ -19,13 +20,16 @@ FLOAT = 4
 
 def test_eager_modes_operators_are_those_that_write_memory() -> None:
     def layer(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        heads = torch.nn.functional.linear(x, weight).view(4, 2, 32).transpose(0, 1)  # mm; two views
+        # mm; two views
+        heads = torch.nn.functional.linear(x, weight).view(4, 2, 32).transpose(0, 1)
         return torch.empty_like(heads).copy_(heads).relu_()  # no kernel; copy; in place
 
     forward, backward = eager_work(layer, (torch.randn(4, 16), torch.randn(64, 16)))
 
     product = FLOAT * (4 * 16 + 16 * 64 + 4 * 64)
-    assert forward == m.EagerWork(operators=3, bytes_moved=product + 2 * FLOAT * 4 * 64 + 2 * FLOAT * 4 * 64)
+    assert forward == m.EagerWork(
+        operators=3, bytes_moved=product + 2 * FLOAT * 4 * 64 + 2 * FLOAT * 4 * 64
+    )
     assert backward == NO_BACKWARD
 
 
@@ -38,7 +42,9 @@ def test_the_backward_of_its_results_is_counted_by_itself() -> None:
 
 
 def test_a_gather_reads_no_more_than_it_gives() -> None:
-    forward, _ = eager_work(lambda table, rows: table[rows], (torch.randn(1000, 4), torch.zeros(8, dtype=torch.int64)))
+    forward, _ = eager_work(
+        lambda table, rows: table[rows], (torch.randn(1000, 4), torch.zeros(8, dtype=torch.int64))
+    )
 
     assert forward == m.EagerWork(operators=1, bytes_moved=8 * 8 + 2 * FLOAT * 8 * 4)
 
@@ -54,12 +60,15 @@ def test_a_graph_that_needs_its_data_says_so() -> None:
 
     assert forward == backward
     assert isinstance(forward, m.Skipped)
-    assert forward.reason.startswith("the graph could not be run without data: DynamicOutputShapeException")
+    assert forward.reason.startswith(
+        "the graph could not be run without data: DynamicOutputShapeException"
+    )
 
 
 @pytest.fixture
 def generating() -> Iterator[None]:
-    """Code is generated, and not found in a cache; and torch counts the calls of kernels, as kgprof has it do."""
+    """Code is generated, and not found in a cache; and torch counts the calls of kernels, as kgprof
+    has it do."""
     torch._dynamo.reset()
     with config.patch({"fx_graph_cache": False, "trace.provenance_tracking_level": 1}):
         yield

@@ -1,4 +1,5 @@
-"""CUDA graphs that a program records itself: what its replays read and write, with a stand-in where no GPU is."""
+"""CUDA graphs that a program records itself: what its replays read and write, with a stand-in where
+no GPU is."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ Graphs = Any  # torch.cuda.CUDAGraph or the stand-in
 
 
 class StandIn:
-    """Has the methods of torch's class. Its replay does nothing: the hooks look at addresses, not at values."""
+    """Has the methods of torch's class. Its replay does nothing: the hooks look at addresses, not
+    at values."""
 
     def capture_begin(self, *args: object, **kwargs: object) -> None:
         """As torch's."""
@@ -166,13 +168,16 @@ PROGRAMS = pytest.mark.parametrize(
 )
 
 
-def held_to(program: Program, wrong: list[tuple[str, str, str, int]], graphs: Graphs, device: str) -> None:
+def held_to(
+    program: Program, wrong: list[tuple[str, str, str, int]], graphs: Graphs, device: str
+) -> None:
     (found,) = graphs_of(program, graphs, device)
 
     assert [(one.what, one.name, one.at.line) for one in found.wrong[-1:]] == [
         (what, name, *lines_with(__file__, mark)) for what, name, mark, _ in wrong
     ]
-    # Of a local variable Python may keep the old value in sight for one replay: rebound, then freed.
+    # Of a local variable Python may keep the old value in sight for one replay: rebound, then
+    # freed.
     assert {one.name for one in found.wrong} == {name for _, name, _, _ in wrong}
     assert sum(one.replays for one in found.wrong) == sum(replays for *_, replays in wrong)
     assert (found.captured_in, sum(found.replays.values()) > 0) == (0, True)
@@ -190,7 +195,8 @@ def test_it_is_seen_of_torchs_own_graphs(program: Program, wrong: list[Any]) -> 
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore::UserWarning")  # of torch: autograd's thread has no CUDA context, another stream
+# of torch: autograd's thread has no CUDA context, another stream
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_callables_that_copy_their_inputs_are_clean() -> None:
     def program(graphs: Graphs, device: str) -> None:
         model, x = torch.nn.Linear(3, 3, device=device), torch.ones(2, 3, device=device)
@@ -203,7 +209,8 @@ def test_callables_that_copy_their_inputs_are_clean() -> None:
 
 
 class Unreadable:
-    """As a TypeVar of Python 3.12: its type has room for a `__dict__`, and there is none to read."""
+    """As a TypeVar of Python 3.12: its type has room for a `__dict__`, and there is none to
+    read."""
 
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]

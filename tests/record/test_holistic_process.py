@@ -1,4 +1,5 @@
-"""HTA in its own process: its figures are ours where both can be right, and every call says how it ended."""
+"""HTA in its own process: its figures are ours where both can be right, and every call says how it
+ended."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def asked(tmp_path: Path, trace: Path) -> Answer:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Holistic]:
     """Of each trace, asked once for all that is looked at."""
-    every = {name: asked(tmp_path_factory.mktemp(name), H200 / f"{name}.json.gz") for name in TRACES}
+    every = {
+        name: asked(tmp_path_factory.mktemp(name), H200 / f"{name}.json.gz") for name in TRACES
+    }
     return {name: found for name, found in every.items() if isinstance(found, Holistic)}
 
 
@@ -45,7 +48,9 @@ def called(found: Holistic) -> dict[str, str]:
 @pytest.mark.parametrize("name", TRACES)
 def test_kernel_and_idle_totals_are_ours(answers: dict[str, Holistic], name: str) -> None:
     trace = H200 / f"{name}.json.gz"
-    ours = kernels.breakdown(kineto.read(trace), device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    ours = kernels.breakdown(
+        kineto.read(trace), device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
     assert isinstance(ours, KernelBreakdown)
     assert isinstance(ours.idle, DeviceIdle)
 
@@ -53,12 +58,13 @@ def test_kernel_and_idle_totals_are_ours(answers: dict[str, Holistic], name: str
 
     assert isinstance(rank.idle_us, float)
     assert isinstance(rank.window_us, float)
-    # HTA adds up floats; and its window begins with the first device event, so it knows no idle time at the edges.
+    # HTA adds up floats; and its window begins with the first device event, so it knows no idle
+    # time at the edges.
     assert rank.kernels == pytest.approx({row.name: row.total_us for row in ours.rows}, rel=1e-9)
     assert rank.idle_us == pytest.approx(ours.idle_us - ours.idle.edges_us, rel=1e-4)
     assert rank.window_us - rank.idle_us == pytest.approx(ours.busy_us, rel=1e-4)
-    # Its host_wait is the whole of a gap whose launch came late; of that gap ours counts as the host's what came before
-    # the launch.
+    # Its host_wait is the whole of a gap whose launch came late; of that gap ours counts as the
+    # host's what came before the launch.
     host_wait = sum(cause.total_us for cause in rank.idle_causes if cause.cause == "host_wait")
     assert ours.idle.host_us <= host_wait <= ours.idle_us
 
@@ -69,7 +75,11 @@ def test_what_hta_gets_wrong_under_cuda_graphs_is_not_asked(answers: dict[str, H
 
     assert found.ranks[0].queue_length == {}
     refused = [call.name for call in found.calls if call.reason == GRAPHS_UNKNOWN]
-    assert refused == ["get_queue_length_summary", "get_cuda_kernel_launch_stats", "critical_path_analysis"]
+    assert refused == [
+        "get_queue_length_summary",
+        "get_cuda_kernel_launch_stats",
+        "critical_path_analysis",
+    ]
 
 
 @pytest.mark.shared
@@ -112,7 +122,9 @@ def test_what_is_no_trace_is_said(tmp_path: Path, content: bytes, reason: str) -
 
 def test_a_trace_that_hta_cannot_load_says_what_it_raised(tmp_path: Path) -> None:
     # given: a file that breaks off, of which kgprof reads the beginning
-    whole = write(tmp_path / "whole.json", [step(0, 0, 9), event("kernel", "k", 1.0, 2.0, thread=7, stream=7)])
+    whole = write(
+        tmp_path / "whole.json", [step(0, 0, 9), event("kernel", "k", 1.0, 2.0, thread=7, stream=7)]
+    )
     path = tmp_path / "t.json"
     path.write_bytes(whole.read_bytes()[:-1])
 
@@ -124,7 +136,9 @@ def test_a_trace_that_hta_cannot_load_says_what_it_raised(tmp_path: Path) -> Non
 
 def test_a_call_that_raises_is_listed_with_its_words(tmp_path: Path) -> None:
     # given: one kernel that nothing on the host launched
-    path = write(tmp_path / "t.json", [step(0, 0, 9), event("kernel", "k", 1.0, 2.0, thread=7, stream=7)])
+    path = write(
+        tmp_path / "t.json", [step(0, 0, 9), event("kernel", "k", 1.0, 2.0, thread=7, stream=7)]
+    )
 
     found = asked(tmp_path, path)
 

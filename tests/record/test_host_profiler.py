@@ -35,7 +35,9 @@ def test_calls_are_counted_and_times_add_up() -> None:
     }
     assert (rows["callee"].file, rows["callee"].line) == (__file__, callee.__code__.co_firstlineno)
     assert rows["<built-in method builtins.sum>"].file == ""
-    assert [row.self_us for row in found.rows] == sorted((row.self_us for row in found.rows), reverse=True)
+    assert [row.self_us for row in found.rows] == sorted(
+        (row.self_us for row in found.rows), reverse=True
+    )
     assert found.total_self_us == pytest.approx(rows["Stepping.step"].cumulative_us)
     assert len(found.step_us) == 5
     assert found.total_self_us < sum(found.step_us)

@@ -1,4 +1,5 @@
-"""A program that does what it likes to its process ends as plain Python ends it, and its own exception is told whole.
+"""A program that does what it likes to its process ends as plain Python ends it, and its own
+exception is told whole.
 
 Each is run by Python first; nothing is known about it but what that gives.
 """
@@ -33,7 +34,7 @@ ENDS_WELL = {
         files = [tempfile.TemporaryFile() for _ in range(40)]
         import atexit
         atexit.register(lambda: print(sum(os.fstat(file.fileno()).st_size for file in files), flush=True))
-    """,
+    """,  # noqa: E501
     "stdout None": "import sys; print('once', flush=True); sys.stdout = None",
     "stdout closed": "import sys; print('once', flush=True); sys.stdout.close()",
     "stdout a list": "import sys; sys.stdout = []",
@@ -53,7 +54,7 @@ ENDS_WELL = {
         for name in list(sys.modules):
             if name.partition(".")[0] in ("kgprof", "msgspec", "json", "gzip", "pathlib", "torch", "os", "signal"):
                 del sys.modules[name]
-    """,
+    """,  # noqa: E501
     "path emptied": "import sys; sys.path.clear(); sys.meta_path.clear(); sys.path_hooks.clear()",
     "settrace": """
         import sys
@@ -90,7 +91,10 @@ ENDS_WELL = {
         print(os.waitpid(child, 0)[1], flush=True)
     """,
     "execs": "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'print(\"other\")'])",
-    "few descriptors": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); print('out', flush=True)",
+    "few descriptors": (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); "
+        "print('out', flush=True)"
+    ),
     "no file may grow": """
         import resource, signal
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -139,19 +143,23 @@ ENDS_WELL = {
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         print("out", flush=True)
     """,
-    "time stands still": "import time; time.monotonic = time.time = time.perf_counter_ns = lambda: 0",
+    "time stands still": (
+        "import time; time.monotonic = time.time = time.perf_counter_ns = lambda: 0"
+    ),
     "open is gone": "import builtins; del builtins.open, builtins.print",
     "environment cleared": "import os; os.environ.clear(); print('out', flush=True)",
     "gc off": "import gc, sys; gc.disable(); sys.excepthook = None; print('out', flush=True)",
     "getpid lies": "import os; os.getpid = lambda: 1; print('out', flush=True)",
-    "warnings are errors": "import warnings; warnings.simplefilter('error'); print('out', flush=True)",
+    "warnings are errors": (
+        "import warnings; warnings.simplefilter('error'); print('out', flush=True)"
+    ),
     "threads at its end": """
         import threading, time
         threading.Thread(target=lambda: (time.sleep(0.3), print("late", flush=True))).start()
     """,
     "default timeout": "import socket; socket.setdefaulttimeout(0.001); print('out', flush=True)",
     "codecs": "import locale; locale.setlocale = None; print('out', flush=True)",
-    "a file with a surrogate": r"open('/tmp/\udcff-kgprof', 'w').close(); import os; os.unlink('/tmp/\udcff-kgprof')",
+    "a file with a surrogate": r"open('/tmp/\udcff-kgprof', 'w').close(); import os; os.unlink('/tmp/\udcff-kgprof')",  # noqa: E501
 }
 ENDS_BADLY = {
     "exit text": "import sys; sys.exit('its last words')",
@@ -194,21 +202,34 @@ ENDS_BADLY = {
     "no modules": "import sys; sys.modules.clear(); raise ValueError('its own')",
     "recursion": "def f(): f()\nf()",
     "recursion limit": "import sys; sys.setrecursionlimit(60); raise ValueError('its own')",
-    "excepthook": "import sys; sys.excepthook = lambda *a: print('hooked', a[1]); raise ValueError('its own')",
-    "excepthook raises": "import sys; sys.excepthook = lambda *a: 1 / 0; raise ValueError('its own')",
-    "excepthook exits": "import sys; sys.excepthook = lambda *a: sys.exit(4); raise ValueError('its own')",
+    "excepthook": (
+        "import sys; sys.excepthook = lambda *a: print('hooked', a[1]); raise ValueError('its own')"
+    ),
+    "excepthook raises": (
+        "import sys; sys.excepthook = lambda *a: 1 / 0; raise ValueError('its own')"
+    ),
+    "excepthook exits": (
+        "import sys; sys.excepthook = lambda *a: sys.exit(4); raise ValueError('its own')"
+    ),
     "excepthook is none": "import sys; sys.excepthook = None; raise ValueError('its own')",
     "no excepthook": "import sys; del sys.excepthook; raise ValueError('its own')",
     "a group": "raise ExceptionGroup('several', [ValueError('one'), KeyError('two')])",
-    "its cause": "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ValueError('its own') from error",
+    "its cause": (
+        "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise "
+        "ValueError('its own') from error"
+    ),
     "syntax": "x = = 1",
     "killed": "import os; os.kill(os.getpid(), 9)",
     "terminated": "import os; os.kill(os.getpid(), 15)",
     "aborted": "import os; os.abort()",
-    "execs what fails": "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(9)'])",
+    "execs what fails": (
+        "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(9)'])"
+    ),
     "memory": "raise MemoryError",
     "generator exit": "raise GeneratorExit('its own')",
-    "few descriptors": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); open('/dev/null')",
+    "few descriptors": (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); open('/dev/null')"
+    ),
 }
 
 
@@ -230,20 +251,43 @@ def doubled(x):
 for number in range(3):
     doubled(torch.ones(2 + number)).sum().item()
 """
-# What no recording can be made of: Python's own ending is left out, or nothing can be opened or written any more.
+# What no recording can be made of: Python's own ending is left out, or nothing can be opened or
+# written any more.
 UNSEEN = ("_exit 0 of libc", "few descriptors", "no file may grow")
-# They end before a last write: what stands is from the beginning of a step, half a second ago or more.
+# They end before a last write: what stands is from the beginning of a step, half a second ago or
+# more.
 CUT_OFF = ("_exit", "exec", "killed", "terminated", "aborted")
-# Python forgets that it was interrupted, and exits with 1, where something executes text on its way out. Dynamo does.
+# Python forgets that it was interrupted, and exits with 1, where something executes text on its way
+# out. Dynamo does.
 INTERRUPTED = ("bad keyboard interrupt", "bad keyboard interrupt by signal")
-# What torch's handlers print in an interpreter without modules, or with such a trace function, differs by the run.
+# What torch's handlers print in an interpreter without modules, or with such a trace function,
+# differs by the run.
 WRECKED = ("no modules", "bad no modules", "settrace that raises")
 QUICK = (
-    *("removed folder", "closerange 0", "reused descriptors", "stdout None", "own modules gone", "execs"),
-    *("no modules", "no file may grow", "atexit cleared", "bad exit without stderr", "bad keyboard interrupt"),
+    *(
+        "removed folder",
+        "closerange 0",
+        "reused descriptors",
+        "stdout None",
+        "own modules gone",
+        "execs",
+    ),
+    *(
+        "no modules",
+        "no file may grow",
+        "atexit cleared",
+        "bad exit without stderr",
+        "bad keyboard interrupt",
+    ),
 )
-# Its excepthook fails or is gone, or faulthandler prints all frames: the text is whole, and kgprof's frames are in it.
-NAMES_KGPROF = ("bad excepthook raises", "bad excepthook is none", "bad no excepthook", "bad aborted")
+# Its excepthook fails or is gone, or faulthandler prints all frames: the text is whole, and
+# kgprof's frames are in it.
+NAMES_KGPROF = (
+    "bad excepthook raises",
+    "bad excepthook is none",
+    "bad no excepthook",
+    "bad aborted",
+)
 PROGRAMS = {**ENDS_WELL, **{f"bad {name}": text for name, text in ENDS_BADLY.items()}}
 
 
@@ -263,7 +307,8 @@ def same_as_plain(
     assert done.exit.exit_code == (plain.returncode if code is None else code), (done.exit, plain)
     assert (done.exit.outcome is Outcome.OK) == (plain.returncode == 0), done.exit
     printed, echoed = (
-        re.sub("0x[0-9a-f]+|repeated [0-9]+", "", text).splitlines() for text in (plain.stdout, done.echoed)
+        re.sub("0x[0-9a-f]+|repeated [0-9]+", "", text).splitlines()
+        for text in (plain.stdout, done.echoed)
     )
     shown = iter(echoed)  # torch, which kgprof has imported, may have more to say
     assert wrecked or all(line in shown for line in printed), (printed, echoed)
@@ -277,10 +322,15 @@ def same_as_plain(
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [pytest.param(n, t, id=n, marks=() if n in QUICK else pytest.mark.long) for n, t in PROGRAMS.items()],
+    [
+        pytest.param(n, t, id=n, marks=() if n in QUICK else pytest.mark.long)
+        for n, t in PROGRAMS.items()
+    ],
 )
 def test_a_program_ends_as_python_ends_it(tmp_path: Path, name: str, text: str) -> None:
-    seen = not name.removeprefix("bad ").startswith((*UNSEEN, "exec", "kill", "term", "ab", "_exit 7 of"))
+    seen = not name.removeprefix("bad ").startswith(
+        (*UNSEEN, "exec", "kill", "term", "ab", "_exit 7 of")
+    )
     same_as_plain(tmp_path, text, seen=seen, names_kgprof=name in NAMES_KGPROF)
 
 
@@ -290,19 +340,39 @@ def test_so_does_one_that_compiles_before(tmp_path: Path, name: str, text: str) 
     if name.startswith("bad syntax"):
         return
     code = -signal.SIGINT if name in INTERRUPTED else None
-    settings = {"seen": False, "names_kgprof": name in NAMES_KGPROF, "wrecked": name in WRECKED, "code": code}
+    settings = {
+        "seen": False,
+        "names_kgprof": name in NAMES_KGPROF,
+        "wrecked": name in WRECKED,
+        "code": code,
+    }
     done = same_as_plain(tmp_path, COMPILED + textwrap.dedent(text), **settings)
-    if done.run.script is not None and not name.removeprefix("bad ").startswith((*UNSEEN, *CUT_OFF)):
+    if done.run.script is not None and not name.removeprefix("bad ").startswith(
+        (*UNSEEN, *CUT_OFF)
+    ):
         assert len(done.compiled.compilations) == 3
 
 
 def test_modules_beside_it_are_its_own(tmp_path: Path) -> None:
-    for name in ("msgspec", "json", "click", "time", "traceback", "gzip", "typing_extensions", "numbers", "csv"):
+    for name in (
+        "msgspec",
+        "json",
+        "click",
+        "time",
+        "traceback",
+        "gzip",
+        "typing_extensions",
+        "numbers",
+        "csv",
+    ):
         (tmp_path / f"{name}.py").write_text("mine = __name__\n", encoding="utf-8")
 
     done = same_as_plain(tmp_path, SHADOWED)
 
-    assert f"{tmp_path}/msgspec.py {tmp_path}/json.py <built-in function sleep> click traceback" in done.echoed
+    assert (
+        f"{tmp_path}/msgspec.py {tmp_path}/json.py <built-in function sleep> click traceback"
+        in done.echoed
+    )
 
 
 def test_a_lone_surrogate_is_told_as_python_tells_it(tmp_path: Path) -> None:
@@ -314,4 +384,8 @@ def test_a_lone_surrogate_is_told_as_python_tells_it(tmp_path: Path) -> None:
 def test_the_programs_umask_is_not_the_recordings(tmp_path: Path) -> None:
     done = same_as_plain(tmp_path, "import os; os.umask(0o777); print('out', flush=True)")
 
-    assert {stat.S_IMODE(file.stat().st_mode) & 0o400 for file in done.folder.rglob("*") if file.is_file()} == {0o400}
+    assert {
+        stat.S_IMODE(file.stat().st_mode) & 0o400
+        for file in done.folder.rglob("*")
+        if file.is_file()
+    } == {0o400}

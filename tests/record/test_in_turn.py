@@ -1,4 +1,5 @@
-"""Two checkouts recorded in turn: which child runs when and where, what is left of one that dies, and the two trees."""
+"""Two checkouts recorded in turn: which child runs when and where, what is left of one that dies,
+and the two trees."""
 
 from __future__ import annotations
 
@@ -97,7 +98,9 @@ def recorded(
     return whole, asked_at
 
 
-def test_pairs_go_abba_run_by_run_until_it_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_go_abba_run_by_run_until_it_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     children = Both()
 
     whole, asked_at = recorded(children, tmp_path, monkeypatch, looks=(2, 4, 6), stops_at=4)
@@ -114,8 +117,13 @@ def test_pairs_go_abba_run_by_run_until_it_is_decided(tmp_path: Path, monkeypatc
     assert children.on == expected
     for side in ("base", "head"):
         loaded = recordings.load(tmp_path / f"out-{side}")
-        assert (loaded.header.options.rounds, loaded.header.in_turn and loaded.header.in_turn.side) == (5, side)
-        assert [[record.number for record in run.rounds] for run in loaded.runs] == [[2, 3, 4, 5]] * 2
+        assert (
+            loaded.header.options.rounds,
+            loaded.header.in_turn and loaded.header.in_turn.side,
+        ) == (5, side)
+        assert [[record.number for record in run.rounds] for run in loaded.runs] == [
+            [2, 3, 4, 5]
+        ] * 2
     assert [phase for phase in children.phases if "pair" in phase][:2] == [
         "base, pair 1: prepare",
         "head, pair 1: prepare",
@@ -148,7 +156,9 @@ def test_a_side_of_an_older_kgprof_is_recorded_one_process_after_the_other(
     assert (children.together, len(children.on)) == (0, 2 * 2 * 4)
 
 
-def test_it_ends_after_the_last_look_whatever_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_after_the_last_look_whatever_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     children = Both()
 
     assert recorded(children, tmp_path, monkeypatch, looks=(2, 4), stops_at=99) == (True, [2, 4])
@@ -158,7 +168,10 @@ def test_it_ends_after_the_last_look_whatever_is_open(tmp_path: Path, monkeypatc
 def test_a_process_that_dies_costs_its_pair_and_a_run_that_was_not_timed_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends = {("head", Task.ROUND, FIRST.strategy, 3): DIED, ("base", Task.MEASURE, SECOND.strategy, 1): DIED}
+    ends = {
+        ("head", Task.ROUND, FIRST.strategy, 3): DIED,
+        ("base", Task.MEASURE, SECOND.strategy, 1): DIED,
+    }
     children = Both(ends)
 
     recorded(children, tmp_path, monkeypatch)
@@ -200,7 +213,11 @@ def test_what_was_measured_before_a_signal_is_kept_on_both_sides(
     ],
 )
 def test_a_side_that_cannot_be_loaded_is_named(
-    unplanned: dict[str, Ended], kind: type[Exception], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unplanned: dict[str, Ended],
+    kind: type[Exception],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run(self: Both, given: Start, **others: Any) -> Ended:
         if given.job.task is Task.PLAN:
@@ -223,7 +240,9 @@ def test_a_side_that_cannot_be_loaded_is_named(
 
 def git(folder: Path, *args: str) -> str:
     who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    return subprocess.run(["git", *who, *args], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", *who, *args], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 @pytest.fixture
@@ -239,7 +258,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_commit_is_checked_out_and_removed_afterwards_and_a_folder_stays(repository: Path) -> None:
+def test_a_commit_is_checked_out_and_removed_afterwards_and_a_folder_stays(
+    repository: Path,
+) -> None:
     (repository / "step.py").write_text("not committed")
 
     trees = checkouts("HEAD^", ".", "step.py:step")
@@ -255,7 +276,10 @@ def test_a_commit_is_checked_out_and_removed_afterwards_and_a_folder_stays(repos
 
 
 def test_git_forgets_the_work_tree_of_a_kgprof_that_is_killed(repository: Path) -> None:
-    trees = "from kgprof.record.in_turn import checkouts; trees = checkouts('HEAD^', '.', 'step.py:step')"
+    trees = (
+        "from kgprof.record.in_turn import checkouts; trees = checkouts('HEAD^', "
+        "'.', 'step.py:step')"
+    )
     asks = f"{trees}; print(trees.__enter__()[0].folder, flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", asks], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -287,7 +311,10 @@ def test_a_built_in_workload_is_the_checkouts_own(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("no-such-branch", "BASE no-such-branch is neither a folder nor a commit of the repository here"),
+        (
+            "no-such-branch",
+            "BASE no-such-branch is neither a folder nor a commit of the repository here",
+        ),
         ("step.py", "BASE step.py is a file"),
         ("--help", "BASE --help is neither"),
         ("report", "BASE report is a Recording, not a checkout"),
@@ -303,7 +330,9 @@ def test_what_is_no_checkout_is_refused(given: str, words: str, repository: Path
     assert str(error.value).startswith(words)
 
 
-def test_a_module_of_the_other_side_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_the_other_side_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
 
     def imported(name: str, file: Path) -> None:

@@ -1,4 +1,5 @@
-"""Several that stand around the compiled graphs of one process: each is told, and each is taken off when it leaves."""
+"""Several that stand around the compiled graphs of one process: each is told, and each is taken off
+when it leaves."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ class Listener(InstalledGraphs):
         super().__init__()
         self._word, self._told = name, told
 
-    def around(self, output: object, graph: Callable[..., object], captured: object) -> Callable[..., object]:
+    def around(
+        self, output: object, graph: Callable[..., object], captured: object
+    ) -> Callable[..., object]:
         def watched(*args: object) -> object:
             self._told.append(self._word)
             return graph(*args)
@@ -51,7 +54,10 @@ def test_whichever_leaves_first_nothing_of_the_two_is_left(leaves_first: str) ->
     result = compiled(x)
 
     # what came later stands outside, and one that is buried below another waits for that one
-    assert (both, one) == (["inner", "outer"], ["inner", "outer"] if leaves_first == "outer" else ["outer"])
+    assert (both, one) == (
+        ["inner", "outer"],
+        ["inner", "outer"] if leaves_first == "outer" else ["outer"],
+    )
     assert told == []
     assert torch.equal(result, torch.full((2,), 2.0))
     assert OutputGraph.__dict__["install_global_unsafe"] is original

@@ -15,11 +15,19 @@ from torch._inductor.scheduler import Scheduler
 from kgprof.model.compile_records import KernelOrigin, SourceLine
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import kernel_provenance
-from kgprof.record.kernel_provenance import HANDLE, FallbackProvenance, KernelProvenance, innermost, origins
+from kgprof.record.kernel_provenance import (
+    HANDLE,
+    FallbackProvenance,
+    KernelProvenance,
+    innermost,
+    origins,
+)
 from kgprof.record.project_sources import project_files
 
 HERE = str(Path(__file__))
-PROJECT = ProjectFiles(libraries=(str(Path(torch.__file__).parent),), own=(str(Path(__file__).parent),))
+PROJECT = ProjectFiles(
+    libraries=(str(Path(torch.__file__).parent),), own=(str(Path(__file__).parent),)
+)
 STACK = (
     '  File "/p/train.py", line 3, in main\n    step(x)\n'
     '  File "/p/model.py", line 9, in forward\n    return helper(x)\n'
@@ -37,14 +45,18 @@ def test_a_line_is_the_innermost_one_of_the_project() -> None:
 
     assert innermost(STACK, project) == SourceLine(file="/p/model.py", line=9, function="forward")
     in_a_library = SourceLine(file="/env/site-packages/lib/x.py", line=1, function="f")
-    assert innermost('  File "/env/site-packages/lib/x.py", line 1, in f\n', project) == in_a_library
+    assert (
+        innermost('  File "/env/site-packages/lib/x.py", line 1, in f\n', project) == in_a_library
+    )
     assert innermost('  File "/env/site-packages/torch/x.py", line 1, in f\n', project) is None
     assert innermost("", project) is None
 
 
 def test_the_artifact_in_the_order_of_its_calls() -> None:
     project = ProjectFiles(libraries=(), own=())
-    payload = json.dumps({"triton_poi_fused_add_0:2": [STACK, STACK], "extern_kernels.mm:1": [], "odd": ["nothing"]})
+    payload = json.dumps(
+        {"triton_poi_fused_add_0:2": [STACK, STACK], "extern_kernels.mm:1": [], "odd": ["nothing"]}
+    )
 
     assert list(origins("3/1", payload, project, {})) == [
         KernelOrigin(
@@ -74,19 +86,29 @@ def test_inductors_kernels_lead_to_these_lines() -> None:
 
 
 def test_a_module_of_torchs_own_has_the_line_that_calls_it_its_backward_too() -> None:
-    layers = torch.compile(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)))
+    layers = torch.compile(
+        torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    )
     with KernelProvenance(project_files("linkpred")) as provenance:
         out = layers(torch.randn(4, 8, requires_grad=True))  # here
         out.sum().backward()
 
-    line = test_a_module_of_torchs_own_has_the_line_that_calls_it_its_backward_too.__code__.co_firstlineno + 3
+    line = (
+        test_a_module_of_torchs_own_has_the_line_that_calls_it_its_backward_too.__code__.co_firstlineno
+        + 3
+    )
     assert len(provenance.origins) > 3
-    assert {(one.file, one.line) for origin in provenance.origins for one in origin.lines} == {(HERE, line)}
+    assert {(one.file, one.line) for origin in provenance.origins for one in origin.lines} == {
+        (HERE, line)
+    }
     assert all(origin.lines for origin in provenance.origins)
 
 
 def test_everything_is_as_it_was_also_when_the_workload_raises() -> None:
-    handlers, level = list(logging.getLogger("torch.__trace").handlers), config.trace.provenance_tracking_level
+    handlers, level = (
+        list(logging.getLogger("torch.__trace").handlers),
+        config.trace.provenance_tracking_level,
+    )
 
     seen: list[int] = []
 
@@ -106,7 +128,11 @@ def test_there_is_a_limit_and_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(kernel_provenance, "MAX_ORIGINS", 1)
     listening = KernelProvenance(PROJECT)
 
-    metadata = {"frame_id": 0, "frame_compile_id": 0, "artifact": {"name": kernel_provenance.ARTIFACT}}
+    metadata = {
+        "frame_id": 0,
+        "frame_compile_id": 0,
+        "artifact": {"name": kernel_provenance.ARTIFACT},
+    }
     payload = json.dumps({"a:1": [], "b:2": []})
     listening._take(logging.makeLogRecord({"metadata": metadata, "payload": payload}))
 
@@ -118,7 +144,9 @@ def test_a_graph_has_the_key_that_comes_after_it_and_only_the_first_of_a_key() -
 
     def hears(name: str, **payload: object) -> None:
         metadata = {"frame_id": 0, "frame_compile_id": 0, "artifact": {"name": name}}
-        listening._take(logging.makeLogRecord({"metadata": metadata, "payload": json.dumps(payload)}))
+        listening._take(
+            logging.makeLogRecord({"metadata": metadata, "payload": json.dumps(payload)})
+        )
 
     for kernel, key in (("a:1", "fa"), ("b:1", "fb"), ("again:1", "fa"), ("bypassed:1", None)):
         hears(kernel_provenance.ARTIFACT, **{kernel: []})
@@ -132,7 +160,7 @@ def test_a_graph_has_the_key_that_comes_after_it_and_only_the_first_of_a_key() -
     ]
 
 
-# ---------------------------------------------------------------- scatters that Inductor leaves to ATen
+# ------------------------------------------------------------ scatters that Inductor leaves to ATen
 
 
 def multiplied_into(x: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -188,7 +216,10 @@ def test_another_process_finds_the_graphs_that_were_compiled_meanwhile(
         counters.clear()
         with listener:
             torch.compile(lambda x: (x.sin() + 1).relu())(torch.ones(33))
-        caches = counters["inductor"]["fxgraph_cache_hit"], counters["aot_autograd"]["autograd_cache_hit"]
+        caches = (
+            counters["inductor"]["fxgraph_cache_hit"],
+            counters["aot_autograd"]["autograd_cache_hit"],
+        )
         found.append(caches)
 
     assert found == [(0, 0), (1, 1)]

@@ -18,7 +18,8 @@ FLOAT = 4
 
 @pytest.fixture(autouse=True)
 def generating(tmp_path: Path) -> Iterator[None]:
-    """Code is generated, and not found in a cache; and torch counts the calls of kernels, as kgprof has it do."""
+    """Code is generated, and not found in a cache; and torch counts the calls of kernels, as kgprof
+    has it do."""
     torch._dynamo.reset()
     with config.patch({"fx_graph_cache": False, "trace.provenance_tracking_level": 1}):
         yield
@@ -34,17 +35,22 @@ def watched(function: Callable[..., object], *arguments: torch.Tensor) -> dict[s
     return {key.rpartition(":")[0]: work for key, work in found.items()}
 
 
-def test_a_library_call_moves_its_operands_and_its_result_and_a_fused_kernel_what_it_reads_and_writes() -> None:
+def test_a_library_call_moves_its_operands_and_its_result_and_a_fused_kernel_what_it_reads_and_writes() -> (  # noqa: E501
+    None
+):
     def layer(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         return (torch.addmm(bias, x, weight) * 2).sin() + 1
 
     found = watched(layer, torch.randn(64, 32), torch.randn(32, 128), torch.randn(128))
 
-    fused = FLOAT * 2 * 64 * 128  # the product in, the result out; what is between them is in registers
+    # the product in, the result out; what is between them is in registers
+    fused = FLOAT * 2 * 64 * 128
     assert {name.partition("_")[0]: work for name, work in found.items()} == {
         # The bias is one row, though it is added to each.
         "extern": KernelWork(
-            bytes_moved=FLOAT * (64 * 32 + 32 * 128 + 128 + 64 * 128), flops=2 * 64 * 32 * 128, dtype="float32"
+            bytes_moved=FLOAT * (64 * 32 + 32 * 128 + 128 + 64 * 128),
+            flops=2 * 64 * 32 * 128,
+            dtype="float32",
         ),
         "cpp": KernelWork(bytes_moved=fused),
     }
@@ -73,7 +79,9 @@ def test_a_scatter_is_charged_for_what_it_adds_to_not_for_the_whole_target() -> 
     def add_rows(total: torch.Tensor, rows: torch.Tensor, some: torch.Tensor) -> None:
         total.index_add_(0, rows, some)
 
-    (work,) = watched(add_rows, torch.zeros(10_000, 16), torch.randint(0, 10_000, (8,)), torch.randn(8, 16)).values()
+    (work,) = watched(
+        add_rows, torch.zeros(10_000, 16), torch.randint(0, 10_000, (8,)), torch.randn(8, 16)
+    ).values()
 
     # Each element is added to: read and written; the source and the indices are read.
     assert work == KernelWork(bytes_moved=8 * 8 + FLOAT * 3 * 8 * 16)
@@ -83,13 +91,15 @@ def test_a_scatter_is_charged_for_what_it_adds_to_not_for_the_whole_target() -> 
     ("scatter", "of_target"),
     [
         (lambda total, rows, some: total.scatter_(0, rows, some), 1),  # written
-        (lambda total, rows, some: total.scatter_reduce_(0, rows, some, "prod"), 2),  # multiplied: read and written
+        # multiplied: read and written
+        (lambda total, rows, some: total.scatter_reduce_(0, rows, some, "prod"), 2),
     ],
 )
 def test_a_librarys_scatter_is_charged_for_each_index_not_for_the_whole_target(
     monkeypatch: pytest.MonkeyPatch, scatter: Callable[..., torch.Tensor], of_target: int
 ) -> None:
-    # given: torch 2.11 tells of this call as of the others, torch 2.13 of none; so the node itself is looked at
+    # given: torch 2.11 tells of this call as of the others, torch 2.13 of none; so the node itself
+    # is looked at
     found: list[KernelWork] = []
     generate = ir.ScatterFallback.codegen
 
@@ -101,7 +111,9 @@ def test_a_librarys_scatter_is_charged_for_each_index_not_for_the_whole_target(
     # when: Inductor leaves it to the library where it must be deterministic
     torch.use_deterministic_algorithms(True)
     try:
-        torch.compile(scatter)(torch.zeros(10_000, 4), torch.randint(0, 10_000, (8, 4)), torch.randn(32, 4))
+        torch.compile(scatter)(
+            torch.zeros(10_000, 4), torch.randint(0, 10_000, (8, 4)), torch.randn(32, 4)
+        )
     finally:
         torch.use_deterministic_algorithms(False)
     # then: the indices, as much of the source as there are indices, and the elements that they name
@@ -115,13 +127,17 @@ def test_a_slice_is_charged_as_a_slice_and_a_broadcast_row_once() -> None:
 
 
 def test_a_library_call_that_looks_up_by_index_says_that_it_is_not_known() -> None:
-    assert work_of(object(), "torch.ops.aten.index_put_").unknown == ("the bytes it moves depend on its indices")
+    assert work_of(object(), "torch.ops.aten.index_put_").unknown == (
+        "the bytes it moves depend on its indices"
+    )
 
 
 def test_nodes_of_another_shape_disturb_no_compilation() -> None:
     (work,) = (work_of([Strange()], "triton_poi_fused_0"),)
 
-    assert work == KernelWork(unknown="Inductor's nodes could not be read: KeyError: 'nothing of the kind'")
+    assert work == KernelWork(
+        unknown="Inductor's nodes could not be read: KeyError: 'nothing of the kind'"
+    )
 
 
 class Strange:
@@ -135,7 +151,9 @@ def test_a_torch_without_the_function_is_said(monkeypatch: pytest.MonkeyPatch) -
     with KernelWatch(lambda key, work: None) as watch:
         pass
 
-    assert watch.unavailable.startswith("this torch does not describe the kernels that it generates")
+    assert watch.unavailable.startswith(
+        "this torch does not describe the kernels that it generates"
+    )
 
 
 def test_the_function_is_put_back_also_when_the_workload_raises() -> None:

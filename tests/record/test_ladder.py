@@ -1,4 +1,5 @@
-"""The correctness ladder names the rung that a fault was planted at, and its script shows the fault by itself."""
+"""The correctness ladder names the rung that a fault was planted at, and its script shows the fault
+by itself."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def plant(kind):
     if kind == "code generation":
         from torch._inductor.lowering import lowerings
         lowerings[aten.sin.default] = lowerings[aten.cos.default]
-"""
+"""  # noqa: E501
 PROGRAM = """
 import plants, torch
 plants.plant({kind!r})
@@ -100,7 +101,10 @@ def climb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Climb:
 
 
 def test_without_eager_nothing_is_named_to_differ(climb: Climb) -> None:
-    climbed = climb("import torch\ndef step():\n    if not torch.compiler.is_compiling():\n        raise ValueError\n")
+    climbed = climb(
+        "import torch\ndef step():\n    if not torch.compiler.is_compiling():\n        raise "
+        "ValueError\n"
+    )
 
     assert climbed.first is None
     assert not any(isinstance(found, m.RungResult) for _, found in climbed.rungs)
@@ -115,7 +119,11 @@ def test_without_eager_nothing_is_named_to_differ(climb: Climb) -> None:
     ],
 )
 def test_the_rung_that_runs_when_the_time_is_up_is_ended_and_the_others_are_not_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: float, limits: list[float], compared: list[m.Rung]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    until: float,
+    limits: list[float],
+    compared: list[m.Rung],
 ) -> None:
     """The rung that the program will run comes before those between."""
     # given: each rung takes 40 s by a clock of its own
@@ -129,7 +137,9 @@ def test_the_rung_that_runs_when_the_time_is_up_is_ended_and_the_others_are_not_
         if job.options.timeout_s < 40.0:
             now[0] = until
             return children.Ended(exit=m.Exit(outcome=m.Outcome.TIMED_OUT))
-        Path(job.answer).write_bytes(m.encode_json(m.RungResult(differs=False, seconds=1.0, compared=1)))
+        Path(job.answer).write_bytes(
+            m.encode_json(m.RungResult(differs=False, seconds=1.0, compared=1))
+        )
         return children.Ended(exit=m.Exit(outcome=m.Outcome.OK))
 
     monkeypatch.setattr(children, "run", run)
@@ -150,29 +160,44 @@ def test_the_rung_that_runs_when_the_time_is_up_is_ended_and_the_others_are_not_
     # then
     assert isinstance(climbed, m.Ladder)
     assert (given, now) == (limits, [until])
-    assert [rung for rung, _ in climbed.rungs] == [rung for rung in m.Rung if rung is not m.Rung.MODE]
+    assert [rung for rung, _ in climbed.rungs] == [
+        rung for rung in m.Rung if rung is not m.Rung.MODE
+    ]
     assert [rung for rung, found in climbed.rungs if isinstance(found, m.RungResult)] == compared
-    assert all(isinstance(found, m.RungResult) or found == trials.TIME_UP for _, found in climbed.rungs)
+    assert all(
+        isinstance(found, m.RungResult) or found == trials.TIME_UP for _, found in climbed.rungs
+    )
 
 
 def differing(climbed: m.Ladder) -> tuple[m.Rung, ...]:
-    return tuple(rung for rung, found in climbed.rungs if isinstance(found, m.RungResult) and found.differs)
+    return tuple(
+        rung for rung, found in climbed.rungs if isinstance(found, m.RungResult) and found.differs
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "rungs", "tensor", "operators"),
     [
         ("capture", (m.Rung.CAPTURE,), "result", {"sin"}),
-        pytest.param("functionalisation", (m.Rung.FUNCTIONALISATION,), "result", {"sin"}, marks=pytest.mark.long),
+        pytest.param(
+            "functionalisation",
+            (m.Rung.FUNCTIONALISATION,),
+            "result",
+            {"sin"},
+            marks=pytest.mark.long,
+        ),
         pytest.param("nan", (m.Rung.FUNCTIONALISATION,), "result", {"sin"}, marks=pytest.mark.long),
         pytest.param(
-            *("gradient", (m.Rung.FUNCTIONALISATION,), "gradient of input 1", {"sin"}), marks=pytest.mark.long
+            *("gradient", (m.Rung.FUNCTIONALISATION,), "gradient of input 1", {"sin"}),
+            marks=pytest.mark.long,
         ),
         pytest.param(
             *("decomposition", (m.Rung.DECOMPOSITION, m.Rung.CODE_GENERATION), "result", {"silu"}),
             marks=pytest.mark.long,
         ),
-        pytest.param("code generation", (m.Rung.CODE_GENERATION,), "result", {"sin"}, marks=pytest.mark.long),
+        pytest.param(
+            "code generation", (m.Rung.CODE_GENERATION,), "result", {"sin"}, marks=pytest.mark.long
+        ),
     ],
 )
 def test_a_planted_fault_is_named_and_reproduced(

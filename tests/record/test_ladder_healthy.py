@@ -1,4 +1,5 @@
-"""Programs without a fault name no rung: the tolerance is eager's own rounding, and the random numbers are eager's."""
+"""Programs without a fault name no rung: the tolerance is eager's own rounding, and the random
+numbers are eager's."""
 
 from __future__ import annotations
 
@@ -84,13 +85,15 @@ def autocast():
         loss = F.cross_entropy(head(inputs), target)
     loss.backward()
     return loss
-"""
+"""  # noqa: E501
 NAMES = tuple(line[4:-3] for line in PROGRAMS.splitlines() if line.startswith("def "))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
-def test_a_program_without_a_fault_names_no_rung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_program_without_a_fault_names_no_rung(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr(trials, "run", forked.run)
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
     file = tmp_path / "program.py"

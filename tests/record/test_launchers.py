@@ -44,20 +44,55 @@ MODULE = "-m kgprof profile -m shop.train"
             "accelerate",
             f"accelerate launch --config_file a.yaml {INSIDE} -- 'a b'",
         ),
-        (["deepspeed", "train.py"], None, "deepspeed", "deepspeed --module kgprof profile train.py"),
-        ([sys.executable, "-u", "train.py"], RANK, "torch.distributed", f"torchrun --nproc-per-node 4 {INSIDE}"),
-        ([sys.executable, "train.py"], {"RANK": "0", "WORLD_SIZE": "1"}, "python", f"python {INSIDE}"),
+        (
+            ["deepspeed", "train.py"],
+            None,
+            "deepspeed",
+            "deepspeed --module kgprof profile train.py",
+        ),
+        (
+            [sys.executable, "-u", "train.py"],
+            RANK,
+            "torch.distributed",
+            f"torchrun --nproc-per-node 4 {INSIDE}",
+        ),
+        (
+            [sys.executable, "train.py"],
+            {"RANK": "0", "WORLD_SIZE": "1"},
+            "python",
+            f"python {INSIDE}",
+        ),
         ("python3 train.py", None, "python", f"python {INSIDE}"),
-        ("python3 -u -m shop.train --lr 1", None, "python", "python -m kgprof profile -m shop.train -- --lr 1"),
-        ("python -m shop.train x.py", RANK, "torch.distributed", f"torchrun --nproc-per-node 4 {MODULE} -- x.py"),
-        ("torchrun --nproc-per-node 2 -m shop.train", None, "torchrun", f"torchrun --nproc-per-node 2 {MODULE}"),
+        (
+            "python3 -u -m shop.train --lr 1",
+            None,
+            "python",
+            "python -m kgprof profile -m shop.train -- --lr 1",
+        ),
+        (
+            "python -m shop.train x.py",
+            RANK,
+            "torch.distributed",
+            f"torchrun --nproc-per-node 4 {MODULE} -- x.py",
+        ),
+        (
+            "torchrun --nproc-per-node 2 -m shop.train",
+            None,
+            "torchrun",
+            f"torchrun --nproc-per-node 2 {MODULE}",
+        ),
         (
             "python -m torch.distributed.run --nproc-per-node 2 --module shop.train --lr 1",
             None,
             "torch.distributed.run",
             f"python -m torch.distributed.run --nproc-per-node 2 {MODULE} -- --lr 1",
         ),
-        ("accelerate launch --module shop.train", None, "accelerate", f"accelerate launch {MODULE}"),
+        (
+            "accelerate launch --module shop.train",
+            None,
+            "accelerate",
+            f"accelerate launch {MODULE}",
+        ),
     ],
 )
 def test_a_launcher_is_known_and_started_again_with_kgprof_inside(
@@ -101,7 +136,9 @@ class Worker(multiprocessing.get_context("fork").Process):  # type: ignore[misc]
         stays(1)
 
 
-def test_functions_of_the_program_in_other_processes_are_seen_and_workers_of_libraries_are_not() -> None:
+def test_functions_of_the_program_in_other_processes_are_seen_and_workers_of_libraries_are_not() -> (  # noqa: E501
+    None
+):
     fork = multiprocessing.get_context("fork")
     project = ProjectFiles(libraries=(), own=(str(Path(__file__).parent),))
     data = torch.utils.data.DataLoader([1, 2], num_workers=1, multiprocessing_context="fork")
@@ -118,7 +155,10 @@ def test_functions_of_the_program_in_other_processes_are_seen_and_workers_of_lib
             assert pool.map(stays, [2]) == [2]
 
     lines = [stays.__code__.co_firstlineno, Worker.run.__code__.co_firstlineno]
-    assert here == [f"stays (test_launchers.py:{lines[0]})", f"Worker.run (test_launchers.py:{lines[1]})"]
+    assert here == [
+        f"stays (test_launchers.py:{lines[0]})",
+        f"Worker.run (test_launchers.py:{lines[1]})",
+    ]
     assert source.found[2] == m.Launched(by=m.MULTIPROCESSING, command="step = kgprof.watch(step)")
 
 
@@ -126,7 +166,9 @@ def ends_badly(rank: int) -> None:
     raise SystemExit(rank + 1)
 
 
-def test_each_launch_is_seen_once_and_everything_is_put_back(capfd: pytest.CaptureFixture[str]) -> None:
+def test_each_launch_is_seen_once_and_everything_is_put_back(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     spawning = sys.modules["torch.multiprocessing.spawn"]
     watched = [
         (subprocess.Popen, "__init__"),
@@ -144,6 +186,10 @@ def test_each_launch_is_seen_once_and_everything_is_put_back(capfd: pytest.Captu
             torch.multiprocessing.spawn(ends_badly, nprocs=1)
     capfd.readouterr()
 
-    assert [(one.by, one.processes) for one in source.found] == [("python", None), ("python", None), (m.SPAWN, 1)]
+    assert [(one.by, one.processes) for one in source.found] == [
+        ("python", None),
+        ("python", None),
+        (m.SPAWN, 1),
+    ]
     assert source.found[2].command.startswith("torchrun --nproc-per-node 1 -m kgprof profile ")
     assert [getattr(owner, name) for owner, name in watched] == before

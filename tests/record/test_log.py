@@ -21,7 +21,10 @@ def kept(path: Path, pieces: list[bytes], *, head: int = 1000, tail: int = 1000)
 
 
 def test_a_short_log_is_kept_as_it_is(tmp_path: Path) -> None:
-    assert kept(tmp_path / "log", [b"one\ntw", b"o\n", b"no newline at the end"]) == b"one\ntwo\nno newline at the end"
+    assert (
+        kept(tmp_path / "log", [b"one\ntw", b"o\n", b"no newline at the end"])
+        == b"one\ntwo\nno newline at the end"
+    )
 
 
 def test_of_a_long_log_the_middle_is_left_out_and_counted(tmp_path: Path) -> None:
@@ -30,7 +33,8 @@ def test_of_a_long_log_the_middle_is_left_out_and_counted(tmp_path: Path) -> Non
     text = kept(tmp_path / "log", lines, head=30, tail=20)
 
     assert text == (
-        b"line 000\nline 001\nline 002\n\n[kgprof: 855 bytes of the log left out here]\nline 098\nline 099\n"
+        b"line 000\nline 001\nline 002\n\n[kgprof: 855 bytes of the log left out here]\nline "
+        b"098\nline 099\n"
     )
 
 
@@ -54,7 +58,17 @@ def test_kinetos_probe_lines_are_dropped_and_their_likes_are_not() -> None:
     noise = b"USDT:2026-11-21 01:58:50 8938:8938 SyncActivityProfilerHandler.cpp:52] profiler_start"
     quiet = Quiet()
 
-    pieces = [noise + b"\n", b"USDT: mine\n", b"\r 10 %", noise, b"\n", b"\r 20 %", b"\n", noise, b"\nlast"]
+    pieces = [
+        noise + b"\n",
+        b"USDT: mine\n",
+        b"\r 10 %",
+        noise,
+        b"\n",
+        b"\r 20 %",
+        b"\n",
+        noise,
+        b"\nlast",
+    ]
 
     assert b"".join(map(quiet, pieces)) == b"USDT: mine\n\r 10 %\r 20 %\nlast"
 
@@ -70,7 +84,9 @@ def test_the_pieces_it_arrives_in_make_no_difference(
     assert kept(folder / "pieces", pieces) == kept(folder / "whole", [data]) == data
 
 
-def test_a_write_that_fails_is_raised_at_the_end_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_is_raised_at_the_end_and_not_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     log = BoundedLog(Path("/dev/full"))
 
     log.feed(b"the child must not block\n")

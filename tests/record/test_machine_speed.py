@@ -1,4 +1,5 @@
-"""The machine's own speed is timed beside TIMING's samples, takes nothing of them, and never ends a measurement."""
+"""The machine's own speed is timed beside TIMING's samples, takes nothing of them, and never ends a
+measurement."""
 
 from __future__ import annotations
 
@@ -47,24 +48,35 @@ def test_a_host_that_takes_longer_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     assert speed.device_us == (250.0, 2500.0)  # for four kernels
 
 
-@pytest.mark.parametrize("session", [Evaluating(), Stepping()], ids=["evaluations", "groups of steps"])
-def test_it_is_timed_before_each_sample_of_timing_and_after_the_last(session: Evaluating | Stepping) -> None:
+@pytest.mark.parametrize(
+    "session", [Evaluating(), Stepping()], ids=["evaluations", "groups of steps"]
+)
+def test_it_is_timed_before_each_sample_of_timing_and_after_the_last(
+    session: Evaluating | Stepping,
+) -> None:
     found, _ = timing.timing_pass(session, CPU, Options(evaluations=2, steps=3))
 
     assert isinstance(found.machine, MachineSpeed)
     assert len(found.machine.host_us) == len(found.step_us) + 1
 
 
-def test_a_device_without_memory_left_costs_the_speed_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_without_memory_left_costs_the_speed_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def full(*_: object, **__: object) -> torch.Tensor:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 8.00 MiB.\nSee the documentation.")
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 8.00 MiB.\nSee the documentation."
+        )
 
     monkeypatch.setattr(torch, "linspace", full)
     found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=2))
 
     assert len(found.evaluation_s) == 2
     assert found.machine == Skipped(
-        reason="the machine's own speed could not be timed: CUDA out of memory. Tried to allocate 8.00 MiB."
+        reason=(
+            "the machine's own speed could not be timed: CUDA out of memory. Tried to "
+            "allocate 8.00 MiB."
+        )
     )
 
 
@@ -75,7 +87,9 @@ def test_an_error_between_samples_ends_the_sampling(monkeypatch: pytest.MonkeyPa
     clock.sample()
     clock.sample()
 
-    assert clock.speed() == Skipped(reason="the machine's own speed could not be timed: lost the device")
+    assert clock.speed() == Skipped(
+        reason="the machine's own speed could not be timed: lost the device"
+    )
 
 
 class Refusing(TorchFunctionMode):
@@ -90,7 +104,9 @@ def test_a_mode_that_the_workload_left_on_ends_no_measurement() -> None:
         clock = MachineClock(CPU)
         clock.sample()
 
-    assert clock.speed() == Skipped(reason="the machine's own speed could not be timed: not one of ours")
+    assert clock.speed() == Skipped(
+        reason="the machine's own speed could not be timed: not one of ours"
+    )
 
 
 def _raising() -> None:

@@ -15,7 +15,9 @@ from kgprof.record.memory import NOT_ON_A_CPU, Peaks, files_named, memory_pass
 from kgprof.record.project_sources import project_files
 from kgprof.workloads.linkpred import slots
 
-WHERE = Memory(address=64, storage=64, shape=(2,), stride=(1,), itemsize=4, dtype="float32", device="cpu")
+WHERE = Memory(
+    address=64, storage=64, shape=(2,), stride=(1,), itemsize=4, dtype="float32", device="cpu"
+)
 
 
 def named(*, moved: tuple[int, ...]) -> set[str]:
@@ -23,7 +25,9 @@ def named(*, moved: tuple[int, ...]) -> set[str]:
     return set(files_named(SyncRecords(), TensorRecords(buffers=(buffer,))))
 
 
-def test_the_line_that_rebinds_a_buffer_is_on_no_stack_so_whatever_was_imported_may_hold_it() -> None:
+def test_the_line_that_rebinds_a_buffer_is_on_no_stack_so_whatever_was_imported_may_hold_it() -> (
+    None
+):
     assert slots.__file__ in named(moved=(2, 3))
 
 
@@ -47,7 +51,9 @@ def test_the_steady_calls_are_made_alone_and_what_captures_them_is_not(tmp_path:
                     alone.append(True)
 
     options, project = Options(steps=5, warmup=2), project_files("linkpred")
-    found = memory_pass(Session, torch.device("cpu"), options, project=project, beside=str(tmp_path))
+    found = memory_pass(
+        Session, torch.device("cpu"), options, project=project, beside=str(tmp_path)
+    )
 
     assert alone[:5] == [False, False, True, True, True]
     assert not any(alone[5:])  # the calls whose memory is looked at

@@ -1,4 +1,5 @@
-"""The name of a module in the program: its path in the model that holds it, or the variable that does."""
+"""The name of a module in the program: its path in the model that holds it, or the variable that
+does."""
 
 import torch
 from torch.nn import Linear, ModuleDict, ModuleList, Sequential

@@ -44,8 +44,12 @@ def test_one_run_of_a_script_gives_what_listens() -> None:
     assert SCRIPT_PASSES == (m.PassName.COMPILE, m.PassName.MEMORY, m.PassName.TRACE)
 
 
-def test_a_pass_that_is_not_usual_is_made_where_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(m.PASSES, m.PassName.STACK, replace(m.PASSES[m.PassName.STACK], by_default=False))
+def test_a_pass_that_is_not_usual_is_made_where_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(
+        m.PASSES, m.PassName.STACK, replace(m.PASSES[m.PassName.STACK], by_default=False)
+    )
 
     assert [name for name in m.PassName if not m.Options().wants(name)] == [m.PassName.STACK]
     assert m.Options(passes=(m.PassName.STACK,)).wants(m.PassName.STACK)
@@ -66,12 +70,16 @@ def test_a_pass_without_a_field_of_its_own_is_read_as_the_list_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handmade.write(tmp_path)
-    monkeypatch.setitem(m.PASSES, "garbage", m.Pass(name="garbage", kind=m.HostPass, module="garbage"))
+    monkeypatch.setitem(
+        m.PASSES, "garbage", m.Pass(name="garbage", kind=m.HostPass, module="garbage")
+    )
     left = m.HostPass(step_us=(1.0, 2.0), rows=())
     store.write_pass(tmp_path, handmade.FUSED, "garbage", left)
 
     by_key = {record.key: record for record in recordings.load(tmp_path).runs}
 
     assert by_key[handmade.FUSED].left_by("garbage") == left
-    assert by_key[handmade.BATCHED].left_by("garbage") == m.Skipped(reason="this Recording has no GARBAGE pass")
+    assert by_key[handmade.BATCHED].left_by("garbage") == m.Skipped(
+        reason="this Recording has no GARBAGE pass"
+    )
     assert by_key[handmade.LOST].left_by("garbage") == by_key[handmade.LOST].timing

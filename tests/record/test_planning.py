@@ -30,7 +30,10 @@ class Offer:
         ]
 
     def default_runs(self, device: torch.device) -> Sequence[RunKey]:
-        return [RunKey(strategy="batched", mode="eager"), RunKey(strategy="batched", mode="default")]
+        return [
+            RunKey(strategy="batched", mode="eager"),
+            RunKey(strategy="batched", mode="default"),
+        ]
 
     def baseline(self, runs: Sequence[RunKey]) -> RunKey | None:
         return None
@@ -40,7 +43,9 @@ class Offer:
 
 
 def chosen(strategies: tuple[str, ...] = (), modes: tuple[str, ...] = ()) -> list[str]:
-    return [run.slug for run in select_runs(Offer(), Options(strategies=strategies, modes=modes), CPU)]
+    return [
+        run.slug for run in select_runs(Offer(), Options(strategies=strategies, modes=modes), CPU)
+    ]
 
 
 def runs(*slugs: str) -> list[RunKey]:
@@ -52,9 +57,11 @@ def runs(*slugs: str) -> list[RunKey]:
     [
         ((), (), ["batched.eager", "batched.default"]),
         (("batched",), (), ["batched.eager", "batched.default"]),  # its usual modes
-        (("fused", "reference"), (), ["fused.default", "reference.eager"]),  # not usual: their first mode
+        # not usual: their first mode
+        (("fused", "reference"), (), ["fused.default", "reference.eager"]),
         ((), ("eager",), ["batched.eager"]),
-        ((), ("reduce-overhead", "default"), ["batched.default"]),  # what has none of them stays out
+        # what has none of them stays out
+        ((), ("reduce-overhead", "default"), ["batched.default"]),
         (("fused", "fused"), ("eager", "default"), ["fused.eager", "fused.default"]),
     ],
 )
@@ -67,10 +74,25 @@ def test_what_is_left_open_is_the_workloads_choice(
 @pytest.mark.parametrize(
     ("strategies", "modes", "message", "hint"),
     [
-        (("fusd",), (), "offer has no strategy 'fusd'; did you mean 'fused'?", "it has: reference, batched, fused"),
+        (
+            ("fusd",),
+            (),
+            "offer has no strategy 'fusd'; did you mean 'fused'?",
+            "it has: reference, batched, fused",
+        ),
         (("zzz",), (), "offer has no strategy 'zzz'", "it has: reference, batched, fused"),
-        ((), ("egaer",), "offer has no mode 'egaer'; did you mean 'eager'?", "it has: eager, default, reduce-overhead"),
-        (("reference",), ("default",), "strategy 'reference' does not run in mode 'default'", "it runs in: eager"),
+        (
+            (),
+            ("egaer",),
+            "offer has no mode 'egaer'; did you mean 'eager'?",
+            "it has: eager, default, reduce-overhead",
+        ),
+        (
+            ("reference",),
+            ("default",),
+            "strategy 'reference' does not run in mode 'default'",
+            "it runs in: eager",
+        ),
         (
             (),
             ("reduce-overhead",),
@@ -95,18 +117,25 @@ def test_without_a_compiler_nothing_is_refused_that_could_still_run() -> None:
 
 
 def test_without_a_compiler_a_plan_of_compiled_runs_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"no C\+\+ compiler.*No working C\+\+ compiler found") as caught:
+    with pytest.raises(
+        UsageError, match=r"no C\+\+ compiler.*No working C\+\+ compiler found"
+    ) as caught:
         refuse_without_compiler(runs("fused.default", "batched.max-autotune"), CPU, NO_COMPILER)
 
     assert "--mode eager" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"])
-def test_compiled_runs_are_refused_where_compilation_is_off(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_runs_are_refused_where_compilation_is_off(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(name, "1")
 
     planning.refuse_if_compilation_is_off(runs("fused.eager", "step.as-is"))
-    with pytest.raises(UsageError, match=rf"{name}=1 is set, so torch.compile would compile nothing in fused.default"):
+    with pytest.raises(
+        UsageError,
+        match=rf"{name}=1 is set, so torch.compile would compile nothing in fused.default",
+    ):
         planning.refuse_if_compilation_is_off(runs("fused.eager", "fused.default"))
 
 
@@ -125,6 +154,8 @@ def test_the_pairs_that_a_workload_declares_are_its_strategies() -> None:
 
     assert alternatives_of(declared) == (declared.pair,)
     assert alternatives_of(Offer()) == ()
-    with pytest.raises(UsageError, match="alternatives of offer: no strategy 'fusde'; did you mean 'fused'") as refused:
+    with pytest.raises(
+        UsageError, match="alternatives of offer: no strategy 'fusde'; did you mean 'fused'"
+    ) as refused:
         alternatives_of(Weighed("batched", "fusde"))
     assert refused.value.hint == "it has: reference, batched, fused"

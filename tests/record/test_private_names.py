@@ -43,16 +43,22 @@ def test_the_folders_of_pythonpath_are_known_absolute_each_once(here: None) -> N
 
 
 def test_a_folder_of_pythonpath_above_homes_is_none_that_names_begin_at(here: None) -> None:
-    found = private_names({"PYTHONPATH": "//:/home/:/Users:/srv/people:/srv/people/analima/lib", "HOME": "/scratch"})
+    found = private_names(
+        {"PYTHONPATH": "//:/home/:/Users:/srv/people:/srv/people/analima/lib", "HOME": "/scratch"}
+    )
 
     assert found.import_folders == ("/srv/people/analima/lib",)
 
 
 def test_without_variables_the_account_still_has_a_name(here: None) -> None:
-    assert private_names({}) == PrivateNames(users=("analima",), hosts=("gpu-node17",), homes=("/srv/people/analima",))
+    assert private_names({}) == PrivateNames(
+        users=("analima",), hosts=("gpu-node17",), homes=("/srv/people/analima",)
+    )
 
 
-def test_an_account_without_a_name_or_a_home_is_no_error(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_without_a_name_or_a_home_is_no_error(
+    here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unknown(*_: object) -> None:
         raise KeyError("getpwuid(): uid not found: 1234")
 

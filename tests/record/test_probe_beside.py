@@ -1,4 +1,5 @@
-"""What hardly measures times is done for all runs at the end, two children at a time, where there is room for two."""
+"""What hardly measures times is done for all runs at the end, two children at a time, where there
+is room for two."""
 
 from __future__ import annotations
 
@@ -25,11 +26,15 @@ A_MEGABYTE = 2**20
 
 
 class OnACpu(Children):
-    """FUSED compiles for longer. ``together`` are the children that ran at the same time, as far as a signal let them
-    begin; ``alone`` all others, the plan's left out."""
+    """FUSED compiles for longer. ``together`` are the children that ran at the same time, as far as
+    a signal let them begin; ``alone`` all others, the plan's left out."""
 
     def __init__(
-        self, *, resident: int | Skipped = A_MEGABYTE, ends: dict[Task, Exit] | None = None, begun: int | None = None
+        self,
+        *,
+        resident: int | Skipped = A_MEGABYTE,
+        ends: dict[Task, Exit] | None = None,
+        begun: int | None = None,
     ) -> None:
         super().__init__()
         self._resident, self._ends_beside, self._begun = resident, ends or {}, begun
@@ -64,7 +69,9 @@ class OnACpu(Children):
                 resident_before_bytes=LEFT_OUT,
             )
             first = 9e6 if job.key == FUSED else 1e6
-            compiled = msgspec.structs.replace(compiled, compiling=peaks, call_us=(first, *compiled.call_us[1:]))
+            compiled = msgspec.structs.replace(
+                compiled, compiling=peaks, call_us=(first, *compiled.call_us[1:])
+            )
             store.write_pass(Path(job.recording), job.key, PassName.COMPILE, compiled)
             (layout.run_folder(Path(job.recording), job.key) / layout.RESULT).write_bytes(b"")
         return Ended(exit=OK)
@@ -79,7 +86,9 @@ PROBED = [(Task.PROBE, FUSED.strategy), (Task.PROBE, BATCHED.strategy)]
 COMPARED = [(Task.AGREEMENT, "")]
 
 
-def recorded(children: OnACpu, folder: Path, monkeypatch: pytest.MonkeyPatch, cores: int = 2) -> Path:
+def recorded(
+    children: OnACpu, folder: Path, monkeypatch: pytest.MonkeyPatch, cores: int = 2
+) -> Path:
     monkeypatch.setattr(recorder.children, "run", children.run)
     monkeypatch.setattr(recorder.children, "run_beside", children.run_beside)
     monkeypatch.setattr(recorder.os, "sched_getaffinity", lambda process: set(range(cores)))
@@ -99,7 +108,8 @@ def test_all_runs_are_timed_first_and_then_probed_two_at_a_time_with_the_longest
 
 
 @pytest.mark.parametrize(
-    ("resident", "cores"), [(2**60, 2), (Skipped(reason="/proc/self/status has no VmHWM"), 2), (A_MEGABYTE, 1)]
+    ("resident", "cores"),
+    [(2**60, 2), (Skipped(reason="/proc/self/status has no VmHWM"), 2), (A_MEGABYTE, 1)],
 )
 def test_where_there_is_no_room_for_two_they_run_one_by_one(
     resident: int | Skipped, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -112,7 +122,9 @@ def test_where_there_is_no_room_for_two_they_run_one_by_one(
     assert children.together == []
 
 
-def test_what_fails_beside_another_one_runs_again_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_beside_another_one_runs_again_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     children = OnACpu(ends={Task.PROBE: RAISED, Task.AGREEMENT: RAISED})
 
     recording = recordings.load(recorded(children, tmp_path / "out", monkeypatch))
@@ -130,7 +142,9 @@ def test_what_timed_out_has_had_its_time(tmp_path: Path, monkeypatch: pytest.Mon
     assert [run.probe_exit for run in recording.runs] == [LATE, LATE]
 
 
-def test_ctrl_c_leaves_what_has_ended_by_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_leaves_what_has_ended_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     children = OnACpu(begun=1)
 
     recording = recordings.load(recorded(children, tmp_path / "out", monkeypatch))

@@ -59,13 +59,19 @@ def test_every_named_project_file_comes_along_with_its_hash(tmp_path: Path) -> N
     lines = [
         {"frame": {"file": str(program), "text": ""}},
         {"metadata": {"str": [str(program), 3]}, "payload": None},
-        {"metadata": {}, "payload": f'  File "{tmp_path}/gone.py", line 3, in f\n  File "<string>", line 1'},
+        {
+            "metadata": {},
+            "payload": f'  File "{tmp_path}/gone.py", line 3, in f\n  File "<string>", line 1',
+        },
     ]
 
     found = gather(lines, EVERYTHING)
 
     expected = SourceFile(
-        sha256=hashlib.sha256(b"x = 1\n").hexdigest(), text="x = 1\n", left_out="", repository=str(tmp_path)
+        sha256=hashlib.sha256(b"x = 1\n").hexdigest(),
+        text="x = 1\n",
+        left_out="",
+        repository=str(tmp_path),
     )
     assert found.files == {str(program): expected}
 
@@ -77,7 +83,9 @@ def test_without_git_the_working_directory_stands_for_the_repository(
     monkeypatch.chdir(tmp_path)
     project_sources.started_in.cache_clear()  # as in a process that begins here
 
-    found = gather([{"frame": {"file": str(file), "text": ""}} for file in (inside, outside)], EVERYTHING)
+    found = gather(
+        [{"frame": {"file": str(file), "text": ""}} for file in (inside, outside)], EVERYTHING
+    )
 
     project_sources.started_in.cache_clear()
     assert [file.repository for file in found.files.values()] == [str(tmp_path), ""]
@@ -86,7 +94,9 @@ def test_without_git_the_working_directory_stands_for_the_repository(
 def test_a_file_of_a_library_stays_out(tmp_path: Path) -> None:
     program = written(tmp_path)
 
-    found = gather([{"frame": {"file": str(program), "text": ""}}], ProjectFiles(libraries=(str(tmp_path),)))
+    found = gather(
+        [{"frame": {"file": str(program), "text": ""}}], ProjectFiles(libraries=(str(tmp_path),))
+    )
 
     assert found.files == {}
     assert found.libraries == (str(tmp_path),)
@@ -95,13 +105,26 @@ def test_a_file_of_a_library_stays_out(tmp_path: Path) -> None:
 def test_records_of_others_make_kgprof_read_no_more_than_the_python_below_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # given: records that name a program, keys beside it, and what lies above or outside, with and without a link
+    # given: records that name a program, keys beside it, and what lies above or outside, with and
+    # without a link
     (tmp_path / "here").mkdir()
     outside = written(tmp_path)
-    inside, keys, link = written(tmp_path / "here"), tmp_path / "here" / ".netrc", tmp_path / "here" / "link.py"
+    inside, keys, link = (
+        written(tmp_path / "here"),
+        tmp_path / "here" / ".netrc",
+        tmp_path / "here" / "link.py",
+    )
     keys.write_text("password")
     link.symlink_to("/etc/passwd")
-    named = (inside, keys, link, outside, tmp_path / "here" / ".." / "program.py", "/etc/passwd", "/dev/zero")
+    named = (
+        inside,
+        keys,
+        link,
+        outside,
+        tmp_path / "here" / ".." / "program.py",
+        "/etc/passwd",
+        "/dev/zero",
+    )
     monkeypatch.setattr(project_sources, "started_in", lambda: tmp_path / "here")
     # when
     lines = [{"metadata": {"str": [str(path), number]}} for number, path in enumerate(named)]
@@ -112,7 +135,9 @@ def test_records_of_others_make_kgprof_read_no_more_than_the_python_below_its_fo
     assert not gather(lines[-1:], EVERYTHING).files
 
 
-def test_a_long_file_is_hashed_and_its_text_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_file_is_hashed_and_its_text_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(project_sources, "FILE_BYTES", 10)
     program = written(tmp_path, "x = 1  # and more\n")
 
@@ -121,7 +146,9 @@ def test_a_long_file_is_hashed_and_its_text_left_out(tmp_path: Path, monkeypatch
     assert (source.text, source.left_out) == (None, "18 bytes, more than the 10 still allowed")
 
 
-def test_the_texts_together_have_a_limit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_texts_together_have_a_limit_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(project_sources, "TEXT_BYTES", 10)
     first, second = written(tmp_path), tmp_path / "second.py"
     second.write_text("y = 2\n", encoding="utf-8")
@@ -135,7 +162,10 @@ def test_the_texts_together_have_a_limit_too(tmp_path: Path, monkeypatch: pytest
 def test_registry_entries_of_the_ids_that_were_seen() -> None:
     lines = [
         {"metadata": {}, "payload": "see https://example.org/gb/gb0059.html and /gb/gb0059.html"},
-        {"metadata": {"compilation_metrics": {"fail_reason": "visit x/gb/gb7000.html"}}, "payload": None},
+        {
+            "metadata": {"compilation_metrics": {"fail_reason": "visit x/gb/gb7000.html"}},
+            "payload": None,
+        },
         {"frame": {"file": "<string>", "text": "x/gb/gb999999.html"}},
     ]
 
@@ -146,7 +176,9 @@ def test_registry_entries_of_the_ids_that_were_seen() -> None:
     assert all(entry.explanation and entry.hints for entry in registry.values())
 
 
-def test_a_torch_without_a_registry_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_torch_without_a_registry_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(project_sources, "REGISTRY", tmp_path / "none.json")
 
     assert gather([{"metadata": {}, "payload": "/gb/gb0059.html"}], EVERYTHING).registry == {}
@@ -155,8 +187,13 @@ def test_a_torch_without_a_registry_is_no_error(monkeypatch: pytest.MonkeyPatch,
 def test_the_packages_whose_lines_are_named_come_along_with_their_versions() -> None:
     import yaml
 
-    lines = [{"metadata": {"str": [file, number]}} for number, file in enumerate((torch.__file__, yaml.__file__))]
-    lines += [{"frame": {"file": __file__, "text": "", "stack": [{"file": hashlib.__file__, "line": 3}]}}]
+    lines = [
+        {"metadata": {"str": [file, number]}}
+        for number, file in enumerate((torch.__file__, yaml.__file__))
+    ]
+    lines += [
+        {"frame": {"file": __file__, "text": "", "stack": [{"file": hashlib.__file__, "line": 3}]}}
+    ]
 
     packages = gather(lines, project_files("linkpred")).packages
 
@@ -172,7 +209,9 @@ def test_a_distribution_of_the_name_that_is_imported_is_found_without_looking_th
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(project_sources, "distributions", lambda: looked.append("all") or {"yaml_": ["PyYAML_"]})
+    monkeypatch.setattr(
+        project_sources, "distributions", lambda: looked.append("all") or {"yaml_": ["PyYAML_"]}
+    )
     project_sources._package_and_version.cache_clear()
 
     found = [project_sources._package_and_version(name) for name in ("torch", "", "yaml_")]

@@ -48,9 +48,13 @@ def negated(x: Asked) -> bool:
 
 @pytest.mark.parametrize("answer", [True, False])
 @pytest.mark.parametrize(
-    ("function", "tested"), [(over_lines, "x.itself()"), (plain, "x"), (negated, "x.itself()")], ids=lambda given: ""
+    ("function", "tested"),
+    [(over_lines, "x.itself()"), (plain, "x"), (negated, "x.itself()")],
+    ids=lambda given: "",
 )
-def test_what_is_tested_is_the_value_before_the_jump(function: object, tested: str, answer: bool) -> None:
+def test_what_is_tested_is_the_value_before_the_jump(
+    function: object, tested: str, answer: bool
+) -> None:
     x = Asked(answer)
 
     assert callable(function)

@@ -20,7 +20,9 @@ from kgprof.record.job import Failed, Task
 from tests.record import handmade
 
 
-def test_a_refused_plan_is_a_usage_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_plan_is_a_usage_error_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuses(*args: Any, **options: Any) -> Ended:
         failed = Failed(message="no strategy 'x'", traceback="", exit_code=EXIT_USAGE)
         return Ended(exit=Exit(outcome="raised"), failed=failed)
@@ -33,7 +35,9 @@ def test_a_refused_plan_is_a_usage_error_and_leaves_nothing(tmp_path: Path, monk
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_kept_of_a_start_that_failed_is_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_of_a_start_that_failed_is_redacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def dies(given: Start, **options: Any) -> Ended:
         given.log.write_bytes(b"connecting with password='hunter2' \xff\nKilled\n")
         return Ended(exit=Exit(outcome="killed", message="killed by SIGKILL"))
@@ -42,19 +46,29 @@ def test_what_is_kept_of_a_start_that_failed_is_redacted(tmp_path: Path, monkeyp
     (tmp_path / "out").mkdir()  # as the command makes it
 
     with pytest.raises(WorkloadError, match="could not be loaded") as error:
-        recorder.record(Options(), tmp_path / "out", progress.Silent(), redact=Redactor(PrivateNames()))
+        recorder.record(
+            Options(), tmp_path / "out", progress.Silent(), redact=Redactor(PrivateNames())
+        )
 
     kept = tmp_path / "out" / layout.PLAN_LOG
-    assert kept.read_text(encoding="utf-8") == "connecting with password='<secret>' \ufffd\nKilled\n"
+    assert (
+        kept.read_text(encoding="utf-8") == "connecting with password='<secret>' \ufffd\nKilled\n"
+    )
     assert str(kept) in error.value.hint
 
 
-def test_ranks_that_share_the_cards_measure_no_ceilings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_share_the_cards_measure_no_ceilings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
 
     tasks, found = recorded(
-        tmp_path / "out", monkeypatch, device="cuda", options=Options(workload="train.py"), ends=Exit(outcome="ok")
+        tmp_path / "out",
+        monkeypatch,
+        device="cuda",
+        options=Options(workload="train.py"),
+        ends=Exit(outcome="ok"),
     )
 
     assert (tasks, found) == ([Task.PLAN], Skipped(reason=ranks.NOT_ALONE))
@@ -63,8 +77,11 @@ def test_ranks_that_share_the_cards_measure_no_ceilings(tmp_path: Path, monkeypa
 def recorded(
     output: Path, monkeypatch: pytest.MonkeyPatch, *, device: str, options: Options, ends: Exit
 ) -> tuple[list[Task], Ceilings | Skipped]:
-    """The tasks of a recording without runs, and its ceilings; the child that measures them ``ends`` so."""
-    plan = msgspec.structs.replace(handmade._header().plan, device=device, runs=(), baseline=None, agreement=False)
+    """The tasks of a recording without runs, and its ceilings; the child that measures them
+    ``ends`` so."""
+    plan = msgspec.structs.replace(
+        handmade._header().plan, device=device, runs=(), baseline=None, agreement=False
+    )
     tasks: list[Task] = []
 
     def run(given: Start, **others: Any) -> Ended:
@@ -84,7 +101,9 @@ def recorded(
 
 MEASURED = Ceilings(
     device_name="a card",
-    measured=(CeilingSamples(operation="copy", dtype="", unit="bytes/s", per_s=(4e12,), how="1 GiB"),),
+    measured=(
+        CeilingSamples(operation="copy", dtype="", unit="bytes/s", per_s=(4e12,), how="1 GiB"),
+    ),
 )
 OK = Exit(outcome="ok")
 
@@ -128,7 +147,9 @@ def test_the_cards_ceilings_are_measured_once_after_the_runs_or_it_is_said_why_n
     measures: bool,
     ceilings: Ceilings | Skipped,
 ) -> None:
-    tasks, found = recorded(tmp_path / "out", monkeypatch, device=device, options=Options(passes=passes), ends=ends)
+    tasks, found = recorded(
+        tmp_path / "out", monkeypatch, device=device, options=Options(passes=passes), ends=ends
+    )
 
     assert tasks == [Task.PLAN, *([Task.CEILINGS] if measures else [])]
     assert found == ceilings

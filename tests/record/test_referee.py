@@ -1,4 +1,5 @@
-"""A program in float64: tensors widened in place, its own dtypes and autocast overruled, random numbers kept."""
+"""A program in float64: tensors widened in place, its own dtypes and autocast overruled, random
+numbers kept."""
 
 from __future__ import annotations
 
@@ -52,7 +53,12 @@ def test_random_numbers_are_those_of_float32() -> None:
         filled = torch.empty_like(values).uniform_()
         indices = (torch.randint(9, (40,)), torch.randperm(30))
         assert {each.dtype for each in indices} == {torch.int64}
-        drawn = [torch.randn(7), torch.randn(64), torch.rand(64), torch.rand(3, dtype=torch.float32)]
+        drawn = [
+            torch.randn(7),
+            torch.randn(64),
+            torch.rand(64),
+            torch.rand(3, dtype=torch.float32),
+        ]
         return [
             *(torch.nn.functional.dropout(values, 0.3), filled, torch.bernoulli(filled), *drawn),
             *(each.to(values.dtype) for each in indices),

@@ -1,4 +1,5 @@
-"""TIMING in fresh processes: which children run, on which caches, and what is left of a round that dies."""
+"""TIMING in fresh processes: which children run, on which caches, and what is left of a round that
+dies."""
 
 from __future__ import annotations
 
@@ -12,7 +13,17 @@ import pytest
 import torch
 
 from kgprof import progress
-from kgprof.model import Exit, Options, PassName, RoundRecord, RunKey, Skipped, TimedRound, TimingPass, encode_json
+from kgprof.model import (
+    Exit,
+    Options,
+    PassName,
+    RoundRecord,
+    RunKey,
+    Skipped,
+    TimedRound,
+    TimingPass,
+    encode_json,
+)
 from kgprof.reading import layout, recordings
 from kgprof.record import recorder, store
 from kgprof.record.children import Ended, Start
@@ -28,7 +39,8 @@ ROUND = TimedRound(first_call_s=0.5, graphs_from_cache=1, graphs_compiled=0, tim
 
 
 class Children:
-    """In the place of processes: what was started, and in which order; each ends as ``ends`` says, or well."""
+    """In the place of processes: what was started, and in which order; each ends as ``ends`` says,
+    or well."""
 
     def __init__(self, ends: dict[tuple[Task, str, int], Exit] | None = None) -> None:
         self.started: list[tuple[Task, str, int]] = []
@@ -45,7 +57,11 @@ class Children:
         job = given.job
         if job.task is Task.PLAN:
             plan = msgspec.structs.replace(
-                handmade._header().plan, device="cuda", runs=(FIRST, SECOND), baseline=None, agreement=False
+                handmade._header().plan,
+                device="cuda",
+                runs=(FIRST, SECOND),
+                baseline=None,
+                agreement=False,
             )
             Path(job.answer).write_bytes(encode_json(plan))
             return Ended(exit=OK)
@@ -70,7 +86,9 @@ class Children:
             store.write_pass(Path(job.recording), key, PassName.TIMING, TIMED)
         elif job.task is Task.ROUND:
             store.write_json(
-                layout.run_folder(Path(job.recording), key) / f"{layout.round_name(job.round)}.json", ROUND
+                layout.run_folder(Path(job.recording), key)
+                / f"{layout.round_name(job.round)}.json",
+                ROUND,
             )
 
     def phase(self, name: str, key: RunKey | None, *, beside: bool = False) -> None:
@@ -113,10 +131,14 @@ def test_further_rounds_go_in_turn_over_all_runs_and_find_each_runs_own_caches_w
         *("round 2: prepare", "round 2: prepare", "round 3: prepare", "round 3: prepare")
     ]
     for run in recordings.load(folder).runs:
-        assert run.rounds == tuple(RoundRecord(number=number, exit=OK, measured=ROUND) for number in (2, 3))
+        assert run.rounds == tuple(
+            RoundRecord(number=number, exit=OK, measured=ROUND) for number in (2, 3)
+        )
 
 
-def test_one_round_starts_nothing_more_and_keeps_no_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_round_starts_nothing_more_and_keeps_no_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     children = Children()
 
     folder = recorded(children, tmp_path / "out", monkeypatch, 1)
@@ -138,7 +160,9 @@ def test_the_second_process_of_a_run_and_its_rounds_find_what_the_first_compiled
         assert children.caches == [(f"caches-{index % 2}", keep) for index, keep in enumerate(kept)]
 
 
-def test_each_run_says_its_step_time_as_soon_as_it_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_run_says_its_step_time_as_soon_as_it_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dead = Exit(outcome="killed", message="SIGKILL", during="trace", exit_code=-9)
     children = Children({(Task.MEASURE, "fused", 1): dead})
 
@@ -150,10 +174,14 @@ def test_each_run_says_its_step_time_as_soon_as_it_is_measured(tmp_path: Path, m
     ]
 
 
-def test_a_round_that_dies_costs_that_round_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_that_dies_costs_that_round_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed = Exit(outcome="killed", message="SIGKILL", during="timing", exit_code=-9)
 
-    folder = recorded(Children({(Task.ROUND, "batched", 2): killed}), tmp_path / "out", monkeypatch, 3)
+    folder = recorded(
+        Children({(Task.ROUND, "batched", 2): killed}), tmp_path / "out", monkeypatch, 3
+    )
 
     first, second = recordings.load(folder).runs
     lost = Skipped(reason="the round was killed during TIMING: SIGKILL")
@@ -162,8 +190,12 @@ def test_a_round_that_dies_costs_that_round_and_no_other(tmp_path: Path, monkeyp
     assert [record.measured for record in second.rounds] == [ROUND, ROUND]
 
 
-def test_a_run_without_timing_has_no_further_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    children = Children({(Task.MEASURE, "batched", 1): Exit(outcome="killed", message="SIGKILL", during="compile")})
+def test_a_run_without_timing_has_no_further_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children = Children(
+        {(Task.MEASURE, "batched", 1): Exit(outcome="killed", message="SIGKILL", during="compile")}
+    )
 
     folder = recorded(children, tmp_path / "out", monkeypatch, 2)
 
@@ -173,10 +205,14 @@ def test_a_run_without_timing_has_no_further_round(tmp_path: Path, monkeypatch: 
     assert record.measured == Skipped(reason="the round not started: the first round has no TIMING")
 
 
-def test_ctrl_c_in_a_round_keeps_what_was_timed_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_in_a_round_keeps_what_was_timed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pressed = Exit(outcome="interrupted", message="Ctrl-C", during="timing")
 
-    folder = recorded(Children({(Task.ROUND, "fused", 2): pressed}), tmp_path / "out", monkeypatch, 3)
+    folder = recorded(
+        Children({(Task.ROUND, "fused", 2): pressed}), tmp_path / "out", monkeypatch, 3
+    )
 
     recording = recordings.load(folder)
     assert recording.header.interrupted
@@ -220,12 +256,16 @@ def test_a_round_makes_the_calls_that_come_before_timing_and_times_what_timing_t
 def test_a_compiled_run_is_timed_twice_and_the_second_process_compiles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")  # the probe's own seconds are no matter here
+    # the probe's own seconds are no matter here
+    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
     workload = tmp_path / "tiny.py"
     workload.write_text(
-        "import torch\nx = torch.ones(8)\n\n@torch.compile\ndef step():\n    return x * 2 + 1\n", encoding="utf-8"
+        "import torch\nx = torch.ones(8)\n\n@torch.compile\ndef step():\n    return x * 2 + 1\n",
+        encoding="utf-8",
     )
-    asked = Options(workload=f"{workload}:step", rounds=2, steps=4, passes=(PassName.COMPILE, PassName.TIMING))
+    asked = Options(
+        workload=f"{workload}:step", rounds=2, steps=4, passes=(PassName.COMPILE, PassName.TIMING)
+    )
 
     folder = recorder.record(asked, tmp_path / "out", progress.Silent())
 

@@ -1,4 +1,5 @@
-"""A program as it stands: it runs as Python would run it, and however it ends, what was seen of it is kept."""
+"""A program as it stands: it runs as Python would run it, and however it ends, what was seen of it
+is kept."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def main():
 
 if __name__ == "__main__":
     main()
-"""
+"""  # noqa: E501
 ENDS_LATE = TRAINS + "    import time; time.sleep(0.5)\n"  # which is no part of its last step
 SEVEN_STEPS = COMPILES + "for number in range(7): doubled(torch.ones(3 + (number == 5)))\n"
 
@@ -75,23 +76,36 @@ def test_one_run_of_a_training_script_gives_compilations_steps_and_a_trace(tmp_p
     assert len(done.run.trace.step_us) == 20
     assert "TRACE: 20 steps: " in done.notes
     assert not isinstance(done.run.records, Skipped)
-    recompiled = [r.call for r in done.run.records.records if r.metadata.get("frame_compile_id") == 1]
+    recompiled = [
+        r.call for r in done.run.records.records if r.metadata.get("frame_compile_id") == 1
+    ]
     assert set(recompiled) == {6}
     first, second = done.run.records.graphs
     assert first.runs == {step: 1 for step in range(34) if step != 6}
     assert second.runs == {6: 1}
-    # Of the step before those of TRACE: where each operator was called, one of the backward where its forward was.
+    # Of the step before those of TRACE: where each operator was called, one of the backward where
+    # its forward was.
     assert isinstance(done.run.kernel_origins, KernelOrigins)
-    at = {origin.kernel.removeprefix("torch.ops.aten."): origin.lines for origin in done.run.kernel_origins.origins}
+    at = {
+        origin.kernel.removeprefix("torch.ops.aten."): origin.lines
+        for origin in done.run.kernel_origins.origins
+    }
     program = TRAINS.splitlines()
     called = {
-        name: program[line.line - 1].strip() for name, (line, *_) in at.items() if name in ("addmm", "mm", "add_")
+        name: program[line.line - 1].strip()
+        for name, (line, *_) in at.items()
+        if name in ("addmm", "mm", "add_")
     }
-    assert called == {"addmm": "return model(x).sum()", "mm": "return model(x).sum()", "add_": "optimizer.step()"}
+    assert called == {
+        "addmm": "return model(x).sum()",
+        "mm": "return model(x).sum()",
+        "add_": "optimizer.step()",
+    }
 
 
 def test_tensors_are_looked_at_by_step_and_in_none_that_is_traced(tmp_path: Path) -> None:
-    # given: two calls that are no step of the training, then 20 steps with a batch of their own each
+    # given: two calls that are no step of the training, then 20 steps with a batch of their own
+    # each
     text = """
     import torch
 
@@ -129,7 +143,10 @@ def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, monkeypatch: pytest.M
     package.mkdir()
     (package / "__init__.py").write_text("", encoding="utf-8")
     (package / "names.py").write_text("NAME = 'relative'\n", encoding="utf-8")
-    main = "import sys\nfrom .names import NAME\nprint(NAME, __name__, __package__, __spec__.name, sys.argv)\n"
+    main = (
+        "import sys\nfrom .names import NAME\nprint(NAME, __name__, __package__, "
+        "__spec__.name, sys.argv)\n"
+    )
     (package / "__main__.py").write_text(main, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
@@ -183,7 +200,11 @@ os.kill(os.getpid(), 9)
 
 
 def test_what_cannot_be_written_keeps_nothing_else_from_being_written(tmp_path: Path) -> None:
-    done = ran(tmp_path, FULL_DISK.format(when="len(writes) > 1") + SEVEN_STEPS, passes=(*CAPTURED, PassName.MEMORY))
+    done = ran(
+        tmp_path,
+        FULL_DISK.format(when="len(writes) > 1") + SEVEN_STEPS,
+        passes=(*CAPTURED, PassName.MEMORY),
+    )
 
     assert done.exit.outcome == "ok"  # the program's own end
     assert "No space left on device" in done.run.log
@@ -198,13 +219,19 @@ def test_what_cannot_be_written_keeps_nothing_else_from_being_written(tmp_path: 
         ("import sys; sys.exit(3)", "exited", "sys.exit(3)", 3),
         ("raise ValueError('no more')", "raised", "ValueError: no more", 1),
         ("import os; os._exit(5)", "exited", "os._exit(5)", 5),
-        ("time.sleep(0.7); doubled(torch.ones(3)); os.kill(os.getpid(), 9)", "killed", "SIGKILL", -9),
+        (
+            "time.sleep(0.7); doubled(torch.ones(3)); os.kill(os.getpid(), 9)",
+            "killed",
+            "SIGKILL",
+            -9,
+        ),
     ],
 )
 def test_however_it_ends_its_code_is_kept_and_what_was_seen(
     tmp_path: Path, ending: str, outcome: str, message: str, code: int
 ) -> None:
-    # OFTEN from the first line on: a slow first write would put the next one off to after the last step.
+    # OFTEN from the first line on: a slow first write would put the next one off to after the last
+    # step.
     done = ran(tmp_path, f"{OFTEN}; import os\n{SEVEN_STEPS}{ending}\n")
 
     assert (done.exit.outcome, done.exit.message, done.exit.exit_code) == (outcome, message, code)
@@ -254,7 +281,7 @@ def test_processes_that_it_starts_are_not_watched_and_do_not_run_it_again(tmp_pa
             if forked:
                 os.waitpid(forked, 0)
                 print("parent")
-        """,
+        """,  # noqa: E501
     )
 
     assert done.exit.outcome == "ok", done.run.log
@@ -281,14 +308,18 @@ def test_it_stops_after_a_time_as_well(tmp_path: Path) -> None:
     # An hour passes, as a busy machine takes any time for two steps.
     passes = "import time; later = time.monotonic() + 3600; time.monotonic = lambda: later\n"
     last = "doubled(torch.ones(5)); print('to the end')\n"
-    done = ran(tmp_path, SEVEN_STEPS.replace("range(7)", "range(2)") + passes + last, duration_s=1800)
+    done = ran(
+        tmp_path, SEVEN_STEPS.replace("range(7)", "range(2)") + passes + last, duration_s=1800
+    )
 
     assert (done.exit.outcome, done.echoed) == ("ok", "to the end\n")
     assert done.script.stopped == "1800 s (--duration)"
     assert [one.compile_id for one in done.compiled.compilations] == ["0/0"]
 
 
-def test_a_program_that_profiles_and_logs_itself_does_so_and_the_report_says_what_is_lost(tmp_path: Path) -> None:
+def test_a_program_that_profiles_and_logs_itself_does_so_and_the_report_says_what_is_lost(
+    tmp_path: Path,
+) -> None:
     done = ran(
         tmp_path,
         COMPILES
@@ -311,7 +342,11 @@ doubled(torch.ones(4))
     assert isinstance(done.run.trace, TracePass)
     assert len(done.run.trace.step_us) == 2  # whole ones of 12, before its own session began
     assert done.compiled.capture_unavailable == (
-        Unavailable(capture="torch logs", why="the program called torch._logging.set_logs itself", incomplete=True),
+        Unavailable(
+            capture="torch logs",
+            why="the program called torch._logging.set_logs itself",
+            incomplete=True,
+        ),
     )
     assert "the program, or a library of it, set TORCHINDUCTOR_MAX_AUTOTUNE" in done.notes
     assert [one.compile_id for one in done.compiled.compilations] == ["0/0", "0/1"]
@@ -349,7 +384,9 @@ def test_an_only_optimizer_step_of_which_the_beginning_is_not_known_makes_the_pr
     assert done.notes.startswith("the program has no steps: the only optimizer step has an end")
 
 
-def test_the_module_whose_calls_are_the_steps_is_known_by_the_name_that_the_program_has_for_it(tmp_path: Path) -> None:
+def test_the_module_whose_calls_are_the_steps_is_known_by_the_name_that_the_program_has_for_it(
+    tmp_path: Path,
+) -> None:
     text = """
     import torch
     from torch import nn
@@ -369,7 +406,9 @@ def test_the_module_whose_calls_are_the_steps_is_known_by_the_name_that_the_prog
     assert ran(tmp_path, text, passes=(PassName.COMPILE,)).script.module == "self.net"
 
 
-def test_the_calls_of_a_layer_by_the_module_that_has_it_name_no_module_to_compile(tmp_path: Path) -> None:
+def test_the_calls_of_a_layer_by_the_module_that_has_it_name_no_module_to_compile(
+    tmp_path: Path,
+) -> None:
     text = """
     import torch
 
@@ -402,9 +441,21 @@ def test_steps_in_which_torch_compiles_are_known(tmp_path: Path) -> None:
     ("text", "samples", "words"),
     [
         (PLAIN, 1, "from its first line to its end"),
-        (COMPILES + "doubled(torch.ones(3))\n", None, "torch compiled in 1 step of the rerun, and there was no other"),
-        (COMPILES + "for n in range(3): doubled(torch.ones(n))\n", None, "torch compiled in 3 steps of the rerun"),
-        (COMPILES + "for _ in range(4): doubled(torch.ones(3))\n", 2, "none of them after --warmup 3"),
+        (
+            COMPILES + "doubled(torch.ones(3))\n",
+            None,
+            "torch compiled in 1 step of the rerun, and there was no other",
+        ),
+        (
+            COMPILES + "for n in range(3): doubled(torch.ones(n))\n",
+            None,
+            "torch compiled in 3 steps of the rerun",
+        ),
+        (
+            COMPILES + "for _ in range(4): doubled(torch.ones(3))\n",
+            2,
+            "none of them after --warmup 3",
+        ),
         (
             COMPILES + "for n in range(9): doubled(torch.ones(3 + n // 6))\n",
             4,
@@ -415,7 +466,13 @@ def test_steps_in_which_torch_compiles_are_known(tmp_path: Path) -> None:
         (PLAIN + "sys.exit(3)\n", None, "the rerun for TIMING saw no complete step"),
     ],
     ids=[
-        *("no step", "it compiles in one", "it compiles in each", "warm-up alone", "it compiles later"),
+        *(
+            "no step",
+            "it compiles in one",
+            "it compiles in each",
+            "warm-up alone",
+            "it compiles later",
+        ),
         *("one step", "one that ends a step", "it failed"),
     ],
 )
@@ -437,7 +494,10 @@ def test_kgprof_step_counts_before_anything_else(tmp_path: Path) -> None:
         tmp_path,
         "import kgprof\n"
         + COMPILES
-        + "doubled(torch.ones(9))\nfor _ in range(5):\n    kgprof.step()\n    doubled(torch.ones(3)).sum().item()\n",
+        + (
+            "doubled(torch.ones(9))\nfor _ in range(5):\n    kgprof.step()\n    "
+            "doubled(torch.ones(3)).sum().item()\n"
+        ),
         passes=(PassName.COMPILE, PassName.MEMORY),
     )
 
@@ -450,7 +510,10 @@ def test_kgprof_step_counts_before_anything_else(tmp_path: Path) -> None:
     }
     assert done.script.steps == 5
     assert not isinstance(done.run.records, Skipped)
-    assert [graph.runs for graph in done.run.records.graphs] == [{-1: 1}, {0: 1, 1: 1, 2: 1, 3: 1, 4: 1}]
+    assert [graph.runs for graph in done.run.records.graphs] == [
+        {-1: 1},
+        {0: 1, 1: 1, 2: 1, 3: 1, 4: 1},
+    ]
     assert isinstance(done.run.memory, MemoryPass)
     assert len(done.run.memory.step_us) == 5
     assert not isinstance(done.run.memory.syncs, Skipped)
@@ -503,7 +566,10 @@ time.sleep(100)
 
     done = ran(tmp_path, SEVEN_STEPS + deaf, timeout_s=15)
 
-    assert (done.exit.outcome, done.exit.message) == ("timed-out", "timed out after 15 s (--timeout)")
+    assert (done.exit.outcome, done.exit.message) == (
+        "timed-out",
+        "timed out after 15 s (--timeout)",
+    )
     assert re.search(r'program.py", line \d+ in <module>', done.run.log)
     assert (done.script.steps, len(done.compiled.compilations)) == (7, 2)
 
@@ -531,7 +597,8 @@ def on_a_thread(times):
     ids=["a thread for each", "one", "one that ends within the window"],
 )
 def test_steps_on_other_threads_are_counted_and_not_traced(tmp_path: Path, calls: str) -> None:
-    """torch.profiler that is stopped on another thread than it was started on ends the process by SIGSEGV."""
+    """torch.profiler that is stopped on another thread than it was started on ends the process by
+    SIGSEGV."""
     done = ran(tmp_path, IN_THREADS + calls + "\nprint('the end')\n")
 
     assert (done.exit.outcome, done.echoed) == ("ok", "the end\n"), done.exit
@@ -559,7 +626,10 @@ def test_too_few_steps_that_call_a_closure_say_how_to_count_finer(tmp_path: Path
     done = ran(tmp_path, text)
 
     assert done.script.closure == "closure (program.py:6)"
-    assert sum("kgprof.step()" in note and done.script.closure in note for note in done.script.notes) == 1
+    assert (
+        sum("kgprof.step()" in note and done.script.closure in note for note in done.script.notes)
+        == 1
+    )
 
 
 def test_a_rerun_under_a_clock_gives_timing(tmp_path: Path) -> None:
@@ -568,9 +638,13 @@ def test_a_rerun_under_a_clock_gives_timing(tmp_path: Path) -> None:
     assert isinstance(done.run.timing, TimingPass)
     assert [len(steps) for steps in done.run.timing.step_us] == [30]
     assert len(done.run.timing.start_us) == 3
-    assert done.run.timing.start_us[0] > 10 * min(done.run.timing.step_us[0])  # with what is compiled in it
+    # with what is compiled in it
+    assert done.run.timing.start_us[0] > 10 * min(done.run.timing.step_us[0])
     (note,) = done.run.timing.notes
-    words = "steps 3 to 33 of one rerun of the program, without 1 in which torch compiled; a step is an optimizer step"
+    words = (
+        "steps 3 to 33 of one rerun of the program, without 1 in which torch "
+        "compiled; a step is an optimizer step"
+    )
     assert note.startswith(f"TIMING: {words}")
     assert isinstance(done.run.compile, Skipped)
 
@@ -595,7 +669,9 @@ def test_what_a_program_does_after_its_last_step_is_none(tmp_path: Path) -> None
 
 def test_inductor_is_not_imported_for_a_program_that_does_not_ask_for_it(tmp_path: Path) -> None:
     passes = (*CAPTURED, PassName.MEMORY)
-    done = ran(tmp_path, f"{TRAINS}print('torch._inductor.compile_fx' in sys.modules)\n", passes=passes)
+    done = ran(
+        tmp_path, f"{TRAINS}print('torch._inductor.compile_fx' in sys.modules)\n", passes=passes
+    )
 
     assert done.echoed.splitlines()[-2:] == ["to stderr", "False"]
 
@@ -634,11 +710,17 @@ def test_a_trace_that_began_with_an_evaluation_begins_again_with_the_training(
     assert (run.script.step, run.script.traced or run.script.step) == ("an optimizer step", traced)
     assert len(run.trace.step_us) == 3
     trace = kineto.read(layout.run_folder(done.folder, run.key) / run.trace.trace_file)
-    assert int(trace.columns.named("Optimizer.step#SGD.step").sum()) == (3 if traced == "an optimizer step" else 0)
+    assert int(trace.columns.named("Optimizer.step#SGD.step").sum()) == (
+        3 if traced == "an optimizer step" else 0
+    )
 
 
-@pytest.mark.parametrize("asks", ["torch.compile(product)", "torch._dynamo.optimize('inductor')(product)"])
-def test_of_the_first_graph_that_inductor_compiles_nothing_is_missed(tmp_path: Path, asks: str) -> None:
+@pytest.mark.parametrize(
+    "asks", ["torch.compile(product)", "torch._dynamo.optimize('inductor')(product)"]
+)
+def test_of_the_first_graph_that_inductor_compiles_nothing_is_missed(
+    tmp_path: Path, asks: str
+) -> None:
     text = f"""
         import torch
         def product(x):
@@ -648,8 +730,13 @@ def test_of_the_first_graph_that_inductor_compiles_nothing_is_missed(tmp_path: P
     """
     done = ran(tmp_path, text, passes=(PassName.COMPILE, PassName.TRACE), steps=1, warmup=1)
 
-    kept = json.loads((layout.run_folder(done.folder, done.run.key) / layout.KERNEL_ORIGINS).read_bytes())
-    lines = {origin["kernel"].partition("_")[0]: [one["line"] for one in origin["lines"]] for origin in kept["origins"]}
+    kept = json.loads(
+        (layout.run_folder(done.folder, done.run.key) / layout.KERNEL_ORIGINS).read_bytes()
+    )
+    lines = {
+        origin["kernel"].partition("_")[0]: [one["line"] for one in origin["lines"]]
+        for origin in kept["origins"]
+    }
     assert lines == {"cpp": [4], "extern": [4]}
     (graph,) = kept["graphs"]
     assert (graph["eager"]["operators"], graph["kernels"], graph["generated"]) == (3, 3, 2)
@@ -661,8 +748,10 @@ def test_a_rerun_with_stacks_gives_stack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, warmup: int, steps: int
 ) -> None:
     """Of whole steps alone, where the program ends before there are as many as were asked for."""
-    monkeypatch.setattr(host_stacks, "TOP_FUNCTIONS", 10_000)  # a busy machine adds its time to any function
-    done = ran(tmp_path, program, passes=(PassName.STACK,), steps=10, warmup=warmup)  # step 6 compiles
+    # a busy machine adds its time to any function
+    monkeypatch.setattr(host_stacks, "TOP_FUNCTIONS", 10_000)
+    # step 6 compiles
+    done = ran(tmp_path, program, passes=(PassName.STACK,), steps=10, warmup=warmup)
 
     assert isinstance(done.run.stack, TracePass)
     assert len(done.run.stack.step_us) == steps
@@ -680,8 +769,13 @@ def test_lines_are_told_the_number_of_their_step() -> None:
         return label // 2
 
     assert renumbered({"call": 5, "metadata": {}, "payload": None}, number)["call"] == 2
-    assert renumbered({"frame": {"call": 3, "function": "f"}}, number) == {"frame": {"call": 1, "function": "f"}}
+    assert renumbered({"frame": {"call": 3, "function": "f"}}, number) == {
+        "frame": {"call": 1, "function": "f"}
+    }
     assert renumbered({"log": {"call": 4}}, number) == {"log": {"call": 2}}
     runs = {"0": 1, "1": 1, "2": 5}
-    assert renumbered({"graph": {"compile_id": "0/0", "runs": runs}}, number)["graph"]["runs"] == {0: 2, 1: 5}
+    assert renumbered({"graph": {"compile_id": "0/0", "runs": runs}}, number)["graph"]["runs"] == {
+        0: 2,
+        1: 5,
+    }
     assert renumbered({"left_out": 3}, number) == {"left_out": 3}

@@ -1,6 +1,8 @@
-"""A script ends when and as Python ends it: exit code, output and its order are those of ``python program.py``.
+"""A script ends when and as Python ends it: exit code, output and its order are those of ``python
+program.py``.
 
-Nothing is set for torch here: the programs compile with Inductor's own defaults, compile workers included.
+Nothing is set for torch here: the programs compile with Inductor's own defaults, compile workers
+included.
 """
 
 from __future__ import annotations
@@ -120,9 +122,19 @@ EXITS_WITH_256 = "import sys\nprint('once', flush=True)\nsys.exit(256)\n"
         (LEAVES_IN_ATEXIT, 7, "exited"),
         (EXITS_WITH_256, 0, "ok"),
     ],
-    ids=["two compiles", "executors", "threads and atexit", "processes", "loader", "leaves in atexit", "256"],
+    ids=[
+        "two compiles",
+        "executors",
+        "threads and atexit",
+        "processes",
+        "loader",
+        "leaves in atexit",
+        "256",
+    ],
 )
-def test_a_program_ends_as_python_ends_it(tmp_path: Path, text: str, code: int, outcome: str) -> None:
+def test_a_program_ends_as_python_ends_it(
+    tmp_path: Path, text: str, code: int, outcome: str
+) -> None:
     plain = run_by_python(tmp_path, text)
 
     done = ran(tmp_path, text, passes=(PassName.COMPILE,))
@@ -132,12 +144,14 @@ def test_a_program_ends_as_python_ends_it(tmp_path: Path, text: str, code: int, 
     assert done.echoed == plain.stdout
     assert done.echoed in done.run.log
     assert not any("ended without a word" in note for note in done.script.notes)
-    if text == THREADS_AND_ATEXIT:  # what a thread compiles after main has ended, and an atexit handler
+    # what a thread compiles after main has ended, and an atexit handler
+    if text == THREADS_AND_ATEXIT:
         assert [one.compile_id for one in done.compiled.compilations] == ["0/0", "0/1"]
 
 
 def run_by_python(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """With what it writes to stderr in its ``stdout`` too, in the order in which a terminal would show it."""
+    """With what it writes to stderr in its ``stdout`` too, in the order in which a terminal would
+    show it."""
     file = folder / "program.py"
     file.write_text(textwrap.dedent(text), encoding="utf-8")
     caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "plain" / "inductor")}

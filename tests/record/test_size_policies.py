@@ -1,4 +1,5 @@
-"""Policies for a size that varies: what is compiled, what is padded, and whose results stay right."""
+"""Policies for a size that varies: what is compiled, what is padded, and whose results stay
+right."""
 
 from __future__ import annotations
 
@@ -89,10 +90,20 @@ def test_each_policy_begins_with_nothing_compiled_and_the_vector_instructions_kn
     warm = Caches(folder=tmp_path / "caches", seed=tmp_path / "probe", extra=told, kept=True)
     options = m.Options(workload="model.py:step")
     size_policies.compare_policies(
-        trials.CellTrials(options=options, strategy="step", cell=PLAIN, device="cpu", scratch=tmp_path, caches=warm)
+        trials.CellTrials(
+            options=options,
+            strategy="step",
+            cell=PLAIN,
+            device="cpu",
+            scratch=tmp_path,
+            caches=warm,
+        )
     )
 
-    cold = [Caches(folder=tmp_path / f"caches-{policy}", seed=warm.seed, extra=told) for policy in m.SizePolicy]
+    cold = [
+        Caches(folder=tmp_path / f"caches-{policy}", seed=warm.seed, extra=told)
+        for policy in m.SizePolicy
+    ]
     assert begun == [warm, *cold]
 
 
@@ -101,7 +112,12 @@ def test_each_policy_compiles_pads_and_keeps_the_results(compare: Compare) -> No
 
     found = of(shapes)
     assert isinstance(shapes, m.Shapes)
-    assert (shapes.function, shapes.tensor, shapes.collected, shapes.buckets) == ("step", "x", False, (4, 8))
+    assert (shapes.function, shapes.tensor, shapes.collected, shapes.buckets) == (
+        "step",
+        "x",
+        False,
+        (4, 8),
+    )
     graphs = {policy: result.graphs for policy, result in found.items()}
     assert graphs == {
         m.SizePolicy.STATIC: 3,
@@ -113,7 +129,11 @@ def test_each_policy_compiles_pads_and_keeps_the_results(compare: Compare) -> No
     }
     assert not any(result.differs for result in found.values())
     assert found[m.SizePolicy.PADDED].wasted == pytest.approx(10 / 32)
-    assert [(cost.size, cost.calls) for cost in found[m.SizePolicy.STATIC].sizes] == [(2, 1), (8, 2), (4, 1)]
+    assert [(cost.size, cost.calls) for cost in found[m.SizePolicy.STATIC].sizes] == [
+        (2, 1),
+        (8, 2),
+        (4, 1),
+    ]
     assert shapes.recommended in found
 
 
@@ -148,11 +168,14 @@ def test_the_policies_run_in_the_cells_precision(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    shapes = compare(PRECISION, 2, 4, cell=replace(PLAIN, precision=m.Precision.BF16, dynamic=m.Dynamic.TRUE))
+    shapes = compare(
+        PRECISION, 2, 4, cell=replace(PLAIN, precision=m.Precision.BF16, dynamic=m.Dynamic.TRUE)
+    )
 
     assert not any(result.differs for result in of(shapes).values())
     dtypes = (tmp_path / "dtypes").read_text().split()
-    assert dtypes.count("torch.bfloat16") > dtypes.count("torch.float32") > 0  # float32: the reference
+    # float32: the reference
+    assert dtypes.count("torch.bfloat16") > dtypes.count("torch.float32") > 0
 
 
 def test_the_lines_to_write_have_the_cells_mode_and_precision() -> None:

@@ -56,5 +56,8 @@ def test_a_torch_without_the_loggers_is_said(monkeypatch: pytest.MonkeyPatch) ->
         pass
 
     assert unavailable([source]) == (
-        Unavailable(capture="skip records", why="this torch has no logger torch._dynamo.no_such.__graph_breaks"),
+        Unavailable(
+            capture="skip records",
+            why="this torch has no logger torch._dynamo.no_such.__graph_breaks",
+        ),
     )

@@ -14,7 +14,15 @@ import pytest
 import kgprof.record.source as source_module
 from kgprof.record.call_index import CallIndex
 from kgprof.record.cuda_graph_log import CudaGraphLog
-from kgprof.record.source import Source, aside, listeners_in, listening, unavailable, when_imported, words
+from kgprof.record.source import (
+    Source,
+    aside,
+    listeners_in,
+    listening,
+    unavailable,
+    when_imported,
+    words,
+)
 
 NAME = "waited_for_by_a_test"
 
@@ -28,7 +36,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return NAME
 
 
-def test_what_is_replaced_then_is_what_the_importer_gets(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_replaced_then_is_what_the_importer_gets(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = list(sys.meta_path)
 
     def then() -> None:
@@ -43,7 +53,8 @@ def test_what_is_replaced_then_is_what_the_importer_gets(module: str, monkeypatc
     assert sys.meta_path == before
     monkeypatch.delitem(sys.modules, module)
     assert got["answer"] == "replaced"
-    assert importlib.import_module(module).f() == "its own"  # once, though pytest's loader of both is one
+    # once, though pytest's loader of both is one
+    assert importlib.import_module(module).f() == "its own"
 
 
 def test_one_that_has_been_imported_is_not_waited_for(module: str) -> None:
@@ -85,7 +96,9 @@ def test_a_thread_that_imports_something_else_meanwhile_misses_no_finder(module:
         assert list(walk) == behind
 
 
-def test_who_asks_only_whether_it_is_there_does_not_end_the_waiting(module: str, tmp_path: Path) -> None:
+def test_who_asks_only_whether_it_is_there_does_not_end_the_waiting(
+    module: str, tmp_path: Path
+) -> None:
     """By a name that pytest does not rewrite: each spec of it has a loader of its own."""
     (tmp_path / f"{module}.py").rename(tmp_path / "asked_about.py")
     importlib.invalidate_caches()
@@ -123,7 +136,9 @@ def test_a_listener_that_fails_gives_up_once_and_the_program_goes_on() -> None:
     assert source.asked == 2
     (lost,) = unavailable([source])
     assert (lost.capture, lost.incomplete) == ("failing", False)
-    assert lost.why.startswith("it raised ZeroDivisionError: integer division or modulo by zero (test_source.py:")
+    assert lost.why.startswith(
+        "it raised ZeroDivisionError: integer division or modulo by zero (test_source.py:"
+    )
     assert lost.why.endswith(") and was switched off")
 
 
@@ -151,13 +166,17 @@ def test_a_listener_that_cannot_begin_or_end_costs_its_own_facts_alone() -> None
     assert second.why.startswith("it raised KeyError: 'popitem(): dictionary is empty' (")
 
 
-def test_a_source_that_was_switched_off_says_why_and_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_was_switched_off_says_why_and_does_not_listen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(source_module.switched_off, "failing", "an exception came through it")
 
     with Failing() as source:
         pass
 
-    assert [(lost.capture, lost.why) for lost in unavailable([source])] == [("failing", "an exception came through it")]
+    assert [(lost.capture, lost.why) for lost in unavailable([source])] == [
+        ("failing", "an exception came through it")
+    ]
 
 
 def test_an_exception_names_the_listener_that_it_came_through_last() -> None:

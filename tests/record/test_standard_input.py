@@ -43,7 +43,9 @@ def test_what_the_first_run_reads_is_what_the_second_one_gets(tmp_path: Path) ->
     assert copy.read_bytes() == b"one\ntwo\nand \xc3\xa4\n"
 
 
-def test_a_first_run_gets_the_users_own_and_a_later_one_without_a_copy_gets_none(tmp_path: Path) -> None:
+def test_a_first_run_gets_the_users_own_and_a_later_one_without_a_copy_gets_none(
+    tmp_path: Path,
+) -> None:
     missing = str(tmp_path / "none")
 
     with standard_input.opened(missing, is_users=True) as descriptor:

@@ -1,4 +1,5 @@
-"""The tensors that a function without arguments reads are found by running it, named, varied, moved and put back."""
+"""The tensors that a function without arguments reads are found by running it, named, varied, moved
+and put back."""
 
 from __future__ import annotations
 
@@ -26,7 +27,11 @@ def names(found: StaticInputs) -> list[str]:
 
 
 def test_what_a_closure_reads_is_an_input_and_weights_and_state_are_none() -> None:
-    layer, total, pair = torch.nn.BatchNorm1d(4).eval(), torch.zeros(4), [torch.ones(4), torch.randn(4)]
+    layer, total, pair = (
+        torch.nn.BatchNorm1d(4).eval(),
+        torch.zeros(4),
+        [torch.ones(4), torch.randn(4)],
+    )
     x = torch.randn(8, 4)
 
     def step() -> torch.Tensor:
@@ -88,7 +93,9 @@ def test_only_declared_inputs_are_moved_where_some_are() -> None:
     assert y.data_ptr() != addresses[1]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn, torch.int64, torch.bool, torch.complex64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.float8_e4m3fn, torch.int64, torch.bool, torch.complex64]
+)
 def test_inputs_of_every_type_can_be_varied(dtype: torch.dtype) -> None:
     x = torch.arange(64).to(dtype).expand(2, 64)
 
@@ -124,7 +131,13 @@ def test_rounding_is_no_difference_and_old_values_are() -> None:
     assert near is not None
     assert far is not None
     assert (near.differing, far.differing, far.elements) == (0, 100, 100)
-    assert (far.of, far.index, far.expected, far.got, far.largest) == ("result", (0,), "-1", "1", 2.0)
+    assert (far.of, far.index, far.expected, far.got, far.largest) == (
+        "result",
+        (0,),
+        "-1",
+        "1",
+        2.0,
+    )
 
 
 def test_variables_of_one_name_are_apart() -> None:

@@ -1,4 +1,5 @@
-"""Five ways to count steps at once, and what an event's number is when one of them has been chosen."""
+"""Five ways to count steps at once, and what an event's number is when one of them has been
+chosen."""
 
 from __future__ import annotations
 
@@ -135,7 +136,8 @@ def test_an_optimizer_that_takes_the_place_of_the_first_is_counted() -> None:
     weights, others = ([torch.nn.Parameter(torch.ones(2))] for _ in range(2))
     first, second, apart = (torch.optim.SGD(each, lr=0.1) for each in (weights, weights, others))
 
-    assert stepping(first, first, second, second, second) == 4  # its first step may have been one in turn
+    # its first step may have been one in turn
+    assert stepping(first, first, second, second, second) == 4
     assert stepping(first, second, first, second) == 2
     assert stepping(first, apart, apart, apart, first) == 2  # a discriminator that steps more often
 
@@ -197,7 +199,11 @@ def test_transforms_of_single_items_and_a_loss_are_modules_and_no_steps() -> Non
         def forward(self, item: torch.Tensor) -> torch.Tensor:
             return item / 2
 
-    transform, model, loss = torch.nn.Sequential(Halved()), torch.nn.Linear(2, 2), torch.nn.MSELoss()
+    transform, model, loss = (
+        torch.nn.Sequential(Halved()),
+        torch.nn.Linear(2, 2),
+        torch.nn.MSELoss(),
+    )
     steps = Steps()
 
     with listening([StepMarks(steps)]):

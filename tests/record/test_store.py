@@ -1,4 +1,5 @@
-"""A Recording survives the way to disk and back; what is missing, broken or too new is said by name."""
+"""A Recording survives the way to disk and back; what is missing, broken or too new is said by
+name."""
 
 from __future__ import annotations
 
@@ -44,14 +45,26 @@ def test_a_run_that_never_started_says_so(tmp_path: Path) -> None:
 
     recording = recordings.load(tmp_path)
 
-    assert recording.runs[0].exit == Exit(outcome="interrupted", message="never started: kgprof ended before it")
+    assert recording.runs[0].exit == Exit(
+        outcome="interrupted", message="never started: kgprof ended before it"
+    )
     assert recording.agreement == Skipped(reason="kgprof ended before the results were compared")
 
 
 @pytest.mark.parametrize(
-    "name", ["", "recording", "recording/recording.json", "report.html", "report.json", "recording/../report.html"]
+    "name",
+    [
+        "",
+        "recording",
+        "recording/recording.json",
+        "report.html",
+        "report.json",
+        "recording/../report.html",
+    ],
 )
-def test_a_recording_is_found_from_anything_that_stands_around_it(tmp_path: Path, name: str) -> None:
+def test_a_recording_is_found_from_anything_that_stands_around_it(
+    tmp_path: Path, name: str
+) -> None:
     handmade.write(tmp_path / "recording")
     (tmp_path / "report.html").write_text("<p>", encoding="utf-8")
     (tmp_path / "report.json").write_text("{}", encoding="utf-8")
@@ -128,7 +141,10 @@ def test_any_strategy_name_is_one_folder_below_runs(tmp_path: Path, strategy: st
     key = RunKey(strategy=strategy, mode="eager")
 
     store.write_pass(
-        tmp_path, key, PassName.TIMING, TimingPass(clock="perf_counter", step_us=((1.0,),), evaluation_s=())
+        tmp_path,
+        key,
+        PassName.TIMING,
+        TimingPass(clock="perf_counter", step_us=((1.0,),), evaluation_s=()),
     )
 
     (folder,) = (tmp_path / "runs").iterdir()
@@ -152,5 +168,7 @@ def test_a_folder_that_holds_a_recording_is_not_written_over(tmp_path: Path) -> 
 def test_an_unwritable_place_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
 
-    with pytest.raises(UsageError, match=r"cannot write .*file/recording/recording\.json: Not a directory"):
+    with pytest.raises(
+        UsageError, match=r"cannot write .*file/recording/recording\.json: Not a directory"
+    ):
         store.create(tmp_path / "file" / "recording", handmade._header())

@@ -32,10 +32,14 @@ def trial(ended: m.Exit = OK, *, step_us: float = 100.0, interrupted: bool = Fal
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[Session, list[str]]]:
+def asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., tuple[Session, list[str]]]:
     """A session whose children answer at once, and what they were asked in turn."""
 
-    def begin(answers: Answers, earlier: m.Sweep | None = None, grid: Grid = GRID) -> tuple[Session, list[str]]:
+    def begin(
+        answers: Answers, earlier: m.Sweep | None = None, grid: Grid = GRID
+    ) -> tuple[Session, list[str]]:
         turns: list[str] = []
 
         def run(function: str, question: m.CellQuestion, **given: object) -> trials.Trial:
@@ -56,7 +60,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
         monkeypatch.setattr(trials, "run", run)
         monkeypatch.setattr(recorder, "make_plan", lambda *given, **settings: (plan, None))
         options = m.Options(workload="model.py:step")
-        session = Session(options, tmp_path, Silent(), lambda spans: m.Skipped(reason="none"), lambda sweep: None)
+        session = Session(
+            options, tmp_path, Silent(), lambda spans: m.Skipped(reason="none"), lambda sweep: None
+        )
         session.plan(grid, tmp_path, str)
         session.begin(grid, 3, earlier)
         return session, turns
@@ -66,11 +72,16 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
 
 @pytest.mark.parametrize("works", [True, False])
 def test_what_runs_in_a_sweep_need_not_try_the_vector_instructions_again(
-    asked: Callable[..., tuple[Session, list[str]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, works: bool
+    asked: Callable[..., tuple[Session, list[str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    works: bool,
 ) -> None:
     begun: list[Caches] = []
     session, _ = asked({})
-    plan = msgspec.structs.replace(session._plan, vector_isa_works=works, variables={"TORCH_OF_IT": "1"})
+    plan = msgspec.structs.replace(
+        session._plan, vector_isa_works=works, variables={"TORCH_OF_IT": "1"}
+    )
     monkeypatch.setattr(recorder, "make_plan", lambda *given, **settings: (plan, None))
     monkeypatch.setattr(trials, "run", lambda *_, caches, **given: begun.append(caches) or trial())
     session.plan(GRID, tmp_path, str)
@@ -81,7 +92,9 @@ def test_what_runs_in_a_sweep_need_not_try_the_vector_instructions_again(
     told = {"TORCH_OF_IT": "1", **({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if works else {})}
     seed = tmp_path / recorder.PROBE_CACHE
     assert {(each.seed, *each.extra.items()) for each in begun} == {(seed, *told.items())}
-    assert session.caches("others", kept=True) == Caches(folder=tmp_path / "others", seed=seed, extra=told, kept=True)
+    assert session.caches("others", kept=True) == Caches(
+        folder=tmp_path / "others", seed=seed, extra=told, kept=True
+    )
 
 
 def swept(session: Session, minutes: float = 60.0, repeats: int = 1) -> m.Sweep:
@@ -119,7 +132,9 @@ def test_a_cell_that_ends_otherwise_costs_itself(
     assert len(cells[EAGER].measured()) == 3
 
 
-def test_an_interruption_keeps_what_was_measured(asked: Callable[..., tuple[Session, list[str]]]) -> None:
+def test_an_interruption_keeps_what_was_measured(
+    asked: Callable[..., tuple[Session, list[str]]],
+) -> None:
     session, _ = asked({TUNED: trial(m.Exit(outcome=m.Outcome.INTERRUPTED), interrupted=True)})
 
     found = swept(session)
@@ -128,15 +143,23 @@ def test_an_interruption_keeps_what_was_measured(asked: Callable[..., tuple[Sess
     assert [len(each.processes) for each in found.cells] == [1, 1, 0]
 
 
-def test_cells_that_have_ended_are_not_run_again(asked: Callable[..., tuple[Session, list[str]]]) -> None:
+def test_cells_that_have_ended_are_not_run_again(
+    asked: Callable[..., tuple[Session, list[str]]],
+) -> None:
     # given: an earlier sweep in which one cell died, one is complete and one was cut off
     session, _ = asked({DEFAULT: trial(m.Exit(outcome=m.Outcome.KILLED))})
     earlier = swept(session)
     cut = [
-        each if each.cell != TUNED else m.CellResult(cell=TUNED, processes=each.processes[:2]) for each in earlier.cells
+        each if each.cell != TUNED else m.CellResult(cell=TUNED, processes=each.processes[:2])
+        for each in earlier.cells
     ]
     ladder = m.Ladder(
-        strategy="step", cell=DEFAULT.name, steps=1, rungs=(), first=None, minified=m.Skipped(reason="no rung differs")
+        strategy="step",
+        cell=DEFAULT.name,
+        steps=1,
+        rungs=(),
+        first=None,
+        minified=m.Skipped(reason="no rung differs"),
     )
     earlier = m.decode_json(m.encode_json(msgspec.structs.replace(earlier, ladder=ladder)), m.Sweep)
 
@@ -152,16 +175,28 @@ def test_cells_that_have_ended_are_not_run_again(asked: Callable[..., tuple[Sess
     assert again == ["max-autotune cold", "max-autotune warm", "max-autotune warm"]
 
 
-def test_repeats_are_cold_starts_of_every_cell(asked: Callable[..., tuple[Session, list[str]]]) -> None:
+def test_repeats_are_cold_starts_of_every_cell(
+    asked: Callable[..., tuple[Session, list[str]]],
+) -> None:
     session, turns = asked({})
 
     swept(session, repeats=2)
 
-    assert [turns.count(f"{mode} cold") for mode in ("eager", "default", "max-autotune")] == [1, 1, 1]
-    assert [turns.count(f"{mode} cold start") for mode in ("eager", "default", "max-autotune")] == [1, 1, 1]
+    assert [turns.count(f"{mode} cold") for mode in ("eager", "default", "max-autotune")] == [
+        1,
+        1,
+        1,
+    ]
+    assert [turns.count(f"{mode} cold start") for mode in ("eager", "default", "max-autotune")] == [
+        1,
+        1,
+        1,
+    ]
 
 
-def test_no_process_is_started_that_would_end_too_late(asked: Callable[..., tuple[Session, list[str]]]) -> None:
+def test_no_process_is_started_that_would_end_too_late(
+    asked: Callable[..., tuple[Session, list[str]]],
+) -> None:
     """Eager is what all others are held against: it runs in any case."""
     session, turns = asked({})
 
@@ -174,9 +209,11 @@ def test_no_process_is_started_that_would_end_too_late(asked: Callable[..., tupl
 @pytest.mark.parametrize(
     ("frames", "minutes", "ran", "whole"),
     [
-        (0, 60.0, {EAGER: 1, DEFAULT: 1, TUNED: 0}, False),  # nothing is compiled: the first compiling cell shows it
+        # nothing is compiled: the first compiling cell shows it
+        (0, 60.0, {EAGER: 1, DEFAULT: 1, TUNED: 0}, False),
         (1, 60.0, {EAGER: 4, DEFAULT: 6, TUNED: 4}, True),
-        (1, 0.01, {EAGER: 4, DEFAULT: 0, TUNED: 0}, True),  # no time for more is no reason to say so, nor is it a death
+        # no time for more is no reason to say so, nor is it a death
+        (1, 0.01, {EAGER: 4, DEFAULT: 0, TUNED: 0}, True),
     ],
 )
 def test_a_script_that_compiles_nothing_is_not_run_in_every_cell(
@@ -187,7 +224,9 @@ def test_a_script_that_compiles_nothing_is_not_run_in_every_cell(
     ran: dict[m.Cell, int],
     whole: bool,
 ) -> None:
-    def process(self: Session, cell: m.Cell, caches: object, number: int, cold: bool, last: bool) -> object:
+    def process(
+        self: Session, cell: m.Cell, caches: object, number: int, cold: bool, last: bool
+    ) -> object:
         steps, count = (() if cold else (100.0,)), (frames if cold and cell.compiles else 0)
         times = m.CellTimes(start_s=(1.0,), step_us=steps, clock="perf_counter", frames=count)
         return m.CellProcess(number=number, cold=cold, exit=OK, measured=times), False
@@ -216,7 +255,9 @@ def test_a_process_that_is_ended_because_the_time_is_up_has_not_failed(
     assert [len(each.measured()) for each in others] == [3, 5]
 
 
-def test_a_cell_is_begun_only_if_all_its_turns_have_room(asked: Callable[..., tuple[Session, list[str]]]) -> None:
+def test_a_cell_is_begun_only_if_all_its_turns_have_room(
+    asked: Callable[..., tuple[Session, list[str]]],
+) -> None:
     """The guess for max-autotune is 150 s, for default 67 s."""
     session, turns = asked({})
 
@@ -230,11 +271,16 @@ def test_a_cell_is_begun_only_if_all_its_turns_have_room(asked: Callable[..., tu
 def test_a_cell_that_was_left_out_runs_if_the_others_took_less_than_expected(
     asked: Callable[..., tuple[Session, list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside the others' turns max-autotune is expected to end after 450 of 400 s, after them after 210 s."""
+    """Beside the others' turns max-autotune is expected to end after 450 of 400 s, after them after
+    210 s."""
     session, turns = asked({})
     took_s: dict[tuple[m.Cell, bool], float] = {}
     monkeypatch.setattr(session, "_took_s", took_s)
-    monkeypatch.setattr(session, "_expected_s", lambda cell, *, cold: 0.0 if (cell, cold) in took_s else 60 + 30 * cold)
+    monkeypatch.setattr(
+        session,
+        "_expected_s",
+        lambda cell, *, cold: 0.0 if (cell, cold) in took_s else 60 + 30 * cold,
+    )
 
     found = swept(session, minutes=400 / 60)
 
@@ -253,7 +299,11 @@ def test_the_usual_grid_has_eight_cells_on_a_gpu_and_no_two_alike_on_a_cpu() -> 
 
 
 def test_a_grid_is_the_product_of_what_was_asked_for() -> None:
-    grid = Grid(backends=("inductor", "aot_eager"), modes=("default", "max-autotune"), dynamic=(m.Dynamic.FALSE,))
+    grid = Grid(
+        backends=("inductor", "aot_eager"),
+        modes=("default", "max-autotune"),
+        dynamic=(m.Dynamic.FALSE,),
+    )
 
     static = [m.Cell(mode=mode, dynamic=m.Dynamic.FALSE) for mode in ("default", "max-autotune")]
     assert list(grid.cells("cpu", own_settings=False)) == [
@@ -261,7 +311,9 @@ def test_a_grid_is_the_product_of_what_was_asked_for() -> None:
         *static,
         m.Cell(mode="default", backend="aot_eager", dynamic=m.Dynamic.FALSE),
     ]
-    sized = Grid(modes=("default",), sizes=(("--batch", "8"), ("--batch", "64"))).cells("cpu", own_settings=False)
+    sized = Grid(modes=("default",), sizes=(("--batch", "8"), ("--batch", "64"))).cells(
+        "cpu", own_settings=False
+    )
     assert [(cell.mode, cell.size[-1]) for cell in sized] == [
         *(("eager", "8"), ("default", "8")),
         *(("eager", "64"), ("default", "64")),

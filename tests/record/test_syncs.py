@@ -1,4 +1,5 @@
-"""What the sync hooks write down of each kind of read, that they change nothing, and that they are taken off again.
+"""What the sync hooks write down of each kind of read, that they change nothing, and that they are
+taken off again.
 
 A CPU run: what waits on CUDA is seen here as a read, or as the call that would copy.
 """
@@ -70,7 +71,7 @@ def places(records: tuple[SyncRecord, ...]) -> list[tuple[str, int]]:
     return [(one.op, one.frames[0].line) for one in records]
 
 
-# ---------------------------------------------------------------- each kind, with its line and cause
+# --------------------------------------------------------------- each kind, with its line and cause
 
 
 def reads_item(x: torch.Tensor) -> object:
@@ -218,7 +219,9 @@ def test_two_reads_of_one_line_are_two_places() -> None:
     ]
 
 
-def test_what_is_beyond_the_places_that_are_kept_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_beyond_the_places_that_are_kept_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(syncs, "PLACES", 1)
     index, hooks = listener()
 
@@ -227,7 +230,9 @@ def test_what_is_beyond_the_places_that_are_kept_is_counted(monkeypatch: pytest.
             reads_item(values())
             reads_float(values())
 
-    assert [(record.expression, record.calls) for record in hooks.records().records] == [("x.sum().item()", {0: 2})]
+    assert [(record.expression, record.calls) for record in hooks.records().records] == [
+        ("x.sum().item()", {0: 2})
+    ]
     assert hooks.records().left_out == 2
 
 
@@ -296,7 +301,9 @@ class Wrapping(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*[one.inner if isinstance(one, Wrapping) else one for one in args], **(kwargs or {}))
+        return func(
+            *[one.inner if isinstance(one, Wrapping) else one for one in args], **(kwargs or {})
+        )
 
 
 class Naming(TorchDispatchMode):
@@ -367,10 +374,12 @@ def of_a_sparse_tensor(x: torch.Tensor) -> object:
 
 
 def outcome(step: Step) -> object:
-    """What came of it, or the exception that it raised. To print it or compare it would be to read it."""
+    """What came of it, or the exception that it raised. To print it or compare it would be to read
+    it."""
     try:
         return step(values())
-    except Exception as error:  # noqa: BLE001  what a program raises without the hooks it has to raise with them
+    # what a program raises without the hooks it has to raise with them
+    except Exception as error:  # noqa: BLE001
         return f"{type(error).__name__}: {error}"
 
 
@@ -406,8 +415,8 @@ def test_results_and_errors_are_the_same_with_it(step: Step, lines: list[str] | 
 
 
 def _reading_line(record: SyncRecord) -> int | None:
-    """Of the functions above that read; where the program's own __torch_dispatch__ runs the operator, that is the
-    innermost line, and theirs is above it."""
+    """Of the functions above that read; where the program's own __torch_dispatch__ runs the
+    operator, that is the innermost line, and theirs is above it."""
     functions = {reads_item.__name__, takes_by_mask.__name__, calls_tolist.__name__}
     return next((frame.line for frame in record.frames if frame.function in functions), None)
 
@@ -440,7 +449,9 @@ def branches_inside(x: torch.Tensor) -> torch.Tensor:
     return torch.cond(y.sum() > 0, lambda t: t * 2, lambda t: t * 3, (y,))  # cond inside
 
 
-def compiled_outcome(function: Step, backend: str, *, hooks: Syncs | None, index: CallIndex) -> tuple[object, ...]:
+def compiled_outcome(
+    function: Step, backend: str, *, hooks: Syncs | None, index: CallIndex
+) -> tuple[object, ...]:
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     compiled, x = torch.compile(function, backend=backend), values()
@@ -449,7 +460,11 @@ def compiled_outcome(function: Step, backend: str, *, hooks: Syncs | None, index
         for _ in range(3):
             with index.call():
                 results.append(compiled(x))
-    return repr(results), dict(torch._dynamo.utils.counters["stats"]), dict(torch._dynamo.utils.counters["graph_break"])
+    return (
+        repr(results),
+        dict(torch._dynamo.utils.counters["stats"]),
+        dict(torch._dynamo.utils.counters["graph_break"]),
+    )
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -469,7 +484,9 @@ def test_graphs_results_and_breaks_are_the_same_and_reads_have_the_users_line(
 ) -> None:
     index, hooks = listener()
 
-    with torch._dynamo.config.patch(capture_scalar_outputs=captures, capture_dynamic_output_shape_ops=captures):
+    with torch._dynamo.config.patch(
+        capture_scalar_outputs=captures, capture_dynamic_output_shape_ops=captures
+    ):
         without = compiled_outcome(function, backend, hooks=None, index=CallIndex())
         within = compiled_outcome(function, backend, hooks=hooks, index=index)
 
@@ -496,7 +513,11 @@ def test_a_python_float_that_dynamo_hands_to_a_graph_as_a_tensor_is_no_read(back
             with index.call():
                 compiled(values(), 0.5 + number)
 
-    found = [(one.operator, one.frames[0].line, one.calls) for one in hooks.records().records if one.compile_id]
+    found = [
+        (one.operator, one.frames[0].line, one.calls)
+        for one in hooks.records().records
+        if one.compile_id
+    ]
     assert found == [("cond", line("the only read"), {0: 1, 1: 1, 2: 1, 3: 1})]
 
 
@@ -547,7 +568,11 @@ def called_in(file: Path, function: Callable[[], object]) -> Callable[[], object
         ((TORCH / "_inductor/runtime/benchmarking.py", TORCH / "_dynamo/utils.py"), None),
         ((TORCH / "profiler/profiler.py",), ["profiler.py"]),
         (
-            (TORCH.parent / "shop/inner.py", TORCH / "nn/modules/module.py", TORCH.parent / "shop/outer.py"),
+            (
+                TORCH.parent / "shop/inner.py",
+                TORCH / "nn/modules/module.py",
+                TORCH.parent / "shop/outer.py",
+            ),
             ["inner.py", "outer.py"],
         ),
         (
@@ -560,14 +585,22 @@ def called_in(file: Path, function: Callable[[], object]) -> Callable[[], object
         ),
     ],
     ids=[
-        *("kgprof's profiler", "a CUDA graph", "one by hand", "a benchmark", "the program's profiler", "a library"),
+        *(
+            "kgprof's profiler",
+            "a CUDA graph",
+            "one by hand",
+            "a benchmark",
+            "the program's profiler",
+            "a library",
+        ),
         "a library whose name begins with torch",
     ],
 )
 def test_who_waits_is_told_by_what_stands_between(
     files: tuple[Path, ...], chain: list[str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``chain``: of the libraries' lines in the record; None where it is nothing that the program waits for."""
+    """``chain``: of the libraries' lines in the record; None where it is nothing that the program
+    waits for."""
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     pretend_sync_debug(monkeypatch)
 
@@ -579,7 +612,9 @@ def test_who_waits_is_told_by_what_stands_between(
 
     records = seen(step, device=CUDA)
 
-    assert [[Path(frame.file).name for frame in one.chain] for one in records] == ([] if chain is None else [chain])
+    assert [[Path(frame.file).name for frame in one.chain] for one in records] == (
+        [] if chain is None else [chain]
+    )
 
 
 def test_what_torch_warns_of_is_a_record_and_other_warnings_go_where_they_went(
@@ -587,7 +622,9 @@ def test_what_torch_warns_of_is_a_record_and_other_warnings_go_where_they_went(
 ) -> None:
     modes = pretend_sync_debug(monkeypatch)
     shown: list[str] = []
-    monkeypatch.setattr(warnings, "showwarning", lambda message, *args, **kwargs: shown.append(str(message)))
+    monkeypatch.setattr(
+        warnings, "showwarning", lambda message, *args, **kwargs: shown.append(str(message))
+    )
 
     def step(x: torch.Tensor) -> None:
         warnings.warn("called a synchronizing CUDA operation", stacklevel=1)  # warned
@@ -704,14 +741,22 @@ def test_within_another_one_both_see() -> None:
     reads_item(values())
 
     assert (outer.unavailable, inner.unavailable) == ("", "")
-    counted = [sum(sum(r.calls.values()) for r in one.records().records if r.op == READ) for one in (outer, inner)]
+    counted = [
+        sum(sum(r.calls.values()) for r in one.records().records if r.op == READ)
+        for one in (outer, inner)
+    ]
     assert counted == [3, 1]
     copies = [
-        [(r.frames[0].line, r.calls) for r in one.records().records if r.source != "dispatch" and r.frames]
+        [
+            (r.frames[0].line, r.calls)
+            for r in one.records().records
+            if r.source != "dispatch" and r.frames
+        ]
         for one in (outer, inner)
     ]
     inside = [[(at, calls) for at, calls in one if at == line("cpu inside")] for one in copies]
-    # compiled while both listened: of what stands around the graph the inner one's is taken off first
+    # compiled while both listened: of what stands around the graph the inner one's is taken off
+    # first
     assert inside == [[(line("cpu inside"), {0: 2})], [(line("cpu inside"), {0: 1})]]
     assert [[at for at, _ in one].count(line("cpu")) for one in copies] == [1, 1]
 
@@ -733,7 +778,10 @@ def test_whichever_leaves_first_nothing_is_left(first: str) -> None:
             stays.__exit__(None, None, None)
             reads_item(values())
 
-    reads = [sum(sum(record.calls.values()) for record in one.records().records) for one in (leaves, stays)]
+    reads = [
+        sum(sum(record.calls.values()) for record in one.records().records)
+        for one in (leaves, stays)
+    ]
     assert reads == [1, 2]
     assert hooked() == before
 
@@ -742,21 +790,25 @@ def test_a_program_that_watches_itself_is_seen_by_the_pass_around_it() -> None:
     watched = kgprof.watch(reads_item)
     x = values()
 
-    taken = memory_pass(lambda: Stepping(lambda: watched(x)), CPU, Options(steps=4, warmup=1), project=PROJECT)
+    taken = memory_pass(
+        lambda: Stepping(lambda: watched(x)), CPU, Options(steps=4, warmup=1), project=PROJECT
+    )
     watched.stop()
 
     assert isinstance(taken.syncs, SyncRecords)
     assert taken.capture_unavailable == ()
-    assert [(place, record.calls) for record in taken.syncs.records for place in places((record,))] == [
-        ((READ, line("item")), dict.fromkeys(range(4), 1))
-    ]
+    assert [
+        (place, record.calls) for record in taken.syncs.records for place in places((record,))
+    ] == [((READ, line("item")), dict.fromkeys(range(4), 1))]
     assert (watched.steps, watched.syncs_per_step) == (7, 1)  # 4 calls, and 3 for the peaks
 
 
 # ---------------------------------------------------------------- another torch
 
 
-def test_a_torch_without_a_hook_is_said_and_the_others_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_without_a_hook_is_said_and_the_others_listen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuses(*args: object) -> None:
         raise RuntimeError("no such library")
 
@@ -780,7 +832,9 @@ def test_a_torch_without_a_hook_is_said_and_the_others_listen(monkeypatch: pytes
         ("install_global_unsafe", "this torch has no OutputGraph.install_global_unsafe"),
     ],
 )
-def test_a_torch_that_hides_what_it_compiles_is_said(method: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_that_hides_what_it_compiles_is_said(
+    method: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(OutputGraph, method)
     index, hooks = listener()
 

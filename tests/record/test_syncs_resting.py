@@ -1,4 +1,5 @@
-"""A long script whose reads have all been seen: what they read is not followed any more, and every read is counted."""
+"""A long script whose reads have all been seen: what they read is not followed any more, and every
+read is counted."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ WEIGHT = torch.nn.Parameter(torch.ones(2))
 Step = Callable[[int], object]
 
 
-def seen(program: Step, monkeypatch: pytest.MonkeyPatch, followed: int) -> tuple[list[SyncRecord], list[bool]]:
+def seen(
+    program: Step, monkeypatch: pytest.MonkeyPatch, followed: int
+) -> tuple[list[SyncRecord], list[bool]]:
     """What was recorded, and before each step whether tensors are not followed."""
     monkeypatch.setattr(syncs, "FOLLOWED", followed)
     calls, rests = CallIndex(), []
@@ -56,10 +59,13 @@ def anew_in_the_end(number: int) -> None:
 @pytest.mark.parametrize("program", [both_kinds, a_standard_deviation, a_sample, anew_in_the_end])
 def test_what_is_recorded_is_the_same(program: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     # Several times: until CPython has specialised its instructions, by which places are told apart.
-    *_, followed, rested = (seen(program, monkeypatch, steps) for steps in (STEPS, STEPS, STEPS, FOLLOWED))
+    *_, followed, rested = (
+        seen(program, monkeypatch, steps) for steps in (STEPS, STEPS, STEPS, FOLLOWED)
+    )
 
     assert not any(followed[1])
-    assert rested[1][: FOLLOWED + 1] == [False] * (FOLLOWED + 1)  # the first step read something new
+    # the first step read something new
+    assert rested[1][: FOLLOWED + 1] == [False] * (FOLLOWED + 1)
     assert rested[1][FOLLOWED + 1]
     assert rested[0] == followed[0]
 
@@ -81,7 +87,9 @@ def test_what_nobody_followed_counts_as_the_gpus(monkeypatch: pytest.MonkeyPatch
     assert (record.tensor, record.calls) == (syncs.UNKNOWN, {STEPS - 1: 1})
 
 
-def test_where_a_line_reads_both_kinds_tensors_are_followed_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_line_reads_both_kinds_tensors_are_followed_to_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def either(number: int) -> None:
         x = torch.ones(2, device="cpu") if number % 2 else WEIGHT.detach()
         x.max().item()
@@ -89,4 +97,7 @@ def test_where_a_line_reads_both_kinds_tensors_are_followed_to_the_end(monkeypat
     records, rests = seen(either, monkeypatch, FOLLOWED)
 
     assert not any(rests)
-    assert sorted((record.tensor, len(record.calls)) for record in records) == [("", STEPS // 2), ("host", STEPS // 2)]
+    assert sorted((record.tensor, len(record.calls)) for record in records) == [
+        ("", STEPS // 2),
+        ("host", STEPS // 2),
+    ]

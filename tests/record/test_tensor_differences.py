@@ -38,7 +38,12 @@ def test_one_wrong_element_of_many_is_found_with_its_place_and_values() -> None:
 def test_a_value_that_is_no_number_differs(value: float) -> None:
     found = difference("x", "float32", changed(5, value), EAGER, WIDE)
 
-    assert (found.differing, found.worst, found.nans + found.infs, found.reference_nans) == (1, (5,), 1, 0)
+    assert (found.differing, found.worst, found.nans + found.infs, found.reference_nans) == (
+        1,
+        (5,),
+        1,
+        0,
+    )
 
 
 def test_an_overflow_that_eager_has_too_is_no_difference() -> None:
@@ -68,7 +73,9 @@ def test_neighbours_are_one_step_apart_on_both_sides_of_zero(dtype: type[np.floa
     eager = np.array([1.0, -1.0, 1.5, -2.0], dtype)
     found = np.nextafter(np.nextafter(eager, dtype(np.inf)), dtype(np.inf))
 
-    assert difference("x", np.dtype(dtype).name, found, eager, eager.astype(np.float64)).max_ulp == 2
+    assert (
+        difference("x", np.dtype(dtype).name, found, eager, eager.astype(np.float64)).max_ulp == 2
+    )
 
 
 def test_a_step_of_bfloat16_is_its_own() -> None:
@@ -79,7 +86,9 @@ def test_a_step_of_bfloat16_is_its_own() -> None:
 
 
 def test_a_scalar_has_figures() -> None:
-    found = difference("x", "float32", np.float32(2.0).reshape(()), np.float32(1.0).reshape(()), np.array(1.0))
+    found = difference(
+        "x", "float32", np.float32(2.0).reshape(()), np.float32(1.0).reshape(()), np.array(1.0)
+    )
 
     assert (found.differing, found.worst, found.max_abs, found.max_rel) == (1, (), 1.0, 1.0)
 
@@ -87,7 +96,12 @@ def test_a_scalar_has_figures() -> None:
 def test_another_shape_another_dtype_and_a_missing_tensor_differ() -> None:
     one = np.ones(2, np.float32)
     eager = {"shape": one, "dtype": one, "gone": one, "same": one, "kgprof.flag": one}
-    found = {"shape": np.ones(3, np.float32), "dtype": one, f"{DTYPE}dtype": np.asarray("bfloat16"), "same": one}
+    found = {
+        "shape": np.ones(3, np.float32),
+        "dtype": one,
+        f"{DTYPE}dtype": np.asarray("bfloat16"),
+        "same": one,
+    }
 
     why = {each.name: each.why for each in differences(found, eager, {})}
 

@@ -1,4 +1,5 @@
-"""Whatever kind of tensor a program makes, asking about it raises nothing and calls nothing of the program's."""
+"""Whatever kind of tensor a program makes, asking about it raises nothing and calls nothing of the
+program's."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ MADE: dict[str, Callable[[], torch.Tensor]] = {
     "meta": lambda: torch.ones(2, device="meta"),
     "fake": fake,
     "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
-    "jagged": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+    "jagged": lambda: torch.nested.nested_tensor(
+        [torch.ones(2), torch.ones(3)], layout=torch.jagged
+    ),
     "refusing subclass": Refusing,
     "subclass with a method of its own": lambda: torch.ones(2).as_subclass(Mute),
     "quantized": lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
@@ -69,7 +72,9 @@ QUESTIONS = (
 )
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:The PyTorch API of nested", "ignore:.*quantize")
+@pytest.mark.filterwarnings(
+    "ignore:Sparse CSR", "ignore:The PyTorch API of nested", "ignore:.*quantize"
+)
 @pytest.mark.parametrize("kind", MADE)
 def test_every_question_can_be_put_to_every_kind_of_tensor(kind: str) -> None:
     tensor = MADE[kind]()

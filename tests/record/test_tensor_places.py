@@ -169,7 +169,8 @@ def given_to_numpy() -> None:
         (a_slice_moved, [UNKNOWN, UNNAMED]),
         (brought_over, [UNKNOWN, HOST]),
         (looked_at_on_the_host, [UNKNOWN, HOST, UNKNOWN]),
-        # The copy, two comparisons of max() and one more on the host, then the base, a copy again, and another view.
+        # The copy, two comparisons of max() and one more on the host, then the base, a copy again,
+        # and another view.
         (a_view_brought_over, [UNKNOWN, HOST, HOST, UNKNOWN, UNKNOWN, UNKNOWN]),
         (a_parameters_data, [UNKNOWN, UNKNOWN, UNKNOWN]),
         (a_buffer, [UNKNOWN]),
@@ -227,8 +228,17 @@ def test_what_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_number_that_torch_made_a_tensor_of_goes_through_every_hook() -> None:
     def results() -> list[object]:
         found = []
-        for form in (torch.neg, torch.sqrt, torch.clone, torch.sum, lambda x: x.to(torch.float16), torch.abs):
-            traced = torch.jit.trace(lambda x, form=form: form(x) + form(torch.ones_like(x)) * 2, torch.ones(2))
+        for form in (
+            torch.neg,
+            torch.sqrt,
+            torch.clone,
+            torch.sum,
+            lambda x: x.to(torch.float16),
+            torch.abs,
+        ):
+            traced = torch.jit.trace(
+                lambda x, form=form: form(x) + form(torch.ones_like(x)) * 2, torch.ones(2)
+            )
             found.append(traced(torch.ones(2)).tolist())
         return found
 
@@ -240,11 +250,20 @@ def test_a_number_that_torch_made_a_tensor_of_goes_through_every_hook() -> None:
 
 
 @pytest.mark.parametrize("number", [2, 2.5, True, 1j], ids=repr)
-@pytest.mark.parametrize("kind", [torch.int8, torch.int64, torch.bfloat16, torch.float32, torch.bool], ids=str)
+@pytest.mark.parametrize(
+    "kind", [torch.int8, torch.int64, torch.bfloat16, torch.float32, torch.bool], ids=str
+)
 def test_a_python_number_promotes_as_it_did(kind: torch.dtype, number: complex) -> None:
     def results() -> list[object]:
         x = torch.ones(3, dtype=kind)
-        found = [x + number, number + x, x * number, x == number, torch.add(x, number), torch.where(x > 0, number, x)]
+        found = [
+            x + number,
+            number + x,
+            x * number,
+            x == number,
+            torch.add(x, number),
+            torch.where(x > 0, number, x),
+        ]
         if not isinstance(number, complex):
             found += [x > number, number < x, x[0] == number, number >= x[0]]
         if not isinstance(number, complex | bool) and kind is not torch.bool:
@@ -266,7 +285,9 @@ def test_a_python_number_promotes_as_it_did(kind: torch.dtype, number: complex) 
     assert within == without
 
 
-def test_sizes_that_are_symbols_are_compiled_as_without_the_hooks_and_followed_again_afterwards() -> None:
+def test_sizes_that_are_symbols_are_compiled_as_without_the_hooks_and_followed_again_afterwards() -> (  # noqa: E501
+    None
+):
     def noisy(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         return (x * torch.randn_like(x)).gather(-1, index)
 
@@ -274,7 +295,10 @@ def test_sizes_that_are_symbols_are_compiled_as_without_the_hooks_and_followed_a
 
     def step() -> None:
         for rows in (3, 5):
-            assert compiled(torch.ones(rows, 4), torch.zeros(rows, 1, dtype=torch.long)).shape == (rows, 1)
+            assert compiled(torch.ones(rows, 4), torch.zeros(rows, 1, dtype=torch.long)).shape == (
+                rows,
+                1,
+            )
         torch.ones(2, device="cpu").max().item()
 
     assert places(step) == [HOST]
@@ -298,6 +322,7 @@ def test_a_backward_that_is_compiled_in_a_compiled_function_does_not_wait_for_it
 
     losses: list[torch.Tensor] = []
 
-    places(lambda: losses.extend((train_step(), train_step())))  # without the mend it never came back
+    # without the mend it never came back
+    places(lambda: losses.extend((train_step(), train_step())))
 
     assert losses[1] < losses[0]

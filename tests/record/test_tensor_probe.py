@@ -69,11 +69,20 @@ def test_names_fixed_addresses_and_versions_of_what_a_module_takes(backend: str)
     seen, argument, weight = (inputs[name].held[0] for name in names)
     assert (seen.written, argument.written, weight.written) == (ALL, (), ())
     assert (seen.moved, argument.moved, weight.moved) == ((), (), ())
-    assert (argument.first.address, argument.first.shape, argument.watched) == (x.data_ptr(), (4,), CALLS)
+    assert (argument.first.address, argument.first.shape, argument.watched) == (
+        x.data_ptr(),
+        (4,),
+        CALLS,
+    )
     assert [(write.input, write.operator, write.frames[0].line) for write in graph.in_place] == [
         (0, "add_", lines_with(__file__, "written: seen")[0])
     ]
-    assert (graph.function, graph.file, graph.arguments, graph.returns) == ("forward", __file__, ("self", "x"), True)
+    assert (graph.function, graph.file, graph.arguments, graph.returns) == (
+        "forward",
+        __file__,
+        ("self", "x"),
+        True,
+    )
 
 
 def test_an_address_that_the_allocator_gives_out_again_is_another_one() -> None:
@@ -100,9 +109,17 @@ def test_what_a_graph_made_in_an_earlier_call_is_told_from_what_it_made_in_this_
     (held,) = only_graph(carried).inputs[0].held
     first, second = only_graph(chained).inputs[0].held
 
-    assert (held.moved, held.made_before, held.made_now) == (AFTER_FIRST, {"0/0 output 0": len(AFTER_FIRST)}, {})
+    assert (held.moved, held.made_before, held.made_now) == (
+        AFTER_FIRST,
+        {"0/0 output 0": len(AFTER_FIRST)},
+        {},
+    )
     assert (first.run, first.moved) == (0, ())
-    assert (second.run, second.moved, second.made_now) == (1, AFTER_FIRST, {"0/0 output 0": len(AFTER_FIRST)})
+    assert (second.run, second.moved, second.made_now) == (
+        1,
+        AFTER_FIRST,
+        {"0/0 output 0": len(AFTER_FIRST)},
+    )
 
 
 def test_an_inference_tensor_has_no_version() -> None:
@@ -191,8 +208,11 @@ def test_a_result_that_outlives_the_next_call_is_held() -> None:
     assert only_graph(keeps_the_last).held_outputs == ()
 
 
-def gives_out_one_tensor(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
-    """A backend that does what a CUDA graph does: every run writes to the same memory and returns the same tensor."""
+def gives_out_one_tensor(
+    graph: torch.fx.GraphModule, inputs: list[torch.Tensor]
+) -> Callable[..., object]:
+    """A backend that does what a CUDA graph does: every run writes to the same memory and returns
+    the same tensor."""
     result = torch.empty(4)
 
     def run(*args: torch.Tensor) -> tuple[torch.Tensor]:
@@ -202,7 +222,9 @@ def gives_out_one_tensor(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]
     return run
 
 
-def test_of_a_graph_that_keeps_its_result_itself_only_more_and_more_references_say_that_it_is_held() -> None:
+def test_of_a_graph_that_keeps_its_result_itself_only_more_and_more_references_say_that_it_is_held() -> (  # noqa: E501
+    None
+):
     compiled, x = torch.compile(torch.sin, backend=gives_out_one_tensor), torch.ones(4)
     kept: list[torch.Tensor] = []
     latest: dict[str, torch.Tensor] = {}
@@ -240,7 +262,9 @@ class Carries:
     def __init__(self, update: str) -> None:
         self.state, self.x = torch.zeros(4), torch.ones(4)
         self.update = update
-        self.compiled = torch.compile(self.written if update == "inside" else self.pure, backend="aot_eager")
+        self.compiled = torch.compile(
+            self.written if update == "inside" else self.pure, backend="aot_eager"
+        )
 
     @staticmethod
     def pure(state: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -269,7 +293,11 @@ class Carries:
     ],
 )
 def test_how_a_declared_buffer_gets_its_next_value(
-    update: str, rebound: tuple[int, ...], inside: tuple[int, ...], outside: tuple[int, ...], made_by: dict[str, int]
+    update: str,
+    rebound: tuple[int, ...],
+    inside: tuple[int, ...],
+    outside: tuple[int, ...],
+    made_by: dict[str, int],
 ) -> None:
     step = Carries(update)
 
@@ -278,7 +306,11 @@ def test_how_a_declared_buffer_gets_its_next_value(
     assert buffers is not None
     (found,) = buffers
     assert (found.rebound, found.moved) == (rebound, rebound)
-    assert (found.written_inside, found.written_outside, found.made_by) == (inside, outside, made_by)
+    assert (found.written_inside, found.written_outside, found.made_by) == (
+        inside,
+        outside,
+        made_by,
+    )
 
 
 # ---------------------------------------------------------------- what it leaves alone
@@ -286,7 +318,9 @@ def test_how_a_declared_buffer_gets_its_next_value(
 
 def programs() -> dict[str, Callable[[str], tuple[Callable[[], object], torch.nn.Module | None]]]:
     def trained(backend: str) -> tuple[Callable[[], object], torch.nn.Module]:
-        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+        model = torch.nn.Sequential(
+            torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1)
+        )
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         compiled, x = torch.compile(model, backend=backend), torch.linspace(0, 1, 12).reshape(3, 4)
 
@@ -384,7 +418,8 @@ def test_an_error_of_its_own_does_not_fail_the_compilation(monkeypatch: pytest.M
     assert torch.equal(result, torch.zeros(3))
     assert unavailable([probe]) == (
         Unavailable(
-            capture="tensor probe", why="Dynamo's graph could not be read: ZeroDivisionError: division by zero"
+            capture="tensor probe",
+            why="Dynamo's graph could not be read: ZeroDivisionError: division by zero",
         ),
     )
     assert (probe.records().graphs, probe.records().left_out) == ((), 1)
@@ -450,7 +485,11 @@ class Residual(torch.nn.Module):
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_a_backward_has_what_it_takes_writes_and_passes_on(backend: str) -> None:
     model = Residual()
-    compiled, x, skipped = torch.compile(model, backend=backend), torch.ones(4), torch.ones(4, requires_grad=True)
+    compiled, x, skipped = (
+        torch.compile(model, backend=backend),
+        torch.ones(4),
+        torch.ones(4, requires_grad=True),
+    )
 
     def step(call: int) -> None:
         compiled(x, skipped).pow(2).sum().backward()  # goes back
@@ -458,18 +497,29 @@ def test_a_backward_has_what_it_takes_writes_and_passes_on(backend: str) -> None
     records = watch(step)
 
     (forward,), (backward,) = records.graphs, records.backwards
-    assert (forward.backward, backward.backward, backward.compile_id, backward.runs) == (False, True, "0/0", CALLS)
+    assert (forward.backward, backward.backward, backward.compile_id, backward.runs) == (
+        False,
+        True,
+        "0/0",
+        CALLS,
+    )
     inputs = by_name(backward)
     assert {"L['x']", "L['self']._buffers['seen']", INCOMING} <= set(inputs)
     assert inputs["L['self']._buffers['seen']"].static == "fixed"
     # what comes in is new in each call, at the line that goes back
     (incoming,) = inputs[INCOMING].held
-    assert (incoming.moved, incoming.frames[0].line) == (AFTER_FIRST, lines_with(__file__, "goes back")[0])
+    assert (incoming.moved, incoming.frames[0].line) == (
+        AFTER_FIRST,
+        lines_with(__file__, "goes back")[0],
+    )
     names = [one.name for one in backward.inputs]
     assert [names[write.input] for write in backward.in_place] == ["L['self']._buffers['seen']"]
     # and it is the gradient of what was added
     (passed_on,) = backward.overlaps
-    assert (names[int(passed_on.left.split()[1])], passed_on.right.split()[0]) == (INCOMING, "output")
+    assert (names[int(passed_on.left.split()[1])], passed_on.right.split()[0]) == (
+        INCOMING,
+        "output",
+    )
     assert torch.equal(model.seen, torch.full((4,), float(CALLS)))
 
 

@@ -21,7 +21,8 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A clock that the test sets: every reading takes the next of these numbers, and then counts on by one."""
+    """A clock that the test sets: every reading takes the next of these numbers, and then counts on
+    by one."""
     readings: list[float] = []
     counter = itertools.count()
 
@@ -40,11 +41,18 @@ def test_a_plain_workload_is_timed_in_groups_of_steps() -> None:
     assert evaluation is None
     assert [len(group) for group in found.step_us] == [4] * timing.GROUPS
     assert all(step > 0 for group in found.step_us for step in group)
-    assert (found.clock, found.evaluation_s, found.stopped_early, found.notes) == ("perf_counter", (), "", ())
+    assert (found.clock, found.evaluation_s, found.stopped_early, found.notes) == (
+        "perf_counter",
+        (),
+        "",
+        (),
+    )
     assert session.steps == timing.GROUPS * (4 + 1)  # one step before each group is in no sample
 
 
-def test_beside_another_process_the_turn_goes_over_after_every_slice_and_the_clock_stands_still() -> None:
+def test_beside_another_process_the_turn_goes_over_after_every_slice_and_the_clock_stands_still() -> (  # noqa: E501
+    None
+):
     """The other one here takes 0.05 s a turn."""
     (mine, theirs), (reads, said) = os.pipe(), os.pipe()
     passed = 0
@@ -60,7 +68,9 @@ def test_beside_another_process_the_turn_goes_over_after_every_slice_and_the_clo
 
     thread = threading.Thread(target=other)
     thread.start()
-    found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=2), Turns((reads, theirs), steps=2))
+    found, _ = timing.timing_pass(
+        Evaluating(), CPU, Options(evaluations=2), Turns((reads, theirs), steps=2)
+    )
     thread.join()
     for end in (mine, theirs, reads, said):
         os.close(end)
@@ -81,7 +91,9 @@ def test_whole_evaluations_are_timed_where_there_are_any() -> None:
     assert [sum(steps) / 1e6 for steps in found.step_us] <= list(found.evaluation_s)
 
 
-def test_the_steps_of_an_evaluation_are_the_times_between_its_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_steps_of_an_evaluation_are_the_times_between_its_ticks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stamps = iter([0, 5_000, 12_000, 13_000])
     monkeypatch.setattr(timing.time, "perf_counter_ns", lambda: next(stamps))
 
@@ -90,32 +102,47 @@ def test_the_steps_of_an_evaluation_are_the_times_between_its_ticks(monkeypatch:
     assert found.step_us == ((5.0, 7.0, 1.0),)
 
 
-def test_another_evaluation_starts_only_while_it_is_expected_to_end_in_time(seconds: list[float]) -> None:
+def test_another_evaluation_starts_only_while_it_is_expected_to_end_in_time(
+    seconds: list[float],
+) -> None:
     seconds += [0.0, 7.0, 7.0, 14.0]  # a third one would end after 21 of the 20 s
 
     found, evaluation = timing.timing_pass(Evaluating(), CPU, Options(evaluations=3))
 
     assert evaluation == EVALUATION
     assert found.evaluation_s == (7.0, 7.0)
-    assert found.stopped_early == "2 of 3 evaluations: another would have exceeded TIMING's limit of 20 s"
+    assert (
+        found.stopped_early
+        == "2 of 3 evaluations: another would have exceeded TIMING's limit of 20 s"
+    )
 
 
-def test_a_second_evaluation_runs_beyond_the_budget_so_that_there_is_a_spread(seconds: list[float]) -> None:
+def test_a_second_evaluation_runs_beyond_the_budget_so_that_there_is_a_spread(
+    seconds: list[float],
+) -> None:
     seconds += [0.0, 25.0, 25.0, 51.0]
 
     found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=3))
 
     assert found.evaluation_s == (25.0, 26.0)
-    assert found.stopped_early == "2 of 3 evaluations: another would have exceeded TIMING's limit of 20 s"
+    assert (
+        found.stopped_early
+        == "2 of 3 evaluations: another would have exceeded TIMING's limit of 20 s"
+    )
 
 
-def test_a_second_evaluation_does_not_run_into_the_time_limit_of_the_child(seconds: list[float]) -> None:
+def test_a_second_evaluation_does_not_run_into_the_time_limit_of_the_child(
+    seconds: list[float],
+) -> None:
     seconds += [0.0, 226.0]
 
     found, _ = timing.timing_pass(Evaluating(), CPU, Options(evaluations=3, timeout_s=900.0))
 
     assert found.evaluation_s == (226.0,)
-    assert found.stopped_early == "1 of 3 evaluations: another would have exceeded TIMING's limit of 450 s"
+    assert (
+        found.stopped_early
+        == "1 of 3 evaluations: another would have exceeded TIMING's limit of 450 s"
+    )
 
 
 @pytest.mark.parametrize(("second_s", "evaluations"), [(1.02, 2), (1.05, 3)])
@@ -145,7 +172,10 @@ def test_groups_stop_early_as_well(seconds: list[float]) -> None:
     found, _ = timing.timing_pass(Stepping(), CPU, Options(steps=2))
 
     assert len(found.step_us) == 2
-    assert found.stopped_early == "2 of 5 groups of 2 steps: another would have exceeded TIMING's limit of 20 s"
+    assert (
+        found.stopped_early
+        == "2 of 5 groups of 2 steps: another would have exceeded TIMING's limit of 20 s"
+    )
 
 
 def test_a_slow_first_evaluation_is_remarked_on(seconds: list[float]) -> None:
@@ -160,7 +190,9 @@ def test_a_compilation_among_the_samples_is_remarked_on() -> None:
     sizes = itertools.count(2)
     doubled = torch.compile(lambda x: x * 2, backend="eager", dynamic=False)
 
-    found, _ = timing.timing_pass(Stepping(lambda: doubled(torch.ones(next(sizes)))), CPU, Options(steps=1))
+    found, _ = timing.timing_pass(
+        Stepping(lambda: doubled(torch.ones(next(sizes)))), CPU, Options(steps=1)
+    )
 
     (note,) = found.notes
     assert note.startswith("torch compiled ")

@@ -39,22 +39,40 @@ def test_the_window_holds_the_steps_and_not_the_warm_up(tmp_path: Path) -> None:
     products = [event for event in recorded if event["name"] == "aten::mm"]
     assert (len(spans), len(products)) == (5, 5)
     for span, product in zip(spans, products, strict=True):
-        assert span["ts"] <= product["ts"] <= product["ts"] + product["dur"] <= span["ts"] + span["dur"]
+        assert (
+            span["ts"]
+            <= product["ts"]
+            <= product["ts"] + product["dur"]
+            <= span["ts"] + span["dur"]
+        )
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_workload_may_be_traced_without_warm_up(tmp_path: Path) -> None:
-    found = trace_pass(Stepping(lambda: torch.ones(2) + 1), CPU, Options(steps=1, warmup=0), tmp_path / "trace.json.gz")
+    found = trace_pass(
+        Stepping(lambda: torch.ones(2) + 1),
+        CPU,
+        Options(steps=1, warmup=0),
+        tmp_path / "trace.json.gz",
+    )
 
     assert isinstance(found, TracePass)
-    spans = [event for event in events(tmp_path / "trace.json.gz") if event["name"].startswith("ProfilerStep#")]
+    spans = [
+        event
+        for event in events(tmp_path / "trace.json.gz")
+        if event["name"].startswith("ProfilerStep#")
+    ]
     assert len(spans) == len(found.step_us) == 1
 
 
-def test_a_trace_that_is_too_large_is_left_out_with_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_that_is_too_large_is_left_out_with_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch_profiler, "TRACE_BYTES", 10)
 
-    found = trace_pass(Stepping(lambda: torch.ones(2) + 1), CPU, Options(steps=2), tmp_path / "trace.json.gz")
+    found = trace_pass(
+        Stepping(lambda: torch.ones(2) + 1), CPU, Options(steps=2), tmp_path / "trace.json.gz"
+    )
 
     assert isinstance(found, Skipped)
     assert found.reason.startswith("the trace of 2 steps takes ")
@@ -74,7 +92,9 @@ def test_the_profiler_is_off_after_a_step_that_raised(tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("warmup", [0, 1, 3])
-def test_the_window_holds_the_devices_work_of_its_steps_and_no_other(tmp_path: Path, warmup: int) -> None:
+def test_the_window_holds_the_devices_work_of_its_steps_and_no_other(
+    tmp_path: Path, warmup: int
+) -> None:
     # given: steps that return at once and keep the device busy for long
     matrix = torch.ones(64 * 2**20, device="cuda")
     path = tmp_path / "trace.json.gz"
@@ -84,7 +104,11 @@ def test_the_window_holds_the_devices_work_of_its_steps_and_no_other(tmp_path: P
     trace_pass(session, torch.device("cuda"), Options(steps=4, warmup=warmup), path)
 
     recorded = events(path)
-    spans = [e for e in recorded if e["name"].startswith("ProfilerStep#") and e.get("cat") == "user_annotation"]
+    spans = [
+        e
+        for e in recorded
+        if e["name"].startswith("ProfilerStep#") and e.get("cat") == "user_annotation"
+    ]
     kernels = [event for event in recorded if event.get("cat") == "kernel"]
     assert (len(spans), len(kernels)) == (4, 4)
     assert min(span["ts"] for span in spans) <= min(kernel["ts"] for kernel in kernels)

@@ -36,7 +36,9 @@ def breaks_once(x: torch.Tensor) -> torch.Tensor:
     return y * 2
 
 
-def recorded(session: Stepping, folder: Path, *, steps: int = 4) -> tuple[CompilePass, list[dict[str, Any]]]:
+def recorded(
+    session: Stepping, folder: Path, *, steps: int = 4
+) -> tuple[CompilePass, list[dict[str, Any]]]:
     path = folder / "trace_records.jsonl.gz"
     found = compile_pass(lambda: session, CPU, Options(steps=steps, warmup=1), records_to=path)
     with gzip.open(path, "rt", encoding="utf-8") as lines:
@@ -66,7 +68,11 @@ def test_every_call_is_timed_and_every_compilation_is_a_row(tmp_path: Path) -> N
     assert found.capture_unavailable == ()
     first, resumed = found.compilations
     line = breaks_once.__code__.co_firstlineno
-    assert (first.compile_id, first.function, first.location) == ("0/0", "breaks_once", f"{__file__}:{line}")
+    assert (first.compile_id, first.function, first.location) == (
+        "0/0",
+        "breaks_once",
+        f"{__file__}:{line}",
+    )
     assert resumed.compile_id == "1/0"
     assert resumed.function.startswith("torch_dynamo_resume_in_breaks_once")
     durations = [row.duration_s for row in found.compilations]
@@ -86,12 +92,16 @@ def test_inductors_probe_of_the_cpu_is_no_part_of_the_call_that_asks_for_it(
     session = Stepping(lambda: probed_s.__setitem__(0, 8.0))
 
     options, path = Options(steps=2, warmup=2), tmp_path / "records.jsonl.gz"
-    found = compile_pass(lambda: session, CPU, options, records_to=path, isa_probe_s=lambda: probed_s[0])
+    found = compile_pass(
+        lambda: session, CPU, options, records_to=path, isa_probe_s=lambda: probed_s[0]
+    )
 
     assert found.call_us == (1e6, 1e6)
 
 
-@pytest.mark.parametrize(("steps", "warmup", "on_wall_clock"), [(6, 2, 2), (6, 0, 1), (6, 1, 1), (1, 0, 1), (2, 3, 2)])
+@pytest.mark.parametrize(
+    ("steps", "warmup", "on_wall_clock"), [(6, 2, 2), (6, 0, 1), (6, 1, 1), (1, 0, 1), (2, 3, 2)]
+)
 def test_calls_after_warm_up_are_on_the_clock_of_timing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, warmup: int, on_wall_clock: int
 ) -> None:
@@ -113,14 +123,19 @@ def test_calls_after_warm_up_are_on_the_clock_of_timing(
     waited: list[int] = []
     session = Stepping()
     monkeypatch.setattr(torch_trace.timing, "clock_for", lambda device: Sevens())
-    monkeypatch.setattr(torch_trace.timing, "synchronize", lambda device: waited.append(session.steps))
+    monkeypatch.setattr(
+        torch_trace.timing, "synchronize", lambda device: waited.append(session.steps)
+    )
 
     options = Options(steps=steps, warmup=warmup)
     found = compile_pass(lambda: session, CPU, options, records_to=tmp_path / "records.jsonl.gz")
 
     assert session.steps == steps
-    assert [us == 7e9 for us in found.call_us] == [False] * on_wall_clock + [True] * (steps - on_wall_clock)
-    # The peaks of compiling wait once more before the later calls, which do not wait for the device.
+    assert [us == 7e9 for us in found.call_us] == [False] * on_wall_clock + [True] * (
+        steps - on_wall_clock
+    )
+    # The peaks of compiling wait once more before the later calls, which do not wait for the
+    # device.
     assert waited == [*range(1, on_wall_clock + 1), on_wall_clock]
 
 
@@ -131,33 +146,59 @@ def test_the_records_hold_the_break_and_why_it_was_recompiled(tmp_path: Path) ->
     _, records = recorded(Stepping(lambda: compiled(torch.ones(next(sizes)))), tmp_path)
 
     artifacts = [r["metadata"]["artifact"]["name"] for r in records if "artifact" in r["metadata"]]
-    assert artifacts.count("dynamo_graph_break_reason") == 2  # once a compilation of the function's first part
-    reasons = [r["payload"] for r in records if r["metadata"].get("artifact", {}).get("name") == "recompile_reasons"]
+    # once a compilation of the function's first part
+    assert artifacts.count("dynamo_graph_break_reason") == 2
+    reasons = [
+        r["payload"]
+        for r in records
+        if r["metadata"].get("artifact", {}).get("name") == "recompile_reasons"
+    ]
     assert any("size mismatch at index 0. expected 3, actual 4" in reason for reason in reasons)
-    files = {r["metadata"]["str"][1]: r["metadata"]["str"][0] for r in records if "str" in r["metadata"]}
-    starts = [r["metadata"]["dynamo_start"]["stack"] for r in records if "dynamo_start" in r["metadata"]]
+    files = {
+        r["metadata"]["str"][1]: r["metadata"]["str"][0] for r in records if "str" in r["metadata"]
+    }
+    starts = [
+        r["metadata"]["dynamo_start"]["stack"] for r in records if "dynamo_start" in r["metadata"]
+    ]
     assert {files[frame["filename"]] for frame in starts[0]} >= {__file__}
     spans = {json.loads(r["payload"])["name"] for r in records if "chromium_event" in r["metadata"]}
     assert {"dynamo", "backend_compile"} <= spans <= kept_records.KEPT_SPANS
-    assert {(r["call"], r["metadata"]["frame_compile_id"]) for r in records if "dynamo_start" in r["metadata"]} == {
+    assert {
+        (r["call"], r["metadata"]["frame_compile_id"])
+        for r in records
+        if "dynamo_start" in r["metadata"]
+    } == {
         (0, 0),  # the function and what follows its break
         (2, 1),  # both again, for the other size
     }
 
 
 def test_a_span_longer_than_a_payload_may_be_stays_readable(tmp_path: Path) -> None:
-    # given: what a cold compile by Inductor writes, whose span carries the settings of the whole process
-    long = {"name": "inductor_compile", "ph": "E", "ts": 5.0, "args": {"compile_id": "0/0", "settings": "x" * 10**5}}
+    # given: what a cold compile by Inductor writes, whose span carries the settings of the whole
+    # process
+    long = {
+        "name": "inductor_compile",
+        "ph": "E",
+        "ts": 5.0,
+        "args": {"compile_id": "0/0", "settings": "x" * 10**5},
+    }
     logger = logging.getLogger(torch_trace.TRACE_LOGGER)
 
     def step() -> None:
-        logger.debug("", extra={"metadata": {"chromium_event": {}}, "payload": json.dumps(long, indent=2)})
+        logger.debug(
+            "", extra={"metadata": {"chromium_event": {}}, "payload": json.dumps(long, indent=2)}
+        )
 
     _, records = recorded(Stepping(step), tmp_path)
 
     spans = [json.loads(r["payload"]) for r in records if "chromium_event" in r["metadata"]]
     assert spans
-    assert spans[0] == {"name": "inductor_compile", "ph": "E", "ts": 5.0, "args": {"compile_id": "0/0"}}
+    assert spans[0] == {
+        "name": "inductor_compile",
+        "ph": "E",
+        "ts": 5.0,
+        "args": {"compile_id": "0/0"},
+    }
 
 
 def test_torchs_settings_stand_in_the_first_metrics_record_only(tmp_path: Path) -> None:
@@ -165,7 +206,11 @@ def test_torchs_settings_stand_in_the_first_metrics_record_only(tmp_path: Path) 
 
     _, records = recorded(Stepping(lambda: compiled(torch.ones(3))), tmp_path)
 
-    first, second = [r["metadata"]["compilation_metrics"] for r in records if "compilation_metrics" in r["metadata"]]
+    first, second = [
+        r["metadata"]["compilation_metrics"]
+        for r in records
+        if "compilation_metrics" in r["metadata"]
+    ]
     assert "dynamo_config" in first
     assert "dynamo_config" not in second
     assert second["co_name"].startswith("torch_dynamo_resume")
@@ -193,7 +238,9 @@ def test_where_nothing_is_compiled_there_is_no_row(tmp_path: Path) -> None:
     assert [record for record in records if "str" not in record["metadata"]] == []
 
 
-def test_what_is_beyond_the_limit_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_beyond_the_limit_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kept_records, "RECORDS_BYTES", 1000)
     compiled = torch.compile(breaks_once, backend="eager")
 
@@ -246,7 +293,9 @@ def test_every_logger_is_left_as_it_was_found(tmp_path: Path, raises: bool) -> N
     assert {name: after[name] for name in before} == before
 
 
-def test_torchs_own_text_goes_to_stderr_while_it_is_listened_to(capfd: pytest.CaptureFixture[str]) -> None:
+def test_torchs_own_text_goes_to_stderr_while_it_is_listened_to(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     compiled = torch.compile(breaks_once, backend="eager", dynamic=False)
 
     with listening([TorchLogs()]):
@@ -269,7 +318,9 @@ def test_a_users_torch_logs_are_not_overruled(monkeypatch: pytest.MonkeyPatch) -
     with listening([source]):
         assert torch_loggers() == before
 
-    assert unavailable([source]) == (Unavailable(capture="torch logs", why="TORCH_LOGS is set, so the log follows it"),)
+    assert unavailable([source]) == (
+        Unavailable(capture="torch logs", why="TORCH_LOGS is set, so the log follows it"),
+    )
 
 
 def test_a_torch_without_the_trace_logger_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,25 +331,33 @@ def test_a_torch_without_the_trace_logger_is_said(monkeypatch: pytest.MonkeyPatc
         pass
 
     assert unavailable([source]) == (
-        Unavailable(capture="structured trace", why="this torch has no logger torch.__no_such_trace"),
+        Unavailable(
+            capture="structured trace", why="this torch has no logger torch.__no_such_trace"
+        ),
     )
 
 
-def test_compilation_that_is_switched_off_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compilation_that_is_switched_off_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
 
     found, _ = recorded(Stepping(), tmp_path)
 
     assert found.capture_unavailable == (
-        Unavailable(capture="compilation", why="TORCHDYNAMO_DISABLE=1 is set, so torch.compile compiles nothing"),
+        Unavailable(
+            capture="compilation",
+            why="TORCHDYNAMO_DISABLE=1 is set, so torch.compile compiles nothing",
+        ),
     )
 
 
-# ---------------------------------------------------------------- what compiles while the workload is loaded
+# ------------------------------------------------------- what compiles while the workload is loaded
 
 
 def warmed_up(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], Stepping]:
-    """What loads a step that is compiled by then, as a module does that warms up while it is imported."""
+    """What loads a step that is compiled by then, as a module does that warms up while it is
+    imported."""
 
     def load() -> Stepping:
         made = torch.compile(function, backend="eager")
@@ -336,7 +395,9 @@ def test_what_compiles_in_the_first_call_is_no_time_of_loading(tmp_path: Path) -
     assert found.while_loading_s == 0
 
 
-def test_a_module_that_chooses_torchs_logs_does_not_switch_off_what_is_recorded(tmp_path: Path) -> None:
+def test_a_module_that_chooses_torchs_logs_does_not_switch_off_what_is_recorded(
+    tmp_path: Path,
+) -> None:
     levels: list[bool] = []
 
     def load() -> Stepping:

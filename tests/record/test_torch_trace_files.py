@@ -1,4 +1,5 @@
-"""A TORCH_TRACE directory read as a Recording: whole, cut, damaged, somebody else's; and against the corpus' marks."""
+"""A TORCH_TRACE directory read as a Recording: whole, cut, damaged, somebody else's; and against
+the corpus' marks."""
 
 from __future__ import annotations
 
@@ -36,20 +37,25 @@ def line(metadata: dict[str, object], payload: str | None = None, *, md5: str = 
     if payload is not None:
         metadata = {**metadata, "has_payload": md5 or hashlib.md5(payload.encode()).hexdigest()}
     text = f"V1121 06:10:20.163000 10595 torch/_dynamo/utils.py:2009] {json.dumps(metadata)}\n"
-    return text + ("".join(f"\t{one}\n" for one in payload.split("\n")) if payload is not None else "")
+    return text + (
+        "".join(f"\t{one}\n" for one in payload.split("\n")) if payload is not None else ""
+    )
 
 
 def a_break(*, md5: str = "") -> str:
     artifact = {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **PLACE}
     said = (
-        'Graph break in user code at /src/model.py:5\nGraph Break Reason: nothing good\n  File "/src/model.py", line 5'
+        "Graph break in user code at /src/model.py:5\nGraph Break Reason: nothing "
+        'good\n  File "/src/model.py", line 5'
     )
     return line(artifact, said, md5=md5)
 
 
 def whole() -> str:
     start = {"dynamo_start": {"stack": [{"line": 2, "name": "f", "filename": 1}]}, **PLACE}
-    return line({"str": ["/src/model.py", 1]}) + line(start) + a_break() + line({**METRICS, **PLACE})
+    return (
+        line({"str": ["/src/model.py", 1]}) + line(start) + a_break() + line({**METRICS, **PLACE})
+    )
 
 
 def read(text: str | bytes, folder: Path, name: str = NAME) -> torch_trace_files.TraceFile:
@@ -90,7 +96,10 @@ def test_a_file_that_was_cut_in_a_record_keeps_what_came_before(tmp_path: Path, 
 
 
 def test_a_payload_that_is_not_the_one_torch_wrote_is_left_out(tmp_path: Path) -> None:
-    read_back = read(line({"str": ["/src/model.py", 1]}) + a_break(md5="0" * 32) + line({**METRICS, **PLACE}), tmp_path)
+    read_back = read(
+        line({"str": ["/src/model.py", 1]}) + a_break(md5="0" * 32) + line({**METRICS, **PLACE}),
+        tmp_path,
+    )
 
     assert (read_back.seen, read_back.damaged, read_back.cut) == (2, 1, "")
     assert list(read_back.problems()) == [f"{NAME}: 1 record damaged and left out"]
@@ -114,7 +123,9 @@ def test_binary_junk_between_records_costs_no_other_record(tmp_path: Path) -> No
     ],
     ids=["empty", "binary", "another-log", "no-json", "no-gzip"],
 )
-def test_a_file_without_a_record_is_one_clear_error(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_without_a_record_is_one_clear_error(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
     with pytest.raises(InputError, match=said):
         read(content, tmp_path)
 
@@ -128,7 +139,9 @@ def test_a_compressed_file_is_read_also_when_it_was_cut(tmp_path: Path) -> None:
     assert cut.cut.startswith("ends in the middle of its compressed data")
 
 
-def test_records_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_beyond_the_limit_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kept_records, "RECORDS_BYTES", 500)
 
     read_back = read(whole(), tmp_path)
@@ -137,7 +150,20 @@ def test_records_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytes
 
 
 def test_ids_that_begin_anew_after_a_reset_are_other_compilations(tmp_path: Path) -> None:
-    assert [record.call for record in read(whole() * 3, tmp_path).records] == [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2]
+    assert [record.call for record in read(whole() * 3, tmp_path).records] == [
+        0,
+        0,
+        0,
+        0,
+        0,
+        1,
+        1,
+        1,
+        1,
+        2,
+        2,
+        2,
+    ]
 
 
 # ---------------------------------------------------------------- a directory
@@ -154,7 +180,11 @@ def test_processes_are_runs_and_what_was_unreadable_is_said(tmp_path: Path) -> N
 
     recording = recorded(traced, tmp_path / "out")
 
-    assert [run.key.strategy for run in recording.runs] == ["process-10595", "process-10595-restart-1", "rank3"]
+    assert [run.key.strategy for run in recording.runs] == [
+        "process-10595",
+        "process-10595-restart-1",
+        "rank3",
+    ]
     notes = [" ".join(run.script.notes) if run.script else "" for run in recording.runs]
     assert all("_empty.log: it is empty" in note for note in notes)
     assert ["ends in the middle" in note for note in notes] == [False, False, True]
@@ -182,10 +212,13 @@ def test_ranks_are_compared(tmp_path: Path) -> None:
     profile = analyse(recorded(TWO_RANKS, tmp_path))
 
     assert [run.key.slug for run in profile.runs] == ["rank0.as-is", "rank1.as-is"]
-    assert any(note.startswith("compiled on rank 1 of 2 only: 0/2 of mean_of") for note in profile.runs[1].notes)
-    assert {(f.rule, f.location.line) for f in profile.findings if f.location and f.rule == "KGP101"} == {
-        ("KGP101", 17)
-    }
+    assert any(
+        note.startswith("compiled on rank 1 of 2 only: 0/2 of mean_of")
+        for note in profile.runs[1].notes
+    )
+    assert {
+        (f.rule, f.location.line) for f in profile.findings if f.location and f.rule == "KGP101"
+    } == {("KGP101", 17)}
     assert (profile.environment.torch, profile.environment.python) == ("2.13.0+cpu", "3.11")
     assert isinstance(profile.environment.cpu_count, Skipped)
 
@@ -221,7 +254,9 @@ def traced_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("traced")
     command = [sys.executable, "-m", "tests.corpus.run_plainly", *SAMPLE]
     env = {**os.environ, "TORCH_TRACE": str(folder)}
-    ended = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
+    ended = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
     assert ended.returncode == 0, ended.stderr[-3000:]
     return folder
 
@@ -229,7 +264,9 @@ def traced_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_findings_are_the_marks_as_far_as_records_go(traced_corpus: Path, tmp_path: Path) -> None:
     recording = recorded(traced_corpus, tmp_path)
     torch = recording.header.plan.environment.torch
-    actual = {(f.rule, f.path, f.line) for run in recording.runs for f in found.of_run(recording, run.key)}
+    actual = {
+        (f.rule, f.path, f.line) for run in recording.runs for f in found.of_run(recording, run.key)
+    }
     wanted = {
         (NO_CALLS.get(mark.rule, mark.rule), str(mark.path.relative_to(CORPUS)), mark.line)
         for program in programs()
@@ -248,7 +285,10 @@ def test_nothing_is_said_of_calls_or_convergence(traced_corpus: Path, tmp_path: 
     assert said
     assert [message for message in said if "in call" in message or "and converged" in message] == []
     assert {
-        c.call for run in profile.runs if not isinstance(run.compile, Skipped) for c in run.compile.compilations
+        c.call
+        for run in profile.runs
+        if not isinstance(run.compile, Skipped)
+        for c in run.compile.compilations
     } == {None}
 
 
@@ -271,8 +311,13 @@ def test_the_gate_judges_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     said = capsys.readouterr().out
     assert code == 1
     assert re.search(r"KGP101 .* in mean_of", said)
-    assert "recompiles not observed: functions were recompiled, and which calls that was in is not recorded" in said
-    statuses = {(b.metric, b.run.strategy): b.status for b in profile_in(tmp_path / "out").gate.budgets}  # type: ignore[union-attr]
+    assert (
+        "recompiles not observed: functions were recompiled, and which calls that was in is not "
+        "recorded" in said
+    )
+    statuses = {
+        (b.metric, b.run.strategy): b.status for b in profile_in(tmp_path / "out").gate.budgets
+    }  # type: ignore[union-attr]
     assert statuses["graph-breaks", "rank0"] == "exceeded"
     assert statuses["recompiles", "rank1"] == "not observed"
 
@@ -285,7 +330,9 @@ def test_without_a_recompile_the_budget_is_held(tmp_path: Path) -> None:
     assert kgprof("check-graphs", "--torch-trace", traced, "-o", tmp_path / "out", "-q") == 0
 
 
-def test_what_a_directory_cannot_show_is_not_claimed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_directory_cannot_show_is_not_claimed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Neither a backend, nor a time, nor a rule whose source is a hook."""
     traced = tmp_path / "traced"
     traced.mkdir()
@@ -300,7 +347,9 @@ def test_what_a_directory_cannot_show_is_not_claimed(tmp_path: Path, capsys: pyt
     assert "compiled by" not in gate
     assert f"{compiled} compilation" in profile_in(tmp_path / "page").verdict.text
     assert re.search(
-        "TIMING pass, TRACE pass, HOST pass, STACK pass, MEMORY pass, KERNELS pass, evaluation, rules ", page
+        "TIMING pass, TRACE pass, HOST pass, STACK pass, MEMORY pass, KERNELS pass, evaluation, "
+        "rules ",
+        page,
     )
     assert "(rules checked: KGP101, KGP102, KGP103, KGP104, KGP105, KGP106, KGP107, KGP504)" in page
 
@@ -333,8 +382,14 @@ def test_report_renders_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         (("report", "--torch-trace", "."), "has no dedicated_log_torch_trace_*.log"),
         (("report", "somewhere", "--torch-trace", "."), "report needs exactly one input"),
         (("report",), "report needs exactly one input"),
-        (("check-graphs", "x.py:f", "--torch-trace", "."), "--torch-trace runs nothing, so workload"),
-        (("check-graphs", "--torch-trace", ".", "--steps", "3"), "--torch-trace runs nothing, so steps"),
+        (
+            ("check-graphs", "x.py:f", "--torch-trace", "."),
+            "--torch-trace runs nothing, so workload",
+        ),
+        (
+            ("check-graphs", "--torch-trace", ".", "--steps", "3"),
+            "--torch-trace runs nothing, so steps",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_one_error(

@@ -1,4 +1,5 @@
-"""torch computes nothing for its trace that nobody reads, and what it computes cannot fail a compilation."""
+"""torch computes nothing for its trace that nobody reads, and what it computes cannot fail a
+compilation."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ class Unprintable(torch.Tensor):
         return ["inner"], None
 
     @staticmethod
-    def __tensor_unflatten__(parts: dict[str, torch.Tensor], context: object, size: Any, stride: Any) -> Unprintable:
+    def __tensor_unflatten__(
+        parts: dict[str, torch.Tensor], context: object, size: Any, stride: Any
+    ) -> Unprintable:
         return Unprintable(parts["inner"])
 
     @classmethod
@@ -94,13 +97,17 @@ def test_a_subclass_that_cannot_be_printed_compiles_and_is_not_printed() -> None
     assert unavailable(sources) == ()
     artifacts = [record for record in trace.kept.records if "artifact" in record.metadata]
     (metadata,) = [
-        one.payload for one in artifacts if one.metadata["artifact"]["name"] == "aot_forward_graph_fw_metadata"
+        one.payload
+        for one in artifacts
+        if one.metadata["artifact"]["name"] == "aot_forward_graph_fw_metadata"
     ] or ["static_input_indices=[]"]  # an inference graph has no such record in every torch
     assert metadata is not None
     assert "static_input_indices=[" in metadata
 
 
-def test_where_the_user_listens_all_is_computed_and_what_it_raises_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_user_listens_all_is_computed_and_what_it_raises_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TORCH_TRACE", "/nowhere")
     log, users, sources = logging.getLogger(TRACE_LOGGER), Users(), (TracePayloads(),)
     log.addHandler(users)
@@ -115,7 +122,9 @@ def test_where_the_user_listens_all_is_computed_and_what_it_raises_is_said(monke
     (lost,) = unavailable(sources)
     assert (lost.capture, lost.incomplete) == ("trace payloads", True)
     assert "not to be printed" in lost.why
-    assert lost.why.endswith("TORCH_TRACE is set, and without kgprof torch lets this fail the compilation")
+    assert lost.why.endswith(
+        "TORCH_TRACE is set, and without kgprof torch lets this fail the compilation"
+    )
     assert "dynamo_output_graph" in users.names
 
 
@@ -125,7 +134,9 @@ def test_without_torch_trace_the_reason_does_not_name_it(monkeypatch: pytest.Mon
     log.addHandler(users)
     try:
         with listening((payloads,)):
-            _internal.trace_structured("artifact", dict, payload_fn=lambda: 1 // 0, expect_trace_id=False)
+            _internal.trace_structured(
+                "artifact", dict, payload_fn=lambda: 1 // 0, expect_trace_id=False
+            )
     finally:
         log.removeHandler(users)
 

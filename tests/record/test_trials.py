@@ -45,7 +45,9 @@ def asked(tmp_path: Path) -> Callable[..., trials.Trial]:
     return ask
 
 
-def test_the_last_answer_stands_and_what_was_printed_is_kept(asked: Callable[..., trials.Trial]) -> None:
+def test_the_last_answer_stands_and_what_was_printed_is_kept(
+    asked: Callable[..., trials.Trial],
+) -> None:
     trial = asked("echo", timeout_s=77.0)
 
     assert trial.exit.outcome is m.Outcome.OK
@@ -56,7 +58,9 @@ def test_the_last_answer_stands_and_what_was_printed_is_kept(asked: Callable[...
     assert not trial.interrupted
 
 
-def test_one_that_hangs_is_ended_with_its_stack_and_its_answer_is_kept(asked: Callable[..., trials.Trial]) -> None:
+def test_one_that_hangs_is_ended_with_its_stack_and_its_answer_is_kept(
+    asked: Callable[..., trials.Trial],
+) -> None:
     trial = asked("hang_in_a_loop_of_its_own", timeout_s=3.0)
 
     assert trial.exit.outcome is m.Outcome.TIMED_OUT
@@ -68,7 +72,10 @@ def test_one_that_hangs_is_ended_with_its_stack_and_its_answer_is_kept(asked: Ca
 def test_one_that_raises_has_its_error_and_no_answer(asked: Callable[..., trials.Trial]) -> None:
     trial = asked("fail")
 
-    assert (trial.exit.outcome, trial.exit.message) == (m.Outcome.RAISED, "ValueError: no such thing")
+    assert (trial.exit.outcome, trial.exit.message) == (
+        m.Outcome.RAISED,
+        "ValueError: no such thing",
+    )
     assert trial.answer is None
 
 

@@ -46,15 +46,18 @@ def triton_poi_fused_add_0(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
     xmask = xindex < xnumel
     tmp0 = tl.load(in_ptr0 + xindex, xmask)
     tl.store(out_ptr0 + xindex, tmp0 + 1.0, xmask)
-"""
+"""  # noqa: E501
 
 
-@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")  # Triton 3.9 at its first compilation
+# Triton 3.9 at its first compilation
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 def test_each_stage_of_a_kernel_that_was_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     module: Any = PyCodeCache.load(SOURCE)
     tuner = module.triton_poi_fused_add_0
     monkeypatch.setattr(tuner, "launchers", [SimpleNamespace(config=tuner.configs[0])])
-    monkeypatch.setattr(PyCodeCache, "modules", [module, SimpleNamespace(again=tuner), SimpleNamespace(other=3)])
+    monkeypatch.setattr(
+        PyCodeCache, "modules", [module, SimpleNamespace(again=tuner), SimpleNamespace(other=3)]
+    )
     monkeypatch.setattr(triton_heuristics.triton_helpers, "set_driver_to_gpu", lambda: None)
 
     found = triton_stages(torch.device("cuda"))
@@ -69,5 +72,7 @@ def test_each_stage_of_a_kernel_that_was_launched(monkeypatch: pytest.MonkeyPatc
 def test_without_a_kernel_or_a_gpu_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PyCodeCache, "modules", [])
 
-    assert triton_stages(torch.device("cuda")) == m.Skipped(reason="Inductor generated no Triton kernel")
+    assert triton_stages(torch.device("cuda")) == m.Skipped(
+        reason="Inductor generated no Triton kernel"
+    )
     assert isinstance(triton_stages(torch.device("cpu")), m.Skipped)

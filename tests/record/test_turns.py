@@ -1,4 +1,5 @@
-"""Two processes that time in turn: whose block it is, what becomes of it when one has fewer blocks or dies."""
+"""Two processes that time in turn: whose block it is, what becomes of it when one has fewer blocks
+or dies."""
 
 from __future__ import annotations
 
@@ -50,9 +51,15 @@ send(event="done")
 
 
 def beside(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: str, *, timeout_s: float = 30.0
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first: str,
+    second: str,
+    *,
+    timeout_s: float = 30.0,
 ) -> tuple[tuple[Ended, Ended], str]:
-    """``first`` and ``second``: name, blocks, and the block at which it dies. What they wrote, a line each."""
+    """``first`` and ``second``: name, blocks, and the block at which it dies. What they wrote, a
+    line each."""
     monkeypatch.setattr(children, "BOOTSTRAP", Text(PROLOGUE + textwrap.dedent(PROGRAM)))
     said = folder / "said"
 
@@ -68,7 +75,9 @@ def beside(
             answer=str(said),
         )
         caches = Caches(folder=own / "caches")
-        return Start(job=job, scratch=own, log=own / "log", caches=caches, on_phase=lambda name: None)
+        return Start(
+            job=job, scratch=own, log=own / "log", caches=caches, on_phase=lambda name: None
+        )
 
     ended = children.run_in_turn(start(first), start(second))
     return ended, said.read_text()
@@ -78,7 +87,9 @@ def blocks(said: str) -> list[str]:
     return [line.removesuffix(" begins") for line in said.splitlines() if line.endswith("begins")]
 
 
-def test_blocks_are_taken_in_turn_and_never_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_taken_in_turn_and_never_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended, said = beside(tmp_path, monkeypatch, "a 3 -", "b 3 -")
 
     assert [each.exit.outcome for each in ended] == [Outcome.OK, Outcome.OK]
@@ -91,7 +102,9 @@ def test_blocks_are_taken_in_turn_and_never_at_the_same_time(tmp_path: Path, mon
     assert sorted(lines[-2:]) == ["a leaves", "b leaves"]
 
 
-@pytest.mark.parametrize(("first", "second"), [("a 4 -", "b 2 -"), ("a 2 -", "b 4 -"), ("a 0 -", "b 2 -")])
+@pytest.mark.parametrize(
+    ("first", "second"), [("a 4 -", "b 2 -"), ("a 2 -", "b 4 -"), ("a 0 -", "b 2 -")]
+)
 def test_who_has_fewer_blocks_waits_for_the_other_one_to_end(
     first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,10 +113,13 @@ def test_who_has_fewer_blocks_waits_for_the_other_one_to_end(
     assert [each.exit.outcome for each in ended] == [Outcome.OK, Outcome.OK]
     total = int(first.split()[1]) + int(second.split()[1])
     assert len(blocks(said)) == total
-    assert all(line.endswith("leaves") for line in said.splitlines()[-2:])  # nobody ended beside a block
+    # nobody ended beside a block
+    assert all(line.endswith("leaves") for line in said.splitlines()[-2:])
 
 
-@pytest.mark.parametrize(("first", "second"), [("a 3 1", "b 3 -"), ("a 3 -", "b 3 1"), ("a 3 -", "b 3 0")])
+@pytest.mark.parametrize(
+    ("first", "second"), [("a 3 1", "b 3 -"), ("a 3 -", "b 3 1"), ("a 3 -", "b 3 0")]
+)
 def test_one_that_dies_leaves_the_other_one_alone(
     first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +130,9 @@ def test_one_that_dies_leaves_the_other_one_alone(
     assert time.monotonic() - began < 20
     alive = "b" if first.endswith("1") else "a"
     assert [each.exit.outcome == Outcome.OK for each in ended] == [alive == "a", alive == "b"]
-    assert [each for each in blocks(said) if each[0] == alive] == [f"{alive}{number}" for number in range(3)]
+    assert [each for each in blocks(said) if each[0] == alive] == [
+        f"{alive}{number}" for number in range(3)
+    ]
 
 
 @pytest.mark.parametrize(("first", "second"), [("a 3 stops", "b 3 -"), ("a 3 -", "b 3 stops")])
@@ -129,7 +147,9 @@ def test_one_that_is_stopped_costs_the_time_limit_of_both(
     assert ended[first.endswith("-")].exit.outcome is Outcome.TIMED_OUT
 
 
-def test_a_daemon_that_holds_the_pipes_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_that_holds_the_pipes_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     began = time.monotonic()
 
     ended, said = beside(tmp_path, monkeypatch, "a 3 -", "b 2 daemon")
@@ -148,8 +168,12 @@ def test_a_first_one_that_dies_before_it_times_leaves_the_second_one_alone(
     assert blocks(said) == ["b0", "b1"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say which core a thread is on")
-def test_who_has_its_turn_goes_on_on_the_core_of_the_other_one_and_may_use_all_of_them_afterwards() -> None:
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems do not say which core a thread is on"
+)
+def test_who_has_its_turn_goes_on_on_the_core_of_the_other_one_and_may_use_all_of_them_afterwards() -> (  # noqa: E501
+    None
+):
     allowed = os.sched_getaffinity(0)
     (reads, said) = os.pipe()
     turns = Turns((reads, said))  # it answers itself
@@ -166,7 +190,8 @@ def test_who_has_its_turn_goes_on_on_the_core_of_the_other_one_and_may_use_all_o
 
 
 def test_an_older_kgprof_knows_nothing_of_turns() -> None:
-    """Its Job ignores the field; in_turn.py starts no pair at the same time with one that has no turns.py."""
+    """Its Job ignores the field; in_turn.py starts no pair at the same time with one that has no
+    turns.py."""
     job = Job(task=Task.ROUND, options=Options(), parent_pid=1, turns=(3, 4))
 
     class OldJob(msgspec.Struct):

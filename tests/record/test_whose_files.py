@@ -27,8 +27,12 @@ def installed(folder: Path) -> str:
     return str(folder / "shelf" / "stack.py")
 
 
-@pytest.mark.parametrize("below", ["venv/lib/python3.11/site-packages", "lib/python3.9/site-packages"])
-def test_an_environment_below_the_programs_folder_holds_libraries(tmp_path: Path, below: str) -> None:
+@pytest.mark.parametrize(
+    "below", ["venv/lib/python3.11/site-packages", "lib/python3.9/site-packages"]
+)
+def test_an_environment_below_the_programs_folder_holds_libraries(
+    tmp_path: Path, below: str
+) -> None:
     workload, library = program(tmp_path / "train.py"), installed(tmp_path / below)
 
     files = project_files(workload)
@@ -36,7 +40,9 @@ def test_an_environment_below_the_programs_folder_holds_libraries(tmp_path: Path
     assert (files.holds(str(tmp_path / "train.py")), files.holds(library)) == (True, False)
 
 
-def test_what_pip_put_into_a_folder_of_any_name_is_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_pip_put_into_a_folder_of_any_name_is_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workload, library = program(tmp_path / "train.py"), installed(tmp_path / "vendored")
     monkeypatch.syspath_prepend(str(tmp_path / "vendored"))
 
@@ -63,7 +69,10 @@ def test_a_programs_folder_stays_its_own_when_pip_installed_into_it(
 
     files = project_files(workload)
 
-    assert (files.holds(str(tmp_path / "src" / "model.py")), files.holds(str(tmp_path / "data.py"))) == (True, True)
+    assert (
+        files.holds(str(tmp_path / "src" / "model.py")),
+        files.holds(str(tmp_path / "data.py")),
+    ) == (True, True)
 
 
 def test_an_editable_package_is_its_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,4 +87,7 @@ def test_an_editable_package_is_its_owners(tmp_path: Path, monkeypatch: pytest.M
 def test_the_same_folder_as_both_is_the_programs() -> None:
     files = ProjectFiles(libraries=("/srv/app",), own=("/srv/app/tool.py",))
 
-    assert (files.holds("/srv/app/tool.py"), files.holds("/srv/app/shelf/stack.py")) == (True, False)
+    assert (files.holds("/srv/app/tool.py"), files.holds("/srv/app/shelf/stack.py")) == (
+        True,
+        False,
+    )

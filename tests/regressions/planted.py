@@ -1,5 +1,5 @@
-"""The planted regressions: a patch against the evaluator each, and what is true of it, written down before any tool
-that could say it. The words of a truth stand in fixtures/regressions/README.md.
+"""The planted regressions: a patch against the evaluator each, and what is true of it, written down
+before any tool that could say it. The words of a truth stand in fixtures/regressions/README.md.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class Truth(Reading, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Setting:
     """What is recorded, of whatever tree: one run with the workload's own options.
 
-    All recordings of a setting are made at one ``place``: on one machine, one after the other on the same GPU (places 0
-    to 3 are the GPUs of a first machine, places 4 to 7 those of a second; CPU is none of them).
+    All recordings of a setting are made at one ``place``: on one machine, one after the other on
+    the same GPU (places 0 to 3 are the GPUs of a first machine, places 4 to 7 those of a second;
+    CPU is none of them).
     """
 
     run: str
@@ -58,8 +59,12 @@ class Setting:
 
 
 CPU = -1
-DEFAULT_0, DEFAULT_1, DEFAULT_3, DEFAULT_5 = (Setting(run="fused.default", place=place) for place in (0, 1, 3, 5))
-REPLAYED_2, REPLAYED_4, REPLAYED_6 = (Setting(run="fused.reduce-overhead", place=place) for place in (2, 4, 6))
+DEFAULT_0, DEFAULT_1, DEFAULT_3, DEFAULT_5 = (
+    Setting(run="fused.default", place=place) for place in (0, 1, 3, 5)
+)
+REPLAYED_2, REPLAYED_4, REPLAYED_6 = (
+    Setting(run="fused.reduce-overhead", place=place) for place in (2, 4, 6)
+)
 CONDITIONAL_6 = Setting(run="torch_cond.default", place=6)
 BATCHED_7 = Setting(run="batched.default", place=7)
 WIDE_7 = Setting(  # matrix products enough for their number format to matter
@@ -71,18 +76,31 @@ WIDE_7 = Setting(  # matrix products enough for their number format to matter
     ),
     sizes="wide",
 )
-# Each compilation of a step that is compiled anew in every call takes Inductor 12 s: the gate needs none of its code.
+# Each compilation of a step that is compiled anew in every call takes Inductor 12 s: the gate needs
+# none of its code.
 GATED = Setting(
-    run="fused.default", place=CPU, args=("--queries", "20", "--batch-size", "32"), sizes="gated", verb="check-graphs"
+    run="fused.default",
+    place=CPU,
+    args=("--queries", "20", "--batch-size", "32"),
+    sizes="gated",
+    verb="check-graphs",
 )
 FEW = ("--queries", "40", "--batch-size", "32")
 IN_ONE_PROCESS = ("compile", "timing", "trace", "host")
-EAGER = Setting(run="fused.eager", place=CPU, args=FEW, sizes="few", passes=IN_ONE_PROCESS, rounds=3)
+EAGER = Setting(
+    run="fused.eager", place=CPU, args=FEW, sizes="few", passes=IN_ONE_PROCESS, rounds=3
+)
 COMPILED = Setting(
-    run="fused.default", place=CPU, args=FEW, sizes="few", passes=("compile", "timing", "memory"), rounds=3
+    run="fused.default",
+    place=CPU,
+    args=FEW,
+    sizes="few",
+    passes=("compile", "timing", "memory"),
+    rounds=3,
 )
 
-# How often the unchanged tree is recorded; the first of each is the base that patched trees are compared with.
+# How often the unchanged tree is recorded; the first of each is the base that patched trees are
+# compared with.
 UNCHANGED = {
     **dict.fromkeys((DEFAULT_0, DEFAULT_1, DEFAULT_3, REPLAYED_2, REPLAYED_4, WIDE_7), 1),
     **dict.fromkeys((DEFAULT_5, CONDITIONAL_6, REPLAYED_6, BATCHED_7, COMPILED), 2),
@@ -100,11 +118,14 @@ class Pair:
 
     @property
     def name(self) -> str:
-        return " and ".join(f"{setting.name} {number}" for setting, number in (self.base, self.head))
+        return " and ".join(
+            f"{setting.name} {number}" for setting, number in (self.base, self.head)
+        )
 
 
 NO_CHANGE = (
-    # Two GPUs of one machine, by CUDA_VISIBLE_DEVICES: another environment, unless compare is told otherwise.
+    # Two GPUs of one machine, by CUDA_VISIBLE_DEVICES: another environment, unless compare is told
+    # otherwise.
     Pair(base=(DEFAULT_0, 0), head=(DEFAULT_1, 0), allow_different_environment=True),
     Pair(base=(DEFAULT_1, 0), head=(DEFAULT_3, 0), allow_different_environment=True),
     Pair(base=(DEFAULT_3, 0), head=(DEFAULT_0, 0), allow_different_environment=True),

@@ -1,11 +1,14 @@
-"""Records the evaluator with each planted regression in it, and unchanged, into the archives of fixtures/regressions.
+"""Records the evaluator with each planted regression in it, and unchanged, into the archives of
+fixtures/regressions.
 
-    python -m tests.regressions.record [--device cuda] [--gpus 4] [-j 4] [--into FOLDER] [--until SECONDS] [NAME ...]
+    python -m tests.regressions.record [--device cuda] [--gpus 4] [-j 4] [--into FOLDER] [--until
+    SECONDS] [NAME ...]
 
-Each recording is one ``kgprof profile linkpred`` (or ``check-graphs``) of a copy of this tree. An archive that is there
-is not made again. With ``--gpus`` the cores are shared out among the GPUs, and all recordings of a setting are made on
-one of them. ``-j``, a multiple, makes so many at a time: two on one GPU disturb each other, which is then part of the
-times' noise. ``--until`` starts none after so many seconds.
+Each recording is one ``kgprof profile linkpred`` (or ``check-graphs``) of a copy of this tree. An
+archive that is there is not made again. With ``--gpus`` the cores are shared out among the GPUs,
+and all recordings of a setting are made on one of them. ``-j``, a multiple, makes so many at a
+time: two on one GPU disturb each other, which is then part of the times' noise. ``--until`` starts
+none after so many seconds.
 """
 
 from __future__ import annotations
@@ -48,13 +51,19 @@ class Place:
 def wanted() -> tuple[Wanted, ...]:
     """The bases first, then the regressions, then the unchanged tree again."""
     again = [
-        Wanted(name=f"{setting.name}_{number}", setting=setting, patch=None, archive=unchanged(setting, number))
+        Wanted(
+            name=f"{setting.name}_{number}",
+            setting=setting,
+            patch=None,
+            archive=unchanged(setting, number),
+        )
         for number in range(max(UNCHANGED.values()))
         for setting, times in UNCHANGED.items()
         if number < times
     ]
     planted = [
-        Wanted(name=each.name, setting=each.setting, patch=each.patch, archive=each.recording) for each in regressions()
+        Wanted(name=each.name, setting=each.setting, patch=each.patch, archive=each.recording)
+        for each in regressions()
     ]
     bases = len(UNCHANGED)
     return (*again[:bases], *planted, *again[bases:])
@@ -102,7 +111,10 @@ def record(each: Wanted, place: Place, archive: Path) -> str:
     with tempfile.TemporaryDirectory(prefix="kgprof-planted-") as scratch:
         folder = Path(scratch) / "tree"
         copy_tree(each.patch, folder)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]),
+        }
         if place.gpu:
             environment["CUDA_VISIBLE_DEVICES"] = place.gpu
         try:
@@ -134,7 +146,9 @@ def pack(recording: Path, archive: Path) -> None:
     unfinished.rename(archive)
 
 
-def record_all(todo: Sequence[tuple[Wanted, Path]], where: Sequence[Place], jobs: int, until: float) -> int:
+def record_all(
+    todo: Sequence[tuple[Wanted, Path]], where: Sequence[Place], jobs: int, until: float
+) -> int:
     """How many could not be made."""
     end = time.monotonic() + until
     waiting: list[queue.SimpleQueue[tuple[Wanted, Path]]] = [queue.SimpleQueue() for _ in where]
@@ -152,7 +166,9 @@ def record_all(todo: Sequence[tuple[Wanted, Path]], where: Sequence[Place], jobs
     return sum(not archive.is_file() for _, archive in todo)
 
 
-def _record_share(waiting: queue.SimpleQueue[tuple[Wanted, Path]], place: Place, end: float) -> None:
+def _record_share(
+    waiting: queue.SimpleQueue[tuple[Wanted, Path]], place: Place, end: float
+) -> None:
     while time.monotonic() < end:
         try:
             each, archive = waiting.get_nowait()
@@ -165,7 +181,9 @@ def _record_share(waiting: queue.SimpleQueue[tuple[Wanted, Path]], place: Place,
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.regressions.record")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="the start of a name chooses all that begin so")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="the start of a name chooses all that begin so"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("-j", "--jobs", type=int, default=1)
@@ -175,7 +193,8 @@ def main(arguments: list[str]) -> int:
     chosen = [
         each
         for each in wanted()
-        if each.setting.device == asked.device and (not asked.names or each.name.startswith(tuple(asked.names)))
+        if each.setting.device == asked.device
+        and (not asked.names or each.name.startswith(tuple(asked.names)))
     ]
     todo = [(each, asked.into / each.archive.relative_to(REGRESSIONS)) for each in chosen]
     todo = [(each, archive) for each, archive in todo if not archive.is_file()]

@@ -16,7 +16,15 @@ from kgprof.compare import CompareSettings, compare
 from kgprof.model import Cause, Comparison, Finding, Profile, Skipped
 from kgprof.reading import recordings
 from kgprof.wording import relative
-from tests.regressions.planted import NO_CHANGE, Pair, Reading, Regression, Truth, regressions, unchanged
+from tests.regressions.planted import (
+    NO_CHANGE,
+    Pair,
+    Reading,
+    Regression,
+    Truth,
+    regressions,
+    unchanged,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,23 +39,29 @@ class Compared:
 
     @property
     def new(self) -> tuple[Finding, ...]:
-        return tuple(compared.finding for compared in self.comparison.findings if compared.status == "new")
+        return tuple(
+            compared.finding for compared in self.comparison.findings if compared.status == "new"
+        )
 
     @property
     def raises_alarm(self) -> bool:
         """It calls the head worse, or tells of a finding that the base has not."""
-        worse = any(metric.verdict == "worse" for run in self.comparison.runs for metric in run.metrics)
+        worse = any(
+            metric.verdict == "worse" for run in self.comparison.runs for metric in run.metrics
+        )
         return self.head.exit_code == 1 or worse or bool(self.new)
 
     def points_into(self, regression: Regression) -> bool:
         """The first cause's line is one that the patch brings."""
         place = self.comparison.causes[0].place
-        return place is not None and (relative(place.file, self.head.environment.source_root), place.line) in (
-            regression.added
-        )
+        return place is not None and (
+            relative(place.file, self.head.environment.source_root),
+            place.line,
+        ) in (regression.added)
 
     def named(self, truth: Truth) -> int | None:
-        """The place, from 1, of the first cause that is the truth or one of its second readings; None: none is."""
+        """The place, from 1, of the first cause that is the truth or one of its second readings;
+        None: none is."""
         for place, cause in enumerate(self.comparison.causes, start=1):
             if any(self._is(cause, reading) for reading in (truth, *truth.accept)):
                 return place
@@ -89,16 +103,27 @@ class Profiles:
         return self._known[archive]
 
     def planted(self, regression: Regression, *patches: Path) -> Compared:
-        """``patches``: the difference of the two commits, as git would say it; none: what the Recordings hold."""
+        """``patches``: the difference of the two commits, as git would say it; none: what the
+        Recordings hold."""
         diff = "".join(patch.read_text(encoding="utf-8") for patch in patches)
-        return self._compared(regression.name, unchanged(regression.setting, 0), regression.recording, diff=diff)
+        return self._compared(
+            regression.name, unchanged(regression.setting, 0), regression.recording, diff=diff
+        )
 
     def no_change(self, pair: Pair) -> Compared:
         base, head = unchanged(*pair.base), unchanged(*pair.head)
-        return self._compared(pair.name, base, head, allow_different_environment=pair.allow_different_environment)
+        return self._compared(
+            pair.name, base, head, allow_different_environment=pair.allow_different_environment
+        )
 
     def _compared(
-        self, name: str, base: Path, head: Path, *, allow_different_environment: bool = False, diff: str = ""
+        self,
+        name: str,
+        base: Path,
+        head: Path,
+        *,
+        allow_different_environment: bool = False,
+        diff: str = "",
     ) -> Compared:
         settings = CompareSettings(allow_different_environment=allow_different_environment)
         return Compared(name=name, head=compare(self.of(base), self.of(head), settings, diff=diff))
@@ -110,11 +135,16 @@ def main() -> None:
         recorded = [each for each in regressions() if each.recording.is_file()]
         places = [_say(each, profiles.planted(each)) for each in recorded]
         lines = sum(profiles.planted(each, each.patch).points_into(each) for each in recorded)
-        pairs = [pair for pair in NO_CHANGE if all(unchanged(*side).is_file() for side in (pair.base, pair.head))]
+        pairs = [
+            pair
+            for pair in NO_CHANGE
+            if all(unchanged(*side).is_file() for side in (pair.base, pair.head))
+        ]
         alarms = [_say_unchanged(profiles.no_change(pair)) for pair in pairs]
     first, among = sum(place == 1 for place in places), sum(place is not None for place in places)
     sys.stdout.write(
-        f"\n{first} of {len(places)} named first, {among} named; {sum(alarms)} false alarms in {len(alarms)} pairs\n"
+        f"\n{first} of {len(places)} named first, {among} named; {sum(alarms)} false alarms in "
+        f"{len(alarms)} pairs\n"
         f"{lines} of {len(places)} with a line of the patch, given the difference of the commits\n"
     )
 
@@ -137,18 +167,23 @@ def _say_unchanged(compared: Compared) -> bool:
 def _say_rest(compared: Compared) -> None:
     lines = [f"verdict: {compared.head.verdict}, exit {compared.head.exit_code}"]
     for number, cause in enumerate(compared.comparison.causes, start=1):
-        explains = "" if isinstance(cause.explains_us, Skipped) else f" ({cause.explains_us:+.1f} us)"
+        explains = (
+            "" if isinstance(cause.explains_us, Skipped) else f" ({cause.explains_us:+.1f} us)"
+        )
         lines.append(f"{number}. {cause.cause}{explains}: {cause.text}")
     lines += [f"new finding {found.rule} {found.level}: {found.message}" for found in compared.new]
     for run in compared.comparison.runs:
-        judged = [metric for metric in run.metrics if metric.verdict not in {"same", "not observed"}]
+        judged = [
+            metric for metric in run.metrics if metric.verdict not in {"same", "not observed"}
+        ]
         lines += [
-            f"{metric.name}: {metric.verdict}, {_figure(metric.base)} to {_figure(metric.head)} {metric.unit}"
-            f" [{_figure(metric.low)}, {_figure(metric.high)}]"
+            f"{metric.name}: {metric.verdict}, {_figure(metric.base)} to {_figure(metric.head)} "
+            f"{metric.unit} [{_figure(metric.low)}, {_figure(metric.high)}]"
             for metric in judged
         ]
     lines += [
-        f"environment: {change.name}: {change.base} -> {change.head}" for change in compared.comparison.environment
+        f"environment: {change.name}: {change.base} -> {change.head}"
+        for change in compared.comparison.environment
     ]
     sys.stdout.write("".join(f"    {line[:400]}\n" for line in lines))
 

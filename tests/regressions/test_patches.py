@@ -35,7 +35,8 @@ def test_there_are_twenty_of_every_kind() -> None:
     planted = regressions()
 
     assert len(planted) == 20
-    assert {regression.truth.kind for regression in planted} == KINDS - {"setting"}  # which only ever goes with another
+    # which only ever goes with another
+    assert {regression.truth.kind for regression in planted} == KINDS - {"setting"}
     assert {reading.kind for regression in planted for reading in regression.truth.accept} <= KINDS
     assert {regression.truth.run for regression in planted} == MODES
 

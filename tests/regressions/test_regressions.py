@@ -1,5 +1,5 @@
-"""`kgprof compare` over the planted regressions and the pairs in which nothing changed: what it must not miss, and
-what it must not make up.
+"""`kgprof compare` over the planted regressions and the pairs in which nothing changed: what it
+must not miss, and what it must not make up.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def test_the_right_cause_is_named_first(compared: Mapping[Regression, Compared])
 
 
 @pytest.mark.parametrize("regression", regressions(), ids=lambda regression: regression.name)
-def test_the_first_cause_has_a_line_of_the_patch(profiles: Profiles, regression: Regression) -> None:
+def test_the_first_cause_has_a_line_of_the_patch(
+    profiles: Profiles, regression: Regression
+) -> None:
     """Given what git says changed between the two commits."""
     cause = profiles.planted(regression, regression.patch).comparison.causes[0]
 
@@ -49,20 +51,34 @@ def test_among_other_changes_no_wrong_line_is_named(profiles: Profiles) -> None:
         lines[one] = pair.comparison.causes[0].changed
     named = {one: place for one, place in lines.items() if place is not None}
 
-    assert [one.name for one, place in named.items() if (place.file, place.line) not in one.added] == []
+    assert [
+        one.name for one, place in named.items() if (place.file, place.line) not in one.added
+    ] == []
     assert len(named) >= 16
 
 
-def test_without_the_commits_the_sources_say_what_changed(compared: Mapping[Regression, Compared]) -> None:
-    """These old Recordings hold the files that torch's records name, today's every module of the project."""
+def test_without_the_commits_the_sources_say_what_changed(
+    compared: Mapping[Regression, Compared],
+) -> None:
+    """These old Recordings hold the files that torch's records name, today's every module of the
+    project."""
     assert sum(pair.points_into(one) for one, pair in compared.items()) >= 10
 
 
-def test_a_comment_says_it_in_a_screen_before_anything_is_opened(compared: Mapping[Regression, Compared]) -> None:
-    opened = {one.name: Markdown().render(pair.head).partition("<details>")[0] for one, pair in compared.items()}
+def test_a_comment_says_it_in_a_screen_before_anything_is_opened(
+    compared: Mapping[Regression, Compared],
+) -> None:
+    opened = {
+        one.name: Markdown().render(pair.head).partition("<details>")[0]
+        for one, pair in compared.items()
+    }
 
     assert {name: len(text) for name, text in opened.items() if len(text) >= 1_500} == {}
-    assert [name for name, text in opened.items() if "**Regression:**" in text and "**Cause:** " not in text] == []
+    assert [
+        name
+        for name, text in opened.items()
+        if "**Regression:**" in text and "**Cause:** " not in text
+    ] == []
 
 
 def test_nothing_is_made_up_where_nothing_changed(profiles: Profiles) -> None:
@@ -72,14 +88,22 @@ def test_nothing_is_made_up_where_nothing_changed(profiles: Profiles) -> None:
     assert alarms == []
 
 
-def test_a_time_that_is_inconclusive_hides_no_new_finding(compared: Mapping[Regression, Compared]) -> None:
+def test_a_time_that_is_inconclusive_hides_no_new_finding(
+    compared: Mapping[Regression, Compared],
+) -> None:
     from_times = {rule.id for rule in RULES if rule.judged_from_times}
     doubtful = {
         one.name: pair
         for one, pair in compared.items()
-        if any(metric.verdict == "inconclusive" for run in pair.comparison.runs for metric in run.metrics)
+        if any(
+            metric.verdict == "inconclusive"
+            for run in pair.comparison.runs
+            for metric in run.metrics
+        )
         and any(found.level != "note" and found.rule not in from_times for found in pair.new)
     }
 
     assert len(doubtful) >= 3
-    assert {name: pair.head.exit_code for name, pair in doubtful.items()} == dict.fromkeys(doubtful, 1)
+    assert {name: pair.head.exit_code for name, pair in doubtful.items()} == dict.fromkeys(
+        doubtful, 1
+    )

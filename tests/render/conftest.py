@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """One for all tests of this folder: starting it takes longer than most of them."""
-    from playwright.sync_api import sync_playwright  # not there where only the other tests of this folder run
+    # not there where only the other tests of this folder run
+    from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium")
     assert chromium, "Debian's chromium is not installed: apt-get install chromium"
@@ -28,7 +29,8 @@ def browser() -> Iterator[Browser]:
 
 
 class Reports(dict[str, Path]):
-    """Each state's report as a file, the way it is opened from an attachment; made when it is first asked for."""
+    """Each state's report as a file, the way it is opened from an attachment; made when it is first
+    asked for."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

@@ -1,7 +1,9 @@
-"""A Profile in which every field of every Struct is filled, made by walking the types: a new field cannot be forgotten.
+"""A Profile in which every field of every Struct is filled, made by walking the types: a new field
+cannot be forgotten.
 
-Strings come one after the other from what is given; numbers are small and positive. Of a union the first member is
-taken that is not Skipped or None, or else, where asked, Skipped and None wherever they may be.
+Strings come one after the other from what is given; numbers are small and positive. Of a union the
+first member is taken that is not Skipped or None, or else, where asked, Skipped and None wherever
+they may be.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from kgprof.model import PROFILE_SCHEMA_VERSION, Profile, RunKey, RunReport, Ski
 
 ITEMS = 2  # of every tuple, as many as there are runs
 NUMBERS = {int: 3, float: 1.5, bool: True}
-# Numbers that point at something, and texts that are one of a few. A tree as arrays: the first node has no parent, and
-# the second is below it.
+# Numbers that point at something, and texts that are one of a few. A tree as arrays: the first node
+# has no parent, and the second is below it.
 GIVEN = {
     ("KernelBreakdown", "device"): "cuda",
     ("Contents", "source"): "all",
@@ -54,7 +56,8 @@ class Maker:
         self._numbers = itertools.count()
         # Runs that others speak of are there.
         self._runs = tuple(
-            RunKey(strategy=f"{number}{next(self._texts)}", mode=next(self._texts)) for number in range(ITEMS)
+            RunKey(strategy=f"{number}{next(self._texts)}", mode=next(self._texts))
+            for number in range(ITEMS)
         )
         self._reports, self._keys = itertools.cycle(self._runs), itertools.cycle(self._runs)
         self._enums: dict[type, Iterator[enum.Enum]] = {}
@@ -95,10 +98,14 @@ class Maker:
         hints = typing.get_type_hints(kind)
         if path.count(kind) > 1:  # a tree ends somewhere
             hints = {name: hint for name, hint in hints.items() if kind not in leaves(hint)}
-        values = {name: self.of(hint, path=(*path, kind), name=name) for name, hint in hints.items()}
+        values = {
+            name: self.of(hint, path=(*path, kind), name=name) for name, hint in hints.items()
+        }
         if kind is RunReport:
             values["key"] = next(self._reports)
-        values |= {field: value for (owner, field), value in GIVEN.items() if owner == kind.__name__}
+        values |= {
+            field: value for (owner, field), value in GIVEN.items() if owner == kind.__name__
+        }
         return kind(**values)
 
 
@@ -115,7 +122,11 @@ def string_fields(kind: type[msgspec.Struct] = Profile) -> set[tuple[str, str]]:
         for name, hint in typing.get_type_hints(struct).items():
             if str in _values(hint):
                 found.add((struct.__name__, name))
-            waiting += [leaf for leaf in leaves(hint) if isinstance(leaf, type) and issubclass(leaf, msgspec.Struct)]
+            waiting += [
+                leaf
+                for leaf in leaves(hint)
+                if isinstance(leaf, type) and issubclass(leaf, msgspec.Struct)
+            ]
     return found
 
 

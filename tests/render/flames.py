@@ -14,7 +14,15 @@ STEP: tuple[Line, ...] = (
     (1, "step", "/src/evaluator.py", 115, "python", 3.0, 1),
     (2, "compile_wrapper", "torch/_dynamo/eval_frame.py", 1076, "torch", 20.0, 1),
     (3, "Torch-Compiled Region: 0/0", "", 0, "region", 5.0, 1),
-    (4, "call", "/tmp/i/xu/cxukwsnys7dwncjhhmgm47krwzmvihq2iwm5zsjgd7wmdh7f3bzd.py", 38, "generated", 10.0, 1),
+    (
+        4,
+        "call",
+        "/tmp/i/xu/cxukwsnys7dwncjhhmgm47krwzmvihq2iwm5zsjgd7wmdh7f3bzd.py",
+        38,
+        "generated",
+        10.0,
+        1,
+    ),
     (5, "<built-in function kernel>", "", 0, "builtin", 400.0, 12),
     (5, "aten::addmm", "", 0, "operator", 60.0, 6),
     (5, "(other)", "", 0, "pruned", 1.0, 40),
@@ -36,7 +44,9 @@ SLOWER: tuple[Line, ...] = (
 )
 
 
-def flame(lines: Iterable[Line] = STEP, *, steps: int = 5, factor: float = 1.0, top: int = 25) -> FlameGraph:
+def flame(
+    lines: Iterable[Line] = STEP, *, steps: int = 5, factor: float = 1.0, top: int = 25
+) -> FlameGraph:
     """``factor`` times as long."""
     names: dict[str, int] = {"": 0}
     frames: dict[StackFrame, int] = {}
@@ -50,13 +60,18 @@ def flame(lines: Iterable[Line] = STEP, *, steps: int = 5, factor: float = 1.0, 
         parent.append(open_now[-1] if open_now else -1)
         open_now.append(node)
         known = StackFrame(
-            name=names.setdefault(name, len(names)), file=names.setdefault(file, len(names)), line=line, kind=kind
+            name=names.setdefault(name, len(names)),
+            file=names.setdefault(file, len(names)),
+            line=line,
+            kind=kind,
         )
         frame.append(frames.setdefault(known, len(frames)))
         self_ns.append(round(own_us * 1000 * factor * steps))
         calls.append(called * steps)
     others = [node for node, of in enumerate(frame) if list(frames)[of].kind == "pruned"]
-    largest = sorted(set(range(1, len(parent))) - set(others), key=lambda node: (-self_ns[node], node))
+    largest = sorted(
+        set(range(1, len(parent))) - set(others), key=lambda node: (-self_ns[node], node)
+    )
     return FlameGraph(
         measured_in=PassName.STACK,
         steps=steps,

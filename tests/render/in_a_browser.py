@@ -9,13 +9,13 @@ from pathlib import Path
 from playwright.sync_api import BrowserContext, Page
 
 AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
-# target-size is off by default; everything else as axe ships it. Only violations are told node by node: the paths to
-# all that passed take longer than the audit.
+# target-size is off by default; everything else as axe ships it. Only violations are told node by
+# node: the paths to all that passed take longer than the audit.
 RUN_AXE = """async () => {
   const options = {rules: {"target-size": {enabled: true}}, resultTypes: ["violations"]};
   const result = await axe.run(document, options);
   return result.violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200)).join(" | ")}`);
-}"""
+}"""  # noqa: E501
 OPEN_ALL = "document.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
 CLOSE_ALL = "document.querySelectorAll('details').forEach((fold) => { fold.open = false; })"
 

@@ -1,4 +1,5 @@
-"""The states in which a browser looks at the page: those of every renderer, and four that only a page cares about."""
+"""The states in which a browser looks at the page: those of every renderer, and four that only a
+page cares about."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def no_baseline() -> Profile:
     """Two runs, neither of them declared as what the other is held against."""
     template = profiles.clean()
     none = Skipped(reason="no run is declared as the baseline")
-    runs = tuple(msgspec.structs.replace(run, is_baseline=False, speedup=none) for run in template.runs[:2])
+    runs = tuple(
+        msgspec.structs.replace(run, is_baseline=False, speedup=none) for run in template.runs[:2]
+    )
     return msgspec.structs.replace(template, runs=runs, baseline=None)
 
 
@@ -50,7 +53,12 @@ def five_hundred() -> Profile:
             level=Level.WARNING,
             message=f"the {i}th of them reads a value that is not there yet",
             run=profiles.KEYS[i % 2],
-            location=Location(file=f"/src/part_{i // 5}.py", line=1 + i, function="step", text=f"y = x[{i}].item()"),
+            location=Location(
+                file=f"/src/part_{i // 5}.py",
+                line=1 + i,
+                function="step",
+                text=f"y = x[{i}].item()",
+            ),
             count=1 + i % 20,
             fingerprint=f"many{i:03d}",
             related=(Location(file="/src/main.py", line=9, function="main", text="step(x)"),),
@@ -67,7 +75,9 @@ def annotated(text: str = TEXT) -> Profile:
     run, file = profile.runs[0], "src/step.py"
     assert isinstance(run.kernels, KernelBreakdown)
     first, *others = run.kernels.rows
-    places = tuple(Location(file=file, line=line, text=f"line_{line} = {line}") for line in (20, 21))
+    places = tuple(
+        Location(file=file, line=line, text=f"line_{line} = {line}") for line in (20, 21)
+    )
     rows = (
         msgspec.structs.replace(first, lines=places, lines_us=first.total_us),
         *(msgspec.structs.replace(row, lines=(), lines_us=0.0) for row in others),
@@ -78,7 +88,12 @@ def annotated(text: str = TEXT) -> Profile:
         CompiledText(compile_id="0/0", what="code", text="x" * 300_000, cut=7),
     )
     finding = Finding(
-        rule="KGP201", level=Level.WARNING, message="a sync", run=run.key, location=places[0], fingerprint="a" * 12
+        rule="KGP201",
+        level=Level.WARNING,
+        message="a sync",
+        run=run.key,
+        location=places[0],
+        fingerprint="a" * 12,
     )
     memory = run.memory
     if isinstance(memory, MemorySummary):
@@ -93,4 +108,7 @@ def annotated(text: str = TEXT) -> Profile:
     return msgspec.structs.replace(profile, runs=(run,), findings=(finding,), sources=(source,))
 
 
-PAGE_STATES = {**profiles.STATES, **{state.__name__: state for state in (eight, no_baseline, five_hundred, annotated)}}
+PAGE_STATES = {
+    **profiles.STATES,
+    **{state.__name__: state for state in (eight, no_baseline, five_hundred, annotated)},
+}

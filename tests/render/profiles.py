@@ -170,25 +170,46 @@ def cuda() -> Profile:
 
 
 def dead() -> Profile:
-    """torch_cond.default raised while it compiled; one run was killed by the time limit during TRACE."""
+    """torch_cond.default raised while it compiled; one run was killed by the time limit during
+    TRACE."""
     runs = []
     for key in KEYS:
         run = _run(key)
         if key.slug == "torch_cond.default":
-            run = _lost(key, "raised", "compile", "AssertionError: expected size 256==256, stride 2176==2160 at dim=0")
+            run = _lost(
+                key,
+                "raised",
+                "compile",
+                "AssertionError: expected size 256==256, stride 2176==2160 at dim=0",
+            )
         if key.slug == "batched.default":
-            ended = Exit(outcome="timed-out", message="no end within 900 s", during="trace", elapsed_s=900.0)
+            ended = Exit(
+                outcome="timed-out", message="no end within 900 s", during="trace", elapsed_s=900.0
+            )
             gone = Skipped(reason="the run timed out during trace: no end within 900 s")
             run = msgspec.structs.replace(run, exit=ended, kernels=gone, host=gone, agreement=gone)
         runs.append(run)
     omissions = tuple(
         Omission(what=what, reason="the run raised during compile: AssertionError", run=KEYS[3])
-        for what in ("COMPILE pass", "TIMING pass", "TRACE pass", "HOST pass", "KERNELS pass", "evaluation")
+        for what in (
+            "COMPILE pass",
+            "TIMING pass",
+            "TRACE pass",
+            "HOST pass",
+            "KERNELS pass",
+            "evaluation",
+        )
     )
     verdict = Verdict(
         status=VerdictStatus.FAILED,
-        text="torch_cond.default raised during COMPILE: AssertionError: expected size 256==256, stride 2176==2160",
-        reasons=("batched.default timed out during TRACE", "fused.default is the fastest: 3.45x as fast as batched"),
+        text=(
+            "torch_cond.default raised during COMPILE: AssertionError: expected size "
+            "256==256, stride 2176==2160"
+        ),
+        reasons=(
+            "batched.default timed out during TRACE",
+            "fused.default is the fastest: 3.45x as fast as batched",
+        ),
     )
     profile = _profile(tuple(runs), CPU, "cpu")
     return msgspec.structs.replace(profile, verdict=verdict, omissions=omissions, exit_code=4)
@@ -214,16 +235,26 @@ def findings() -> Profile:
     found = (
         _finding("KGP501", Level.ERROR, KEYS[3], "12 of 5,040 results differ from batched.eager"),
         _finding("KGP502", Level.ERROR, KEYS[5], "40 of 5,040 candidates are unfinished"),
-        _finding("KGP504", Level.WARNING, KEYS[1], "mode default was requested, but nothing was compiled"),
-        _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; its times are those of eager code"),
+        _finding(
+            "KGP504", Level.WARNING, KEYS[1], "mode default was requested, but nothing was compiled"
+        ),
+        _finding(
+            "KGP504",
+            Level.NOTE,
+            None,
+            "nothing was compiled in this run; its times are those of eager code",
+        ),
     )
-    verdict = Verdict(status=VerdictStatus.FAILED, text=found[0].alone, reasons=tuple(f.alone for f in found[1:]))
+    verdict = Verdict(
+        status=VerdictStatus.FAILED, text=found[0].alone, reasons=tuple(f.alone for f in found[1:])
+    )
     profile = _profile(tuple(runs), CPU, "cpu")
     return msgspec.structs.replace(profile, verdict=verdict, findings=found)
 
 
 def as_is() -> Profile:
-    """A user's own callable: one run, no evaluation, no baseline, nothing compiled, a trace without steps."""
+    """A user's own callable: one run, no evaluation, no baseline, nothing compiled, a trace without
+    steps."""
     key = RunKey(strategy="train_step", mode="as-is")
     none = Skipped(reason="the workload has no whole evaluation")
     kernels = kernels_of(key, "cpu")
@@ -239,8 +270,15 @@ def as_is() -> Profile:
         kernels=msgspec.structs.replace(kernels, steps=0, warnings=("the trace marks no steps",)),
         notes=("the first step was left out of the samples: it held a compilation",),
     )
-    note = _finding("KGP504", Level.NOTE, None, "nothing was compiled in this run; its times are those of eager code")
-    verdict = Verdict(status=VerdictStatus.OK, text="train_step.as-is takes 5.21 ms/step", reasons=(note.alone,))
+    note = _finding(
+        "KGP504",
+        Level.NOTE,
+        None,
+        "nothing was compiled in this run; its times are those of eager code",
+    )
+    verdict = Verdict(
+        status=VerdictStatus.OK, text="train_step.as-is takes 5.21 ms/step", reasons=(note.alone,)
+    )
     profile = _profile((run,), CPU, "cpu")
     return msgspec.structs.replace(
         profile, workload="train.py:train_step", baseline=None, verdict=verdict, findings=(note,)
@@ -251,14 +289,20 @@ def skipped() -> Profile:
     """Two runs of which nothing is known, an environment of which little is."""
     runs = tuple(_lost(key, "killed", "compile", "SIGKILL") for key in KEYS[:2])
     unknown = Skipped(reason="not found")
-    environment = msgspec.structs.replace(CPU, compiler=unknown, git_commit=unknown, git_dirty=unknown, flags={})
+    environment = msgspec.structs.replace(
+        CPU, compiler=unknown, git_commit=unknown, git_dirty=unknown, flags={}
+    )
     profile = _profile(runs, environment, "cpu")
     return msgspec.structs.replace(
         profile,
         baseline=None,
         vector_isa_probe_s=Skipped(reason="no C++ compiler"),
-        verdict=Verdict(status=VerdictStatus.FAILED, text="nothing was measured: no run has a time"),
-        findings=(_finding("KGP504", Level.ERROR, None, "nothing was measured: no run has a time"),),
+        verdict=Verdict(
+            status=VerdictStatus.FAILED, text="nothing was measured: no run has a time"
+        ),
+        findings=(
+            _finding("KGP504", Level.ERROR, None, "nothing was measured: no run has a time"),
+        ),
         omissions=tuple(
             Omission(what=what, reason="the run was killed during compile: SIGKILL", run=run.key)
             for run in runs
@@ -270,20 +314,32 @@ def skipped() -> Profile:
 
 def empty() -> Profile:
     """Interrupted before the first run."""
-    verdict = Verdict(status=VerdictStatus.INCONCLUSIVE, text="interrupted: 0 of 0 runs are complete")
-    return msgspec.structs.replace(_profile((), CPU, "cpu"), verdict=verdict, baseline=None, exit_code=130)
+    verdict = Verdict(
+        status=VerdictStatus.INCONCLUSIVE, text="interrupted: 0 of 0 runs are complete"
+    )
+    return msgspec.structs.replace(
+        _profile((), CPU, "cpu"), verdict=verdict, baseline=None, exit_code=130
+    )
 
 
 def watched() -> Profile:
-    """Reads, moving buffers, memory, the checklist and a trade-off: what the MEMORY pass adds to `clean`."""
-    branch = Location(file="/src/policy.py", line=77, function="choose", text="        if candidates.any():")
+    """Reads, moving buffers, memory, the checklist and a trade-off: what the MEMORY pass adds to
+    `clean`."""
+    branch = Location(
+        file="/src/policy.py", line=77, function="choose", text="        if candidates.any():"
+    )
     reads = tuple(
         Finding(
             rule="KGP201",
             level=Level.WARNING,
             message="Tensor.item reads 1 value a step",
             run=key,
-            location=Location(file=f"/src/part_{i // 4}.py", line=10 + i, function="step", text=f"    n{i} = x.item()"),
+            location=Location(
+                file=f"/src/part_{i // 4}.py",
+                line=10 + i,
+                function="step",
+                text=f"    n{i} = x.item()",
+            ),
             count=17 * (1 + i % 3),
             fingerprint=f"read{i:03d}",
         )
@@ -298,10 +354,21 @@ def watched() -> Profile:
         location=branch,
         count=0,
         fingerprint="copied",
-        related=(Location(file="/src/queue.py", line=12, function="refill", text="self.slots = torch.cat(parts)"),),
+        related=(
+            Location(
+                file="/src/queue.py",
+                line=12,
+                function="refill",
+                text="self.slots = torch.cat(parts)",
+            ),
+        ),
         detail="slots: a new address in each of 17 calls\nfilled: a new address in 9 of 17 calls",
         cost=FindingCost(
-            value=41.5, unit="us/step", what="copies before each replay", measured_in=(PassName.TRACE,), samples=20
+            value=41.5,
+            unit="us/step",
+            what="copies before each replay",
+            measured_in=(PassName.TRACE,),
+            samples=20,
         ),
     )
     runs = tuple(
@@ -311,7 +378,10 @@ def watched() -> Profile:
             rounds=_rounds(_STEP_US[key]),
             series=_series(_STEP_US[key], processes=3),
             economics=_economics(key),
-            observers=(*_run(key).observers, ObserverCost(observer=PassName.MEMORY, ratio=1.9, samples=17)),
+            observers=(
+                *_run(key).observers,
+                ObserverCost(observer=PassName.MEMORY, ratio=1.9, samples=17),
+            ),
         )
         for key in KEYS
     )
@@ -322,7 +392,8 @@ def watched() -> Profile:
 
 
 def gate() -> Profile:
-    """check-graphs: a budget exceeded, one not observed, two held; a finding accepted, an entry expired, a note."""
+    """check-graphs: a budget exceeded, one not observed, two held; a finding accepted, an entry
+    expired, a note."""
     keys = KEYS[1:4:2]
     untimed = Skipped(reason="only the COMPILE pass was requested")
     runs = tuple(
@@ -341,8 +412,14 @@ def gate() -> Profile:
         )
         for key in keys
     )
-    found = (_broken(keys[0], 41, ""), _broken(keys[1], 41, ""), _broken(keys[0], 58, "ada, until 2027-01-31: see #12"))
-    note = _finding("KGP103", Level.NOTE, keys[1], "derive recompiled 2 times in call 1 and converged")
+    found = (
+        _broken(keys[0], 41, ""),
+        _broken(keys[1], 41, ""),
+        _broken(keys[0], 58, "ada, until 2027-01-31: see #12"),
+    )
+    note = _finding(
+        "KGP103", Level.NOTE, keys[1], "derive recompiled 2 times in call 1 and converged"
+    )
     text = "gate failed: batched.default: 1 over the budget of 0 graph-breaks"
     profile = _profile(runs, msgspec.structs.replace(CPU, source_root="/src"), "cpu")
     return msgspec.structs.replace(
@@ -360,7 +437,9 @@ def gate() -> Profile:
                 _budget("skipped-frames", keys[0], 0.0, 0.0, 0, "held"),
                 _budget("graph-breaks", keys[0], 0.0, 1.0, 1, "exceeded"),
                 _budget("graph-breaks", keys[1], 2.5, 1.0, 0, "held"),
-                _budget("cudagraph-skips", keys[1], 0.0, Skipped(reason="a CPU run"), 0, "not observed"),
+                _budget(
+                    "cudagraph-skips", keys[1], 0.0, Skipped(reason="a CPU run"), 0, "not observed"
+                ),
             ),
             accepted=(
                 _accepted("src/step.py", "see #12", "2027-01-31", "used", 1),
@@ -373,19 +452,28 @@ def gate() -> Profile:
 
 
 def comparison() -> Profile:
-    """Slower and with new findings: every verdict, every cause, every status of a finding, one run on one side."""
-    return _compared(watched(), "failed", "worse: batched.default takes 12.4 % longer (41.2 against 36.7 ms/step)")
+    """Slower and with new findings: every verdict, every cause, every status of a finding, one run
+    on one side."""
+    return _compared(
+        watched(),
+        "failed",
+        "worse: batched.default takes 12.4 % longer (41.2 against 36.7 ms/step)",
+    )
 
 
 def other_machine() -> Profile:
     """Environments that differ: no time is compared, and the new findings are told all the same."""
-    found = _compared(watched(), "inconclusive", "times were not compared: another GPU; 2 new findings")
+    found = _compared(
+        watched(), "inconclusive", "times were not compared: another GPU; 2 new findings"
+    )
     assert found.comparison is not None
     changes = (
         EnvironmentChange(name="GPU", base="Invented 9000", head="Invented 9001"),
         EnvironmentChange(name="flag TORCH_LOGS", base="not set", head="+dynamo"),
     )
-    unlike = msgspec.structs.replace(found.comparison, environment=changes, comparable=False, causes=(), runs=())
+    unlike = msgspec.structs.replace(
+        found.comparison, environment=changes, comparable=False, causes=(), runs=()
+    )
     return msgspec.structs.replace(found, comparison=unlike, exit_code=6)
 
 
@@ -448,7 +536,15 @@ def _poisoned(profile: Profile, hostile: tuple[str, ...] = HOSTILE) -> Profile:
             return value
         if name in ("cause", "time_of", "undecided"):
             return value
-        if name in ("created_utc", "kgprof_version", "unit", "basis", "device", "fused_kinds", "passes"):
+        if name in (
+            "created_utc",
+            "kgprof_version",
+            "unit",
+            "basis",
+            "device",
+            "fused_kinds",
+            "passes",
+        ):
             return value
         if name == "accepted" and value == "":
             return value  # nobody accepts it: that is a state, not a text
@@ -456,14 +552,17 @@ def _poisoned(profile: Profile, hostile: tuple[str, ...] = HOSTILE) -> Profile:
             text = next(texts)
             if name != "strategy":
                 return text
-            # Two runs whose names are alike up to where the page cuts them are two landmarks of one name.
+            # Two runs whose names are alike up to where the page cuts them are two landmarks of one
+            # name.
             return f"{next(numbers)}{text}" if len(text) > 1000 else f"{text}{next(numbers)}"
         if isinstance(value, list | tuple):
             return [poisoned(item, "" if isinstance(item, dict) else name) for item in value]
         if isinstance(value, dict):
             flags = name in ("flags", "settings", "group", "conditions")
             return {
-                (next(texts) + str(i) if flags else key): poisoned(item, "flag" if flags else str(key))
+                (next(texts) + str(i) if flags else key): poisoned(
+                    item, "flag" if flags else str(key)
+                )
                 for i, (key, item) in enumerate(value.items())
             }
         return value
@@ -477,7 +576,10 @@ def _poisoned(profile: Profile, hostile: tuple[str, ...] = HOSTILE) -> Profile:
 
 def huge() -> Profile:
     """Forty runs with hundreds of kernels, long names and long logs, five hundred findings."""
-    keys = [RunKey(strategy=f"strategy_{i:02d}_with_a_rather_long_name", mode="default") for i in range(40)]
+    keys = [
+        RunKey(strategy=f"strategy_{i:02d}_with_a_rather_long_name", mode="default")
+        for i in range(40)
+    ]
     runs = tuple(
         msgspec.structs.replace(
             _run(KEYS[5], device="cuda"),
@@ -527,18 +629,30 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
     unchanged = profile.findings[3:]
     findings = (
         *(
-            ComparedFinding(status=FindingStatus.NEW, finding=f, base_count=0, head_count=f.count, fails=i == 0)
+            ComparedFinding(
+                status=FindingStatus.NEW, finding=f, base_count=0, head_count=f.count, fails=i == 0
+            )
             for i, f in enumerate(head)
         ),
-        *(ComparedFinding(status=FindingStatus.FIXED, finding=f, base_count=f.count, head_count=0) for f in base),
         *(
-            ComparedFinding(status=FindingStatus.UNCHANGED, finding=f, base_count=17, head_count=max(f.count, 17))
+            ComparedFinding(status=FindingStatus.FIXED, finding=f, base_count=f.count, head_count=0)
+            for f in base
+        ),
+        *(
+            ComparedFinding(
+                status=FindingStatus.UNCHANGED,
+                finding=f,
+                base_count=17,
+                head_count=max(f.count, 17),
+            )
             for f in unchanged
         ),
         *(
             ComparedFinding(
                 status=FindingStatus.NOT_LOOKED_FOR,
-                finding=msgspec.structs.replace(f, rule="KGP201", message="float() forces a GPU sync", fingerprint=""),
+                finding=msgspec.structs.replace(
+                    f, rule="KGP201", message="float() forces a GPU sync", fingerprint=""
+                ),
                 base_count=1,
                 head_count=0,
                 escaped="head",
@@ -557,7 +671,9 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
         verdict=Verdict(status=VerdictStatus.OK, text="fused.default is the fastest"),
     )
     slower, lost = KEYS[1], KEYS[3]
-    place = Location(file="/src/policy.py", line=77, function="choose", text="        if candidates.any():")
+    place = Location(
+        file="/src/policy.py", line=77, function="choose", text="        if candidates.any():"
+    )
     causes = (
         Cause(
             cause=CauseKind.FINDING,
@@ -569,10 +685,15 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
             location=place,
         ),
         Cause(
-            cause=CauseKind.KERNEL, run=slower, text="triton_red_fused_sum_1 takes 1.3 times as long", explains_us=200.0
+            cause=CauseKind.KERNEL,
+            run=slower,
+            text="triton_red_fused_sum_1 takes 1.3 times as long",
+            explains_us=200.0,
         ),
         Cause(
-            cause=CauseKind.SETTING, text="--steps 20 -> 40", explains_us=Skipped(reason="no time is known to be worse")
+            cause=CauseKind.SETTING,
+            text="--steps 20 -> 40",
+            explains_us=Skipped(reason="no time is known to be worse"),
         ),
     )
     runs = (
@@ -596,9 +717,16 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
             causes=causes[:2],
             notes=("the step of base was timed in 5 rounds and that of head in 6",),
         ),
-        RunComparison(run=lost, status=Presence.BOTH, metrics=_metrics(lost, worse=False), trace=_difference(lost)),
         RunComparison(
-            run=KEYS[4], status=Presence.BOTH, trace=TraceDifference(run=KEYS[4], against=KEYS[4], missing="no trace")
+            run=lost,
+            status=Presence.BOTH,
+            metrics=_metrics(lost, worse=False),
+            trace=_difference(lost),
+        ),
+        RunComparison(
+            run=KEYS[4],
+            status=Presence.BOTH,
+            trace=TraceDifference(run=KEYS[4], against=KEYS[4], missing="no trace"),
         ),
         RunComparison(run=KEYS[5], status=Presence.NEW),
     )
@@ -623,7 +751,9 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
             comparable=True,
             runs=runs,
             findings=findings,
-            not_looked_for=(NotLookedFor(side="head", rules=("KGP201", "KGP202"), reason=NO_MEMORY),),
+            not_looked_for=(
+                NotLookedFor(side="head", rules=("KGP201", "KGP202"), reason=NO_MEMORY),
+            ),
             causes=causes,
             settings=(SettingChange(name="--steps", base="20", head="40"),),
             method="Welch's interval for the ratio of geometric means over rounds, at 95 %.",
@@ -652,7 +782,9 @@ def _metrics(run: RunKey, *, worse: bool) -> tuple[ComparedMetric, ...]:
         undecided=None if worse else Undecided.STRADDLES_BUDGET,
         decides=True,
         runs_to_settle=None if worse else 11,
-        note="" if worse else "the interval is wider than the budget; 11 rounds per side should settle it",
+        note=""
+        if worse
+        else "the interval is wider than the budget; 11 rounds per side should settle it",
     )
     unseen = Skipped(reason="a CPU run launches no GPU kernels")
     no_ratio = Skipped(reason="base is 0")
@@ -719,7 +851,8 @@ def _profile(runs: tuple[RunReport, ...], environment: Environment, device: str)
         exit_code=0,
         verdict=Verdict(
             status=VerdictStatus.OK,
-            text="fused.default is the fastest: 3.45x as fast as batched.eager (0.0310 against 0.107 ms/candidate); "
+            text="fused.default is the fastest: 3.45x as fast as batched.eager (0.0310 "
+            "against 0.107 ms/candidate); "
             "results equal; all 5,040 candidates finished",
         ),
         environment=environment,
@@ -737,7 +870,11 @@ def _profile(runs: tuple[RunReport, ...], environment: Environment, device: str)
         coverage=looked_for(tuple(run.key for run in runs), device),
         omissions=(
             Omission(what="KERNELS pass", reason="eager mode compiles nothing", run=EAGER),
-            Omission(what="further host functions", reason="212 with less self time were not recorded", run=EAGER),
+            Omission(
+                what="further host functions",
+                reason="212 with less self time were not recorded",
+                run=EAGER,
+            ),
         ),
     )
 
@@ -745,7 +882,9 @@ def _profile(runs: tuple[RunReport, ...], environment: Environment, device: str)
 def looked_for(runs: tuple[RunKey, ...], device: str = "cpu") -> tuple[Coverage, ...]:
     """Every rule in every run, but for those of the other device; ``device`` "": of no other."""
     other = {"cpu": Witness.CUDA, "cuda": Witness.CPU}.get(device)
-    elsewhere = tuple(rule.id for rule in collectors.RULES if all(other in way for way in rule.seen_in))
+    elsewhere = tuple(
+        rule.id for rule in collectors.RULES if all(other in way for way in rule.seen_in)
+    )
     here = tuple(rule.id for rule in collectors.RULES if rule.id not in elsewhere)
     missing = f"this is a {'CPU' if device == 'cpu' else 'GPU'} run"
     return tuple(
@@ -753,7 +892,9 @@ def looked_for(runs: tuple[RunKey, ...], device: str = "cpu") -> tuple[Coverage,
         for run in runs
         for row in (
             Coverage(run=run, rules=here, status=CoverageStatus.NOT_SEEN, looked_at="every pass"),
-            Coverage(run=run, rules=elsewhere, status=CoverageStatus.NOT_LOOKED_FOR, missing=missing),
+            Coverage(
+                run=run, rules=elsewhere, status=CoverageStatus.NOT_LOOKED_FOR, missing=missing
+            ),
         )
         if row.rules
     )
@@ -796,7 +937,9 @@ def _run(key: RunKey, *, device: str = "cpu") -> RunReport:
         compile=_compile(key, step),
         kernels=kernels_of(key, device),
         host=_host(step),
-        flame=flame(factor=step / 600.0) if key in (EAGER, KEYS[5]) else Skipped(reason="its trace was too large"),
+        flame=flame(factor=step / 600.0)
+        if key in (EAGER, KEYS[5])
+        else Skipped(reason="its trace was too large"),
         observers=(
             ObserverCost(observer=PassName.COMPILE, ratio=1.02, samples=17),
             ObserverCost(observer=PassName.TRACE, ratio=1.31, samples=20),
@@ -804,18 +947,25 @@ def _run(key: RunKey, *, device: str = "cpu") -> RunReport:
             ObserverCost(observer=PassName.STACK, ratio=1.83, samples=5),
             ObserverCost(observer=PassName.KERNELS, ratio=Skipped(reason="eager mode"), samples=0),
         ),
-        log=LogExcerpt(text="[W1121 02:03:04] a warning from torch\nkgprof: TRACE\n", left_out_bytes=0),
-        holistic=_holistic(key) if device == "cuda" else Skipped(reason="a CPU run: HTA analyses what ran on a GPU"),
+        log=LogExcerpt(
+            text="[W1121 02:03:04] a warning from torch\nkgprof: TRACE\n", left_out_bytes=0
+        ),
+        holistic=_holistic(key)
+        if device == "cuda"
+        else Skipped(reason="a CPU run: HTA analyses what ran on a GPU"),
     )
 
 
 def _holistic(key: RunKey) -> HolisticCheck:
-    """Of fused.default one figure and one kernel differ, as they would if HTA counted what a CPU event took."""
+    """Of fused.default one figure and one kernel differ, as they would if HTA counted what a CPU
+    event took."""
     window, fused = 20 * _STEP_US.get(key, 5210.0) * 1.3, key == KEYS[-1]
     calls = (
         HolisticCall(name="get_gpu_kernel_breakdown", outcome="ok"),
         HolisticCall(name="get_memory_bw_summary", outcome="empty"),
-        HolisticCall(name="get_idle_time_breakdown", outcome="raised", reason="KeyError: 'index_correlation'"),
+        HolisticCall(
+            name="get_idle_time_breakdown", outcome="raised", reason="KeyError: 'index_correlation'"
+        ),
         HolisticCall(
             name="critical_path_analysis",
             outcome="not called",
@@ -829,11 +979,26 @@ def _holistic(key: RunKey) -> HolisticCheck:
         calls=calls,
         tolerance_percent=0.5,
         figures=(
-            _figure("kernels, copies and fills", "us", 0.8 * window, 0.8 * window * (1.27 if fused else 1.0)),
-            _figure("GPU idle", "us", 0.2 * window, 0.2 * window * 1.00001, "between the first and the last of them"),
+            _figure(
+                "kernels, copies and fills",
+                "us",
+                0.8 * window,
+                0.8 * window * (1.27 if fused else 1.0),
+            ),
+            _figure(
+                "GPU idle",
+                "us",
+                0.2 * window,
+                0.2 * window * 1.00001,
+                "between the first and the last of them",
+            ),
             _figure("idle: host_wait", "us", 0.1 * window, unanswered),
             _figure(
-                "longest queue, stream 7", "operations", 1049.0, 1049.0, ("most operations launched but not started")
+                "longest queue, stream 7",
+                "operations",
+                1049.0,
+                1049.0,
+                ("most operations launched but not started"),
             ),
             _figure("bandwidth, Memcpy DtoD", "GB/s", no_sizes, 1813.6),
         ),
@@ -843,9 +1008,13 @@ def _holistic(key: RunKey) -> HolisticCheck:
     )
 
 
-def _figure(name: str, unit: str, ours: float | Skipped, hta: float | Skipped, note: str = "") -> HolisticFigure:
+def _figure(
+    name: str, unit: str, ours: float | Skipped, hta: float | Skipped, note: str = ""
+) -> HolisticFigure:
     missing = next((side for side in (ours, hta) if isinstance(side, Skipped)), None)
-    percent = 0.0 if isinstance(ours, Skipped) or isinstance(hta, Skipped) else 100 * (hta - ours) / ours
+    percent = (
+        0.0 if isinstance(ours, Skipped) or isinstance(hta, Skipped) else 100 * (hta - ours) / ours
+    )
     return HolisticFigure(
         name=name,
         unit=unit,
@@ -862,7 +1031,13 @@ def _lost(key: RunKey, outcome: str, during: str, message: str) -> RunReport:
     return RunReport(
         key=key,
         is_baseline=False,
-        exit=Exit(outcome=outcome, message=message, during=during, traceback="Traceback ...\n", elapsed_s=3.0),
+        exit=Exit(
+            outcome=outcome,
+            message=message,
+            during=during,
+            traceback="Traceback ...\n",
+            elapsed_s=3.0,
+        ),
         step=gone,
         evaluation_time=gone,
         per_unit=gone,
@@ -873,7 +1048,9 @@ def _lost(key: RunKey, outcome: str, during: str, message: str) -> RunReport:
         kernels=gone,
         host=gone,
         observers=(),
-        log=LogExcerpt(text=f"Traceback (most recent call last):\n  ...\n{message}\n", left_out_bytes=0),
+        log=LogExcerpt(
+            text=f"Traceback (most recent call last):\n  ...\n{message}\n", left_out_bytes=0
+        ),
     )
 
 
@@ -905,7 +1082,13 @@ def _evaluation() -> Evaluation:
         nan_scores=0,
         metrics=tuple(
             RankMetrics(
-                side=side, ties=ties, queries=48, mrr=0.4123, hits_at_1=0.3125, hits_at_3=0.4583, hits_at_10=0.625
+                side=side,
+                ties=ties,
+                queries=48,
+                mrr=0.4123,
+                hits_at_1=0.3125,
+                hits_at_3=0.4583,
+                hits_at_10=0.625,
             )
             for side in ("head", "tail", "both")
             for ties in ("optimistic", "realistic", "pessimistic", "expected")
@@ -929,13 +1112,22 @@ def _compile(key: RunKey, step: float) -> CompileSummary:
         location="/src/fused.py:41",
         duration_s=11.2,
         stages=CompileStages(
-            capture_s=1.4, frontend_s=1.1, scheduling_s=2.2, code_generation_s=0.6, machine_code_s=5.8, caching_s=0.1
+            capture_s=1.4,
+            frontend_s=1.1,
+            scheduling_s=2.2,
+            code_generation_s=0.6,
+            machine_code_s=5.8,
+            caching_s=0.1,
         ),
     )
-    second = msgspec.structs.replace(compilation, compile_id="1/0", stages=Skipped(reason="cut"), fail_reason="refused")
+    second = msgspec.structs.replace(
+        compilation, compile_id="1/0", stages=Skipped(reason="cut"), fail_reason="refused"
+    )
     return CompileSummary(
         first_call_s=14.7 if compiled else 0.021,
-        steady=msgspec.structs.replace(_spread(step * 1.02, 17, "us"), measured_in=PassName.COMPILE),
+        steady=msgspec.structs.replace(
+            _spread(step * 1.02, 17, "us"), measured_in=PassName.COMPILE
+        ),
         compilations=(compilation, second) if compiled else (),
         capture_unavailable=(),
     )
@@ -943,7 +1135,14 @@ def _compile(key: RunKey, step: float) -> CompileSummary:
 
 def _host(step: float) -> HostBreakdown:
     rows = (
-        HostRow(function="step", file="fused.py", line=88, calls=20, self_us=0.31 * 20 * step, cumulative_us=20 * step),
+        HostRow(
+            function="step",
+            file="fused.py",
+            line=88,
+            calls=20,
+            self_us=0.31 * 20 * step,
+            cumulative_us=20 * step,
+        ),
         HostRow(
             function="<built-in method torch._ops.aten.index>",
             file="~",
@@ -953,7 +1152,12 @@ def _host(step: float) -> HostBreakdown:
             cumulative_us=4.4 * step,
         ),
         HostRow(
-            function="__call__", file="torch/_ops.py", line=1209, calls=860, self_us=2.1 * step, cumulative_us=9 * step
+            function="__call__",
+            file="torch/_ops.py",
+            line=1209,
+            calls=860,
+            self_us=2.1 * step,
+            cumulative_us=9 * step,
         ),
     )
     return HostBreakdown(steps=20, total_self_us=20 * step, rows=rows, rows_left_out=212)
@@ -989,17 +1193,17 @@ _CPP_KERNELS = (
 )
 _CUDA_KERNELS = (
     (
-        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x256x8_stage3_warpsize2x4x1_ffma_aligna4_alignc4_execute_"
-        "kernel__5x_cublas",
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x256x8_stage3_warpsize2x4x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas",
         KernelKind.GEMM,
         "library",
         0.31,
         (),
     ),
     (
-        "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::silu_kernel("
-        "at::TensorIteratorBase&)::{lambda()#1}::operator()() const::{lambda()#4}, std::array<char*, 2ul> >(int, "
-        "at::native::(anonymous namespace)::silu_kernel(at::TensorIteratorBase&)::{lambda()#1}, std::array<char*, 2>)",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous "
+        "namespace)::silu_kernel(at::TensorIteratorBase&)::{lambda()#1}::operator()() "
+        "const::{lambda()#4}, std::array<char*, 2ul> >(int, at::native::(anonymous "
+        "namespace)::silu_kernel(at::TensorIteratorBase&)::{lambda()#1}, std::array<char*, 2>)",
         KernelKind.POINTWISE,
         "aten",
         0.11,
@@ -1013,15 +1217,28 @@ _CUDA_KERNELS = (
         ("gather", "gt", "mul", "sigmoid", "sub", "sum", "unsqueeze"),
     ),
     (
-        "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*, int, long, long, long, long, bool)",
+        "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*, int, long, "
+        "long, long, long, bool)",
         KernelKind.INDEX,
         "aten",
         0.06,
         (),
     ),
     ("Memcpy DtoD (Device -> Device)", KernelKind.COPY, "memcpy", 0.03, ()),
-    ("void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>()", KernelKind.ATTENTION, "library", 0.04, ()),
-    ("sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc", KernelKind.CONVOLUTION, "library", 0.03, ()),
+    (
+        "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>()",
+        KernelKind.ATTENTION,
+        "library",
+        0.04,
+        (),
+    ),
+    (
+        "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc",
+        KernelKind.CONVOLUTION,
+        "library",
+        0.03,
+        (),
+    ),
     ("at_cuda_detail::cub::DeviceRadixSortSingleTileKernel", KernelKind.SORT, "aten", 0.03, ()),
     ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", KernelKind.COMMUNICATION, "library", 0.03, ()),
 )
@@ -1032,7 +1249,10 @@ def kernels_of(key: RunKey, device: str) -> KernelBreakdown:
     shares = _CUDA_KERNELS if device == "cuda" else _CPP_KERNELS if compiled else _CPU_KERNELS
     window = 20 * _STEP_US.get(key, 5210.0) * 1.3
     return _breakdown(
-        tuple((name, kind, generator, share * window, ops) for name, kind, generator, share, ops in shares),
+        tuple(
+            (name, kind, generator, share * window, ops)
+            for name, kind, generator, share, ops in shares
+        ),
         window,
         device,
         PassName.KERNELS if compiled and device == "cpu" else PassName.TRACE,
@@ -1041,7 +1261,13 @@ def kernels_of(key: RunKey, device: str) -> KernelBreakdown:
 
 def _many_kernels(number: int) -> KernelBreakdown:
     kernels = tuple(
-        (f"triton_poi_fused_add_index_mul_{i}_with_a_long_tail", KernelKind.POINTWISE, "triton", 900.0 / (1 + i), ())
+        (
+            f"triton_poi_fused_add_index_mul_{i}_with_a_long_tail",
+            KernelKind.POINTWISE,
+            "triton",
+            900.0 / (1 + i),
+            (),
+        )
         for i in range(number)
     )
     return _breakdown(kernels, 20_000.0, "cuda", PassName.TRACE)
@@ -1085,16 +1311,26 @@ def _breakdown(
         idle_us=window - total,
         total_us=total,
         launches=1860 if device == "cuda" else Skipped(reason="a CPU run launches no GPU kernels"),
-        fused_kinds=(KernelKind.NORMALISATION,) if any("layer_norm" in op for row in rows for op in row.ops) else (),
-        graph_launches=20 if device == "cuda" else Skipped(reason="a CPU run launches no CUDA graphs"),
+        fused_kinds=(KernelKind.NORMALISATION,)
+        if any("layer_norm" in op for row in rows for op in row.ops)
+        else (),
+        graph_launches=20
+        if device == "cuda"
+        else Skipped(reason="a CPU run launches no CUDA graphs"),
         kinds=kinds,
         rows=rows,
         lines_us=sum(row.lines_us for row in rows),
-        idle=_idle(window - total) if device == "cuda" else Skipped(reason="a CPU run has no GPU that could wait"),
-        by_step=(SpanTotal(span="ProfilerStep#0", count=20, total_us=total),) if device == "cuda" else (),
+        idle=_idle(window - total)
+        if device == "cuda"
+        else Skipped(reason="a CPU run has no GPU that could wait"),
+        by_step=(SpanTotal(span="ProfilerStep#0", count=20, total_us=total),)
+        if device == "cuda"
+        else (),
         by_region=_spans("0/0", total) if device == "cuda" else (),
         by_span=_spans("score_candidates", total) if device == "cuda" else (),
-        roofline=_roofline(rows, total) if device == "cuda" else Skipped(reason="a CPU run launches no GPU kernels"),
+        roofline=_roofline(rows, total)
+        if device == "cuda"
+        else Skipped(reason="a CPU run launches no GPU kernels"),
         queue=_queue() if device == "cuda" else Skipped(reason="a CPU run launches no GPU kernels"),
         timeline=_timeline(window / 20, device),
         host_time=_host_time(window / 20),
@@ -1102,12 +1338,21 @@ def _breakdown(
 
 
 def _timeline(step_us: float, device: str) -> StepTimeline:
-    """Every kind of event, thirty to a lane of the CPU, and 300 on the GPU; each call launched ten kernels."""
+    """Every kind of event, thirty to a lane of the CPU, and 300 on the GPU; each call launched ten
+    kernels."""
     lanes = [("thread 7", "spans", ("span",)), ("thread 7", "regions", ("region",))]
-    lanes += [("thread 7", "operators", ("gemm", "pointwise", "index", "copy", "framework", "other"))]
+    lanes += [
+        ("thread 7", "operators", ("gemm", "pointwise", "index", "copy", "framework", "other"))
+    ]
     if device == "cuda":
-        lanes += [("thread 7", "calls", ("launch", "wait", "call")), ("stream 7", "kernels", ("gemm", "normalisation"))]
-        lanes += [("stream 7", "copies", ("copy",)), ("device", "idle", ("host", "launch", "unknown", "edge"))]
+        lanes += [
+            ("thread 7", "calls", ("launch", "wait", "call")),
+            ("stream 7", "kernels", ("gemm", "normalisation")),
+        ]
+        lanes += [
+            ("stream 7", "copies", ("copy",)),
+            ("device", "idle", ("host", "launch", "unknown", "edge")),
+        ]
     kinds = tuple(dict.fromkeys(kind for _, _, of in lanes for kind in of))
     return StepTimeline(
         name="ProfilerStep#11",
@@ -1126,7 +1371,9 @@ def _timeline(step_us: float, device: str) -> StepTimeline:
     )
 
 
-def _lane(at: int, owner: str, content: str, of: tuple[str, ...], kinds: tuple[str, ...], step_us: float) -> Lane:
+def _lane(
+    at: int, owner: str, content: str, of: tuple[str, ...], kinds: tuple[str, ...], step_us: float
+) -> Lane:
     many = 300 if content == "kernels" else 30
     each_ns = round(1000 * step_us / many)
     return Lane(
@@ -1168,12 +1415,21 @@ def _series(step_us: float, processes: int = 1) -> StepSeries:
     counts = (20, 60, 100, 80, 30, 10, 5)
     time = msgspec.structs.replace(_spread(step_us, 306, "us"), maximum=6 * step_us)
     return StepSeries(
-        processes=tuple(made), time=time, bins_from_us=0.9 * step_us, bin_us=step_us / 13, counts=counts, above=1
+        processes=tuple(made),
+        time=time,
+        bins_from_us=0.9 * step_us,
+        bin_us=step_us / 13,
+        counts=counts,
+        above=1,
     )
 
 
 def _host_time(step_us: float) -> HostTime:
-    shares = (("Dynamo cache lookup (guards)", 0.1, 1.0), ("operators", 0.6, 40.0), ("unexplained", 0.3, None))
+    shares = (
+        ("Dynamo cache lookup (guards)", 0.1, 1.0),
+        ("operators", 0.6, 40.0),
+        ("unexplained", 0.3, None),
+    )
     return HostTime(
         steps=20,
         mean_us=step_us,
@@ -1209,7 +1465,12 @@ def _queue() -> LaunchQueue:
 def _roofline(rows: tuple[KernelRow, ...], total: float) -> Roofline:
     """Each kernel once, a third of them not placed."""
     unknown = Skipped(reason="no call in Inductor's code is known to have launched it")
-    verdicts = (("latency-bound", 0.04), ("memory-bound", 0.81), (unknown, unknown), ("compute-bound", 0.66))
+    verdicts = (
+        ("latency-bound", 0.04),
+        ("memory-bound", 0.81),
+        (unknown, unknown),
+        ("compute-bound", 0.66),
+    )
     launches = tuple(
         _launches(row, total, *verdicts[index % len(verdicts)], products=index % len(verdicts) == 3)
         for index, row in enumerate(rows)
@@ -1251,7 +1512,9 @@ def totals(rows: tuple[KernelLaunches, ...]) -> dict[str, tuple[BoundTotal, ...]
     placed: dict[str, float] = {}
     unplaced: dict[str, float] = {}
     for row in rows:
-        into, what = (unplaced, row.bound.reason) if isinstance(row.bound, Skipped) else (placed, row.bound)
+        into, what = (
+            (unplaced, row.bound.reason) if isinstance(row.bound, Skipped) else (placed, row.bound)
+        )
         into[what] = into.get(what, 0.0) + row.total_us
     return {
         name: tuple(BoundTotal(what=what, total_us=us) for what, us in found.items())
@@ -1260,7 +1523,12 @@ def totals(rows: tuple[KernelLaunches, ...]) -> dict[str, tuple[BoundTotal, ...]
 
 
 def _launches(
-    row: KernelRow, total: float, bound: str | Skipped, of_ceiling: float | Skipped, *, products: bool
+    row: KernelRow,
+    total: float,
+    bound: str | Skipped,
+    of_ceiling: float | Skipped,
+    *,
+    products: bool,
 ) -> KernelLaunches:
     untold = Skipped(reason="known of Triton kernels only")
     triton = row.generator == "triton"
@@ -1290,7 +1558,9 @@ def _launches(
 
 
 _LINES = (
-    Location(file="/src/step.py", line=41, function="derive", text="    scores = torch.relu(x + bias)"),
+    Location(
+        file="/src/step.py", line=41, function="derive", text="    scores = torch.relu(x + bias)"
+    ),
     Location(file="/src/step.py", line=42, function="derive", text="    return scores * weight"),
     Location(file="/site/torch/nn/functional.py", line=7, function="relu"),
 )
@@ -1304,7 +1574,10 @@ def _idle(us: float) -> DeviceIdle:
         unknown_us=us * 0.125,
         edges_us=us * 0.125,
         gaps=40,
-        host_spans=(HostSpan(name="aten::item", total_us=us * 0.1), HostSpan(name="evaluate", total_us=us * 0.4)),
+        host_spans=(
+            HostSpan(name="aten::item", total_us=us * 0.1),
+            HostSpan(name="evaluate", total_us=us * 0.4),
+        ),
     )
 
 
@@ -1325,11 +1598,16 @@ def _broken(run: RunKey, line: int, accepted: str) -> Finding:
         level=Level.WARNING,
         message="graph break in derive: Data-dependent branching (GB0170)",
         run=run,
-        location=Location(file="/src/step.py", line=line, function="derive", text="    if x.sum() > 0:"),
+        location=Location(
+            file="/src/step.py", line=line, function="derive", text="    if x.sum() > 0:"
+        ),
         count=4,
         fingerprint=f"broken{line}",
         related=(Location(file="/src/evaluator.py", line=9, function="evaluate", text="step(x)"),),
-        detail="Detected data-dependent branching.\nHint: Use `torch.cond` to express dynamic control flow.",
+        detail=(
+            "Detected data-dependent branching.\nHint: Use `torch.cond` to express "
+            "dynamic control flow."
+        ),
         accepted=accepted,
     )
 
@@ -1384,7 +1662,10 @@ def _memory(key: RunKey) -> MemorySummary:
 def _checklist() -> tuple[ChecklistItem, ...]:
     return (
         ChecklistItem(
-            id="static-shapes", title="Shapes are static", status="pass", evidence="0 recompiles in 17 calls of 3 runs"
+            id="static-shapes",
+            title="Shapes are static",
+            status="pass",
+            evidence="0 recompiles in 17 calls of 3 runs",
         ),
         ChecklistItem(
             id="no-reads",
@@ -1393,7 +1674,12 @@ def _checklist() -> tuple[ChecklistItem, ...]:
             evidence="11 places read 22 values a step",
             findings=("read000", "copied"),
         ),
-        ChecklistItem(id="cuda-graphs", title="CUDA graphs replay", status="not observed", evidence="a CPU run"),
+        ChecklistItem(
+            id="cuda-graphs",
+            title="CUDA graphs replay",
+            status="not observed",
+            evidence="a CPU run",
+        ),
     )
 
 
@@ -1417,7 +1703,8 @@ def _rounds(step_us: float) -> Rounds:
 
 
 def _economics(key: RunKey) -> Economics | Skipped:
-    """batched.default pays, torch_cond.default never does, fused.default has no eager run to be held against."""
+    """batched.default pays, torch_cond.default never does, fused.default has no eager run to be
+    held against."""
     if key.mode == "eager":
         return Skipped(reason="mode eager is what compiled runs are compared with")
     eager = RunKey(strategy=key.strategy, mode="eager")
@@ -1443,7 +1730,12 @@ def _economics(key: RunKey) -> Economics | Skipped:
     if key == KEYS[3]:
         slower = Skipped(reason="not measurably faster than eager")
         return msgspec.structs.replace(
-            pays, saved_us=-4.0, cold=slower, warm=slower, verdict="never", text="it never earns back"
+            pays,
+            saved_us=-4.0,
+            cold=slower,
+            warm=slower,
+            verdict="never",
+            text="it never earns back",
         )
     return msgspec.structs.replace(
         pays,
@@ -1468,10 +1760,18 @@ def _trade_offs(place: Location) -> tuple[TradeOff, ...]:
         net=_spread(1840.0, 306, "us"),
         net_always=_spread(1510.0, 306, "us"),
         verdict="remove it",
-        text="Reading the predicate costs 0.310 ms per step and saves 0.040 ms: do the work in every step.",
+        text=(
+            "Reading the predicate costs 0.310 ms per step and saves 0.040 ms: do the "
+            "work in every step."
+        ),
     )
     unseen = Skipped(reason="no wait was timed on a CPU")
     unknown = msgspec.structs.replace(
-        kept, location=None, sync_us=unseen, saved_us=unseen, verdict="not observed", text="Nothing was compared."
+        kept,
+        location=None,
+        sync_us=unseen,
+        saved_us=unseen,
+        verdict="not observed",
+        text="Nothing was compared.",
     )
     return (kept, unknown)

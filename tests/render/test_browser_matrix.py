@@ -1,4 +1,5 @@
-"""The page as a reader gets it: Debian's chromium over every state, theme, width, with and without scripts."""
+"""The page as a reader gets it: Debian's chromium over every state, theme, width, with and without
+scripts."""
 
 from __future__ import annotations
 
@@ -14,12 +15,31 @@ from tests.render.page_states import PAGE_STATES
 
 THEMES, WIDTHS = ("light", "dark"), (1280, 390)
 DOZEN = (
-    *("clean", "gate", "as_is", "eight", "watched", "cuda", "no_baseline", "comparison", "skipped", "five_hundred"),
+    *(
+        "clean",
+        "gate",
+        "as_is",
+        "eight",
+        "watched",
+        "cuda",
+        "no_baseline",
+        "comparison",
+        "skipped",
+        "five_hundred",
+    ),
     *("hostile", "huge"),
 )
-# axe's time goes with the number of elements. Rows, findings, bars and folds of one list are made by one template:
-# after the first ones nothing new is in them.
-KEPT = {"tbody": 2, ".messages": 3, "#findings-list": 5, "dl.facts": 5, "svg": 8, ".checklist": 6, ".ops": 3}
+# axe's time goes with the number of elements. Rows, findings, bars and folds of one list are made
+# by one template: after the first ones nothing new is in them.
+KEPT = {
+    "tbody": 2,
+    ".messages": 3,
+    "#findings-list": 5,
+    "dl.facts": 5,
+    "svg": 8,
+    ".checklist": 6,
+    ".ops": 3,
+}
 SHORTEN = """(kept) => {
   const size = (element) => element.querySelectorAll("*").length;
   const shorten = (list, length) => [...list].slice(length).forEach((one) => one.remove());
@@ -31,7 +51,7 @@ SHORTEN = """(kept) => {
     shorten(runs.sort((one, other) => size(other) - size(one)).filter((e, i) => !i || !e.matches(".chosen")), 1);
     for (const kind of ["details", "figure"]) shorten(section.querySelectorAll(`:scope > ${kind}`), 2);
   }
-}"""
+}"""  # noqa: E501
 DRAWN = (
     "svg ",
     "path ",
@@ -43,10 +63,15 @@ DRAWN = (
     "circle ",
     "SPAN swatch k-",
 )  # the first screen has every colour
-# One template makes them all, and the test of every other state sees them too; themes and widths are long.
+# One template makes them all, and the test of every other state sees them too; themes and widths
+# are long.
 LIKE_OTHERS = ("clean", "as_is", "eight", "no_baseline", "five_hundred", "skipped")
 of_the_dozen = pytest.mark.parametrize(
-    "state", [pytest.param(state, marks=pytest.mark.long) if state in LIKE_OTHERS else state for state in DOZEN]
+    "state",
+    [
+        pytest.param(state, marks=pytest.mark.long) if state in LIKE_OTHERS else state
+        for state in DOZEN
+    ],
 )
 
 
@@ -77,7 +102,9 @@ def test_with_scripts_it_is_quiet_accessible_fits_and_prints(
 
 
 @of_the_dozen
-def test_without_scripts_it_is_quiet_and_fits(browser: Browser, reports: dict[str, Path], state: str) -> None:
+def test_without_scripts_it_is_quiet_and_fits(
+    browser: Browser, reports: dict[str, Path], state: str
+) -> None:
     report = reports[state]
     with browser.new_context(java_script_enabled=False) as context:
         visited = visit(context, report)
@@ -87,13 +114,19 @@ def test_without_scripts_it_is_quiet_and_fits(browser: Browser, reports: dict[st
         assert widths_needed(page) == {}
         assert visited.requests == [report.as_uri()]
         assert visited.messages == []
-        assert page.locator("main section").count() == page.locator("main section:visible").count() > 0
+        assert (
+            page.locator("main section").count() == page.locator("main section:visible").count() > 0
+        )
         # what only a script can do is not offered
         assert page.locator("button:visible, input:visible, select:visible").count() == 0
 
 
-@pytest.mark.parametrize("state", [state for state in PAGE_STATES if state not in DOZEN or state in LIKE_OTHERS])
-def test_every_other_state_is_quiet_and_fits(browser: Browser, reports: dict[str, Path], state: str) -> None:
+@pytest.mark.parametrize(
+    "state", [state for state in PAGE_STATES if state not in DOZEN or state in LIKE_OTHERS]
+)
+def test_every_other_state_is_quiet_and_fits(
+    browser: Browser, reports: dict[str, Path], state: str
+) -> None:
     report = reports[state]
     with browser.new_context() as context:
         visited = visit(context, report)
@@ -105,13 +138,15 @@ def test_every_other_state_is_quiet_and_fits(browser: Browser, reports: dict[str
 
 
 def widths_needed(page: Page) -> dict[tuple[str, int, str], int]:
-    """Where the page scrolls sideways, with every fold closed and with every fold open, and how wide it is there.
+    """Where the page scrolls sideways, with every fold closed and with every fold open, and how
+    wide it is there.
 
     No width goes with the theme, so each width meets each theme once.
     """
     found = {}
     for folds, script, themes in (("closed", CLOSE_ALL, THEMES), ("open", OPEN_ALL, THEMES[::-1])):
-        # Playwright evaluates in a world of its own, so it measures also where the page's scripts are off.
+        # Playwright evaluates in a world of its own, so it measures also where the page's scripts
+        # are off.
         page.evaluate(script)
         for theme, width in zip(themes, WIDTHS, strict=True):
             shown_as(page, theme, width)
@@ -137,7 +172,9 @@ def shown_as(page: Page, theme: str, width: int) -> None:
 
 
 @pytest.mark.parametrize("state", ["watched", "hostile"])
-def test_4k_is_used_and_does_not_scroll(browser: Browser, reports: dict[str, Path], state: str) -> None:
+def test_4k_is_used_and_does_not_scroll(
+    browser: Browser, reports: dict[str, Path], state: str
+) -> None:
     with browser.new_context(viewport={"width": 3840, "height": 2160}) as context:
         page = visit(context, reports[state]).page
 
@@ -148,7 +185,10 @@ def test_4k_is_used_and_does_not_scroll(browser: Browser, reports: dict[str, Pat
 def test_the_audit_finds_what_is_wrong(browser: Browser, tmp_path: Path) -> None:
     # given: a page with a low contrast, a nameless button and no language
     bad = tmp_path / "bad.html"
-    bad.write_text("<title>x</title><p style='color:#ccc;background:#fff'>faint</p><button></button>", encoding="utf-8")
+    bad.write_text(
+        "<title>x</title><p style='color:#ccc;background:#fff'>faint</p><button></button>",
+        encoding="utf-8",
+    )
 
     with browser.new_context() as context:
         page = visit(context, bad).page
@@ -161,7 +201,10 @@ def test_the_widths_are_measured_with_folds_open(browser: Browser, tmp_path: Pat
     # given: a page that is too wide only where a fold is open
     wide = tmp_path / "wide.html"
     body = "<details><summary>x</summary><p style='width:800px'>wide</p></details>"
-    wide.write_text(f"<!DOCTYPE html><meta name='viewport' content='width=device-width'>{body}", encoding="utf-8")
+    wide.write_text(
+        f"<!DOCTYPE html><meta name='viewport' content='width=device-width'>{body}",
+        encoding="utf-8",
+    )
 
     with browser.new_context() as context:
         found = widths_needed(visit(context, wide).page)
@@ -174,7 +217,8 @@ def test_the_shortened_page_keeps_every_section_and_every_kind_of_element(
 ) -> None:
     # given: what the audit leaves out must be more of the same
     kinds = (
-        "[...new Set([...document.querySelectorAll('main *')].map((e) => `${e.tagName} ${e.getAttribute('class')}`))]"
+        "[...new Set([...document.querySelectorAll('main *')].map((e) => "
+        "`${e.tagName} ${e.getAttribute('class')}`))]"
     )
     with browser.new_context() as context:
         page = visit(context, reports["watched"]).page

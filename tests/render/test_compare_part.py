@@ -39,8 +39,17 @@ def by_name(shown: Any) -> Any:
 
 
 def metric(**given: object) -> ComparedMetric:
-    plain = {"name": "step", "run": RUN, "unit": "us", "base": 1000.0, "head": 1124.0, "ratio": 1.124}
-    return msgspec.convert({"verdict": "worse", "run": msgspec.to_builtins(RUN), **(plain | given)}, ComparedMetric)
+    plain = {
+        "name": "step",
+        "run": RUN,
+        "unit": "us",
+        "base": 1000.0,
+        "head": 1124.0,
+        "ratio": 1.124,
+    }
+    return msgspec.convert(
+        {"verdict": "worse", "run": msgspec.to_builtins(RUN), **(plain | given)}, ComparedMetric
+    )
 
 
 def test_without_a_comparison_there_is_no_such_part() -> None:
@@ -53,21 +62,37 @@ def test_without_a_comparison_there_is_no_such_part() -> None:
         (metric(), ("1.000 ms", "1.124 ms", "+12.4 %")),
         (metric(base=1000.0, head=1000.0, ratio=1.0), ("1.000 ms", "1.000 ms", "0")),
         (
-            metric(unit="sites", base=0.0, head=3.0, ratio={"kind": "skipped", "reason": "base is 0"}),
+            metric(
+                unit="sites", base=0.0, head=3.0, ratio={"kind": "skipped", "reason": "base is 0"}
+            ),
             ("0 sites", "3 sites", "+3"),
         ),
-        (metric(unit="bytes", base=2.0**30, head=2.0**29, ratio=0.5), ("1.00 GiB", "512 MiB", "\u221250.0 %")),
+        (
+            metric(unit="bytes", base=2.0**30, head=2.0**29, ratio=0.5),
+            ("1.00 GiB", "512 MiB", "\u221250.0 %"),
+        ),
         (
             metric(unit="syncs/step", base=0.25, head=0.5, ratio=2.0),
             ("0.250 syncs/step", "0.500 syncs/step", "+0.250 (+100.0 %)"),
         ),
-        (metric(name="syncs per step", unit="syncs/step", base=1.0, head=2.0, ratio=2), ("1", "2", "+1 (+100.0 %)")),
-        (metric(name="evaluation", unit="s", base=1.0, head=2.0, ratio=2), ("1.00 s", "2.00 s", "+100.0 %")),
-        (metric(name="first call", unit="s", base=1.0, head=15.8, ratio=15.8), ("1.00 s", "15.8 s", "+1,480 %")),
+        (
+            metric(name="syncs per step", unit="syncs/step", base=1.0, head=2.0, ratio=2),
+            ("1", "2", "+1 (+100.0 %)"),
+        ),
+        (
+            metric(name="evaluation", unit="s", base=1.0, head=2.0, ratio=2),
+            ("1.00 s", "2.00 s", "+100.0 %"),
+        ),
+        (
+            metric(name="first call", unit="s", base=1.0, head=15.8, ratio=15.8),
+            ("1.00 s", "15.8 s", "+1,480 %"),
+        ),
         (metric(head={"kind": "skipped", "reason": "no trace"}), ("1.000 ms", "\u2013", "\u2013")),
     ],
 )
-def test_both_sides_and_the_change_carry_their_unit(given: ComparedMetric, shown: tuple[str, str, str]) -> None:
+def test_both_sides_and_the_change_carry_their_unit(
+    given: ComparedMetric, shown: tuple[str, str, str]
+) -> None:
     assert (
         compare_words.value(given, given.base),
         compare_words.value(given, given.head),
@@ -118,7 +143,8 @@ def test_cards_are_of_what_decides_then_of_what_changed() -> None:
 def test_an_interval_is_drawn_about_no_change_with_its_budget() -> None:
     plot = part().cards[0].plot
 
-    # then: +15.1 % reaches nearly to the right edge, and all of the interval lies beyond the budget of +5 %
+    # then: +15.1 % reaches nearly to the right edge, and all of the interval lies beyond the budget
+    # of +5 %
     assert plot is not None
     assert plot.middle == "50.000%"
     assert plot.limit == "64.397%"
@@ -134,15 +160,21 @@ def test_a_cause_says_how_much_it_explains_and_leads_to_its_finding() -> None:
     assert first.place == "policy.py:77 choose"
     assert second.anchor == ""
     assert third.detail == "effect on step time unknown: no time is known to be worse"
-    assert part().accounts == ("batched.default: +4.50 ms per step; +4.30 ms explained, +0.20 ms not explained",)
+    assert part().accounts == (
+        "batched.default: +4.50 ms per step; +4.30 ms explained, +0.20 ms not explained",
+    )
 
 
 def test_what_is_true_of_every_cause_is_said_once() -> None:
     found = profiles.comparison()
     assert found.comparison is not None
     why = Skipped(reason="no trace of base")
-    causes = tuple(msgspec.structs.replace(cause, explains_us=why) for cause in found.comparison.causes)
-    runs = tuple(msgspec.structs.replace(run, explained_us=0.0) for run in found.comparison.runs[:1])
+    causes = tuple(
+        msgspec.structs.replace(cause, explains_us=why) for cause in found.comparison.causes
+    )
+    runs = tuple(
+        msgspec.structs.replace(run, explained_us=0.0) for run in found.comparison.runs[:1]
+    )
     comparison = msgspec.structs.replace(found.comparison, causes=causes, runs=runs)
 
     shown = part(msgspec.structs.replace(found, comparison=comparison))
@@ -164,16 +196,20 @@ def test_a_remainder_against_the_change_keeps_its_sign() -> None:
 
 def test_both_sides_are_drawn_on_one_scale() -> None:
     shown = part().runs
-    drawn = [next((block for block in run.blocks if isinstance(block, Bars)), None) for run in shown]
+    drawn = [
+        next((block for block in run.blocks if isinstance(block, Bars)), None) for run in shown
+    ]
     assert drawn[0] is not None
     base, head = drawn[0].bars
 
     # then: head is the longest bar of all, and base is as long as its share of it
     assert (base.run, head.run) == ("base", "head")
-    assert sum(float(segment.width.removesuffix("%")) for segment in head.segments) == pytest.approx(100, abs=0.1)
-    assert sum(float(segment.width.removesuffix("%")) for segment in base.segments) == pytest.approx(
-        100 * 2930 / 5210, abs=0.1
-    )
+    assert sum(
+        float(segment.width.removesuffix("%")) for segment in head.segments
+    ) == pytest.approx(100, abs=0.1)
+    assert sum(
+        float(segment.width.removesuffix("%")) for segment in base.segments
+    ) == pytest.approx(100 * 2930 / 5210, abs=0.1)
     assert drawn[2:] == [None, None]
     assert "No bars: no trace." in shown[2].blocks
     assert "No bars: the run is on one side only." in shown[3].blocks
@@ -200,7 +236,11 @@ def test_a_page_that_has_no_room_keeps_the_kinds() -> None:
     found = part(limits=bare)
 
     tables = [block for block in found.runs[0].blocks if isinstance(block, Table)]
-    assert [table.columns[0].name for table in tables][:3] == ["the window", "kind", "compile stage"]
+    assert [table.columns[0].name for table in tables][:3] == [
+        "the window",
+        "kind",
+        "compile stage",
+    ]
 
 
 def test_environments_that_differ_are_said_in_the_first_lines() -> None:
@@ -217,10 +257,13 @@ def test_every_verdict_on_the_page_stands_beside_its_word() -> None:
     page = Html().render(profiles.comparison())
 
     cells = re.findall(
-        r'<td class="kind judged ([\w-]+)(?: wrong)?">\s*<span aria-hidden="true">(.)</span> ([\w ]+?)\s*</td>', page
+        r'<td class="kind judged ([\w-]+)(?: wrong)?">\s*<span aria-hidden="true">(.)</span> ([\w ]+?)\s*</td>',  # noqa: E501
+        page,
     )
 
-    assert {(style, word) for style, _, word in cells} == {(word.replace(" ", "-"), word) for word in MetricVerdict}
+    assert {(style, word) for style, _, word in cells} == {
+        (word.replace(" ", "-"), word) for word in MetricVerdict
+    }
     assert {word: symbol for _, symbol, word in cells} == compare_words.SYMBOLS
 
 

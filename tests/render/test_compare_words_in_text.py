@@ -13,7 +13,9 @@ from tests.render.profiles import HOSTILE, STATES
 
 def test_a_regression_with_its_cause_its_figures_and_what_is_left() -> None:
     """base spends 200 us in index, head 350, and has a note more and a warning less."""
-    base = with_run(profile(findings=(finding("KGP402", message="a result is the input", fingerprint="old"),)))
+    base = with_run(
+        profile(findings=(finding("KGP402", message="a result is the input", fingerprint="old"),))
+    )
     base = with_run(base, kernels=kernels(*BEFORE))
     rows = [(n, k, c, 350.0 if k is KernelKind.INDEX else us) for n, k, c, us in BEFORE]
     head = with_run(slower(base, 1180.0), kernels=kernels(*rows))
@@ -27,15 +29,20 @@ def test_a_regression_with_its_cause_its_figures_and_what_is_left() -> None:
         f"  base: base-run (2026-11-21T02:03:04+00:00{commit})",
         f"  head: head-run (2026-11-21T02:03:04+00:00{commit})",
         "",
-        "REGRESSION: fused.default: step 18.0 % slower (95 % CI +17.3 to +18.7 %, 5 + 5 rounds; limit 5 %); likely "
-        "cause: aten::index: 20 -> 35 µs per launch, 10 launches per step (accounts for 0.152 of the 0.18 ms/step)",
-        "  also: fused.default: evaluation 18.0 % slower (95 % CI +17.3 to +18.7 %, 5 + 5 rounds; limit 5 %)",
+        "REGRESSION: fused.default: step 18.0 % slower (95 % CI +17.3 to +18.7 %, 5 + 5 rounds; "
+        "limit 5 %); likely cause: aten::index: 20 -> 35 µs per launch, 10 launches per step "
+        "(accounts for 0.152 of the 0.18 ms/step)",
+        "  also: fused.default: evaluation 18.0 % slower (95 % CI +17.3 to +18.7 %, 5 + 5 rounds; "
+        "limit 5 %)",
         "  also: 1 more new finding",
     ]
-    assert "  1. kernel: fused.default: aten::index: 20 -> 35 µs per launch, 10 launches per step (accounts for" in text
     assert (
-        "  fused.default: +0.180 ms per step; +0.152 ms explained, +0.028 ms not explained; under the profiler the step"
-        in text
+        "  1. kernel: fused.default: aten::index: 20 -> 35 µs per launch, 10 launches per step "
+        "(accounts for" in text
+    )
+    assert (
+        "  fused.default: +0.180 ms per step; +0.152 ms explained, +0.028 ms not explained; under "
+        "the profiler the step" in text
     )
     row = next(line for line in text.splitlines() if line.startswith("fused.default  step"))
     columns = " ".join(row.split()[2:])

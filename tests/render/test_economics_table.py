@@ -17,8 +17,12 @@ from tests.render.tables import texts
 LIMITS = LEVELS[0]
 
 
-@pytest.mark.parametrize(("verdict", "tile"), [("not observed", "2 compilations"), ("never", "not paid back")])
-def test_compiling_is_called_not_paid_back_only_where_eager_was_measured(verdict: str, tile: str) -> None:
+@pytest.mark.parametrize(
+    ("verdict", "tile"), [("not observed", "2 compilations"), ("never", "not paid back")]
+)
+def test_compiling_is_called_not_paid_back_only_where_eager_was_measured(
+    verdict: str, tile: str
+) -> None:
     profile = profiles.watched()
     compiled = next(run for run in profile.runs if isinstance(run.economics, Economics))
     assert isinstance(compiled.economics, Economics)
@@ -69,7 +73,9 @@ def test_reports_without_the_table_say_which_runs_pay(name: str) -> None:
     assert "torch\\_cond.default: it never earns back" not in said
 
 
-def test_the_section_stands_behind_compilation_where_a_run_was_weighed_and_is_nowhere_else() -> None:
+def test_the_section_stands_behind_compilation_where_a_run_was_weighed_and_is_nowhere_else() -> (
+    None
+):
     page = by_name("html").render(profiles.watched())
 
     assert 0 < page.index('<h2 id="compile">') < page.index('<h2 id="economics">')

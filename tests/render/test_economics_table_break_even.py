@@ -1,4 +1,5 @@
-"""Curves of what calls cost in all: they start where starting does, and cross where the table says."""
+"""Curves of what calls cost in all: they start where starting does, and cross where the table
+says."""
 
 from __future__ import annotations
 
@@ -25,17 +26,25 @@ def plots() -> list[Plot]:
 def test_a_compiled_curve_crosses_eagers_at_the_break_even() -> None:
     drawing = plots()[0]
 
-    curves = {shape.style: [tuple(map(float, p)) for p in POINT.findall(shape.path)] for shape in drawing.shapes}
+    curves = {
+        shape.style: [tuple(map(float, p)) for p in POINT.findall(shape.path)]
+        for shape in drawing.shapes
+    }
     eager, compiled = curves["curve c-0"], curves["curve c-1"]
     crossing = next(x for (x, own), (_, other) in zip(compiled, eager, strict=True) if own >= other)
     ((where, said, *_),) = drawing.marks
     assert said == "B after 306,346"
     # then: within a sampled point of where the mark is
     assert crossing / ACROSS == pytest.approx(float(where.rstrip("%")) / 100, abs=1.5 / 47)
-    assert all(0 <= x <= ACROSS and TOP <= y <= HIGH for points in curves.values() for x, y in points)
+    assert all(
+        0 <= x <= ACROSS and TOP <= y <= HIGH for points in curves.values() for x, y in points
+    )
     assert "warm c-1" in {style.removeprefix("curve ") for style in curves}
     titles = {shape.style: shape.title.replace("\N{MICRO SIGN}", "u") for shape in drawing.shapes}
-    assert titles["curve c-1"] == "batched.default, cold caches: 14.2 s to start, then 59.3 us per candidate"
+    assert (
+        titles["curve c-1"]
+        == "batched.default, cold caches: 14.2 s to start, then 59.3 us per candidate"
+    )
     # then: the band is around its curve, as wide as the spread
     band = curves["band c-1"]
     assert band[0][1] >= compiled[0][1] >= band[-1][1]
@@ -54,6 +63,8 @@ def test_a_mode_that_never_pays_has_a_curve_and_no_mark() -> None:
 
 
 def test_what_was_not_timed_has_no_curve() -> None:
-    one = msgspec.structs.replace(weighed(profiles.watched())[0], cold_s=Skipped(reason="no COMPILE"))
+    one = msgspec.structs.replace(
+        weighed(profiles.watched())[0], cold_s=Skipped(reason="no COMPILE")
+    )
 
     assert tuple(break_even_plots([one], "candidates", LEVELS[0])) == ()

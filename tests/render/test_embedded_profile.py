@@ -1,4 +1,5 @@
-"""What a report carries comes back as it was, and nothing that merely looks like a report is taken for one."""
+"""What a report carries comes back as it was, and nothing that merely looks like a report is taken
+for one."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def page_with(data: bytes, left_out: str = "") -> str:
 def page_with_text(text: str, left_out: str = "") -> str:
     page = Html().render(profiles.empty())
     return re.sub(
-        r'(<script[^>]* id="profile" data-left-out=")"(>)[^<]*', lambda m: f'{m[1]}{left_out}"{m[2]}{text}', page
+        r'(<script[^>]* id="profile" data-left-out=")"(>)[^<]*',
+        lambda m: f'{m[1]}{left_out}"{m[2]}{text}',
+        page,
     )
 
 
@@ -48,7 +51,8 @@ def test_the_same_profile_is_packed_into_the_same_text() -> None:
     header = base64.b64decode(first)[:10]
 
     assert first == second
-    # then: neither a time nor the operating system, which Python versions write differently, is in gzip's header
+    # then: neither a time nor the operating system, which Python versions write differently, is in
+    # gzip's header
     assert header == b"\x1f\x8b\x08\x00" + bytes(4) + b"\x02\xff"
 
 
@@ -59,7 +63,10 @@ def test_a_page_saved_by_a_browser_or_sent_through_another_system_is_read() -> N
     sent = "\r\n".join(("<!-- saved from url=(0014)about:internet -->", *text.splitlines()))
 
     assert embedded_profile.embedded_in(sent).profile == profiles.clean()
-    assert embedded_profile.embedded_in(text[: text.index('id="profile"')] + broken).profile == profiles.clean()
+    assert (
+        embedded_profile.embedded_in(text[: text.index('id="profile"')] + broken).profile
+        == profiles.clean()
+    )
 
 
 def test_of_a_large_profile_what_a_comparison_reads_is_carried() -> None:
@@ -80,8 +87,8 @@ def test_of_a_large_profile_what_a_comparison_reads_is_carried() -> None:
         assert isinstance(run.kernels.timeline, Skipped)
         assert run.log == LogExcerpt(text="", left_out_bytes=12_345 + len(whole.log.text))
     parts = (
-        "the logs, the timelines, the step times and memory curves, the CPU functions, the roofline, the source files "
-        "and the graphs and their code"
+        "the logs, the timelines, the step times and memory curves, the CPU functions, the "
+        "roofline, the source files and the graphs and their code"
     )
     assert f"parts of the embedded Profile that kgprof compare does not need: {parts}" in text
 
@@ -93,18 +100,24 @@ def test_a_report_that_is_too_large_to_carry_anything_says_so() -> None:
     with pytest.raises(InputError) as raised:
         embedded_profile.embedded_in(text, "huge.html")
 
-    assert raised.value.message == ("huge.html: this report has no Profile: it was omitted to stay under 1 MB")
+    assert raised.value.message == (
+        "huge.html: this report has no Profile: it was omitted to stay under 1 MB"
+    )
     assert raised.value.hint == "use the report.json next to it, which has the Profile"
     assert "the embedded Profile (kgprof compare and kgprof extract need report.json)" in text
 
 
 def test_what_is_carried_gives_way_in_one_order() -> None:
-    assert [limits.carries for limits in LEVELS] == sorted((limits.carries for limits in LEVELS), reverse=True)
+    assert [limits.carries for limits in LEVELS] == sorted(
+        (limits.carries for limits in LEVELS), reverse=True
+    )
     # then: what compare reads is there for as long as no finding is left out
     assert all(limits.carries is Share.NOTHING for limits in LEVELS if limits.findings < 500)
 
 
-def test_a_profile_that_could_not_be_read_back_is_not_carried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_that_could_not_be_read_back_is_not_carried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(embedded_profile, "MAX_JSON_BYTES", 1000)
 
     assert embedded_profile.packed(profiles.clean(), Share.WHOLE).text == ""
@@ -115,23 +128,38 @@ def faults() -> dict[str, tuple[str, str]]:
     """What is given for a report, and what is said of it."""
     page = Html().render(profiles.empty())
     document = msgspec.to_builtins(profiles.empty())
-    newer = msgspec.json.encode({**document, "schema_version": PROFILE_SCHEMA_VERSION + 1, "runs": {"new": 1}})
+    newer = msgspec.json.encode(
+        {**document, "schema_version": PROFILE_SCHEMA_VERSION + 1, "runs": {"new": 1}}
+    )
     carrying = base64.b64encode(gzip.compress(msgspec.json.encode(profiles.empty()))).decode()
     end = page.index("</script>", page.index('id="profile"'))
     return {
         "an empty file": ("", "not a report.html written by kgprof"),
-        "another page": ("<!DOCTYPE html><html><p>kgprof</p></html>", "not a report.html written by kgprof"),
+        "another page": (
+            "<!DOCTYPE html><html><p>kgprof</p></html>",
+            "not a report.html written by kgprof",
+        ),
         "a binary": ("\x00\ufffd" * 1000, "not a report.html written by kgprof"),
-        "cut off in its text": (page[: page.index("<main")], "the report is truncated: its Profile is incomplete"),
-        "cut off in the Profile": (page[: end - 100], "the report is truncated: its Profile is incomplete"),
-        "cut off in the closing tag": (page[: end + 3], "the report is truncated: its Profile is incomplete"),
+        "cut off in its text": (
+            page[: page.index("<main")],
+            "the report is truncated: its Profile is incomplete",
+        ),
+        "cut off in the Profile": (
+            page[: end - 100],
+            "the report is truncated: its Profile is incomplete",
+        ),
+        "cut off in the closing tag": (
+            page[: end + 3],
+            "the report is truncated: its Profile is incomplete",
+        ),
         "an old report": (
             re.sub(r'<script type="application[^>]*>[^<]*</script>', "", page),
             "this report has no Profile",
         ),
         "a newer schema": (
             page_with(newer),
-            f"Profile schema {PROFILE_SCHEMA_VERSION + 1} is newer than this kgprof reads ({PROFILE_SCHEMA_VERSION})",
+            f"Profile schema {PROFILE_SCHEMA_VERSION + 1} is newer than this kgprof reads "
+            f"({PROFILE_SCHEMA_VERSION})",
         ),
         "an older schema": (
             page_with(b'{"schema_version": 1}'),
@@ -142,8 +170,14 @@ def faults() -> dict[str, tuple[str, str]]:
             page_with_text(base64.b64encode(b"plain").decode()),
             "its Profile is damaged: Error -3 while decompressing data: incorrect header check",
         ),
-        "gzip that ends early": (page_with_text(carrying[: len(carrying) // 8 * 4]), "its Profile is truncated"),
-        "no JSON": (page_with(b"\xff{"), "not a kgprof Profile: JSON is malformed: invalid character (byte 0)"),
+        "gzip that ends early": (
+            page_with_text(carrying[: len(carrying) // 8 * 4]),
+            "its Profile is truncated",
+        ),
+        "no JSON": (
+            page_with(b"\xff{"),
+            "not a kgprof Profile: JSON is malformed: invalid character (byte 0)",
+        ),
         "no Profile": (page_with(b"[]"), "not a kgprof Profile: Expected `object`, got `array`"),
         "another document": (
             page_with(f'{{"schema_version": {PROFILE_SCHEMA_VERSION}}}'.encode()),
@@ -188,14 +222,20 @@ def test_a_file_is_read_to_a_limit(tmp_path: Path) -> None:
     with large.open("wb") as file:
         file.truncate(embedded_profile.MAX_PAGE_BYTES + 1)
 
-    with pytest.raises(InputError, match=r"trace.html: cannot be read: larger than 16,777,216 bytes"):
+    with pytest.raises(
+        InputError, match=r"trace.html: cannot be read: larger than 16,777,216 bytes"
+    ):
         embedded_profile.read(large)
 
 
 @pytest.mark.parametrize("hostile", profiles.HOSTILE)
 def test_no_text_of_the_profile_ends_the_element_or_passes_for_it(hostile: str) -> None:
-    # given: a text that looks like a carried Profile of its own, beside one that tries to end the element
-    other = f'<script type="{embedded_profile.TYPE}" id="profile" data-left-out="">AAAA</script>{hostile}'
+    # given: a text that looks like a carried Profile of its own, beside one that tries to end the
+    # element
+    other = (
+        f'<script type="{embedded_profile.TYPE}" id="profile" data-left-out="">AAAA</'
+        f"script>{hostile}"
+    )
     profile = msgspec.structs.replace(profiles.empty(), workload=other, command=(hostile, other))
 
     page = Html().render(profile)

@@ -43,10 +43,14 @@ def test_without_scripts_there_is_no_button(browser: Browser, reports: dict[str,
 
 
 @pytest.mark.parametrize("skipped", [False, True], ids=["present", "skipped"])
-def test_no_field_of_a_profile_runs_or_asks_for_anything(browser: Browser, tmp_path: Path, skipped: bool) -> None:
+def test_no_field_of_a_profile_runs_or_asks_for_anything(
+    browser: Browser, tmp_path: Path, skipped: bool
+) -> None:
     # given: every string field of every Struct holds one of the hostile texts
     report = tmp_path / "hostile.html"
-    report.write_text(Html().render(everything(profiles.HOSTILE, skipped=skipped)), encoding="utf-8")
+    report.write_text(
+        Html().render(everything(profiles.HOSTILE, skipped=skipped)), encoding="utf-8"
+    )
 
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         visited = visit(context, report)
@@ -54,6 +58,8 @@ def test_no_field_of_a_profile_runs_or_asks_for_anything(browser: Browser, tmp_p
 
         assert visited.page.evaluate("window.pwned") is None
         # then: its own script, the Profile, and the events of the steps that it has
-        assert visited.page.evaluate("document.querySelectorAll('script').length") == (2 if skipped else 3)
+        assert visited.page.evaluate("document.querySelectorAll('script').length") == (
+            2 if skipped else 3
+        )
         assert visited.requests == [report.as_uri()]
         assert visited.messages == []

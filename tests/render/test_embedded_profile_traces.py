@@ -30,7 +30,12 @@ def trace(run: RunKey, size_bytes: int, *, link: str = "trace.json.gz") -> Trace
 
 def test_traces_are_carried_in_their_order_as_long_as_they_fit() -> None:
     first, second, third, fourth = profiles.KEYS[:4]
-    traces = (trace(first, 150_000), trace(second, 300_000), trace(third, 200_000), trace(fourth, PLENTY))
+    traces = (
+        trace(first, 150_000),
+        trace(second, 300_000),
+        trace(third, 200_000),
+        trace(fourth, PLENTY),
+    )
 
     assert embedded(traces, PLENTY) == {first, third}
     assert embedded(traces, 250_000) == {first}
@@ -54,7 +59,9 @@ def test_no_detail_of_a_page_goes_for_a_trace() -> None:
     # given: a page that is nearly full, and traces for which its room is too small
     profile = profiles.clean()
     log = LogExcerpt(text="<&>" * 6_500, left_out_bytes=0)
-    loud = msgspec.structs.replace(profile, runs=tuple(msgspec.structs.replace(run, log=log) for run in profile.runs))
+    loud = msgspec.structs.replace(
+        profile, runs=tuple(msgspec.structs.replace(run, log=log) for run in profile.runs)
+    )
     alone = Html().render(loud)
     traces = tuple(trace(run.key, 60_000) for run in loud.runs)
 

@@ -1,4 +1,5 @@
-"""Open in Perfetto, with a page of ours that answers in Perfetto's place; no request leaves the machine."""
+"""Open in Perfetto, with a page of ours that answers in Perfetto's place; no request leaves the
+machine."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tests.render import profiles
 from tests.render.in_a_browser import accessibility_violations
 
 DATA = gzip.compress(b'{"traceEvents": []}' * 5000, mtime=0)
-# Perfetto's side of the protocol: deaf until its page has loaded, then PONG to each PING, and one trace.
+# Perfetto's side of the protocol: deaf until its page has loaded, then PONG to each PING, and one
+# trace.
 PERFETTO = """<!doctype html><title>stand-in</title><script>
 window.pings = 0; window.traces = [];
 addEventListener("message", async (event) => {
@@ -29,7 +31,7 @@ addEventListener("message", async (event) => {
   const kind = Object.prototype.toString.call(buffer);
   window.traces.push({ keys: Object.keys(event.data), ...rest, kind, bytes: [...new Uint8Array(buffer)] });
 });
-</script>"""
+</script>"""  # noqa: E501
 
 
 @pytest.fixture
@@ -51,7 +53,9 @@ def report(tmp_path: Path) -> Path:
     return file
 
 
-def opened(context: BrowserContext, report: Path, requests: list[str], *, answer: str = PERFETTO) -> Page:
+def opened(
+    context: BrowserContext, report: Path, requests: list[str], *, answer: str = PERFETTO
+) -> Page:
     def fulfil(route: Route) -> None:
         route.fulfill(status=200, content_type="text/html", body=answer)
 
@@ -122,20 +126,27 @@ def test_a_blocked_tab_is_said(browser: Browser, report: Path) -> None:
 
         page.get_by_role("button", name="Open in Perfetto").click()
 
-        assert page.inner_text(".traces [role=status]").startswith("The browser kept the new tab closed.")
+        assert page.inner_text(".traces [role=status]").startswith(
+            "The browser kept the new tab closed."
+        )
         assert requests == [report.as_uri()]
 
 
 def test_no_answer_is_said_in_the_end(browser: Browser, report: Path) -> None:
     with browser.new_context() as context:
         context.add_init_script(
-            "window.open = () => ({ postMessage: () => { window.asked = (window.asked ?? 0) + 1; } });"
+            "window.open = () => ({ postMessage: () => { window.asked = (window.asked ?? 0) + 1; } "
+            "});"
         )
-        context.add_init_script("const later = window.setTimeout; window.setTimeout = (f, ms) => later(f, ms / 100);")
+        context.add_init_script(
+            "const later = window.setTimeout; window.setTimeout = (f, ms) => later(f, ms / 100);"
+        )
         page = opened(context, report, [])
 
         page.get_by_role("button", name="Open in Perfetto").click()
-        page.locator(".traces [role=status]", has_text="No answer from ui.perfetto.dev").wait_for(timeout=5_000)
+        page.locator(".traces [role=status]", has_text="No answer from ui.perfetto.dev").wait_for(
+            timeout=5_000
+        )
         asked = page.evaluate("window.asked")
         page.wait_for_timeout(300)
 
@@ -144,7 +155,9 @@ def test_no_answer_is_said_in_the_end(browser: Browser, report: Path) -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
-def test_the_trace_is_downloaded_with_and_without_scripts(browser: Browser, report: Path, scripts: bool) -> None:
+def test_the_trace_is_downloaded_with_and_without_scripts(
+    browser: Browser, report: Path, scripts: bool
+) -> None:
     requests: list[str] = []
     with browser.new_context(java_script_enabled=scripts) as context:
         page = opened(context, report, requests)
@@ -155,15 +168,17 @@ def test_the_trace_is_downloaded_with_and_without_scripts(browser: Browser, repo
         assert download.value.suggested_filename == "batched.eager.kernels.json.gz"
         assert download.value.path().read_bytes() == DATA
         assert page.get_by_role("button", name="Open in Perfetto").count() == int(scripts)
-        assert page.locator("a[download='batched.default.kernels.json.gz']").get_attribute("href") == (
-            "recording/runs/x/kernels.json.gz"
-        )
+        assert page.locator("a[download='batched.default.kernels.json.gz']").get_attribute(
+            "href"
+        ) == ("recording/runs/x/kernels.json.gz")
         assert [url for url in requests if url.startswith("http")] == []
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 390)])
 def test_it_is_accessible_and_fits(browser: Browser, report: Path, theme: str, width: int) -> None:
-    with browser.new_context(color_scheme=theme, viewport={"width": width, "height": 900}) as context:
+    with browser.new_context(
+        color_scheme=theme, viewport={"width": width, "height": 900}
+    ) as context:
         page = opened(context, report, [])
         page.evaluate("scrollTo(0, 0)")  # else the navigation lies over a part of what is below it
 

@@ -34,7 +34,13 @@ def test_a_log_keeps_its_line_ends() -> None:
 
 @given(st.text())
 def test_what_is_shown_can_be_seen(text: str) -> None:
-    assert not {unicodedata.category(character) for character in visible(text)} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    assert not {unicodedata.category(character) for character in visible(text)} & {
+        "Cc",
+        "Cf",
+        "Cs",
+        "Zl",
+        "Zp",
+    }
 
 
 @given(st.text(), st.integers(1, 50))
@@ -59,5 +65,12 @@ def test_a_cut_is_marked() -> None:
         ("a name_without_any_space", 12, "a name_with\N{HORIZONTAL ELLIPSIS}"),
     ],
 )
-def test_prose_is_cut_after_a_word_unless_that_costs_half_of_it(text: str, limit: int, shown: str) -> None:
-    assert clip(text, limit, words=True) == one_line(text, limit, words=True) == escaped(text, limit) == shown
+def test_prose_is_cut_after_a_word_unless_that_costs_half_of_it(
+    text: str, limit: int, shown: str
+) -> None:
+    assert (
+        clip(text, limit, words=True)
+        == one_line(text, limit, words=True)
+        == escaped(text, limit)
+        == shown
+    )

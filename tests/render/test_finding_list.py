@@ -37,7 +37,10 @@ def at(file: str, line: int, *, rule: str = "KGP201", fingerprint: str = "") -> 
 
 def of(*findings: Finding) -> list[tuple[str, list[str]]]:
     made = finding_list(msgspec.structs.replace(profiles.clean(), findings=findings), LIMITS)
-    return [(group.rule.id, [line.place.where for line in group.lines if line.place]) for group in made.groups]
+    return [
+        (group.rule.id, [line.place.where for line in group.lines if line.place])
+        for group in made.groups
+    ]
 
 
 def test_a_line_says_everything_that_is_known_of_it() -> None:
@@ -56,15 +59,29 @@ def test_a_line_says_everything_that_is_known_of_it() -> None:
         accepted="",
         place=Place(where="step.py:41 derive", source="if x.sum() > 0:"),
         related=(Place(where="evaluator.py:9 evaluate", source="step(x)"),),
-        words=("Detected data-dependent branching.", "Hint: Use `torch.cond` to express dynamic control flow."),
+        words=(
+            "Detected data-dependent branching.",
+            "Hint: Use `torch.cond` to express dynamic control flow.",
+        ),
     )
 
 
 def test_what_happened_in_a_library_has_its_line_there_and_the_way_to_it() -> None:
-    line = PackageLine(package="shelf", version="1.4.2", file="layers.py", line=12, function="clipped", text="now()")
-    above = PackageLine(package="shelf", version="1.4.2", file="fitting.py", line=30, function="fit")
+    line = PackageLine(
+        package="shelf",
+        version="1.4.2",
+        file="layers.py",
+        line=12,
+        function="clipped",
+        text="now()",
+    )
+    above = PackageLine(
+        package="shelf", version="1.4.2", file="fitting.py", line=30, function="fit"
+    )
     cause = TorchCause(kind="Skipped", context="module: time, qualname: now")
-    found = msgspec.structs.replace(at("a.py", 3), library=line, refusal=Refusal(cause=cause, chain=(above,)))
+    found = msgspec.structs.replace(
+        at("a.py", 3), library=line, refusal=Refusal(cause=cause, chain=(above,))
+    )
 
     made = finding_list(msgspec.structs.replace(profiles.clean(), findings=(found,)), LIMITS)
     (shown,) = made.groups[0].lines
@@ -77,7 +94,9 @@ def test_what_happened_in_a_library_has_its_line_there_and_the_way_to_it() -> No
 
 
 def costing(value: float, unit: str, **given: Any) -> Finding:
-    cost = FindingCost(value=value, unit=unit, what="it waited", measured_in=(PassName.MEMORY,), samples=17)
+    cost = FindingCost(
+        value=value, unit=unit, what="it waited", measured_in=(PassName.MEMORY,), samples=17
+    )
     return msgspec.structs.replace(at(**given), cost=cost)
 
 
@@ -115,16 +134,28 @@ def test_what_fails_the_gate_comes_first_and_what_is_accepted_last() -> None:
         gate=msgspec.structs.replace(profile.gate, failing=(3,)),
     )
 
-    lines = [line for group in finding_list(turned, LIMITS).groups for line in group.lines if "break" in line.message]
+    lines = [
+        line
+        for group in finding_list(turned, LIMITS).groups
+        for line in group.lines
+        if "break" in line.message
+    ]
 
-    assert [(bool(line.fails), bool(line.accepted)) for line in lines] == [(True, False), (False, True)]
+    assert [(bool(line.fails), bool(line.accepted)) for line in lines] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_a_finding_that_fails_the_gate_in_each_of_its_runs_says_only_that_it_does() -> None:
     profile = profiles.gate()
     assert profile.gate is not None
-    same = tuple(i for i, finding in enumerate(profile.findings) if finding.fingerprint == "broken41")
-    in_both = msgspec.structs.replace(profile, gate=msgspec.structs.replace(profile.gate, failing=same))
+    same = tuple(
+        i for i, finding in enumerate(profile.findings) if finding.fingerprint == "broken41"
+    )
+    in_both = msgspec.structs.replace(
+        profile, gate=msgspec.structs.replace(profile.gate, failing=same)
+    )
 
     assert len(same) == 2
     assert finding_list(in_both, LIMITS).groups[0].lines[0].fails == "Fails the gate."
@@ -138,18 +169,22 @@ def test_rules_keep_their_order_and_places_are_sorted_within() -> None:
 
 def test_beyond_the_first_ones_of_a_rule_they_are_folded() -> None:
     profile = msgspec.structs.replace(
-        profiles.clean(), findings=tuple(at("a.py", i, fingerprint=f"f{i}") for i in range(OPEN + 3))
+        profiles.clean(),
+        findings=tuple(at("a.py", i, fingerprint=f"f{i}") for i in range(OPEN + 3)),
     )
 
     made = finding_list(profile, LIMITS)
 
-    assert [(len(group.lines), len(group.folded), group.total) for group in made.groups] == [(OPEN, 3, OPEN + 3)]
+    assert [(len(group.lines), len(group.folded), group.total) for group in made.groups] == [
+        (OPEN, 3, OPEN + 3)
+    ]
     assert made.anchors[f"f{OPEN + 2}"] == f"KGP201-f{OPEN + 2}"
 
 
 def test_findings_of_one_fingerprint_have_anchors_of_their_own() -> None:
     profile = msgspec.structs.replace(
-        profiles.clean(), findings=(at("a.py", 1, fingerprint="same"), at("a.py", 2, fingerprint="same"))
+        profiles.clean(),
+        findings=(at("a.py", 1, fingerprint="same"), at("a.py", 2, fingerprint="same")),
     )
 
     (group,) = finding_list(profile, LIMITS).groups

@@ -14,7 +14,9 @@ EAGER, DEFAULT = profiles.KEYS[:2]
 HERE = Location(file="step.py", line=3)
 
 
-def found(message: str, *, place: Location | None = None, run: bool = True, second: bool = False) -> Finding:
+def found(
+    message: str, *, place: Location | None = None, run: bool = True, second: bool = False
+) -> Finding:
     key = DEFAULT if second else EAGER
     return Finding(
         rule="KGP106",
@@ -27,7 +29,11 @@ def found(message: str, *, place: Location | None = None, run: bool = True, seco
 
 
 def test_equal_messages_are_one_with_all_their_runs() -> None:
-    findings = (found("compiled anew"), found("something else"), found("compiled anew", second=True))
+    findings = (
+        found("compiled anew"),
+        found("something else"),
+        found("compiled anew", second=True),
+    )
 
     assert [group.message for group in grouped(findings)] == [
         "batched.eager, batched.default: compiled anew",
@@ -59,7 +65,11 @@ def test_every_renderer_for_people_says_it_once_with_the_runs(name: str) -> None
     shown = by_name(name).render(profile)
 
     # the page names the costliest ones above as well, in its three answers
-    listed = shown.partition('<section aria-labelledby="findings">')[2] or shown.partition("<details>")[2] or shown
+    listed = (
+        shown.partition('<section aria-labelledby="findings">')[2]
+        or shown.partition("<details>")[2]
+        or shown
+    )
     assert listed.count("compiled anew") == 1
     assert shown.count("batched.eager, batched.default") == 1
 
@@ -67,28 +77,41 @@ def test_every_renderer_for_people_says_it_once_with_the_runs(name: str) -> None
 def test_what_is_accepted_stays_apart_from_what_is_not() -> None:
     accepted = msgspec.structs.replace(found("odd"), accepted="ada: known")
 
-    assert [group.members for group in grouped((found("odd"), accepted))] == [(found("odd"),), (accepted,)]
+    assert [group.members for group in grouped((found("odd"), accepted))] == [
+        (found("odd"),),
+        (accepted,),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("counts", "times"), [((1, 1), ""), ((0, 0), ""), ((3, 3), "3 times"), ((1, 1200), "1\N{EN DASH}1,200 times")]
+    ("counts", "times"),
+    [((1, 1), ""), ((0, 0), ""), ((3, 3), "3 times"), ((1, 1200), "1\N{EN DASH}1,200 times")],
 )
 def test_how_often_is_a_range_over_the_runs(counts: tuple[int, int], times: str) -> None:
     first, second = (
-        msgspec.structs.replace(found("odd", second=bool(i)), count=count) for i, count in enumerate(counts)
+        msgspec.structs.replace(found("odd", second=bool(i)), count=count)
+        for i, count in enumerate(counts)
     )
 
     assert [group.times for group in grouped((first, second))] == [times]
 
 
-@pytest.mark.parametrize(("said", "shown"), [("read 4 times a step", ""), ("read 14 times a step", "4 times")])
+@pytest.mark.parametrize(
+    ("said", "shown"), [("read 4 times a step", ""), ("read 14 times a step", "4 times")]
+)
 def test_how_often_is_not_said_twice(said: str, shown: str) -> None:
     assert times([4], said) == shown
 
 
 def test_the_cost_of_several_runs_is_a_range_in_one_unit() -> None:
     def costs(value: float, unit: str = "us/step", samples: int = 17) -> Finding:
-        cost = FindingCost(value=value, unit=unit, what="it waited", measured_in=(PassName.MEMORY,), samples=samples)
+        cost = FindingCost(
+            value=value,
+            unit=unit,
+            what="it waited",
+            measured_in=(PassName.MEMORY,),
+            samples=samples,
+        )
         return msgspec.structs.replace(found("read", second=samples != 17), cost=cost)
 
     (both,) = grouped((costs(280.0), costs(310.0, samples=20), found("read")))
@@ -102,7 +125,12 @@ def test_the_cost_of_several_runs_is_a_range_in_one_unit() -> None:
 def test_a_cost_says_how_far_its_samples_lie_apart() -> None:
     first, second = (
         FindingCost(
-            value=value, unit="us/step", what="it waited", measured_in=(PassName.MEMORY,), samples=17, extremes=extremes
+            value=value,
+            unit="us/step",
+            what="it waited",
+            measured_in=(PassName.MEMORY,),
+            samples=17,
+            extremes=extremes,
         )
         for value, extremes in ((280.0, (270.0, 291.0)), (310.0, (305.0, 400.0)))
     )
@@ -115,7 +143,9 @@ def test_a_cost_says_how_far_its_samples_lie_apart() -> None:
 
 @pytest.mark.parametrize("name", ["html", "text", "markdown"])
 def test_every_renderer_for_people_says_the_cost(name: str) -> None:
-    cost = FindingCost(value=310.0, unit="us/step", what="it waited", measured_in=(PassName.MEMORY,), samples=17)
+    cost = FindingCost(
+        value=310.0, unit="us/step", what="it waited", measured_in=(PassName.MEMORY,), samples=17
+    )
     same = msgspec.structs.replace(found("compiled anew"), cost=cost)
 
     shown = by_name(name).render(msgspec.structs.replace(profiles.clean(), findings=(same,)))

@@ -1,4 +1,5 @@
-"""What a reader sees without scrolling, counted; and ten questions, each answered after two clicks at most."""
+"""What a reader sees without scrolling, counted; and ten questions, each answered after two clicks
+at most."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tests.render.in_a_browser import visit
 
 SCREEN = {"width": 1280, "height": 900}
 MOST_WORDS = 120
-# Every piece of text between blanks that is drawn in the window, but for code to copy, and what is read aloud only.
+# Every piece of text between blanks that is drawn in the window, but for code to copy, and what is
+# read aloud only.
 DRAWN = """() => {
   const seen = (r) => r.width > 1 && r.height > 1 && r.bottom > 0 && r.top < innerHeight;
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -31,7 +33,7 @@ DRAWN = """() => {
     }
   }
   return found;
-}"""
+}"""  # noqa: E501
 PICTURES = """() => [...document.querySelectorAll("svg, canvas")].filter((e) => {
   const r = e.getBoundingClientRect();
   return r.width >= 60 && r.height >= 10 && r.top >= 0 && r.bottom <= innerHeight;
@@ -41,7 +43,11 @@ UNITS = {"ms", "\N{MICRO SIGN}s"}
 
 def words(pieces: list[str]) -> list[str]:
     """Numbers, units and single letters are none."""
-    return [p for p in pieces if re.search("[A-Za-z]{2}", p) and not re.match(r"[+\W]*\d", p) and p not in UNITS]
+    return [
+        p
+        for p in pieces
+        if re.search("[A-Za-z]{2}", p) and not re.match(r"[+\W]*\d", p) and p not in UNITS
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +60,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", ["evaluator", "comparison", "capture"])
-def test_the_first_screen_has_few_words_and_pictures(browser: Browser, pages: dict[str, Path], name: str) -> None:
+def test_the_first_screen_has_few_words_and_pictures(
+    browser: Browser, pages: dict[str, Path], name: str
+) -> None:
     with browser.new_context(viewport=SCREEN) as context:
         page = visit(context, pages[name]).page
         found, pictures = words(page.evaluate(DRAWN)), page.evaluate(PICTURES)
@@ -87,7 +95,11 @@ class Reader:
         box, nav = what.first.bounding_box(), self.page.locator("nav").bounding_box()
         if box is None or nav is None:
             return False
-        top = nav["y"] + nav["height"] if not what.first.evaluate("e => e.closest('nav') !== null") else 0
+        top = (
+            nav["y"] + nav["height"]
+            if not what.first.evaluate("e => e.closest('nav') !== null")
+            else 0
+        )
         return box["y"] >= top - 1 and box["y"] + box["height"] <= SCREEN["height"]
 
     def reads(self, what: Locator) -> str:
@@ -102,7 +114,9 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
         yield made
 
 
-def test_task_1_which_run_is_fastest_and_by_how_much(context: BrowserContext, pages: dict[str, Path]) -> None:
+def test_task_1_which_run_is_fastest_and_by_how_much(
+    context: BrowserContext, pages: dict[str, Path]
+) -> None:
     reader = Reader(context, pages["evaluator"])
 
     verdict = reader.reads(reader.page.locator("#verdict"))
@@ -113,7 +127,9 @@ def test_task_1_which_run_is_fastest_and_by_how_much(context: BrowserContext, pa
     assert winner.startswith("fused.reduce-overhead 30.6\N{MULTIPLICATION SIGN}")
 
 
-def test_task_2_where_the_winners_time_goes(context: BrowserContext, pages: dict[str, Path]) -> None:
+def test_task_2_where_the_winners_time_goes(
+    context: BrowserContext, pages: dict[str, Path]
+) -> None:
     reader = Reader(context, pages["evaluator"])
     row = reader.page.locator(".busy tbody tr").first
 
@@ -125,7 +141,9 @@ def test_task_2_where_the_winners_time_goes(context: BrowserContext, pages: dict
     assert "pointwise 35 %" in (row.locator("svg.bar").get_attribute("aria-label") or "")
 
 
-def test_task_3_which_line_syncs_and_the_fix(context: BrowserContext, pages: dict[str, Path]) -> None:
+def test_task_3_which_line_syncs_and_the_fix(
+    context: BrowserContext, pages: dict[str, Path]
+) -> None:
     reader = Reader(context, pages["evaluator"])
     assert "evaluator.py:74" in reader.reads(reader.page.locator(".next li .place"))
 
@@ -138,7 +156,9 @@ def test_task_3_which_line_syncs_and_the_fix(context: BrowserContext, pages: dic
     assert reader.reads(fix).startswith("Fix:")
 
 
-def test_task_4_which_kernel_first_and_what_it_could_save(context: BrowserContext, pages: dict[str, Path]) -> None:
+def test_task_4_which_kernel_first_and_what_it_could_save(
+    context: BrowserContext, pages: dict[str, Path]
+) -> None:
     reader = Reader(context, pages["evaluator"])
 
     reader.nav("Kernels")
@@ -147,7 +167,10 @@ def test_task_4_which_kernel_first_and_what_it_could_save(context: BrowserContex
     first = table.locator("tbody tr").first
 
     assert "triton_" in reader.reads(first)
-    saves = [float(cell.replace(",", "")) for cell in table.locator("tbody td:last-child").all_inner_texts()[:5]]
+    saves = [
+        float(cell.replace(",", ""))
+        for cell in table.locator("tbody td:last-child").all_inner_texts()[:5]
+    ]
     assert saves == sorted(saves, reverse=True)
     assert saves[0] > 1
 
@@ -161,11 +184,15 @@ def test_task_5_what_was_not_measured(context: BrowserContext, pages: dict[str, 
     assert reader.reads(reader.page.locator("#gaps ~ .frame tbody tr"))
 
 
-def test_task_6_whether_head_is_slower_and_why_and_which_line(context: BrowserContext, pages: dict[str, Path]) -> None:
+def test_task_6_whether_head_is_slower_and_why_and_which_line(
+    context: BrowserContext, pages: dict[str, Path]
+) -> None:
     reader = Reader(context, pages["comparison"])
 
     verdict = reader.reads(page_verdict(reader))
-    assert re.match(r"Step 21\.8 % slower \(95 % CI 15\.4 to 28\.7 %; limit 5 %\), first call 3\.75", verdict)
+    assert re.match(
+        r"Step 21\.8 % slower \(95 % CI 15\.4 to 28\.7 %; limit 5 %\), first call 3\.75", verdict
+    )
     cause = reader.reads(reader.page.locator("#why ~ table tbody tr"))
 
     assert "KGP302" in cause
@@ -179,7 +206,8 @@ def page_verdict(reader: Reader) -> Locator:
 
 def test_task_7_copy_a_finding(context: BrowserContext, pages: dict[str, Path]) -> None:
     context.add_init_script(
-        "Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (t) => { window.copied = t; } } });"
+        "Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (t) => { "
+        "window.copied = t; } } });"
     )
     reader = Reader(context, pages["evaluator"])
 
@@ -195,12 +223,17 @@ def test_task_7_copy_a_finding(context: BrowserContext, pages: dict[str, Path]) 
     assert reader.clicks == 2
 
 
-def test_task_8_open_the_winners_trace_in_perfetto(context: BrowserContext, pages: dict[str, Path]) -> None:
+def test_task_8_open_the_winners_trace_in_perfetto(
+    context: BrowserContext, pages: dict[str, Path]
+) -> None:
     stand_in = """<script>addEventListener("message", (event) => {
       if (event.data === "PING") event.source.postMessage("PONG", "*");
       else window.trace = { name: event.data.perfetto.fileName, bytes: event.data.perfetto.buffer.byteLength };
-    });</script>"""
-    context.route("https://**", lambda route: route.fulfill(status=200, content_type="text/html", body=stand_in))
+    });</script>"""  # noqa: E501
+    context.route(
+        "https://**",
+        lambda route: route.fulfill(status=200, content_type="text/html", body=stand_in),
+    )
     reader = Reader(context, pages["evaluator"])
 
     reader.nav("Timeline")
@@ -217,7 +250,8 @@ def test_task_8_open_the_winners_trace_in_perfetto(context: BrowserContext, page
 
 
 def test_task_9_find_a_kernel_by_its_name(context: BrowserContext, pages: dict[str, Path]) -> None:
-    # given: a kernel of a run that is not the one that is shown, too small for the table of the largest
+    # given: a kernel of a run that is not the one that is shown, too small for the table of the
+    # largest
     reader = Reader(context, pages["evaluator"])
 
     reader.click(reader.page.locator("#filter"))
@@ -232,7 +266,9 @@ def test_task_9_find_a_kernel_by_its_name(context: BrowserContext, pages: dict[s
     assert reader.page.input_value("#run") == "run-1"
 
 
-def test_task_10_whether_the_gates_failure_is_mine(context: BrowserContext, pages: dict[str, Path]) -> None:
+def test_task_10_whether_the_gates_failure_is_mine(
+    context: BrowserContext, pages: dict[str, Path]
+) -> None:
     reader = Reader(context, pages["comparison"])
 
     reader.click(reader.page.locator(".tiles").get_by_role("link", name="New findings"))
@@ -243,7 +279,10 @@ def test_task_10_whether_the_gates_failure_is_mine(context: BrowserContext, page
     assert "KGP302" in said
     assert "fails" in said
     # then: what was there before is told apart
-    assert "1 unchanged" in reader.page.locator("#compared-findings ~ details", has_text="1 unchanged").inner_text()
+    assert (
+        "1 unchanged"
+        in reader.page.locator("#compared-findings ~ details", has_text="1 unchanged").inner_text()
+    )
 
 
 # ---------------------------------------------------------------- the run that is shown
@@ -252,8 +291,13 @@ def test_task_10_whether_the_gates_failure_is_mine(context: BrowserContext, page
 def test_details_of_one_run_are_shown_at_a_time_and_all_of_them_without_scripts_and_in_print(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
-    shown = "[...document.querySelectorAll('.of-run')].map((e) => [e.dataset.run, e.checkVisibility()])"
-    with browser.new_context(viewport=SCREEN) as context, browser.new_context(java_script_enabled=False) as plain:
+    shown = (
+        "[...document.querySelectorAll('.of-run')].map((e) => [e.dataset.run, e.checkVisibility()])"
+    )
+    with (
+        browser.new_context(viewport=SCREEN) as context,
+        browser.new_context(java_script_enabled=False) as plain,
+    ):
         page, still = visit(context, pages["evaluator"]).page, visit(plain, pages["evaluator"]).page
         first = {run for run, visible in page.evaluate(shown) if visible}
         page.select_option("#run", "run-1")
@@ -284,17 +328,21 @@ def test_about_eight_chapters_of_which_the_one_that_is_read_is_marked(
     assert at_first == []
 
 
-def test_counts_agree_and_nothing_that_exists_is_shown_as_none(browser: Browser, pages: dict[str, Path]) -> None:
+def test_counts_agree_and_nothing_that_exists_is_shown_as_none(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
     with browser.new_context(java_script_enabled=False, viewport=SCREEN) as context:
         page = visit(context, pages["evaluator"]).page
         listed = page.locator("#findings-list li[id]").count()
         tally = int(page.locator("nav .tally").inner_text())
         tile = page.locator(".tiles li", has_text="Findings").inner_text().split()
         empty = page.evaluate(
-            "[...document.querySelectorAll('details, .of-run')].filter((e) => e.children.length < 2).map((e) => e.id)"
+            "[...document.querySelectorAll('details, .of-run')].filter((e) => e.children.length < "
+            "2).map((e) => e.id)"
         )
         rows = page.evaluate(
-            "[...document.querySelectorAll('.of-run[id^=kernels-]')].map((e) => e.querySelectorAll('tbody tr').length)"
+            "[...document.querySelectorAll('.of-run[id^=kernels-]')].map((e) => "
+            "e.querySelectorAll('tbody tr').length)"
         )
         announced = page.locator(".of-run[id^=kernels-] > h3 .detail").all_inner_texts()
 

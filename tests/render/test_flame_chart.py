@@ -31,8 +31,8 @@ def test_one_sentence_says_what_took_longest_and_what_the_recorder_took() -> Non
     found = chart(flame())
 
     assert found.lead == (
-        "Top self time: <built-in function kernel> (67.2 %), aten::addmm (10.1 %), aten::linear (6.7 %); "
-        "kgprof overhead 1.3 %."
+        "Top self time: <built-in function kernel> (67.2 %), aten::addmm (10.1 %), aten::linear "
+        "(6.7 %); kgprof overhead 1.3 %."
     )
     assert found.caption == "0.596 ms per step over 5 steps, STACK pass"
 
@@ -44,7 +44,8 @@ def test_every_box_says_what_it_is_where_and_how_long() -> None:
     by_title = {box.title.partition("\n")[0]: box for box in drawing.boxes}
     step, kernel = by_title["step"], by_title["<built-in function kernel>"]
     assert by_title["score <of> & a thing"].title == (
-        "score <of> & a thing\nPython, policy.py:77; 0.0740 ms per step, 12.4 %; itself 0.0300 ms; called 1.00 times"
+        "score <of> & a thing\nPython, policy.py:77; 0.0740 ms per step, 12.4 %; itself 0.0300 ms; "
+        "called 1.00 times"
     )
     assert (kernel.label, kernel.style, kernel.y) == ("kernel", "f-builtin", 5 * 24)
     assert step.title.endswith("called 1.00 times")
@@ -52,7 +53,11 @@ def test_every_box_says_what_it_is_where_and_how_long() -> None:
 
 
 def test_what_is_not_drawn_is_said() -> None:
-    found = chart(msgspec.structs.replace(flame(), other_threads_ns=5_000_000, notes=("of 9 steps the first 5",)))
+    found = chart(
+        msgspec.structs.replace(
+            flame(), other_threads_ns=5_000_000, notes=("of 9 steps the first 5",)
+        )
+    )
 
     assert notes(found.blocks) == (
         "From a longer recording: of 9 steps the first 5.",
@@ -107,7 +112,10 @@ def test_runs_beyond_the_limit_keep_their_table() -> None:
     assert (first.anchor, second.anchor) == ("flame-run-1", "flame-run-3")
     # then: the faster one keeps its drawing
     assert drawn(Icicle, second.blocks) is not None
-    assert first.blocks[0] == "No flame graph: left out to keep the page under 1 MB (it is in report.json)."
+    assert (
+        first.blocks[0]
+        == "No flame graph: left out to keep the page under 1 MB (it is in report.json)."
+    )
     assert texts(tables(second.blocks)[0]) == texts(tables(first.blocks)[0])
 
 
@@ -121,7 +129,9 @@ def test_runs_beyond_the_limit_keep_their_table() -> None:
         ("forward", "forward"),
     ],
 )
-def test_a_box_names_the_function_and_leaves_away_what_all_of_its_kind_share(name: str, short: str) -> None:
+def test_a_box_names_the_function_and_leaves_away_what_all_of_its_kind_share(
+    name: str, short: str
+) -> None:
     assert short_name(name) == short
 
 
@@ -129,7 +139,9 @@ def test_a_kind_and_a_span_of_time_that_are_not_known_are_no_markup() -> None:
     of = flame((((0, "step", "", 0, "step", 1.0, 1)), (1, "f", "", 0, '"><script>', 9.0, 1)))
 
     text = by_name("html").render(
-        msgspec.structs.replace(profiles.clean(), runs=(run(msgspec.structs.replace(of, per="<script>")),))
+        msgspec.structs.replace(
+            profiles.clean(), runs=(run(msgspec.structs.replace(of, per="<script>")),)
+        )
     )
 
     assert 'class="f-python"' in text
@@ -137,7 +149,9 @@ def test_a_kind_and_a_span_of_time_that_are_not_known_are_no_markup() -> None:
 
 
 def test_a_page_of_runs_without_stacks_has_no_such_section() -> None:
-    runs = tuple(msgspec.structs.replace(run, flame=Skipped(reason="x")) for run in profiles.clean().runs)
+    runs = tuple(
+        msgspec.structs.replace(run, flame=Skipped(reason="x")) for run in profiles.clean().runs
+    )
 
     text = by_name("html").render(msgspec.structs.replace(profiles.clean(), runs=runs))
 

@@ -17,11 +17,20 @@ def item(parent: int, width: float, name: str = "f") -> Item:
 
 
 def box(x: str, y: int, width: str, *, label: str = "f", wide: bool = True) -> Box:
-    return Box(style="f-python" if wide else "f-python narrow", x=x, y=y, width=width, label=label, title="f\nPython")
+    return Box(
+        style="f-python" if wide else "f-python narrow",
+        x=x,
+        y=y,
+        width=width,
+        label=label,
+        title="f\nPython",
+    )
 
 
 def test_a_child_begins_where_its_parent_does_or_the_child_before_it_ends() -> None:
-    found = icicle([item(-1, 200.0), item(0, 100.0), item(1, 40.0), item(1, 10.0), item(0, 50.0)], LIMITS)
+    found = icicle(
+        [item(-1, 200.0), item(0, 100.0), item(1, 40.0), item(1, 10.0), item(0, 50.0)], LIMITS
+    )
 
     assert found.boxes == (
         box("0.000%", 0, "100.000%"),
@@ -72,6 +81,8 @@ def test_no_box_leaves_its_parents_and_none_hangs_in_the_air(made: list[tuple[in
 
     found = icicle(items, LIMITS)
 
-    spans = [(box.y, float(box.x[:-1]), float(box.x[:-1]) + float(box.width[:-1])) for box in found.boxes]
+    spans = [
+        (box.y, float(box.x[:-1]), float(box.x[:-1]) + float(box.width[:-1])) for box in found.boxes
+    ]
     for y, start, end in spans[1:]:
         assert any(a <= start + 0.01 and end <= b + 0.01 for row, a, b in spans if row == y - 24)

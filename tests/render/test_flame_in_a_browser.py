@@ -32,7 +32,15 @@ def test_arrows_walk_enter_shows_a_frame_over_the_whole_width_and_escape_all_aga
 
         # when
         walked = []
-        for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight"):
+        for key in (
+            "ArrowDown",
+            "ArrowDown",
+            "ArrowRight",
+            "ArrowDown",
+            "ArrowUp",
+            "ArrowLeft",
+            "ArrowRight",
+        ):
             page.keyboard.press(key)
             walked.append(page.evaluate(FOCUSED))
         page.keyboard.press("Enter")
@@ -43,14 +51,22 @@ def test_arrows_walk_enter_shows_a_frame_over_the_whole_width_and_escape_all_aga
         # then
         score, module = "score <of> & a thing", "nn.Module: Linear_0"
         assert walked == ["step", "compile_wrapper", score, module, score, "compile_wrapper", score]
-        assert shown == [["step", 100], ["step", 100], [score, 100], [module, 59], ["aten::linear", 54]]
+        assert shown == [
+            ["step", 100],
+            ["step", 100],
+            [score, 100],
+            [module, 59],
+            ["aten::linear", 54],
+        ]
         assert said.startswith(f"{score}: Python, /src/policy.py:77; ")
         assert page.evaluate(WIDTHS) == whole
         assert page.locator(FIRST).locator("[tabindex='0']").count() == 1
         assert visited.messages == []
 
 
-def test_a_click_shows_a_frame_and_hovering_says_what_it_is(browser: Browser, reports: dict[str, Path]) -> None:
+def test_a_click_shows_a_frame_and_hovering_says_what_it_is(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context(viewport={"width": 390, "height": 900}) as context:
         page = visit(context, reports["clean"], anchor="#flame-run-1").page
         chart = page.locator(FIRST)
@@ -74,15 +90,24 @@ def test_a_search_marks_frames_says_their_share_and_goes_to_the_largest(
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["clean"], anchor="#flame-run-1").page
         section = page.locator(".of-run.chosen", has=page.locator("svg.flame"))
-        find, marked = section.get_by_role("searchbox"), section.locator("svg.flame > svg.hit title")
+        find, marked = (
+            section.get_by_role("searchbox"),
+            section.locator("svg.flame > svg.hit title"),
+        )
 
         find.fill("policy.py")
-        by_file, share = marked.all_text_contents(), section.locator(".tools [role=status]").inner_text()
+        by_file, share = (
+            marked.all_text_contents(),
+            section.locator(".tools [role=status]").inner_text(),
+        )
         find.fill("kernel no such thing")
         none = section.locator(".tools [role=status]").inner_text()
         find.fill("linear_0")
         find.press("Enter")
-        crumbs, focused = section.locator(".crumbs button").all_inner_texts(), page.evaluate(FOCUSED)
+        crumbs, focused = (
+            section.locator(".crumbs button").all_inner_texts(),
+            page.evaluate(FOCUSED),
+        )
         shown = dict(page.evaluate(WIDTHS))
         section.get_by_role("button", name="score <of> & a thing").click()
         back = dict(page.evaluate(WIDTHS))

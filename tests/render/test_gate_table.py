@@ -30,8 +30,24 @@ def test_what_is_exceeded_comes_first_then_what_nobody_saw() -> None:
 def test_a_budget_says_limit_observed_accepted_and_origin() -> None:
     table = budget_table(judged(), LIMITS.lines)
 
-    assert texts(table)[0] == ("batched.default", "graph-breaks", "exceeded", "1 site", "0 sites", "1", "default")
-    assert [cell.wrong for cell in table.rows[0].cells] == [False, False, True, True, False, False, False]
+    assert texts(table)[0] == (
+        "batched.default",
+        "graph-breaks",
+        "exceeded",
+        "1 site",
+        "0 sites",
+        "1",
+        "default",
+    )
+    assert [cell.wrong for cell in table.rows[0].cells] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert table.rows[0].cells[2].mark == "\N{MULTIPLICATION X}"
     unseen = table.rows[1].cells
     assert (unseen[3].text, unseen[3].name, small(unseen[1])) == (
@@ -45,8 +61,17 @@ def test_a_budget_says_limit_observed_accepted_and_origin() -> None:
 def test_an_entry_that_has_expired_stands_out() -> None:
     table = accepted_table(judged(), LIMITS)
 
-    assert texts(table)[1] == ("KGP101", "src/old.py derive GB0170", "gone soon", "ada", "2026-01-31", "expired")
-    assert [row.cells[5].wrong for row in table.rows] == [entry.status == "expired" for entry in judged().accepted]
+    assert texts(table)[1] == (
+        "KGP101",
+        "src/old.py derive GB0170",
+        "gone soon",
+        "ada",
+        "2026-01-31",
+        "expired",
+    )
+    assert [row.cells[5].wrong for row in table.rows] == [
+        entry.status == "expired" for entry in judged().accepted
+    ]
 
 
 def test_a_profile_without_a_gate_has_no_section_for_it() -> None:

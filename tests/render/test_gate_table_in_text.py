@@ -16,7 +16,9 @@ from tests.render import profiles
 
 
 def text(*findings: Finding, **how: object) -> list[str]:
-    return by_name("text").render(judge(gated.profile(*findings), gated.settings(**how))).splitlines()  # type: ignore[arg-type]
+    return (
+        by_name("text").render(judge(gated.profile(*findings), gated.settings(**how))).splitlines()
+    )  # type: ignore[arg-type]
 
 
 def test_a_failed_gate_shows_each_line_then_the_budgets_then_the_verdict() -> None:
@@ -51,7 +53,9 @@ def test_a_failed_gate_shows_each_line_then_the_budgets_then_the_verdict() -> No
 def test_a_finding_says_its_fix_or_torchs_hint_and_not_torchs_debug_context() -> None:
     vague = "This graph break is fundamental - it is unlikely that Dynamo will ever trace it."
     hinted = gated.finding(line=1, hints=("Set torch._dynamo.config.allow_rnn=True", vague))
-    fixed = msgspec.structs.replace(gated.finding(line=2, hints=("never shown",)), fix="if a:\n    b = 2")
+    fixed = msgspec.structs.replace(
+        gated.finding(line=2, hints=("never shown",)), fix="if a:\n    b = 2"
+    )
     hopeless = gated.finding("KGP102", level=Level.NOTE, line=3, by_torch=True)
 
     lines = text(hinted, fixed, hopeless)
@@ -81,7 +85,9 @@ def test_a_machine_reads_what_fails_as_an_error_with_its_fix() -> None:
         assert [result["level"] for result in results] == levels
         annotations = by_name("github").render(profile)
         assert annotations.count("%0Afix: x = 1") == 1
-        assert [f"::{level} file=src/model.py,line=1," in annotations for level in levels[:1]] == [True]
+        assert [f"::{level} file=src/model.py,line=1," in annotations for level in levels[:1]] == [
+            True
+        ]
     assert results[0]["message"]["text"] == "graph break (GB0059): print() is called\nfix: x = 1"
     assert "print() is called\nfix: x = 1</failure>" in by_name("junit").render(judged)
 
@@ -93,13 +99,18 @@ def test_what_does_not_fail_the_gate_stands_last_with_its_level() -> None:
 
 
 def test_an_accepted_and_an_expired_finding_say_who_and_why() -> None:
-    lines = text(gated.finding(), entries=[gated.entry(), gated.entry("KGP102", expires="2026-01-01")])
+    lines = text(
+        gated.finding(), entries=[gated.entry(), gated.entry("KGP102", expires="2026-01-01")]
+    )
 
     assert lines[:2] == [
         "src/model.py:12: accepted KGP101 graph break (GB0059): print() is called [fused.default]",
         "    accepted by ana, until 2027-01-31: it is a demo",
     ]
-    assert "expired on 2026-01-01: accepted finding KGP102 in src/model.py:step (ana, it is a demo)" in lines
+    assert (
+        "expired on 2026-01-01: accepted finding KGP102 in src/model.py:step (ana, it is a demo)"
+        in lines
+    )
 
 
 def test_the_caret_stands_under_the_first_character_also_after_tabs() -> None:
@@ -115,9 +126,14 @@ def test_what_was_not_observed_is_a_dash_and_a_reason() -> None:
 
     lines = by_name("text").render(judged).splitlines()
 
-    assert "fused.default  cudagraph-skips   0 sites         \N{EN DASH}            not observed" in lines
+    assert (
+        "fused.default  cudagraph-skips   0 sites         \N{EN DASH}            not observed"
+        in lines
+    )
     assert "not observed: CUDA graphs are not observable on a CPU run" in lines
-    assert lines[-1].startswith("INCONCLUSIVE: no verdict, not everything was observed: fused.default: cudagraph-skips")
+    assert lines[-1].startswith(
+        "INCONCLUSIVE: no verdict, not everything was observed: fused.default: cudagraph-skips"
+    )
 
 
 def test_hostile_names_steer_no_terminal_and_no_ci_system() -> None:
@@ -143,4 +159,6 @@ def test_the_summary_for_a_pull_request_shows_the_budgets() -> None:
     markdown = by_name("markdown").render(judge(gated.profile(gated.finding()), gated.settings()))
 
     assert "| fused.default | graph-breaks | 0 sites | **1 site** | **exceeded** |" in markdown
-    assert "**Failed:** gate failed: `fused.default`: 1 over the budget of 0 graph-breaks" in markdown
+    assert (
+        "**Failed:** gate failed: `fused.default`: 1 over the budget of 0 graph-breaks" in markdown
+    )

@@ -17,7 +17,9 @@ from tests.gate import gated
 from tests.render import profiles
 from tests.render.test_sarif import hostile_findings
 
-COMMAND = re.compile(r"::(?P<command>error|warning|notice) (?P<properties>[^:\r\n]*)::(?P<message>[^\r\n]*)")
+COMMAND = re.compile(
+    r"::(?P<command>error|warning|notice) (?P<properties>[^:\r\n]*)::(?P<message>[^\r\n]*)"
+)
 
 
 def unescaped(text: str) -> str:
@@ -36,7 +38,11 @@ def commands(profile: Profile) -> list[tuple[str, dict[str, str], str]]:
         pairs = [pair.partition("=") for pair in matched["properties"].split(",")]
         assert {name for name, _, _ in pairs} <= {"file", "line", "endLine", "title"}
         read.append(
-            (matched["command"], {name: unescaped(value) for name, _, value in pairs}, unescaped(matched["message"]))
+            (
+                matched["command"],
+                {name: unescaped(value) for name, _, value in pairs},
+                unescaped(matched["message"]),
+            )
         )
     return read
 
@@ -52,7 +58,9 @@ def test_what_is_escaped_reads_back(text: str) -> None:
 
 
 def test_a_finding_stands_at_its_line() -> None:
-    (verdict, over, found) = commands(judge(gated.profile(gated.finding(level=Level.ERROR)), gated.settings()))
+    (verdict, over, found) = commands(
+        judge(gated.profile(gated.finding(level=Level.ERROR)), gated.settings())
+    )
 
     assert verdict[0] == "error"
     assert verdict[1] == {"title": "kgprof: failed"}
@@ -65,17 +73,25 @@ def test_a_finding_stands_at_its_line() -> None:
 
 
 def test_an_accepted_finding_is_a_notice_with_its_reason() -> None:
-    judged = judge(gated.profile(gated.finding(level=Level.ERROR)), gated.settings(entries=[gated.entry()]))
+    judged = judge(
+        gated.profile(gated.finding(level=Level.ERROR)), gated.settings(entries=[gated.entry()])
+    )
 
     assert [(command, text) for command, _, text in commands(judged)] == [
         ("notice", "gate passed: 4 budgets met in 1 run, 1 finding accepted"),
-        ("notice", "accepted by ana, until 2027-01-31: it is a demo: graph break (GB0059): print() is called"),
+        (
+            "notice",
+            "accepted by ana, until 2027-01-31: it is a demo: graph break (GB0059): print() is "
+            "called",
+        ),
     ]
 
 
 def test_a_budget_that_only_warns_is_a_warning() -> None:
     eager = gated.finding("KGP108")
-    found = gated.with_calls(gated.profile(eager), calls=9, with_a_graph=2, graph_runs=2, eager={eager.fingerprint: 7})
+    found = gated.with_calls(
+        gated.profile(eager), calls=9, with_a_graph=2, graph_runs=2, eager={eager.fingerprint: 7}
+    )
 
     annotations = [(command, text) for command, _, text in commands(judge(found, gated.settings()))]
 
@@ -83,11 +99,15 @@ def test_a_budget_that_only_warns_is_a_warning() -> None:
 
 
 def test_ten_of_a_kind_the_worst_first_and_the_last_says_how_many_more() -> None:
-    found = [gated.finding(level=level, line=line) for level in reversed(Level) for line in range(1, 31)]
+    found = [
+        gated.finding(level=level, line=line) for level in reversed(Level) for line in range(1, 31)
+    ]
 
     read = commands(msgspec.structs.replace(gated.profile(), findings=tuple(found)))
 
-    assert [command for command, _, _ in read] == ["error"] * 10 + ["warning"] * 10 + ["notice"] * 10
+    assert [command for command, _, _ in read] == ["error"] * 10 + ["warning"] * 10 + [
+        "notice"
+    ] * 10
     # the verdict (ok, a notice) is one of the notices
     assert [read[last][2] for last in (9, 19, 29)] == [
         "21 more of this kind in report.json",
@@ -109,10 +129,16 @@ def test_every_state_says_its_verdict(state: str) -> None:
 
 @given(st.lists(hostile_findings, max_size=30))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_the_names_are_each_line_is_one_command_and_the_counts_add_up(found: list[Finding]) -> None:
+def test_whatever_the_names_are_each_line_is_one_command_and_the_counts_add_up(
+    found: list[Finding],
+) -> None:
     read = commands(msgspec.structs.replace(gated.profile(), findings=tuple(found)))
 
-    for level, kind, verdicts in ((Level.ERROR, "error", 0), (Level.WARNING, "warning", 0), (Level.NOTE, "notice", 1)):
+    for level, kind, verdicts in (
+        (Level.ERROR, "error", 0),
+        (Level.WARNING, "warning", 0),
+        (Level.NOTE, "notice", 1),
+    ):
         of_kind = [message for command, _, message in read if command == kind]
         more = re.match(r"([\d,]+) more of this kind", of_kind[-1]) if len(of_kind) == 10 else None
         said = len(of_kind) + (int(more[1]) - 1 if more else 0)
@@ -122,11 +148,24 @@ def test_whatever_the_names_are_each_line_is_one_command_and_the_counts_add_up(f
 
 def test_within_a_kind_the_costlier_finding_comes_first() -> None:
     def costing(message: str, value: float, unit: str) -> Finding:
-        cost = FindingCost(value=value, unit=unit, what="the host waited", measured_in=(PassName.MEMORY,), samples=9)
-        return msgspec.structs.replace(gated.finding(level=Level.WARNING), message=message, cost=cost)
+        cost = FindingCost(
+            value=value,
+            unit=unit,
+            what="the host waited",
+            measured_in=(PassName.MEMORY,),
+            samples=9,
+        )
+        return msgspec.structs.replace(
+            gated.finding(level=Level.WARNING), message=message, cost=cost
+        )
 
     unknown = msgspec.structs.replace(gated.finding(level=Level.WARNING), message="unknown")
-    found = (unknown, costing("once", 9.0, "s"), costing("little", 2.0, "us/step"), costing("much", 300.0, "us/step"))
+    found = (
+        unknown,
+        costing("once", 9.0, "s"),
+        costing("little", 2.0, "us/step"),
+        costing("much", 300.0, "us/step"),
+    )
 
     read = commands(msgspec.structs.replace(gated.profile(), findings=found))
 

@@ -1,7 +1,9 @@
-"""What people read of one Profile, kept to be looked at: a change of wording or layout shows in the diff.
+"""What people read of one Profile, kept to be looked at: a change of wording or layout shows in the
+diff.
 
-KGPROF_UPDATE_GOLDEN=1 python -m pytest tests/render/test_golden.py writes them anew. Of the HTML only the text is
-kept, as a reader without scripts sees it; its style and script have tests of their own.
+KGPROF_UPDATE_GOLDEN=1 python -m pytest tests/render/test_golden.py writes them anew. Of the HTML
+only the text is kept, as a reader without scripts sees it; its style and script have tests of their
+own.
 """
 
 from __future__ import annotations
@@ -17,7 +19,20 @@ from kgprof.render import by_name
 from tests.render import profiles
 
 GOLDEN = Path(__file__).parent / "golden"
-BLOCKS = {"p", "li", "tr", "h1", "h2", "summary", "dt", "dd", "figcaption", "section", "pre", "table"}
+BLOCKS = {
+    "p",
+    "li",
+    "tr",
+    "h1",
+    "h2",
+    "summary",
+    "dt",
+    "dd",
+    "figcaption",
+    "section",
+    "pre",
+    "table",
+}
 
 
 class VisibleText(HTMLParser):
@@ -58,7 +73,9 @@ def test_the_findings_report_reads_as_it_did(name: str) -> None:
     renderer = by_name(name)
     profile = profiles.findings()
     # given: the rules that it breaks; each new one would else change this page
-    rules = tuple(rule for rule in profile.rules if rule.id in {finding.rule for finding in profile.findings})
+    rules = tuple(
+        rule for rule in profile.rules if rule.id in {finding.rule for finding in profile.findings}
+    )
     made = renderer.render(msgspec.structs.replace(profile, rules=rules))
     if name == "html":
         made = VisibleText(made).text()

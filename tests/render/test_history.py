@@ -1,4 +1,5 @@
-"""The sheet of a history: a line and a table of each metric that changed, the same figures in each format."""
+"""The sheet of a history: a line and a table of each metric that changed, the same figures in each
+format."""
 
 from __future__ import annotations
 
@@ -19,8 +20,14 @@ HOSTILE = "<script>alert(1)</script>"
 
 def course(*factors: float | None, names: tuple[str, ...] = ()) -> History:
     """A step of so many times the usual in each recording; None: without the run."""
-    profiles = [profile(runs=()) if each is None else slower(profile(), each * STEP_US) for each in factors]
-    return history(profiles, CompareSettings(), names or [f"v{number}" for number, _ in enumerate(factors, start=1)])
+    profiles = [
+        profile(runs=()) if each is None else slower(profile(), each * STEP_US) for each in factors
+    ]
+    return history(
+        profiles,
+        CompareSettings(),
+        names or [f"v{number}" for number, _ in enumerate(factors, start=1)],
+    )
 
 
 def blocks(found: History) -> tuple[Line, Table]:
@@ -61,7 +68,10 @@ def test_a_row_for_each_recording_with_both_changes() -> None:
         ["+20.0 %", "+20.0 %"],
         [f"{MINUS}10.0 %", f"{MINUS}25.0 %"],
     ]
-    assert [cell.wrong for row in table.rows for cell in row.cells] == [False] * 6 + [True, True] + [False] * 4
+    assert [cell.wrong for row in table.rows for cell in row.cells] == [False] * 6 + [
+        True,
+        True,
+    ] + [False] * 4
 
 
 def test_the_line_has_a_break_where_nothing_was_measured() -> None:

@@ -32,7 +32,10 @@ def test_the_policy_names_exactly_the_style_and_the_script_of_the_page() -> None
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    hashes = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in (style, script)]
+    hashes = [
+        base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()
+        for part in (style, script)
+    ]
 
     assert policy.replace("&#39;", "'") == (
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
@@ -45,7 +48,11 @@ def test_the_script_is_small_and_keeps_every_line_of_code() -> None:
     source = (html.directory("templates") / "assets" / "report.js").read_text(encoding="utf-8")
 
     assert len(script.encode()) < 36_000
-    code = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().startswith("//")]
+    code = [
+        line.strip()
+        for line in source.splitlines()
+        if line.strip() and not line.strip().startswith("//")
+    ]
     assert script.splitlines() == code
     # what would be lost with the lines: a text that goes on over several of them
     assert not re.search(r"`[^`]*\n", re.sub(r"`[^`\n]*`", "", script))
@@ -74,9 +81,14 @@ def test_an_unknown_name_in_a_template_is_an_error() -> None:
 
 
 def test_importing_the_renderers_costs_neither_jinja2_nor_rich() -> None:
-    program = "import sys, kgprof.render; print([m for m in ('jinja2', 'rich', 'torch', 'numpy') if m in sys.modules])"
+    program = (
+        "import sys, kgprof.render; print([m for m in ('jinja2', 'rich', 'torch', "
+        "'numpy') if m in sys.modules])"
+    )
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
 
     assert done.stdout == "[]\n"
 
@@ -87,7 +99,9 @@ def test_each_level_holds_no_more_than_the_one_before() -> None:
         assert larger != smaller
 
 
-def test_the_first_level_that_fits_is_found_without_trying_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_level_that_fits_is_found_without_trying_them_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # given: what each level of a large page takes, one by one
     huge = profiles.huge()
     profile = msgspec.structs.replace(huge, runs=huge.runs[:16])
@@ -114,7 +128,10 @@ def test_the_first_level_that_fits_is_found_without_trying_them_all(monkeypatch:
 def test_a_page_that_follows_another_is_as_if_it_were_the_first() -> None:
     # given: two pages of which many sections are the same
     profile, layout = profiles.cuda(), html.Layout()
-    pages = [page.build(profile, limits, packed(profile, limits.carries)) for limits in (LEVELS[3], LEVELS[5])]
+    pages = [
+        page.build(profile, limits, packed(profile, limits.carries))
+        for limits in (LEVELS[3], LEVELS[5])
+    ]
 
     assert [layout.text(made) for made in pages] == [html.Layout().text(made) for made in pages]
 
@@ -152,7 +169,10 @@ def test_two_kernels_never_look_alike() -> None:
 
     assert len(set(shown)) == 3
     assert shown[2] == "short"
-    assert [name.endswith(f"({number})") for number, name in enumerate(shown[:2], start=1)] == [True, True]
+    assert [name.endswith(f"({number})") for number, name in enumerate(shown[:2], start=1)] == [
+        True,
+        True,
+    ]
 
 
 def test_names_that_differ_in_their_middle_are_shown_longer() -> None:
@@ -163,7 +183,10 @@ def test_names_that_differ_in_their_middle_are_shown_longer() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["git: fatal: ambiguous argument 'HEAD': unknown revision", "git: fatal: not a git repository (or any parent)"],
+    [
+        "git: fatal: ambiguous argument 'HEAD': unknown revision",
+        "git: fatal: not a git repository (or any parent)",
+    ],
 )
 def test_no_commit_is_said_in_our_words(words: str) -> None:
     environment = msgspec.structs.replace(profiles.CPU, git_commit=Skipped(reason=words))
@@ -177,7 +200,9 @@ def test_no_commit_is_said_in_our_words(words: str) -> None:
 def test_a_page_without_times_says_why_and_not_that_timing_did_not_run() -> None:
     compiled = Skipped(reason="torch compiled in 2 steps of the rerun, and there was no other")
     clean = profiles.clean()
-    runs = tuple(msgspec.structs.replace(run, step=compiled, evaluation_time=compiled) for run in clean.runs)
+    runs = tuple(
+        msgspec.structs.replace(run, step=compiled, evaluation_time=compiled) for run in clean.runs
+    )
 
     options = msgspec.structs.replace(clean.options, passes=(PassName.COMPILE,))
 

@@ -1,4 +1,5 @@
-"""What a reader can do with the page: sort, filter, walk, copy, link, and that nothing smuggled into it runs."""
+"""What a reader can do with the page: sort, filter, walk, copy, link, and that nothing smuggled
+into it runs."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tests.render.page_states import annotated
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
-def test_the_whole_text_can_be_read_with_folds_open(browser: Browser, reports: dict[str, Path], scripts: bool) -> None:
+def test_the_whole_text_can_be_read_with_folds_open(
+    browser: Browser, reports: dict[str, Path], scripts: bool
+) -> None:
     with browser.new_context(java_script_enabled=scripts) as context:
         page = visit(context, reports["clean"]).page
         page.evaluate(OPEN_ALL)
@@ -32,15 +35,19 @@ def test_the_whole_text_can_be_read_with_folds_open(browser: Browser, reports: d
         assert said in text
 
 
-def test_injected_code_does_not_run(browser: Browser, reports: dict[str, Path], tmp_path: Path) -> None:
+def test_injected_code_does_not_run(
+    browser: Browser, reports: dict[str, Path], tmp_path: Path
+) -> None:
     # given: a page into which somebody smuggled a script, a handler, a style and a beacon
     smuggled = (
-        "<script>window.pwned = 1</script><img src='https://example.invalid/x.png' onerror='window.pwned = 2'>"
-        "<p style='color: red'>x</p>"
+        "<script>window.pwned = 1</script><img src='https://example.invalid/x.png' "
+        "onerror='window.pwned = 2'><p style='color: red'>x</p>"
     )
     tampered = tmp_path / "tampered.html"
     text = reports["clean"].read_text(encoding="utf-8")
-    tampered.write_text(text.replace('<main id="main">', f'<main id="main">{smuggled}'), encoding="utf-8")
+    tampered.write_text(
+        text.replace('<main id="main">', f'<main id="main">{smuggled}'), encoding="utf-8"
+    )
 
     with browser.new_context() as context:
         visited = visit(context, tampered)
@@ -51,7 +58,9 @@ def test_injected_code_does_not_run(browser: Browser, reports: dict[str, Path], 
         assert sum("Content Security Policy" in message for message in visited.messages) >= 3
 
 
-def test_sorting_puts_the_fastest_first_and_the_unmeasured_last(browser: Browser, reports: dict[str, Path]) -> None:
+def test_sorting_puts_the_fastest_first_and_the_unmeasured_last(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["dead"]).page
         heading = page.locator(".results th", has_text="ms/step")
@@ -69,7 +78,9 @@ def test_sorting_puts_the_fastest_first_and_the_unmeasured_last(browser: Browser
     assert order == "ascending"
 
 
-def test_the_search_finds_kernels_by_what_was_fused_into_them(browser: Browser, reports: dict[str, Path]) -> None:
+def test_the_search_finds_kernels_by_what_was_fused_into_them(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["clean"]).page
 
@@ -87,7 +98,9 @@ def test_the_search_finds_kernels_by_what_was_fused_into_them(browser: Browser, 
         assert not page.locator("#hits").is_visible()
 
 
-def test_the_theme_key_changes_the_theme_but_not_while_typing(browser: Browser, reports: dict[str, Path]) -> None:
+def test_the_theme_key_changes_the_theme_but_not_while_typing(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     with browser.new_context(color_scheme="light") as context:
         page = visit(context, reports["clean"]).page
@@ -102,7 +115,9 @@ def test_the_theme_key_changes_the_theme_but_not_while_typing(browser: Browser, 
     assert dark == still_dark
 
 
-def test_a_link_to_a_runs_details_shows_that_run(browser: Browser, reports: dict[str, Path]) -> None:
+def test_a_link_to_a_runs_details_shows_that_run(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context() as context:
         page = visit(context, reports["clean"], anchor="#kernels-run-2").page
 
@@ -111,7 +126,9 @@ def test_a_link_to_a_runs_details_shows_that_run(browser: Browser, reports: dict
         assert not page.locator("#kernels-run-6").is_visible()
 
 
-def test_a_link_to_a_finding_opens_the_fold_that_it_lies_in(browser: Browser, reports: dict[str, Path]) -> None:
+def test_a_link_to_a_finding_opens_the_fold_that_it_lies_in(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context(viewport={"width": 390, "height": 900}) as context:
         page = visit(context, reports["watched"], anchor="#KGP201-read009").page
         finding = page.locator("#KGP201-read009")
@@ -127,13 +144,17 @@ def test_a_link_to_a_finding_opens_the_fold_that_it_lies_in(browser: Browser, re
         assert finding.is_visible()
 
 
-def test_everything_that_acts_is_reached_by_the_keyboard(browser: Browser, reports: dict[str, Path]) -> None:
+def test_everything_that_acts_is_reached_by_the_keyboard(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["clean"]).page
         reached = set()
         for _ in range(400):
             page.keyboard.press("Tab")
-            focused = page.evaluate("document.activeElement.id || document.activeElement.outerHTML.slice(0, 120)")
+            focused = page.evaluate(
+                "document.activeElement.id || document.activeElement.outerHTML.slice(0, 120)"
+            )
             if focused.startswith("<body"):
                 break
             reached.add(focused)
@@ -150,10 +171,14 @@ COPIES = """Object.defineProperty(navigator, "clipboard", { value: {
 } });"""
 
 
-def test_j_and_k_walk_through_the_findings_and_open_their_folds(browser: Browser, reports: dict[str, Path]) -> None:
+def test_j_and_k_walk_through_the_findings_and_open_their_folds(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["watched"]).page
-        ids = page.evaluate("[...document.querySelectorAll('#findings-list li[id]')].map((item) => item.id)")
+        ids = page.evaluate(
+            "[...document.querySelectorAll('#findings-list li[id]')].map((item) => item.id)"
+        )
         walked = []
         for _ in range(len(ids) + 2):
             page.keyboard.press("j")
@@ -166,7 +191,9 @@ def test_j_and_k_walk_through_the_findings_and_open_their_folds(browser: Browser
         assert page.locator(f"[id='{ids[-2]}']").is_visible()
 
 
-def test_the_search_jumps_to_a_finding_and_escape_empties_it(browser: Browser, reports: dict[str, Path]) -> None:
+def test_the_search_jumps_to_a_finding_and_escape_empties_it(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["watched"]).page
         before = page.locator("#findings-list li[id]:visible").count()
@@ -192,7 +219,10 @@ def test_the_search_jumps_to_a_finding_and_escape_empties_it(browser: Browser, r
 
 
 def test_findings_are_ordered_by_place_and_back(browser: Browser, reports: dict[str, Path]) -> None:
-    first = "[...document.querySelectorAll('#findings-list article:first-child .where')].map((e) => e.textContent)"
+    first = (
+        "[...document.querySelectorAll('#findings-list article:first-child "
+        ".where')].map((e) => e.textContent)"
+    )
     with browser.new_context() as context:
         page = visit(context, reports["five_hundred"]).page
         given = page.evaluate(first)
@@ -201,12 +231,16 @@ def test_findings_are_ordered_by_place_and_back(browser: Browser, reports: dict[
         page.select_option("#order", "given")
 
         # then: by number, not by letter, within the files
-        lines = [int(where.split(":")[1].split()[0]) for where in placed if where.startswith("part_")]
+        lines = [
+            int(where.split(":")[1].split()[0]) for where in placed if where.startswith("part_")
+        ]
         assert lines[:8] == sorted(lines[:8])
         assert page.evaluate(first) == given
 
 
-def test_the_keys_are_told_in_a_dialog_that_escape_closes(browser: Browser, reports: dict[str, Path]) -> None:
+def test_the_keys_are_told_in_a_dialog_that_escape_closes(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     with browser.new_context() as context:
         page = visit(context, reports["as_is"]).page
@@ -222,7 +256,9 @@ def test_the_keys_are_told_in_a_dialog_that_escape_closes(browser: Browser, repo
         assert not page.locator("#keys").is_visible()
 
 
-def test_a_finding_and_the_verdict_are_copied_as_markdown(browser: Browser, reports: dict[str, Path]) -> None:
+def test_a_finding_and_the_verdict_are_copied_as_markdown(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         context.add_init_script(COPIES.replace("REFUSES", "false"))
         page = visit(context, reports["watched"]).page
@@ -236,7 +272,9 @@ def test_a_finding_and_the_verdict_are_copied_as_markdown(browser: Browser, repo
         finding = page.evaluate("window.copied")
         said = page.inner_text("#said")
 
-    assert verdict.startswith("**linkpred kgprof: \N{CHECK MARK} OK, 12 warnings.** fused.default is the fastest")
+    assert verdict.startswith(
+        "**linkpred kgprof: \N{CHECK MARK} OK, 12 warnings.** fused.default is the fastest"
+    )
     assert "| fused default | 1.51 (1.46\N{EN DASH}1.60, n = 306) |" in verdict
     assert finding.startswith("**Warning** `KGP201` ")
     assert "`/src/part_0.py:10` in `step`" in finding or "part_0.py:10` in `step`" in finding
@@ -250,7 +288,9 @@ def test_a_copied_finding_links_its_line_at_the_commit(browser: Browser, tmp_pat
     for name, source_url in (("ci", "https://example.org/shop/model"), ("here", "")):
         report = tmp_path / f"{name}.html"
         profile = annotated()
-        clean = msgspec.structs.replace(profile.environment, git_commit="0123456789abcdef", git_dirty=False)
+        clean = msgspec.structs.replace(
+            profile.environment, git_commit="0123456789abcdef", git_dirty=False
+        )
         shown = msgspec.structs.replace(profile, environment=clean)
         report.write_text(Html(source_url=source_url).render(shown), encoding="utf-8")
         with browser.new_context() as context:
@@ -265,7 +305,9 @@ def test_a_copied_finding_links_its_line_at_the_commit(browser: Browser, tmp_pat
     assert "`src/step.py:20` at `0123456789`, `line_20 = 20`" in copied["here"]
 
 
-def test_what_the_clipboard_refuses_is_shown_to_be_copied_by_hand(browser: Browser, reports: dict[str, Path]) -> None:
+def test_what_the_clipboard_refuses_is_shown_to_be_copied_by_hand(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context() as context:
         context.add_init_script(COPIES.replace("REFUSES", "true"))
         page = visit(context, reports["watched"]).page
@@ -288,14 +330,20 @@ def test_copied_text_is_no_markup(browser: Browser, reports: dict[str, Path]) ->
             texts.append(page.evaluate("window.copied"))
 
     document = "\n\n".join(texts)
-    found = [t for token in MarkdownIt("commonmark").enable("table").parse(document) for t in (token.children or [])]
+    found = [
+        t
+        for token in MarkdownIt("commonmark").enable("table").parse(document)
+        for t in (token.children or [])
+    ]
     assert {t.type for t in found} & {"link_open", "image"} == set()
     assert all(set("<>@#&").isdisjoint(t.content) for t in found if t.type == "code_inline")
     assert {t.content for t in found if t.type == "html_inline"} <= {"<!-- -->"}
     assert "@someone" not in document
 
 
-def test_nothing_moves_for_a_reader_who_asked_for_it(browser: Browser, reports: dict[str, Path]) -> None:
+def test_nothing_moves_for_a_reader_who_asked_for_it(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context(reduced_motion="reduce", forced_colors="active") as context:
         page = visit(context, reports["as_is"]).page
 
@@ -303,25 +351,31 @@ def test_nothing_moves_for_a_reader_who_asked_for_it(browser: Browser, reports: 
         # the kinds keep their colours: they are what the bars say
         assert (
             page.evaluate(
-                "new Set([...document.querySelectorAll('.bar rect')].map((e) => getComputedStyle(e).fill)).size"
+                "new Set([...document.querySelectorAll('.bar rect')].map((e) => "
+                "getComputedStyle(e).fill)).size"
             )
             > 2
         )
 
 
 @pytest.mark.parametrize("state", ["watched", "eight", "cuda", "the example"])
-def test_the_table_of_results_fits_a_laptops_width(browser: Browser, reports: dict[str, Path], state: str) -> None:
+def test_the_table_of_results_fits_a_laptops_width(
+    browser: Browser, reports: dict[str, Path], state: str
+) -> None:
     report = EXAMPLE / "evaluator.html" if state == "the example" else reports[state]
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, report).page
         needed, given = page.evaluate(
-            "(({parentElement: frame}) => [frame.scrollWidth, frame.clientWidth])(document.querySelector('.results'))"
+            "(({parentElement: frame}) => [frame.scrollWidth, "
+            "frame.clientWidth])(document.querySelector('.results'))"
         )
 
     assert needed <= given
 
 
-def test_an_address_that_is_no_name_of_ours_stops_nothing(browser: Browser, reports: dict[str, Path]) -> None:
+def test_an_address_that_is_no_name_of_ours_stops_nothing(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context() as context:
         visited = visit(context, reports["gate"], anchor="#100%")
         visited.page.keyboard.press("?")
@@ -337,7 +391,7 @@ OVERLAPS = """() => [...document.querySelectorAll("svg.plot")].filter((plot) => 
   const room = plot.parentElement.getBoundingClientRect();
   return [Math.max(...labels.map((box) => box.right)) - drawn.left, room.left - Math.min(...labels.map((b) => b.left)),
           drawn.right - room.right, labels.length];
-})"""
+})"""  # noqa: E501
 
 
 @pytest.mark.parametrize("width", [1280, 390])

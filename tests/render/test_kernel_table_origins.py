@@ -56,7 +56,10 @@ def with_known_times() -> KernelBreakdown:
             unknown_us=60.0,
             edges_us=40.0,
             gaps=7,
-            host_spans=(HostSpan(name="small", total_us=50.0), HostSpan(name="large", total_us=150.0)),
+            host_spans=(
+                HostSpan(name="small", total_us=50.0),
+                HostSpan(name="large", total_us=150.0),
+            ),
         ),
         by_region=(
             SpanTotal(span="0/0", count=3, total_us=150.0),
@@ -83,15 +86,24 @@ def test_idle_time_is_split_by_cause_per_step_and_of_the_window() -> None:
         ("all idle time", "40.0", "40.0 %", ""),
     )
     # then: bars on one scale, which its column says
-    assert causes.columns[-1].name == host.columns[-1].name == "0\N{EN DASH}20.0 \N{MICRO SIGN}s per step"
+    assert (
+        causes.columns[-1].name
+        == host.columns[-1].name
+        == "0\N{EN DASH}20.0 \N{MICRO SIGN}s per step"
+    )
     assert [row.cells[-1].bar for row in causes.rows] == [1.0, 0.5, 0.3, 0.2, None]
     assert [row.cells[-1].bar for row in host.rows] == [0.75, 0.25]
-    assert causes.rows[1].cells[-1].title == "launch latency: 10.0 \N{MICRO SIGN}s per step, 10.0 % of the window"
+    assert (
+        causes.rows[1].cells[-1].title
+        == "launch latency: 10.0 \N{MICRO SIGN}s per step, 10.0 % of the window"
+    )
     assert [bool(small(row.cells[0])) for row in causes.rows] == [True, True, True, True, False]
     assert texts(host) == (("large", "15.0", "15.0 %", ""), ("small", "5.00", "5.0 %", ""))
 
 
-def test_regions_stand_largest_first_with_the_unattributed_last_and_a_table_of_nothing_is_left_out() -> None:
+def test_regions_stand_largest_first_with_the_unattributed_last_and_a_table_of_nothing_is_left_out() -> (  # noqa: E501
+    None
+):
     (fold,) = device_folds((run_of(with_known_times()),), LIMITS)
 
     *_, regions = tables(fold.blocks)
@@ -105,20 +117,23 @@ def test_regions_stand_largest_first_with_the_unattributed_last_and_a_table_of_n
 
 def test_device_time_by_step_is_said_with_the_numbers_of_the_steps() -> None:
     steps = tuple(
-        SpanTotal(span=f"ProfilerStep#{n}", count=1, total_us=us) for n, us in ((3, 20.0), (4, 50.0), (5, 30.0))
+        SpanTotal(span=f"ProfilerStep#{n}", count=1, total_us=us)
+        for n, us in ((3, 20.0), (4, 50.0), (5, 30.0))
     )
     nowhere = SpanTotal(span="(unattributed)", count=1, total_us=900.0)
     kernels = msgspec.structs.replace(with_known_times(), by_step=(*steps, nowhere))
 
     assert steps_sentence(kernels) == (
-        "GPU time by the step that launched it, 3 steps: least 20.0 µs (ProfilerStep#3), median 30.0 µs "
-        "(ProfilerStep#5), most 50.0 µs (ProfilerStep#4)"
+        "GPU time by the step that launched it, 3 steps: least 20.0 µs (ProfilerStep#3), median "
+        "30.0 µs (ProfilerStep#5), most 50.0 µs (ProfilerStep#4)"
     )
     assert steps_sentence(msgspec.structs.replace(kernels, by_step=(nowhere,))) == ""
 
 
 def test_why_the_idle_time_is_not_known_is_said() -> None:
-    kernels = msgspec.structs.replace(with_known_times(), idle=Skipped(reason="no launch in the trace"))
+    kernels = msgspec.structs.replace(
+        with_known_times(), idle=Skipped(reason="no launch in the trace")
+    )
 
     (fold,) = device_folds((run_of(kernels),), LIMITS)
 
@@ -162,8 +177,8 @@ def test_copies_before_replays_are_told_with_their_share() -> None:
     (fold,) = device_folds((run_of(kernels),), LIMITS)
 
     assert (
-        "Inputs copied because their address changes between CUDA-graph replays: 300 copies of 39.1 µs each on "
-        "average before 300 launches, 1,173 µs per step, 9.7 % of the GPU time."
+        "Inputs copied because their address changes between CUDA-graph replays: 300 copies of "
+        "39.1 µs each on average before 300 launches, 1,173 µs per step, 9.7 % of the GPU time."
     ) in notes(fold.blocks)
     for name in ("text", "markdown", "html"):
         said = " ".join(by_name(name).render(one_run(kernels)).split())
@@ -179,7 +194,9 @@ def test_without_graphs_nothing_is_said_of_their_copies() -> None:
 
 
 def test_the_hosts_step_and_the_queue_are_a_line_each() -> None:
-    part = StepPart(name="operators", mean_us=60.0, median_us=60.0, minimum_us=60.0, maximum_us=60.0, calls=3.0)
+    part = StepPart(
+        name="operators", mean_us=60.0, median_us=60.0, minimum_us=60.0, maximum_us=60.0, calls=3.0
+    )
     small = [msgspec.structs.replace(part, name=f"part {i}", mean_us=10.0 - i) for i in range(5)]
     queue = LaunchQueue(
         calls=9,
@@ -201,10 +218,10 @@ def test_the_hosts_step_and_the_queue_are_a_line_each() -> None:
     said = host_sentence(kernels), queue_sentence(kernels)
 
     assert said == (
-        "CPU time of a 100 µs step, µs, mean of 10: operators 60.0 (60.0 %), part 0 10.0 (10.0 %), part 1 9.00 (9.0 "
-        "%), part 2 8.00 (8.0 %), 2 more 13.0",
-        "launch delay median 4.00 µs (p10 to p90 2.00\N{EN DASH}8.00), queue depth mean 1.50, at most 7, empty 25.0 "
-        "% of the time",
+        "CPU time of a 100 µs step, µs, mean of 10: operators 60.0 (60.0 %), part 0 10.0 (10.0 "
+        "%), part 1 9.00 (9.0 %), part 2 8.00 (8.0 %), 2 more 13.0",
+        "launch delay median 4.00 µs (p10 to p90 2.00\N{EN DASH}8.00), queue depth mean 1.50, at "
+        "most 7, empty 25.0 % of the time",
     )
     for name in ("text", "markdown"):
         text = " ".join(by_name(name).render(one_run(kernels)).split())

@@ -13,8 +13,12 @@ from tests.collectors.written_device import steps
 
 SHARES = (
     LimitShare(limit=LimitKind.LAUNCHES, us=190.0, share=0.475),
-    LimitShare(limit=LimitKind.SYNC, us=120.0, share=0.3, location=Location(file="train.py", line=18)),
-    LimitShare(limit=LimitKind.SYNC, us=86.0, share=0.215, location=Location(file="train.py", line=20)),
+    LimitShare(
+        limit=LimitKind.SYNC, us=120.0, share=0.3, location=Location(file="train.py", line=18)
+    ),
+    LimitShare(
+        limit=LimitKind.SYNC, us=86.0, share=0.215, location=Location(file="train.py", line=20)
+    ),
     LimitShare(limit=LimitKind.UNKNOWN, us=3.0, share=0.0075, name="GPU kernels"),
     LimitShare(limit=LimitKind.INPUT, us=1.0, share=0.0025, name="DataLoader"),
 )

@@ -1,4 +1,5 @@
-"""The summary for people: what stands open, what is folded, and what is cut where there is no room."""
+"""The summary for people: what stands open, what is folded, and what is cut where there is no
+room."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tests.render import profiles
 def with_findings(number: int) -> Profile:
     told = profiles.findings()
     found = [
-        msgspec.structs.replace(told.findings[0], level=Level.WARNING, message=f"finding {i}", fingerprint=f"{i:012x}")
+        msgspec.structs.replace(
+            told.findings[0], level=Level.WARNING, message=f"finding {i}", fingerprint=f"{i:012x}"
+        )
         for i in range(number)
     ]
     return msgspec.structs.replace(told, findings=tuple(found))
@@ -48,7 +51,11 @@ def test_a_verdict_three_rows_a_cause_and_a_fix_stand_open_and_the_rest_is_folde
 
 
 def test_the_table_of_runs_has_eight_metrics_at_most() -> None:
-    (head,) = [line for line in Markdown().render(profiles.cuda()).splitlines() if line.startswith("| run | ms/step")]
+    (head,) = [
+        line
+        for line in Markdown().render(profiles.cuda()).splitlines()
+        if line.startswith("| run | ms/step")
+    ]
 
     assert head.count("|") <= 1 + 1 + 8
 
@@ -59,9 +66,13 @@ def test_each_finding_has_its_fix_as_code_or_why_there_is_none() -> None:
     fixed = msgspec.structs.replace(first, fix="loss = loss.detach()")
     lacking = msgspec.structs.replace(second, no_fix="the library reads it <itself>")
 
-    text = Markdown().render(msgspec.structs.replace(told, findings=(fixed, lacking, third), actions=()))
+    text = Markdown().render(
+        msgspec.structs.replace(told, findings=(fixed, lacking, third), actions=())
+    )
 
-    lines = {name: line for line in text.splitlines() for name in re.findall(r"^- .*(finding \d)", line)}
+    lines = {
+        name: line for line in text.splitlines() for name in re.findall(r"^- .*(finding \d)", line)
+    }
     assert lines["finding 0"].endswith("; fix: `loss = loss.detach()`")
     assert lines["finding 1"].endswith("; no fix: the library reads it &lt;itself&gt;")
     assert "fix" not in lines["finding 2"]
@@ -87,7 +98,9 @@ def test_what_does_not_fit_is_cut_on_a_row_and_every_folded_part_is_closed(
     # then: what always stands there has a size of its own, which is below any limit that is in use
     if limit >= 20_000:
         assert (len(text.encode("utf-8")) if in_bytes else len(text)) <= limit
-    assert len(re.findall(r"^<details>", text, re.MULTILINE)) == len(re.findall(r"^</details>", text, re.MULTILINE))
+    assert len(re.findall(r"^<details>", text, re.MULTILINE)) == len(
+        re.findall(r"^</details>", text, re.MULTILINE)
+    )
     assert all(line.endswith(" |") for line in text.splitlines() if line.startswith("| "))
     assert text.rstrip("\n").splitlines()[-1].startswith("<sub>Reproduce: ")
 
@@ -111,16 +124,23 @@ def test_the_report_is_linked_where_it_is_known_and_only_by_an_address() -> None
 def test_a_line_is_linked_at_the_commit_that_was_measured_and_only_at_one() -> None:
     profile = profiles.STATES["gate"]()
     repository = "https://github.com/owner/repository"
-    clean = msgspec.structs.replace(profile.environment, git_commit="c0ffee", git_dirty=False, source_root="/src")
+    clean = msgspec.structs.replace(
+        profile.environment, git_commit="c0ffee", git_dirty=False, source_root="/src"
+    )
     known = msgspec.structs.replace(profile, environment=clean)
 
-    assert f"[`step.py:41`]({repository}/blob/c0ffee/step.py#L41)" in Markdown(source_url=repository).render(known)
+    assert f"[`step.py:41`]({repository}/blob/c0ffee/step.py#L41)" in Markdown(
+        source_url=repository
+    ).render(known)
     for url, given in (("", known), (repository, profile), ("javascript:alert(1)", known)):
         assert "](" not in Markdown(source_url=url).render(given)
 
 
 def test_what_is_code_in_a_sentence_is_code_and_nothing_else_means_anything() -> None:
-    assert prose("use torch.where or x.item() *here*", 100) == "use `torch.where` or `x.item()` \\*here\\*"
+    assert (
+        prose("use torch.where or x.item() *here*", 100)
+        == "use `torch.where` or `x.item()` \\*here\\*"
+    )
     assert prose("a `tick`: mode='default'", 100) == "a \\`tick\\`: `mode='default'`"
     assert (code("a|b", 20, cell=True), code("<a`>", 20)) == ("`a\\|b`", "&lt;a\\`&gt;")
 
@@ -147,13 +167,20 @@ def test_no_cut_is_inside_backticks(limit: int) -> None:
 
     assert [span for span in re.findall("`([^`]*)`", sentence + cell) if "…" in span] == []
     assert [len(shown.replace("`", "")) <= limit for shown in (sentence, cell)] == [True, True]
-    assert [whole.startswith(re.sub("[`…]", "", shown)) for shown in (sentence, cell)] == [True, True]
+    assert [whole.startswith(re.sub("[`…]", "", shown)) for shown in (sentence, cell)] == [
+        True,
+        True,
+    ]
 
 
 def test_the_command_can_be_run_again_as_it_stands() -> None:
-    profile = msgspec.structs.replace(profiles.clean(), command=("kgprof", "profile", "a b.py", "--", "--x=1 2"))
+    profile = msgspec.structs.replace(
+        profiles.clean(), command=("kgprof", "profile", "a b.py", "--", "--x=1 2")
+    )
 
-    assert "<sub>Reproduce: kgprof profile 'a b.py' -- '--x=1 2'</sub>\n" in Markdown().render(profile)
+    assert "<sub>Reproduce: kgprof profile 'a b.py' -- '--x=1 2'</sub>\n" in Markdown().render(
+        profile
+    )
 
 
 def test_the_box_says_what_the_text_contains_and_what_was_left_out() -> None:

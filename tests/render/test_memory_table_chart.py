@@ -36,9 +36,17 @@ def test_a_curve_holds_each_level_for_as_long_as_it_lasted() -> None:
     assert isinstance(fold, Fold)
     plot = drawn(Plot, fold.blocks)
     assert plot is not None
-    bars = [re.fullmatch(r"M([\d.]+) [\d.]+h([\d.]+)v([\d.]+)H[\d.]+z", shape.path) for shape in plot.shapes]
-    x, width, high = zip(*((float(bar[1]), float(bar[2]), float(bar[3])) for bar in bars if bar), strict=True)
-    assert (x, width) == ((0, 0.25 * ACROSS, 0.75 * ACROSS), (0.25 * ACROSS, 0.5 * ACROSS, 0.25 * ACROSS))
+    bars = [
+        re.fullmatch(r"M([\d.]+) [\d.]+h([\d.]+)v([\d.]+)H[\d.]+z", shape.path)
+        for shape in plot.shapes
+    ]
+    x, width, high = zip(
+        *((float(bar[1]), float(bar[2]), float(bar[3])) for bar in bars if bar), strict=True
+    )
+    assert (x, width) == (
+        (0, 0.25 * ACROSS, 0.75 * ACROSS),
+        (0.25 * ACROSS, 0.5 * ACROSS, 0.25 * ACROSS),
+    )
     assert high[1] / high[0] == 4 or abs(high[1] / high[0] - 4) < 0.05
     assert [shape.title for shape in plot.shapes] == [
         "1.00 MiB from 0 \N{MICRO SIGN}s",
@@ -54,7 +62,9 @@ def test_a_reason_of_all_runs_stands_once_and_of_one_with_its_run() -> None:
     said = "Memory over a step is not drawn: its traces hold no allocations."
 
     assert memory_folds(runs, LEVELS[0]) == (said,)
-    first, second = memory_folds([msgspec.structs.replace(runs[0], memory_curve=CURVE), runs[1]], LEVELS[0])
+    first, second = memory_folds(
+        [msgspec.structs.replace(runs[0], memory_curve=CURVE), runs[1]], LEVELS[0]
+    )
     assert isinstance(first, Fold)
     assert isinstance(second, Fold)
     assert (notes(first.blocks), notes(second.blocks)) == ((), (said,))

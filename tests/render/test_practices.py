@@ -9,7 +9,15 @@ from kgprof.model import PracticeStatus
 from kgprof.render import by_name
 from kgprof.render.finding_list import Place, finding_list
 from kgprof.render.html import LEVELS
-from kgprof.render.practices import MEMORY_CONTRACT, Practice, Weighing, memory_contract, practices, tally, weighings
+from kgprof.render.practices import (
+    MEMORY_CONTRACT,
+    Practice,
+    Weighing,
+    memory_contract,
+    practices,
+    tally,
+    weighings,
+)
 from kgprof.render.table import Fact
 from tests.render import profiles
 
@@ -61,7 +69,10 @@ def test_a_trade_off_shows_the_figures_that_decide() -> None:
 
     assert kept == Weighing(
         verdict="remove the sync",
-        text="Reading the predicate costs 0.310 ms per step and saves 0.040 ms: do the work in every step.",
+        text=(
+            "Reading the predicate costs 0.310 ms per step and saves 0.040 ms: do the "
+            "work in every step."
+        ),
         place=Place(where="policy.py:77 choose", source="if candidates.any():"),
         guarded="torch_cond.default",
         always="fused.default",

@@ -35,7 +35,8 @@ def test_a_figure_is_within_half_a_percent_of_what_it_says(value: float) -> None
 
 
 @pytest.mark.parametrize(
-    ("share", "said"), [(0.0, "0.0 %"), (0.0004, "< 0.1 %"), (0.0005, "0.1 %"), (0.29, "29.0 %"), (1.0, "100.0 %")]
+    ("share", "said"),
+    [(0.0, "0.0 %"), (0.0004, "< 0.1 %"), (0.0005, "0.1 %"), (0.29, "29.0 %"), (1.0, "100.0 %")],
 )
 def test_a_share_that_is_there_never_reads_as_nothing(share: float, said: str) -> None:
     assert quantity.percent(share) == said
@@ -43,7 +44,13 @@ def test_a_share_that_is_there_never_reads_as_nothing(share: float, said: str) -
 
 @pytest.mark.parametrize(
     ("size_bytes", "said"),
-    [(0, "0 B"), (52, "52.0 B"), (1536, "1.50 KiB"), (24 * 2**30, "24.0 GiB"), (2**50, "1,024 TiB")],
+    [
+        (0, "0 B"),
+        (52, "52.0 B"),
+        (1536, "1.50 KiB"),
+        (24 * 2**30, "24.0 GiB"),
+        (2**50, "1,024 TiB"),
+    ],
 )
 def test_sizes(size_bytes: int, said: str) -> None:
     assert quantity.size(size_bytes) == said

@@ -18,7 +18,9 @@ from kgprof.render.quantity import of_speedup, ranged, sampled
         (10, "2.00–8.00", "n = 10"),  # noqa: RUF001
     ],
 )
-def test_a_range_is_what_the_number_of_samples_can_carry(samples: int, range_: str, words: str) -> None:
+def test_a_range_is_what_the_number_of_samples_can_carry(
+    samples: int, range_: str, words: str
+) -> None:
     time = Spread(
         median=5.0,
         p10=2.0,

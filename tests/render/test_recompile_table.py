@@ -17,7 +17,9 @@ REFUSED = Skipped(reason="nothing was compiled")
 def run_with(*entries: RecompileEntry) -> RunReport:
     run = profiles.clean().runs[1]
     assert isinstance(run.compile, CompileSummary)
-    return msgspec.structs.replace(run, compile=msgspec.structs.replace(run.compile, recompiles=entries))
+    return msgspec.structs.replace(
+        run, compile=msgspec.structs.replace(run.compile, recompiles=entries)
+    )
 
 
 def entry(call: int | None, *, steady: bool, refused: bool = False) -> RecompileEntry:
@@ -39,7 +41,9 @@ def test_a_line_says_which_why_when_and_how_long() -> None:
     (table,) = tables(recompile_blocks([run], "/src", LIMITS))
 
     function, reason, _, call, seconds = table.rows[0].cells
-    assert texts(table) == (("step", "size of x, dimension 0: expected 8, got 9", "batched.default", "10", "1.25"),)
+    assert texts(table) == (
+        ("step", "size of x, dimension 0: expected 8, got 9", "batched.default", "10", "1.25"),
+    )
     assert small(function) == ("0/1", "step.py:7", "called at main.py:3 main")
     assert small(reason) == ("tensor 'x' size mismatch at index 0. expected 8, actual 9",)
     assert (call.details, seconds.value) == (("after warm-up",), 1.25)
@@ -51,7 +55,11 @@ def test_what_torch_refused_has_no_seconds_and_says_why() -> None:
     (table,) = tables(recompile_blocks([run], "/src", LIMITS))
 
     refused = table.rows[1].cells
-    assert (small(refused[0])[0], refused[4].text, refused[4].title) == ("refused", "\N{EN DASH}", REFUSED.reason)
+    assert (small(refused[0])[0], refused[4].text, refused[4].title) == (
+        "refused",
+        "\N{EN DASH}",
+        REFUSED.reason,
+    )
     assert recompile_summary([run]) == (
         "1 recompile, 0 of them after warm-up, 1.25 s in all; 1 refused by torch's limit"
     )
@@ -65,7 +73,9 @@ def test_none_is_said_and_not_known_is_not_none() -> None:
     assert recompile_blocks([none, unknown], "", LIMITS) == (
         "Unknown of torch_cond.default: this Recording has no records of the compiler.",
     )
-    assert recompile_blocks([unknown], "", LIMITS) == ("Unknown: this Recording has no records of the compiler.",)
+    assert recompile_blocks([unknown], "", LIMITS) == (
+        "Unknown: this Recording has no records of the compiler.",
+    )
 
 
 def test_many_are_folded_and_more_are_left_out() -> None:

@@ -32,21 +32,27 @@ FORWARD = m.FusedGraph(
         moved_bytes=493_922_320,
         unknown=1,
         needed_bytes=53_517_312,
-        buffers=m.BufferPlan(allocated=4, allocated_bytes=113_246_208, reused=4, reused_bytes=88_080_384),
+        buffers=m.BufferPlan(
+            allocated=4, allocated_bytes=113_246_208, reused=4, reused_bytes=88_080_384
+        ),
     ),
     calls=6,
     us=1452.5,
     bytes_per_s=340e9,
     of_copy=0.08,
 )
-SAVED = m.SavedForBackward(activations=5, activation_bytes=2**20, inputs=3, recomputed=6, operators=15)
+SAVED = m.SavedForBackward(
+    activations=5, activation_bytes=2**20, inputs=3, recomputed=6, operators=15
+)
 
 
 def with_graphs(*graphs: m.FusedGraph, **compiled: object) -> m.RunReport:
     run = profiles.clean().runs[1]
     assert isinstance(run.compile, m.CompileSummary)
     fused = m.Fusion(graphs=graphs, kernels=9.0, eager_kernels=10.0)
-    return msgspec.structs.replace(run, fusion=fused, compile=msgspec.structs.replace(run.compile, **compiled))
+    return msgspec.structs.replace(
+        run, fusion=fused, compile=msgspec.structs.replace(run.compile, **compiled)
+    )
 
 
 def test_a_graph_beside_eager_mode() -> None:
@@ -69,14 +75,17 @@ def test_a_graph_beside_eager_mode() -> None:
 def test_what_is_moved_beside_what_must_be(needed: int, shown: str) -> None:
     work = msgspec.structs.replace(FORWARD.work, unknown=0, needed_bytes=needed)
 
-    (table,) = tables(fusion_blocks((with_graphs(msgspec.structs.replace(FORWARD, work=work)),), LIMITS))
+    (table,) = tables(
+        fusion_blocks((with_graphs(msgspec.structs.replace(FORWARD, work=work)),), LIMITS)
+    )
 
     assert (texts(table)[0][6], texts(table)[0][8]) == (shown, "340")
 
 
 def test_buffers_and_in_training_what_is_saved() -> None:
     backward = msgspec.structs.replace(
-        FORWARD, work=msgspec.structs.replace(FORWARD.work, backward=True, saved=SAVED, buffers=NONE)
+        FORWARD,
+        work=msgspec.structs.replace(FORWARD.work, backward=True, saved=SAVED, buffers=NONE),
     )
 
     (alone,) = tables(buffer_blocks((with_graphs(FORWARD),), LIMITS))
@@ -91,7 +100,11 @@ def test_buffers_and_in_training_what_is_saved() -> None:
 def test_without_compiled_graphs_there_is_no_table() -> None:
     run = profiles.clean().runs[1]
 
-    assert (fusion_blocks((run,), LIMITS), buffer_blocks((run,), LIMITS), tuning_blocks((run,), LIMITS)) == ((), (), ())
+    assert (
+        fusion_blocks((run,), LIMITS),
+        buffer_blocks((run,), LIMITS),
+        tuning_blocks((run,), LIMITS),
+    ) == ((), (), ())
 
 
 def test_what_was_tried_and_chosen_and_the_stages() -> None:
@@ -118,16 +131,43 @@ def test_what_was_tried_and_chosen_and_the_stages() -> None:
         seconds=4.0,
     )
     stages = m.TritonStages(
-        kernels=(m.KernelStages(kernel="triton_poi_fused_gelu_2", seconds={"ir": 0.25, "ptx": 0.5}),), left_out=2
+        kernels=(
+            m.KernelStages(kernel="triton_poi_fused_gelu_2", seconds={"ir": 0.25, "ptx": 0.5}),
+        ),
+        left_out=2,
     )
-    blocks = tuning_blocks((with_graphs(autotuned=(of_blocks, of_template), stages=stages),), LIMITS)
+    blocks = tuning_blocks(
+        (with_graphs(autotuned=(of_blocks, of_template), stages=stages),), LIMITS
+    )
 
     tuned, staged = tables(blocks)
     assert texts(tuned) == (
-        ("batched.default", "addmm", "8x4 float32", "bias_addmm", "18", "381", "417", "13,000", "4.00"),
-        ("batched.default", "triton_poi_fused_gelu_2", "–", "XBLOCK: 512", "2", "194", "–", "194", "0.100"),  # noqa: RUF001
+        (
+            "batched.default",
+            "addmm",
+            "8x4 float32",
+            "bias_addmm",
+            "18",
+            "381",
+            "417",
+            "13,000",
+            "4.00",
+        ),
+        (
+            "batched.default",
+            "triton_poi_fused_gelu_2",
+            "–",  # noqa: RUF001
+            "XBLOCK: 512",
+            "2",
+            "194",
+            "–",  # noqa: RUF001
+            "194",
+            "0.100",
+        ),
     )
-    assert texts(staged) == (("batched.default", "triton_poi_fused_gelu_2", "0.250", "0.500", "0.750"),)
+    assert texts(staged) == (
+        ("batched.default", "triton_poi_fused_gelu_2", "0.250", "0.500", "0.750"),
+    )
     assert notes(blocks)[0] == "2 searches in 4.10 s."
     assert notes(blocks)[1].endswith("bypassing Triton's cache; 2 kernels left out.")
 
@@ -146,18 +186,32 @@ def test_page_markdown_and_text_share_it() -> None:
 def test_totals_by_generator() -> None:
     run = profiles.clean().runs[1]
     assert isinstance(run.kernels, m.KernelBreakdown)
-    total = m.GeneratorTotal(generator="cuBLAS", names=2, count=24, total_us=run.kernels.total_us / 2)
-    shown = msgspec.structs.replace(run, kernels=msgspec.structs.replace(run.kernels, generators=(total,)))
+    total = m.GeneratorTotal(
+        generator="cuBLAS", names=2, count=24, total_us=run.kernels.total_us / 2
+    )
+    shown = msgspec.structs.replace(
+        run, kernels=msgspec.structs.replace(run.kernels, generators=(total,))
+    )
 
     ((of, generator, names, count, _, share),) = texts(generator_table((shown,)))
-    assert (of, generator, names, count, share) == ("batched.default", "cuBLAS", "2", "24", "50.0 %")
+    assert (of, generator, names, count, share) == (
+        "batched.default",
+        "cuBLAS",
+        "2",
+        "24",
+        "50.0 %",
+    )
 
 
 def test_time_by_function_a_column_a_run() -> None:
-    """Kernels of one function, of one file, of two files, and what has no lines; a run without lines has no column."""
+    """Kernels of one function, of one file, of two files, and what has no lines; a run without
+    lines has no column."""
 
     def kernel(name: str, us: float, *places: tuple[str, str], known: float = 1.0) -> m.KernelRow:
-        lines = tuple(m.Location(file=f"/home/me/{file}", line=7, function=function) for file, function in places)
+        lines = tuple(
+            m.Location(file=f"/home/me/{file}", line=7, function=function)
+            for file, function in places
+        )
         return m.KernelRow(
             name=name,
             kind=m.KernelKind.GEMM,
@@ -175,8 +229,12 @@ def test_time_by_function_a_column_a_run() -> None:
     def with_kernels(*rows: m.KernelRow, slug: str = "fused") -> m.RunReport:
         run = profiles.clean().runs[1]
         assert isinstance(run.kernels, m.KernelBreakdown)
-        found = msgspec.structs.replace(run.kernels, rows=rows, total_us=100.0, lines_us=90.0, steps=2)
-        return msgspec.structs.replace(run, key=m.RunKey(strategy=slug, mode="default"), kernels=found)
+        found = msgspec.structs.replace(
+            run.kernels, rows=rows, total_us=100.0, lines_us=90.0, steps=2
+        )
+        return msgspec.structs.replace(
+            run, key=m.RunKey(strategy=slug, mode="default"), kernels=found
+        )
 
     one = with_kernels(
         kernel("a", 40.0, ("policy.py", "encode")),
@@ -189,9 +247,14 @@ def test_time_by_function_a_column_a_run() -> None:
     assert isinstance(bare.kernels, m.KernelBreakdown)
     unknown = msgspec.structs.replace(bare.kernels, lines_us=NONE)
 
-    table = place_table((one, other, msgspec.structs.replace(bare, kernels=unknown)), "/home/me", LIMITS)
+    table = place_table(
+        (one, other, msgspec.structs.replace(bare, kernels=unknown)), "/home/me", LIMITS
+    )
 
-    assert [(row.cells[0].text, *((cell.text, *cell.details) for cell in row.cells[1:])) for row in table.rows] == [
+    assert [
+        (row.cells[0].text, *((cell.text, *cell.details) for cell in row.cells[1:]))
+        for row in table.rows
+    ] == [
         ("engine.py derive", ("0", "0.0 %"), ("50.0", "100.0 %")),
         ("policy.py encode", ("20.0", "40.0 %"), ("0", "0.0 %")),
         ("policy.py, several functions", ("10.0", "20.0 %"), ("0", "0.0 %")),

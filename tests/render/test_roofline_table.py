@@ -1,4 +1,5 @@
-"""The table of kernels against the card: its figures, its dashes and their reasons, on the page and in Markdown."""
+"""The table of kernels against the card: its figures, its dashes and their reasons, on the page and
+in Markdown."""
 
 from __future__ import annotations
 
@@ -12,13 +13,21 @@ from kgprof.render.html import Html
 from kgprof.render.kernel_table import kernel_folds
 from kgprof.render.limits import Limits
 from kgprof.render.markdown import Markdown
-from kgprof.render.roofline_table import Scatter, roofline_blocks, roofline_table, sentence, unplaced
+from kgprof.render.roofline_table import (
+    Scatter,
+    roofline_blocks,
+    roofline_table,
+    sentence,
+    unplaced,
+)
 from kgprof.render.table import Cell, Fold, Small, missing
 from kgprof.render.text import Text
 from tests.render import profiles
 from tests.render.tables import tables
 
-LIMITS = Limits(log_chars=0, host_rows=5, kernel_rows=5, findings=5, runs=9, name=200, lines=9, timelines=1)
+LIMITS = Limits(
+    log_chars=0, host_rows=5, kernel_rows=5, findings=5, runs=9, name=200, lines=9, timelines=1
+)
 TOTAL_US = 200.0
 UNKNOWN = Skipped(reason="no call is known to have launched it")
 
@@ -68,7 +77,9 @@ def cells(row: KernelLaunches) -> dict[str, Cell]:
     assert isinstance(run.kernels, KernelBreakdown)
     assert isinstance(run.kernels.roofline, Roofline)
     table = roofline_table(run, run.kernels.roofline, LIMITS)
-    return {column.name: cell for column, cell in zip(table.columns, table.rows[0].cells, strict=True)}
+    return {
+        column.name: cell for column, cell in zip(table.columns, table.rows[0].cells, strict=True)
+    }
 
 
 def of_run(profile: Profile) -> tuple[KernelBreakdown, Roofline]:
@@ -81,7 +92,9 @@ def of_run(profile: Profile) -> tuple[KernelBreakdown, Roofline]:
 def test_a_row_says_how_it_was_launched_and_what_it_achieved() -> None:
     found = cells(launches())
 
-    assert found["bound by"] == Cell("memory-bound", value=0.81, bar=0.81, details=("81.0 % of peak",))
+    assert found["bound by"] == Cell(
+        "memory-bound", value=0.81, bar=0.81, details=("81.0 % of peak",)
+    )
     assert found["bound by"].width == "81.000%"
     assert found["kernel"].below == (Small(("triton",), "ops"),)
     assert list(found.values())[3:] == [
@@ -99,7 +112,16 @@ def test_a_row_says_how_it_was_launched_and_what_it_achieved() -> None:
 
 def test_what_was_not_measured_is_a_dash_with_its_reason_and_never_a_zero() -> None:
     unknown = dict.fromkeys(
-        ("grid", "block", "registers", "shared_bytes", "warps", "occupancy_percent", "bytes_per_s", "flops_per_s"),
+        (
+            "grid",
+            "block",
+            "registers",
+            "shared_bytes",
+            "warps",
+            "occupancy_percent",
+            "bytes_per_s",
+            "flops_per_s",
+        ),
         UNKNOWN,
     )
 
@@ -124,13 +146,18 @@ def test_the_sentence_adds_up_the_placed_time_and_the_rest_has_its_reasons() -> 
         launches(total_us=60.0, bound=UNKNOWN, of_ceiling=UNKNOWN),
     )
 
-    assert sentence(*of_run(profile)) == ("70.0 % of GPU time classified: memory-bound 50.0 %, latency-bound 20.0 %")
+    assert sentence(*of_run(profile)) == (
+        "70.0 % of GPU time classified: memory-bound 50.0 %, latency-bound 20.0 %"
+    )
     assert unplaced(*of_run(profile)) == f"Not classified: 30.0 %: {UNKNOWN.reason}"
 
 
 @pytest.mark.parametrize(
     ("without", "why"),
-    [("their measurement was killed", "their measurement was killed"), ("", "no kernel's bytes are known")],
+    [
+        ("their measurement was killed", "their measurement was killed"),
+        ("", "no kernel's bytes are known"),
+    ],
 )
 def test_where_nothing_is_placed_the_sentence_says_why(without: str, why: str) -> None:
     profile = with_rows(launches(bound=UNKNOWN, of_ceiling=UNKNOWN), without=without, ceilings=())
@@ -140,7 +167,9 @@ def test_where_nothing_is_placed_the_sentence_says_why(without: str, why: str) -
 
 def test_every_kernel_that_could_be_placed_is_a_circle_and_the_peaks_are_folded_below() -> None:
     profile = with_rows(
-        launches(), launches(name="k2", of_ceiling=1.7, bound=Bound.IMPOSSIBLE), launches(bound=UNKNOWN)
+        launches(),
+        launches(name="k2", of_ceiling=1.7, bound=Bound.IMPOSSIBLE),
+        launches(bound=UNKNOWN),
     )
 
     first, peaks = roofline_blocks(profile.runs, LIMITS)
@@ -172,8 +201,8 @@ def test_markdown_has_the_ten_largest_of_the_run_that_could_be_placed_and_text_a
     rows = [row for row in page.splitlines() if row.startswith("| triton_")]
     assert len(rows) == 10
     assert rows[0] == (
-        "| triton_0 | memory-bound<br><sub>81.0 % of peak</sub> | 7.50 | 3,300<br><sub>3.00 MiB</sub> | \N{EN DASH} "
-        "| 53<br><sub>6 spilled</sub> | 48 % |"
+        "| triton_0 | memory-bound<br><sub>81.0 % of peak</sub> | 7.50 | 3,300<br><sub>3.00 "
+        "MiB</sub> | \N{EN DASH} | 53<br><sub>6 spilled</sub> | 48 % |"
     )
     assert "roofline: 900.0 % of GPU time classified" in " ".join(said.split())
 
@@ -184,7 +213,9 @@ def test_the_table_of_kernels_says_what_binds_each_and_what_it_could_save() -> N
     assert isinstance(kernels, KernelBreakdown)
     named = msgspec.structs.replace(kernels.rows[0], name="triton_poi_fused_add_0")
     rows = (named, *kernels.rows[1:])
-    run = msgspec.structs.replace(profile.runs[0], kernels=msgspec.structs.replace(kernels, rows=rows))
+    run = msgspec.structs.replace(
+        profile.runs[0], kernels=msgspec.structs.replace(kernels, rows=rows)
+    )
     (fold,) = kernel_folds((run,), "", LIMITS)
     first, second = tables(fold.blocks)[0].rows[:2]
 
@@ -192,7 +223,9 @@ def test_the_table_of_kernels_says_what_binds_each_and_what_it_could_save() -> N
     assert first.cells[-2].details == ("81.0 % of peak",)
     saved = 150.0 * (1 - 0.81) / kernels.steps
     assert first.cells[-1].value == pytest.approx(saved)
-    assert "53 registers, 6 spilled" in " ".join(text for small in first.cells[1].below for text in small.texts)
+    assert "53 registers, 6 spilled" in " ".join(
+        text for small in first.cells[1].below for text in small.texts
+    )
     # then: of what was not placed nothing is claimed
     assert not second.cells[-1].measured
     page = Html().render(with_rows(launches()))

@@ -1,7 +1,9 @@
-"""SARIF 2.1.0, held to two schemas: the standard's own, and one of our own that is closed against anything else.
+"""SARIF 2.1.0, held to two schemas: the standard's own, and one of our own that is closed against
+anything else.
 
-The standard's (schemas/README.md says where it is from) allows every optional member; ours was written from the
-standard's sections (3.13 to 3.58) and knows only what kgprof writes, so that a member in a wrong place is seen.
+The standard's (schemas/README.md says where it is from) allows every optional member; ours was
+written from the standard's sections (3.13 to 3.58) and knows only what kgprof writes, so that a
+member in a wrong place is seen.
 """
 
 from __future__ import annotations
@@ -27,11 +29,18 @@ from tests.render import profiles
 
 def closed(required: list[str], **properties: object) -> dict[str, object]:
     optional = {name.removeprefix("maybe_"): value for name, value in properties.items()}
-    return {"type": "object", "required": required, "properties": optional, "additionalProperties": False}
+    return {
+        "type": "object",
+        "required": required,
+        "properties": optional,
+        "additionalProperties": False,
+    }
 
 
 TEXT = {"type": "string", "minLength": 1}
-MESSAGE = {"oneOf": [closed(["text"], text=TEXT), closed(["text", "markdown"], text=TEXT, markdown=TEXT)]}
+MESSAGE = {
+    "oneOf": [closed(["text"], text=TEXT), closed(["text", "markdown"], text=TEXT, markdown=TEXT)]
+}
 LEVEL = {"enum": ["none", "note", "warning", "error"]}
 COUNTING = {"type": "integer", "minimum": 1}
 URI = {"type": "string", "pattern": r"^[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+$"}
@@ -49,7 +58,9 @@ ARTIFACT = closed(["uri"], uri=URI, uriBaseId=TEXT)
 LOGICAL = closed(["fullyQualifiedName"], fullyQualifiedName=TEXT, kind={"enum": ["function"]})
 LOCATION = closed(
     ["physicalLocation"],
-    physicalLocation=closed(["artifactLocation", "region"], artifactLocation=ARTIFACT, region=REGION),
+    physicalLocation=closed(
+        ["artifactLocation", "region"], artifactLocation=ARTIFACT, region=REGION
+    ),
     logicalLocations={"type": "array", "items": LOGICAL},
     message=MESSAGE,
 )
@@ -90,14 +101,23 @@ INVOCATION = closed(
     exitCode={"type": "integer"},
     exitCodeDescription=TEXT,
     commandLine=TEXT,
-    toolExecutionNotifications={"type": "array", "items": closed(["message"], level=LEVEL, message=MESSAGE)},
+    toolExecutionNotifications={
+        "type": "array",
+        "items": closed(["message"], level=LEVEL, message=MESSAGE),
+    },
 )
 RUN = closed(
     ["tool", "results"],
-    tool=closed(["driver"], driver=closed(["name"], name=TEXT, version=TEXT, rules={"type": "array", "items": RULE})),
+    tool=closed(
+        ["driver"],
+        driver=closed(["name"], name=TEXT, version=TEXT, rules={"type": "array", "items": RULE}),
+    ),
     automationDetails=closed(["id"], id=TEXT, guid=GUID),
     baselineGuid=GUID,
-    originalUriBaseIds={"type": "object", "additionalProperties": closed([], uri=URI, description=MESSAGE)},
+    originalUriBaseIds={
+        "type": "object",
+        "additionalProperties": closed([], uri=URI, description=MESSAGE),
+    },
     columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
     invocations={"type": "array", "items": INVOCATION},
     results={"type": "array", "items": RESULT},
@@ -111,7 +131,9 @@ DOCUMENT = closed(
 )
 VALIDATOR = jsonschema.Draft202012Validator(DOCUMENT)
 STANDARD = jsonschema.Draft202012Validator(
-    json.loads((Path(__file__).parent / "schemas" / "sarif-2.1.0.schema.json").read_text(encoding="utf-8")),
+    json.loads(
+        (Path(__file__).parent / "schemas" / "sarif-2.1.0.schema.json").read_text(encoding="utf-8")
+    ),
     format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER,
 )
 
@@ -173,19 +195,30 @@ def test_the_schema_of_the_standard_is_whole() -> None:
 
 
 def test_a_clean_gate_and_a_failed_one_are_sarif() -> None:
-    clean, failed = judge(gated.profile(), gated.settings()), judge(gated.profile(gated.finding()), gated.settings())
+    clean, failed = (
+        judge(gated.profile(), gated.settings()),
+        judge(gated.profile(gated.finding()), gated.settings()),
+    )
 
     assert [rendered(clean)["results"], len(rendered(failed)["results"])] == [[], 1]
     assert [rendered(p)["invocations"][0]["exitCode"] for p in (clean, failed)] == [0, 1]
 
 
 def test_a_finding_says_what_it_costs_and_carries_the_figure() -> None:
-    cost = FindingCost(value=312.5, unit="us/step", what="the host waited", measured_in=(PassName.MEMORY,), samples=17)
+    cost = FindingCost(
+        value=312.5,
+        unit="us/step",
+        what="the host waited",
+        measured_in=(PassName.MEMORY,),
+        samples=17,
+    )
     finding = msgspec.structs.replace(gated.finding(), cost=cost)
 
     (result,) = rendered(gated.profile(finding))["results"]
 
-    assert result["message"] == {"text": f"{finding.message}; costs 312 µs per step (the host waited; MEMORY, n = 17)"}
+    assert result["message"] == {
+        "text": f"{finding.message}; costs 312 µs per step (the host waited; MEMORY, n = 17)"
+    }
     assert result["properties"]["cost"] == {
         "value": 312.5,
         "unit": "us/step",
@@ -218,9 +251,15 @@ def test_a_finding_points_at_its_line_by_a_relative_name() -> None:
                 "logicalLocations": [{"fullyQualifiedName": "step", "kind": "function"}],
             }
         ],
-        "partialFingerprints": {"primaryLocationLineHash": "KGP1010012:1", "kgprof/v1": "KGP1010012:1"},
+        "partialFingerprints": {
+            "primaryLocationLineHash": "KGP1010012:1",
+            "kgprof/v1": "KGP1010012:1",
+        },
         "occurrenceCount": 1,
-        "properties": {"run": "fused.default", "cost": {"notMeasured": "no pass measures what this costs"}},
+        "properties": {
+            "run": "fused.default",
+            "cost": {"notMeasured": "no pass measures what this costs"},
+        },
     }
 
 
@@ -232,7 +271,9 @@ def test_a_finding_points_at_its_line_by_a_relative_name() -> None:
         ("/usr/lib/x.py", {"uri": "file:///usr/lib/x.py"}),
     ],
 )
-def test_names_are_escaped_and_other_folders_are_absolute(file: str, expected: dict[str, str]) -> None:
+def test_names_are_escaped_and_other_folders_are_absolute(
+    file: str, expected: dict[str, str]
+) -> None:
     found = msgspec.structs.replace(gated.finding(), location=Location(file=file, line=1))
 
     (result,) = rendered(gated.profile(found))["results"]
@@ -252,7 +293,9 @@ def test_a_finding_about_a_whole_run_still_has_a_place() -> None:
 def test_other_places_that_matter_are_related() -> None:
     call = Location(file=f"{gated.ROOT}/train.py", line=40, function="main")
 
-    (result,) = rendered(gated.profile(msgspec.structs.replace(gated.finding(), related=(call,))))["results"]
+    (result,) = rendered(gated.profile(msgspec.structs.replace(gated.finding(), related=(call,))))[
+        "results"
+    ]
 
     (related,) = result["relatedLocations"]
     assert related["physicalLocation"]["artifactLocation"]["uri"] == "train.py"
@@ -260,25 +303,36 @@ def test_other_places_that_matter_are_related() -> None:
 
 
 def test_an_accepted_finding_is_suppressed_with_its_reason() -> None:
-    judged = judge(gated.profile(gated.finding(), gated.finding("KGP102")), gated.settings(entries=[gated.entry()]))
+    judged = judge(
+        gated.profile(gated.finding(), gated.finding("KGP102")),
+        gated.settings(entries=[gated.entry()]),
+    )
 
     first, second = rendered(judged)["results"]
 
-    assert first["suppressions"] == [{"kind": "external", "justification": "ana, until 2027-01-31: it is a demo"}]
+    assert first["suppressions"] == [
+        {"kind": "external", "justification": "ana, until 2027-01-31: it is a demo"}
+    ]
     assert second["suppressions"] == []
 
 
 def test_more_results_than_code_scanning_shows_are_cut_and_it_says_so() -> None:
     run = rendered(gated.profile(*(gated.finding(line=line) for line in range(1, LIMIT + 6))))
 
-    notes = [note["message"]["text"] for note in run["invocations"][0]["toolExecutionNotifications"]]
+    notes = [
+        note["message"]["text"] for note in run["invocations"][0]["toolExecutionNotifications"]
+    ]
     assert len(run["results"]) == LIMIT
     assert "5 of 1,005 findings are left out; report.json holds them" in notes
     assert run["properties"]["findings"] == 1005
 
 
-@pytest.mark.parametrize(("code", "finished"), [(0, True), (1, True), (4, False), (5, True), (6, True), (130, False)])
-def test_a_gate_that_failed_has_run_and_a_workload_that_died_has_not(code: int, finished: bool) -> None:
+@pytest.mark.parametrize(
+    ("code", "finished"), [(0, True), (1, True), (4, False), (5, True), (6, True), (130, False)]
+)
+def test_a_gate_that_failed_has_run_and_a_workload_that_died_has_not(
+    code: int, finished: bool
+) -> None:
     run = rendered(msgspec.structs.replace(profiles.clean(), exit_code=code))
 
     assert run["invocations"][0]["executionSuccessful"] is finished
@@ -292,7 +346,9 @@ hostile_findings = st.builds(
     message=anything,
     run=st.none() | st.builds(RunKey, strategy=anything, mode=anything),
     location=st.none()
-    | st.builds(Location, file=anything, line=st.integers(-1, 10**6), function=anything, text=anything),
+    | st.builds(
+        Location, file=anything, line=st.integers(-1, 10**6), function=anything, text=anything
+    ),
     count=st.integers(0, 99),
     fingerprint=anything,
 )
@@ -305,14 +361,20 @@ def test_whatever_the_names_are_it_is_sarif_with_the_right_counts(found: list[Fi
 
     assert len(run["results"]) == len(found)
     for level in Level:
-        assert run["properties"]["levels"][level.value] == sum(finding.level is level for finding in found)
-        assert sum(result["level"] == level.value for result in run["results"]) == sum(f.level is level for f in found)
+        assert run["properties"]["levels"][level.value] == sum(
+            finding.level is level for finding in found
+        )
+        assert sum(result["level"] == level.value for result in run["results"]) == sum(
+            f.level is level for f in found
+        )
 
 
 def test_a_path_that_was_shortened_is_said_to_lie_in_no_folder() -> None:
     told = profiles.findings()
     place = Location(file="<site-packages>/torch/nn.py", line=3)
-    profile = msgspec.structs.replace(told, findings=(msgspec.structs.replace(told.findings[0], location=place),))
+    profile = msgspec.structs.replace(
+        told, findings=(msgspec.structs.replace(told.findings[0], location=place),)
+    )
 
     (result,) = json.loads(by_name("sarif").render(profile))["runs"][0]["results"]
 

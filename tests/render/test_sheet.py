@@ -18,7 +18,11 @@ SHEET = sheet.Sheet(
             title="Cells & modes",
             intro="Medians.",
             blocks=(
-                plain("cells", ("mode", "ms/step"), [("eager", number(1.234, "n = 40")), ("default", missing("died"))]),
+                plain(
+                    "cells",
+                    ("mode", "ms/step"),
+                    [("eager", number(1.234, "n = 40")), ("default", missing("died"))],
+                ),
                 "A note.",
                 ("About", HOSTILE),
                 Fold("more", blocks=("folded",)),
@@ -39,7 +43,15 @@ def test_the_page_has_every_block_and_nothing_that_runs() -> None:
     assert "<script" not in page
     assert "\x1b" not in page
     assert "default-src &#39;none&#39;" in page
-    for words in ("Three processes a cell.", "NVIDIA H200", "A note.", "folded", "torch.compile(f)", "12 MB", "died"):
+    for words in (
+        "Three processes a cell.",
+        "NVIDIA H200",
+        "A note.",
+        "folded",
+        "torch.compile(f)",
+        "12 MB",
+        "died",
+    ):
         assert words in page
 
 

@@ -1,4 +1,5 @@
-"""The workload's files by line: figures, findings, graphs and code, under the same switch as all source."""
+"""The workload's files by line: figures, findings, graphs and code, under the same switch as all
+source."""
 
 from __future__ import annotations
 
@@ -42,11 +43,16 @@ def test_graphs_and_code_are_a_click_away_and_say_where_the_whole_is() -> None:
     assert "--to code" in code.more
 
 
-def test_without_the_source_the_lines_keep_their_figures_and_one_sentence_names_the_switch() -> None:
+def test_without_the_source_the_lines_keep_their_figures_and_one_sentence_names_the_switch() -> (
+    None
+):
     hidden = redacted(annotated(), NOBODY, source="none")
     found = view(hidden)
 
-    assert [(line.number, line.code) for line in found.files[0].lines] == [("20", None), ("21", None)]
+    assert [(line.number, line.code) for line in found.files[0].lines] == [
+        ("20", None),
+        ("21", None),
+    ]
     assert found.files[0].lines[0].figures == view(annotated()).files[0].lines[3].figures
     assert found.compiled == ()
     assert "--include-source repo" in left_out(hidden)
@@ -57,14 +63,18 @@ def test_without_the_source_the_lines_keep_their_figures_and_one_sentence_names_
 def test_a_run_on_another_strategy_has_no_line_of_it() -> None:
     profile = annotated()
     other = RunKey(strategy="other", mode="eager")
-    kept = msgspec.structs.replace(profile, findings=(msgspec.structs.replace(profile.findings[0], run=other),))
+    kept = msgspec.structs.replace(
+        profile, findings=(msgspec.structs.replace(profile.findings[0], run=other),)
+    )
 
     assert all(not line.findings for line in view(kept).files[0].lines)
 
 
 def test_the_page_gives_the_view_up_before_it_grows_too_large() -> None:
     profile = annotated("".join(f"{'y' * 150} = {number}\n" for number in range(4000)))
-    rows = [len(file.lines) for level in range(len(LEVELS) - 4) for file in view(profile, level).files]
+    rows = [
+        len(file.lines) for level in range(len(LEVELS) - 4) for file in view(profile, level).files
+    ]
 
     assert len(Html().render(profile).encode()) <= MAX_BYTES
     assert max(rows) <= 300

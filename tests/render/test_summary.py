@@ -34,7 +34,9 @@ def words(name: str, profile: Profile) -> str:
 @for_people
 def test_an_evaluation_that_counts_nothing_is_shown_by_its_whole_time(name: str) -> None:
     gone = Skipped(reason="the workload's evaluation counts nothing")
-    run = msgspec.structs.replace(profiles.clean().runs[0], evaluation=gone, per_unit=gone, throughput=gone)
+    run = msgspec.structs.replace(
+        profiles.clean().runs[0], evaluation=gone, per_unit=gone, throughput=gone
+    )
 
     shown = words(name, with_runs(profiles.clean(), run))
 
@@ -49,7 +51,9 @@ def test_metrics_over_unknown_candidates_carry_a_mark_and_a_note(name: str) -> N
     assert isinstance(run.evaluation, Evaluation)
     unknown = handmade.counted(run.evaluation, overflow=2520)
 
-    shown = words(name, with_runs(profiles.clean(), msgspec.structs.replace(run, evaluation=unknown)))
+    shown = words(
+        name, with_runs(profiles.clean(), msgspec.structs.replace(run, evaluation=unknown))
+    )
 
     assert "0.4123 †" in shown
     assert "† batched.eager: 2,520 of 5,040 candidates (50.0 %) are undecided" in shown
@@ -58,7 +62,9 @@ def test_metrics_over_unknown_candidates_carry_a_mark_and_a_note(name: str) -> N
 
 @for_people
 def test_a_stand_in_for_the_baseline_is_named(name: str) -> None:
-    stand_in, other = (msgspec.structs.replace(run, is_baseline=False) for run in profiles.clean().runs[1:3])
+    stand_in, other = (
+        msgspec.structs.replace(run, is_baseline=False) for run in profiles.clean().runs[1:3]
+    )
     profile = with_runs(
         profiles.clean(),
         msgspec.structs.replace(stand_in, compared_with=None),
@@ -66,7 +72,8 @@ def test_a_stand_in_for_the_baseline_is_named(name: str) -> None:
     )
 
     assert (
-        "Results were compared with those of batched.default, not with the baseline batched.eager, which left none."
+        "Results were compared with those of batched.default, not with the baseline batched.eager, "
+        "which left none."
     ) in words(name, profile)
     results = next(column for column in summary.columns(profile) if column.name == "results")
     assert results.cell(profile.runs[1]).details[0] == "same as batched.default (5,040)"
@@ -78,7 +85,8 @@ def test_a_stand_in_for_the_baseline_is_named(name: str) -> None:
 @for_people
 def test_the_conditions_of_the_evaluation_are_in_sight(name: str) -> None:
     assert (
-        "The evaluation: ties realistic, corruptions 10 per side, policy seeded random weights, dtype float64, depth 6."
+        "The evaluation: ties realistic, corruptions 10 per side, policy seeded random weights, "
+        "dtype float64, depth 6."
     ) in words(name, profiles.clean())
 
 
@@ -91,7 +99,9 @@ def test_the_strategies_that_ran_are_explained() -> None:
 
 
 def test_steps_of_an_evaluation_stand_beside_what_it_finished() -> None:
-    finished = next(column for column in summary.columns(profiles.clean()) if column.name == "finished")
+    finished = next(
+        column for column in summary.columns(profiles.clean()) if column.name == "finished"
+    )
 
     assert finished.cell(profiles.clean().runs[0]).details[-1] == "in 102 steps"
 
@@ -106,10 +116,14 @@ def test_steps_of_an_evaluation_stand_beside_what_it_finished() -> None:
 def test_a_compilation_in_eager_mode_is_explained(function: str, why: str) -> None:
     run = profiles.clean().runs[2]
     assert isinstance(run.compile, CompileSummary)
-    compilation = Compilation(compile_id="0/0", function=function, location="x.py:1", duration_s=1.0)
+    compilation = Compilation(
+        compile_id="0/0", function=function, location="x.py:1", duration_s=1.0
+    )
     compiled = msgspec.structs.replace(run.compile, compilations=(compilation,))
 
-    notes = summary.footnotes(with_runs(profiles.clean(), msgspec.structs.replace(run, compile=compiled)))
+    notes = summary.footnotes(
+        with_runs(profiles.clean(), msgspec.structs.replace(run, compile=compiled))
+    )
 
     assert f"torch_cond.eager: 1 compilation in eager mode: {why}." in notes
 
@@ -118,25 +132,36 @@ def test_below_the_first_call_is_what_it_compiled_and_apart_what_a_later_one_did
     compiled = profiles.clean().runs[0].compile
     assert isinstance(compiled, CompileSummary)
     each = [
-        Compilation(compile_id="0/0", function="step", location="x.py:1", duration_s=1.0, call=n) for n in (0, 0, 60)
+        Compilation(compile_id="0/0", function="step", location="x.py:1", duration_s=1.0, call=n)
+        for n in (0, 0, 60)
     ]
 
-    words = [summary.made(msgspec.structs.replace(compiled, compilations=tuple(each[:n]))) for n in (1, 2, 3)]
+    words = [
+        summary.made(msgspec.structs.replace(compiled, compilations=tuple(each[:n])))
+        for n in (1, 2, 3)
+    ]
 
     assert words == ["1 compilation", "2 compilations", "2 compilations, 1 later"]
 
 
-@pytest.mark.parametrize(("device", "kernel"), [("cuda", "GPU check kernel"), ("cpu", "arithmetic on all threads")])
+@pytest.mark.parametrize(
+    ("device", "kernel"), [("cuda", "GPU check kernel"), ("cpu", "arithmetic on all threads")]
+)
 def test_how_far_the_machine_moved_over_the_rounds_is_said_once(device: str, kernel: str) -> None:
     run = profiles.clean().runs[0]
     rounds = profiles._rounds(1000.0)
-    slower = msgspec.structs.replace(rounds, machine=MachineSpeed(host_us=(6.5,), device_us=(208.0,)))
+    slower = msgspec.structs.replace(
+        rounds, machine=MachineSpeed(host_us=(6.5,), device_us=(208.0,))
+    )
     runs = [msgspec.structs.replace(run, rounds=each) for each in (rounds, slower)]
 
-    notes = summary.footnotes(with_runs(msgspec.structs.replace(profiles.clean(), device=device), *runs))
+    notes = summary.footnotes(
+        with_runs(msgspec.structs.replace(profiles.clean(), device=device), *runs)
+    )
 
     assert [note for note in notes if "Machine" in note] == [
-        f"Machine stability across processes: CPU check loop 4.00 to 6.50 µs, {kernel} 208 to 212 µs."
+        f"Machine stability across processes: CPU check loop 4.00 to 6.50 µs, {kernel} 208 to 212 "
+        "µs."
     ]
 
 

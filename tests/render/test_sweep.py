@@ -31,7 +31,11 @@ def shown(*further: Section) -> Sheet:
 
 def rows(page: Sheet, section: str) -> dict[str, list[str]]:
     (table,) = (
-        block for part in page.sections if part.title == section for block in part.blocks if isinstance(block, Table)
+        block
+        for part in page.sections
+        if part.title == section
+        for block in part.blocks
+        if isinstance(block, Table)
     )
     return {row.cells[0].text: [cell.text for cell in row.cells[1:]] for row in table.rows}
 
@@ -52,7 +56,8 @@ def test_a_cell_without_a_start_of_eager_is_not_said_never_to_pay() -> None:
     eager = cell(EAGER, 200, 200, 200, cold_s=[0.0])
     times = [msgspec.structs.replace(each, start_s=()) for each in eager.measured()]
     processes = [
-        msgspec.structs.replace(each, measured=without) for each, without in zip(eager.processes, times, strict=True)
+        msgspec.structs.replace(each, measured=without)
+        for each, without in zip(eager.processes, times, strict=True)
     ]
     unstarted = msgspec.structs.replace(eager, processes=tuple(processes))
     page = sheet(weighed(sweep(unstarted, CELLS[1]), 1_000_000))
@@ -101,7 +106,9 @@ def test_a_dead_cell_and_one_that_was_not_run_say_why() -> None:
 
 
 def test_what_was_tried_on_the_best_cell_stands_before_what_is_missing() -> None:
-    titles = [part.title for part in shown(Section(title="Correctness", blocks=("equal",))).sections]
+    titles = [
+        part.title for part in shown(Section(title="Correctness", blocks=("equal",))).sections
+    ]
 
     assert titles[-2:] == ["Correctness", "Not measured"]
 

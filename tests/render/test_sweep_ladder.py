@@ -33,7 +33,9 @@ SKIPPED = m.Skipped(reason="the process was killed: SIGSEGV")
 
 
 def rung(tensor: m.TensorDifference) -> m.RungResult:
-    return m.RungResult(differs=tensor.differing > 0, seconds=1.0, compared=2, tensors=(tensor, RIGHT))
+    return m.RungResult(
+        differs=tensor.differing > 0, seconds=1.0, compared=2, tensors=(tensor, RIGHT)
+    )
 
 
 LADDER = m.Ladder(
@@ -61,21 +63,28 @@ LADDER = m.Ladder(
 
 def words(section: Section, form: str = "text") -> str:
     page = Sheet(title="t", status=m.VerdictStatus.OK, verdict="v", sections=(section,))
-    return {"text": lambda: printers.text(page, width=400), "html": lambda: printers.html(page)}[form]()
+    return {"text": lambda: printers.text(page, width=400), "html": lambda: printers.html(page)}[
+        form
+    ]()
 
 
 def test_the_rung_that_differs_is_named_with_its_worst_tensor_and_script() -> None:
     text = words(ladder_section(LADDER))
 
     assert "The result of reduce-overhead changes at decomposition" in text
-    assert "1 operator of 14 nodes: torch.nn.functional.silu; time ran out, so a smaller graph may exist" in text
+    assert (
+        "1 operator of 14 nodes: torch.nn.functional.silu; time ran out, so a smaller graph may "
+        "exist" in text
+    )
     assert "python step.decomposition.py" in text
     (row,) = [line for line in text.splitlines() if line.startswith("decomposition ")]
     for figure in ("differs", "result (float32)", "0.25", "0.125", "2,097,152", "2, 0"):
         assert figure in row
 
 
-@pytest.mark.parametrize("expected", ["[3, 4] is 2.25, float64 has 2", "7 of 60 differ", "the process was killed"])
+@pytest.mark.parametrize(
+    "expected", ["[3, 4] is 2.25, float64 has 2", "7 of 60 differ", "the process was killed"]
+)
 def test_the_page_has_the_worst_element_and_why_a_rung_has_none(expected: str) -> None:
     assert expected in words(ladder_section(LADDER), "html")
 
@@ -105,13 +114,17 @@ def test_rungs_that_were_not_compared_are_named_beside_the_one_that_differs() ->
 def test_an_error_of_float64_is_not_shown_as_zero() -> None:
     small = rung(replace(RIGHT, max_abs=2.22e-16))
 
-    assert "2.22e-16" in words(ladder_section(replace(LADDER, rungs=((m.Rung.CAPTURE, small),), first=None)))
+    assert "2.22e-16" in words(
+        ladder_section(replace(LADDER, rungs=((m.Rung.CAPTURE, small),), first=None))
+    )
 
 
 def test_a_ladder_on_which_nothing_could_run_was_not_checked() -> None:
     none = m.Skipped(reason="no rung differs")
 
-    text = words(ladder_section(replace(LADDER, rungs=LADDER.rungs[-1:], first=None, minified=none)))
+    text = words(
+        ladder_section(replace(LADDER, rungs=LADDER.rungs[-1:], first=None, minified=none))
+    )
 
     assert "Not checked: no rung of reduce-overhead could be compared" in text
     assert "No rung differs" not in text
@@ -120,7 +133,9 @@ def test_a_ladder_on_which_nothing_could_run_was_not_checked() -> None:
 def test_a_rung_below_that_could_not_run_does_not_agree() -> None:
     rungs = (*LADDER.rungs[:2], (m.Rung.CAPTURE, SKIPPED), LADDER.rungs[3])
 
-    assert "the rungs below it that could run agree" in words(ladder_section(replace(LADDER, rungs=rungs)))
+    assert "the rungs below it that could run agree" in words(
+        ladder_section(replace(LADDER, rungs=rungs))
+    )
 
 
 def test_a_script_that_does_not_differ_by_itself_says_so() -> None:
@@ -161,7 +176,10 @@ def spread(ms: float) -> m.Spread:
 
 
 def policy(ms: float, padded_to: int = 0, differs: str = "") -> m.PolicyResult:
-    costs = (m.SizeCost(size=size, calls=1, padded_to=padded_to or size, steady=spread(ms)) for size in (8, 16))
+    costs = (
+        m.SizeCost(size=size, calls=1, padded_to=padded_to or size, steady=spread(ms))
+        for size in (8, 16)
+    )
     return m.PolicyResult(graphs=2, compile_s=12.5, sizes=tuple(costs), differs=differs)
 
 
@@ -174,7 +192,10 @@ SHAPES = m.Shapes(
     policies=(
         (m.SizePolicy.STATIC, policy(1.0)),
         (m.SizePolicy.DYNAMIC, policy(1.25)),
-        (m.SizePolicy.PADDED, policy(0.5, 16, "at size 8 result differs from eager's without padding, by up to 0.5")),
+        (
+            m.SizePolicy.PADDED,
+            policy(0.5, 16, "at size 8 result differs from eager's without padding, by up to 0.5"),
+        ),
         (m.SizePolicy.MARKED, SKIPPED),
     ),
     recommended=m.SizePolicy.DYNAMIC,
@@ -185,8 +206,13 @@ SHAPES = m.Shapes(
 def test_a_policy_is_recommended_with_its_line_and_what_noise_decided() -> None:
     text = words(shapes_section(SHAPES))
 
-    assert "Dimension 0 of x, an input of step, in 2 calls with 8, 16 (--sizes). Buckets: 16." in text
-    assert "Recommended: dynamic (dynamic=True). As fast as static within noise, and compiles sooner." in text
+    assert (
+        "Dimension 0 of x, an input of step, in 2 calls with 8, 16 (--sizes). Buckets: 16." in text
+    )
+    assert (
+        "Recommended: dynamic (dynamic=True). As fast as static within noise, and compiles sooner."
+        in text
+    )
     assert "compiled = torch.compile(step, dynamic=True)" in text
     (padded,) = [line for line in text.splitlines() if line.startswith("padded")]
     for figure in ("12.5", "25.0 %", "at size 8 result differs"):
@@ -196,13 +222,16 @@ def test_a_policy_is_recommended_with_its_line_and_what_noise_decided() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loaded_s", "words"), [(2.0, "saves 7.50 s of the first call of default"), (11.0, "saves nothing of the first")]
+    ("loaded_s", "words"),
+    [(2.0, "saves 7.50 s of the first call of default"), (11.0, "saves nothing of the first")],
 )
 def test_shipped_caches_say_what_they_save_with_the_lines(loaded_s: float, words: str) -> None:
     cold = m.Start(first_call_s=10.0, load_s=0.0, graphs_from_cache=0, graphs_compiled=2)
     loaded = m.Start(first_call_s=loaded_s, load_s=0.5, graphs_from_cache=2, graphs_compiled=0)
 
-    section = shipped_section(m.ShippedCache(cell="default", cold=cold, loaded=loaded, artifact_bytes=2**20))
+    section = shipped_section(
+        m.ShippedCache(cell="default", cold=cold, loaded=loaded, artifact_bytes=2**20)
+    )
 
     answer, lines = section.blocks
     assert isinstance(answer, str)

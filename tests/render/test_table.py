@@ -35,7 +35,11 @@ from tests.render import profiles
 LIMITS = html.LEVELS[0]
 TABLE = Table(
     label="Times",
-    columns=(Column("run", style="name"), Column("ms per step", title="the median", details=1), Column("calls")),
+    columns=(
+        Column("run", style="name"),
+        Column("ms per step", title="the median", details=1),
+        Column("calls"),
+    ),
     rows=(
         row(
             Cell("fused", name="fused.default", below=(Small(("default",), "mode"),)),
@@ -92,7 +96,10 @@ def test_the_page_sorts_by_values_and_says_why_a_figure_is_missing() -> None:
     assert '<th scope="col" class="number long" title="the median">ms per step</th>' in page
     assert '<tr id="run-1">' in page
     assert '<th scope="row" class="name">fused <span class="mode">default</span></th>' in page
-    assert '<td class="number" data-sort="1.5">1.50 <span class="detail long">1.40 to 1.60 in all</span>' in page
+    assert (
+        '<td class="number" data-sort="1.5">1.50 <span class="detail long">1.40 to 1.60 in '
+        "all</span>" in page
+    )
     assert '<rect class="fill" width="25.000%"' in page
     assert '<td class="number missing" title="it was killed">\N{EN DASH}</td>' in page
     assert '<th scope="row" class="name wrong">eager</th>' in page
@@ -104,7 +111,12 @@ def test_the_page_sorts_by_values_and_says_why_a_figure_is_missing() -> None:
 
 def test_folds_hold_facts_tables_and_texts() -> None:
     page = on_the_page(
-        Fold("batched", blocks=("Known.", Facts((Fact(name="a", value="b"),))), caption="9 names", anchor="x")
+        Fold(
+            "batched",
+            blocks=("Known.", Facts((Fact(name="a", value="b"),))),
+            caption="9 names",
+            anchor="x",
+        )
     )
 
     assert '<details id="x">' in page
@@ -115,9 +127,16 @@ def test_folds_hold_facts_tables_and_texts() -> None:
 @pytest.mark.parametrize("hostile", profiles.HOSTILE)
 def test_hostile_strings_are_text_in_every_print(hostile: str) -> None:
     # given: the string in every field that holds words of others
-    cell = Cell(hostile, details=(hostile,), below=(Small((hostile,), fold=hostile),), title=hostile)
+    cell = Cell(
+        hostile, details=(hostile,), below=(Small((hostile,), fold=hostile),), title=hostile
+    )
     table = bounded(
-        Table(label=hostile, columns=(Column(hostile, title=hostile),), rows=(row(cell),), notes=((hostile, hostile),)),
+        Table(
+            label=hostile,
+            columns=(Column(hostile, title=hostile),),
+            rows=(row(cell),),
+            notes=((hostile, hostile),),
+        ),
         LIMITS,
     )
 
@@ -141,8 +160,15 @@ def test_no_text_is_longer_than_the_page_has_room_for() -> None:
 
 
 def test_columns_are_picked_by_name() -> None:
-    assert TABLE.only("calls", "run").rows[1].cells == (Cell("2", mark="!"), Cell("eager", wrong=True))
-    assert [column.style for column in columns("run", "kind", "ms", words=2, first="name")] == ["name", "", "number"]
+    assert TABLE.only("calls", "run").rows[1].cells == (
+        Cell("2", mark="!"),
+        Cell("eager", wrong=True),
+    )
+    assert [column.style for column in columns("run", "kind", "ms", words=2, first="name")] == [
+        "name",
+        "",
+        "number",
+    ]
 
 
 def test_cells_of_figures() -> None:
@@ -158,7 +184,9 @@ def test_cells_of_figures() -> None:
         measured_in=PassName.TIMING,
     )
 
-    assert timed(spread, 1e-3, " ms") == Cell("1.50 ms", details=("1.40\N{EN DASH}1.60", "n = 20"), value=1.5)
+    assert timed(spread, 1e-3, " ms") == Cell(
+        "1.50 ms", details=("1.40\N{EN DASH}1.60", "n = 20"), value=1.5
+    )
     assert number(1.5, "each") == Cell("1.50", details=("each",), value=1.5)
     assert share(0.5) == Cell("50.0 %", value=0.5)
     assert {timed(gone), number(gone), whole(gone)} == {missing("gone")}

@@ -1,4 +1,5 @@
-"""The timeline as it is drawn: shapes and events that add up, hostile names that stay text, a page that stays small."""
+"""The timeline as it is drawn: shapes and events that add up, hostile names that stay text, a page
+that stays small."""
 
 from __future__ import annotations
 
@@ -24,13 +25,22 @@ from kgprof.render.timeline_chart import ACROSS, Lanes, events, step_folds
 from tests.render import profiles
 from tests.render.tables import drawn, notes, tables, texts
 
-TRACES = Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "cuda_graphs_h200" / "breaks" / "runs"
+TRACES = (
+    Path(__file__).resolve().parents[2]
+    / "fixtures"
+    / "recordings"
+    / "cuda_graphs_h200"
+    / "breaks"
+    / "runs"
+)
 LIMITS = LEVELS[0]
 
 
 def h200() -> KernelBreakdown:
     trace = kineto.read(TRACES / "cond.as-is" / "trace.json.gz")
-    found = kernels.breakdown(trace, device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    found = kernels.breakdown(
+        trace, device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
     assert isinstance(found, KernelBreakdown)
     return found
 
@@ -55,7 +65,9 @@ Event = tuple[str, str, int, int]  # name, kind, start and duration in nanosecon
 SHAPE = re.compile(r"M([\d.e+-]+) ([\d.]+)h([\d.e+-]+)v(\d+)H[\d.e+-]+z")
 
 
-def timeline_of(*events: Event, content: str = "operators", owner: str = "thread 1") -> StepTimeline:
+def timeline_of(
+    *events: Event, content: str = "operators", owner: str = "thread 1"
+) -> StepTimeline:
     names, kinds = (tuple(dict.fromkeys(event[at] for event in events)) for at in (0, 1))
     lane = Lane(
         owner=owner,
@@ -106,9 +118,10 @@ def test_a_drawing_by_hand() -> None:
     ]
     assert (drawing.step_end, drawing.note) == ("80.000%", "")
     assert notes(made)[:5] == (
-        "7 events of at most 0.500 \N{MICRO SIGN}s each, 1.40 \N{MICRO SIGN}s in total, left out: the longest ones are "
-        "here.",
-        "The dashed line is the end of the step on the CPU; after it the GPU finishes what the step launched.",
+        "7 events of at most 0.500 \N{MICRO SIGN}s each, 1.40 \N{MICRO SIGN}s in total, left out: "
+        "the longest ones are here.",
+        "The dashed line is the end of the step on the CPU; after it the GPU finishes what the "
+        "step launched.",
         "2 GPU events were not launched by this step.",
         "3 GPU events that the step launched began later than is drawn.",
         "1 lane with 4.00 \N{MICRO SIGN}s in total omitted.",
@@ -117,13 +130,20 @@ def test_a_drawing_by_hand() -> None:
 
 
 def test_of_many_short_events_the_picture_shows_how_busy_each_stretch_was_and_no_order() -> None:
-    # given: 200 operators in turn of 60 and 40 ns in the first half of 100 us, 1 or 2 to a cell of 400 ns; a long one
-    short = tuple((f"aten::{i % 2}", ("gemm", "copy")[i % 2], 250 * i, (60, 40)[i % 2]) for i in range(200))
+    # given: 200 operators in turn of 60 and 40 ns in the first half of 100 us, 1 or 2 to a cell of
+    # 400 ns; a long one
+    short = tuple(
+        (f"aten::{i % 2}", ("gemm", "copy")[i % 2], 250 * i, (60, 40)[i % 2]) for i in range(200)
+    )
     drawing = drawing_of(timeline_of(*short, ("aten::long", "gemm", 60_000, 30_000)))
 
-    # then: one bar for each cell, as high as it was busy, in the colour of what took most; the long one is itself
+    # then: one bar for each cell, as high as it was busy, in the colour of what took most; the long
+    # one is itself
     (row,) = drawing.rows
-    bars = {shape.style: [tuple(map(float, bar)) for bar in SHAPE.findall(shape.path)] for shape in row.shapes}
+    bars = {
+        shape.style: [tuple(map(float, bar)) for bar in SHAPE.findall(shape.path)]
+        for shape in row.shapes
+    }
     assert bars["k-gemm"][-1] == (1800.0, 0.0, 900.0, 16.0)
     cells = sorted((*bars["k-gemm"][:-1], *bars["k-copy"]))
     assert len(cells) == 125 == len({x for x, *_ in cells})
@@ -155,14 +175,18 @@ def test_the_page_carries_each_event_of_a_real_step() -> None:
     page = Html().render(profile_with(broken_down))
 
     (block,) = re.findall(r'<script type="application/gzip" id="events">([^<]*)</script>', page)
-    unit, window, step, names, kinds, lanes = json.loads(gzip.decompress(base64.b64decode(block)))["run-1"]
+    unit, window, step, names, kinds, lanes = json.loads(gzip.decompress(base64.b64decode(block)))[
+        "run-1"
+    ]
     assert unit * window == pytest.approx(timeline.window_us * 1000, abs=unit)
     assert unit * step == pytest.approx(timeline.duration_us * 1000, abs=unit)
     moments: set[int] = set()
     for lane, (_, _, role, *columns, links) in zip(timeline.lanes, lanes, strict=True):
         name, kind, gaps, lengths = map(numbers, columns)
         assert (tuple(name), len(kind), max(kind) < len(kinds)) == (lane.name, len(lane.kind), True)
-        ends = list(itertools.accumulate(gap + length for gap, length in zip(gaps, lengths, strict=True)))
+        ends = list(
+            itertools.accumulate(gap + length for gap, length in zip(gaps, lengths, strict=True))
+        )
         starts = [end - length for end, length in zip(ends, lengths, strict=True)]
         if role == 3:
             times = sorted(moments.union(links))
@@ -184,7 +208,9 @@ def test_an_eager_step_of_three_thousand_events_is_small(tmp_path: Path) -> None
     with tarfile.open(TRACES.parents[2] / "evaluator_h200.tgz") as packed:
         packed.extract("recording/runs/torch_cond.eager/trace.json.gz", tmp_path, filter="data")
     trace = kineto.read(tmp_path / "recording/runs/torch_cond.eager/trace.json.gz")
-    eager = kernels.breakdown(trace, device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False)
+    eager = kernels.breakdown(
+        trace, device="cuda", measured_in=PassName.TRACE, cpp_kernel_profile=False
+    )
     assert isinstance(eager, KernelBreakdown)
 
     packed_events = base64.b64decode(events(profile_with(eager).runs, LIMITS))
@@ -196,14 +222,24 @@ def test_an_eager_step_of_three_thousand_events_is_small(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("start", "length", "read"),
-    [(7, 0, 0), (7, 0xD7FF - 93, 0xD7FF - 93), (7, 0xD800 - 93, 0xD800 - 93), (7, 40_000, 40_000), (-9, 10**9, 10**6)],
+    [
+        (7, 0, 0),
+        (7, 0xD7FF - 93, 0xD7FF - 93),
+        (7, 0xD800 - 93, 0xD800 - 93),
+        (7, 40_000, 40_000),
+        (-9, 10**9, 10**6),
+    ],
 )
-def test_a_time_is_read_back_and_one_that_no_window_holds_is_cut(start: int, length: int, read: int) -> None:
+def test_a_time_is_read_back_and_one_that_no_window_holds_is_cut(
+    start: int, length: int, read: int
+) -> None:
     timeline = timeline_of(("a", "gemm", start, length))
 
     packed = events(profile_with(msgspec.structs.replace(h200(), timeline=timeline)).runs, LIMITS)
 
-    unit, *_, ((*_, gaps, lengths, _),) = json.loads(gzip.decompress(base64.b64decode(packed)))["run-1"]
+    unit, *_, ((*_, gaps, lengths, _),) = json.loads(gzip.decompress(base64.b64decode(packed)))[
+        "run-1"
+    ]
     assert (unit, numbers(gaps), numbers(lengths)) == (1, [max(0, start)], [read])
 
 
@@ -219,14 +255,18 @@ def test_hostile_names_stay_text() -> None:
     (shape,) = ET.fromstring(svg.removesuffix("</div>")).iter("path")
     assert shape.attrib["class"] == "k-other"
     (block,) = re.findall(r'id="events">([^<]*)<', page)
-    ((name,),) = [coded[3] for coded in json.loads(gzip.decompress(base64.b64decode(block))).values()]
+    ((name,),) = [
+        coded[3] for coded in json.loads(gzip.decompress(base64.b64decode(block))).values()
+    ]
     assert len(name) < 100
     assert "\u202e" not in name
     assert "\x00" not in name
 
 
 def test_without_a_timeline_the_reason_stands_in_its_place() -> None:
-    broken_down = msgspec.structs.replace(h200(), timeline=Skipped(reason="the trace marks no steps"))
+    broken_down = msgspec.structs.replace(
+        h200(), timeline=Skipped(reason="the trace marks no steps")
+    )
 
     assert "No timeline: the trace marks no steps." in Html().render(profile_with(broken_down))
 

@@ -18,7 +18,7 @@ COLOURED = """([selector, row]) => {
   let columns = 0;
   for (let at = 3; at < data.length; at += 4) columns += data[at] > 100;
   return columns / canvas.width;
-}"""
+}"""  # noqa: E501
 CUDA_LANES = ("spans", "regions", "operators", "calls", "kernels", "copies", "idle")
 
 
@@ -32,7 +32,9 @@ def said(page: Page) -> str:
     return page.locator(".of-run.chosen .timeline [role=status]").inner_text()
 
 
-def test_the_keyboard_walks_zooms_and_follows_a_launch(browser: Browser, reports: dict[str, Path]) -> None:
+def test_the_keyboard_walks_zooms_and_follows_a_launch(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         visited = visit(context, reports["cuda"], anchor="#step")
         page = visited.page
@@ -52,7 +54,8 @@ def test_the_keyboard_walks_zooms_and_follows_a_launch(browser: Browser, reports
 
         lanes = [text.split(" (")[0] for text in walked]
         assert lanes == [
-            f"aten::{lane}" for lane in ("spans", "spans", "regions", "operators", "calls", "kernels", "calls")
+            f"aten::{lane}"
+            for lane in ("spans", "spans", "regions", "operators", "calls", "kernels", "calls")
         ]
         assert "; launched aten::kernels and 9 more, " in walked[4]
         assert "; launched by aten::calls, " in walked[5]
@@ -60,10 +63,13 @@ def test_the_keyboard_walks_zooms_and_follows_a_launch(browser: Browser, reports
         assert near > 0.1
         assert said(page) == ""
         assert page.evaluate(COLOURED, [CANVAS, 4]) == pytest.approx(whole)
-        assert [message for message in visited.messages if "readback" not in message] == []  # which is this test's own
+        # which is this test's own
+        assert [message for message in visited.messages if "readback" not in message] == []
 
 
-def test_the_pointer_hovers_chooses_zooms_and_drags(browser: Browser, reports: dict[str, Path]) -> None:
+def test_the_pointer_hovers_chooses_zooms_and_drags(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = visit(context, reports["cuda"], anchor="#step").page
         opened(page)
@@ -93,7 +99,9 @@ def test_the_pointer_hovers_chooses_zooms_and_drags(browser: Browser, reports: d
         assert said(page) == ""
 
 
-def test_without_scripts_and_on_paper_the_picture_is_shown(browser: Browser, reports: dict[str, Path]) -> None:
+def test_without_scripts_and_on_paper_the_picture_is_shown(
+    browser: Browser, reports: dict[str, Path]
+) -> None:
     with browser.new_context(java_script_enabled=False) as context:
         page = visit(context, reports["cuda"]).page
 

@@ -26,7 +26,9 @@ def taken_in(tmp_path: Path, *arguments: str | Path) -> Profile:
 
 
 def a_trace(path: Path, kernel: str, us: float) -> Path:
-    return write(path, [step(0, 0.0, 1000.0), event("kernel", kernel, 100.0, us, thread=7, stream=7)])
+    return write(
+        path, [step(0, 0.0, 1000.0), event("kernel", kernel, 100.0, us, thread=7, stream=7)]
+    )
 
 
 def test_a_difference_reads_was_and_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,11 +41,19 @@ def test_a_difference_reads_was_and_is(tmp_path: Path, capsys: pytest.CaptureFix
     capsys.readouterr()
     assert shown.title == "new against old"
     assert shown.text == (
-        "GPU time: 20.0 µs per step, before 30.0 (\N{MINUS SIGN}10.0), 1 step against 1; 1 new kernel, 1 gone"
+        "GPU time: 20.0 µs per step, before 30.0 (\N{MINUS SIGN}10.0), 1 step against 1; 1 new "
+        "kernel, 1 gone"
     )
     by_name = {table.columns[0].name: table for table in shown.tables}
     headings = tuple(column.name for column in by_name["kernel"].columns)
-    assert headings == ("kernel", f"before, {US}", f"after, {US}", "difference", "calls before", "calls after")
+    assert headings == (
+        "kernel",
+        f"before, {US}",
+        f"after, {US}",
+        "difference",
+        "calls before",
+        "calls after",
+    )
     assert texts(by_name["kernel"]) == (
         ("cutlass_gemm (gone)", "30.0", "0", "\N{MINUS SIGN}30.0", "1", "0"),
         ("1 more", "0", "20.0", "+20.0", "0", "1"),
@@ -53,7 +63,9 @@ def test_a_difference_reads_was_and_is(tmp_path: Path, capsys: pytest.CaptureFix
     assert list(by_name) == ["the window", "kind", "kernel"]
 
 
-def test_ranks_end_with_median_largest_and_their_ratio(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranks_end_with_median_largest_and_their_ratio(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for rank, us in enumerate((100.0, 100.0, 150.0)):
         a_trace(tmp_path / f"rank{rank}.json", "triton_poi_0", us)
     found = taken_in(tmp_path, *sorted(tmp_path.glob("rank*.json")))
@@ -67,7 +79,15 @@ def test_ranks_end_with_median_largest_and_their_ratio(tmp_path: Path, capsys: p
         ("rank 2", "1,000", "150", "150", "0", "0", "850"),
         ("median", "1,000", "100", "100", "0", "0", "900"),
         ("largest", "1,000", "150", "150", "0", "0", "900"),
-        ("largest over median", "1.00\u00d7", "1.50\u00d7", "1.50\u00d7", "\N{EN DASH}", "\N{EN DASH}", "1.00\u00d7"),
+        (
+            "largest over median",
+            "1.00\u00d7",
+            "1.50\u00d7",
+            "1.50\u00d7",
+            "\N{EN DASH}",
+            "\N{EN DASH}",
+            "1.00\u00d7",
+        ),
     )
     assert balance.text.endswith("the traces do not show whether the others wait for it")
     assert [line[3:] for line in texts(file_table(found, IN_TEXT))] == [
@@ -108,6 +128,8 @@ def test_a_name_steers_no_renderer(tmp_path: Path, capsys: pytest.CaptureFixture
             assert "<b>new" not in text
 
 
-@pytest.mark.parametrize(("us", "said"), [(0.0, "0"), (1e-4, "0"), (2.5, "+2.50"), (-1234.0, "\N{MINUS SIGN}1,234")])
+@pytest.mark.parametrize(
+    ("us", "said"), [(0.0, "0"), (1e-4, "0"), (2.5, "+2.50"), (-1234.0, "\N{MINUS SIGN}1,234")]
+)
 def test_a_difference_has_a_sign(us: float, said: str) -> None:
     assert signed(us) == said

@@ -37,12 +37,17 @@ AGREEING, DIFFERING = check_of(0), check_of(5)
 
 
 def row(percent: float | Skipped) -> HolisticFigure:
-    return HolisticFigure(name="idle", unit="us", ours=1.0, hta=1.0, difference_percent=percent, differs=False)
+    return HolisticFigure(
+        name="idle", unit="us", ours=1.0, hta=1.0, difference_percent=percent, differs=False
+    )
 
 
 def with_checks(*checks: HolisticCheck | Skipped) -> Profile:
     profile = profiles.cuda()
-    runs = tuple(msgspec.structs.replace(run, holistic=check) for run, check in zip(profile.runs, checks, strict=False))
+    runs = tuple(
+        msgspec.structs.replace(run, holistic=check)
+        for run, check in zip(profile.runs, checks, strict=False)
+    )
     return msgspec.structs.replace(profile, runs=runs)
 
 
@@ -66,7 +71,9 @@ def test_each_figure_stands_beside_its_difference_or_why_there_is_none() -> None
         ("kgprof does not read the sizes of copies",),
     ]
     assert [row.cells[3].wrong for row in figures.rows] == [True, False, False, False, False]
-    assert texts(kernels.only("kernels that differ", "difference")) == (("triton_poi_fused_index_mul_0", "+710.00 %"),)
+    assert texts(kernels.only("kernels that differ", "difference")) == (
+        ("triton_poi_fused_index_mul_0", "+710.00 %"),
+    )
     assert notes(fold.blocks) == ("19 more kernels that differ in report.json.",)
     assert [outcome for _, outcome in texts(calls)] == ["ok", "empty", "raised", "not called"]
     assert isinstance(fold.blocks[-1], Fold)
@@ -84,7 +91,9 @@ def test_each_figure_stands_beside_its_difference_or_why_there_is_none() -> None
         (GONE, "\N{EN DASH}"),
     ],
 )
-def test_a_difference_says_its_sign_and_is_0_only_where_there_is_none(percent: float | Skipped, said: str) -> None:
+def test_a_difference_says_its_sign_and_is_0_only_where_there_is_none(
+    percent: float | Skipped, said: str
+) -> None:
     assert hta_difference(row(percent)) == said
 
 
@@ -113,7 +122,10 @@ def test_the_caption_counts_what_was_compared_and_what_differs() -> None:
 def test_a_small_page_says_what_it_leaves_out() -> None:
     (fold,) = holistic_folds(profiles.cuda().runs[5:], msgspec.structs.replace(LIMITS, lines=2))
 
-    assert [name for name, *_ in texts(tables(fold.blocks)[0])] == ["kernels, copies and fills", "GPU idle"]
+    assert [name for name, *_ in texts(tables(fold.blocks)[0])] == [
+        "kernels, copies and fills",
+        "GPU idle",
+    ]
     assert notes(fold.blocks) == ("3 more figures and 19 more kernels that differ in report.json.",)
 
 
@@ -131,7 +143,9 @@ def test_the_page_has_the_section_where_hta_was_asked_and_nowhere_else() -> None
 
 @pytest.mark.parametrize("name", ["markdown", "text"])
 def test_a_sentence_a_run_elsewhere_with_what_differs(name: str) -> None:
-    said = " ".join(by_name(name).render(with_checks(AGREEING, DIFFERING)).replace("\\", "").split())
+    said = " ".join(
+        by_name(name).render(with_checks(AGREEING, DIFFERING)).replace("\\", "").split()
+    )
 
     for check in (AGREEING, DIFFERING):
         assert hta_sentence(check)[:100] in said
@@ -156,7 +170,9 @@ def test_json_holds_the_check_or_why_there_is_none() -> None:
 
 def test_hostile_words_of_hta_are_text() -> None:
     hostile = "<script>alert(1)</script>"
-    check = msgspec.structs.replace(AGREEING, calls=(HolisticCall(name=hostile, outcome="raised", reason=hostile),))
+    check = msgspec.structs.replace(
+        AGREEING, calls=(HolisticCall(name=hostile, outcome="raised", reason=hostile),)
+    )
 
     html = by_name("html").render(with_checks(check))
 

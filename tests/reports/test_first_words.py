@@ -1,4 +1,5 @@
-"""The marks of benchmarks/first_words.py: the same for every tool, from the truth beside a program."""
+"""The marks of benchmarks/first_words.py: the same for every tool, from the truth beside a
+program."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ ILL = Program(
     line=14,
     remedy=("reorderable",),
 )
-WELL = Program(name="train", situation="nothing is wrong", kind="healthy", start="step", exit=0, healthy=True)
+WELL = Program(
+    name="train", situation="nothing is wrong", kind="healthy", start="step", exit=0, healthy=True
+)
 SILENT = Said()
 
 
@@ -70,7 +73,10 @@ def test_a_tool_that_cannot_be_used_has_no_marks() -> None:
     by_tool = dict.fromkeys(tools, marked(ILL, "print")) | {"explain": unusable}
 
     assert (unusable.cause, unusable.line, unusable.impossible) == (None, None, "it has no step")
-    assert (sums({"train": by_tool})["explain"]["cause"], sums({"train": by_tool})["tlparse"]["cause"]) == (
+    assert (
+        sums({"train": by_tool})["explain"]["cause"],
+        sums({"train": by_tool})["tlparse"]["cause"],
+    ) == (
         [0, 0],
         [1, 1],
     )

@@ -1,4 +1,5 @@
-"""Each program of ``programs/`` runs once under ``kgprof check-graphs`` as its owner runs it, and its truth holds."""
+"""Each program of ``programs/`` runs once under ``kgprof check-graphs`` as its owner runs it, and
+its truth holds."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from kgprof.errors import EXIT_GATE_FAILED
 from tests.reports.truth import PROGRAMS, Expected, Program, programs
 
 ROOT = Path(__file__).resolve().parents[2]
-# One of a kind at most, and none of a kind that another test runs in its own process; the others are `long`.
+# One of a kind at most, and none of a kind that another test runs in its own process; the others
+# are `long`.
 NORMAL = {
     *("adapters_per_stage", "break_returns_a_count", "import_break_marks", "lazy_relations"),
     *("reset_in_each_step", "sparse_argument", "stance_with_new_sizes", "subclass_page_number"),
@@ -29,10 +31,23 @@ class Answer:
     """What check-graphs printed and found."""
 
     def __init__(self, program: Program, start: str, folder: Path, **environment: str) -> None:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("KGPROF_") and key != "CI"}
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith("KGPROF_") and key != "CI"
+        }
         workload = program.workload(start)
         done = subprocess.run(
-            [sys.executable, "-m", "kgprof", "check-graphs", workload, "-o", str(folder), *program.args],
+            [
+                sys.executable,
+                "-m",
+                "kgprof",
+                "check-graphs",
+                workload,
+                "-o",
+                str(folder),
+                *program.args,
+            ],
             env={**kept, "PYTHONPATH": str(ROOT), **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -45,7 +60,8 @@ class Answer:
         self._program = program
 
     def found(self, *levels: m.Level) -> Counter[tuple[str, int]]:
-        """How often each rule was met at each line of the program; line -1 stands for a line of another file."""
+        """How often each rule was met at each line of the program; line -1 stands for a line of
+        another file."""
         rows: Counter[tuple[str, int]] = Counter()
         for finding in self.profile.findings:
             if finding.level in levels:
@@ -83,9 +99,13 @@ def test_what_check_graphs_says_is_true(program: Program, start: str, tmp_path: 
     for expected in program.findings:
         assert expected.count in (0, severe[expected.rule, expected.line]), answer.screen
     for pattern in program.says:
-        assert re.search(pattern, answer.screen, re.MULTILINE), f"nothing like {pattern}\n{answer.screen}"
+        assert re.search(pattern, answer.screen, re.MULTILINE), (
+            f"nothing like {pattern}\n{answer.screen}"
+        )
     for pattern in program.never_says:
-        assert not re.search(pattern, answer.screen, re.MULTILINE), f"it says {pattern}\n{answer.screen}"
+        assert not re.search(pattern, answer.screen, re.MULTILINE), (
+            f"it says {pattern}\n{answer.screen}"
+        )
 
 
 @pytest.mark.parametrize(("program", "start"), cases(fixed=True))

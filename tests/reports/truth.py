@@ -1,4 +1,5 @@
-"""The truth beside each program of ``programs/``: NAME.toml says what is true of NAME.py and what a tool should name.
+"""The truth beside each program of ``programs/``: NAME.toml says what is true of NAME.py and what a
+tool should name.
 
 It is written from torch's own logs and counters before kgprof is run on the program.
 """
@@ -37,7 +38,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     says: tuple[str, ...] = ()  # regular expressions over what check-graphs prints in a terminal
     never_says: tuple[str, ...] = ()
     healthy: bool = False  # the program is as it should be: no warning and no error
-    cause: tuple[str, ...] = ()  # regular expressions over any tool's output: one of each list must match
+    # regular expressions over any tool's output: one of each list must match
+    cause: tuple[str, ...] = ()
     line: int = 0  # that a tool should name
     remedy: tuple[str, ...] = ()
 
@@ -60,7 +62,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def programs() -> tuple[Program, ...]:
-    """All programs, by name. Raises msgspec.ValidationError where a truth is not as it should be."""
+    """All programs, by name. Raises msgspec.ValidationError where a truth is not as it should
+    be."""
     return tuple(_program(path) for path in sorted(PROGRAMS.glob("*.toml")))
 
 

@@ -1,4 +1,5 @@
-"""Programs that read tensors as others write them: which lines of a CPU run would wait on a GPU, and how often.
+"""Programs that read tensors as others write them: which lines of a CPU run would wait on a GPU,
+and how often.
 
 Their truth is a comment at each line (README.md beside this file).
 """
@@ -23,7 +24,9 @@ from tests.record.scripted import ran
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = sorted((HERE / "programs").glob("*.py"))
-MARK = re.compile(r"  # (?P<cause>[a-z-]+) (?P<events>\d+) in (?P<steps>\d+)(?: at (?P<package>\w+))?$")
+MARK = re.compile(
+    r"  # (?P<cause>[a-z-]+) (?P<events>\d+) in (?P<steps>\d+)(?: at (?P<package>\w+))?$"
+)
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -42,7 +45,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def recorded(name: str, installed: Path, folder: Path, passes: tuple[m.PassName, ...] = (m.PassName.MEMORY,)) -> Path:
+def recorded(
+    name: str, installed: Path, folder: Path, passes: tuple[m.PassName, ...] = (m.PassName.MEMORY,)
+) -> Path:
     text = (HERE / "programs" / f"{name}.py").read_text(encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(installed))
@@ -87,7 +92,9 @@ def found_in(folder: Path) -> list[Read]:
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_the_lines_that_would_wait_on_a_gpu_are_found_and_no_other(path: Path, once: Callable[[str], Path]) -> None:
+def test_the_lines_that_would_wait_on_a_gpu_are_found_and_no_other(
+    path: Path, once: Callable[[str], Path]
+) -> None:
     assert found_in(once(path.stem)) == marked(path)
 
 
@@ -96,7 +103,11 @@ def test_a_read_in_a_library_names_its_line_and_the_way_there(once: Callable[[st
 
     (found,) = [one for one in profile.findings if one.library is not None]
     assert found.location is not None
-    assert (found.rule, found.location.line, found.location.function) == ("KGP201", 21, "Model.forward")
+    assert (found.rule, found.location.line, found.location.function) == (
+        "KGP201",
+        21,
+        "Model.forward",
+    )
     assert found.library == m.PackageLine(
         package="geometrics",
         version="0.9.4",
@@ -111,13 +122,21 @@ def test_a_read_in_a_library_names_its_line_and_the_way_there(once: Callable[[st
         in_steps=8,
         steps=8,
         chain=(
-            m.PackageLine(package="geometrics", version="0.9.4", file="nn/attention.py", line=13, function="forward"),
+            m.PackageLine(
+                package="geometrics",
+                version="0.9.4",
+                file="nn/attention.py",
+                line=13,
+                function="forward",
+            ),
         ),
         cause="item",
     )
 
 
-def test_with_the_profiler_on_for_some_steps_the_same_lines_are_found(installed: Path, tmp_path: Path) -> None:
+def test_with_the_profiler_on_for_some_steps_the_same_lines_are_found(
+    installed: Path, tmp_path: Path
+) -> None:
     folder = recorded("meter", installed, tmp_path, passes=(m.PassName.MEMORY, m.PassName.TRACE))
 
     assert found_in(folder) == marked(HERE / "programs" / "meter.py")

@@ -102,7 +102,8 @@ RULES = {
 
 @pytest.fixture(autouse=True, scope="module")
 def loaded_once() -> None:
-    """pytester takes every module away that a test file brought along, and torch's own cannot be loaded twice."""
+    """pytester takes every module away that a test file brought along, and torch's own cannot be
+    loaded twice."""
     watched = kgprof.watch(torch.compile(lambda x: x + 1, backend="eager"))
     for size in (1, 2, 3):
         watched(torch.ones(size))
@@ -119,7 +120,8 @@ def fresh_dynamo() -> Iterator[None]:
 
 def ran(pytester: pytest.Pytester, text: str) -> pytest.RunResult:
     pytester.makepyfile(test_inner=HEAD + text)
-    # Each plugin of this process is there already; the cache of files would be written beside the test.
+    # Each plugin of this process is there already; the cache of files would be written beside the
+    # test.
     return pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider")
 
 
@@ -130,7 +132,9 @@ def test_what_is_demanded_of_clean_code_holds(pytester: pytest.Pytester) -> None
 
 
 @pytest.mark.parametrize("demand", PLANTED)
-def test_a_planted_fault_fails_with_its_line_and_cause(pytester: pytest.Pytester, demand: str) -> None:
+def test_a_planted_fault_fails_with_its_line_and_cause(
+    pytester: pytest.Pytester, demand: str
+) -> None:
     text = HEAD + PLANTED[demand]
     planted = "def step" if "at the def" in text else "# planted"
     line = next(number for number, row in enumerate(text.strip().splitlines(), 1) if planted in row)
@@ -138,14 +142,18 @@ def test_a_planted_fault_fails_with_its_line_and_cause(pytester: pytest.Pytester
     result = ran(pytester, PLANTED[demand])
 
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E *AssertionError: expected: *", f"E *test_inner.py:{line}: {RULES[demand]}*"])
+    result.stdout.fnmatch_lines(
+        ["E *AssertionError: expected: *", f"E *test_inner.py:{line}: {RULES[demand]}*"]
+    )
 
 
 def test_what_nothing_was_compiled_for_is_not_passed(pytester: pytest.Pytester) -> None:
     eager = CLEAN.replace("compiled(lambda x: x * 2)", "lambda x: x * 2")
     demands = ("no_recompiles", "no_graph_breaks", "no_aliasing", "no_mutation", "stable_addresses")
 
-    tests = [eager.format(demand=demand).replace("test_step", f"test_{demand}") for demand in demands]
+    tests = [
+        eager.format(demand=demand).replace("test_step", f"test_{demand}") for demand in demands
+    ]
     result = ran(pytester, "".join(tests))
 
     result.assert_outcomes(failed=len(demands))
@@ -174,9 +182,9 @@ def test_watching_ends_with_the_test_also_where_it_failed(pytester: pytest.Pytes
 
 
 def test_a_note_counts_where_it_is_asked_for(pytester: pytest.Pytester) -> None:
-    fresh_batches = CLEAN.replace("watched(x)", "batch = torch.ones(4); watched(batch); kept.append(batch)").replace(
-        "    watched, x", "    kept = []\n    watched, x"
-    )
+    fresh_batches = CLEAN.replace(
+        "watched(x)", "batch = torch.ones(4); watched(batch); kept.append(batch)"
+    ).replace("    watched, x", "    kept = []\n    watched, x")
 
     without = fresh_batches.format(demand="stable_addresses")
 
@@ -234,7 +242,9 @@ def test_model(kgprof_guard, model):
 
 
 @pytest.mark.parametrize("place", WARMED_BEFORE)
-def test_a_model_that_was_compiled_before_the_guard_is_not_passed_over(pytester: pytest.Pytester, place: str) -> None:
+def test_a_model_that_was_compiled_before_the_guard_is_not_passed_over(
+    pytester: pytest.Pytester, place: str
+) -> None:
     result = ran(pytester, WARMED_BEFORE[place] + USES_THE_MODEL)
 
     result.assert_outcomes(failed=1)

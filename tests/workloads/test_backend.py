@@ -33,11 +33,18 @@ def _fresh() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"mode": "max-autotune"}, {"backend": "inductor"}, {"options": {"max_autotune": True}}, {"fullgraph": True}],
+    [
+        {},
+        {"mode": "max-autotune"},
+        {"backend": "inductor"},
+        {"options": {"max_autotune": True}},
+        {"fullgraph": True},
+    ],
     ids=str,
 )
 def test_who_names_no_backend_or_inductor_gets_the_other_one(settings: dict[str, Any]) -> None:
-    with in_place_of_inductor(counting):  # type: ignore[arg-type]  a function is a backend as well as a name
+    # a function is a backend as well as a name
+    with in_place_of_inductor(counting):  # type: ignore[arg-type]
         compiled = torch.compile(lambda x: x + 1, **settings)
 
     assert compiled(torch.zeros(2)).tolist() == [1.0, 1.0]
@@ -110,10 +117,22 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     ("cell", "own", "expected"),
     [
         (m.Cell(mode="reduce-overhead"), {}, {"mode": "reduce-overhead", "backend": "inductor"}),
-        (m.Cell(mode="default"), {"options": {"max_autotune": True}}, {"mode": "default", "backend": "inductor"}),
+        (
+            m.Cell(mode="default"),
+            {"options": {"max_autotune": True}},
+            {"mode": "default", "backend": "inductor"},
+        ),
         (m.Cell(mode="default"), {"backend": "eager"}, {"mode": "default", "backend": "inductor"}),
-        (m.Cell(mode="default", backend="aot_eager"), {"mode": "max-autotune"}, {"backend": "aot_eager"}),
-        (m.Cell(mode="as-is"), {"backend": "eager", "dynamic": False}, {"backend": "eager", "dynamic": False}),
+        (
+            m.Cell(mode="default", backend="aot_eager"),
+            {"mode": "max-autotune"},
+            {"backend": "aot_eager"},
+        ),
+        (
+            m.Cell(mode="as-is"),
+            {"backend": "eager", "dynamic": False},
+            {"backend": "eager", "dynamic": False},
+        ),
         (m.Cell(mode="as-is"), {"mode": "max-autotune"}, {"mode": "max-autotune"}),
         (
             m.Cell(mode="default", dynamic=m.Dynamic.TRUE),

@@ -1,4 +1,5 @@
-"""The documents' own programs: they build, step and give the same results compiled as in eager mode."""
+"""The documents' own programs: they build, step and give the same results compiled as in eager
+mode."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from kgprof.workloads import catalog, example, loading
 
 CPU = torch.device("cpu")
 STRATEGIES = [
-    (name, label) for name in catalog.EXAMPLES for label in importlib.import_module(example.module_of(name)).STRATEGIES
+    (name, label)
+    for name in catalog.EXAMPLES
+    for label in importlib.import_module(example.module_of(name)).STRATEGIES
 ]
 
 
@@ -26,10 +29,16 @@ def loaded(name: str, *args: str) -> example.ExampleWorkload:
 
 
 @pytest.mark.parametrize(("name", "label"), STRATEGIES)
-def test_compiled_it_gives_what_eager_mode_gives(name: str, label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_it_gives_what_eager_mode_gives(
+    name: str, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # given: what runs on a CPU, compiled without generated code
     whole = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda function, mode, **rest: whole(function, backend="aot_eager", **rest))
+    monkeypatch.setattr(
+        torch,
+        "compile",
+        lambda function, mode, **rest: whole(function, backend="aot_eager", **rest),
+    )
     workload = loaded(name)
     runs = [run for run in workload.default_runs(CPU) if run.strategy == label]
     if not runs:
@@ -47,7 +56,8 @@ def test_compiled_it_gives_what_eager_mode_gives(name: str, label: str, monkeypa
     found = dict(workload.agreement(results, workload.baseline(runs)).runs)
     assert {run.mode for run in runs} == {m.EAGER, "default"}
     assert all(
-        isinstance(judged, m.RunAgreement) and judged.differing == 0 < judged.compared for judged in found.values()
+        isinstance(judged, m.RunAgreement) and judged.differing == 0 < judged.compared
+        for judged in found.values()
     )
 
 
@@ -65,7 +75,9 @@ def test_its_shapes_are_options(name: str) -> None:
 
 
 def test_small_ops_has_as_many_layers_as_asked_for() -> None:
-    session = loaded("small-ops", "--layers", "9").prepare(m.RunKey(strategy="layers", mode=m.EAGER), CPU)
+    session = loaded("small-ops", "--layers", "9").prepare(
+        m.RunKey(strategy="layers", mode=m.EAGER), CPU
+    )
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiled:
         session.step()
@@ -80,7 +92,8 @@ def test_they_are_listed() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("default")  # TensorFloat32 is off on purpose, and torch records an empty graph of its own
+# TensorFloat32 is off on purpose, and torch records an empty graph of its own
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("name", ["silu-mul", "branches", "scorers"])
 def test_on_a_gpu_graphs_and_float8_run(name: str) -> None:
     workload, device = loaded(name), torch.device("cuda")
@@ -88,6 +101,7 @@ def test_on_a_gpu_graphs_and_float8_run(name: str) -> None:
     for run in workload.default_runs(device):
         session = workload.prepare(run, device)
         session.step()
-        assert session.result()  # of the first step: later ones write over what a CUDA graph returned
+        # of the first step: later ones write over what a CUDA graph returned
+        assert session.result()
         for _ in range(3):
             session.step()

@@ -21,7 +21,8 @@ SHAPES = FIXTURES / "shapes.py"
 def _as_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Loading is meant for a process of its own: it changes sys.path, sys.argv and sys.modules.
 
-    Packages stay: Triton ends the process when it is imported a second time, and there must not be two of sympy.
+    Packages stay: Triton ends the process when it is imported a second time, and there must not be
+    two of sympy.
     """
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", list(sys.argv))
@@ -34,7 +35,9 @@ def _as_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]
             del sys.modules[name]
 
 
-def test_a_file_and_a_module_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_and_a_module_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text("", encoding="utf-8")
     (tmp_path / "script").write_text("", encoding="utf-8")
@@ -71,7 +74,8 @@ def test_a_missing_file_is_named() -> None:
 def test_a_files_folder_is_on_the_path_and_its_arguments_are_its_own(tmp_path: Path) -> None:
     (tmp_path / "neighbour.py").write_text("VALUE = 3", encoding="utf-8")
     (tmp_path / "model.py").write_text(
-        "import sys, neighbour\nargv = list(sys.argv)\ndef step(): return (neighbour.VALUE, argv)", encoding="utf-8"
+        "import sys, neighbour\nargv = list(sys.argv)\ndef step(): return (neighbour.VALUE, argv)",
+        encoding="utf-8",
     )
 
     workload = load(f"{tmp_path / 'model.py'}:step", ["--size", "3"], 0)
@@ -91,9 +95,13 @@ def test_a_file_does_not_hide_a_module_of_its_name(tmp_path: Path) -> None:
     assert sys.modules["json"] is json
 
 
-def test_a_module_is_found_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_is_found_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "deep.py").write_text("class Model:\n  @staticmethod\n  def step(): ...", encoding="utf-8")
+    (tmp_path / "package" / "deep.py").write_text(
+        "class Model:\n  @staticmethod\n  def step(): ...", encoding="utf-8"
+    )
     monkeypatch.chdir(tmp_path)
 
     workload = load("package.deep:Model.step", [], 0)
@@ -129,7 +137,9 @@ def test_a_module_that_a_users_module_misses_is_its_own_failure(
         ("import sys; sys.exit('bye')", "raised SystemExit while it was imported: bye"),
     ],
 )
-def test_a_file_that_raises_is_the_workloads_failure(tmp_path: Path, source: str, message: str) -> None:
+def test_a_file_that_raises_is_the_workloads_failure(
+    tmp_path: Path, source: str, message: str
+) -> None:
     (tmp_path / "broken.py").write_text(source, encoding="utf-8")
 
     with pytest.raises(WorkloadError) as caught:
@@ -146,7 +156,10 @@ def test_a_file_that_raises_is_the_workloads_failure(tmp_path: Path, source: str
         ("zzz", f"{SHAPES} has no 'zzz'"),
         ("strategies.zzz", f"{SHAPES} has no 'strategies.zzz'"),
         ("not_callable", f"{SHAPES}:not_callable is a int, which cannot be called"),
-        ("needs_an_argument", f"{SHAPES}:needs_an_argument cannot be called without arguments: missing a required"),
+        (
+            "needs_an_argument",
+            f"{SHAPES}:needs_an_argument cannot be called without arguments: missing a required",
+        ),
         ("Counter", f"{SHAPES}:Counter is a class"),
     ],
 )
@@ -162,7 +175,9 @@ def test_the_door_to_linkpred_takes_its_options() -> None:
     workload = load("linkpred", ["--queries", "2", "--corruptions", "2"], 0)
 
     assert workload.name == "linkpred"
-    assert {"batched", "torch_cond", "fused"} <= {strategy.name for strategy in workload.strategies()}
+    assert {"batched", "torch_cond", "fused"} <= {
+        strategy.name for strategy in workload.strategies()
+    }
 
 
 def test_linkpreds_options_are_checked_before_anything_starts() -> None:

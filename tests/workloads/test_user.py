@@ -69,9 +69,14 @@ def test_a_unit_is_declared_on_the_object_or_for_a_function_in_its_module() -> N
     module = SimpleNamespace(unit="query", units_per_step=lambda: 8)
     tokens = WorkUnit(name="token", plural="tokens", per_step=4096)
 
-    assert unit_of(SimpleNamespace(strategies={"a": three}, unit="token", units_per_step=4096)) == tokens
+    assert (
+        unit_of(SimpleNamespace(strategies={"a": three}, unit="token", units_per_step=4096))
+        == tokens
+    )
     assert unit_of(three, module) == WorkUnit(name="query", plural="queries", per_step=8)
-    assert unit_of(Job(), module) == unit_of(three, SimpleNamespace(unit=torch.ones(2))) == WorkUnit()
+    assert (
+        unit_of(Job(), module) == unit_of(three, SimpleNamespace(unit=torch.ones(2))) == WorkUnit()
+    )
 
 
 @pytest.mark.parametrize("per_step", [0, -4, 4.5, True, "many", lambda: 0, lambda: 1 // 0])
@@ -105,7 +110,9 @@ def evaluated(returned: object, **declared: object) -> Evaluation | None:
         ({"loss": 0.5}, {}, 0),
     ],
 )
-def test_a_job_counts_what_it_returns_or_its_steps(returned: object, declared: dict[str, object], units: int) -> None:
+def test_a_job_counts_what_it_returns_or_its_steps(
+    returned: object, declared: dict[str, object], units: int
+) -> None:
     found = evaluated(returned, **declared)
 
     assert found is not None
@@ -123,8 +130,18 @@ def test_metrics_carry_what_is_known_about_them_and_one_that_is_no_number_is_a_f
 
     assert found is not None
     accuracy, loss = found.metrics
-    assert (accuracy.value, accuracy.unit, accuracy.better, accuracy.tolerance) == (91.0, "%", "higher", 0.5)
-    assert (loss.value, loss.unit, loss.better, loss.tolerance) == (2.0, "", "", pytest.approx(2e-4))
+    assert (accuracy.value, accuracy.unit, accuracy.better, accuracy.tolerance) == (
+        91.0,
+        "%",
+        "higher",
+        0.5,
+    )
+    assert (loss.value, loss.unit, loss.better, loss.tolerance) == (
+        2.0,
+        "",
+        "",
+        pytest.approx(2e-4),
+    )
     assert [(tally.name, tally.kind) for tally in found.tallies] == [("norm is nan", "fault")]
 
 
@@ -190,7 +207,9 @@ def test_the_baseline_is_the_declared_strategy_or_the_eager_run(
 
 
 def test_the_pairs_to_weigh_are_the_declared_ones() -> None:
-    declared = SimpleNamespace(strategies={"guarded": three, "always": three}, alternatives={"guarded": "always"})
+    declared = SimpleNamespace(
+        strategies={"guarded": three, "always": three}, alternatives={"guarded": "always"}
+    )
 
     workload = as_workload(declared, name="file.py:it")
 
@@ -214,7 +233,10 @@ def test_only_runs_that_can_be_compared_are() -> None:
         ({"strategies": {}}, "strategies is empty"),
         ({"strategies": ["a"]}, "strategies is a list, not a mapping"),
         ({"strategies": {"a": three, "b": 3}}, "strategy 'b' is a int, which cannot be called"),
-        ({"strategies": {"a": three}, "baseline": "b"}, "baseline 'b' is not one of its strategies"),
+        (
+            {"strategies": {"a": three}, "baseline": "b"},
+            "baseline 'b' is not one of its strategies",
+        ),
         (
             {"strategies": {"a": three}, "alternatives": {"a": "b"}},
             "alternatives name 'b', which is not one of its strat",
@@ -223,8 +245,14 @@ def test_only_runs_that_can_be_compared_are() -> None:
             {"strategies": {"a": three}, "alternatives": {"a": ["a"]}},
             "alternatives name .'a'., which is not one of its",
         ),
-        ({"strategies": {"a": three}, "alternatives": ["a"]}, "alternatives is a list, not a mapping"),
-        ({"strategies": {"a": SimpleNamespace(step=lambda x: x)}}, "cannot be called without arguments"),
+        (
+            {"strategies": {"a": three}, "alternatives": ["a"]},
+            "alternatives is a list, not a mapping",
+        ),
+        (
+            {"strategies": {"a": SimpleNamespace(step=lambda x: x)}},
+            "cannot be called without arguments",
+        ),
     ],
 )
 def test_strategies_that_cannot_run_are_refused(found: dict[str, object], message: str) -> None:
@@ -295,7 +323,7 @@ assert graphs("as-is") == (1, ""), seen
 assert graphs("reduce-overhead", as_workload(plain, name="x:plain")) == (1, "reduce-overhead"), seen
 torch._dynamo.reset()
 assert graphs("eager") == (0, ""), seen
-"""
+"""  # noqa: E501
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
@@ -351,8 +379,16 @@ def judged(found: object, expected: object) -> RunAgreement:
     [
         (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0 + 1e-6]), 0),
         (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0 + 1e-4]), 1),
-        (torch.tensor([1.0], dtype=torch.float64), torch.tensor([1.0 + 1e-6], dtype=torch.float64), 1),
-        (torch.tensor([1.0], dtype=torch.bfloat16), torch.tensor([1.0078125], dtype=torch.bfloat16), 0),
+        (
+            torch.tensor([1.0], dtype=torch.float64),
+            torch.tensor([1.0 + 1e-6], dtype=torch.float64),
+            1,
+        ),
+        (
+            torch.tensor([1.0], dtype=torch.bfloat16),
+            torch.tensor([1.0078125], dtype=torch.bfloat16),
+            0,
+        ),
         (torch.tensor([1.0], dtype=torch.float16), torch.tensor([1.0098], dtype=torch.float16), 1),
         (torch.tensor([float("nan"), float("inf")]), torch.tensor([float("nan"), float("inf")]), 0),
         (torch.tensor([float("inf")]), torch.tensor([float("-inf")]), 1),
@@ -365,7 +401,9 @@ def judged(found: object, expected: object) -> RunAgreement:
         (torch.ones(0), torch.ones(0), 0),
     ],
 )
-def test_results_are_equal_within_assert_closes_tolerance(found: object, expected: object, differing: int) -> None:
+def test_results_are_equal_within_assert_closes_tolerance(
+    found: object, expected: object, differing: int
+) -> None:
     agreement = judged(found, expected)
 
     assert agreement.differing == differing
@@ -392,7 +430,9 @@ def test_the_verdict_says_tolerance_and_largest_difference() -> None:
     )
 
 
-def results_of(**functions: object) -> tuple[UserWorkload, Mapping[RunKey, Mapping[str, np.ndarray]]]:
+def results_of(
+    **functions: object,
+) -> tuple[UserWorkload, Mapping[RunKey, Mapping[str, np.ndarray]]]:
     workload = strategies(next(iter(functions)), **functions)
     found = {}
     for name in functions:
@@ -419,7 +459,9 @@ def test_steps_that_draw_random_numbers_are_not_called_different(draw: object) -
 
     agreement = dict(workload.agreement(results, run("a")).runs)
 
-    reason = "its steps draw random numbers, and compiled code draws different ones from the same seed"
+    reason = (
+        "its steps draw random numbers, and compiled code draws different ones from the same seed"
+    )
     assert agreement[run("random")] == Skipped(reason=reason)
 
 
@@ -489,7 +531,9 @@ def test_declared_buffers_are_the_sessions(kind: type) -> None:
 
     found = session.buffers()
     assert list(found) == ["state"]
-    assert found["state"] is (strategy.buffers["state"] if kind is KeepsByMapping else strategy.state)
+    assert found["state"] is (
+        strategy.buffers["state"] if kind is KeepsByMapping else strategy.state
+    )
 
 
 @pytest.mark.parametrize("strategy", [Keeps(), torch.nn.Identity, lambda: None])

@@ -9,7 +9,11 @@ from kgprof.workloads.example import Compile, Shapes, Step, Strategy
 class Branches(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.linear1, self.linear2, self.linear3 = nn.Linear(10, 20), nn.Linear(20, 5), nn.Linear(20, 5)
+        self.linear1, self.linear2, self.linear3 = (
+            nn.Linear(10, 20),
+            nn.Linear(20, 5),
+            nn.Linear(20, 5),
+        )
 
     def forward(self, x: torch.Tensor, condition: bool) -> torch.Tensor:
         x = torch.relu(self.linear1(x))
@@ -25,5 +29,7 @@ def both(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:
 
 
 STRATEGIES = {
-    "both": Strategy(both, "Each step takes both sides: two graphs of four operations, and one recompilation.")
+    "both": Strategy(
+        both, "Each step takes both sides: two graphs of four operations, and one recompilation."
+    )
 }

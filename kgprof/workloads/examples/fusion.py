@@ -23,5 +23,7 @@ def fusion(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:
 
 
 STRATEGIES = {
-    "fusion": Strategy(fusion, "Four operations, each of which reads and writes the whole tensor in eager mode.")
+    "fusion": Strategy(
+        fusion, "Four operations, each of which reads and writes the whole tensor in eager mode."
+    )
 }

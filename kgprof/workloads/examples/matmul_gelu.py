@@ -16,6 +16,7 @@ def matmul_bias_gelu(shapes: Shapes, device: torch.device, compiled: Compile) ->
 
 STRATEGIES = {
     "matmul_bias_gelu": Strategy(
-        matmul_bias_gelu, "gelu(x @ weight + bias): one kernel only where a template of max-autotune wins."
+        matmul_bias_gelu,
+        "gelu(x @ weight + bias): one kernel only where a template of max-autotune wins.",
     )
 }

@@ -1,4 +1,5 @@
-"""Elementwise functions of [rows, columns]: one kernel an operation in eager mode, one in all when compiled."""
+"""Elementwise functions of [rows, columns]: one kernel an operation in eager mode, one in all when
+compiled."""
 
 import functools
 from collections.abc import Callable
@@ -32,8 +33,12 @@ def build(
 
 
 STRATEGIES = {
-    "sin_cos": Strategy(functools.partial(build, sin_cos), "sin(x) + cos(x): three kernels against one."),
-    "relu_of_sum": Strategy(functools.partial(build, relu_of_sum), "relu(x + 1): two kernels against one."),
+    "sin_cos": Strategy(
+        functools.partial(build, sin_cos), "sin(x) + cos(x): three kernels against one."
+    ),
+    "relu_of_sum": Strategy(
+        functools.partial(build, relu_of_sum), "relu(x + 1): two kernels against one."
+    ),
     "scaled_relu": Strategy(
         functools.partial(build, scaled_relu), "relu(x + y) * 2: seven tensors moved against three."
     ),

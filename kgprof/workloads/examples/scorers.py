@@ -1,6 +1,8 @@
-"""Relevance scorers over [batch, patches, width] features: each a few small kernels, whatever the number of patches.
+"""Relevance scorers over [batch, patches, width] features: each a few small kernels, whatever the
+number of patches.
 
-The document has no code for the salience scorer; here it is the distance of a patch from the mean patch.
+The document has no code for the salience scorer; here it is the distance of a patch from the mean
+patch.
 """
 
 import functools
@@ -19,7 +21,9 @@ def information_of(features: torch.Tensor) -> torch.Tensor:
 
 def salience_of(features: torch.Tensor) -> torch.Tensor:
     """[batch, patches]: how far each patch is from the mean of its image."""
-    distance: torch.Tensor = torch.linalg.vector_norm(features - features.mean(dim=1, keepdim=True), dim=-1)
+    distance: torch.Tensor = torch.linalg.vector_norm(
+        features - features.mean(dim=1, keepdim=True), dim=-1
+    )
     return distance
 
 
@@ -31,7 +35,9 @@ def coupling_as_written(query: torch.Tensor, content: torch.Tensor) -> torch.Ten
 
 def coupling_of(query: torch.Tensor, content: torch.Tensor) -> torch.Tensor:
     """[batch, 1, patches]."""
-    return torch.softmax(torch.matmul(query, content.transpose(-2, -1)) / content.size(-1) ** 0.5, dim=-1)
+    return torch.softmax(
+        torch.matmul(query, content.transpose(-2, -1)) / content.size(-1) ** 0.5, dim=-1
+    )
 
 
 def build(shapes: Shapes, device: torch.device, compiled: Compile, *, of: str) -> Step:
@@ -41,7 +47,11 @@ def build(shapes: Shapes, device: torch.device, compiled: Compile, *, of: str) -
     if of != "three":
         coupling = compiled(coupling_of if of == "query" else coupling_as_written)
         return lambda: coupling(query, features)
-    information, salience, coupling = compiled(information_of), compiled(salience_of), compiled(coupling_of)
+    information, salience, coupling = (
+        compiled(information_of),
+        compiled(salience_of),
+        compiled(coupling_of),
+    )
     return lambda: (information(features), salience(features), coupling(query, features))
 
 
@@ -50,4 +60,7 @@ _SUMMARIES = {
     "query_as_written": "Only the query scorer, with its tensor on the CPU.",
     "query": "Only the query scorer, divided by a number.",
 }
-STRATEGIES = {name: Strategy(functools.partial(build, of=name), summary) for name, summary in _SUMMARIES.items()}
+STRATEGIES = {
+    name: Strategy(functools.partial(build, of=name), summary)
+    for name, summary in _SUMMARIES.items()
+}

@@ -1,4 +1,5 @@
-"""silu(a @ b1) * (a @ b2) for [m, k] and two [k, n]: compiled, in float8, and as a CUDA graph for each shape."""
+"""silu(a @ b1) * (a @ b2) for [m, k] and two [k, n]: compiled, in float8, and as a CUDA graph for
+each shape."""
 
 import torch
 from torch.nn.functional import silu
@@ -13,18 +14,25 @@ def silu_mul(a: torch.Tensor, b1: torch.Tensor, b2: torch.Tensor) -> torch.Tenso
     return silu(a @ b1) * (a @ b2)
 
 
-def scaled_silu_mul(a: torch.Tensor, b1: torch.Tensor, b2: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+def scaled_silu_mul(
+    a: torch.Tensor, b1: torch.Tensor, b2: torch.Tensor, scale: torch.Tensor
+) -> torch.Tensor:
     """Operands are float8_e4m3fn; the products are accumulated and returned in bfloat16."""
     one = torch._scaled_mm(a, b1, scale, scale, out_dtype=torch.bfloat16)
     two = torch._scaled_mm(a, b2, scale, scale, out_dtype=torch.bfloat16)
     return silu(one) * two
 
 
-def _operands(shapes: Shapes, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _operands(
+    shapes: Shapes, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """[m, k] and two [k, n] that lie by columns, in bfloat16."""
     rows, columns, inner = shapes["m"], shapes["n"], shapes["k"]
     a = torch.randn(rows, inner, device=device, dtype=torch.bfloat16)
-    b1, b2 = (torch.randn(columns, inner, device=device, dtype=torch.bfloat16).t() / inner**0.5 for _ in range(2))
+    b1, b2 = (
+        torch.randn(columns, inner, device=device, dtype=torch.bfloat16).t() / inner**0.5
+        for _ in range(2)
+    )
     return a, b1, b2
 
 
@@ -43,7 +51,9 @@ class GraphCache:
     """One captured CUDA graph for each (m, n, k); a call copies its input in and replays."""
 
     def __init__(self) -> None:
-        self._graphs: dict[tuple[int, int, int], tuple[torch.cuda.CUDAGraph, torch.Tensor, torch.Tensor]] = {}
+        self._graphs: dict[
+            tuple[int, int, int], tuple[torch.cuda.CUDAGraph, torch.Tensor, torch.Tensor]
+        ] = {}
 
     def __call__(self, a: torch.Tensor, b1: torch.Tensor, b2: torch.Tensor) -> torch.Tensor:
         """A copy of the output: the next replay writes over the graph's own."""
@@ -78,7 +88,10 @@ def graph(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:
 STRATEGIES = {
     "functions": Strategy(functions, "In bfloat16, by torch's own functions."),
     "graph": Strategy(
-        graph, "A hand-made CUDA graph of the functions, captured once for the shape.", modes=(m.EAGER,), cuda=True
+        graph,
+        "A hand-made CUDA graph of the functions, captured once for the shape.",
+        modes=(m.EAGER,),
+        cuda=True,
     ),
     "float8": Strategy(float8, "The matmuls in float8.", float8=True),
 }

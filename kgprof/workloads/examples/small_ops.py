@@ -18,7 +18,9 @@ class ManySmallOps(nn.Module):
 
 
 def layers(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:
-    model = compiled(ManySmallOps(shapes["layers"], shapes["width"]).to(device).requires_grad_(False))
+    model = compiled(
+        ManySmallOps(shapes["layers"], shapes["width"]).to(device).requires_grad_(False)
+    )
     x = torch.randn(shapes["batch"], shapes["width"], device=device)
     return lambda: model(x)
 

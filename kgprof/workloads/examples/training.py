@@ -22,7 +22,9 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.recompute = recompute
         self.embed = nn.Embedding(shapes["vocabulary"], shapes["width"])
-        self.layers = nn.ModuleList(TransformerBlock(shapes["width"], shapes["heads"]) for _ in range(shapes["layers"]))
+        self.layers = nn.ModuleList(
+            TransformerBlock(shapes["width"], shapes["heads"]) for _ in range(shapes["layers"])
+        )
         self.output = nn.Linear(shapes["width"], shapes["vocabulary"])
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -45,10 +47,15 @@ def build(
 ) -> Step:
     model = LanguageModel(shapes, recompute=recompute).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    forward, update = compiled(model), compiled(optimizer.step) if compiled_optimizer else optimizer.step
+    forward, update = (
+        compiled(model),
+        compiled(optimizer.step) if compiled_optimizer else optimizer.step,
+    )
     parts = min(parts, shapes["batch"])
     size = (shapes["batch"], shapes["tokens"])
-    tokens, targets = (torch.randint(0, shapes["vocabulary"], size, device=device) for _ in range(2))
+    tokens, targets = (
+        torch.randint(0, shapes["vocabulary"], size, device=device) for _ in range(2)
+    )
 
     def step() -> torch.Tensor:
         total = torch.zeros((), device=device)
@@ -66,14 +73,22 @@ def build(
 
 STRATEGIES = {
     "float32": Strategy(build, "As it stands in eager mode; the model is what is compiled.", MODES),
-    "autocast": Strategy(functools.partial(build, autocast=True), "Forward and backward in bfloat16.", MODES),
+    "autocast": Strategy(
+        functools.partial(build, autocast=True), "Forward and backward in bfloat16.", MODES
+    ),
     "accumulated": Strategy(
-        functools.partial(build, parts=ACCUMULATED), "Gradients of parts of the batch, then one optimizer step.", MODES
+        functools.partial(build, parts=ACCUMULATED),
+        "Gradients of parts of the batch, then one optimizer step.",
+        MODES,
     ),
     "compiled_optimizer": Strategy(
-        functools.partial(build, compiled_optimizer=True), "The optimizer's step is compiled too.", MODES
+        functools.partial(build, compiled_optimizer=True),
+        "The optimizer's step is compiled too.",
+        MODES,
     ),
     "recomputed": Strategy(
-        functools.partial(build, recompute=True), "Each block keeps its input and runs again for its gradient.", MODES
+        functools.partial(build, recompute=True),
+        "Each block keeps its input and runs again for its gradient.",
+        MODES,
     ),
 }

@@ -1,4 +1,5 @@
-"""Transformer blocks with the norm before each part, as GPT-2 and the vision transformer have them."""
+"""Transformer blocks with the norm before each part, as GPT-2 and the vision transformer have
+them."""
 
 import torch
 from torch import nn
@@ -8,14 +9,17 @@ from kgprof.workloads.example import Compile, Shapes, Step, Strategy
 
 
 class TransformerBlock(nn.Module):
-    """[batch, tokens, width] to the same: attention among all tokens, then a network of four times the width."""
+    """[batch, tokens, width] to the same: attention among all tokens, then a network of four times
+    the width."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.projection = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, tokens, width = x.shape
@@ -28,7 +32,9 @@ class TransformerBlock(nn.Module):
 
 
 def blocks(shapes: Shapes) -> nn.Sequential:
-    return nn.Sequential(*(TransformerBlock(shapes["width"], shapes["heads"]) for _ in range(shapes["layers"])))
+    return nn.Sequential(
+        *(TransformerBlock(shapes["width"], shapes["heads"]) for _ in range(shapes["layers"]))
+    )
 
 
 def forward(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:

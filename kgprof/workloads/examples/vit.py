@@ -10,7 +10,8 @@ from kgprof.workloads.examples.transformer import blocks
 
 
 class VisionTransformer(nn.Module):
-    """[batch, 3, side, side] to [batch, classes]; the mean over patches stands for the class token."""
+    """[batch, 3, side, side] to [batch, classes]; the mean over patches stands for the class
+    token."""
 
     def __init__(self, shapes: Shapes) -> None:
         super().__init__()
@@ -31,7 +32,10 @@ def _images(shapes: Shapes, device: torch.device) -> torch.Tensor:
 
 
 def inference(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:
-    model, images = compiled(VisionTransformer(shapes).to(device).requires_grad_(False)), _images(shapes, device)
+    model, images = (
+        compiled(VisionTransformer(shapes).to(device).requires_grad_(False)),
+        _images(shapes, device),
+    )
     return lambda: model(images)
 
 

@@ -1,13 +1,13 @@
 """Do the runs give the same result, and is it the right one?
 
-Every run is compared with the baseline run in full, in outcome class and in steps, and with a reference: proof.py's
-search in plain Python, following the policy in float64 on the CPU. The reference replays a seeded sample, some
-candidates of each class of the baseline's result, and every candidate that differs between runs, the latter up to
-``MOST_REPLAYS``.
+Every run is compared with the baseline run in full, in outcome class and in steps, and with a
+reference: proof.py's search in plain Python, following the policy in float64 on the CPU. The
+reference replays a seeded sample, some candidates of each class of the baseline's result, and every
+candidate that differs between runs, the latter up to ``MOST_REPLAYS``.
 
-A float64 run is equal or different. In float32 a difference is a near-tie where the reference's own path passes a state
-whose two best logits are less than the threshold apart: rounding may have turned the choice there. Any other
-difference makes the run different.
+A float64 run is equal or different. In float32 a difference is a near-tie where the reference's own
+path passes a state whose two best logits are less than the threshold apart: rounding may have
+turned the choice there. Any other difference makes the run different.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Result:
         return np.asarray(self.outcome != UNFINISHED)
 
     def differs(self, other: Result) -> Mask:
-        """bool [N]; what is unfinished in either differs from nothing, it is reported as unfinished."""
+        """bool [N]; what is unfinished in either differs from nothing, it is reported as
+        unfinished."""
         unlike: Mask = (self.outcome != other.outcome) | (self.steps != other.steps)
         return unlike & self.finished & other.finished
 
@@ -59,7 +60,9 @@ class Replay:
 class Replays:
     """The reference's answers, each found when it is first asked for."""
 
-    def __init__(self, prover: Prover, choose: GreedyChooser, triples: npt.NDArray[np.int64], depth: int) -> None:
+    def __init__(
+        self, prover: Prover, choose: GreedyChooser, triples: npt.NDArray[np.int64], depth: int
+    ) -> None:
         self._prover = prover
         self._choose = choose
         self._triples = triples
@@ -75,13 +78,16 @@ class Replays:
             self._choose.restart()
             predicate, first, second = self._triples[candidate].tolist()
             proof = self._prover.prove((predicate, first, second), self._choose, self._depth)
-            self._known[candidate] = Replay(outcome=proof.outcome, steps=proof.steps, narrowest=self._choose.narrowest)
+            self._known[candidate] = Replay(
+                outcome=proof.outcome, steps=proof.steps, narrowest=self._choose.narrowest
+            )
         return self._known[candidate]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
-    """``threshold``: a path with a smaller top-2 gap makes a difference a near-tie; None: nothing does (float64)."""
+    """``threshold``: a path with a smaller top-2 gap makes a difference a near-tie; None: nothing
+    does (float64)."""
 
     replays: Replays
     seed: int
@@ -89,31 +95,50 @@ class Judge:
     dtype: str
     most_replays: int = MOST_REPLAYS
 
-    def agreement(self, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None) -> m.Agreement:
+    def agreement(
+        self, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None
+    ) -> m.Agreement:
         """Where ``baseline`` left no usable result, the first run that did is the baseline."""
-        usable = {key: Result(**arrays) for key, arrays in results.items() if not self._unusable(arrays)}
+        usable = {
+            key: Result(**arrays) for key, arrays in results.items() if not self._unusable(arrays)
+        }
         if baseline not in usable:
             baseline = next(iter(usable), None)
         if baseline is None:
-            runs = ((key, m.Skipped(reason=self._unusable(arrays))) for key, arrays in results.items())
+            runs = (
+                (key, m.Skipped(reason=self._unusable(arrays))) for key, arrays in results.items()
+            )
             return m.Agreement(baseline=None, runs=tuple(runs))
         replayed = self._rows_to_replay(usable, usable[baseline])
-        judged = {key: self._judge(result, usable[baseline], replayed) for key, result in usable.items()}
+        judged = {
+            key: self._judge(result, usable[baseline], replayed) for key, result in usable.items()
+        }
         return m.Agreement(
             baseline=baseline,
-            runs=tuple((key, judged.get(key, m.Skipped(reason=self._unusable(results[key])))) for key in results),
+            runs=tuple(
+                (key, judged.get(key, m.Skipped(reason=self._unusable(results[key]))))
+                for key in results
+            ),
         )
 
     def _unusable(self, arrays: Arrays) -> str:
         """Why these arrays cannot be compared, or ''."""
         if sorted(arrays) != ["outcome", "steps"]:
-            return f"the result holds {', '.join(sorted(arrays)) or 'nothing'}, expected outcome and steps"
+            return (
+                f"the result holds {', '.join(sorted(arrays)) or 'nothing'}, expected outcome "
+                "and steps"
+            )
         number = self.replays.candidates
         wrong = [(name, array.shape) for name, array in arrays.items() if array.shape != (number,)]
-        return f"{wrong[0][0]} has shape {wrong[0][1]}, the workload has {number} candidates" if wrong else ""
+        return (
+            f"{wrong[0][0]} has shape {wrong[0][1]}, the workload has {number} candidates"
+            if wrong
+            else ""
+        )
 
     def _rows_to_replay(self, results: Mapping[m.RunKey, Result], baseline: Result) -> Rows:
-        """The sample, some of each class, and what differs anywhere, the latter up to ``most_replays``."""
+        """The sample, some of each class, and what differs anywhere, the latter up to
+        ``most_replays``."""
         random = np.random.default_rng(self.seed)
         rows = [_draw(random, np.arange(self.replays.candidates), SAMPLE)]
         for outcome in np.unique(baseline.outcome[baseline.finished]):
@@ -122,7 +147,9 @@ class Judge:
         rows.append(np.flatnonzero(np.logical_or.reduce(differing))[: self.most_replays])
         return np.unique(np.concatenate(rows))
 
-    def _judge(self, result: Result, baseline: Result, replayed: Rows) -> m.RunAgreement | m.Skipped:
+    def _judge(
+        self, result: Result, baseline: Result, replayed: Rows
+    ) -> m.RunAgreement | m.Skipped:
         compared = int((result.finished & baseline.finished).sum())
         replayed = replayed[result.finished[replayed]]
         if not compared and not len(replayed):
@@ -130,9 +157,14 @@ class Judge:
         differing = np.flatnonzero(result.differs(baseline))
         replays = [self.replays.of(row) for row in replayed.tolist()]
         answers = np.array([(replay.outcome, replay.steps) for replay in replays]).reshape(-1, 2)
-        unlike: Mask = (result.outcome[replayed] != answers[:, 0]) | (result.steps[replayed] != answers[:, 1])
+        unlike: Mask = (result.outcome[replayed] != answers[:, 0]) | (
+            result.steps[replayed] != answers[:, 1]
+        )
         from_reference = replayed[unlike]
-        near, near_reference = self._near_ties(differing, replayed), self._near_ties(from_reference, replayed)
+        near, near_reference = (
+            self._near_ties(differing, replayed),
+            self._near_ties(from_reference, replayed),
+        )
         if not len(differing) and not len(from_reference):
             verdict = m.AgreementVerdict.EQUAL
         elif near + near_reference == len(differing) + len(from_reference):
@@ -160,16 +192,23 @@ class Judge:
         return sum(self.replays.of(row).narrowest < self.threshold for row in known.tolist())
 
     def _note(self, result: Result, baseline: Result, unreplayed: int) -> str:
-        parts = ["outcome class and steps of each candidate; reference: plain Python, policy in float64"]
+        parts = [
+            "outcome class and steps of each candidate; reference: plain Python, policy in float64"
+        ]
         if self.threshold is None:
             parts.append(f"{self.dtype}: equal or different")
         else:
-            parts.append(f"{self.dtype}: near-tie below a top-2 gap of {self.threshold:g} on the reference's path")
+            parts.append(
+                f"{self.dtype}: near-tie below a top-2 gap of {self.threshold:g} on the "
+                "reference's path"
+            )
         unfinished = int((~(result.finished & baseline.finished)).sum())
         if unfinished:
             parts.append(f"{unfinished} unfinished candidates are not compared")
         if unreplayed:
-            parts.append(f"{unreplayed} differing candidates were not replayed (limit {self.most_replays})")
+            parts.append(
+                f"{unreplayed} differing candidates were not replayed (limit {self.most_replays})"
+            )
         return "; ".join(parts)
 
 

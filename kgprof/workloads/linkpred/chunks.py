@@ -1,9 +1,10 @@
-"""The results of an evaluation that goes through its candidates chunk by chunk: a file a chunk, so that memory stays
-bounded and a run that was killed goes on where it was.
+"""The results of an evaluation that goes through its candidates chunk by chunk: a file a chunk, so
+that memory stays bounded and a run that was killed goes on where it was.
 
-A chunk is a range of whole queries. Its file is written whole under another name and then renamed, and begins with the
-SHA-256 of what follows: a file that is there is complete, and one that was damaged later is seen and computed again.
-``evaluation.json`` says which evaluation the folder belongs to and where its chunks begin and end.
+A chunk is a range of whole queries. Its file is written whole under another name and then renamed,
+and begins with the SHA-256 of what follows: a file that is there is complete, and one that was
+damaged later is seen and computed again. ``evaluation.json`` says which evaluation the folder
+belongs to and where its chunks begin and end.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from kgprof.workloads.linkpred.proof import PROVED
 from kgprof.workloads.linkpred.ranking import metrics_of
 
 MANIFEST = "evaluation.json"
-REFUTED = 5  # beside the outcomes of proof.py: the closure has no proof of it, so none was searched for
+# beside the outcomes of proof.py: the closure has no proof of it, so none was searched for
+REFUTED = 5
 OUTCOMES = ("unfinished", "proved", "failed", "truncated", "overflow", "refuted")
 
 Places = npt.NDArray[np.int64]
@@ -38,7 +40,8 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChunkResult:
-    """Everything that a chunk adds to the whole. Places are a histogram, int64 [n, 4]: side, first, last, how often."""
+    """Everything that a chunk adds to the whole. Places are a histogram, int64 [n, 4]: side, first,
+    last, how often."""
 
     outcome: npt.NDArray[np.int8]
     steps: npt.NDArray[np.int32]
@@ -46,7 +49,8 @@ class ChunkResult:
     upper_places: Places  # ranked by the closure; empty without one
     truth: npt.NDArray[np.int64]  # [outcomes, 3]: refuted, provable, not known to the closure
     dropped: npt.NDArray[np.int64]  # [4], as in Dropped
-    # Calls of the step, NaN scores, slots without a candidate, proved ones whose replay found no proof.
+    # Calls of the step, NaN scores, slots without a candidate, proved ones whose replay found no
+    # proof.
     counts: npt.NDArray[np.int64]
     seconds: npt.NDArray[np.float64]  # []: the search alone
 
@@ -85,14 +89,17 @@ def added(one: Places, other: Places) -> Places:
 
 def ranked(places: Places) -> tuple[RankMetrics, ...]:
     """The metrics of the places in a histogram."""
-    sides = [np.repeat(rows[:, 1:3], rows[:, 3], axis=0) for rows in (places[places[:, 0] == side] for side in (0, 1))]
+    sides = [
+        np.repeat(rows[:, 1:3], rows[:, 3], axis=0)
+        for rows in (places[places[:, 0] == side] for side in (0, 1))
+    ]
     first, last = (np.stack([side[:, column] for side in sides], axis=1) for column in (0, 1))
     return metrics_of(first, last)
 
 
 class VectorHash:
-    """SHA-256 of a result vector that comes in parts: of the digest of all outcomes (int8) and that of all steps
-    (little-endian int32), in the candidates' order."""
+    """SHA-256 of a result vector that comes in parts: of the digest of all outcomes (int8) and that
+    of all steps (little-endian int32), in the candidates' order."""
 
     def __init__(self) -> None:
         self._parts = hashlib.sha256(), hashlib.sha256()
@@ -113,12 +120,18 @@ class Total:
     """The sum of all chunks, added in their order."""
 
     candidates: int = 0
-    outcomes: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(OUTCOMES), dtype=np.int64))
-    proof_lengths: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    outcomes: npt.NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(len(OUTCOMES), dtype=np.int64)
+    )
+    proof_lengths: npt.NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(0, dtype=np.int64)
+    )
     slot_steps: int = 0
     places: Places = field(default_factory=NO_PLACES.copy)
     upper_places: Places = field(default_factory=NO_PLACES.copy)
-    truth: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((len(OUTCOMES), 3), dtype=np.int64))
+    truth: npt.NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros((len(OUTCOMES), 3), dtype=np.int64)
+    )
     dropped: Dropped = field(default_factory=Dropped)
     counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, dtype=np.int64))
     seconds: dict[int, float] = field(default_factory=dict)  # of searching, by process
@@ -141,7 +154,9 @@ class Total:
         self.seconds[process] = self.seconds.get(process, 0.0) + float(chunk.seconds)
         self.vector.add(chunk.outcome, chunk.steps)
         # What pruning does not change: which candidates are proved, and in how many steps.
-        self.proved_vector.add(proved.astype(np.int8), np.where(proved, chunk.steps, 0).astype(np.int32))
+        self.proved_vector.add(
+            proved.astype(np.int8), np.where(proved, chunk.steps, 0).astype(np.int32)
+        )
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,10 +169,19 @@ class Checkpoint:
     """A folder of chunk files. ``folder`` None: a temporary one, which is gone in the end."""
 
     def __init__(
-        self, folder: Path | None, settings: Mapping[str, str], bounds: Sequence[int], *, resume: bool
+        self,
+        folder: Path | None,
+        settings: Mapping[str, str],
+        bounds: Sequence[int],
+        *,
+        resume: bool,
     ) -> None:
-        self._temporary = tempfile.TemporaryDirectory(prefix="kgprof-chunks-") if folder is None else None
-        self.folder = Path(self._temporary.name) if self._temporary is not None else folder or Path()
+        self._temporary = (
+            tempfile.TemporaryDirectory(prefix="kgprof-chunks-") if folder is None else None
+        )
+        self.folder = (
+            Path(self._temporary.name) if self._temporary is not None else folder or Path()
+        )
         self.kept = folder is not None
         wanted = Manifest(version=1, settings=dict(settings), bounds=list(bounds))
         manifest = self.folder / MANIFEST
@@ -166,16 +190,26 @@ class Checkpoint:
             hint = f"continue it with --resume {folder}, or name another folder"
             raise UsageError(f"{folder} already holds a checkpoint", hint=hint)
         known = _manifest(manifest) if there else wanted
-        differing = [name for name in wanted.settings if wanted.settings[name] != known.settings.get(name)]
+        differing = [
+            name for name in wanted.settings if wanted.settings[name] != known.settings.get(name)
+        ]
         if differing or known.version != wanted.version:
             name = (differing or ["version"])[0]
             before, now = known.settings.get(name, "none"), wanted.settings.get(name, "")
             hint = "give the options that it was begun with, or begin another one with --checkpoint"
-            raise UsageError(f"{folder} is of another evaluation: {name} was {before}, and is {now}", hint=hint)
+            raise UsageError(
+                f"{folder} is of another evaluation: {name} was {before}, and is {now}", hint=hint
+            )
         rising = all(low < high for low, high in itertools.pairwise(known.bounds))
-        if len(known.bounds) < 2 or not rising or (known.bounds[0], known.bounds[-1]) != (bounds[0], bounds[-1]):
+        if (
+            len(known.bounds) < 2
+            or not rising
+            or (known.bounds[0], known.bounds[-1]) != (bounds[0], bounds[-1])
+        ):
             hint = "begin another evaluation with --checkpoint"
-            raise InputError("is damaged: its chunks do not hold the queries", path=manifest, hint=hint)
+            raise InputError(
+                "is damaged: its chunks do not hold the queries", path=manifest, hint=hint
+            )
         self.bounds = known.bounds
         if not there:
             self._write(MANIFEST, msgspec.json.format(msgspec.json.encode(wanted)))
@@ -224,8 +258,13 @@ class Checkpoint:
                 partial.unlink()
             hint = "make room and run again"
             if self.kept:
-                hint = f"the chunks that are finished stay there; make room, then go on with --resume {self.folder}"
-            raise OutputError(f"{self.folder} cannot be written: {error.strerror}", hint=hint) from None
+                hint = (
+                    "the chunks that are finished stay there; make room, then go on with "
+                    f"--resume {self.folder}"
+                )
+            raise OutputError(
+                f"{self.folder} cannot be written: {error.strerror}", hint=hint
+            ) from None
 
 
 def _manifest(path: Path) -> Manifest:
@@ -234,13 +273,16 @@ def _manifest(path: Path) -> Manifest:
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from None
     except msgspec.MsgspecError as error:
-        hint = "the chunks beside it cannot be told apart without it; begin another one with --checkpoint"
+        hint = (
+            "the chunks beside it cannot be told apart without it; begin another one "
+            "with --checkpoint"
+        )
         raise InputError(f"is damaged: {error}", path=path, hint=hint) from None
 
 
 def bounds(counts: npt.NDArray[np.int64], most: int) -> list[int]:
-    """Where chunks begin and end so that each has whole queries and at most ``most`` candidates, or one query;
-    ``counts`` int64 [Q, 2] are the corruptions."""
+    """Where chunks begin and end so that each has whole queries and at most ``most`` candidates, or
+    one query; ``counts`` int64 [Q, 2] are the corruptions."""
     found, held = [0], 0
     for query, size in enumerate((counts + 1).sum(axis=1).tolist()):
         if held and held + size > most:

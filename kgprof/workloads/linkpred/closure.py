@@ -1,14 +1,17 @@
-"""Which triples the rules prove at all, to any depth: the least fixpoint of the rules over the facts.
+"""Which triples the rules prove at all, to any depth: the least fixpoint of the rules over the
+facts.
 
-Each predicate is a sparse matrix over the constants, kept as sorted integer keys in both orders; a rule's body is a
-join of them, a round derives only from what the last round added (semi-naive evaluation), and the rounds end when
-nothing is new. A head variable that the body does not bind stands for every constant, as in a proof.
+Each predicate is a sparse matrix over the constants, kept as sorted integer keys in both orders; a
+rule's body is a join of them, a round derives only from what the last round added (semi-naive
+evaluation), and the rounds end when nothing is new. A head variable that the body does not bind
+stands for every constant, as in a proof.
 
-The query's own triple is no fact while it is being proved. That matters for candidates that are facts: such a one is
-provable when it is in the fixpoint of the other facts.
+The query's own triple is no fact while it is being proved. That matters for candidates that are
+facts: such a one is provable when it is in the fixpoint of the other facts.
 
-Some rule files prove nearly everything (WN18RR's 42 rules make chains of chains): beyond ``MOST_TRIPLES``, or after
-``MOST_ROWS`` of joins, it stops. What was found by then is provable; of everything else nothing is known.
+Some rule files prove nearly everything (WN18RR's 42 rules make chains of chains): beyond
+``MOST_TRIPLES``, or after ``MOST_ROWS`` of joins, it stops. What was found by then is provable; of
+everything else nothing is known.
 """
 
 from __future__ import annotations
@@ -25,15 +28,18 @@ Keys = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 BLOCK = 1 << 22  # rows of a join that are held at once
-MOST_TRIPLES = 20_000_000  # of the fixpoint; 16 bytes each, and as much again while a round is merged
+# of the fixpoint; 16 bytes each, and as much again while a round is merged
+MOST_TRIPLES = 20_000_000
 MOST_ROWS = 30_000_000  # of all joins of a fixpoint: some ten seconds
-MOST_FIXPOINTS = 50  # for candidates that are facts themselves, each of which may need one of its own
+# for candidates that are facts themselves, each of which may need one of its own
+MOST_FIXPOINTS = 50
 NOTHING: Keys = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """The pairs of one predicate as sorted keys first * stride + second, and second * stride + first."""
+    """The pairs of one predicate as sorted keys first * stride + second, and second * stride +
+    first."""
 
     forward: Keys
     backward: Keys
@@ -102,7 +108,9 @@ def closure(graph: KnowledgeGraph, facts: Keys | None = None) -> Closure:
         room = Budget(MOST_TRIPLES - sum(len(relation.forward) for relation in total.values()))
         try:
             for rule in graph.rules:
-                for keys in _consequences(rule, total, added, constants, budget, first_round=not rounds):
+                for keys in _consequences(
+                    rule, total, added, constants, budget, first_round=not rounds
+                ):
                     keys = np.unique(keys)
                     keys = keys[~total[rule.head[0]].holds(keys)]
                     found[rule.head[0]].append(keys)
@@ -144,7 +152,8 @@ def provable(graph: KnowledgeGraph, whole: Closure, triples: Keys) -> tuple[Mask
         return held, known
     facts = np.unique(triples[own], axis=0)
     others = graph.train[~in_sorted(np.sort(packed(facts)), packed(graph.train))]
-    answers = closure(graph, others).holds(facts)  # what is provable without any of them is provable without itself
+    # what is provable without any of them is provable without itself
+    answers = closure(graph, others).holds(facts)
     decided = answers.copy()
     for index in np.flatnonzero(~answers)[:MOST_FIXPOINTS]:
         alone = closure(graph, graph.train[(graph.train != facts[index]).any(axis=1)])
@@ -164,20 +173,25 @@ def _consequences(
     *,
     first_round: bool,
 ) -> Iterator[Keys]:
-    """Keys of the heads that need something of ``added`` in the body; in the first round everything is added."""
+    """Keys of the heads that need something of ``added`` in the body; in the first round everything
+    is added."""
     for place, (predicate, *_) in enumerate(rule.body):
         if (first_round and place) or not len(added[predicate].forward):
             continue
         # The added atom comes first: it is the smallest.
         order = [place, *(other for other in range(len(rule.body)) if other != place)]
-        body = [((added if at == place else total)[rule.body[at][0]], *rule.body[at][1:]) for at in order]
+        body = [
+            ((added if at == place else total)[rule.body[at][0]], *rule.body[at][1:])
+            for at in order
+        ]
         yield from joined({}, 1, body, rule.head, constants, budget)
 
 
 def joined(
     bound: Bound, rows: int, body: Body, head: tuple[int, int, int], constants: Keys, budget: Budget
 ) -> Iterator[Keys]:
-    """Join the atoms of ``body`` one after the other, blocks of rows at a time, down to the keys of the head."""
+    """Join the atoms of ``body`` one after the other, blocks of rows at a time, down to the keys of
+    the head."""
     if not rows:
         return
     stride = len(constants) + 1
@@ -197,7 +211,9 @@ def joined(
         yield first * stride + second
         return
     # The atom with most known arguments, the earliest of equals.
-    best = max(range(len(body)), key=lambda at: sum(term > 0 or term in bound for term in body[at][1:]))
+    best = max(
+        range(len(body)), key=lambda at: sum(term > 0 or term in bound for term in body[at][1:])
+    )
     relation, *terms = body[best]
     rest = [*body[:best], *body[best + 1 :]]
     wanted = {term for _, *others in (*rest, head) for term in others}
@@ -209,10 +225,14 @@ def joined(
         yield from joined(kept, size, rest, head, constants, budget)
 
 
-def _extended(bound: Bound, rows: int, relation: Relation, first: int, second: int) -> Iterator[tuple[Bound, int]]:
+def _extended(
+    bound: Bound, rows: int, relation: Relation, first: int, second: int
+) -> Iterator[tuple[Bound, int]]:
     """The bindings that hold for one more atom."""
     stride = relation.stride
-    left, right = (bound[t] if t in bound else np.full(rows, t) if t > 0 else None for t in (first, second))
+    left, right = (
+        bound[t] if t in bound else np.full(rows, t) if t > 0 else None for t in (first, second)
+    )
     if left is not None and right is not None:
         yield _at(bound, np.flatnonzero(relation.holds(left * stride + right)))
         return
@@ -225,7 +245,9 @@ def _extended(bound: Bound, rows: int, relation: Relation, first: int, second: i
             pairs = np.tile(keys, len(block))
             yield {**wider, first: pairs // stride, second: pairs % stride}, len(pairs)
         return
-    keys, known, new = (relation.forward, left, second) if left is not None else (relation.backward, right, first)
+    keys, known, new = (
+        (relation.forward, left, second) if left is not None else (relation.backward, right, first)
+    )
     assert known is not None
     low, high = np.searchsorted(keys, known * stride), np.searchsorted(keys, (known + 1) * stride)
     ends = np.cumsum(high - low)
@@ -235,7 +257,9 @@ def _extended(bound: Bound, rows: int, relation: Relation, first: int, second: i
         stop = max(start + 1, int(np.searchsorted(ends, done + BLOCK, side="right")))
         counts = (high - low)[start:stop]
         picked = np.repeat(np.arange(start, stop), counts)
-        places = np.arange(len(picked)) + np.repeat(low[start:stop] - (np.cumsum(counts) - counts), counts)
+        places = np.arange(len(picked)) + np.repeat(
+            low[start:stop] - (np.cumsum(counts) - counts), counts
+        )
         yield {**_at(bound, picked)[0], new: keys[places] % stride}, len(picked)
         start = stop
 
@@ -245,7 +269,8 @@ def _at(bound: Bound, rows: npt.NDArray[np.intp]) -> tuple[Bound, int]:
 
 
 def _different(bound: Bound, size: int, stride: int) -> tuple[Bound, int]:
-    """Each binding once, where its values fit into one integer; twice costs time and changes nothing."""
+    """Each binding once, where its values fit into one integer; twice costs time and changes
+    nothing."""
     if not bound:
         return bound, 1
     if stride ** len(bound) >= 2**63:

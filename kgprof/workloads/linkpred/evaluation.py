@@ -1,8 +1,10 @@
-"""``kgprof evaluate``: the evaluator alone, over any number of candidates, in one process or several.
+"""``kgprof evaluate``: the evaluator alone, over any number of candidates, in one process or
+several.
 
-Chunks are dealt out in turn to the processes that torchrun started; each searches its own and keeps their results as
-files. Beside that, a thread of the first process adds all of them up in their order. No search waits for another
-process, so that one which is slow or dies costs its own chunks and nothing else.
+Chunks are dealt out in turn to the processes that torchrun started; each searches its own and keeps
+their results as files. Beside that, a thread of the first process adds all of them up in their
+order. No search waits for another process, so that one which is slow or dies costs its own chunks
+and nothing else.
 """
 
 import hashlib
@@ -41,13 +43,15 @@ from kgprof.workloads.linkpred.strategies import by_name
 from kgprof.workloads.linkpred.strategies.levels import Levels
 from kgprof.workloads.linkpred.workload import LinkPrediction
 
-LONGEST_WAIT = timedelta(days=30)  # of the first process for the others' chunks; one that dies is seen at once
+# of the first process for the others' chunks; one that dies is seen at once
+LONGEST_WAIT = timedelta(days=30)
 PROGRESS_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Processes:
-    """Which of the processes this one is. ``local`` is its number on its machine, and that of its GPU."""
+    """Which of the processes this one is. ``local`` is its number on its machine, and that of its
+    GPU."""
 
     rank: int = 0
     world: int = 1
@@ -64,14 +68,19 @@ def main(args: Sequence[str]) -> tuple[str, int]:
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
         if missing := [name for name in names if not os.environ.get(name, "").isdecimal()]:
             hint = "start several processes with torchrun, which sets it"
-            raise UsageError(f"{missing[0]} must be a whole number where one of {', '.join(names)} is set", hint=hint)
+            raise UsageError(
+                f"{missing[0]} must be a whole number where one of {', '.join(names)} is set",
+                hint=hint,
+            )
         rank, world, local = (int(os.environ[name]) for name in names)
         processes = Processes(rank=rank, world=world, local=local)
         try:
             dist.init_process_group("gloo", timeout=LONGEST_WAIT)
         except (RuntimeError, ValueError) as error:
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise UsageError(f"the {world} processes cannot join: {reason}", hint="start them with torchrun") from None
+            raise UsageError(
+                f"the {world} processes cannot join: {reason}", hint="start them with torchrun"
+            ) from None
     evaluated = []
     try:
         graph = options.load_graph(asked.runs[0], asked.seed)
@@ -106,8 +115,16 @@ class Evaluation:
         whole: Closure | None,
         processes: Processes,
     ) -> None:
-        self.asked, self.options, self.graph, self.closure, self.processes = asked, run, graph, whole, processes
-        self.sampling = Sampling(graph, queries=run.queries, corruptions=run.corruptions, seed=asked.seed)
+        self.asked, self.options, self.graph, self.closure, self.processes = (
+            asked,
+            run,
+            graph,
+            whole,
+            processes,
+        )
+        self.sampling = Sampling(
+            graph, queries=run.queries, corruptions=run.corruptions, seed=asked.seed
+        )
         self.device = _device(asked.device, processes)
         nothing = np.empty((0, 3), dtype=np.int64)
         slots = np.empty((0, 2, 1), dtype=np.int64)
@@ -134,7 +151,9 @@ class Evaluation:
         return {
             **self.options.as_text(),
             "graph": f"{graph.name}, {content.hexdigest()[:16]}",
-            "weights": "seeded" if policy is None else hashlib.sha256(policy.read_bytes()).hexdigest()[:16],
+            "weights": "seeded"
+            if policy is None
+            else hashlib.sha256(policy.read_bytes()).hexdigest()[:16],
             "seed": str(asked.seed),
             "strategy": asked.strategy,
             "mode": asked.mode,
@@ -142,7 +161,10 @@ class Evaluation:
             "torch": str(torch.__version__),
             "closure": "prune" if asked.prune else "check" if asked.check else "none",
             "score": asked.score,
-            "caps": f"{caps.atoms} atoms, {caps.children} children, {caps.facts} facts, {caps.rules} rules",
+            "caps": (
+                f"{caps.atoms} atoms, {caps.children} children, {caps.facts} facts, "
+                f"{caps.rules} rules"
+            ),
         }
 
     def run(self) -> Evaluated | None:
@@ -155,7 +177,9 @@ class Evaluation:
         bounds = chunks.bounds(self.sampling.counts, asked.most)
         if rank:  # the first process looks at the folder, and writes down what it is of
             _together(dist.barrier)
-        with closing(Checkpoint(folder, settings, bounds, resume=asked.resume or rank > 0)) as store:
+        with closing(
+            Checkpoint(folder, settings, bounds, resume=asked.resume or rank > 0)
+        ) as store:
             if world > 1 and not rank:
                 _together(dist.barrier)
             began = time.monotonic()
@@ -163,7 +187,8 @@ class Evaluation:
             self._rows = int(np.add.reduceat(sizes, store.bounds[:-1]).max())
             mine = range(rank, store.chunks, world)
             progress = _Progress(self, store, mine)
-            saved = SimpleQueue[bool]()  # one more of this process's chunks; False: no more will come
+            # one more of this process's chunks; False: no more will come
+            saved = SimpleQueue[bool]()
             with ThreadPoolExecutor(1) as adder:
                 try:
                     adding = adder.submit(self._total, store, saved)
@@ -175,7 +200,9 @@ class Evaluation:
                         progress.done(chunk)
                 except KeyboardInterrupt:
                     if store.kept:
-                        tell(f"kgprof: finished chunks are in {folder}; go on with --resume {folder}")
+                        tell(
+                            f"kgprof: finished chunks are in {folder}; go on with --resume {folder}"
+                        )
                     raise
                 finally:
                     saved.put(False)
@@ -196,8 +223,12 @@ class Evaluation:
             processes=world,
             elapsed_s=elapsed_s,
             peak_bytes=_peak_bytes(),
-            peak_gpu_bytes=torch.cuda.max_memory_allocated() if self.device.type == "cuda" else None,
-            closure=None if self.closure is None else (self.closure.size, self.closure.rounds, self.closure.complete),
+            peak_gpu_bytes=torch.cuda.max_memory_allocated()
+            if self.device.type == "cuda"
+            else None,
+            closure=None
+            if self.closure is None
+            else (self.closure.size, self.closure.rounds, self.closure.complete),
             closure_seconds=0.0,
         )
 
@@ -218,16 +249,25 @@ class Evaluation:
             found, calls = session.search(tick)
             seconds = time.monotonic() - began
             # Rows of padding come after the candidates.
-            outcome[searched], steps[searched] = found.outcome[: len(searched)], found.steps[: len(searched)]
+            outcome[searched], steps[searched] = (
+                found.outcome[: len(searched)],
+                found.steps[: len(searched)],
+            )
             dropped, nans = found.dropped, found.nans
-            if (why := dict(found.settings).get("kernels", "")) != self._kernels and not self.asked.quiet:
+            if (
+                why := dict(found.settings).get("kernels", "")
+            ) != self._kernels and not self.asked.quiet:
                 tell(f"kgprof: the kernels of levels are {why or 'used again'}")
             self._kernels = why
         scores = (outcome == PROVED).astype(np.float64)
         if self.scorer is not None:
             scores = self.scorer.scores(triples, outcome)
         nobody = chunks.NO_PLACES
-        upper = histogram(*places(held.astype(np.float64), candidates.slots)) if self.closure is not None else nobody
+        upper = (
+            histogram(*places(held.astype(np.float64), candidates.slots))
+            if self.closure is not None
+            else nobody
+        )
         truth = np.zeros((len(chunks.OUTCOMES), 3), dtype=np.int64)
         if self.closure is not None:
             np.add.at(truth, (outcome.astype(np.int64), np.where(known, held, 2)), 1)
@@ -246,7 +286,8 @@ class Evaluation:
         )
 
     def _loaded(self, triples: np.ndarray, candidates: Candidates) -> EvaluatorSession:
-        """A session with these candidates: the last one, where it can take them, padded to the size that it has."""
+        """A session with these candidates: the last one, where it can take them, padded to the size
+        that it has."""
         # Few are left of a pruned chunk: powers of two, so that few sizes have to be compiled.
         rows = 1 << max(8, (len(triples) - 1).bit_length()) if self.asked.prune else self._rows
         padded = np.zeros((rows, 3), dtype=np.int64)
@@ -261,8 +302,11 @@ class Evaluation:
             self.session = session
         return self.session
 
-    def _drawn(self, store: Checkpoint, mine: Sequence[int]) -> Iterator[tuple[int, Candidates | None]]:
-        """These chunks with their candidates, None where the result is kept; drawn while the one before is searched."""
+    def _drawn(
+        self, store: Checkpoint, mine: Sequence[int]
+    ) -> Iterator[tuple[int, Candidates | None]]:
+        """These chunks with their candidates, None where the result is kept; drawn while the one
+        before is searched."""
 
         def draw(chunk: int) -> Candidates | None:
             try:
@@ -280,10 +324,13 @@ class Evaluation:
                 yield chunk, candidates
 
     def _total(self, store: Checkpoint, saved: "SimpleQueue[bool]") -> Total:
-        """The sum in the first process, to which the others hand their chunks one by one; all as soon as they come."""
+        """The sum in the first process, to which the others hand their chunks one by one; all as
+        soon as they come."""
         rank, world = self.processes.rank, self.processes.world
         total = Total()
-        hint = f"go on with --resume {store.folder}: finished chunks are there" if store.kept else ""
+        hint = (
+            f"go on with --resume {store.folder}: finished chunks are there" if store.kept else ""
+        )
         for chunk in range(store.chunks):
             owner = chunk % world
             result = None
@@ -309,11 +356,15 @@ class Evaluation:
 
 
 class _Progress:
-    """Lines on stderr: how many of this process's candidates are done, how many a second, and how long it will take."""
+    """Lines on stderr: how many of this process's candidates are done, how many a second, and how
+    long it will take."""
 
     def __init__(self, evaluation: Evaluation, store: Checkpoint, mine: range) -> None:
         sizes = (evaluation.sampling.counts + 1).sum(axis=1)
-        self._sizes = [int(sizes[slice(*store.bounds[chunk : chunk + 2])].sum()) for chunk in range(store.chunks)]
+        self._sizes = [
+            int(sizes[slice(*store.bounds[chunk : chunk + 2])].sum())
+            for chunk in range(store.chunks)
+        ]
         self._all = sum(self._sizes[chunk] for chunk in mine)
         self._done = self._begun_with = 0
         self._chunk, self._chunks = 0, store.chunks
@@ -323,7 +374,9 @@ class _Progress:
         self._evaluation = evaluation
         self._began = self._last = time.monotonic()
         self._shown = not evaluation.asked.quiet and not evaluation.processes.rank
-        self._who = f"process 1 of {evaluation.processes.world}: " if evaluation.processes.world > 1 else ""
+        self._who = (
+            f"process 1 of {evaluation.processes.world}: " if evaluation.processes.world > 1 else ""
+        )
 
     def begin(self, chunk: int) -> None:
         self._chunk, self._fresh = chunk, True
@@ -349,15 +402,28 @@ class _Progress:
         speed = ""
         if elapsed and fresh > (0 if self._steadily else in_chunk):
             left = (self._all - done) * elapsed / fresh
-            speed = f", {fresh / elapsed:,.0f} candidates/s, {_duration(left)} left" if self._all > done else ""
+            speed = (
+                f", {fresh / elapsed:,.0f} candidates/s, {_duration(left)} left"
+                if self._all > done
+                else ""
+            )
         share = f"{done:,} of {self._all:,} candidates"
-        tell(f"kgprof: {elapsed:7.1f} s  {self._who}{share}, chunk {self._chunk + 1} of {self._chunks}{speed}")
+        tell(
+            f"kgprof: {elapsed:7.1f} s  {self._who}{share}, chunk {self._chunk + 1} of "
+            f"{self._chunks}{speed}"
+        )
 
 
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return (
+        f"{hours} h {minutes} min"
+        if hours
+        else f"{minutes} min {rest} s"
+        if minutes
+        else f"{rest} s"
+    )
 
 
 def _device(name: str, processes: Processes) -> torch.device:
@@ -374,10 +440,13 @@ def _device(name: str, processes: Processes) -> torch.device:
 
 
 def _peak_bytes() -> int:
-    """The most memory that this process has held. Linux hands ru_maxrss on to what a process becomes, VmHWM not."""
+    """The most memory that this process has held. Linux hands ru_maxrss on to what a process
+    becomes, VmHWM not."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+        return next(
+            int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")
+        )
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
@@ -389,4 +458,6 @@ def _together(call: Callable[..., Any], *args: Any, hint: str = "") -> None:
     except RuntimeError as error:
         hint = hint or "with --checkpoint DIR finished chunks outlive a process"
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise WorkloadError(f"another process of the evaluation died: {reason}", hint=hint) from None
+        raise WorkloadError(
+            f"another process of the evaluation died: {reason}", hint=hint
+        ) from None

@@ -1,4 +1,5 @@
-"""What ``kgprof evaluate`` prints: a column an evaluation, as text or as JSON. Nothing here imports torch."""
+"""What ``kgprof evaluate`` prints: a column an evaluation, as text or as JSON. Nothing here imports
+torch."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,8 @@ DROPPING_NOTHING = {
     "facts": "--fact-fanout as large as the data",
     "rules": "no --rule-fanout",
 }
-UNDECIDED = (UNFINISHED, FAILED, TRUNCATED, OVERFLOW)  # a greedy search that finds no proof has not shown there is none
+# a greedy search that finds no proof has not shown there is none
+UNDECIDED = (UNFINISHED, FAILED, TRUNCATED, OVERFLOW)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,7 +57,8 @@ class Evaluated:
 
     @property
     def occupancy(self) -> float | None:
-        """The share of the slots' steps that went forward with a candidate; None where a step is no batch."""
+        """The share of the slots' steps that went forward with a candidate; None where a step is no
+        batch."""
         return self.total.slot_steps / self.room if self.room else None
 
     @property
@@ -108,7 +111,9 @@ def _plain(of: Evaluated) -> dict[str, object]:
         "metrics": [msgspec.structs.asdict(each) for each in ranked(total.places)],
         "closure": closure,
         "steps": calls,
-        "proof_lengths": {str(length): count for length, count in enumerate(total.proof_lengths.tolist()) if count},
+        "proof_lengths": {
+            str(length): count for length, count in enumerate(total.proof_lengths.tolist()) if count
+        },
         "occupancy": of.occupancy,
         "seconds": of.search_s,
         "elapsed_seconds": of.elapsed_s,
@@ -125,34 +130,50 @@ def _plain(of: Evaluated) -> dict[str, object]:
 def as_text(evaluations: Sequence[Evaluated]) -> str:
     """One table of names and values, then what does not go into a table."""
     rows = [[name, *cells] for name, *cells in _rows(evaluations)]
-    widths = [max(len(row[column]) for row in rows if len(row) > 1) for column in range(1 + len(evaluations))]
+    widths = [
+        max(len(row[column]) for row in rows if len(row) > 1)
+        for column in range(1 + len(evaluations))
+    ]
     lines = []
     for name, *cells in rows:
         if not cells:
             lines += ["", name]
         else:
-            values = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+            values = "  ".join(
+                cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)
+            )
             lines.append(f"{name.ljust(widths[0])}  {values}")
     first = evaluations[0]
-    lines += ["", *(f"note: {note}" for note in dict.fromkeys(note for of in evaluations for note in of.notes))]
+    lines += [
+        "",
+        *(
+            f"note: {note}"
+            for note in dict.fromkeys(note for of in evaluations for note in of.notes)
+        ),
+    ]
     undecided = sum(first.classes[name] for name in ("truncated", "overflow", "unfinished"))
     if first.classes["overflow"] * 10 > first.total.candidates:
         share = first.classes["overflow"] / first.total.candidates
         dropped = first.total.dropped._asdict()
         free = [option for cap, option in DROPPING_NOTHING.items() if dropped[cap]]
         lines.append(
-            f"note: {share:.0%} of the candidates hit a size limit, so results and times are of truncated work; "
-            f"with {' '.join(free)} none does"
+            f"note: {share:.0%} of the candidates hit a size limit, so results and times are of "
+            f"truncated work; with {' '.join(free)} none does"
         )
     if undecided and first.closure is None:
-        lines.append("note: --check closure says how many of the undecided candidates the rules prove or refute")
+        lines.append(
+            "note: --check closure says how many of the undecided candidates the rules prove or "
+            "refute"
+        )
     for of in evaluations:
         if of.impossible:
-            lines.append(f"error: {of.impossible:,} candidates were proved that the rules do not prove")
+            lines.append(
+                f"error: {of.impossible:,} candidates were proved that the rules do not prove"
+            )
         if of.closure is not None and not of.closure[2]:
             lines.append(
-                f"note: the rules prove more than {of.closure[0]:,} triples, so the closure is not whole; "
-                "what it lacks is unknown"
+                f"note: the rules prove more than {of.closure[0]:,} triples, so the closure is not "
+                "whole; what it lacks is unknown"
             )
     return "\n".join(lines).rstrip()
 
@@ -162,7 +183,10 @@ def _rows(evaluations: Sequence[Evaluated]) -> Iterator[tuple[str, ...]]:
         return (name, *(_cell(cell(of)) for of in evaluations))
 
     settings = evaluations[0].settings
-    yield row(f"{settings['graph'].partition(', ')[0]}, {settings['strategy']}.{settings['mode']}", lambda of: "")
+    yield row(
+        f"{settings['graph'].partition(', ')[0]}, {settings['strategy']}.{settings['mode']}",
+        lambda of: "",
+    )
     yield row("corruptions per side", lambda of: of.corruptions)
     yield row("queries", lambda of: of.queries)
     yield row("candidates", lambda of: of.total.candidates)
@@ -170,12 +194,17 @@ def _rows(evaluations: Sequence[Evaluated]) -> Iterator[tuple[str, ...]]:
         yield (f"Ranks, {side}, {ties} ties",)
         for name in ("MRR", "Hits@1", "Hits@3", "Hits@10"):
             of_rank = name.lower().replace("@", "_at_")
-            yield (f"  {name}", *(_cell(getattr(_metrics(of, side, ties), of_rank)) for of in evaluations))
+            yield (
+                f"  {name}",
+                *(_cell(getattr(_metrics(of, side, ties), of_rank)) for of in evaluations),
+            )
     yield ("MRR by ties, both sides",)
     for ties in ("optimistic", "realistic", "pessimistic", "expected"):
         yield row(f"  {ties}", lambda of, ties=ties: _metrics(of, "both", ties).mrr)  # type: ignore[misc]
     if evaluations[0].closure is not None:
-        yield row("  closure, realistic", lambda of: _metrics(of, "both", "realistic", upper=True).mrr)
+        yield row(
+            "  closure, realistic", lambda of: _metrics(of, "both", "realistic", upper=True).mrr
+        )
     yield ("Classes",)
     for name in OUTCOMES[1:] + OUTCOMES[:1]:
         if name != "refuted" or any(of.classes[name] for of in evaluations):
@@ -198,10 +227,16 @@ def _rows(evaluations: Sequence[Evaluated]) -> Iterator[tuple[str, ...]]:
     yield ("Work",)
     yield row("  calls of the step", lambda of: int(of.total.counts[0]))
     yield row("  occupancy", lambda of: "-" if of.occupancy is None else f"{of.occupancy:.1%}")
-    yield row("  idle slot-steps", lambda of: "-" if of.occupancy is None else of.room - of.total.slot_steps)
+    yield row(
+        "  idle slot-steps",
+        lambda of: "-" if of.occupancy is None else of.room - of.total.slot_steps,
+    )
     yield row("  search (s)", lambda of: f"{of.search_s:.4g}")
     yield row("  with drawing, ranking and adding up (s)", lambda of: f"{of.elapsed_s:.4g}")
-    yield row("  candidates/s", lambda of: "-" if not (speed := of.candidates_per_second) else f"{speed:,.0f}")
+    yield row(
+        "  candidates/s",
+        lambda of: "-" if not (speed := of.candidates_per_second) else f"{speed:,.0f}",
+    )
     yield row("  chunks", lambda of: of.chunks)
     yield row("  processes", lambda of: of.processes)
     yield row("  peak memory (MiB)", lambda of: of.peak_bytes >> 20)

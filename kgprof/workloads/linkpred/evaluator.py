@@ -1,8 +1,10 @@
-"""A whole evaluation: a strategy run to its end, every candidate in exactly one class, ranks and counters.
+"""A whole evaluation: a strategy run to its end, every candidate in exactly one class, ranks and
+counters.
 
-What is counted, so that every strategy gives the same figures: the caps' counters and the NaN logits are summed over
-the states on each candidate's path that were derived and chosen from, the query among them. A state is derived for its
-own candidate alone, so a state that two candidates pass counts twice.
+What is counted, so that every strategy gives the same figures: the caps' counters and the NaN
+logits are summed over the states on each candidate's path that were derived and chosen from, the
+query among them. A state is derived for its own candidate alone, so a state that two candidates
+pass counts twice.
 """
 
 from __future__ import annotations
@@ -62,13 +64,19 @@ class Search(Protocol):
 
 
 class SlotSearch:
-    """A SlotStrategy, its step compiled unless ``mode`` is eager, or only the ``part`` "engine" or "policy" of it.
+    """A SlotStrategy, its step compiled unless ``mode`` is eager, or only the ``part`` "engine" or
+    "policy" of it.
 
     ``marked`` tells CUDA graphs where a step begins. ``backend`` is for tests; runs use Inductor.
     """
 
     def __init__(
-        self, strategy: SlotStrategy, mode: str, backend: Backend = "inductor", part: str = "step", marked: bool = False
+        self,
+        strategy: SlotStrategy,
+        mode: str,
+        backend: Backend = "inductor",
+        part: str = "step",
+        marked: bool = False,
     ) -> None:
         self.strategy, self.step, self.marked = strategy, strategy.step, marked
         if part == "step":
@@ -90,10 +98,11 @@ class SlotSearch:
         if self.marked:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         self.strategy.commit(self.step())
-        # The one value that the host reads back in a step, and so the one place where it waits for the device.
-        # (torch.cond reads its predicate besides: that is what the strategy torch_cond is there to show.)
-        # In every step, although a step beyond the end is harmless and each k-th would do: the evaluation counts the
-        # steps that it needed, and up to k - 1 idle ones would be timed with them. All strategies pay the same here.
+        # The one value that the host reads back in a step, and so the one place where it waits for
+        # the device. (torch.cond reads its predicate besides: that is what the strategy torch_cond
+        # is there to show.) In every step, although a step beyond the end is harmless and each k-th
+        # would do: the evaluation counts the steps that it needed, and up to k - 1 idle ones would
+        # be timed with them. All strategies pay the same here.
         self.done = bool(self.strategy.done)
 
     def found(self) -> Found:
@@ -111,10 +120,12 @@ class SlotSearch:
 
 
 def compiled(step: Callable[P, R], mode: str, backend: Backend) -> Callable[P, R]:
-    """``step``, or a part of it, with static shapes in a mode of torch.compile, or as it is when the mode is eager.
+    """``step``, or a part of it, with static shapes in a mode of torch.compile, or as it is when
+    the mode is eager.
 
-    Not with fullgraph=True: a break would then be an error that ends the run, and not a finding beside the others. That
-    every strategy's step is one graph is held by tests/contract/test_strategies.py, and by `kgprof check-graphs`.
+    Not with fullgraph=True: a break would then be an error that ends the run, and not a finding
+    beside the others. That every strategy's step is one graph is held by
+    tests/contract/test_strategies.py, and by `kgprof check-graphs`.
     """
     if mode == m.EAGER:
         return step
@@ -127,7 +138,11 @@ class EvaluatorSession:
     """EvaluationSession, ResultSession and BufferSession of one strategy in one mode."""
 
     def __init__(
-        self, search: Search, candidates: Candidates, settings: Mapping[str, str], max_steps: int | None
+        self,
+        search: Search,
+        candidates: Candidates,
+        settings: Mapping[str, str],
+        max_steps: int | None,
     ) -> None:
         self._search = search
         self._candidates = candidates
@@ -151,7 +166,8 @@ class EvaluatorSession:
         return summarise(found, self._candidates, steps, self._settings)
 
     def search(self, tick: Callable[[], None]) -> tuple[Found, int]:
-        """From the start to the end, or to the step cap, which leaves candidates unfinished; and the steps it took."""
+        """From the start to the end, or to the step cap, which leaves candidates unfinished; and
+        the steps it took."""
         self._search.restart()
         steps = 0
         while not self._search.done and steps != self._max_steps:
@@ -167,8 +183,9 @@ class EvaluatorSession:
         return int((self._search.found().outcome != UNFINISHED).sum())
 
     def load(self, triples: npt.NDArray[np.int64]) -> bool:
-        """Put other candidates, as many as before, in the place of those that are there: tables, weights and what was
-        compiled stay. False where the search cannot, and another session has to be prepared."""
+        """Put other candidates, as many as before, in the place of those that are there: tables,
+        weights and what was compiled stay. False where the search cannot, and another session has
+        to be prepared."""
         problem = self._search.problem
         if problem is None or problem.size != len(triples):
             return False
@@ -176,13 +193,16 @@ class EvaluatorSession:
         return True
 
     def result(self) -> Mapping[str, np.ndarray]:
-        """``outcome`` int8 [N] and ``steps`` int32 [N] of the last whole evaluation; nothing before the first."""
+        """``outcome`` int8 [N] and ``steps`` int32 [N] of the last whole evaluation; nothing before
+        the first."""
         if self._result is None:
             return {}
         return {"outcome": self._result.outcome, "steps": self._result.steps}
 
 
-def summarise(found: Found, candidates: Candidates, steps: int, settings: Mapping[str, str]) -> CandidateResults:
+def summarise(
+    found: Found, candidates: Candidates, steps: int, settings: Mapping[str, str]
+) -> CandidateResults:
     """Classes, counters and ranks; a proved candidate scores 1.0, every other one 0.0."""
     classes = np.bincount(found.outcome, minlength=5)
     proved = found.outcome == PROVED

@@ -1,13 +1,16 @@
-"""A seeded family tree with recursive rules: the built-in dataset, with a known answer to every question.
+"""A seeded family tree with recursive rules: the built-in dataset, with a known answer to every
+question.
 
-Facts (``train``) say who is whose father, mother, brother and sister, who is married, and where the four recursive
-lines begin. The rules define the rest. ``test`` asks a share of the true triples of each relation in QUESTIONS, all of
-which take three choices or more to prove; ``valid`` holds all other true triples of these relations. So every filtered
-corruption is false, a perfect search scores MRR 1, and what is missing is the search's doing.
+Facts (``train``) say who is whose father, mother, brother and sister, who is married, and where the
+four recursive lines begin. The rules define the rest. ``test`` asks a share of the true triples of
+each relation in QUESTIONS, all of which take three choices or more to prove; ``valid`` holds all
+other true triples of these relations. So every filtered corruption is false, a perfect search
+scores MRR 1, and what is missing is the search's doing.
 
-Two kinds of relation are asked. In ``father_line``, ``mother_line``, ``agnate`` and ``enate`` each choice is forced,
-to any depth, so any policy at all proves them: they measure the engine and the queue. In the others the proof forks (by
-father or mother, husband or wife, brother or sister) and a policy that cannot tell takes a wrong turn.
+Two kinds of relation are asked. In ``father_line``, ``mother_line``, ``agnate`` and ``enate`` each
+choice is forced, to any depth, so any policy at all proves them: they measure the engine and the
+queue. In the others the proof forks (by father or mother, husband or wife, brother or sister) and a
+policy that cannot tell takes a wrong turn.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ DEFAULT_SIZE = 600
 GENERATIONS = 6
 MINIMUM_SIZE = 20 * GENERATIONS  # below it the marriage rule leaves generations without couples
 MAXIMUM_SIZE = 20_000
-MOST_CHILDREN = 4  # bounds the facts that one goal can match, which a static-shape engine pays for at every step
+# bounds the facts that one goal can match, which a static-shape engine pays for at every step
+MOST_CHILDREN = 4
 MOST_SUITORS_SEEN = 8  # keeps the matching linear in the size of a generation
 
 RULES = """
@@ -57,7 +61,8 @@ co_parent_in_law(X,Y) :- parent(X,Z), spouse(Z,W), parent(Y,W).
 
 
 def generate(size: int, seed: int) -> KnowledgeGraph:
-    """About ``size`` people and at most as many questions. The same size and seed give the same graph everywhere."""
+    """About ``size`` people and at most as many questions. The same size and seed give the same
+    graph everywhere."""
     draws = Draws(seed)
     people = _people(draws, size)
     train = [fact for person in people for fact in _facts(person)]
@@ -75,7 +80,8 @@ def generate(size: int, seed: int) -> KnowledgeGraph:
 
 
 class Draws:
-    """Integers from the raw 64-bit stream of PCG64, the part of numpy.random that is promised never to change.
+    """Integers from the raw 64-bit stream of PCG64, the part of numpy.random that is promised never
+    to change.
 
     Any integer is a seed; those that differ by a multiple of 2**64 are the same one.
     """
@@ -172,10 +178,11 @@ def _facts(person: Person) -> Iterable[Triple]:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """The true triples (x, relation, y) as the x of each y, from what the words mean and not from RULES.
+    """The true triples (x, relation, y) as the x of each y, from what the words mean and not from
+    RULES.
 
-    ``asked`` are those that take three choices or more to prove, ``easy`` the others; ``percent`` is how many become
-    test triples, in percent of the number of people.
+    ``asked`` are those that take three choices or more to prove, ``easy`` the others; ``percent``
+    is how many become test triples, in percent of the number of people.
     """
 
     percent: int
@@ -194,11 +201,14 @@ def _line(person: Person, *, male: bool) -> list[Person]:
 
 
 def _kin_by_line(person: Person, *, male: bool) -> list[Person]:
-    """Those of the same generation who share the founder by fathers (or mothers) alone, without the siblings."""
+    """Those of the same generation who share the founder by fathers (or mothers) alone, without the
+    siblings."""
     line = _line(person, male=male)
     generation = line[-1:]
     for _ in line:
-        generation = [child for parent in generation if parent.is_male == male for child in parent.children]
+        generation = [
+            child for parent in generation if parent.is_male == male for child in parent.children
+        ]
     near = {person, *person.siblings}
     return [kin for kin in generation if kin not in near]
 
@@ -208,7 +218,9 @@ def _with_ancestors(people: Iterable[Person]) -> list[Person]:
     found = dict.fromkeys(people)
     generation = list(found)
     while generation:
-        generation = list(dict.fromkeys(parent for person in generation for parent in person.parents))
+        generation = list(
+            dict.fromkeys(parent for person in generation for parent in person.parents)
+        )
         found.update(dict.fromkeys(generation))
     return list(found)
 
@@ -223,17 +235,32 @@ QUESTIONS: Mapping[str, Question] = {
         percent=20, asked=lambda y: _line(y, male=True)[2:], easy=lambda y: _line(y, male=True)[:2]
     ),
     "mother_line": Question(
-        percent=20, asked=lambda y: _line(y, male=False)[2:], easy=lambda y: _line(y, male=False)[:2]
+        percent=20,
+        asked=lambda y: _line(y, male=False)[2:],
+        easy=lambda y: _line(y, male=False)[:2],
     ),
-    "agnate": Question(percent=15, asked=lambda y: _kin_by_line(y, male=True), easy=lambda y: y.siblings),
-    "enate": Question(percent=10, asked=lambda y: _kin_by_line(y, male=False), easy=lambda y: y.siblings),
+    "agnate": Question(
+        percent=15, asked=lambda y: _kin_by_line(y, male=True), easy=lambda y: y.siblings
+    ),
+    "enate": Question(
+        percent=10, asked=lambda y: _kin_by_line(y, male=False), easy=lambda y: y.siblings
+    ),
     "parent_in_law": Question(percent=10, asked=lambda y: y.spouse.parents if y.spouse else ()),
     "sibling_in_law": Question(percent=5, asked=lambda y: y.spouse.siblings if y.spouse else ()),
-    "cousin": Question(percent=5, asked=lambda y: [c for p in y.parents for s in p.siblings for c in s.children]),
-    "great_grandparent": Question(percent=4, asked=lambda y: [g for p in y.parents for g in p.grandparents]),
-    "great_uncle": Question(percent=4, asked=lambda y: [uncle for p in y.parents for uncle in _uncles(p)]),
-    "co_parent_in_law": Question(
-        percent=4, asked=lambda y: [p for child in y.children if child.spouse for p in child.spouse.parents]
+    "cousin": Question(
+        percent=5, asked=lambda y: [c for p in y.parents for s in p.siblings for c in s.children]
     ),
-    "ancestor": Question(percent=3, asked=lambda y: _with_ancestors(y.grandparents), easy=lambda y: y.parents),
+    "great_grandparent": Question(
+        percent=4, asked=lambda y: [g for p in y.parents for g in p.grandparents]
+    ),
+    "great_uncle": Question(
+        percent=4, asked=lambda y: [uncle for p in y.parents for uncle in _uncles(p)]
+    ),
+    "co_parent_in_law": Question(
+        percent=4,
+        asked=lambda y: [p for child in y.children if child.spouse for p in child.spouse.parents],
+    ),
+    "ancestor": Question(
+        percent=3, asked=lambda y: _with_ancestors(y.grandparents), easy=lambda y: y.parents
+    ),
 }

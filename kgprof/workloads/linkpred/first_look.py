@@ -1,7 +1,8 @@
-"""The policy's encodings with float16 products: what `levels` scores children with before float32 decides.
+"""The policy's encodings with float16 products: what `levels` scores children with before float32
+decides.
 
-float16 rounds an operand as TF32 does, to 2**-11 of it, at twice the speed and in half the space. The first projection
-is linear, so that its tables of embeddings are projected once.
+float16 rounds an operand as TF32 does, to 2**-11 of it, at twice the speed and in half the space.
+The first projection is linear, so that its tables of embeddings are projected once.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ class FirstLook:
     """``encode`` is the policy's: states int32 [N, A, 3] -> float32 [N, hidden]."""
 
     def __init__(self, policy: PolicyNetwork) -> None:
-        projection, blocks = policy.projection, [block for block in policy.blocks if isinstance(block, ResidualBlock)]
+        projection, blocks = (
+            policy.projection,
+            [block for block in policy.blocks if isinstance(block, ResidualBlock)],
+        )
         terms = policy.term.weight if policy.row is None else policy.term.weight[policy.row]
         self.predicates = policy.predicate.weight @ projection.weight.T
         self.terms = terms @ projection.weight.T
         self.bias = projection.bias
-        self.weights = rounded(torch.stack([block.linear.weight.T for block in blocks]))  # [layers, in, out]
+        # [layers, in, out]
+        self.weights = rounded(torch.stack([block.linear.weight.T for block in blocks]))
         self.biases = torch.stack([block.linear.bias for block in blocks])
         self.gains = torch.stack([block.norm.weight for block in blocks])
         self.shifts = torch.stack([block.norm.bias for block in blocks])
@@ -34,7 +39,9 @@ class FirstLook:
         real = (predicate != PAD).sum(1, keepdim=True).clamp(min=1)
         total = (self.predicates[predicate] + self.terms[subject] - self.terms[object_]).sum(1)
         x = total / real + self.bias
-        for weight, bias, gain, shift in zip(self.weights, self.biases, self.gains, self.shifts, strict=True):
+        for weight, bias, gain, shift in zip(
+            self.weights, self.biases, self.gains, self.shifts, strict=True
+        ):
             normal = functional.layer_norm(x, gain.shape, gain, shift, self.epsilon)
             x = x + (rounded(torch.relu(normal)) @ weight).float() + bias
         return x

@@ -1,11 +1,13 @@
 """A knowledge graph with rules, and the directory it is read from.
 
-``train.txt``, ``test.txt`` and, where present, ``valid.txt`` hold one triple a line, either tab-separated
-(``head<TAB>relation<TAB>tail``) or as a Prolog fact (``relation(head,tail).``); each file is wholly one or the other.
-``rules.txt`` holds one rule a line (see rules.py), ``domain2constants.txt`` a domain a line with its constants. UTF-8;
-names are text, so ``06845599`` keeps its zero; blanks around a name do not belong to it. Blank lines are passed over,
-and so are comments, lines that begin with ``%`` or ``#``. In a tab-separated file such a line with a tab in it might be
-meant as a triple: that is an error, and the Prolog form, where names can be quoted, is the way to write it.
+``train.txt``, ``test.txt`` and, where present, ``valid.txt`` hold one triple a line, either
+tab-separated (``head<TAB>relation<TAB>tail``) or as a Prolog fact (``relation(head,tail).``); each
+file is wholly one or the other. ``rules.txt`` holds one rule a line (see rules.py),
+``domain2constants.txt`` a domain a line with its constants. UTF-8; names are text, so ``06845599``
+keeps its zero; blanks around a name do not belong to it. Blank lines are passed over, and so are
+comments, lines that begin with ``%`` or ``#``. In a tab-separated file such a line with a tab in it
+might be meant as a triple: that is an error, and the Prolog form, where names can be quoted, is the
+way to write it.
 """
 
 import re
@@ -36,7 +38,17 @@ from kgprof.workloads.linkpred.rules import (
     rule_format,
 )
 
-__all__ = ["FALSE", "FIRST_PREDICATE", "PAD", "TRUE", "Atom", "KnowledgeGraph", "Rule", "build", "load_directory"]
+__all__ = [
+    "FALSE",
+    "FIRST_PREDICATE",
+    "PAD",
+    "TRUE",
+    "Atom",
+    "KnowledgeGraph",
+    "Rule",
+    "build",
+    "load_directory",
+]
 
 Triple = tuple[str, str, str]  # (head, relation, tail)
 Triples = npt.NDArray[np.int64]
@@ -46,10 +58,12 @@ COMMENT_MARKS = ("%", "#")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnowledgeGraph:
-    """Facts and rules with ids for names. Ids follow the names' order, so they do not depend on the files' order.
+    """Facts and rules with ids for names. Ids follow the names' order, so they do not depend on the
+    files' order.
 
-    ``train``, ``valid`` and ``test`` are int64 [n, 3] of (predicate, arg0, arg1): unique rows, sorted. ``notes`` say
-    what a reader of the report should know about the input, such as duplicates that were counted once.
+    ``train``, ``valid`` and ``test`` are int64 [n, 3] of (predicate, arg0, arg1): unique rows,
+    sorted. ``notes`` say what a reader of the report should know about the input, such as
+    duplicates that were counted once.
     """
 
     name: str
@@ -60,10 +74,12 @@ class KnowledgeGraph:
     test: Triples
     rules: tuple[Rule, ...]  # in file order
     notes: tuple[str, ...] = ()
-    domains: Triples | None = None  # int64 [C + 1], the domain of each constant; corruptions stay within one
+    # int64 [C + 1], the domain of each constant; corruptions stay within one
+    domains: Triples | None = None
 
     def describe(self, atom: Sequence[int]) -> str:
-        """The atom as Prolog text. Ids above the constants' are variables, and so are negative ones."""
+        """The atom as Prolog text. Ids above the constants' are variables, and so are negative
+        ones."""
         predicate, *arguments = (int(number) for number in atom)
         if predicate < FIRST_PREDICATE:
             return ("-", "true", "false")[predicate]
@@ -91,7 +107,8 @@ def build(
     rules: Sequence[RuleText] = (),
     notes: Sequence[str] = (),
 ) -> KnowledgeGraph:
-    """A graph from triples (head, relation, tail) and rules in words. Triples given twice count once and are noted."""
+    """A graph from triples (head, relation, tail) and rules in words. Triples given twice count
+    once and are noted."""
     splits = {"train": list(train), "valid": list(valid), "test": list(test)}
     atoms = [atom for rule in rules for atom in rule.atoms]
     triples = [triple for split in splits.values() for triple in split]
@@ -102,7 +119,10 @@ def build(
     constant_ids = {text: 1 + index for index, text in enumerate(constants)}
     rows: dict[str, Triples] = {}
     for split, given in splits.items():
-        ids = [(predicate_ids[relation], constant_ids[head], constant_ids[tail]) for head, relation, tail in given]
+        ids = [
+            (predicate_ids[relation], constant_ids[head], constant_ids[tail])
+            for head, relation, tail in given
+        ]
         rows[split] = np.unique(np.array(ids, dtype=np.int64).reshape(-1, 3), axis=0)
     numbered = tuple(rule.numbered(predicate_ids, constant_ids) for rule in rules)
     return KnowledgeGraph(
@@ -117,7 +137,9 @@ def build(
     )
 
 
-def _notes(splits: Mapping[str, list[Triple]], rows: Mapping[str, Triples], rules: Sequence[Rule]) -> Iterator[str]:
+def _notes(
+    splits: Mapping[str, list[Triple]], rows: Mapping[str, Triples], rules: Sequence[Rule]
+) -> Iterator[str]:
     for split, triples in splits.items():
         if len(triples) > len(rows[split]):
             yield f"{split}: {len(triples) - len(rows[split])} duplicate triples counted once"
@@ -127,11 +149,15 @@ def _notes(splits: Mapping[str, list[Triple]], rows: Mapping[str, Triples], rule
     train_and_test = np.concatenate([rows["train"], rows["test"]])
     both = len(train_and_test) - len(np.unique(train_and_test, axis=0))
     if both:
-        yield f"test: {both} triples are also facts of train; a triple is not used as a fact in its own proof"
+        yield (
+            f"test: {both} triples are also facts of train; a triple is not used as a "
+            "fact in its own proof"
+        )
 
 
 def load_directory(path: Path) -> KnowledgeGraph:
-    """The graph in ``path``. Raises InputError with file and line where a file is missing or a line malformed."""
+    """The graph in ``path``. Raises InputError with file and line where a file is missing or a line
+    malformed."""
     if not path.is_dir():
         state = "is not a directory" if path.exists() else "no such directory"
         raise InputError(f"{state}; expected one with train.txt and test.txt", path=path)
@@ -140,21 +166,28 @@ def load_directory(path: Path) -> KnowledgeGraph:
     valid = _read_triples(path / "valid.txt") if (path / "valid.txt").exists() else []
     held = {text for head, _, tail in (*train, *test, *valid) for text in (head, tail)}
     # Without a file of rules there are none, and whoever asked for the graph mines them.
-    rules, notes = _read_rules(path / "rules.txt", held) if (path / "rules.txt").exists() else ([], [])
-    graph = build(name=path.resolve().name, train=train, test=test, valid=valid, rules=rules, notes=notes)
+    rules, notes = (
+        _read_rules(path / "rules.txt", held) if (path / "rules.txt").exists() else ([], [])
+    )
+    graph = build(
+        name=path.resolve().name, train=train, test=test, valid=valid, rules=rules, notes=notes
+    )
     domains = path / "domain2constants.txt"
     return replace(graph, domains=_read_domains(domains, graph)) if domains.exists() else graph
 
 
 def _read_domains(path: Path, graph: KnowledgeGraph) -> Triples:
-    """``domain constant constant ...`` on each line, apart by blanks; int64 [C + 1]. Names may be quoted."""
+    """``domain constant constant ...`` on each line, apart by blanks; int64 [C + 1]. Names may be
+    quoted."""
     numbers = {text: 1 + index for index, text in enumerate(graph.constants)}
     domains: Triples = np.zeros(len(numbers) + 1, dtype=np.int64)
     with _located(path) as at:
         for domain, (at.line, line) in enumerate(_data_lines(_text(path)), start=1):
             name, *constants = _WORD.findall(line)
             if not constants:
-                raise MalformedTextError(f"expected `domain constant constant ...`, found {name!r} alone")
+                raise MalformedTextError(
+                    f"expected `domain constant constant ...`, found {name!r} alone"
+                )
             for word in constants:
                 text = word[1:-1] if word[0] == "'" else word
                 number = numbers.get(text, 0)  # it may list constants that this graph does not hold
@@ -163,7 +196,9 @@ def _read_domains(path: Path, graph: KnowledgeGraph) -> Triples:
                 if number:
                     domains[number] = domain
         if missing := [text for text, number in numbers.items() if not domains[number]]:
-            raise MalformedTextError(f"{missing[0]!r} is in no domain ({len(missing)} of {len(numbers)} constants)")
+            raise MalformedTextError(
+                f"{missing[0]!r} is in no domain ({len(missing)} of {len(numbers)} constants)"
+            )
     return domains
 
 
@@ -171,7 +206,8 @@ _WORD = re.compile(r"'[^']*'|\S+")
 
 
 def _read_rules(path: Path, held: Set[str]) -> tuple[list[RuleText], list[str]]:
-    """The rules, and notes about those that may not mean what they say; ``held``: the constants of the triples."""
+    """The rules, and notes about those that may not mean what they say; ``held``: the constants of
+    the triples."""
     lines = _data_lines(_text(path))
     if not lines:
         raise InputError("no rule found; expected at least one", path=path)
@@ -191,7 +227,8 @@ def _read_rules(path: Path, held: Set[str]) -> tuple[list[RuleText], list[str]]:
                 if term.is_variable and term.text in held and form is RuleFormat.ARROW:
                     raise MalformedTextError(
                         f"{term.text!r} reads as a variable, and a triple holds it as a constant; "
-                        f"quote it for the constant ('{term.text}'), or give the variable another letter"
+                        f"quote it for the constant ('{term.text}'), or give the variable another "
+                        "letter"
                     )
                 if not term.is_variable and term.text not in held:
                     unknown.append(f"line {at.line} names {term.text!r}")
@@ -215,9 +252,15 @@ def _read_triples(path: Path) -> list[Triple]:
     if not lines:
         raise InputError("no triple found; expected at least one", path=path)
     # The first line that is surely no comment shows the form.
-    form_line, shown = next(((n, line) for n, line in lines if not line.startswith(COMMENT_MARKS)), lines[0])
+    form_line, shown = next(
+        ((n, line) for n, line in lines if not line.startswith(COMMENT_MARKS)), lines[0]
+    )
     has_columns = "\t" in shown.strip() and not _reads_as(shown, TripleForm.PROLOG)
-    form, other = (TripleForm.COLUMNS, TripleForm.PROLOG) if has_columns else (TripleForm.PROLOG, TripleForm.COLUMNS)
+    form, other = (
+        (TripleForm.COLUMNS, TripleForm.PROLOG)
+        if has_columns
+        else (TripleForm.PROLOG, TripleForm.COLUMNS)
+    )
     if form is TripleForm.PROLOG:
         lines = [(number, line) for number, line in lines if not line.startswith(COMMENT_MARKS)]
     triples = []
@@ -234,7 +277,8 @@ def _read_triples(path: Path) -> list[Triple]:
 
 
 class TripleForm(Enum):
-    """The two forms of train.txt and its like; the value is what an error message shows as expected."""
+    """The two forms of train.txt and its like; the value is what an error message shows as
+    expected."""
 
     COLUMNS = "head<TAB>relation<TAB>tail"
     PROLOG = "relation(head,tail)."
@@ -252,9 +296,12 @@ _PLAIN_FACT = re.compile(r"(\w[^\s(),'\"]*)\(\s*(\w[^\s(),'\"]*)\s*,\s*(\w[^\s()
 
 
 def _read_fact(line: str) -> Triple:
-    """A Prolog fact: the common form by one regular expression, everything else (and every error) by the parser."""
+    """A Prolog fact: the common form by one regular expression, everything else (and every error)
+    by the parser."""
     match = _PLAIN_FACT.fullmatch(line)
-    if match is None or not all(match[name][0].isdigit() or match[name][0].islower() for name in (2, 3)):
+    if match is None or not all(
+        match[name][0].isdigit() or match[name][0].islower() for name in (2, 3)
+    ):
         return parse_fact(line)
     return match[2], match[1], match[3]
 
@@ -272,12 +319,16 @@ def _read_columns(line: str) -> Triple:
     return head, relation, tail
 
 
-_READ: dict[TripleForm, Callable[[str], Triple]] = {TripleForm.COLUMNS: _read_columns, TripleForm.PROLOG: _read_fact}
+_READ: dict[TripleForm, Callable[[str], Triple]] = {
+    TripleForm.COLUMNS: _read_columns,
+    TripleForm.PROLOG: _read_fact,
+}
 
 
 @contextmanager
 def _located(path: Path) -> Iterator[SimpleNamespace]:
-    """Turns a MalformedTextError into an InputError that says where; the body keeps ``line`` up to date."""
+    """Turns a MalformedTextError into an InputError that says where; the body keeps ``line`` up to
+    date."""
     place = SimpleNamespace(line=0)
     try:
         yield place
@@ -296,11 +347,18 @@ def _text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"expected UTF-8, found byte 0x{data[error.start]:02x}", path=path, line=line) from None
+        raise InputError(
+            f"expected UTF-8, found byte 0x{data[error.start]:02x}", path=path, line=line
+        ) from None
 
 
 def _data_lines(text: str, keep: Callable[[str], bool] = lambda _: False) -> list[tuple[int, str]]:
-    """(number from 1, line) of the lines that are neither blank nor a comment, unless ``keep`` wants the comment."""
+    """(number from 1, line) of the lines that are neither blank nor a comment, unless ``keep``
+    wants the comment."""
     # Only "\n" ends a line: str.splitlines would also split at U+2028 and its like inside a name.
     lines = ((number, line.strip(" \r")) for number, line in enumerate(text.split("\n"), start=1))
-    return [(n, line) for n, line in lines if line.strip() and (not line.startswith(COMMENT_MARKS) or keep(line))]
+    return [
+        (n, line)
+        for n, line in lines
+        if line.strip() and (not line.startswith(COMMENT_MARKS) or keep(line))
+    ]

@@ -1,14 +1,16 @@
-"""`levels` on CUDA behind a first look: a level is eleven launches of the kernels in level_kernels.py, where torch's
-operations took 150 and read sizes back four times.
+"""`levels` on CUDA behind a first look: a level is eleven launches of the kernels in
+level_kernels.py, where torch's operations took 150 and read sizes back four times.
 
-A first look scores all children with float16 products. Those that can still win are encoded again, with products of
-float16 halves (high + low / 2048), which are off by about as much as float32's. Where these are too close to decide,
-float32 does. Each step bounds what the one before it may be off by: an encoding by a share of its length, and so, by
-the Cauchy-Schwarz inequality, a logit by a share of both encodings' lengths. ``apart`` and ``second_apart`` are these
-shares as measured, on all that were encoded again.
+A first look scores all children with float16 products. Those that can still win are encoded again,
+with products of float16 halves (high + low / 2048), which are off by about as much as float32's.
+Where these are too close to decide, float32 does. Each step bounds what the one before it may be
+off by: an encoding by a share of its length, and so, by the Cauchy-Schwarz inequality, a logit by a
+share of both encodings' lengths. ``apart`` and ``second_apart`` are these shares as measured, on
+all that were encoded again.
 
-How long lists are is known on the GPU alone until a level is over, so there is room for more than is expected. Where
-that was too little, all begins again with more. Where Triton does not compile a kernel, torch does it all.
+How long lists are is known on the GPU alone until a level is over, so there is room for more than
+is expected. Where that was too little, all begins again with more. Where Triton does not compile a
+kernel, torch does it all.
 """
 
 from __future__ import annotations
@@ -35,15 +37,18 @@ except ImportError:
     kernels = None
 
 SECOND_LOOK = 2.0**-18  # the largest difference of its encodings over their length; it was 8.5e-7
-MIXER = 0x2545F4914F6CDD1D  # an odd multiplier that spreads bits (S. Vigna, ACM TOMS 42, 2016: xorshift64*)
-# Rows and warps of a program: of the first look, the second, and columns at a time in float32. Measured on an H100.
+# an odd multiplier that spreads bits (S. Vigna, ACM TOMS 42, 2016: xorshift64*)
+MIXER = 0x2545F4914F6CDD1D
+# Rows and warps of a program: of the first look, the second, and columns at a time in float32.
+# Measured on an H100.
 LOOK, SECOND, EXACT = (64, 8), (64, 8), (32, 8)
 DERIVE_WARPS = 2
 PLACES = 64  # of a state, at least: for fewer, Triton 3.6 fails to compile `derive`
 CONTENDED = 16  # states per program
 BLOCK = 128  # rows per program, one for each thread
 FIRST_ROWS = 1 << 16  # of the table, at least
-ROOM, SPARE = 1.5, 1024  # children that are encoded again: so many per state, and at first so many beside
+# children that are encoded again: so many per state, and at first so many beside
+ROOM, SPARE = 1.5, 1024
 
 
 class UncompiledError(Exception):
@@ -51,9 +56,10 @@ class UncompiledError(Exception):
 
 
 class Launches:
-    """Starts kernels. Each is compiled once for its sizes. What Triton would look at again with every launch (which
-    takes longer than the kernels of a small level) is as at the first: types and alignments of pointers, and all
-    integers but those that level_kernels.py names (``do_not_specialize``)."""
+    """Starts kernels. Each is compiled once for its sizes. What Triton would look at again with
+    every launch (which takes longer than the kernels of a small level) is as at the first: types
+    and alignments of pointers, and all integers but those that level_kernels.py names
+    (``do_not_specialize``)."""
 
     def __init__(self) -> None:
         self._compiled: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
@@ -67,8 +73,13 @@ class Launches:
                 if compiled is not None:
                     compiled[programs, 1, 1]  # is loaded
             except (RuntimeError, kernels.TritonError) as error:
-                raise UncompiledError(f"Triton does not compile `{kernel.__name__}`: {error}") from error
-            self._compiled[key] = compiled, tuple(sizes[name] for name in kernel.arg_names[len(arguments) :])
+                raise UncompiledError(
+                    f"Triton does not compile `{kernel.__name__}`: {error}"
+                ) from error
+            self._compiled[key] = (
+                compiled,
+                tuple(sizes[name] for name in kernel.arg_names[len(arguments) :]),
+            )
         compiled, constants = self._compiled[key]
         if compiled is None:  # Triton interprets
             kernel[programs,](*arguments, **sizes)
@@ -83,7 +94,9 @@ def allocate(sizes: tuple[int, ...], dtype: torch.dtype, device: torch.device) -
 class Looks:
     """Encodings of packed states; how many these are is read on the GPU."""
 
-    def __init__(self, policy: PolicyNetwork, engine: Engine, differs: float, launch: Launches) -> None:
+    def __init__(
+        self, policy: PolicyNetwork, engine: Engine, differs: float, launch: Launches
+    ) -> None:
         look, self.launch = FirstLook(policy), launch
         device = look.bias.device
         linear = [block.linear for block in policy.blocks if isinstance(block, ResidualBlock)]
@@ -94,8 +107,8 @@ class Looks:
         self.tables = (look.predicates, look.terms, look.bias)
         self.others = (look.biases, look.gains, look.shifts)
         self.fields = (engine.field_word, engine.field_shift, engine.field_mask, look.epsilon)
-        # Of a logit, over the lengths of both encodings: the first look's of a child by the second's of its parent, and
-        # both the second's.
+        # Of a logit, over the lengths of both encodings: the first look's of a child by the
+        # second's of its parent, and both the second's.
         far = SECOND_LOOK / (1 - SECOND_LOOK)
         self.scale, self.reach = policy.scale, (differs + far) / (1 - differs) * policy.scale
         self.second_reach = far * (1 + 1 / (1 - SECOND_LOOK)) * policy.scale
@@ -111,25 +124,52 @@ class Looks:
             self.programs = torch.cuda.get_device_properties(device).multi_processor_count
 
     def first(
-        self, children: Tensor, count: Tensor, parents: Tensor, sources: Tensor, encoded: Tensor, logits: Tensor,
-        reaches: Tensor,
+        self, children: Tensor, count: Tensor, parents: Tensor, sources: Tensor, encoded: Tensor,
+        logits: Tensor, reaches: Tensor,
     ) -> None:  # fmt: skip
         """Logits of all children and what the first look may be off by."""
         room = len(parents)
-        self._look(children, children, count, parents, sources, encoded, logits, reaches, logits, room=room, held=False)
+        self._look(
+            children,
+            children,
+            count,
+            parents,
+            sources,
+            encoded,
+            logits,
+            reaches,
+            logits,
+            room=room,
+            held=False,
+        )
 
-    def held(self, children: Tensor, kept: Tensor, count: Tensor, encoded: Tensor, apart: Tensor) -> None:
+    def held(
+        self, children: Tensor, kept: Tensor, count: Tensor, encoded: Tensor, apart: Tensor
+    ) -> None:
         """Raises ``apart`` to the largest difference of a first look."""
         room = len(encoded)
-        self._look(children, kept, count, kept, kept, encoded, encoded, encoded, apart, room=room, held=True)
+        self._look(
+            children,
+            kept,
+            count,
+            kept,
+            kept,
+            encoded,
+            encoded,
+            encoded,
+            apart,
+            room=room,
+            held=True,
+        )
 
     def _look(
         self, children: Tensor, kept: Tensor, count: Tensor, *others: Tensor, room: int, held: bool
     ) -> None:  # fmt: skip
         self.launch(
             kernels.look, self.programs,
-            children, kept, count, *others, *self.tables, self.high, *self.others, *self.fields, self.scale,
-            self.reach, room, **self.sizes, ROWS=LOOK[0], HELD=held, num_warps=LOOK[1], num_stages=1,
+            children, kept, count, *others, *self.tables, self.high, *self.others, *self.fields,
+            self.scale, self.reach, room, **self.sizes, ROWS=LOOK[0], HELD=held, num_warps=LOOK[1],
+            num_stages=1,
         )  # fmt: skip
 
     def second(self, children: Tensor, kept: Tensor, count: Tensor, room: int) -> Tensor:
@@ -137,25 +177,28 @@ class Looks:
         encoded = allocate((room, self.width), torch.float32, children.device)
         self.launch(
             kernels.second_look, self.programs,
-            children, kept, count, encoded, *self.tables, self.high, self.low, *self.others, *self.fields, room,
-            **self.sizes, ROWS=SECOND[0], num_warps=SECOND[1], num_stages=1,
+            children, kept, count, encoded, *self.tables, self.high, self.low, *self.others,
+            *self.fields, room, **self.sizes, ROWS=SECOND[0], num_warps=SECOND[1], num_stages=1,
         )  # fmt: skip
         return encoded
 
-    def exact(self, children: Tensor, keys: Tensor, rows: Tensor, count: Tensor, room: int) -> Tensor:
+    def exact(
+        self, children: Tensor, keys: Tensor, rows: Tensor, count: Tensor, room: int
+    ) -> Tensor:
         """float32's encodings of the first ``room`` rows."""
         encoded = allocate((room, self.width), torch.float32, children.device)
         self.launch(
             kernels.exact_look, 4 * self.programs,
-            rows, count, children, keys, encoded, *self.tables, self.full, *self.others, *self.fields, room,
-            **self.sizes, PART=EXACT[0], num_warps=EXACT[1],
+            rows, count, children, keys, encoded, *self.tables, self.full, *self.others,
+            *self.fields, room, **self.sizes, PART=EXACT[0], num_warps=EXACT[1],
         )  # fmt: skip
         return encoded
 
 
 def hashed_slots(keys: Tensor) -> tuple[Tensor, int, int]:
-    """Where each of different keys stands in an open hash table, int64 [n]; the table's last slot; and how many slots
-    from its own on a key may be in. Other slots are free, those past the end too."""
+    """Where each of different keys stands in an open hash table, int64 [n]; the table's last slot;
+    and how many slots from its own on a key may be in. Other slots are free, those past the end
+    too."""
     last = next_power_of_2(8 * len(keys) + 8) - 1
     hashed = (keys ^ (keys >> 29)) * MIXER
     own = (hashed ^ (hashed >> 32)) & last
@@ -170,8 +213,8 @@ def hashed_slots(keys: Tensor) -> tuple[Tensor, int, int]:
 
 
 def unfit(problem: Problem) -> str:
-    """Why the kernels are not for this problem, or ''. Each child of a state is compared with each, a row is held
-    whole."""
+    """Why the kernels are not for this problem, or ''. Each child of a state is compared with each,
+    a row is held whole."""
     engine, policy = problem.engine, problem.policy
     width, weight = policy.sizes.hidden, policy.term.weight
     card = torch.cuda.get_device_capability(weight.device) if weight.is_cuda else (0, 0)
@@ -190,15 +233,24 @@ def unfit(problem: Problem) -> str:
 
 
 class LevelTable:
-    """The table of `levels` and its frontier, kept by kernels. ``differs`` as in levels.FIRST_LOOKS."""
+    """The table of `levels` and its frontier, kept by kernels. ``differs`` as in
+    levels.FIRST_LOOKS."""
 
-    def __init__(self, problem: Problem, differs: float, apart: Tensor, second_apart: Tensor) -> None:
+    def __init__(
+        self, problem: Problem, differs: float, apart: Tensor, second_apart: Tensor
+    ) -> None:
         engine, policy = problem.engine, problem.policy
         self.policy, self.apart, self.second_apart = policy, apart, second_apart
-        self.device, self.words, self.width = problem.goals.device, len(engine.words), policy.sizes.hidden
+        self.device, self.words, self.width = (
+            problem.goals.device,
+            len(engine.words),
+            policy.sizes.hidden,
+        )
         places = engine.caps.facts + engine.caps.rules
         self.most = min(engine.caps.children, places)
-        variables = max(int(engine.rule_head.max()), int(engine.rule_terms.max())) - engine.constants
+        variables = (
+            max(int(engine.rule_head.max()), int(engine.rule_terms.max())) - engine.constants
+        )
         self.fields = (engine.field_word, engine.field_shift, engine.field_mask)
         facts, last_fact, fact_probes = hashed_slots(engine.fact_keys[:-1])
         patterns, last_pattern, pattern_probes = hashed_slots(engine.pattern_keys[:-1])
@@ -209,7 +261,13 @@ class LevelTable:
             self._at(patterns, engine.pattern_keys[:-1], last_pattern + probes),
             self._at(patterns, engine.pattern_start[:-1].int(), last_pattern + probes),
             self._at(patterns, engine.pattern_length[:-1].int(), last_pattern + probes),
-            *(engine.rule_start, engine.rule_head, engine.rule_predicate, engine.rule_terms, *self.fields),
+            *(
+                engine.rule_start,
+                engine.rule_head,
+                engine.rule_predicate,
+                engine.rule_terms,
+                *self.fields,
+            ),
             *(last_fact, last_pattern, engine.fact_arguments.shape[1], engine.rule_head.shape[1]),
             *(engine.constants, engine.caps.children, MIXER),
         )
@@ -234,21 +292,29 @@ class LevelTable:
         }
         self.launch = Launches()
         self.looks = Looks(policy, engine, differs, self.launch)
-        self.keys, self.lost = self.empty(0, self.words + 1, dtype=torch.int64), self.empty(0, 5, dtype=torch.int64)
+        self.keys, self.lost = (
+            self.empty(0, self.words + 1, dtype=torch.int64),
+            self.empty(0, 5, dtype=torch.int64),
+        )
         self.next, self.ends, self.slots = self.empty(0), self.empty(0), self.empty(0)
-        self.ids, self.sources = self.empty(0), self.empty(0)  # of the frontier: rows, and where ``encoded`` has each
+        # of the frontier: rows, and where ``encoded`` has each
+        self.ids, self.sources = self.empty(0), self.empty(0)
         self.rows = 0  # of the table
         self.spare = SPARE
-        self.looked_at: tuple[int, ...] = (0, 0, 0)  # children, those encoded again, states in float32
+        # children, those encoded again, states in float32
+        self.looked_at: tuple[int, ...] = (0, 0, 0)
 
     def _at(self, places: Tensor, values: Tensor, last: int) -> Tensor:
-        return torch.full((last + 1,), -1, dtype=values.dtype, device=self.device).index_copy(0, places, values)
+        return torch.full((last + 1,), -1, dtype=values.dtype, device=self.device).index_copy(
+            0, places, values
+        )
 
     def empty(self, *sizes: int, dtype: torch.dtype = torch.int32) -> Tensor:
         return allocate(sizes, dtype, self.device)
 
     def begin(self, keys: Tensor, ends: Tensor, at: Tensor) -> int:
-        """The states that candidates begin with; ``at`` gets the row of each. How many are not at their end."""
+        """The states that candidates begin with; ``at`` gets the row of each. How many are not at
+        their end."""
         count = len(keys)
         self.rows, self.looked_at = 0, (0, 0, 0)
         self._grow(count)
@@ -260,20 +326,25 @@ class LevelTable:
         at.copy_(first)
         self.ids = self.ids[: int(counts[2])]
         self.sources = row[: len(self.ids)]
-        self.encoded = self.looks.second(keys[:, :-1].contiguous(), self.ids, counts[2:], len(self.ids))
+        self.encoded = self.looks.second(
+            keys[:, :-1].contiguous(), self.ids, counts[2:], len(self.ids)
+        )
         # A sample in float32, for float32 may have nothing to decide later.
         sample = self.ids[: self.looks.programs]
-        exact = self.looks.exact(self.keys, self.keys, -1 - sample, torch.full_like(counts, len(sample)), len(sample))
+        exact = self.looks.exact(
+            self.keys, self.keys, -1 - sample, torch.full_like(counts, len(sample)), len(sample)
+        )
         if len(sample):
             self.second_apart.copy_(apart(self.encoded[: len(sample)], exact))
         return len(self.ids)
 
     def level(self, walk: Sequence[Tensor], depth: int) -> int:
-        """Every state of the frontier gets its successor and every live candidate makes its choice. The frontier is
-        then what was never reached before: so many states, or -1 where there was too little room for children: the
-        next time there is more."""
+        """Every state of the frontier gets its successor and every live candidate makes its choice.
+        The frontier is then what was never reached before: so many states, or -1 where there was
+        too little room for children: the next time there is more."""
         count = len(self.ids)
-        # Children, those that were kept, new states; states that float32 decides, and what it encodes for them.
+        # Children, those that were kept, new states; states that float32 decides, and what it
+        # encodes for them.
         counts = torch.zeros(5, dtype=torch.int32, device=self.device)
         room = int(ROOM * count) + self.spare
         if count:
@@ -283,9 +354,9 @@ class LevelTable:
         outcome, depths, at, live, overflowed, tally = walk
         self.launch(
             kernels.follow, cdiv(len(at), BLOCK),
-            outcome, depths, at, live.view(torch.int8), overflowed.view(torch.int8), tally, self.next, self.ends,
-            self.lost, depth, len(at), TRUE=TRUE, FALSE=FALSE, PROVED=PROVED, FAILED=FAILED, TRUNCATED=TRUNCATED,
-            OVERFLOW=OVERFLOW, BLOCK=BLOCK,
+            outcome, depths, at, live.view(torch.int8), overflowed.view(torch.int8), tally,
+            self.next, self.ends, self.lost, depth, len(at), TRUE=TRUE, FALSE=FALSE, PROVED=PROVED,
+            FAILED=FAILED, TRUNCATED=TRUNCATED, OVERFLOW=OVERFLOW, BLOCK=BLOCK,
         )  # fmt: skip
         # The CPU waits for the GPU here, where it has given it the whole level.
         children, kept, left, _, again = counts.tolist()
@@ -298,13 +369,21 @@ class LevelTable:
 
     def _expand(self, counts: Tensor, room: int) -> Tensor:
         count, most = len(self.ids), len(self.ids) * self.most
-        starts, numbers, parents, kept = self.empty(count), self.empty(count), self.empty(most), self.empty(most)
+        starts, numbers, parents, kept = (
+            self.empty(count),
+            self.empty(count),
+            self.empty(most),
+            self.empty(most),
+        )
         kept_starts, kept_numbers, chosen = self.empty(count), self.empty(count), self.empty(count)
         children = self.empty(most, self.words, dtype=torch.int64)
-        logits, reaches = self.empty(most, dtype=torch.float32), self.empty(most, dtype=torch.float32)
+        logits, reaches = (
+            self.empty(most, dtype=torch.float32),
+            self.empty(most, dtype=torch.float32),
+        )
         self.launch(
-            kernels.derive, count, self.ids, self.keys, counts, starts, numbers, self.lost, parents, children,
-            *self.tables, **self.derives,
+            kernels.derive, count, self.ids, self.keys, counts, starts, numbers, self.lost, parents,
+            children, *self.tables, **self.derives,
         )  # fmt: skip
         self.looks.first(children, counts, parents, self.sources, self.encoded, logits, reaches)
         self.launch(
@@ -313,38 +392,49 @@ class LevelTable:
             2 * ROUNDING[torch.float32], STATES=CONTENDED, CHILDREN=next_power_of_2(self.most),
         )  # fmt: skip
         encoded = self.looks.second(children, kept, counts[1:], room)
-        # Rows that nothing is written to, where there is too little room, are the table's first row.
+        # Rows that nothing is written to, where there is too little room, are the table's first
+        # row.
         opened, open_starts, rows = self.empty(count), self.empty(count), self.empty(room).fill_(-1)
         self.looks.held(children, kept, counts[1:], encoded, self.apart)
         states = (
-            *(self.ids, self.sources, kept_starts, kept_numbers, kept, children, self.encoded, encoded, self.keys),
+            *(
+                self.ids,
+                self.sources,
+                kept_starts,
+                kept_numbers,
+                kept,
+                children,
+                self.encoded,
+                encoded,
+                self.keys,
+            ),
             *(self.ends, self.lost, chosen, counts, opened, open_starts),
         )
         scale, grain = self.policy.scale, ROUNDING[torch.float32]
         sizes: dict[str, Any] = {"WIDTH": self.width, **self.packs, "num_warps": 1}
         self.launch(
-            kernels.choose, count, *states, rows, self.rows, self.first_mask, scale, self.looks.second_reach, 2 * grain,
-            room, **sizes,
+            kernels.choose, count, *states, rows, self.rows, self.first_mask, scale,
+            self.looks.second_reach, 2 * grain, room, **sizes,
         )  # fmt: skip
         exact = self.looks.exact(children, self.keys, rows, counts[4:], room)
         self.launch(
-            kernels.decide, self.looks.programs, *states, exact, self.second_apart, self.rows, self.first_mask, scale,
-            grain, room, **sizes,
+            kernels.decide, self.looks.programs, *states, exact, self.second_apart, self.rows,
+            self.first_mask, scale, grain, room, **sizes,
         )  # fmt: skip
         self.encoded = encoded
         return chosen
 
     def _settle(self, of: Tensor, to: Tensor, chosen: Tensor, counts: Tensor) -> None:
-        """The new rows of the table get their slots, ``to`` at ``of`` the first row with their key, and those that are
-        there for the first time are the next frontier."""
+        """The new rows of the table get their slots, ``to`` at ``of`` the first row with their key,
+        and those that are there for the first time are the next frontier."""
         count, begins = len(of), self.rows
         places = self.empty(count)
         self._enter(places, begins, count)
         self.ids, self.sources = self.empty(count), self.empty(count)
         self.launch(
             kernels.settle, cdiv(count, BLOCK),
-            self.slots, places, of, to, self.ends, chosen, self.ids, self.sources, counts[2:], begins, count,
-            TRUE=TRUE, FALSE=FALSE, BLOCK=BLOCK,
+            self.slots, places, of, to, self.ends, chosen, self.ids, self.sources, counts[2:],
+            begins, count, TRUE=TRUE, FALSE=FALSE, BLOCK=BLOCK,
         )  # fmt: skip
         self.rows += count
 

@@ -1,15 +1,24 @@
-"""Rules for a graph that comes without: closed paths of length 1 and 2, in either direction, counted on train.
+"""Rules for a graph that comes without: closed paths of length 1 and 2, in either direction,
+counted on train.
 
-A rule is ``r(X,Y) -> h(X,Y)``, ``r(Y,X) -> h(X,Y)``, or a path ``r(X,Z), s(Z,Y) -> h(X,Y)`` with either of its atoms
-turned round. Its support is the number of pairs (X, Y) for which body and head hold, its confidence the support as a
-share of the pairs for which the body holds. As in AMIE a body that merely repeats the head does not count.
+A rule is ``r(X,Y) -> h(X,Y)``, ``r(Y,X) -> h(X,Y)``, or a path ``r(X,Z), s(Z,Y) -> h(X,Y)`` with
+either of its atoms turned round. Its support is the number of pairs (X, Y) for which body and head
+hold, its confidence the support as a share of the pairs for which the body holds. As in AMIE a body
+that merely repeats the head does not count.
 """
 
 import itertools
 
 import numpy as np
 
-from kgprof.workloads.linkpred.closure import NOTHING, Budget, Relation, TooLargeError, in_sorted, joined
+from kgprof.workloads.linkpred.closure import (
+    NOTHING,
+    Budget,
+    Relation,
+    TooLargeError,
+    in_sorted,
+    joined,
+)
 from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, Atom, KnowledgeGraph
 from kgprof.workloads.linkpred.rules import Rule
 
@@ -22,7 +31,8 @@ X, Y, Z = -1, -2, -3
 
 
 def mined(graph: KnowledgeGraph) -> tuple[tuple[Rule, ...], str]:
-    """The rules, best first within a head, weighed by their confidence; and a note on how they came about."""
+    """The rules, best first within a head, weighed by their confidence; and a note on how they came
+    about."""
     constants = np.arange(1, len(graph.constants) + 1, dtype=np.int64)
     stride = len(constants) + 1
     train = graph.train
@@ -44,7 +54,9 @@ def mined(graph: KnowledgeGraph) -> tuple[tuple[Rule, ...], str]:
             continue
         keys = np.unique(np.concatenate([NOTHING, *blocks]))
         support = np.bincount(train[in_sorted(keys, pairs), 0], minlength=predicates.stop)
-        for head in np.flatnonzero(support >= max(LEAST_SUPPORT, LEAST_CONFIDENCE * len(keys))).tolist():
+        for head in np.flatnonzero(
+            support >= max(LEAST_SUPPORT, LEAST_CONFIDENCE * len(keys))
+        ).tolist():
             if body != ((head, X, Y),):
                 found.append((head, int(support[head]) / len(keys), int(support[head]), body))
     found.sort(key=lambda rule: (rule[0], -rule[1], -rule[2], len(rule[3]), rule[3]))
@@ -53,10 +65,12 @@ def mined(graph: KnowledgeGraph) -> tuple[tuple[Rule, ...], str]:
     for head, confidence, _, body in found:
         per_head[head] = per_head.get(head, 0) + 1
         if per_head[head] <= MOST_PER_HEAD:
-            rules.append(Rule(name=f"m{len(rules)}", weight=confidence, head=(head, X, Y), body=body))
+            rules.append(
+                Rule(name=f"m{len(rules)}", weight=confidence, head=(head, X, Y), body=body)
+            )
     note = (
-        f"{len(rules)} rules mined from train: closed paths of length 1 and 2, confidence from {LEAST_CONFIDENCE}, "
-        f"support from {LEAST_SUPPORT}, at most {MOST_PER_HEAD} per predicate"
+        f"{len(rules)} rules mined from train: closed paths of length 1 and 2, confidence from "
+        f"{LEAST_CONFIDENCE}, support from {LEAST_SUPPORT}, at most {MOST_PER_HEAD} per predicate"
     )
     if too_large:
         note += f"; {too_large} paths with more than {MOST_ROWS:,} instances were not looked at"

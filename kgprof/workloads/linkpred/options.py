@@ -16,7 +16,10 @@ from kgprof.errors import InputError, UsageError
 from kgprof.workloads.linkpred import datasets, family_tree, graph, mining
 from kgprof.workloads.loading import did_you_mean, options_given
 
-SHOWS = "knowledge-graph link prediction: a policy network and a unification engine, strategy against strategy"
+SHOWS = (
+    "knowledge-graph link prediction: a policy network and a unification engine, "
+    "strategy against strategy"
+)
 SOURCE = "S0 and S3"
 FAMILY_TREE = "family-tree"
 DTYPES = ("float64", "float32")
@@ -34,9 +37,11 @@ MOST_DIGITS = 9  # of a number; the engine's indices are 32-bit
 
 @dataclass(frozen=True, kw_only=True)
 class LinkpredOptions:
-    """What is evaluated, and how. Defaults are those of preset ``small`` on the family tree. Raises UsageError."""
+    """What is evaluated, and how. Defaults are those of preset ``small`` on the family tree. Raises
+    UsageError."""
 
-    dataset: str = FAMILY_TREE  # "family-tree" or "family-tree:SIZE"; not looked at when ``data`` is given
+    # "family-tree" or "family-tree:SIZE"; not looked at when ``data`` is given
+    dataset: str = FAMILY_TREE
     data: Path | None = None
     queries: int | None = 320  # None: all
     corruptions: int | None = 10  # per query and side; None: all
@@ -48,9 +53,12 @@ class LinkpredOptions:
     layers: int = 2
     dtype: str = "float64"
     max_atoms: int | None = 4  # A; the family tree needs 3; None: no state of this depth has more
-    max_children: int | None = 8  # S; the family tree has at most 4 facts and 2 rules for a goal; None: all
-    children_width: int | None = None  # slots of the children tensor, of which max_children are used; None: as many
-    layout: str = LAYOUTS[0]  # which candidates a slot takes: the next of all, or those of its own queries
+    # S; the family tree has at most 4 facts and 2 rules for a goal; None: all
+    max_children: int | None = 8
+    # slots of the children tensor, of which max_children are used; None: as many
+    children_width: int | None = None
+    # which candidates a slot takes: the next of all, or those of its own queries
+    layout: str = LAYOUTS[0]
     compile: str = PARTS[0]  # what a compiled mode compiles
     choices: int = 4  # of each candidate in one call of `stepped`
     mark_steps: bool = False  # torch.compiler.cudagraph_mark_step_begin before each step
@@ -59,28 +67,41 @@ class LinkpredOptions:
     rule_fanout: int | None = None  # None: the most rules that one predicate heads
     selection: str = "most-bound"
     policy: Path | None = None  # a state_dict; None: seeded random weights
-    max_steps: int | None = None  # for the whole evaluation; what it leaves is reported as unfinished
+    # for the whole evaluation; what it leaves is reported as unfinished
+    max_steps: int | None = None
     allow_tf32: bool = False
-    near_tie_threshold: float | None = None  # None: NEAR_TIE_FLOAT32, or NEAR_TIE_TF32 where TF32 is allowed
+    # None: NEAR_TIE_FLOAT32, or NEAR_TIE_TF32 where TF32 is allowed
+    near_tie_threshold: float | None = None
 
     def __post_init__(self) -> None:
         if self.children_width is not None and self.max_children is None:
-            raise UsageError("--children-width needs a number for --max-children", hint="auto is as wide as it must be")
+            raise UsageError(
+                "--children-width needs a number for --max-children",
+                hint="auto is as wide as it must be",
+            )
         if (self.children_width or self.max_children or 0) < (self.max_children or 0):
-            below = f"--children-width {self.children_width} is below --max-children {self.max_children}"
-            raise UsageError(below, hint="the width is padding around the children; --max-children is the cap")
+            below = (
+                f"--children-width {self.children_width} is below --max-children "
+                f"{self.max_children}"
+            )
+            raise UsageError(
+                below, hint="the width is padding around the children; --max-children is the cap"
+            )
         given = self.near_tie_threshold
         if given is not None and not (math.isfinite(given) and given >= 0):
             raise UsageError(f"--near-tie-threshold {self.near_tie_threshold} must be 0 or more")
         if self.first_look != FIRST_LOOKS[0] and (self.dtype != "float32" or self.allow_tf32):
             excluded = "--allow-tf32" if self.allow_tf32 else f"--dtype {self.dtype}"
             hint = "it gives the results of float32, as --dtype float32 without --allow-tf32 does"
-            raise UsageError(f"--first-look {self.first_look} and {excluded} exclude each other", hint=hint)
+            raise UsageError(
+                f"--first-look {self.first_look} and {excluded} exclude each other", hint=hint
+            )
         _family_tree_size(self.dataset)
 
     @property
     def near_tie_gap(self) -> float | None:
-        """A gap between the two best logits below which a difference is excused; None in float64, where none is."""
+        """A gap between the two best logits below which a difference is excused; None in float64,
+        where none is."""
         if self.dtype == "float64":
             return None
         if self.near_tie_threshold is not None:
@@ -95,7 +116,9 @@ class LinkpredOptions:
         del values["data" if self.data is None else "dataset"]
         if self.first_look == FIRST_LOOKS[0]:
             del values["first_look"]
-        return {name: str(_UNSET[name] if value is None else value) for name, value in values.items()}
+        return {
+            name: str(_UNSET[name] if value is None else value) for name, value in values.items()
+        }
 
 
 ALL = "all"
@@ -141,14 +164,17 @@ LATER: Mapping[str, str] = {
 
 
 def parse(args: Sequence[str]) -> LinkpredOptions:
-    """The options in ``args``. Raises UsageError, InputError for a --policy file that is missing."""
+    """The options in ``args``. Raises UsageError, InputError for a --policy file that is
+    missing."""
     if "--help" in args or "-h" in args:
         raise UsageError(f"help is not an option of the workload here; `{HELP_COMMAND}` prints it")
     for name in (arg.partition("=")[0] for arg in args):
         for later, remark in LATER.items():
             if name == later or name.startswith(f"{later}-"):
                 raise UsageError(f"kgprof profile linkpred has no option {name}", hint=remark)
-    return from_given(options_given(_COMMAND, HELP_COMMAND.rpartition(" ")[0], args, f"see {HELP_COMMAND}"))
+    return from_given(
+        options_given(_COMMAND, HELP_COMMAND.rpartition(" ")[0], args, f"see {HELP_COMMAND}")
+    )
 
 
 def parameters() -> Sequence[click.Parameter]:
@@ -157,7 +183,9 @@ def parameters() -> Sequence[click.Parameter]:
 
 def help_text() -> str:
     """What ``-- --help`` prints: every option with its default."""
-    context = click.Context(_COMMAND, info_name=HELP_COMMAND.rpartition(" ")[0], terminal_width=HELP_WIDTH)
+    context = click.Context(
+        _COMMAND, info_name=HELP_COMMAND.rpartition(" ")[0], terminal_width=HELP_WIDTH
+    )
     return _COMMAND.get_help(context)
 
 
@@ -171,7 +199,10 @@ def load_graph(options: LinkpredOptions, seed: int) -> graph.KnowledgeGraph:
         return loaded
     rules, note = mining.mined(loaded)
     if not rules:
-        hint = "write rules.txt, one rule a line: r0:1.0:p(x,z), q(z,y) -> h(x,y)  or  h(X,Y) :- p(X,Z), q(Z,Y)."
+        hint = (
+            "write rules.txt, one rule a line: r0:1.0:p(x,z), q(z,y) -> h(x,y)  or  "
+            "h(X,Y) :- p(X,Z), q(Z,Y)."
+        )
         raise InputError(f"no rules.txt, and nothing to mine: {note}", path=folder, hint=hint)
     return dataclasses.replace(loaded, rules=rules, notes=(*loaded.notes, note))
 
@@ -183,7 +214,12 @@ def from_given(given: Mapping[str, Any]) -> LinkpredOptions:
     from_outside = "data" in given or given.get("dataset") in datasets.PACKAGED
     caps = DIRECTORY_CAPS if from_outside else {}
     values = {**caps, **PRESETS[given.get("preset", "small")], **given}
-    for name, word in (("queries", ALL), ("corruptions", ALL), ("max_atoms", AUTO), ("max_children", AUTO)):
+    for name, word in (
+        ("queries", ALL),
+        ("corruptions", ALL),
+        ("max_atoms", AUTO),
+        ("max_children", AUTO),
+    ):
         if values.get(name) == word:
             values[name] = None
     for name in ("data", "policy"):
@@ -192,7 +228,9 @@ def from_given(given: Mapping[str, Any]) -> LinkpredOptions:
         if name in values:
             values[name] = Path(values[name]).resolve()
     if "policy" in values and not values["policy"].is_file():
-        raise InputError("file not found; expected a state_dict for --policy", path=values["policy"])
+        raise InputError(
+            "file not found; expected a state_dict for --policy", path=values["policy"]
+        )
     return LinkpredOptions(**values)
 
 
@@ -203,32 +241,57 @@ def _family_tree_size(dataset: str) -> int:
         return 0
     if name != FAMILY_TREE:
         hint = (
-            f"there are {FAMILY_TREE}[:SIZE], {', '.join(datasets.PACKAGED)}; --data DIR reads a directory of your own"
+            f"there are {FAMILY_TREE}[:SIZE], {', '.join(datasets.PACKAGED)}; --data DIR "
+            "reads a directory of your own"
         )
-        raise UsageError(f"no dataset {name!r}{did_you_mean(name, (FAMILY_TREE, *datasets.PACKAGED))}", hint=hint)
+        raise UsageError(
+            f"no dataset {name!r}{did_you_mean(name, (FAMILY_TREE, *datasets.PACKAGED))}", hint=hint
+        )
     if not colon:
         return family_tree.DEFAULT_SIZE
     smallest, largest = family_tree.MINIMUM_SIZE, family_tree.MAXIMUM_SIZE
-    if not (size.isascii() and size.isdecimal() and len(size) <= MOST_DIGITS and smallest <= int(size) <= largest):
-        raise UsageError(f"expected a number of people from {smallest} to {largest} in --dataset {dataset!r}")
+    if not (
+        size.isascii()
+        and size.isdecimal()
+        and len(size) <= MOST_DIGITS
+        and smallest <= int(size) <= largest
+    ):
+        raise UsageError(
+            f"expected a number of people from {smallest} to {largest} in --dataset {dataset!r}"
+        )
     return int(size)
 
 
-def number(context: click.Context, parameter: click.Parameter, value: str | None) -> int | str | None:
+def number(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> int | str | None:
     """From 1 on, or ALL or AUTO where the option takes it."""
     if value is None or (value in (ALL, AUTO) and f"|{value}" in str(parameter.metavar)):
         return value
-    if not (value.isascii() and value.isdecimal() and len(value) <= MOST_DIGITS and int(value) >= 1):
-        raise click.BadParameter(f"{value!r} is not a whole number from 1 to {10**MOST_DIGITS - 1}", context, parameter)
+    if not (
+        value.isascii() and value.isdecimal() and len(value) <= MOST_DIGITS and int(value) >= 1
+    ):
+        raise click.BadParameter(
+            f"{value!r} is not a whole number from 1 to {10**MOST_DIGITS - 1}", context, parameter
+        )
     return int(value)
 
 
-def _option(name: str, metavar: str, meaning: str, default: str | None = None, kind: Any = str) -> click.Option:
+def _option(
+    name: str, metavar: str, meaning: str, default: str | None = None, kind: Any = str
+) -> click.Option:
     """No default of click's own: what is given overrides the preset, and nothing else does."""
     if default is None:
         value = LinkpredOptions.__dataclass_fields__[name].default
-        others = {"with --data": DIRECTORY_CAPS, **{f"preset {preset}": values for preset, values in PRESETS.items()}}
-        changed = [f"{where}: {values[name]}" for where, values in others.items() if values.get(name, value) != value]
+        others = {
+            "with --data": DIRECTORY_CAPS,
+            **{f"preset {preset}": values for preset, values in PRESETS.items()},
+        }
+        changed = [
+            f"{where}: {values[name]}"
+            for where, values in others.items()
+            if values.get(name, value) != value
+        ]
         default = ", ".join([str(value), *changed])
     return click.Option(
         [f"--{name.replace('_', '-')}"],
@@ -245,46 +308,92 @@ _COMMAND = click.Command(
     name="linkpred",
     add_help_option=False,
     options_metavar="[options]",
-    help="Knowledge-graph link prediction by proof search: each test triple is ranked among its corruptions by "
+    help="Knowledge-graph link prediction by proof search: each test triple is ranked "
+    "among its corruptions by "
     "whether a policy network finds a proof of it. Defaults are in brackets.",
     params=[
         _option(
             "dataset",
             "NAME",
-            f"Graph by name (kgprof datasets): {FAMILY_TREE}[:SIZE] with SIZE people, {', '.join(datasets.PACKAGED)}.",
+            f"Graph by name (kgprof datasets): {FAMILY_TREE}[:SIZE] with SIZE people, "
+            f"{', '.join(datasets.PACKAGED)}.",
         ),
         _option(
             "data",
             "DIR",
-            "Directory with train.txt, test.txt, perhaps valid.txt, rules.txt (else mined), domain2constants.txt.",
+            "Directory with train.txt, test.txt, perhaps valid.txt, rules.txt (else mined), "
+            "domain2constants.txt.",
             "none",
         ),
         _option("queries", "N|all", "Test triples to evaluate, a seeded choice."),
         _option("corruptions", "N|all", "Corruptions of each query on either side, filtered."),
         _option("depth", "N", "Most choices in a proof."),
         _option("batch_size", "N", "Candidates that are searched at once (B)."),
-        _option("preset", "|".join(PRESETS), "Defaults of the sizes below.", kind=click.Choice(list(PRESETS))),
+        _option(
+            "preset",
+            "|".join(PRESETS),
+            "Defaults of the sizes below.",
+            kind=click.Choice(list(PRESETS)),
+        ),
         _option("embedding", "N", "Width of the policy's embeddings."),
         _option("hidden", "N", "Width of the policy's layers."),
         _option("layers", "N", "Residual blocks of the policy."),
-        _option("dtype", "|".join(DTYPES), "Number format of the policy.", kind=click.Choice(DTYPES)),
+        _option(
+            "dtype", "|".join(DTYPES), "Number format of the policy.", kind=click.Choice(DTYPES)
+        ),
         _option("policy", "FILE", "The policy's state_dict.", _UNSET["policy"]),
-        _option("selection", "|".join(SELECTIONS), "Which atom of a state is resolved.", kind=click.Choice(SELECTIONS)),
-        _option("max_atoms", "N|auto", "Cap on the atoms of a state (A); auto: none can be dropped at this depth."),
-        _option("max_children", "N|auto", "Cap on the children of a state (S); auto: none can be dropped."),
-        _option("children_width", "N", "Slots for children; more do not change results.", "max-children"),
-        _option("fact_fanout", "N", "Cap on the facts matched with one goal.", _UNSET["fact_fanout"]),
-        _option("rule_fanout", "N", "Cap on the rules matched with one goal.", _UNSET["rule_fanout"]),
-        _option("layout", "|".join(LAYOUTS), "Candidates of a slot: the next ones, or its own.", kind=_LAYOUT),
-        _option("compile", "|".join(PARTS), "Part of a step that a compiled mode compiles.", kind=click.Choice(PARTS)),
+        _option(
+            "selection",
+            "|".join(SELECTIONS),
+            "Which atom of a state is resolved.",
+            kind=click.Choice(SELECTIONS),
+        ),
+        _option(
+            "max_atoms",
+            "N|auto",
+            "Cap on the atoms of a state (A); auto: none can be dropped at this depth.",
+        ),
+        _option(
+            "max_children",
+            "N|auto",
+            "Cap on the children of a state (S); auto: none can be dropped.",
+        ),
+        _option(
+            "children_width", "N", "Slots for children; more do not change results.", "max-children"
+        ),
+        _option(
+            "fact_fanout", "N", "Cap on the facts matched with one goal.", _UNSET["fact_fanout"]
+        ),
+        _option(
+            "rule_fanout", "N", "Cap on the rules matched with one goal.", _UNSET["rule_fanout"]
+        ),
+        _option(
+            "layout",
+            "|".join(LAYOUTS),
+            "Candidates of a slot: the next ones, or its own.",
+            kind=_LAYOUT,
+        ),
+        _option(
+            "compile",
+            "|".join(PARTS),
+            "Part of a step that a compiled mode compiles.",
+            kind=click.Choice(PARTS),
+        ),
         _option("choices", "N", "Choices in one call of the strategy stepped."),
-        click.Option(["--mark-steps"], is_flag=True, help="Tell CUDA graphs where each step begins.  [off]"),
-        _option("max_steps", "N", "Stop the evaluation here; what is left counts as unfinished.", "none"),
-        click.Option(["--allow-tf32"], is_flag=True, help="Let float32 products on a GPU use TF32.  [off]"),
+        click.Option(
+            ["--mark-steps"], is_flag=True, help="Tell CUDA graphs where each step begins.  [off]"
+        ),
+        _option(
+            "max_steps", "N", "Stop the evaluation here; what is left counts as unfinished.", "none"
+        ),
+        click.Option(
+            ["--allow-tf32"], is_flag=True, help="Let float32 products on a GPU use TF32.  [off]"
+        ),
         _option(
             "first_look",
             "|".join(FIRST_LOOKS),
-            "Strategy levels: score in float16 first, then in float32 the children that could still win.",
+            "Strategy levels: score in float16 first, then in float32 the children that could "
+            "still win.",
             kind=click.Choice(FIRST_LOOKS),
         ),
         _option(

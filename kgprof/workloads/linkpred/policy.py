@@ -1,14 +1,14 @@
 """The policy network: it scores the children of a state, and the greedy choice takes the best.
 
-An atom is embedded as in TransE (predicate + subject - object), a state is the masked mean of its atoms, a projection
-and residual LayerNorm blocks encode it, and a child's logit is the dot product of its encoding with its parent's over
-the square root of the width.
+An atom is embedded as in TransE (predicate + subject - object), a state is the masked mean of its
+atoms, a projection and residual LayerNorm blocks encode it, and a child's logit is the dot product
+of its encoding with its parent's over the square root of the width.
 
-A greedy choice is only as reproducible as its ties. GEMMs round differently for other batch sizes, kernels and
-devices, and a mean over atoms gives permuted states the same logit up to that noise. So logits are rounded to
-``ROUNDING`` of their dtype before they are compared, and the lowest index wins: in float64 the grain is a million
-times the noise, which makes every strategy choose alike; in float32 it only makes a flip rare, and flips are counted
-as near-ties (workload.py).
+A greedy choice is only as reproducible as its ties. GEMMs round differently for other batch sizes,
+kernels and devices, and a mean over atoms gives permuted states the same logit up to that noise. So
+logits are rounded to ``ROUNDING`` of their dtype before they are compared, and the lowest index
+wins: in float64 the grain is a million times the noise, which makes every strategy choose alike; in
+float32 it only makes a flip rare, and flips are counted as near-ties (workload.py).
 """
 
 from __future__ import annotations
@@ -26,30 +26,34 @@ from kgprof.errors import InputError
 from kgprof.workloads.linkpred.graph import PAD
 from kgprof.workloads.linkpred.proof import State
 
-# What a logit is rounded to. float32 noise is near 1e-6 for logits of order one; a grain of 100 times that leaves one
-# exact tie in a hundred open, a finer one leaves more.
+# What a logit is rounded to. float32 noise is near 1e-6 for logits of order one; a grain of 100
+# times that leaves one exact tie in a hundred open, a finer one leaves more.
 ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4}
 
 
-# Rows for the variables of a state, however many atoms it may have: so neither weights nor shapes depend on that cap.
-# Up to 6 atoms each variable has its own; beyond that variable 13 shares the row of the first, and so on.
+# Rows for the variables of a state, however many atoms it may have: so neither weights nor shapes
+# depend on that cap. Up to 6 atoms each variable has its own; beyond that variable 13 shares the
+# row of the first, and so on.
 VARIABLES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySizes:
-    """``predicates`` and ``terms`` count table rows, PAD's row 0 among them; ``terms`` ends with the variables'."""
+    """``predicates`` and ``terms`` count table rows, PAD's row 0 among them; ``terms`` ends with
+    the variables'."""
 
     predicates: int
     terms: int
     embedding: int
     hidden: int
     layers: int
-    names: int = 0  # of terms that states may hold, PAD among them; above ``terms`` the variables share rows
+    # of terms that states may hold, PAD among them; above ``terms`` the variables share rows
+    names: int = 0
 
 
 class Choice(NamedTuple):
-    """``child`` int64 [B], the slot of the chosen one; ``nans`` int64 [B], the real children whose logit was NaN."""
+    """``child`` int64 [B], the slot of the chosen one; ``nans`` int64 [B], the real children whose
+    logit was NaN."""
 
     child: Tensor
     nans: Tensor
@@ -68,11 +72,12 @@ class ResidualBlock(nn.Module):
 
 
 class PolicyNetwork(nn.Module):
-    """Weights are drawn by a generator of their own, on the CPU and in float64: ``seed`` gives the same ones on every
-    device, and float32's are float64's rounded."""
+    """Weights are drawn by a generator of their own, on the CPU and in float64: ``seed`` gives the
+    same ones on every device, and float32's are float64's rounded."""
 
     scale: float
-    row: Tensor | None  # int64 [names], the table's row of each term, where the two are not the same
+    # int64 [names], the table's row of each term, where the two are not the same
+    row: Tensor | None
 
     def __init__(self, sizes: PolicySizes, dtype: torch.dtype, seed: int) -> None:
         super().__init__()
@@ -101,7 +106,9 @@ class PolicyNetwork(nn.Module):
             for module in self.modules():
                 if isinstance(module, nn.Embedding | nn.Linear):
                     fan_in = module.in_features if isinstance(module, nn.Linear) else 1
-                    drawn = torch.randn(module.weight.shape, generator=generator, dtype=torch.float64)
+                    drawn = torch.randn(
+                        module.weight.shape, generator=generator, dtype=torch.float64
+                    )
                     module.weight.copy_(drawn / math.sqrt(fan_in))
                 if isinstance(module, nn.Linear):
                     module.bias.zero_()
@@ -114,10 +121,12 @@ class PolicyNetwork(nn.Module):
         return self.predicate(predicate) + self.term(subject) - self.term(object_)  # type: ignore[no-any-return]
 
     def encode(self, states: Tensor) -> Tensor:
-        """[..., A, 3] -> [..., hidden]. PAD atoms do not count; a state of PAD alone pools to zero."""
+        """[..., A, 3] -> [..., hidden]. PAD atoms do not count; a state of PAD alone pools to
+        zero."""
         real = (states[..., 0] != PAD).sum(-1, keepdim=True)
-        # Atom by atom: an eager [..., A, embedding] would be written and read several times over, and took four times
-        # as long on a CPU; compiled, both become one loop. PAD adds nothing, for its row is zero.
+        # Atom by atom: an eager [..., A, embedding] would be written and read several times over,
+        # and took four times as long on a CPU; compiled, both become one loop. PAD adds nothing,
+        # for its row is zero.
         first, *others = states.unbind(-2)
         total = self.embed(first)
         for atom in others:
@@ -132,7 +141,8 @@ class PolicyNetwork(nn.Module):
         return (children * parent.unsqueeze(1)).sum(-1) * self.scale
 
     def forward(self, states: Tensor, children: Tensor, count: Tensor) -> Tensor:
-        """Logits [B, W] of ``children`` [B, W, A, 3] given ``states`` [B, A, 3]; -inf from ``count`` [B] on."""
+        """Logits [B, W] of ``children`` [B, W, A, 3] given ``states`` [B, A, 3]; -inf from
+        ``count`` [B] on."""
         logits = self.score(self.encode(states), self.encode(children))
         return torch.where(real_children(children, count), logits, -math.inf)
 
@@ -143,9 +153,11 @@ def real_children(children: Tensor, count: Tensor) -> Tensor:
 
 
 def choose(logits: Tensor) -> Choice:
-    """The greedy choice: NaN counts as -inf, logits are rounded to ``ROUNDING``, the lowest index wins a tie.
+    """The greedy choice: NaN counts as -inf, logits are rounded to ``ROUNDING``, the lowest index
+    wins a tie.
 
-    Padding is -inf and stands after the real children, so it is never chosen: every state has at least one child.
+    Padding is -inf and stands after the real children, so it is never chosen: every state has at
+    least one child.
     """
     broken = logits.isnan()
     grains = torch.round(torch.where(broken, -math.inf, logits) / ROUNDING[logits.dtype])
@@ -156,8 +168,8 @@ def choose(logits: Tensor) -> Choice:
 
 
 def choose_listed(logits: Tensor, parent: Tensor, parents: int) -> Choice:
-    """``choose`` where the children of all parents stand in one list: ``logits`` [N], ``parent`` int64 [N], those of a
-    parent in order. ``child`` is a place of the list."""
+    """``choose`` where the children of all parents stand in one list: ``logits`` [N], ``parent``
+    int64 [N], those of a parent in order. ``child`` is a place of the list."""
     broken = logits.isnan()
     grains = torch.round(torch.where(broken, -math.inf, logits) / ROUNDING[logits.dtype])
     best = grains.new_full((parents,), -math.inf).scatter_reduce(0, parent, grains, "amax")
@@ -173,14 +185,22 @@ def load_weights(policy: PolicyNetwork, path: Path) -> None:
     Raises InputError for a file that is missing, is not a state_dict, or does not fit.
     """
     if not path.is_file():
-        raise InputError("file not found", path=path, hint="--policy takes a file that torch.save(state_dict) wrote")
+        raise InputError(
+            "file not found",
+            path=path,
+            hint="--policy takes a file that torch.save(state_dict) wrote",
+        )
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises whatever the bytes provoke
         reason = str(error).partition("\n")[0]
-        raise InputError(f"not a file that torch.load(weights_only=True) reads: {reason}", path=path) from error
+        raise InputError(
+            f"not a file that torch.load(weights_only=True) reads: {reason}", path=path
+        ) from error
     if problem := _mismatch(weights, policy.state_dict()):
-        hint = "the weights must fit the data set and the options --embedding, --hidden and --layers"
+        hint = (
+            "the weights must fit the data set and the options --embedding, --hidden and --layers"
+        )
         raise InputError(problem, path=path, hint=hint)
     policy.load_state_dict(weights)
     policy.clear_padding()
@@ -188,11 +208,18 @@ def load_weights(policy: PolicyNetwork, path: Path) -> None:
 
 def _mismatch(weights: object, expected: dict[str, Tensor]) -> str:
     """The first thing about ``weights`` that does not fit, or ''."""
-    if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
+    if not isinstance(weights, dict) or not all(
+        isinstance(value, Tensor) for value in weights.values()
+    ):
         return "has no state_dict (a dict of tensors)"
-    missing, extra = sorted(expected.keys() - weights.keys()), sorted(map(str, weights.keys() - expected.keys()))
+    missing, extra = (
+        sorted(expected.keys() - weights.keys()),
+        sorted(map(str, weights.keys() - expected.keys())),
+    )
     if missing or extra:
-        return f"does not fit this policy: missing {missing or 'none'}, unexpected {extra or 'none'}"
+        return (
+            f"does not fit this policy: missing {missing or 'none'}, unexpected {extra or 'none'}"
+        )
     for name, tensor in expected.items():
         if weights[name].shape != tensor.shape:
             return f"{name} has shape {list(weights[name].shape)}, expected {list(tensor.shape)}"
@@ -202,8 +229,8 @@ def _mismatch(weights: object, expected: dict[str, Tensor]) -> str:
 class GreedyChooser:
     """The policy's choice for one state of proof.py at a time: what ``Prover.prove`` asks.
 
-    ``nans`` and ``narrowest`` (the smallest gap between the two best logits of a state with several children, before
-    rounding) accumulate until ``restart``.
+    ``nans`` and ``narrowest`` (the smallest gap between the two best logits of a state with several
+    children, before rounding) accumulate until ``restart``.
     """
 
     def __init__(self, policy: PolicyNetwork, atoms: int) -> None:
@@ -216,7 +243,9 @@ class GreedyChooser:
         self.narrowest = math.inf
 
     def __call__(self, parent: State, children: Sequence[State]) -> int:
-        padded = [state + ((PAD, 0, 0),) * (self.atoms - len(state)) for state in (parent, *children)]
+        padded = [
+            state + ((PAD, 0, 0),) * (self.atoms - len(state)) for state in (parent, *children)
+        ]
         rows = torch.tensor(padded, dtype=torch.int32)
         encoded = self.policy.encode(rows)
         logits = self.policy.score(encoded[:1], encoded[1:].unsqueeze(0))

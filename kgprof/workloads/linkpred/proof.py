@@ -1,32 +1,37 @@
-"""What a derivation and a proof are, in plain Python: the truth that the torch engine (unification.py) is held to.
+"""What a derivation and a proof are, in plain Python: the truth that the torch engine
+(unification.py) is held to.
 
-A state is a tuple of up to A atoms (predicate, arg0, arg1). A term is a constant 1..C or a variable above C. Derived
-states are canonical: variables are C+1, C+2, ... by first occurrence.
+A state is a tuple of up to A atoms (predicate, arg0, arg1). A term is a constant 1..C or a variable
+above C. Derived states are canonical: variables are C+1, C+2, ... by first occurrence.
 
-Selection. One atom, the goal, is resolved: ``most-bound`` takes the one with most constant arguments, the leftmost of
-equals; ``leftmost`` the first.
+Selection. One atom, the goal, is resolved: ``most-bound`` takes the one with most constant
+arguments, the leftmost of equals; ``leftmost`` the first.
 
-Children. First the train facts that unify with the goal, by (predicate, arg0, arg1), then the rules whose head does,
-in file order. A child is the rule's body in rule order (nothing for a fact), then the other atoms of the state in
-order, under the unifier. From it every ground atom that is a train fact goes; atoms that repeat stay; variables are
-renamed by position, so permuted atoms make different states. The query's own atom, ``own``, is not a fact while it is
-being proved: it neither unifies as one nor goes as one.
+Children. First the train facts that unify with the goal, by (predicate, arg0, arg1), then the rules
+whose head does, in file order. A child is the rule's body in rule order (nothing for a fact), then
+the other atoms of the state in order, under the unifier. From it every ground atom that is a train
+fact goes; atoms that repeat stay; variables are renamed by position, so permuted atoms make
+different states. The query's own atom, ``own``, is not a fact while it is being proved: it neither
+unifies as one nor goes as one.
 
-A child with no atom left is TRUE, and where TRUE is among the children it is the only one. A child equal to its parent
-is left out, and so is one equal to an earlier child. A state with no child at all has the one child FALSE; so have the
-empty state and FALSE itself. States passed in are canonical and hold no PAD; a ground query is.
+A child with no atom left is TRUE, and where TRUE is among the children it is the only one. A child
+equal to its parent is left out, and so is one equal to an earlier child. A state with no child at
+all has the one child FALSE; so have the empty state and FALSE itself. States passed in are
+canonical and hold no PAD; a ground query is.
 
 Caps, each with a counter (``Dropped``), in the order in which they act:
-  facts     the goal's constants choose the look-up: both (is the goal a fact?), the first, the second, or neither; of
-            the facts found the first K_f are looked at, before ``own`` and p(X, X) turn any away
+  facts     the goal's constants choose the look-up: both (is the goal a fact?), the first, the
+            second, or neither; of the facts found the first K_f are looked at, before ``own`` and
+            p(X, X) turn any away
   rules     of the rules for the goal's predicate the first K_r are looked at
-  atoms     children that still have more than A atoms when the facts are gone are dropped, each counted, equal or not
+  atoms     children that still have more than A atoms when the facts are gone are dropped, each
+            counted, equal or not
   children  of the different children the first S are kept; TRUE alone never exceeds it
 
-A proof begins with the query as step 0; a step derives the children and chooses one. TRUE within ``depth`` choices is
-PROVED, whatever was dropped on the way; else the outcome is OVERFLOW where a cap dropped anything on the path
-(unknown, not refuted), else FAILED where FALSE was reached, else TRUNCATED. The state after the last choice is not
-derived again.
+A proof begins with the query as step 0; a step derives the children and chooses one. TRUE within
+``depth`` choices is PROVED, whatever was dropped on the way; else the outcome is OVERFLOW where a
+cap dropped anything on the path (unknown, not refuted), else FAILED where FALSE was reached, else
+TRUNCATED. The state after the last choice is not derived again.
 """
 
 from collections import defaultdict
@@ -36,11 +41,13 @@ from dataclasses import dataclass
 from kgprof.workloads.linkpred.caps import Caps, Dropped, Selection
 from kgprof.workloads.linkpred.graph import FALSE, TRUE, Atom, KnowledgeGraph, Rule
 
-# Codes of a result vector (int8). UNFINISHED is for evaluations that stop early; no proof here ends so.
+# Codes of a result vector (int8). UNFINISHED is for evaluations that stop early; no proof here ends
+# so.
 UNFINISHED, PROVED, FAILED, TRUNCATED, OVERFLOW = range(5)
 
 State = tuple[Atom, ...]
-Choose = Callable[[State, Sequence[State]], int]  # (parent, its children) -> the index of the one to go to
+# (parent, its children) -> the index of the one to go to
+Choose = Callable[[State, Sequence[State]], int]
 
 TRUE_STATE: State = ((TRUE, 0, 0),)
 FALSE_STATE: State = ((FALSE, 0, 0),)
@@ -49,7 +56,8 @@ ANY = 0  # no term: stands for an unbound argument in the keys of the fact index
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """``path`` begins with the query; ``steps`` counts the choices made, so ``path`` has ``steps + 1`` states."""
+    """``path`` begins with the query; ``steps`` counts the choices made, so ``path`` has ``steps +
+    1`` states."""
 
     outcome: int
     steps: int
@@ -58,14 +66,16 @@ class Proof:
 
 
 class Prover:
-    """Derives and proves over one graph; rule variables are negative here, so no rule needs renaming apart."""
+    """Derives and proves over one graph; rule variables are negative here, so no rule needs
+    renaming apart."""
 
     def __init__(self, graph: KnowledgeGraph, caps: Caps, selection: str) -> None:
         self.caps = caps
         self.selection = Selection(selection)
         self.constants = len(graph.constants)
         self.known = set(map(tuple, graph.train.tolist()))
-        self.facts: dict[Atom, list[Atom]] = defaultdict(list)  # by pattern, ANY where an argument is unbound
+        # by pattern, ANY where an argument is unbound
+        self.facts: dict[Atom, list[Atom]] = defaultdict(list)
         self.rules: dict[int, list[Rule]] = defaultdict(list)  # by head predicate
         for predicate, first, second in graph.train.tolist():
             for pattern in ((first, second), (first, ANY), (ANY, second), (ANY, ANY)):
@@ -96,7 +106,8 @@ class Prover:
         return children[: self.caps.children], dropped
 
     def prove(self, query: Atom, choose: Choose, depth: int) -> Proof:
-        """Follow ``choose`` from ``query`` for at most ``depth`` steps; it is asked even where there is one child."""
+        """Follow ``choose`` from ``query`` for at most ``depth`` steps; it is asked even where
+        there is one child."""
         path: list[State] = [(query,)]
         dropped = Dropped()
         while len(path) <= depth and path[-1] not in (TRUE_STATE, FALSE_STATE):
@@ -112,8 +123,8 @@ class Prover:
         return Proof(outcome=outcome, steps=len(path) - 1, dropped=dropped, path=tuple(path))
 
     def resolvents(self, state: State, own: Atom) -> Iterator[tuple[float, State]]:
-        """What ``derive`` makes its children from, in its order and canonical; each with its rule's weight, a fact's
-        being 1."""
+        """What ``derive`` makes its children from, in its order and canonical; each with its rule's
+        weight, a fact's being 1."""
         for weight, atoms in self._resolvents(*self._selected(state), own):
             yield weight, self._canonical(atoms)
 
@@ -121,7 +132,9 @@ class Prover:
         """The goal and the other atoms."""
         selected = 0
         if self.selection is Selection.MOST_BOUND:
-            selected = max(range(len(state)), key=lambda i: sum(map(self._is_constant, state[i][1:])))
+            selected = max(
+                range(len(state)), key=lambda i: sum(map(self._is_constant, state[i][1:]))
+            )
         return state[selected], state[:selected] + state[selected + 1 :]
 
     def _matching(self, goal: Atom) -> tuple[list[Atom], list[Rule]]:
@@ -131,15 +144,23 @@ class Prover:
     def _resolvents(self, goal: Atom, rest: State, own: Atom) -> Iterator[tuple[float, State]]:
         facts, rules = self._matching(goal)
         resolved = [
-            *((1.0, self._resolve(goal, fact, (), rest)) for fact in facts[: self.caps.facts] if fact != own),
-            *((rule.weight, self._resolve(goal, rule.head, rule.body, rest)) for rule in rules[: self.caps.rules]),
+            *(
+                (1.0, self._resolve(goal, fact, (), rest))
+                for fact in facts[: self.caps.facts]
+                if fact != own
+            ),
+            *(
+                (rule.weight, self._resolve(goal, rule.head, rule.body, rest))
+                for rule in rules[: self.caps.rules]
+            ),
         ]
         for weight, atoms in resolved:
             if atoms is not None:
                 yield weight, tuple(atom for atom in atoms if atom == own or atom not in self.known)
 
     def _resolve(self, goal: Atom, head: Atom, body: Iterable[Atom], rest: State) -> State | None:
-        """``body`` and ``rest`` under the unifier of ``goal`` and ``head``; None where there is none."""
+        """``body`` and ``rest`` under the unifier of ``goal`` and ``head``; None where there is
+        none."""
         unifier: dict[int, int] = {}
 
         def value(term: int) -> int:
@@ -151,14 +172,20 @@ class Prover:
                 return None
             if left != right:
                 unifier.update({left: right} if self._is_constant(right) else {right: left})
-        return tuple((predicate, value(first), value(second)) for predicate, first, second in (*body, *rest))
+        return tuple(
+            (predicate, value(first), value(second)) for predicate, first, second in (*body, *rest)
+        )
 
     def _canonical(self, atoms: State) -> State:
         """The same state with its variables numbered in the order in which they come."""
         names: dict[int, int] = {}
 
         def name(term: int) -> int:
-            return term if self._is_constant(term) else names.setdefault(term, self.constants + 1 + len(names))
+            return (
+                term
+                if self._is_constant(term)
+                else names.setdefault(term, self.constants + 1 + len(names))
+            )
 
         return tuple((predicate, name(first), name(second)) for predicate, first, second in atoms)
 

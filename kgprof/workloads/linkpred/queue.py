@@ -1,9 +1,11 @@
-"""One queue for all slots: candidates 0..N-1 are handed out in order, and no slot owns a share of them. The transposed
-layout is the other way: each slot has the candidates of its own queries, and idles when it is through with them.
+"""One queue for all slots: candidates 0..N-1 are handed out in order, and no slot owns a share of
+them. The transposed layout is the other way: each slot has the candidates of its own queries, and
+idles when it is through with them.
 
-B slots work on N candidates. A slot without a candidate, and a slot that has no result to write, hold index N: row N
-of every table is a trash row, so that nothing has to be clamped to a real index. Clamping would overwrite candidate 0
-or N-1. N = 0, N < B and N > B need no case of their own.
+B slots work on N candidates. A slot without a candidate, and a slot that has no result to write,
+hold index N: row N of every table is a trash row, so that nothing has to be clamped to a real
+index. Clamping would overwrite candidate 0 or N-1. N = 0, N < B and N > B need no case of their
+own.
 """
 
 from typing import NamedTuple
@@ -15,14 +17,16 @@ from torch import Tensor
 
 
 class Handout(NamedTuple):
-    """What ``hand_out`` gave: ``candidate`` int64 [B] (N: none was left), ``head`` (what is next: int64 [], or [B])."""
+    """What ``hand_out`` gave: ``candidate`` int64 [B] (N: none was left), ``head`` (what is next:
+    int64 [], or [B])."""
 
     candidate: Tensor
     head: Tensor
 
 
 def hand_out(head: Tensor, asking: Tensor, size: int) -> Handout:
-    """Give each slot that asks (bool [B]) the next candidate of ``size``, in slot order, by one prefix sum.
+    """Give each slot that asks (bool [B]) the next candidate of ``size``, in slot order, by one
+    prefix sum.
 
     A slot that does not ask gets N here; the caller keeps what it has.
     """
@@ -36,8 +40,8 @@ def hand_out(head: Tensor, asking: Tensor, size: int) -> Handout:
 def own_shares(queries: npt.NDArray[np.int64], slots: int) -> tuple[Tensor, Tensor]:
     """The transposed layout: slot b works on the candidates of the queries b, b + B, b + 2B ...
 
-    ``queries`` int64 [N] is the query of each candidate. Answers the slots' first candidates (int64 [B]) and the one
-    that follows each candidate in its slot (int64 [N + 1]); N where there is none.
+    ``queries`` int64 [N] is the query of each candidate. Answers the slots' first candidates (int64
+    [B]) and the one that follows each candidate in its slot (int64 [N + 1]); N where there is none.
     """
     size = len(queries)
     order = np.lexsort((queries, queries % slots))
@@ -51,11 +55,15 @@ def own_shares(queries: npt.NDArray[np.int64], slots: int) -> tuple[Tensor, Tens
 
 def hand_out_own(head: Tensor, asking: Tensor, following: Tensor) -> Handout:
     """As ``hand_out``, where ``head`` int64 [B] is the next candidate of each slot's own share."""
-    return Handout(torch.where(asking, head, following.shape[0] - 1), torch.where(asking, following[head], head))
+    return Handout(
+        torch.where(asking, head, following.shape[0] - 1),
+        torch.where(asking, following[head], head),
+    )
 
 
 def result_row(candidate: Tensor, finished: Tensor, size: int) -> Tensor:
-    """The row (int64 [B]) that each slot writes its result to: its candidate's, or the trash row N."""
+    """The row (int64 [B]) that each slot writes its result to: its candidate's, or the trash row
+    N."""
     return torch.where(finished, candidate, size)
 
 

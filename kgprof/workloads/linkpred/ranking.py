@@ -1,12 +1,15 @@
 """Filtered ranks of the queries among their corruptions, under four rules for ties.
 
-With ``higher`` corruptions scored above the query and ``equal`` ones level with it, its place is anything from
-``higher + 1`` to ``higher + 1 + equal``:
+With ``higher`` corruptions scored above the query and ``equal`` ones level with it, its place is
+anything from ``higher + 1`` to ``higher + 1 + equal``:
 
-- optimistic: the first of these places; pessimistic: the last; realistic: their mean, which can end in .5, so that
+- optimistic: the first of these places; pessimistic: the last; realistic: their mean, which can end
+  in .5, so that
   hits@k counts a mean of at most k (PyKEEN's definitions);
-- expected: every place equally likely, as if the ties were broken at random. Then 1/rank is on average
-  (H(last) - H(first - 1)) / (equal + 1) with the harmonic numbers H, and hits@k is the share of places up to k.
+- expected: every place equally likely, as if the ties were broken at random. Then 1/rank is on
+  average
+  (H(last) - H(first - 1)) / (equal + 1) with the harmonic numbers H, and hits@k is the share of
+  places up to k.
 """
 
 import itertools
@@ -30,14 +33,16 @@ SLOTS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """``metrics``: for head, tail and both together, one entry for each rule of TIES. NaN scores ranked as -inf."""
+    """``metrics``: for head, tail and both together, one entry for each rule of TIES. NaN scores
+    ranked as -inf."""
 
     metrics: tuple[RankMetrics, ...]
     nan_scores: int
 
 
 def rank(scores: Floats, candidates: Candidates) -> Ranking:
-    """Metrics of ``scores``, float64 [N] in the order of ``candidates.triples``; higher is better."""
+    """Metrics of ``scores``, float64 [N] in the order of ``candidates.triples``; higher is
+    better."""
     if scores.shape != (len(candidates.triples),):
         raise ValueError(f"{scores.shape} scores for {len(candidates.triples)} candidates")
     missing = np.isnan(scores)
@@ -81,8 +86,8 @@ def places(scores: Floats, slots: Places) -> tuple[Places, Places]:
     return first, last
 
 
-# What a rule for ties makes of the places: sums over the queries, of 1/rank and of the hits at each of HITS_AT. They
-# are rounded once, in the end, so that no order of the queries changes them.
+# What a rule for ties makes of the places: sums over the queries, of 1/rank and of the hits at each
+# of HITS_AT. They are rounded once, in the end, so that no order of the queries changes them.
 _Sums = tuple[float, tuple[float, ...]]
 
 
@@ -94,7 +99,8 @@ def _expected(first: Places, last: Places) -> _Sums:
     reciprocals = 1.0 / np.arange(1, last.max() + 1)
     places = last - first + 1
     pairs = [*zip(first.tolist(), last.tolist(), strict=True)]
-    # Summed place by place: a difference of two harmonic numbers would lose the digits that they share.
+    # Summed place by place: a difference of two harmonic numbers would lose the digits that they
+    # share.
     means = {(low, high): reciprocals[low - 1 : high].mean() for low, high in set(pairs)}
     hits = (np.clip(k - first + 1, 0, places) / places for k in HITS_AT)
     return math.fsum(means[pair] for pair in pairs), tuple(math.fsum(share) for share in hits)

@@ -1,10 +1,14 @@
-"""Horn rules over binary predicates: their numbered form, and the two text forms they are read from.
+"""Horn rules over binary predicates: their numbered form, and the two text forms they are read
+from.
 
-Numbered: predicates are ids (PAD, TRUE and FALSE come first), constants are ids from 1, and a rule's variables are -1,
--2, ... by first occurrence, head before body. Text: ``r0:0.93:p(x,z), q(z,y) -> h(x,y)``, where one letter of either
-case with optional digits is a variable and all else a constant (public rule files write ``p(X,Z)``); or Prolog,
-``h(X,Y) :- p(X,Z), q(Z,Y).``, where an initial capital or ``_`` makes a variable and ``_`` alone is a fresh one each
-time. Quotes make a constant of anything: ``'x'``, ``'New York'``, with ``''`` or ``\\'`` for a quote inside.
+Numbered: predicates are ids (PAD, TRUE and FALSE come first), constants are ids from 1, and a
+rule's variables are -1,
+-2, ... by first occurrence, head before body. Text: ``r0:0.93:p(x,z), q(z,y) -> h(x,y)``, where one
+  letter of either
+case with optional digits is a variable and all else a constant (public rule files write
+``p(X,Z)``); or Prolog, ``h(X,Y) :- p(X,Z), q(Z,Y).``, where an initial capital or ``_`` makes a
+variable and ``_`` alone is a fresh one each time. Quotes make a constant of anything: ``'x'``,
+``'New York'``, with ``''`` or ``\\'`` for a quote inside.
 """
 
 import math
@@ -41,7 +45,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An argument as written. ``text`` has no quotes left; ``_`` alone has been given a name of its own."""
+    """An argument as written. ``text`` has no quotes left; ``_`` alone has been given a name of its
+    own."""
 
     text: str
     is_variable: bool
@@ -72,7 +77,10 @@ class RuleText:
                 return constants[term.text]
             return variables.setdefault(term.text, -1 - len(variables))
 
-        head, *body = [(predicates[name], argument(first), argument(second)) for name, first, second in self.atoms]
+        head, *body = [
+            (predicates[name], argument(first), argument(second))
+            for name, first, second in self.atoms
+        ]
         return Rule(name=self.name, weight=self.weight, head=head, body=tuple(body))
 
 
@@ -107,7 +115,9 @@ def rule_format(line: str) -> RuleFormat:
         return RuleFormat.ARROW
     if kinds and kinds[-1] == "end":
         raise MalformedTextError(f"a rule without a body; expected `{RuleFormat.PROLOG.value}`")
-    raise MalformedTextError(f"expected a rule, `{RuleFormat.ARROW.value}` or `{RuleFormat.PROLOG.value}`")
+    raise MalformedTextError(
+        f"expected a rule, `{RuleFormat.ARROW.value}` or `{RuleFormat.PROLOG.value}`"
+    )
 
 
 def parse_rule(line: str, form: RuleFormat, *, index: int = 0) -> RuleText:
@@ -139,7 +149,8 @@ def parse_fact(line: str) -> tuple[str, str, str]:
 
 
 def quoted(text: str) -> str:
-    """``text`` as it stands in a Prolog file. (An arrow rule would take a plain ``x1`` for a variable.)"""
+    """``text`` as it stands in a Prolog file. (An arrow rule would take a plain ``x1`` for a
+    variable.)"""
     if re.fullmatch(r"[a-z]\w*|[0-9]+", text):
         return text
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
@@ -148,17 +159,23 @@ def quoted(text: str) -> str:
 def _parse_arrow(line: str) -> RuleText:
     parts = [part.strip() for part in line.split(":", 2)]
     if len(parts) < 3 or not parts[0]:
-        raise MalformedTextError(f"expected `{RuleFormat.ARROW.value}`, a name and a weight before the body")
+        raise MalformedTextError(
+            f"expected `{RuleFormat.ARROW.value}`, a name and a weight before the body"
+        )
     name, number, clause = parts
     try:
         weight = float(number)
     except ValueError:
-        raise MalformedTextError(f"expected a number as the rule's weight, found {number!r}") from None
+        raise MalformedTextError(
+            f"expected a number as the rule's weight, found {number!r}"
+        ) from None
     if not math.isfinite(weight) or weight < 0:
         raise MalformedTextError(f"expected a finite weight that is not negative, found {number!r}")
     reader = _AtomReader(clause, lambda word: _ARROW_VARIABLE.fullmatch(word) is not None)
     if reader.at("arrow"):
-        raise MalformedTextError("a rule without a body; expected `name:weight:p(x,z), q(z,y) -> h(x,y)`")
+        raise MalformedTextError(
+            "a rule without a body; expected `name:weight:p(x,z), q(z,y) -> h(x,y)`"
+        )
     body = reader.listed(reader.atom)
     reader.expect("arrow", "`->` after the body")
     head = reader.atom()
@@ -171,7 +188,8 @@ def _is_prolog_variable(word: str) -> bool:
 
 
 def _tokens(text: str, *, lenient: bool = False) -> Iterator[tuple[str, str]]:
-    """(kind, text) of each token; a comment ends the line. ``lenient`` stops at what is no token instead of raising."""
+    """(kind, text) of each token; a comment ends the line. ``lenient`` stops at what is no token
+    instead of raising."""
     text = text.rstrip()
     position = 0
     while position < len(text):
@@ -179,7 +197,9 @@ def _tokens(text: str, *, lenient: bool = False) -> Iterator[tuple[str, str]]:
         if match is None:
             if lenient:
                 return
-            raise MalformedTextError(f"expected a name or a closed quote at {text[position:].strip()[:20]!r}")
+            raise MalformedTextError(
+                f"expected a name or a closed quote at {text[position:].strip()[:20]!r}"
+            )
         position = match.end()
         assert match.lastgroup is not None
         if match.lastgroup != "comment":
@@ -216,7 +236,9 @@ class _AtomReader:
     def expect_nothing(self) -> None:
         kind, found = self._tokens[self._next]
         if (kind, found) != _END_OF_LINE:
-            raise MalformedTextError(f"expected one clause on a line, found {found!r} after its end")
+            raise MalformedTextError(
+                f"expected one clause on a line, found {found!r} after its end"
+            )
 
     def listed(self, read: Callable[[], T]) -> tuple[T, ...]:
         """One or more of what ``read`` reads, with commas between them."""

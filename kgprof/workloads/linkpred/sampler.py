@@ -1,7 +1,9 @@
-"""Which triples are evaluated: a seeded subset of the test queries, each with seeded, filtered corruptions.
+"""Which triples are evaluated: a seeded subset of the test queries, each with seeded, filtered
+corruptions.
 
-Every choice is a comparison of 64-bit hashes of texts (seed, query, side, entity). Nothing depends on the order of
-files, queries or entities, on how many queries were asked for, or on the version of a random generator.
+Every choice is a comparison of 64-bit hashes of texts (seed, query, side, entity). Nothing depends
+on the order of files, queries or entities, on how many queries were asked for, or on the version of
+a random generator.
 """
 
 from collections.abc import Iterator
@@ -25,10 +27,12 @@ MOST_SLOTS = 50_000_000  # 32 bytes each, with its triple: 1.6 GB, as there is n
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidates:
-    """Queries with their corruptions. A triple that corrupts two queries is two candidates, each counted and searched.
+    """Queries with their corruptions. A triple that corrupts two queries is two candidates, each
+    counted and searched.
 
-    ``slots`` says where each candidate belongs: [query, side, column] -> row of ``triples``. Column 0 is the query
-    itself, the others its corruptions in order of their hashes; -1 where fewer exist than the widest row holds.
+    ``slots`` says where each candidate belongs: [query, side, column] -> row of ``triples``. Column
+    0 is the query itself, the others its corruptions in order of their hashes; -1 where fewer exist
+    than the widest row holds.
     """
 
     queries: Array  # [Q, 3], (predicate, arg0, arg1), sorted
@@ -42,41 +46,58 @@ class Candidates:
         return int((self.slots == NO_CANDIDATE).sum())
 
 
-def sample(graph: KnowledgeGraph, *, queries: int | None, corruptions: int | None, seed: int) -> Candidates:
-    """``queries`` of the test triples (None or 0: all), each with ``corruptions`` (None: all) on either side.
+def sample(
+    graph: KnowledgeGraph, *, queries: int | None, corruptions: int | None, seed: int
+) -> Candidates:
+    """``queries`` of the test triples (None or 0: all), each with ``corruptions`` (None: all) on
+    either side.
 
     Raises UsageError when there is nothing to evaluate, or more than fits in memory.
     """
     sampling = Sampling(graph, queries=queries, corruptions=corruptions, seed=seed)
     slots = sampling.counts.size * (1 + sampling.width)
     if slots > MOST_SLOTS:
-        wanted = f"{slots:,} candidates, more than the {MOST_SLOTS:,} that are held in memory at once"
-        raise UsageError(wanted, hint="lower --queries or --corruptions; kgprof evaluate goes through them in chunks")
+        wanted = (
+            f"{slots:,} candidates, more than the {MOST_SLOTS:,} that are held in memory at once"
+        )
+        raise UsageError(
+            wanted,
+            hint="lower --queries or --corruptions; kgprof evaluate goes through them in chunks",
+        )
     return sampling.candidates(0, len(sampling.queries))
 
 
 class Sampling:
-    """The queries, how many corruptions each has, and the candidates of any range of queries, whatever the range.
+    """The queries, how many corruptions each has, and the candidates of any range of queries,
+    whatever the range.
 
-    Corruptions are drawn without replacement from all entities, of the replaced one's domain where the graph has
-    domains, less those that make a triple of train, valid or test.
+    Corruptions are drawn without replacement from all entities, of the replaced one's domain where
+    the graph has domains, less those that make a triple of train, valid or test.
     """
 
-    def __init__(self, graph: KnowledgeGraph, *, queries: int | None, corruptions: int | None, seed: int) -> None:
+    def __init__(
+        self, graph: KnowledgeGraph, *, queries: int | None, corruptions: int | None, seed: int
+    ) -> None:
         self.queries, self.notes = _choose_queries(graph, queries, seed)
         self._graph, self._seed, self._pool = graph, seed, _Pool(graph)
-        available = np.array([[self._pool.available(query, side) for side in (HEAD, TAIL)] for query in self.queries])
+        available = np.array(
+            [[self._pool.available(query, side) for side in (HEAD, TAIL)] for query in self.queries]
+        )
         self.width = int(available.max()) if corruptions is None else corruptions
         self.counts: Array = np.minimum(available, self.width)  # [Q, 2]
         short = 0 if corruptions is None else int((self.counts < corruptions).sum())
         if short:
-            few = f"{short} of {self.counts.size} query sides have fewer than {corruptions} corruptions"
+            few = (
+                f"{short} of {self.counts.size} query sides have fewer than {corruptions} "
+                "corruptions"
+            )
             self.notes += (f"{few}, the fewest {self.counts.min()}",)
 
     def candidates(self, start: int, stop: int) -> Candidates:
         """Those of the queries from ``start`` to ``stop``, numbered from 0."""
         chosen, counts = self.queries[start:stop], self.counts[start:stop]
-        # Consecutive candidate numbers for column 0 and the first `counts` columns after it, -1 elsewhere.
+        # Consecutive candidate numbers for column 0 and the first `counts` columns after it, -1
+        # elsewhere.
         filled = np.arange(1 + self.width) <= counts[:, :, None]
         slots = np.where(filled, filled.ravel().cumsum().reshape(filled.shape) - 1, NO_CANDIDATE)
         triples = np.repeat(np.repeat(chosen, 2, axis=0), (counts + 1).ravel(), axis=0)
@@ -88,7 +109,9 @@ class Sampling:
         return Candidates(queries=chosen, triples=triples, slots=slots, notes=self.notes)
 
 
-def _choose_queries(graph: KnowledgeGraph, wanted: int | None, seed: int) -> tuple[Array, tuple[str, ...]]:
+def _choose_queries(
+    graph: KnowledgeGraph, wanted: int | None, seed: int
+) -> tuple[Array, tuple[str, ...]]:
     test = graph.test
     if not len(test):
         raise UsageError(f"{graph.name} has no test triple, so there is nothing to evaluate")
@@ -96,7 +119,9 @@ def _choose_queries(graph: KnowledgeGraph, wanted: int | None, seed: int) -> tup
         return test, ()
     if wanted > len(test):
         return test, (f"{wanted} queries requested, but test has {len(test)}: all are evaluated",)
-    hashes = np.array([_hash("query", seed, *_words(graph, query)) for query in test], dtype=np.uint64)
+    hashes = np.array(
+        [_hash("query", seed, *_words(graph, query)) for query in test], dtype=np.uint64
+    )
     return test[np.sort(_smallest(hashes, wanted))], ()
 
 
@@ -113,7 +138,8 @@ class _Pool:
         domains = np.zeros(self._stride, dtype=np.int64) if graph.domains is None else graph.domains
         self._domain_of, self._domains = domains, domains[self._entities]
         self._domain_sizes = np.bincount(self._domains, minlength=int(domains.max()) + 1)
-        # By side: sorted keys of predicate and kept argument, and the argument in the corrupted place of each.
+        # By side: sorted keys of predicate and kept argument, and the argument in the corrupted
+        # place of each.
         self._known: list[tuple[Array, Array]] = []
         for side in (HEAD, TAIL):
             keys = known[:, 0] * self._stride + known[:, 2 - side]
@@ -123,7 +149,9 @@ class _Pool:
     def _excluded(self, query: Array, side: int) -> Array:
         keys, values = self._known[side]
         key = query[0] * self._stride + query[2 - side]
-        found: Array = values[np.searchsorted(keys, key, side="left") : np.searchsorted(keys, key, side="right")]
+        found: Array = values[
+            np.searchsorted(keys, key, side="left") : np.searchsorted(keys, key, side="right")
+        ]
         return found
 
     def available(self, query: Array, side: int) -> int:
@@ -141,7 +169,8 @@ class _Pool:
 
 
 def _smallest(hashes: Hashes, count: int) -> npt.NDArray[np.intp]:
-    """Positions of the ``count`` smallest hashes, smallest first; of equal ones the first position."""
+    """Positions of the ``count`` smallest hashes, smallest first; of equal ones the first
+    position."""
     if count == 0:
         return np.empty(0, dtype=np.intp)
     within = np.flatnonzero(hashes <= np.partition(hashes, count - 1)[count - 1])
@@ -156,13 +185,15 @@ def _words(graph: KnowledgeGraph, triple: Array) -> Iterator[str]:
 
 
 def _hash(*parts: str | int) -> int:
-    """64 bits of BLAKE2b over the parts' texts. No name holds a line feed, so the parts stay apart."""
+    """64 bits of BLAKE2b over the parts' texts. No name holds a line feed, so the parts stay
+    apart."""
     text = "\n".join(map(str, parts))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _mix(values: Hashes) -> Hashes:
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection of 64-bit words; products wrap."""
+    """The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection of 64-bit words;
+    products wrap."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

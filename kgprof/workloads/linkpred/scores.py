@@ -1,8 +1,9 @@
 """Scores that tell proved candidates apart, where 1 and 0 alone leave most ranks to ties.
 
-``probability`` is the log of the probability that the policy gives to the path it took: at each state the softmax over
-the logits of the children. ``weights`` is the log of the product of the weights of the rules that the path used; a fact
-weighs 1. Both walk the path of a proved candidate again, in plain Python and float64; what is not proved scores -inf.
+``probability`` is the log of the probability that the policy gives to the path it took: at each
+state the softmax over the logits of the children. ``weights`` is the log of the product of the
+weights of the rules that the path used; a fact weighs 1. Both walk the path of a proved candidate
+again, in plain Python and float64; what is not proved scores -inf.
 """
 
 import math
@@ -27,7 +28,9 @@ class Scorer:
         self._depth = depth
         self.unlike = 0  # proved in the search, and not on the path that float64 takes
 
-    def scores(self, triples: npt.NDArray[np.int64], outcome: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
+    def scores(
+        self, triples: npt.NDArray[np.int64], outcome: npt.NDArray[np.int8]
+    ) -> npt.NDArray[np.float64]:
         """float64 [N] of int64 [N, 3] and the outcome of each."""
         scores = np.full(len(triples), -np.inf)
         for row in np.flatnonzero(outcome == PROVED):
@@ -42,7 +45,8 @@ class Scorer:
             nonlocal total
             atoms, states = self._prover.caps.atoms, (parent, *children)
             rows = torch.tensor(
-                [(*state, *[(PAD, 0, 0)] * (atoms - len(state))) for state in states], dtype=torch.int32
+                [(*state, *[(PAD, 0, 0)] * (atoms - len(state))) for state in states],
+                dtype=torch.int32,
             )
             encoded = self._policy.encode(rows)
             logits = self._policy.score(encoded[:1], encoded[1:].unsqueeze(0))
@@ -60,7 +64,8 @@ class Scorer:
         return total
 
     def _log_weight(self, parent: State, child: State, own: Atom) -> float:
-        """Of the first fact or rule, in the order of the children, that leads from ``parent`` to ``child``."""
+        """Of the first fact or rule, in the order of the children, that leads from ``parent`` to
+        ``child``."""
         return next(
             math.log(weight) if weight else -math.inf
             for weight, atoms in self._prover.resolvents(parent, own)

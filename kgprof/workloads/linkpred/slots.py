@@ -1,8 +1,9 @@
 """What the B slots hold, and the parts of a step that every batched strategy is made of.
 
-A step is pure: it reads the strategy's buffers and returns their next contents, so that it compiles to one graph.
-``SlotStrategy.commit`` then copies them into the same buffers outside that graph: the addresses never change, which
-lets CUDA graphs replay without copying inputs, and nothing the graph reads is written while it runs.
+A step is pure: it reads the strategy's buffers and returns their next contents, so that it compiles
+to one graph. ``SlotStrategy.commit`` then copies them into the same buffers outside that graph: the
+addresses never change, which lets CUDA graphs replay without copying inputs, and nothing the graph
+reads is written while it runs.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from kgprof.workloads.linkpred.unification import Engine
 
 
 class Problem(nn.Module):
-    """What is to be proved, on one device. A module, so that its tables reach the compiled graph as static addresses.
+    """What is to be proved, on one device. A module, so that its tables reach the compiled graph as
+    static addresses.
 
-    ``triples`` is int64 [N, 3]; ``depth`` is the number of choices that a proof may take. ``queries`` (int64 [N], the
-    query of each candidate) asks for the transposed layout of queue.py.
+    ``triples`` is int64 [N, 3]; ``depth`` is the number of choices that a proof may take.
+    ``queries`` (int64 [N], the query of each candidate) asks for the transposed layout of queue.py.
     """
 
     goals: Tensor  # int32 [N + 1, 3], queue.with_trash_row of the triples
@@ -59,7 +61,8 @@ class Problem(nn.Module):
         self.depth = depth
 
     def derive(self, states: Tensor, candidate: Tensor) -> Children:
-        """The children of ``states`` [B, A, 3], each on behalf of ``candidate`` [B], whose own atom is no fact."""
+        """The children of ``states`` [B, A, 3], each on behalf of ``candidate`` [B], whose own atom
+        is no fact."""
         return Children(*self.engine.derive(states, self.goals[candidate]))
 
 
@@ -79,8 +82,8 @@ class Children(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Sums over the derivations whose children were chosen among: each state on a candidate's path counts once,
-    whatever the strategy."""
+    """Sums over the derivations whose children were chosen among: each state on a candidate's path
+    counts once, whatever the strategy."""
 
     dropped: Tensor  # int64 [4]
     nans: Tensor  # int64 [], real children whose logit was NaN
@@ -110,7 +113,15 @@ class Carried(NamedTuple):
 
 
 # The buffers' names, in the order of Carried.tensors.
-BUFFERS = (*Slots._fields, "head", *Tally._fields, "done", "child_states", "child_number", "child_dropped")
+BUFFERS = (
+    *Slots._fields,
+    "head",
+    *Tally._fields,
+    "done",
+    "child_states",
+    "child_number",
+    "child_dropped",
+)
 
 
 class Stepped(NamedTuple):
@@ -132,7 +143,8 @@ def empty_children(problem: Problem) -> Children:
 
 
 def advance(problem: Problem, slots: Slots, children: Children, tally: Tally) -> Moved:
-    """Let every live slot choose one of its children; finished is what reached TRUE, FALSE or the depth."""
+    """Let every live slot choose one of its children; finished is what reached TRUE, FALSE or the
+    depth."""
     live = slots.candidate < problem.size
     choice = choose(problem.policy(slots.states, children.states, children.number))
     states = children.states[torch.arange(live.shape[0], device=live.device), choice.child]
@@ -153,14 +165,15 @@ def advance(problem: Problem, slots: Slots, children: Children, tally: Tally) ->
 
 
 def classify(proved: Tensor, overflowed: Tensor, failed: Tensor) -> Tensor:
-    """The class (int8 [B]) of a candidate that ends here, in the order that evaluator.md sets: a proof stands whatever
-    was dropped, and a failure after a drop is no failure, only unknown."""
+    """The class (int8 [B]) of a candidate that ends here, in the order that evaluator.md sets: a
+    proof stands whatever was dropped, and a failure after a drop is no failure, only unknown."""
     unproved = torch.where(overflowed, OVERFLOW, torch.where(failed, FAILED, TRUNCATED))
     return torch.where(proved, PROVED, unproved).to(torch.int8)
 
 
 def refill(problem: Problem, moved: Moved, head: Tensor, asking: Tensor) -> tuple[Slots, Tensor]:
-    """Empty the idle slots and load those that ask (bool [B], among the idle) from the queue: (slots, new head)."""
+    """Empty the idle slots and load those that ask (bool [B], among the idle) from the queue:
+    (slots, new head)."""
     if problem.following is None:
         handout = hand_out(head, asking, problem.size)
     else:
@@ -177,10 +190,11 @@ def refill(problem: Problem, moved: Moved, head: Tensor, asking: Tensor) -> tupl
 
 
 class SlotStrategy(nn.Module):
-    """A strategy that works on B slots at a time. A subclass says ``step``; the rest is the same for all of them.
+    """A strategy that works on B slots at a time. A subclass says ``step``; the rest is the same
+    for all of them.
 
-    ``outcome`` int8 [N + 1] and ``depths`` int32 [N + 1] hold the results, their last row is trash. The other buffers
-    are the tensors of ``Carried``.
+    ``outcome`` int8 [N + 1] and ``depths`` int32 [N + 1] hold the results, their last row is trash.
+    The other buffers are the tensors of ``Carried``.
     """
 
     name: ClassVar[str]
@@ -206,19 +220,24 @@ class SlotStrategy(nn.Module):
         super().__init__()
         self.problem = problem
         device, rows = problem.goals.device, problem.size + 1
-        self.register_buffer("outcome", torch.full((rows,), UNFINISHED, dtype=torch.int8, device=device))
+        self.register_buffer(
+            "outcome", torch.full((rows,), UNFINISHED, dtype=torch.int8, device=device)
+        )
         self.register_buffer("depths", torch.zeros(rows, dtype=torch.int32, device=device))
         for name, tensor in zip(BUFFERS, self.initial().tensors(), strict=False):
             self.register_buffer(name, tensor)
 
     def initial(self) -> Carried:
-        """Before the first step every slot is empty and the queue is full, so that step does nothing but load."""
+        """Before the first step every slot is empty and the queue is full, so that step does
+        nothing but load."""
         problem, device = self.problem, self.problem.goals.device
         batch = problem.batch_size
         return Carried(
             slots=Slots(
                 candidate=torch.full((batch,), problem.size, dtype=torch.int64, device=device),
-                states=torch.zeros((batch, problem.engine.caps.atoms, 3), dtype=torch.int32, device=device),
+                states=torch.zeros(
+                    (batch, problem.engine.caps.atoms, 3), dtype=torch.int32, device=device
+                ),
                 depth=torch.zeros((batch,), dtype=torch.int32, device=device),
                 overflowed=torch.zeros((batch,), dtype=torch.bool, device=device),
             ),
@@ -233,21 +252,28 @@ class SlotStrategy(nn.Module):
 
     def carried(self) -> Carried:
         """The buffers under their names."""
-        children = Children(self.child_states, self.child_number, self.child_dropped) if self.keeps_children else None
+        children = (
+            Children(self.child_states, self.child_number, self.child_dropped)
+            if self.keeps_children
+            else None
+        )
         slots = Slots(self.candidate, self.states, self.depth, self.overflowed)
         return Carried(slots, self.head, Tally(self.dropped, self.nans), self.done, children)
 
     @staticmethod
     def room(batch_size: int, choices: int) -> int:
-        """How many choices a step can make: one in each slot, unless the strategy says otherwise."""
+        """How many choices a step can make: one in each slot, unless the strategy says
+        otherwise."""
         return batch_size
 
     def step(self) -> Stepped:
-        """Pure: reads the buffers and writes none. A step after the end finds empty slots only, and is harmless."""
+        """Pure: reads the buffers and writes none. A step after the end finds empty slots only, and
+        is harmless."""
         raise NotImplementedError
 
     def commit(self, stepped: Stepped) -> None:
-        """Copy what ``step`` returned into the buffers, at their fixed addresses, and scatter the results."""
+        """Copy what ``step`` returned into the buffers, at their fixed addresses, and scatter the
+        results."""
         self._copy(stepped.carried)
         self.outcome.scatter_(0, stepped.row, stepped.outcome)
         self.depths.scatter_(0, stepped.row, stepped.depth)
@@ -259,10 +285,13 @@ class SlotStrategy(nn.Module):
         self.depths.zero_()
 
     def _copy(self, source: Carried) -> None:
-        """One call for each dtype: on CUDA a list of several falls apart into a copy for each tensor."""
+        """One call for each dtype: on CUDA a list of several falls apart into a copy for each
+        tensor."""
         by_dtype: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
         for pair in zip(self.carried().tensors(), source.tensors(), strict=True):
-            for tensors, tensor in zip(by_dtype.setdefault(pair[0].dtype, ([], [])), pair, strict=True):
+            for tensors, tensor in zip(
+                by_dtype.setdefault(pair[0].dtype, ([], [])), pair, strict=True
+            ):
                 tensors.append(tensor)
         for targets, sources in by_dtype.values():
             torch._foreach_copy_(targets, sources)

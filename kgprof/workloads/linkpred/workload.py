@@ -1,4 +1,5 @@
-"""The built-in workload: from options to sessions that the recorder can step, and to a judgement of their results."""
+"""The built-in workload: from options to sessions that the recorder can step, and to a judgement of
+their results."""
 
 from __future__ import annotations
 
@@ -15,8 +16,20 @@ from kgprof.workloads.linkpred.agreement import Judge, Replays
 from kgprof.workloads.linkpred.caps import Caps
 from kgprof.workloads.linkpred.evaluator import EvaluatorSession, Search, SlotSearch
 from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, KnowledgeGraph
-from kgprof.workloads.linkpred.options import FIRST_LOOKS, TRANSPOSED, LinkpredOptions, load_graph, parse
-from kgprof.workloads.linkpred.policy import VARIABLES, GreedyChooser, PolicyNetwork, PolicySizes, load_weights
+from kgprof.workloads.linkpred.options import (
+    FIRST_LOOKS,
+    TRANSPOSED,
+    LinkpredOptions,
+    load_graph,
+    parse,
+)
+from kgprof.workloads.linkpred.policy import (
+    VARIABLES,
+    GreedyChooser,
+    PolicyNetwork,
+    PolicySizes,
+    load_weights,
+)
 from kgprof.workloads.linkpred.proof import Prover
 from kgprof.workloads.linkpred.sampler import Candidates, sample
 from kgprof.workloads.linkpred.slots import Problem, SlotStrategy
@@ -33,7 +46,8 @@ PART = 16  # queries
 
 
 def build(args: Sequence[str], seed: int) -> LinkPrediction:
-    """The workload that ``args`` (what stands after ``--``) describe. Raises UsageError and InputError."""
+    """The workload that ``args`` (what stands after ``--``) describe. Raises UsageError and
+    InputError."""
     options = parse(args)
     graph = load_graph(options, seed)
     candidates = sample(graph, queries=options.queries, corruptions=options.corruptions, seed=seed)
@@ -43,13 +57,16 @@ def build(args: Sequence[str], seed: int) -> LinkPrediction:
 
 
 class LinkPrediction:
-    """Comparable-, Counting- and DivisibleWorkload: candidates ranked by whether the greedy search proves them."""
+    """Comparable-, Counting- and DivisibleWorkload: candidates ranked by whether the greedy search
+    proves them."""
 
     name = "linkpred"
     unit = UNIT
     sized = False  # how many queries was asked for
 
-    def __init__(self, options: LinkpredOptions, graph: KnowledgeGraph, candidates: Candidates, seed: int) -> None:
+    def __init__(
+        self, options: LinkpredOptions, graph: KnowledgeGraph, candidates: Candidates, seed: int
+    ) -> None:
         self.options = options
         self.graph = graph
         self.candidates = candidates
@@ -70,23 +87,33 @@ class LinkPrediction:
         whole = len(self.candidates.queries)
         if self.sized or whole <= PART:
             return self, ""
-        chosen = sample(self.graph, queries=PART, corruptions=self.options.corruptions, seed=self.seed)
+        chosen = sample(
+            self.graph, queries=PART, corruptions=self.options.corruptions, seed=self.seed
+        )
         said = f"{PART} of {whole:,} queries; all of them with `-- --queries {whole}`"
         return LinkPrediction(self.options, self.graph, chosen, self.seed), said
 
     def strategies(self) -> Sequence[m.StrategyPlan]:
-        return tuple(m.StrategyPlan(name=s.name, modes=s.modes, summary=s.summary) for s in STRATEGIES)
+        return tuple(
+            m.StrategyPlan(name=s.name, modes=s.modes, summary=s.summary) for s in STRATEGIES
+        )
 
     def check_strategy(self, name: str) -> None:
-        """Raises UsageError for a name that is not offered: one of a later version, or an unknown one."""
+        """Raises UsageError for a name that is not offered: one of a later version, or an unknown
+        one."""
         by_name(name)
 
     def alternatives(self) -> Sequence[m.Alternative]:
-        """``fused`` derives fresh and continuing slots in one call, without asking whether there are fresh ones."""
+        """``fused`` derives fresh and continuing slots in one call, without asking whether there
+        are fresh ones."""
         return (m.Alternative(guarded=TorchCond.name, always=Fused.name),)
 
     def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
-        return tuple(m.RunKey(strategy=s.name, mode=mode) for s in DEFAULT_STRATEGIES for mode in DEFAULT_MODES)
+        return tuple(
+            m.RunKey(strategy=s.name, mode=mode)
+            for s in DEFAULT_STRATEGIES
+            for mode in DEFAULT_MODES
+        )
 
     def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         """``batched`` in eager where it runs, else the first eager run, else the first."""
@@ -95,36 +122,55 @@ class LinkPrediction:
         return next(iter([*lockstep, *eager, *runs]), None)
 
     def prepare(self, run: m.RunKey, device: torch.device) -> EvaluatorSession:
-        """Raises UsageError for a strategy or mode that is not there, InputError for weights that do not fit."""
+        """Raises UsageError for a strategy or mode that is not there, InputError for weights that
+        do not fit."""
         strategy = by_name(run.strategy)
         if run.mode not in strategy.modes:
             hint = f"it runs in: {', '.join(strategy.modes)}"
-            raise UsageError(f"strategy {run.strategy!r} does not run in mode {run.mode!r}", hint=hint)
+            raise UsageError(
+                f"strategy {run.strategy!r} does not run in mode {run.mode!r}", hint=hint
+            )
         # Process-wide, like the option it stands for; each run has a process of its own.
         torch.set_float32_matmul_precision("high" if self.options.allow_tf32 else "highest")
         first_look = self.options.first_look
         if first_look != FIRST_LOOKS[0] and not issubclass(strategy, Levels):
             hint = f"--strategy {Levels.name}, or leave it out"
-            raise UsageError(f"strategy {run.strategy!r} has no --first-look {first_look}", hint=hint)
+            raise UsageError(
+                f"strategy {run.strategy!r} has no --first-look {first_look}", hint=hint
+            )
         if issubclass(strategy, SlotStrategy):
             search: Search = SlotSearch(
-                strategy(self.problem(device)), run.mode, part=self.options.compile, marked=self.options.mark_steps
+                strategy(self.problem(device)),
+                run.mode,
+                part=self.options.compile,
+                marked=self.options.mark_steps,
             )
             settings = self.settings()
         elif issubclass(strategy, Levels):
-            search = strategy(self.problem(device), run.mode, part=self.options.compile, first_look=first_look)
+            search = strategy(
+                self.problem(device), run.mode, part=self.options.compile, first_look=first_look
+            )
             settings = self.settings()
         else:
-            search = strategy(self.prover(), self.chooser(), self.candidates.triples, self.options.depth)
+            search = strategy(
+                self.prover(), self.chooser(), self.candidates.triples, self.options.depth
+            )
             settings = {**self.settings(), "dtype": "float64"}  # chooser's, whatever --dtype says
         return EvaluatorSession(search, self.candidates, settings, self.options.max_steps)
 
-    def agreement(self, results: Mapping[m.RunKey, Mapping[str, np.ndarray]], baseline: m.RunKey | None) -> m.Agreement:
-        replays = Replays(self.prover(), self.chooser(), self.candidates.triples, self.options.depth)
+    def agreement(
+        self, results: Mapping[m.RunKey, Mapping[str, np.ndarray]], baseline: m.RunKey | None
+    ) -> m.Agreement:
+        replays = Replays(
+            self.prover(), self.chooser(), self.candidates.triples, self.options.depth
+        )
         options = self.options
-        judge = Judge(replays=replays, seed=self.seed, threshold=options.near_tie_gap, dtype=options.dtype)
+        judge = Judge(
+            replays=replays, seed=self.seed, threshold=options.near_tie_gap, dtype=options.dtype
+        )
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # thousands of tiny operators: two threads would wait for each other in each of them
+        # thousands of tiny operators: two threads would wait for each other in each of them
+        torch.set_num_threads(1)
         try:
             return judge.agreement(results, baseline)
         finally:
@@ -144,7 +190,8 @@ class LinkPrediction:
         return problem.to(device)
 
     def _queries(self) -> npt.NDArray[np.int64]:
-        """int64 [N]: the query that each candidate is of; padding, which is of none, is spread over the slots."""
+        """int64 [N]: the query that each candidate is of; padding, which is of none, is spread over
+        the slots."""
         of = np.arange(len(self.candidates.triples))
         query, side, column = np.nonzero(self.candidates.slots >= 0)
         of[self.candidates.slots[query, side, column]] = query
@@ -170,13 +217,15 @@ class LinkPrediction:
         return Prover(self.graph, self.caps, self.options.selection)
 
     def chooser(self) -> GreedyChooser:
-        """The policy in float64 on the CPU, whatever the runs use: float32 weights are widened, not drawn anew."""
+        """The policy in float64 on the CPU, whatever the runs use: float32 weights are widened, not
+        drawn anew."""
         return GreedyChooser(self.policy().double(), self.caps.atoms)
 
     def settings(self) -> dict[str, str]:
         """What the report says the evaluation was: the options as given, then what they came to."""
         graph, candidates, caps = self.graph, self.candidates, self.caps
-        # How many corruptions a query has on a side, which filtering may have made fewer than asked for.
+        # How many corruptions a query has on a side, which filtering may have made fewer than asked
+        # for.
         counts = (candidates.slots[:, :, 1:] >= 0).sum(axis=2)
         fewest, most = counts.min(), counts.max()
         effective = {
@@ -187,7 +236,9 @@ class LinkPrediction:
             "predicates": str(len(graph.predicates)),
             "constants": str(len(graph.constants)),
             "queries evaluated": str(len(candidates.queries)),
-            "corruptions evaluated": f"{fewest} to {most} per side" if fewest != most else f"{fewest} per side",
+            "corruptions evaluated": f"{fewest} to {most} per side"
+            if fewest != most
+            else f"{fewest} per side",
             "caps": f"{caps.atoms} atoms, {caps.children} children (tensor {caps.width} wide), "
             f"{caps.facts} facts, {caps.rules} rules",
             "notes": "; ".join((*graph.notes, *candidates.notes)) or "none",

@@ -17,9 +17,20 @@ from kgprof.workloads.linkpred.workload import LinkPrediction, build
 
 CPU = torch.device("cpu")
 
-# 320 candidates. With two children a state and five steps every class occurs: 40 proved (all of them deep), 99 failed,
-# 177 truncated, 4 overflow.
-TREE = ("--dataset", "family-tree:120", "--queries", "40", "--corruptions", "3", "--max-children", "2", "--depth", "5")
+# 320 candidates. With two children a state and five steps every class occurs: 40 proved (all of
+# them deep), 99 failed, 177 truncated, 4 overflow.
+TREE = (
+    "--dataset",
+    "family-tree:120",
+    "--queries",
+    "40",
+    "--corruptions",
+    "3",
+    "--max-children",
+    "2",
+    "--depth",
+    "5",
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +74,10 @@ def wrong_rows(found: Found, truth: Found) -> list[int]:
 
 def same(found: Found, truth: Found) -> bool:
     """Nothing differs: no row, no counter."""
-    return not wrong_rows(found, truth) and (found.dropped, found.nans) == (truth.dropped, truth.nans)
+    return not wrong_rows(found, truth) and (found.dropped, found.nans) == (
+        truth.dropped,
+        truth.nans,
+    )
 
 
 @contextmanager

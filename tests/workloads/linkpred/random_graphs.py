@@ -1,4 +1,5 @@
-"""Seeded small graphs with everything a rule may have: constants, repeated variables, unsafe heads, recursion."""
+"""Seeded small graphs with everything a rule may have: constants, repeated variables, unsafe heads,
+recursion."""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, Atom, KnowledgeGrap
 from kgprof.workloads.linkpred.proof import Prover, State
 
 
-def random_graph(seed: int, *, constants: int = 6, facts_per_predicate: int = 8, rules: int = 6) -> KnowledgeGraph:
-    """2 to 4 predicates, 3 to ``constants`` constants; over the seeds deep proofs, loops and dead ends all occur."""
+def random_graph(
+    seed: int, *, constants: int = 6, facts_per_predicate: int = 8, rules: int = 6
+) -> KnowledgeGraph:
+    """2 to 4 predicates, 3 to ``constants`` constants; over the seeds deep proofs, loops and dead
+    ends all occur."""
     choose = random.Random(seed)
     predicates = tuple(f"p{i}" for i in range(choose.randint(2, 4)))
     names = tuple(f"c{i:02}" for i in range(choose.randint(3, constants)))
@@ -32,13 +36,15 @@ def random_graph(seed: int, *, constants: int = 6, facts_per_predicate: int = 8,
         valid=np.empty((0, 3), dtype=np.int64),
         test=np.empty((0, 3), dtype=np.int64),
         rules=tuple(
-            _random_rule(choose, f"r{i}", len(predicates), len(names)) for i in range(choose.randint(2, rules))
+            _random_rule(choose, f"r{i}", len(predicates), len(names))
+            for i in range(choose.randint(2, rules))
         ),
     )
 
 
 def _random_rule(choose: random.Random, name: str, predicates: int, constants: int) -> Rule:
-    """Mostly chains from the head's first variable to its second; now and then any term anywhere."""
+    """Mostly chains from the head's first variable to its second; now and then any term
+    anywhere."""
     length = choose.choice((1, 1, 2, 2, 2, 3))
     variables = [-1, *range(-3, -2 - length, -1), -2]  # -1 and -2 are the head's
     head_terms, body_terms = [-1, -2], [[variables[i], variables[i + 1]] for i in range(length)]
@@ -49,7 +55,10 @@ def _random_rule(choose: random.Random, name: str, predicates: int, constants: i
             terms[choose.randrange(2)] = choose.randint(1, constants)
         if choose.random() < 0.15:
             terms[choose.randrange(2)] = choose.choice((-1, -2, -3))
-    atoms = [(FIRST_PREDICATE + choose.randrange(predicates), *terms) for terms in (head_terms, *body_terms)]
+    atoms = [
+        (FIRST_PREDICATE + choose.randrange(predicates), *terms)
+        for terms in (head_terms, *body_terms)
+    ]
     head, *body = _numbered(atoms)
     return Rule(name=name, weight=1.0, head=head, body=tuple(body))
 
@@ -76,7 +85,8 @@ class Derivations:
 
 
 def random_derivations(seed: int, *, states: int) -> Derivations:
-    """States met on the way from random queries, and made-up ones with facts, repeats and loose variables in them."""
+    """States met on the way from random queries, and made-up ones with facts, repeats and loose
+    variables in them."""
     choose = random.Random(seed)
     graph = random_graph(seed, constants=10, facts_per_predicate=40, rules=12)
     caps = Caps(
@@ -110,11 +120,14 @@ def random_derivations(seed: int, *, states: int) -> Derivations:
 
 def _random_state(choose: random.Random, graph: KnowledgeGraph, atoms: int) -> State:
     size = choose.randint(1, atoms)
-    return canonical([_random_atom(choose, graph, variables=3) for _ in range(size)], len(graph.constants))
+    return canonical(
+        [_random_atom(choose, graph, variables=3) for _ in range(size)], len(graph.constants)
+    )
 
 
 def _random_atom(choose: random.Random, graph: KnowledgeGraph, *, variables: int) -> Atom:
-    """A train fact now and then; else anything, with one of ``variables`` variables in half of the places."""
+    """A train fact now and then; else anything, with one of ``variables`` variables in half of the
+    places."""
     if choose.random() < 0.15:
         predicate, first, second = choose.choice(graph.train.tolist())
         return predicate, first, second

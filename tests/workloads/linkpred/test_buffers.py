@@ -1,4 +1,5 @@
-"""The evaluator's buffers under the tensor probe: they stay, nothing is shared, and a rebound one is found."""
+"""The evaluator's buffers under the tensor probe: they stay, nothing is shared, and a rebound one
+is found."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ class Rebinding(Fused):
 
 
 @pytest.mark.parametrize("kind", [Fused, TorchCond], ids=lambda kind: kind.name)
-def test_every_buffer_stays_and_is_copied_into_and_nothing_is_shared(kind: type[SlotStrategy]) -> None:
+def test_every_buffer_stays_and_is_copied_into_and_nothing_is_shared(
+    kind: type[SlotStrategy],
+) -> None:
     of = session(kind)
     assert isinstance(of, BufferSession)
 
@@ -53,9 +56,9 @@ def test_every_buffer_stays_and_is_copied_into_and_nothing_is_shared(kind: type[
     uses = addresses.collect(Evidence(seen))
     names = {"outcome", "depths", *(BUFFERS if kind.keeps_children else BUFFERS[:8])}
     assert all(isinstance(use, BufferUse) for use in uses)
-    assert {use.name: (use.pattern, use.stable_since) for use in uses if isinstance(use, BufferUse)} == dict.fromkeys(
-        names, ("copied", 0)
-    )
+    assert {
+        use.name: (use.pattern, use.stable_since) for use in uses if isinstance(use, BufferUse)
+    } == dict.fromkeys(names, ("copied", 0))
     assert aliases.collect(Evidence(seen)) == ()
     assert mutations.collect(Evidence(seen)) == ()
 
@@ -64,15 +67,20 @@ def test_a_buffer_that_is_rebound_instead_of_copied_is_found_with_its_line() -> 
     of = session(Rebinding)
 
     found = addresses.diagnose(
-        addresses.collect(Evidence(recording(watch(lambda c: of.step(), buffers=of.buffers), *FILES)))
+        addresses.collect(
+            Evidence(recording(watch(lambda c: of.step(), buffers=of.buffers), *FILES))
+        )
     )
 
     (finding,) = found
     assert (finding.rule, finding.level) == ("KGP401", Level.WARNING)
     assert finding.location is not None
-    assert (finding.location.file, [finding.location.line]) == (__file__, lines_with(__file__, "rebinds"))
+    assert (finding.location.file, [finding.location.line]) == (
+        __file__,
+        lines_with(__file__, "rebinds"),
+    )
     assert finding.location.function == "Rebinding.commit"
     assert finding.message == (
-        "the declared buffer states moved to a new address in 5 of the calls after warm-up, last in call 7: it is "
-        "new memory, made by compiled graph 0/0 output 1"
+        "the declared buffer states moved to a new address in 5 of the calls after warm-up, last "
+        "in call 7: it is new memory, made by compiled graph 0/0 output 1"
     )

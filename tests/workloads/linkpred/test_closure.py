@@ -1,5 +1,6 @@
-"""The closure against clingo on 600 random graphs: constants in rules, repeated variables, bodies of up to three atoms,
-unsafe heads, predicates without facts; and the query's own triple is no fact."""
+"""The closure against clingo on 600 random graphs: constants in rules, repeated variables, bodies
+of up to three atoms, unsafe heads, predicates without facts; and the query's own triple is no fact.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,13 @@ import pytest
 
 from kgprof.workloads.linkpred import closure as module
 from kgprof.workloads.linkpred.closure import closure, provable
-from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, Atom, KnowledgeGraph, build, load_directory
+from kgprof.workloads.linkpred.graph import (
+    FIRST_PREDICATE,
+    Atom,
+    KnowledgeGraph,
+    build,
+    load_directory,
+)
 from kgprof.workloads.linkpred.rules import RuleFormat, parse_rule
 from kgprof.workloads.linkpred.sampler import sample
 from tests.workloads.linkpred.random_graphs import random_graph
@@ -26,19 +33,27 @@ def graphs() -> list[KnowledgeGraph]:
 
 
 def program(graphs: list[KnowledgeGraph]) -> str:
-    """``t(G, W, P, A, B)``: in world W of graph G, where world 0 has all facts and world i lacks fact i."""
+    """``t(G, W, P, A, B)``: in world W of graph G, where world 0 has all facts and world i lacks
+    fact i."""
 
     def atom(atom: Atom) -> str:
         predicate, *terms = atom
-        return f"t(G,W,{predicate},{','.join(str(term) if term > 0 else f'V{-term}' for term in terms)})"
+        return f"t(G,W,{predicate},{','.join(str(term) if term > 0 else f'V{-term}' for term in terms)})"  # noqa: E501
 
     lines = []
     for number, graph in enumerate(graphs):
-        lines.append(f"world({number},0..{min(OWN, len(graph.train))}). c({number},1..{len(graph.constants)}).")
+        lines.append(
+            f"world({number},0..{min(OWN, len(graph.train))}). "
+            f"c({number},1..{len(graph.constants)})."
+        )
         for index, (predicate, first, second) in enumerate(graph.train.tolist(), start=1):
-            lines.append(f"t({number},W,{predicate},{first},{second}) :- world({number},W), W != {index}.")
+            lines.append(
+                f"t({number},W,{predicate},{first},{second}) :- world({number},W), W != {index}."
+            )
         for rule in graph.rules:
-            variables = sorted({term for each in (rule.head, *rule.body) for term in each[1:] if term < 0})
+            variables = sorted(
+                {term for each in (rule.head, *rule.body) for term in each[1:] if term < 0}
+            )
             anything = "".join(f", c({number},V{-term})" for term in variables)
             body = ", ".join(map(atom, rule.body)).replace("G,", f"{number},")
             head = atom(rule.head).replace("G,", f"{number},")
@@ -78,7 +93,9 @@ def test_the_fixpoint_is_clingos(graphs: list[KnowledgeGraph], truth: set[tuple[
     assert lengths == {1, 2, 3}
 
 
-def test_a_fact_is_provable_if_the_others_prove_it(graphs: list[KnowledgeGraph], truth: set[tuple[int, ...]]) -> None:
+def test_a_fact_is_provable_if_the_others_prove_it(
+    graphs: list[KnowledgeGraph], truth: set[tuple[int, ...]]
+) -> None:
     answers = []
     for number, graph in enumerate(graphs):
         own = graph.train[:OWN]
@@ -86,12 +103,16 @@ def test_a_fact_is_provable_if_the_others_prove_it(graphs: list[KnowledgeGraph],
         held, known = provable(graph, closure(graph), own)
 
         assert known.all()
-        assert held.tolist() == [(number, 1 + index, *fact) in truth for index, fact in enumerate(own.tolist())]
+        assert held.tolist() == [
+            (number, 1 + index, *fact) in truth for index, fact in enumerate(own.tolist())
+        ]
         answers += held.tolist()
     assert 100 < sum(answers) < len(answers) - 100
 
 
-def test_small_blocks_give_the_same(graphs: list[KnowledgeGraph], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_blocks_give_the_same(
+    graphs: list[KnowledgeGraph], monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = [closure(graph) for graph in graphs[:100]]
     monkeypatch.setattr(module, "BLOCK", 3)
 
@@ -102,11 +123,21 @@ def test_small_blocks_give_the_same(graphs: list[KnowledgeGraph], monkeypatch: p
         }
 
 
-def test_a_closure_that_grows_too_large_knows_only_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closure_that_grows_too_large_knows_only_what_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     names = [f"c{number:03}" for number in range(200)]
-    rules = [parse_rule(f"p(X,Y) :- {body}.", RuleFormat.PROLOG) for body in ("next(X,Y)", "next(X,Z), p(Z,Y)")]
+    rules = [
+        parse_rule(f"p(X,Y) :- {body}.", RuleFormat.PROLOG)
+        for body in ("next(X,Y)", "next(X,Z), p(Z,Y)")
+    ]
     chain = [(one, "next", other) for one, other in itertools.pairwise(names)]
-    graph = build(name="chain", train=chain, test=[(names[0], "p", names[-1]), (names[0], "p", names[1])], rules=rules)
+    graph = build(
+        name="chain",
+        train=chain,
+        test=[(names[0], "p", names[-1]), (names[0], "p", names[1])],
+        rules=rules,
+    )
     monkeypatch.setattr(module, "MOST_TRIPLES", 1_000)
 
     whole = closure(graph)

@@ -37,7 +37,10 @@ def test_without_its_package_a_graph_is_one_sentence(monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError) as error:
         load_graph(parse(["--dataset", "umls"]), 0)
 
-    assert error.value.message == "the graph 'umls' comes with the package pykeen, which is not installed"
+    assert (
+        error.value.message
+        == "the graph 'umls' comes with the package pykeen, which is not installed"
+    )
     assert "kgprof[datasets]" in error.value.hint
     rows = json.loads(datasets.listing("json"))
     assert [row["name"] for row in rows] == ["family-tree", *SIZES]

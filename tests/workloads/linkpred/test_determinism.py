@@ -1,4 +1,5 @@
-"""One result, whatever the strategy, batch size, padding, order or mode (float64): every class, step and counter."""
+"""One result, whatever the strategy, batch size, padding, order or mode (float64): every class,
+step and counter."""
 
 from __future__ import annotations
 
@@ -24,7 +25,15 @@ from kgprof.workloads.linkpred.strategies.sequential import Sequential
 from kgprof.workloads.linkpred.strategies.stepped import FusedSteps
 from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
 from kgprof.workloads.linkpred.workload import LinkPrediction
-from tests.workloads.linkpred.evaluations import CPU, evaluate, one_thread, reference, same, workload, wrong_rows
+from tests.workloads.linkpred.evaluations import (
+    CPU,
+    evaluate,
+    one_thread,
+    reference,
+    same,
+    workload,
+    wrong_rows,
+)
 from tests.workloads.linkpred.random_graphs import random_graph
 
 KINDS = (Batched, Recycled, TorchCond, Fused, FusedSteps)
@@ -49,7 +58,8 @@ def test_the_problem_has_every_class_deep_proofs_and_drops() -> None:
 
 
 def kinds_and_sizes() -> list[object]:
-    """torch.cond compiles each of its branches again for every size, so two of its sizes are left to the long tests."""
+    """torch.cond compiles each of its branches again for every size, so two of its sizes are left
+    to the long tests."""
     return [
         pytest.param(
             kind,
@@ -71,7 +81,10 @@ def test_any_batch_size(kind: type[SlotStrategy], batch_size: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=by_name)
 def test_a_wider_children_tensor_at_the_same_cap(kind: type[SlotStrategy]) -> None:
-    narrow, wide = workload("--batch-size", "64"), workload("--batch-size", "64", "--children-width", "11")
+    narrow, wide = (
+        workload("--batch-size", "64"),
+        workload("--batch-size", "64", "--children-width", "11"),
+    )
 
     assert (narrow.caps.children, narrow.caps.width) == (2, 2)
     assert (wide.caps.children, wide.caps.width) == (2, 11)
@@ -86,7 +99,12 @@ def test_shuffled_candidates(kind: type[SlotStrategy]) -> None:
     found = evaluate(shuffled(straight, order), kind).found
 
     truth = reference(straight)
-    expected = Found(outcome=truth.outcome[order], steps=truth.steps[order], dropped=truth.dropped, nans=truth.nans)
+    expected = Found(
+        outcome=truth.outcome[order],
+        steps=truth.steps[order],
+        dropped=truth.dropped,
+        nans=truth.nans,
+    )
     assert same(found, expected)
 
 
@@ -102,17 +120,29 @@ def test_shuffled_candidates_rank_the_same() -> None:
     straight = workload("--batch-size", "64")
     order = np.random.default_rng(3).permutation(len(straight.candidates.triples))
 
-    assert evaluate(shuffled(straight, order), Fused).evaluation.metrics == evaluate(straight, Fused).evaluation.metrics
+    assert (
+        evaluate(shuffled(straight, order), Fused).evaluation.metrics
+        == evaluate(straight, Fused).evaluation.metrics
+    )
 
 
 def every_triple_of_a_random_graph(seed: int) -> LinkPrediction:
-    """Recursion, loops, constants and repeated variables in rules, unsafe heads; caps so low that each one drops."""
+    """Recursion, loops, constants and repeated variables in rules, unsafe heads; caps so low that
+    each one drops."""
     graph = random_graph(seed)
     constants = range(1, len(graph.constants) + 1)
     predicates = range(FIRST_PREDICATE, FIRST_PREDICATE + len(graph.predicates))
     triples = np.array(list(product(predicates, constants, constants)), dtype=np.int64)
-    candidates = Candidates(queries=triples[:1], triples=triples, slots=np.zeros((1, 2, 1), dtype=np.int64))
-    caps = {"max_atoms": 3, "max_children": 3, "children_width": 4, "fact_fanout": 2, "rule_fanout": 2}
+    candidates = Candidates(
+        queries=triples[:1], triples=triples, slots=np.zeros((1, 2, 1), dtype=np.int64)
+    )
+    caps = {
+        "max_atoms": 3,
+        "max_children": 3,
+        "children_width": 4,
+        "fact_fanout": 2,
+        "rule_fanout": 2,
+    }
     options = LinkpredOptions(batch_size=16, depth=6, embedding=8, hidden=8, layers=1, **caps)
     return LinkPrediction(options, graph, candidates, seed)
 
@@ -121,7 +151,9 @@ OTHERS = [pytest.param(kind, 100, marks=pytest.mark.long) for kind in (*KINDS, S
 
 
 @pytest.mark.parametrize(
-    ("kind", "graphs"), [(Batched, 20), (Fused, 20), *OTHERS], ids=lambda each: str(getattr(each, "name", each))
+    ("kind", "graphs"),
+    [(Batched, 20), (Fused, 20), *OTHERS],
+    ids=lambda each: str(getattr(each, "name", each)),
 )
 def test_random_graphs_under_tight_caps(kind: type[SlotStrategy], graphs: int) -> None:
     dropped = np.zeros(4, dtype=np.int64)
@@ -139,7 +171,9 @@ def test_random_graphs_under_tight_caps(kind: type[SlotStrategy], graphs: int) -
 
 @pytest.mark.parametrize("batch_size", [7, 64])
 @pytest.mark.parametrize("kind", KINDS, ids=by_name)
-def test_each_slot_with_the_candidates_of_its_own_queries(kind: type[SlotStrategy], batch_size: int) -> None:
+def test_each_slot_with_the_candidates_of_its_own_queries(
+    kind: type[SlotStrategy], batch_size: int
+) -> None:
     """40 queries: 7 slots take several each, and of 64 slots 24 get none."""
     of = workload("--batch-size", str(batch_size), "--layout", "transposed")
 
@@ -147,7 +181,10 @@ def test_each_slot_with_the_candidates_of_its_own_queries(kind: type[SlotStrateg
 
 
 def test_slots_that_take_their_own_queries_take_more_steps() -> None:
-    queue, own = (evaluate(workload("--batch-size", "64", *args), Recycled) for args in ((), ("--layout=transposed",)))
+    queue, own = (
+        evaluate(workload("--batch-size", "64", *args), Recycled)
+        for args in ((), ("--layout=transposed",))
+    )
 
     # 8 candidates of a query one after the other, where 320 candidates in 64 slots are 5 each.
     assert own.evaluation.steps > 1.3 * queue.evaluation.steps
@@ -177,14 +214,20 @@ def test_only_a_part_is_compiled(kind: type[SlotStrategy], part: str) -> None:
         search.advance()
 
     assert same(search.found(), reference(workload()))
-    linear = [node for graph in captured for node in graph.graph.nodes if "linear" in str(node.target)]
+    linear = [
+        node for graph in captured for node in graph.graph.nodes if "linear" in str(node.target)
+    ]
     assert captured
     assert bool(linear) is (part == "policy")
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=by_name)
-def test_compiled_as_one_graph_by_a_backend_without_code_generation(kind: type[SlotStrategy]) -> None:
-    found = evaluate(workload("--batch-size", "64"), kind, mode="default", backend="aot_eager").found
+def test_compiled_as_one_graph_by_a_backend_without_code_generation(
+    kind: type[SlotStrategy],
+) -> None:
+    found = evaluate(
+        workload("--batch-size", "64"), kind, mode="default", backend="aot_eager"
+    ).found
 
     assert same(found, reference(workload()))
 

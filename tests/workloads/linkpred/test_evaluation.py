@@ -1,4 +1,5 @@
-"""``kgprof evaluate``: the same result in any chunks, with pruning, in several processes and after any end."""
+"""``kgprof evaluate``: the same result in any chunks, with pruning, in several processes and after
+any end."""
 
 from __future__ import annotations
 
@@ -46,14 +47,25 @@ def whole() -> dict[str, Any]:
 
 def result(of: dict[str, Any]) -> tuple[Any, ...]:
     """All of it that may depend on nothing but the question."""
-    names = ("sha256", "sha256_proved", "classes", "metrics", "dropped", "proof_lengths", "invalid", "nan_scores")
+    names = (
+        "sha256",
+        "sha256_proved",
+        "classes",
+        "metrics",
+        "dropped",
+        "proof_lengths",
+        "invalid",
+        "nan_scores",
+    )
     return tuple(of[name] for name in names)
 
 
 def test_it_is_what_the_workload_counts() -> None:
     of = workload(*TINY)
     truth = reference(of)
-    counted = of.prepare(evaluation.m.RunKey(strategy="reference", mode="eager"), None).count(lambda: None)
+    counted = of.prepare(evaluation.m.RunKey(strategy="reference", mode="eager"), None).count(
+        lambda: None
+    )
     vector = VectorHash()
     vector.add(truth.outcome, truth.steps)
 
@@ -61,7 +73,9 @@ def test_it_is_what_the_workload_counts() -> None:
     assert 0 < whole()["seconds"] < whole()["elapsed_seconds"]
     assert whole()["metrics"] == [msgspec.structs.asdict(each) for each in counted.metrics]
     names = ("proved", "failed", "overflow", "unfinished")
-    assert [whole()["classes"][name] for name in names] == [getattr(counted, name) for name in names]
+    assert [whole()["classes"][name] for name in names] == [
+        getattr(counted, name) for name in names
+    ]
     assert whole()["classes"]["truncated"] == counted.depth_truncated
     assert whole()["dropped"] == msgspec.structs.asdict(counted.dropped)
     assert sum(whole()["proof_lengths"].values()) == counted.proved > 0
@@ -88,7 +102,8 @@ def test_the_time_left_is_told_where_candidates_finish_steadily(
 
 
 def test_occupancy_is_the_share_of_the_slots_that_went_forward() -> None:
-    """Alone in its slot a candidate leaves none idle; slots that wait for the others of their query do."""
+    """Alone in its slot a candidate leaves none idle; slots that wait for the others of their query
+    do."""
     rooms = {
         args: evaluated(*args)["occupancy"]
         for args in (
@@ -106,7 +121,9 @@ def test_occupancy_is_the_share_of_the_slots_that_went_forward() -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [("--chunk", "1"), ("--chunk", "50"), ("--memory", "16K"), ("--strategy", "batched")], ids=" ".join
+    "args",
+    [("--chunk", "1"), ("--chunk", "50"), ("--memory", "16K"), ("--strategy", "batched")],
+    ids=" ".join,
 )
 def test_chunks_and_strategies_change_nothing(args: tuple[str, ...]) -> None:
     other = evaluated(*args)
@@ -118,12 +135,19 @@ def test_chunks_and_strategies_change_nothing(args: tuple[str, ...]) -> None:
 def test_pruning_changes_no_rank_and_the_closure_bounds_them() -> None:
     pruned = evaluated("--prune", "closure", "--chunk", "100")
 
-    assert (pruned["sha256_proved"], pruned["metrics"]) == (whole()["sha256_proved"], whole()["metrics"])
+    assert (pruned["sha256_proved"], pruned["metrics"]) == (
+        whole()["sha256_proved"],
+        whole()["metrics"],
+    )
     closure = whole()["closure"]
     assert closure["proved_without_a_proof"] == 0
     assert closure["complete"]
     # The generator says so: every question is true and every filtered corruption false.
-    assert [each["mrr"] for each in closure["metrics"] if each["ties"] == "realistic"] == [1.0, 1.0, 1.0]
+    assert [each["mrr"] for each in closure["metrics"] if each["ties"] == "realistic"] == [
+        1.0,
+        1.0,
+        1.0,
+    ]
     provable = closure["undecided"]["provable"] + whole()["classes"]["proved"]
     assert provable == 2 * whole()["queries"] == 80
     assert pruned["classes"]["refuted"] == 320 - provable
@@ -134,7 +158,9 @@ def test_several_numbers_of_corruptions_stand_side_by_side() -> None:
     text, _ = evaluation.main([*args, "--queries", "3"])
     both = json.loads(evaluation.main([*args, "--queries", "3", "--json"])[0])["evaluations"]
     alone = json.loads(
-        evaluation.main([*TREE[:4], *TINY, "--quiet", "--json", "--queries", "3", "--corruptions", "2"])[0]
+        evaluation.main(
+            [*TREE[:4], *TINY, "--quiet", "--json", "--queries", "3", "--corruptions", "2"]
+        )[0]
     )
 
     assert [each["corruptions"] for each in both] == ["2", "all"]
@@ -149,7 +175,9 @@ def test_a_score_breaks_ties_among_the_proved_only(score: str) -> None:
 
     assert scored["sha256"] == whole()["sha256"]
     assert scored["replays_without_proof"] == 0
-    headline = [each for each in scored["metrics"] if (each["side"], each["ties"]) == ("both", "realistic")]
+    headline = [
+        each for each in scored["metrics"] if (each["side"], each["ties"]) == ("both", "realistic")
+    ]
     assert 0 < headline[0]["mrr"] <= 1
 
 
@@ -181,7 +209,8 @@ def test_a_checkpoint_is_kept_and_held_to_its_question(tmp_path: Path) -> None:
         evaluated("--checkpoint", folder)
     with pytest.raises(UsageError, match="is of another evaluation: depth was 5, and is 6"):
         evaluated("--resume", folder, "--depth", "6")
-    again = evaluated("--resume", folder, "--chunk", "1000")  # the chunks stay those that it was begun with
+    # the chunks stay those that it was begun with
+    again = evaluated("--resume", folder, "--chunk", "1000")
 
     assert result(again) == result(first) == result(whole())
     assert again["chunks"] == len([*folder.glob("chunk-*.bin")]) == 14
@@ -190,7 +219,12 @@ def test_a_checkpoint_is_kept_and_held_to_its_question(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [lambda data: data[:-1], lambda data: data[:40] + b"?" + data[41:], lambda data: b"", lambda data: data[:32]],
+    [
+        lambda data: data[:-1],
+        lambda data: data[:40] + b"?" + data[41:],
+        lambda data: b"",
+        lambda data: data[:32],
+    ],
     ids=["cut", "changed", "empty", "no payload"],
 )
 def test_a_damaged_chunk_is_said_and_computed_again(
@@ -214,7 +248,9 @@ def test_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bounds", [[], [0], [0, 7, 7, 40], [0, 10**9], [5, 40]], ids=str)
-def test_chunks_that_do_not_hold_the_queries_are_one_sentence(tmp_path: Path, bounds: list[int]) -> None:
+def test_chunks_that_do_not_hold_the_queries_are_one_sentence(
+    tmp_path: Path, bounds: list[int]
+) -> None:
     evaluated("--checkpoint", tmp_path)
     manifest = tmp_path / chunks.MANIFEST
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "bounds": bounds}))
@@ -230,7 +266,9 @@ def test_what_drops_nothing_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "LOCAL_RANK"])
-def test_a_variable_of_torchrun_that_is_no_number(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_variable_of_torchrun_that_is_no_number(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     for variable in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
         monkeypatch.setenv(variable, "two" if variable == name else "2")
 
@@ -247,7 +285,9 @@ def test_a_checkpoint_in_a_file_is_one_sentence(tmp_path: Path, place: str) -> N
     assert (tmp_path / "taken").read_text() == "mine"
 
 
-def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_what_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[int] = []
 
     def full(file: int) -> None:
@@ -266,8 +306,11 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, monkeypatch: pytest.
     assert result(evaluated("--resume", tmp_path)) == result(whole())
 
 
-def killed_until_it_ends(folder: Path, kills: int, seed: int, *args: str) -> tuple[dict[str, Any], int]:
-    """Start it, kill it at a random moment after it has begun, and start it again; at last let it end."""
+def killed_until_it_ends(
+    folder: Path, kills: int, seed: int, *args: str
+) -> tuple[dict[str, Any], int]:
+    """Start it, kill it at a random moment after it has begun, and start it again; at last let it
+    end."""
     draws, hits = random.Random(seed), 0
     command = [*COMMAND, *args, "--resume", folder]
     for _ in range(kills):
@@ -276,7 +319,10 @@ def killed_until_it_ends(folder: Path, kills: int, seed: int, *args: str) -> tup
         deadline = time.monotonic() + 60
         # At any time between its start and the second new chunk.
         new = draws.choice((0, 1, 2))
-        while len({path.name for path in folder.glob("chunk-*.bin")} - before) < new and process.poll() is None:
+        while (
+            len({path.name for path in folder.glob("chunk-*.bin")} - before) < new
+            and process.poll() is None
+        ):
             assert time.monotonic() < deadline
             time.sleep(0.002)
         time.sleep(draws.random() * (2.0 if new == 0 else 0.05))
@@ -296,7 +342,8 @@ def test_it_goes_on_after_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_it_goes_on_after_ten_kills_at_random_moments(tmp_path: Path) -> None:
-    # A chunk a query, and a strategy that takes its time, so that ten starts do not come to the end of them.
+    # A chunk a query, and a strategy that takes its time, so that ten starts do not come to the end
+    # of them.
     queries = ("--queries", "200", "--chunk", "1", "--strategy", "reference")
     found, hits = killed_until_it_ends(tmp_path, 10, 1, *queries)
 
@@ -329,7 +376,9 @@ def several(processes: int, *args: str | Path, **variables: str) -> list[subproc
 
 
 def test_two_processes_give_the_result_of_one() -> None:
-    first, second = [(*process.communicate(timeout=120), process.returncode) for process in several(2)]
+    first, second = [
+        (*process.communicate(timeout=120), process.returncode) for process in several(2)
+    ]
 
     assert (first[2], second) == (0, ("", second[1], 0)), (first, second)
     (only,) = json.loads(first[0])["evaluations"]
@@ -371,7 +420,10 @@ def test_several_processes_search_as_long_as_the_slowest() -> None:
             closure_seconds=0.0,
         )
 
-    assert [(of(total).search_s, of(total).candidates_per_second) for total in (alone, dealt)] == [(6, 2), (4, 3)]
+    assert [(of(total).search_s, of(total).candidates_per_second) for total in (alone, dealt)] == [
+        (6, 2),
+        (4, 3),
+    ]
 
 
 def test_the_other_process_ends_when_a_search_fails(tmp_path: Path) -> None:
@@ -386,7 +438,10 @@ def test_the_other_process_ends_when_a_search_fails(tmp_path: Path) -> None:
     )
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     for fails in ("0", "1"):
-        ended = [process.communicate(timeout=120)[1] for process in several(2, PYTHONPATH=path, FAILS=fails)]
+        ended = [
+            process.communicate(timeout=120)[1]
+            for process in several(2, PYTHONPATH=path, FAILS=fails)
+        ]
         other = "another process of the evaluation died: "
         assert "kgprof: error: planted" in ended[int(fails)]
         assert other in ended[1 - int(fails)], ended
@@ -395,7 +450,8 @@ def test_the_other_process_ends_when_a_search_fails(tmp_path: Path) -> None:
 def test_a_dead_process_is_one_sentence_and_nothing_is_lost(tmp_path: Path) -> None:
     first, second = several(2, "--checkpoint", tmp_path, "--corruptions", "6")
     deadline = time.monotonic() + 60
-    while not [*tmp_path.glob("chunk-*[13579].bin")] and time.monotonic() < deadline:  # one of the second's
+    # one of the second's
+    while not [*tmp_path.glob("chunk-*[13579].bin")] and time.monotonic() < deadline:
         time.sleep(0.002)
     second.send_signal(signal.SIGKILL)
     second.communicate()
@@ -406,7 +462,9 @@ def test_a_dead_process_is_one_sentence_and_nothing_is_lost(tmp_path: Path) -> N
     assert message.startswith("kgprof: error: another process of the evaluation died: ")
     assert hint == f"  hint: go on with --resume {tmp_path}: finished chunks are there"
     assert not rest
-    assert result(evaluated("--resume", tmp_path, "--corruptions", "6")) == result(evaluated("--corruptions", "6"))
+    assert result(evaluated("--resume", tmp_path, "--corruptions", "6")) == result(
+        evaluated("--corruptions", "6")
+    )
 
 
 def test_an_added_histogram_counts_each_place_once() -> None:
@@ -414,15 +472,23 @@ def test_an_added_histogram_counts_each_place_once() -> None:
     other = chunks.histogram(np.array([[1, 1]]), np.array([[3, 2]]))
 
     assert one.tolist() == [[0, 1, 3, 1], [0, 2, 2, 1], [1, 1, 1, 2]]
-    assert chunks.added(one, other).tolist() == [[0, 1, 3, 2], [0, 2, 2, 1], [1, 1, 1, 2], [1, 1, 2, 1]]
+    assert chunks.added(one, other).tolist() == [
+        [0, 1, 3, 2],
+        [0, 2, 2, 1],
+        [1, 1, 1, 2],
+        [1, 1, 2, 1],
+    ]
 
 
 def test_help_needs_no_torch() -> None:
     program = (
-        "import sys; from kgprof.workloads import loading; text, code = loading.evaluate(['--json', '--help']);"
-        "assert 'torch' not in sys.modules; print(code, text)"
+        "import sys; from kgprof.workloads import loading; text, code = "
+        "loading.evaluate(['--json', '--help']);assert 'torch' not in sys.modules; print(code, "
+        "text)"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
 
     assert told.stdout.startswith("0 Usage: kgprof evaluate [options]")
     assert {"--resume DIR", "--depth N", "--score [proved|probability|weights]"} <= {

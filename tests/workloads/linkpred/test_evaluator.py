@@ -34,14 +34,23 @@ def small() -> LinkPrediction:
 
 def session(of: LinkPrediction | None = None) -> EvaluatorSession:
     of = of or small()
-    return EvaluatorSession(SlotSearch(Fused(of.problem(CPU)), "eager"), of.candidates, {}, of.options.max_steps)
+    return EvaluatorSession(
+        SlotSearch(Fused(of.problem(CPU)), "eager"), of.candidates, {}, of.options.max_steps
+    )
 
 
 def test_every_candidate_is_in_one_class_and_the_counters_are_the_references() -> None:
     evaluation, truth = evaluate(small(), Fused).evaluation, reference(small())
 
-    classes = [evaluation.proved, evaluation.failed, evaluation.depth_truncated, evaluation.overflow]
-    assert classes == [int((truth.outcome == code).sum()) for code in (PROVED, FAILED, TRUNCATED, OVERFLOW)]
+    classes = [
+        evaluation.proved,
+        evaluation.failed,
+        evaluation.depth_truncated,
+        evaluation.overflow,
+    ]
+    assert classes == [
+        int((truth.outcome == code).sum()) for code in (PROVED, FAILED, TRUNCATED, OVERFLOW)
+    ]
     assert sum(classes) == evaluation.candidates == evaluation.declared().finished == 320
     assert evaluation.deep == int(((truth.outcome == PROVED) & (truth.steps > 2)).sum())
     assert evaluation.dropped == CapCounters(**truth.dropped._asdict())
@@ -82,8 +91,18 @@ def test_a_summary_counts_scores_and_ranks() -> None:
 
     evaluation = summarise(found, candidates, 7, {"depth": "4"})
 
-    assert (evaluation.candidates, evaluation.proved, evaluation.failed, evaluation.unfinished) == (5, 3, 1, 1)
-    assert (evaluation.deep, evaluation.invalid, evaluation.steps, evaluation.nan_scores) == (1, 1, 7, 5)
+    assert (evaluation.candidates, evaluation.proved, evaluation.failed, evaluation.unfinished) == (
+        5,
+        3,
+        1,
+        1,
+    )
+    assert (evaluation.deep, evaluation.invalid, evaluation.steps, evaluation.nan_scores) == (
+        1,
+        1,
+        7,
+        5,
+    )
     assert evaluation.dropped == CapCounters(atoms=1, children=2, facts=3, rules=4)
     assert evaluation.settings == {"depth": "4"}
     realistic = {m.side: (m.queries, m.mrr) for m in evaluation.metrics if m.ties == "realistic"}
@@ -148,7 +167,11 @@ def test_a_step_cap_leaves_candidates_unfinished_and_says_so() -> None:
 def test_without_candidates_there_is_nothing_to_do() -> None:
     of = small()
     problem = Problem(
-        of.problem(CPU).engine, of.policy(), torch.zeros((0, 3), dtype=torch.int64), batch_size=4, depth=3
+        of.problem(CPU).engine,
+        of.policy(),
+        torch.zeros((0, 3), dtype=torch.int64),
+        batch_size=4,
+        depth=3,
     )
     search = SlotSearch(Fused(problem), "eager")
 
@@ -161,7 +184,9 @@ def test_without_candidates_there_is_nothing_to_do() -> None:
 def test_one_candidate_in_many_slots() -> None:
     full = small()
     candidates = replace(
-        full.candidates, triples=full.candidates.triples[:1], slots=np.zeros((1, 2, 1), dtype=np.int64)
+        full.candidates,
+        triples=full.candidates.triples[:1],
+        slots=np.zeros((1, 2, 1), dtype=np.int64),
     )
     of = LinkPrediction(full.options, full.graph, candidates, full.seed)
 

@@ -1,4 +1,5 @@
-"""Faults that a published evaluator had (evaluator.md), each put back: the checks must notice every one.
+"""Faults that a published evaluator had (evaluator.md), each put back: the checks must notice every
+one.
 
 Each test has one check, which holds for the code as it is and fails for the code with the fault.
 """
@@ -22,7 +23,15 @@ from kgprof.workloads.linkpred.sampler import NO_CANDIDATE, Candidates
 from kgprof.workloads.linkpred.slots import Children, Slots, SlotStrategy
 from kgprof.workloads.linkpred.strategies import batched, fused, torch_cond
 from kgprof.workloads.linkpred.workload import LinkPrediction
-from tests.workloads.linkpred.evaluations import CPU, evaluate, one_thread, reference, same, workload, wrong_rows
+from tests.workloads.linkpred.evaluations import (
+    CPU,
+    evaluate,
+    one_thread,
+    reference,
+    same,
+    workload,
+    wrong_rows,
+)
 
 KINDS = (batched.Batched, torch_cond.TorchCond, fused.Fused)
 ONE_CALL = (batched.Batched, fused.Fused)
@@ -47,10 +56,16 @@ def agrees_with_reference(kind: type[SlotStrategy], of: LinkPrediction | None = 
 
 
 class StaleChildren(torch_cond.TorchCond):
-    """A slot that goes on keeps the children of its first query, as if the engine ran for refilled slots only."""
+    """A slot that goes on keeps the children of its first query, as if the engine ran for refilled
+    slots only."""
 
     def derive_continuing(self, slots: Slots, fresh: Tensor) -> Children:
-        return Children(*(tensor.clone() for tensor in (self.child_states, self.child_number, self.child_dropped)))
+        return Children(
+            *(
+                tensor.clone()
+                for tensor in (self.child_states, self.child_number, self.child_dropped)
+            )
+        )
 
 
 def test_stale_children_are_noticed() -> None:
@@ -89,7 +104,9 @@ def test_candidates_beyond_the_first_batch_that_never_run_are_noticed(
 
     def one_batch(head: Tensor, asking: Tensor, size: int) -> Handout:
         handout = queue.hand_out(head, asking, size)
-        return Handout(torch.where(handout.candidate < len(asking), handout.candidate, size), handout.head)
+        return Handout(
+            torch.where(handout.candidate < len(asking), handout.candidate, size), handout.head
+        )
 
     monkeypatch.setattr(slots, "hand_out", one_batch)
 
@@ -105,7 +122,9 @@ def test_chosen_padding_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     of = workload("--batch-size", "64", "--children-width", "5")
     assert agrees_with_reference(fused.Fused, of)
 
-    monkeypatch.setattr(policy, "real_children", lambda children, number: torch.ones(children.shape[:2], dtype=bool))
+    monkeypatch.setattr(
+        policy, "real_children", lambda children, number: torch.ones(children.shape[:2], dtype=bool)
+    )
 
     assert not agrees_with_reference(fused.Fused, of)
 
@@ -131,11 +150,14 @@ def metrics_are_right(of: LinkPrediction) -> bool:
         places.append(1 + sum(o > own for o in others) + sum(o == own for o in others) / 2)
     mrr = sum(1 / place for place in places) / len(places)
     (both,) = [m for m in evaluation.metrics if (m.side, m.ties) == ("both", "realistic")]
-    return evaluation.invalid == int((of.candidates.slots < 0).sum()) and abs(both.mrr - mrr) < 1e-12
+    return (
+        evaluation.invalid == int((of.candidates.slots < 0).sum()) and abs(both.mrr - mrr) < 1e-12
+    )
 
 
 def test_ranked_padding_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault: a slot without a candidate is ranked like one (its index clamped to candidate 0)."""
+    """The fault: a slot without a candidate is ranked like one (its index clamped to candidate
+    0)."""
     of = short_of_corruptions()
     assert of.candidates.invalid == 80
     assert metrics_are_right(of)
@@ -153,7 +175,9 @@ def test_ranked_padding_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def capped() -> tuple[int, int]:
     """(unfinished, finished) of an evaluation that is stopped after four steps."""
-    evaluation = evaluate(workload("--batch-size", "64", "--max-steps", "4"), fused.Fused).evaluation
+    evaluation = evaluate(
+        workload("--batch-size", "64", "--max-steps", "4"), fused.Fused
+    ).evaluation
     assert evaluation.steps == 4
     return evaluation.unfinished, evaluation.declared().finished
 
@@ -206,7 +230,9 @@ def test_nan_logits_taken_for_the_best_are_noticed(monkeypatch: pytest.MonkeyPat
     assert agrees_with_reference(fused.Fused, of)
     assert reference(of).nans > 0
 
-    monkeypatch.setattr(slots, "choose", lambda logits: Choice(logits.argmax(1), logits.isnan().sum(1)))
+    monkeypatch.setattr(
+        slots, "choose", lambda logits: Choice(logits.argmax(1), logits.isnan().sum(1))
+    )
 
     assert not agrees_with_reference(fused.Fused, of)
 
@@ -244,4 +270,7 @@ def test_steps_after_the_end_change_nothing() -> None:
             search.advance()
         assert search.done
         assert same(search.found(), reference(of))
-        assert evaluator.summarise(search.found(), of.candidates, before.steps, {}).declared() == before
+        assert (
+            evaluator.summarise(search.found(), of.candidates, before.steps, {}).declared()
+            == before
+        )

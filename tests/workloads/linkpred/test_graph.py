@@ -19,7 +19,11 @@ from kgprof.workloads.linkpred.rules import Rule, RuleFormat, parse_rule, quoted
 
 KG = Path(str(directory("fixtures"))) / "kg"
 
-COLUMNS = {"train.txt": "a1\tp\tb1\n", "test.txt": "a1\tq\tb1\n", "rules.txt": "r0:1:p(x,y) -> q(x,y)\n"}
+COLUMNS = {
+    "train.txt": "a1\tp\tb1\n",
+    "test.txt": "a1\tq\tb1\n",
+    "rules.txt": "r0:1:p(x,y) -> q(x,y)\n",
+}
 PROLOG = {"train.txt": "p(a1,b1).\n", "test.txt": "q(a1,b1).\n", "rules.txt": "q(X,Y) :- p(X,Y).\n"}
 
 Write = Callable[..., Path]
@@ -27,11 +31,17 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a directory: the files of ``base``, those of ``changes`` (dots for underscores) over them."""
+    """Writes a directory: the files of ``base``, those of ``changes`` (dots for underscores) over
+    them."""
 
     def files(base: dict[str, str], **changes: str | bytes) -> Path:
-        for name, content in {**base, **{key.replace("_", "."): value for key, value in changes.items()}}.items():
-            (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        for name, content in {
+            **base,
+            **{key.replace("_", "."): value for key, value in changes.items()},
+        }.items():
+            (tmp_path / name).write_bytes(
+                content if isinstance(content, bytes) else content.encode()
+            )
         return tmp_path
 
     return files
@@ -85,7 +95,8 @@ def test_valid_is_optional(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    "train", [b"\xef\xbb\xbfa1\tp\tb1\r\n\r\n", b"a1\tp\tb1", b" a1 \t p\tb1 \n \t \n", b"\np(a1,b1).\n"]
+    "train",
+    [b"\xef\xbb\xbfa1\tp\tb1\r\n\r\n", b"a1\tp\tb1", b" a1 \t p\tb1 \n \t \n", b"\np(a1,b1).\n"],
 )
 def test_byte_order_mark_line_ends_and_blanks_do_not_matter(write: Write, train: bytes) -> None:
     expected = contents(load_directory(write(COLUMNS)))
@@ -96,7 +107,10 @@ def test_byte_order_mark_line_ends_and_blanks_do_not_matter(write: Write, train:
 def test_a_tab_is_allowed_inside_a_prolog_fact(write: Write) -> None:
     expected = contents(load_directory(write(PROLOG)))
 
-    assert contents(load_directory(write(PROLOG, train_txt="\tp(a1,\tb1).\n% a\tcomment\n"))) == expected
+    assert (
+        contents(load_directory(write(PROLOG, train_txt="\tp(a1,\tb1).\n% a\tcomment\n")))
+        == expected
+    )
 
 
 def test_a_name_may_hold_what_splits_lines_elsewhere(write: Write) -> None:
@@ -135,26 +149,70 @@ def test_duplicates_are_counted_and_noted(write: Write) -> None:
 @pytest.mark.parametrize(
     ("base", "file", "content", "line", "said"),
     [
-        (COLUMNS, "train.txt", "a1\tp\tb1\nb1\tp\n", 2, "expected `head<TAB>relation<TAB>tail`: found 2 columns"),
+        (
+            COLUMNS,
+            "train.txt",
+            "a1\tp\tb1\nb1\tp\n",
+            2,
+            "expected `head<TAB>relation<TAB>tail`: found 2 columns",
+        ),
         (COLUMNS, "train.txt", "a1\tp\tb1\tc1\n", 1, "found 4 columns"),
         (COLUMNS, "train.txt", "a1\tp\tb1\n\nb1 p c1\n", 3, "found 1 column"),
         (COLUMNS, "train.txt", "a1\t\tb1\n", 1, "column 2 is empty"),
         (COLUMNS, "train.txt", "a1\tp\tb1\n# x\tp\tb1\n", 2, "a comment, or a triple?"),
         (COLUMNS, "train.txt", "# x\tp\tb1\n", 1, "expected"),
-        (COLUMNS, "valid.txt", "% note\na1\tp\tb1\np(a1,b1).\n", 3, "as on line 2, found `relation(head,tail).`"),
-        (PROLOG, "train.txt", "p(a1,b1).\na1\tp\tb1\n", 2, "as on line 1, found `head<TAB>relation<TAB>tail`"),
-        (PROLOG, "test.txt", "p(a1,b1).\np(a1).\n", 2, "expected `relation(head,tail).`: expected two arguments"),
-        (PROLOG, "test.txt", "a1 p b1\n", 1, "expected `relation(head,tail).`: expected `(` after 'a1'"),
+        (
+            COLUMNS,
+            "valid.txt",
+            "% note\na1\tp\tb1\np(a1,b1).\n",
+            3,
+            "as on line 2, found `relation(head,tail).`",
+        ),
+        (
+            PROLOG,
+            "train.txt",
+            "p(a1,b1).\na1\tp\tb1\n",
+            2,
+            "as on line 1, found `head<TAB>relation<TAB>tail`",
+        ),
+        (
+            PROLOG,
+            "test.txt",
+            "p(a1,b1).\np(a1).\n",
+            2,
+            "expected `relation(head,tail).`: expected two arguments",
+        ),
+        (
+            PROLOG,
+            "test.txt",
+            "a1 p b1\n",
+            1,
+            "expected `relation(head,tail).`: expected `(` after 'a1'",
+        ),
         (PROLOG, "test.txt", "p(a1,Bob).\n", 1, "'Bob' is a Prolog variable"),
         (PROLOG, "test.txt", "p(a1,b1)", 1, "`.` after the fact"),
         (PROLOG, "rules.txt", "q(X,Y) :- p(X,Y).\n\nq(X,Y).\n", 3, "a rule without a body"),
-        (PROLOG, "rules.txt", "q(X,Y) :- p(X,Y).\nr0:1:p(x,y) -> q(x,y)\n", 2, "one form of rules, not both"),
+        (
+            PROLOG,
+            "rules.txt",
+            "q(X,Y) :- p(X,Y).\nr0:1:p(x,y) -> q(x,y)\n",
+            2,
+            "one form of rules, not both",
+        ),
         (PROLOG, "rules.txt", "q(X,Y) :- p(X,Y)\n", 1, "`.` after the body"),
-        (COLUMNS, "rules.txt", "r0:x:p(x,y) -> q(x,y)\n", 1, "a number as the rule's weight, found 'x'"),
+        (
+            COLUMNS,
+            "rules.txt",
+            "r0:x:p(x,y) -> q(x,y)\n",
+            1,
+            "a number as the rule's weight, found 'x'",
+        ),
         (COLUMNS, "rules.txt", "q(x,y)\n", 1, "expected a rule"),
     ],
 )
-def test_a_bad_line_is_named(write: Write, base: dict[str, str], file: str, content: str, line: int, said: str) -> None:
+def test_a_bad_line_is_named(
+    write: Write, base: dict[str, str], file: str, content: str, line: int, said: str
+) -> None:
     path = write(base, **{file.replace(".", "_"): content})
 
     with pytest.raises(InputError) as error:
@@ -216,9 +274,19 @@ def test_domains_are_read_and_hold_every_constant(write: Write) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("regions s\ncountries a b s\n", "domain2constants.txt:2: 's' is in a domain already; a constant has one"),
-        ("regions s\ncountries a\n", "domain2constants.txt:2: 'b' is in no domain (1 of 3 constants)"),
-        ("regions\n", "domain2constants.txt:1: expected `domain constant constant ...`, found 'regions' alone"),
+        (
+            "regions s\ncountries a b s\n",
+            "domain2constants.txt:2: 's' is in a domain already; a constant has one",
+        ),
+        (
+            "regions s\ncountries a\n",
+            "domain2constants.txt:2: 'b' is in no domain (1 of 3 constants)",
+        ),
+        (
+            "regions\n",
+            "domain2constants.txt:1: expected `domain constant constant ...`, found 'regions' "
+            "alone",
+        ),
     ],
 )
 def test_a_wrong_domain_is_named(write: Write, content: str, said: str) -> None:
@@ -244,20 +312,26 @@ def test_upper_case_letters_of_arrow_rules_are_variables(write: Write) -> None:
 
 
 @pytest.mark.parametrize("name", ["X", "x1"])
-def test_a_letter_that_is_a_variable_and_a_constant_is_an_error_that_names_both(write: Write, name: str) -> None:
+def test_a_letter_that_is_a_variable_and_a_constant_is_an_error_that_names_both(
+    write: Write, name: str
+) -> None:
     path = write(UPPER, train_txt=f"'{name}'\tneighbor\tb\n{name}\tneighbor\tb\n")
-    (path / "rules.txt").write_text(f"r:1:neighbor(A,B) -> p(A,B)\nr:1:neighbor({name},B) -> p({name},B)\n")
+    (path / "rules.txt").write_text(
+        f"r:1:neighbor(A,B) -> p(A,B)\nr:1:neighbor({name},B) -> p({name},B)\n"
+    )
 
     with pytest.raises(InputError) as error:
         load_directory(path)
 
     assert str(error.value) == (
-        f"{path / 'rules.txt'}:2: '{name}' reads as a variable, and a triple holds it as a constant; "
-        f"quote it for the constant ('{name}'), or give the variable another letter"
+        f"{path / 'rules.txt'}:2: '{name}' reads as a variable, and a triple holds it as a "
+        f"constant; quote it for the constant ('{name}'), or give the variable another letter"
     )
 
 
-def test_a_constant_that_no_triple_holds_and_a_rule_without_variables_are_noted_with_their_lines(write: Write) -> None:
+def test_a_constant_that_no_triple_holds_and_a_rule_without_variables_are_noted_with_their_lines(
+    write: Write,
+) -> None:
     rules = "r:1:neighbor(X,Here) -> p(X,'b')\n\nr:1:neighbor('a','b') -> p('a','b')\n"
 
     assert load_directory(write(UPPER, rules_txt=rules)).notes == (
@@ -280,9 +354,9 @@ def test_a_missing_directory_a_file_and_a_directory_as_file(write: Write, tmp_pa
         assert said in str(error.value)
 
 
-NAMES = st.text(st.characters(exclude_characters="\t\n", exclude_categories=["Cs"]), min_size=1, max_size=6).filter(
-    lambda text: text == text.strip() and not text.startswith("\ufeff")
-)
+NAMES = st.text(
+    st.characters(exclude_characters="\t\n", exclude_categories=["Cs"]), min_size=1, max_size=6
+).filter(lambda text: text == text.strip() and not text.startswith("\ufeff"))
 TRIPLES = st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=1, max_size=6)
 RULES = (parse_rule("h(X,Y) :- p(X,Z), 'q r'(Z,Y), p(Y,'Z').", RuleFormat.PROLOG),)
 
@@ -292,7 +366,9 @@ def as_columns(triples: Sequence[Triple]) -> str:
 
 
 def as_facts(triples: Sequence[Triple]) -> str:
-    return "".join(f"{quoted(relation)}({quoted(head)}, {quoted(tail)}).\n" for head, relation, tail in triples)
+    return "".join(
+        f"{quoted(relation)}({quoted(head)}, {quoted(tail)}).\n" for head, relation, tail in triples
+    )
 
 
 @given(
@@ -319,14 +395,17 @@ def test_what_was_written_is_read_in_any_order_of_lines(
     path = tmp_path_factory.mktemp("graph")
     for name, triples in (("train", train), ("valid", valid), ("test", test)):
         shuffled = [
-            triples[index] for index in sorted(range(len(triples)), key=lambda index: (order[index % 3], index))
+            triples[index]
+            for index in sorted(range(len(triples)), key=lambda index: (order[index % 3], index))
         ]
         (path / f"{name}.txt").write_bytes(form(shuffled).encode())
     (path / "rules.txt").write_text("h(X,Y) :- p(X,Z), 'q r'(Z,Y), p(Y,'Z').\n", encoding="utf-8")
 
     graph = load_directory(path)
 
-    assert contents(graph) == contents(build(name="any", train=train, valid=valid, test=test, rules=RULES))
+    assert contents(graph) == contents(
+        build(name="any", train=train, valid=valid, test=test, rules=RULES)
+    )
 
 
 def always_quoted(text: str) -> str:
@@ -335,30 +414,45 @@ def always_quoted(text: str) -> str:
 
 def rule_as_arrow(graph: KnowledgeGraph, rule: Rule) -> str:
     def atom(predicate: int, *arguments: int) -> str:
-        terms = [always_quoted(graph.constant_text(term)) if term > 0 else f"v{-term}" for term in arguments]
+        terms = [
+            always_quoted(graph.constant_text(term)) if term > 0 else f"v{-term}"
+            for term in arguments
+        ]
         return f"{always_quoted(graph.predicate_text(predicate))}({','.join(terms)})"
 
-    return f"{rule.name}:{rule.weight!r}:{', '.join(atom(*each) for each in rule.body)} -> {atom(*rule.head)}"
+    return (
+        f"{rule.name}:{rule.weight!r}:{', '.join(atom(*each) for each in rule.body)} "
+        f"-> {atom(*rule.head)}"
+    )
 
 
 @given(
     names=st.lists(NAMES, min_size=1, max_size=4, unique=True),
-    atoms=st.lists(st.tuples(NAMES, st.integers(-4, 3), st.integers(-4, 3)), min_size=2, max_size=4),
+    atoms=st.lists(
+        st.tuples(NAMES, st.integers(-4, 3), st.integers(-4, 3)), min_size=2, max_size=4
+    ),
     weight=st.floats(min_value=0, allow_infinity=False),
 )
 @settings(deadline=None)
 def test_a_rule_that_was_written_is_read_back(
     names: list[str], atoms: list[tuple[str, int, int]], weight: float
 ) -> None:
-    """Variables are renumbered by first occurrence, so the second reading is compared with the first."""
+    """Variables are renumbered by first occurrence, so the second reading is compared with the
+    first."""
 
     def text(atom: tuple[str, int, int]) -> str:
-        terms = [always_quoted(names[term % len(names)]) if term >= 0 else f"w{-term}" for term in atom[1:]]
+        terms = [
+            always_quoted(names[term % len(names)]) if term >= 0 else f"w{-term}"
+            for term in atom[1:]
+        ]
         return f"{quoted(atom[0])}({terms[0]}, {terms[1]})"
 
     line = f"r0:{weight!r}:{', '.join(map(text, atoms[1:]))} -> {text(atoms[0])}"
     graph = build(
-        name="any", train=[(name, "p", name) for name in names], test=[], rules=[parse_rule(line, RuleFormat.ARROW)]
+        name="any",
+        train=[(name, "p", name) for name in names],
+        test=[],
+        rules=[parse_rule(line, RuleFormat.ARROW)],
     )
 
     again = parse_rule(rule_as_arrow(graph, graph.rules[0]), RuleFormat.ARROW)
@@ -381,7 +475,10 @@ def test_the_real_graphs_load_whole_and_soon(
     graph = load_directory(shared / "data" / name)
     elapsed = perf_counter() - start
 
-    sizes = [len(part) for part in (graph.predicates, graph.constants, graph.train, graph.test, graph.rules)]
+    sizes = [
+        len(part)
+        for part in (graph.predicates, graph.constants, graph.train, graph.test, graph.rules)
+    ]
     assert sizes == [predicates, constants, train, test, rules]
     assert not [note for note in graph.notes if "duplicate" in note]
     assert elapsed < 10  # 0.1 s and 0.5 s on two quiet cores; ten times that is a mistake of order

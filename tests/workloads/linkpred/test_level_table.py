@@ -1,4 +1,5 @@
-"""The kernels of `levels`: interpreted, they find what float32 finds on random graphs; the same on a GPU."""
+"""The kernels of `levels`: interpreted, they find what float32 finds on random graphs; the same on
+a GPU."""
 
 from __future__ import annotations
 
@@ -57,11 +58,14 @@ POISON = {torch.float32: float("nan"), torch.int32: 1 << 30, torch.int64: 1 << 6
 
 def poisoned(sizes: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Nothing that may be read before it is written, or past the end."""
-    return torch.full((sizes[0] + 64, *sizes[1:]), POISON[dtype], dtype=dtype, device=device)[: sizes[0]]
+    return torch.full((sizes[0] + 64, *sizes[1:]), POISON[dtype], dtype=dtype, device=device)[
+        : sizes[0]
+    ]
 
 
 class Watched(level_table.Launches):
-    """Holds each launch to what its kernel was compiled for: only that is checked by nobody on a GPU."""
+    """Holds each launch to what its kernel was compiled for: only that is checked by nobody on a
+    GPU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,11 +74,19 @@ class Watched(level_table.Launches):
     def __call__(self, kernel: Any, programs: int, *arguments: Any, **sizes: Any) -> None:
         free = kernel.kwargs["do_not_specialize"] or ()
         given = [
-            (given.dtype, given.data_ptr() % 16 == 0) if isinstance(given, Tensor) else name in free or given
+            (given.dtype, given.data_ptr() % 16 == 0)
+            if isinstance(given, Tensor)
+            else name in free or given
             for name, given in zip(kernel.arg_names, arguments, strict=False)
         ]
-        assert self.first.setdefault((kernel.__name__, *sizes.values()), given) == given, kernel.__name__
-        assert all(abs(given) < 2**31 for name, given in zip(kernel.arg_names, arguments, strict=False) if name in free)
+        assert self.first.setdefault((kernel.__name__, *sizes.values()), given) == given, (
+            kernel.__name__
+        )
+        assert all(
+            abs(given) < 2**31
+            for name, given in zip(kernel.arg_names, arguments, strict=False)
+            if name in free
+        )
         super().__call__(kernel, programs, *arguments, **sizes)
 
 
@@ -118,8 +130,14 @@ def encodings() -> dict[str, Any]:
     engine = workload("--dtype", "float32").problem(CPU).engine
     states = random_states(policy, 4)
     parents, places = policy.encode(states.flip(0)), torch.arange(len(states), dtype=torch.int32)
-    packed, count = engine.pack(states)[..., 0].T.contiguous(), torch.tensor([len(states)], dtype=torch.int32)
-    looks, first = level_table.Looks(policy, engine, 2.0**-9, level_table.Launches()), FirstLook(policy)
+    packed, count = (
+        engine.pack(states)[..., 0].T.contiguous(),
+        torch.tensor([len(states)], dtype=torch.int32),
+    )
+    looks, first = (
+        level_table.Looks(policy, engine, 2.0**-9, level_table.Launches()),
+        FirstLook(policy),
+    )
     logits, reaches, apart = torch.empty(len(states)), torch.empty(len(states)), torch.zeros(())
     looks.first(packed, count, places, places, parents, logits, reaches)
     second = looks.second(packed, places, count, len(states))
@@ -136,12 +154,17 @@ def encodings() -> dict[str, Any]:
         "held": float(apart),
         "furthest": furthest(first.encode(states), policy.encode(states)),
         "exact": furthest(exact, policy.encode(states)),
-        "exchanged": torch.equal(looks.exact(exchanged, exchanged, places, count, len(states))[two], exact[two]),
-        "exchanged second": torch.equal(looks.second(exchanged, places, count, len(states))[two], second[two]),
+        "exchanged": torch.equal(
+            looks.exact(exchanged, exchanged, places, count, len(states))[two], exact[two]
+        ),
+        "exchanged second": torch.equal(
+            looks.second(exchanged, places, count, len(states))[two], second[two]
+        ),
     }
 
 
-# Triton 3.6, which torch 2.11 asks for, makes an int of an array of one element there; numpy 2.4 refuses that.
+# Triton 3.6, which torch 2.11 asks for, makes an int of an array of one element there; numpy 2.4
+# refuses that.
 WITH_NUMPY_2_4 = """
 from triton.runtime import interpreter
 
@@ -157,7 +180,10 @@ interpreter._patch_lang_tensor = indexed
 
 def interpreted(call: str) -> Any:
     """Triton has to be told before it is imported."""
-    code = f"import json\nfrom tests.workloads.linkpred import test_level_table as t\nprint(json.dumps(t.{call}))"
+    code = (
+        "import json\nfrom tests.workloads.linkpred import test_level_table as "
+        f"t\nprint(json.dumps(t.{call}))"
+    )
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     told = [sys.executable, "-c", WITH_NUMPY_2_4 + code]
     done = subprocess.run(told, capture_output=True, text=True, check=False, env=environment)
@@ -173,7 +199,8 @@ def test_interpreted_looks_compute_what_torch_computes() -> None:
     assert 1e-8 < found["second"] < level_table.SECOND_LOOK
     assert found["exact"] < 2e-6
     assert found["held"] == pytest.approx(found["furthest"], rel=0.1)
-    # Two atoms that are exchanged make a tie, which the lowest index wins: rounding must not decide it.
+    # Two atoms that are exchanged make a tie, which the lowest index wins: rounding must not decide
+    # it.
     assert (found["exchanged"], found["exchanged second"]) == (True, True)
 
 
@@ -183,7 +210,9 @@ LONG = [
 ]
 
 
-@pytest.mark.parametrize(("case", "seeds"), [*((case, range(1, 3)) for case in CASES), *LONG], ids=str)
+@pytest.mark.parametrize(
+    ("case", "seeds"), [*((case, range(1, 3)) for case in CASES), *LONG], ids=str
+)
 def test_interpreted_kernels_find_what_float32_finds(case: str, seeds: range) -> None:
     answers = interpreted(f"report({case!r}, {seeds!r})")
 
@@ -191,12 +220,16 @@ def test_interpreted_kernels_find_what_float32_finds(case: str, seeds: range) ->
     off = case == "a second look is further off than stated"
     assert all(answer["used"] == (not off) for answer in answers)
     assert any(answer["more room"] for answer in answers) == case.startswith("too little room")
-    children, kept, exact = (sum(counts) for counts in zip(*(answer["looks"] for answer in answers), strict=True))
+    children, kept, exact = (
+        sum(counts) for counts in zip(*(answer["looks"] for answer in answers), strict=True)
+    )
     assert 0 < kept < children
     assert (exact > 0) == case.endswith(("too close", "decides"))
 
 
-def test_a_kernel_that_triton_does_not_compile_is_a_note_and_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_triton_does_not_compile_is_a_note_and_torch_does_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refused(_: Any, kernel: Any, *__: Any, **___: Any) -> None:
         raise UncompiledError("Triton does not compile `derive`: PassManager::run failed")
 
@@ -223,7 +256,9 @@ def test_every_key_is_within_its_probes_and_no_two_share_a_slot() -> None:
 
 
 def test_on_a_cpu_torch_does_it_and_says_why() -> None:
-    search = Levels(workload("--dtype", "float32").problem(CPU), "default", "eager", first_look="float16")
+    search = Levels(
+        workload("--dtype", "float32").problem(CPU), "default", "eager", first_look="float16"
+    )
 
     assert search.kernels is None
     assert "need Triton and a GPU" in dict(finish(search).settings)["kernels"]

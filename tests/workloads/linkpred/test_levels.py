@@ -1,4 +1,5 @@
-"""The tabled strategy: the reference's result on random graphs, and each distinct state derived once."""
+"""The tabled strategy: the reference's result on random graphs, and each distinct state derived
+once."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ LONG = [pytest.param(range(start, start + 100), marks=pytest.mark.long) for star
 
 @pytest.mark.parametrize("seeds", [range(20), *LONG], ids=str)
 def test_random_graphs_under_tight_caps(seeds: range) -> None:
-    """Every triple is a candidate, facts among them, so that keys with the own atom in them occur."""
+    """Every triple is a candidate, facts among them, so that keys with the own atom in them
+    occur."""
     dropped = np.zeros(4, dtype=np.int64)
     outcomes: set[int] = set()
     for seed in seeds:
@@ -89,16 +91,23 @@ def test_passes_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_float32(seed: int) -> LinkPrediction:
     of = every_triple_of_a_random_graph(seed)
-    return LinkPrediction(dataclasses.replace(of.options, dtype="float32"), of.graph, of.candidates, seed)
+    return LinkPrediction(
+        dataclasses.replace(of.options, dtype="float32"), of.graph, of.candidates, seed
+    )
 
 
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operands of 2 bits in place of float16's 11: on graphs as small as these nothing less would change a choice."""
+    """Operands of 2 bits in place of float16's 11: on graphs as small as these nothing less would
+    change a choice."""
     monkeypatch.setitem(levels.FIRST_LOOKS, "float16", 2.0**-2)
 
     def rounded(operand: Tensor) -> Tensor:
-        return ((operand.contiguous().view(torch.int32) + 0x200000) & ~0x3FFFFF).view(torch.float32).half()
+        return (
+            ((operand.contiguous().view(torch.int32) + 0x200000) & ~0x3FFFFF)
+            .view(torch.float32)
+            .half()
+        )
 
     monkeypatch.setattr(first_look, "rounded", rounded)
 
@@ -125,12 +134,17 @@ def test_a_first_look_says_how_many_children_float32_encoded_and_how_far_it_was_
     assert same(found, run(of))
     assert 0 < search.again < search.children
     assert 0 < search.differed <= levels.FIRST_LOOKS["float16"]
-    assert f"{search.again:,} of {search.children:,} children encoded" in dict(found.settings)["first look"]
+    assert (
+        f"{search.again:,} of {search.children:,} children encoded"
+        in dict(found.settings)["first look"]
+    )
     assert same(looked_at_first(of, "default"), run(of))
 
 
 @pytest.mark.usefixtures("coarse")
-def test_a_first_look_that_is_further_off_than_stated_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_first_look_that_is_further_off_than_stated_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(levels.FIRST_LOOKS, "float16", 1e-6)
     of = workload("--dtype", "float32")
 
@@ -146,7 +160,12 @@ def test_the_best_of_the_first_look_alone_would_be_others(monkeypatch: pytest.Mo
 
     def best_only(seen: Tensor, parents: Tensor, parent: Tensor, scale: float, _: float) -> Tensor:
         logits = levels.weigh(seen, parents, parent, scale)
-        return logits >= logits.new_full((len(parents),), -torch.inf).scatter_reduce(0, parent, logits, "amax")[parent]
+        return (
+            logits
+            >= logits.new_full((len(parents),), -torch.inf).scatter_reduce(
+                0, parent, logits, "amax"
+            )[parent]
+        )
 
     monkeypatch.setattr(levels, "contenders", best_only)
     all_of = [in_float32(seed) for seed in range(20)]
@@ -155,11 +174,16 @@ def test_the_best_of_the_first_look_alone_would_be_others(monkeypatch: pytest.Mo
 
 
 def random_states(policy: PolicyNetwork, atoms: int) -> Tensor:
-    """150 states of 0 to ``atoms`` atoms: more than one program of the kernel, and its last one not full."""
+    """150 states of 0 to ``atoms`` atoms: more than one program of the kernel, and its last one not
+    full."""
     generator = torch.Generator().manual_seed(0)
     states = torch.zeros(150, atoms, 3, dtype=torch.int32)
-    states[..., 0] = torch.randint(1, policy.sizes.predicates, states.shape[:2], generator=generator)
-    states[..., 1:] = torch.randint(1, policy.sizes.terms, states[..., 1:].shape, generator=generator)
+    states[..., 0] = torch.randint(
+        1, policy.sizes.predicates, states.shape[:2], generator=generator
+    )
+    states[..., 1:] = torch.randint(
+        1, policy.sizes.terms, states[..., 1:].shape, generator=generator
+    )
     states[torch.arange(atoms) >= torch.arange(150).unsqueeze(1) % (atoms + 1)] = 0
     return states
 
@@ -174,7 +198,11 @@ def test_a_first_look_is_close_to_the_policy(atoms: str) -> None:
     policy = workload("--dtype", "float32", "--layers", "8", "--max-atoms", atoms).policy()
     states = random_states(policy, int(atoms))
 
-    assert 1e-5 < furthest(FirstLook(policy).encode(states), policy.encode(states)) < levels.FIRST_LOOKS["float16"]
+    assert (
+        1e-5
+        < furthest(FirstLook(policy).encode(states), policy.encode(states))
+        < levels.FIRST_LOOKS["float16"]
+    )
 
 
 @pytest.mark.parametrize("args", [("--dtype", "float64"), ("--dtype", "float32", "--allow-tf32")])

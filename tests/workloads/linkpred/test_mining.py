@@ -12,7 +12,9 @@ from tests.workloads.linkpred.random_graphs import random_graph
 
 
 def test_an_inverse_and_a_path_are_found_with_their_confidence() -> None:
-    parents = [(f"a{i}", "parent", f"b{i}") for i in range(6)] + [(f"b{i}", "parent", f"c{i}") for i in range(6)]
+    parents = [(f"a{i}", "parent", f"b{i}") for i in range(6)] + [
+        (f"b{i}", "parent", f"c{i}") for i in range(6)
+    ]
     children = [(tail, "child", head) for head, _, tail in parents]
     grand = [(f"a{i}", "grand", f"c{i}") for i in range(5)]  # one is missing
 
@@ -25,7 +27,9 @@ def test_an_inverse_and_a_path_are_found_with_their_confidence() -> None:
     assert found[grand_id, ((parent, -1, -3), (parent, -3, -2))] == 5 / 6
     assert found[grand_id, ((parent, -1, -3), (child, -2, -3))] == 5 / 6
     assert (parent, ((parent, -1, -2),)) not in found
-    assert note.startswith(f"{len(rules)} rules mined from train: closed paths of length 1 and 2, confidence from 0.5")
+    assert note.startswith(
+        f"{len(rules)} rules mined from train: closed paths of length 1 and 2, confidence from 0.5"
+    )
 
 
 def test_every_rule_is_counted_right_and_none_is_missing() -> None:
@@ -39,7 +43,8 @@ def test_every_rule_is_counted_right_and_none_is_missing() -> None:
 
     steps = [(p, a, b) for p in predicates for a, b in ((-1, -2), (-2, -1))]
     lefts, rights = (
-        [(p, *turned) for p in predicates for turned in (pair, pair[::-1])] for pair in ((-1, -3), (-3, -2))
+        [(p, *turned) for p in predicates for turned in (pair, pair[::-1])]
+        for pair in ((-1, -3), (-3, -2))
     )
     expected = {}
     for body in [*((step,) for step in steps), *itertools.product(lefts, rights)]:

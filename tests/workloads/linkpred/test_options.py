@@ -141,13 +141,19 @@ def test_graphs() -> None:
         (["--near-tie-threshold", "wide"], "'wide' is not a valid float"),
         (["--near-tie-threshold", "-1"], "-1.0 must be 0 or more"),
         (["--near-tie-threshold", "nan"], "nan must be 0 or more"),
-        (["--max-children", "20", "--children-width", "19"], "--children-width 19 is below --max-children 20"),
+        (
+            ["--max-children", "20", "--children-width", "19"],
+            "--children-width 19 is below --max-children 20",
+        ),
         (["--dataset", "famly-tree"], "no dataset 'famly-tree'; did you mean 'family-tree'?"),
         (["--dataset", "fb15k"], "no dataset 'fb15k'"),
         (["--dataset", "family-tree:3"], "people from 120 to 20000"),
         (["--dataset", "family-tree:"], "people from 120 to 20000"),
         (["--dataset", "family-tree:" + "9" * 5000], "people from 120 to 20000"),
-        (["--dataset", "family-tree", "--data", "there"], "--data and --dataset exclude each other"),
+        (
+            ["--dataset", "family-tree", "--data", "there"],
+            "--data and --dataset exclude each other",
+        ),
         (["--data", ""], "--data is empty"),
         (["stray"], "unexpected extra argument (stray)"),
         (["--policy", "no/file.pt"], "file not found; expected a state_dict"),
@@ -202,29 +208,46 @@ def test_help_lists_every_option_with_its_default() -> None:
         (["--allow-tf32", "--near-tie-threshold", "0.5"], "none (float64)"),
     ],
 )
-def test_the_near_tie_threshold_is_wider_than_the_noise_of_the_products(args: list[str], shown: str) -> None:
+def test_the_near_tie_threshold_is_wider_than_the_noise_of_the_products(
+    args: list[str], shown: str
+) -> None:
     assert parse(args).as_text()["near_tie_threshold"] == shown
     assert "[0.0002, with --allow-tf32: 0.01]" in " ".join(help_text().split())
 
 
 def test_options_are_shown_as_text() -> None:
     shown = replace(DEFAULTS, corruptions=None).as_text()
-    from_data = replace(DEFAULTS, data=Path("/data"), dtype="float32", first_look="float16").as_text()
+    from_data = replace(
+        DEFAULTS, data=Path("/data"), dtype="float32", first_look="float16"
+    ).as_text()
 
     assert {**shown, **from_data}.keys() == LinkpredOptions.__dataclass_fields__.keys()
     assert (shown["dataset"], from_data["data"]) == ("family-tree", "/data")
     assert "data" not in shown
-    assert "first_look" not in shown  # it changes no result, and older recordings have no such setting
+    # it changes no result, and older recordings have no such setting
+    assert "first_look" not in shown
     assert "dataset" not in from_data
-    assert (shown["corruptions"], shown["queries"], shown["fact_fanout"]) == ("all", "320", "from the data")
-    assert (shown["policy"], shown["max_steps"], shown["allow_tf32"]) == ("seeded random weights", "none", "False")
+    assert (shown["corruptions"], shown["queries"], shown["fact_fanout"]) == (
+        "all",
+        "320",
+        "from the data",
+    )
+    assert (shown["policy"], shown["max_steps"], shown["allow_tf32"]) == (
+        "seeded random weights",
+        "none",
+        "False",
+    )
 
 
 def test_reading_options_and_graphs_needs_no_torch() -> None:
     modules = "options, graph, rules, family_tree, sampler, ranking"
-    program = f"import sys; sys.modules['torch'] = None; from kgprof.workloads.linkpred import {modules}"
+    program = (
+        f"import sys; sys.modules['torch'] = None; from kgprof.workloads.linkpred import {modules}"
+    )
 
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3], timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3], timeout=60
+    )
 
 
 def test_caps_that_drop_nothing_are_asked_for_by_auto() -> None:

@@ -23,7 +23,9 @@ SIZES = PolicySizes(predicates=6, terms=20, embedding=10, hidden=8, layers=2)
 INF = math.inf
 
 
-def network(seed: int = 0, dtype: torch.dtype = torch.float64, sizes: PolicySizes = SIZES) -> PolicyNetwork:
+def network(
+    seed: int = 0, dtype: torch.dtype = torch.float64, sizes: PolicySizes = SIZES
+) -> PolicyNetwork:
     return PolicyNetwork(sizes, dtype, seed)
 
 
@@ -61,9 +63,13 @@ def test_the_best_logit_is_chosen_nan_is_the_worst_and_the_lowest_index_wins(
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_logits_closer_than_the_grain_are_a_tie_and_those_further_apart_are_not(dtype: torch.dtype) -> None:
+def test_logits_closer_than_the_grain_are_a_tie_and_those_further_apart_are_not(
+    dtype: torch.dtype,
+) -> None:
     grain = ROUNDING[dtype]
-    logits = torch.tensor([[1.0, 1.0 + 0.3 * grain, 0.0], [1.0, 1.0 + 3 * grain, 0.0]], dtype=torch.float64).to(dtype)
+    logits = torch.tensor(
+        [[1.0, 1.0 + 0.3 * grain, 0.0], [1.0, 1.0 + 3 * grain, 0.0]], dtype=torch.float64
+    ).to(dtype)
 
     assert choose(logits).child.tolist() == [0, 1]
 
@@ -82,7 +88,11 @@ def test_rows_choose_for_themselves() -> None:
 def test_slots_beyond_the_count_are_minus_infinity_and_real_ones_are_not() -> None:
     logits = network()(states(3, 2), states(3, 4, 2, seed=1), torch.tensor([4, 1, 2]))
 
-    assert torch.isfinite(logits).tolist() == [[True] * 4, [True, False, False, False], [True, True, False, False]]
+    assert torch.isfinite(logits).tolist() == [
+        [True] * 4,
+        [True, False, False, False],
+        [True, True, False, False],
+    ]
     assert torch.isneginf(logits).sum() == 5
 
 
@@ -91,7 +101,9 @@ def test_padding_atoms_do_not_change_a_logit() -> None:
     count = torch.tensor([4, 4, 4])
 
     padded = policy(
-        torch.nn.functional.pad(parent, (0, 0, 0, 3)), torch.nn.functional.pad(children, (0, 0, 0, 3)), count
+        torch.nn.functional.pad(parent, (0, 0, 0, 3)),
+        torch.nn.functional.pad(children, (0, 0, 0, 3)),
+        count,
     )
 
     assert torch.equal(padded, policy(parent, children, count))
@@ -100,7 +112,9 @@ def test_padding_atoms_do_not_change_a_logit() -> None:
 def test_a_state_is_the_mean_of_its_atoms_so_their_order_is_no_matter() -> None:
     policy, state = network(), states(1, 4)
 
-    torch.testing.assert_close(policy.encode(state.flip(1)), policy.encode(state), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(
+        policy.encode(state.flip(1)), policy.encode(state), rtol=1e-13, atol=1e-13
+    )
 
 
 def test_an_atom_is_predicate_plus_subject_minus_object() -> None:
@@ -115,7 +129,9 @@ def test_the_encoding_is_projection_and_residual_blocks_over_the_mean() -> None:
 
     encoded = policy.projection(torch.stack([policy.embed(atom) for atom in state]).mean(0))
     for block in policy.blocks:
-        encoded = encoded + block.linear(torch.relu(torch.nn.functional.layer_norm(encoded, (SIZES.hidden,))))
+        encoded = encoded + block.linear(
+            torch.relu(torch.nn.functional.layer_norm(encoded, (SIZES.hidden,)))
+        )
 
     torch.testing.assert_close(policy.encode(state), encoded, rtol=1e-13, atol=1e-13)
 
@@ -146,7 +162,9 @@ def test_saved_weights_are_loaded_and_converted(tmp_path: Path) -> None:
 
     load_weights(policy, tmp_path / "policy.pt")
 
-    assert all(torch.equal(saved.state_dict()[n].float(), t) for n, t in policy.state_dict().items())
+    assert all(
+        torch.equal(saved.state_dict()[n].float(), t) for n, t in policy.state_dict().items()
+    )
 
 
 def test_a_loaded_row_for_padding_does_not_count(tmp_path: Path) -> None:
@@ -168,12 +186,20 @@ def test_a_loaded_row_for_padding_does_not_count(tmp_path: Path) -> None:
         ([1, 2], "has no state_dict"),
         ({"projection.bias": 3}, "has no state_dict"),
         ({}, "missing ['blocks.0.linear.bias', "),
-        ({**network().state_dict(), "surplus": torch.zeros(1)}, "missing none, unexpected ['surplus']"),
-        ({**network().state_dict(), "projection.bias": torch.zeros(3)}, "projection.bias has shape [3], expected [8]"),
+        (
+            {**network().state_dict(), "surplus": torch.zeros(1)},
+            "missing none, unexpected ['surplus']",
+        ),
+        (
+            {**network().state_dict(), "projection.bias": torch.zeros(3)},
+            "projection.bias has shape [3], expected [8]",
+        ),
     ],
     ids=["not-torch", "a-list", "no-tensor", "empty", "surplus", "shape"],
 )
-def test_a_file_that_does_not_fit_is_one_clear_error(tmp_path: Path, content: object, expected: str) -> None:
+def test_a_file_that_does_not_fit_is_one_clear_error(
+    tmp_path: Path, content: object, expected: str
+) -> None:
     path = tmp_path / "policy.pt"
     if isinstance(content, bytes):
         path.write_bytes(content)
@@ -214,7 +240,10 @@ def test_the_chooser_asks_the_same_question_as_the_batch() -> None:
     in_a_batch = choose(policy(parent, children, torch.full((6,), 5))).child.tolist()
     chooser = GreedyChooser(policy, atoms=3)
 
-    one_by_one = [chooser(as_state(parent[row]), [as_state(child) for child in children[row]]) for row in range(6)]
+    one_by_one = [
+        chooser(as_state(parent[row]), [as_state(child) for child in children[row]])
+        for row in range(6)
+    ]
 
     assert one_by_one == in_a_batch
 

@@ -1,4 +1,5 @@
-"""The engine's children, searched exhaustively, against SWI-Prolog: the least number of steps of every query.
+"""The engine's children, searched exhaustively, against SWI-Prolog: the least number of steps of
+every query.
 
 SWI-Prolog (Debian: swi-prolog-nox) must be there: without it these tests fail, they do not skip.
 """
@@ -28,7 +29,8 @@ GRAPHS = 600
 QUERIES_PER_GRAPH = 40
 PROGRAM = Path(__file__).with_name("minimum_steps.pl")
 
-Steps = dict[tuple[int, Atom], int]  # (graph, query) -> the least number of steps, 0 when there is no proof
+# (graph, query) -> the least number of steps, 0 when there is no proof
+Steps = dict[tuple[int, Atom], int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,12 @@ def game(number: int) -> Game:
     graph = random_graph(number)
     choose = random.Random(number)
     terms = range(1, len(graph.constants) + 1)
-    every = [(FIRST_PREDICATE + p, a, b) for p in range(len(graph.predicates)) for a in terms for b in terms]
+    every = [
+        (FIRST_PREDICATE + p, a, b)
+        for p in range(len(graph.predicates))
+        for a in terms
+        for b in terms
+    ]
     return Game(
         number=number,
         graph=graph,
@@ -61,7 +68,10 @@ def clauses(games: list[Game]) -> Iterator[str]:
 
     def atom(atom: Atom) -> str:
         predicate, *terms = atom
-        return f"at(p{predicate}, {', '.join(f'c{term}' if term > 0 else f'V{-term}' for term in terms)})"
+        return (
+            f"at(p{predicate}, "
+            f"{', '.join(f'c{term}' if term > 0 else f'V{-term}' for term in terms)})"
+        )
 
     yield ":- style_check(-discontiguous), style_check(-singleton)."
     for one in games:
@@ -104,9 +114,12 @@ def _one_thread() -> Iterator[None]:
 
 
 def roomy(one: Game) -> Caps:
-    """Caps that cannot drop anything, but for the number of atoms, which Prolog keeps to as well."""
+    """Caps that cannot drop anything, but for the number of atoms, which Prolog keeps to as
+    well."""
     facts, rules = len(one.graph.train), len(one.graph.rules)
-    return Caps(atoms=one.atoms, children=facts + rules, width=facts + rules, facts=facts, rules=rules)
+    return Caps(
+        atoms=one.atoms, children=facts + rules, width=facts + rules, facts=facts, rules=rules
+    )
 
 
 def tight(one: Game) -> Caps:
@@ -114,7 +127,8 @@ def tight(one: Game) -> Caps:
 
 
 def search(one: Game, engine: Engine) -> tuple[dict[Atom, int], dict[Atom, int]]:
-    """Breadth first over the engine's children, all queries at once: (the least steps, dropped by any cap but A's)."""
+    """Breadth first over the engine's children, all queries at once: (the least steps, dropped by
+    any cap but A's)."""
     steps, dropped = dict.fromkeys(one.queries, 0), dict.fromkeys(one.queries, 0)
     frontier = [(query, engine_state(query, one.atoms)) for query in one.queries]
     seen: set[tuple[Atom, bytes]] = set()
@@ -126,7 +140,9 @@ def search(one: Game, engine: Engine) -> tuple[dict[Atom, int], dict[Atom, int]]
         own = torch.tensor([query for query, _ in frontier], dtype=torch.int32)
         children, counts, lost = (table.numpy() for table in engine.derive(states, own))
         found = []
-        for (query, _), rows, count, (_, *other) in zip(frontier, children, counts, lost, strict=True):
+        for (query, _), rows, count, (_, *other) in zip(
+            frontier, children, counts, lost, strict=True
+        ):
             dropped[query] += sum(other)
             for child in rows[:count]:
                 key = (query, child.tobytes())
@@ -158,7 +174,9 @@ def test_the_games_are_worth_playing(games: list[Game], truth: Steps) -> None:
     counts = np.bincount([*truth.values()], minlength=DEPTH + 1)
 
     assert len(games) >= 300
-    assert {(one.selection, one.atoms) for one in games} == {(s, a) for s in Selection for a in ATOMS}
+    assert {(one.selection, one.atoms) for one in games} == {
+        (s, a) for s in Selection for a in ATOMS
+    }
     assert len(truth) == counts.sum() >= 10_000
     assert counts[1:].sum() > 0.15 * len(truth)
     assert (counts[1:] >= 100).all()  # proofs of every length up to DEPTH
@@ -199,7 +217,9 @@ def test_every_random_walk_to_true_is_a_proof_to_prolog(games: list[Game], truth
 
 def own_atom_unifies(engine: Engine) -> None:
     resolve = engine._resolve_with_facts
-    engine._resolve_with_facts = lambda goal, rest, own: resolve(goal, rest, own._replace(predicate=own.predicate * 0))
+    engine._resolve_with_facts = lambda goal, rest, own: resolve(
+        goal, rest, own._replace(predicate=own.predicate * 0)
+    )
 
 
 def own_atom_is_pruned(engine: Engine) -> None:
@@ -212,11 +232,15 @@ def no_fact_is_pruned(engine: Engine) -> None:
 
 
 def the_other_selection(engine: Engine) -> None:
-    engine.selection = Selection.LEFTMOST if engine.selection is Selection.MOST_BOUND else Selection.MOST_BOUND
+    engine.selection = (
+        Selection.LEFTMOST if engine.selection is Selection.MOST_BOUND else Selection.MOST_BOUND
+    )
 
 
 def all_variables_are_one(engine: Engine) -> None:
-    engine._canonical = lambda atoms: atoms._replace(terms=atoms.terms.clamp(max=engine.constants + 1))
+    engine._canonical = lambda atoms: atoms._replace(
+        terms=atoms.terms.clamp(max=engine.constants + 1)
+    )
 
 
 def rest_is_not_substituted(engine: Engine) -> None:
@@ -242,11 +266,15 @@ FAULTS = (
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_comparison_sees_a_fault(games: list[Game], truth: Steps, fault: Callable[[Engine], None]) -> None:
+def test_the_comparison_sees_a_fault(
+    games: list[Game], truth: Steps, fault: Callable[[Engine], None]
+) -> None:
     different = 0
     for one in games[:100]:
         engine = Engine(one.graph, roomy(one), one.selection)
         fault(engine)
-        different += sum(truth[one.number, query] != least for query, least in search(one, engine)[0].items())
+        different += sum(
+            truth[one.number, query] != least for query, least in search(one, engine)[0].items()
+        )
 
     assert different > 0

@@ -1,4 +1,5 @@
-"""The global queue: every candidate is handed out once, in order, and nothing is ever clamped to a real row."""
+"""The global queue: every candidate is handed out once, in order, and nothing is ever clamped to a
+real row."""
 
 from __future__ import annotations
 

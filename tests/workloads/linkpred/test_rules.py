@@ -31,17 +31,23 @@ def test_an_arrow_rule_with_name_and_weight() -> None:
     rule = parse_rule("r7:0.93:p(x,z), q(z,y) -> h(x,y)", ARROW)
 
     x, y, z = map(variable, "xyz")
-    assert rule == RuleText(name="r7", weight=0.93, head=("h", x, y), body=(("p", x, z), ("q", z, y)))
+    assert rule == RuleText(
+        name="r7", weight=0.93, head=("h", x, y), body=(("p", x, z), ("q", z, y))
+    )
 
 
 def test_a_prolog_rule_is_named_by_its_place_and_weighs_one() -> None:
     rule = parse_rule("h(X,Y) :- p(X,Z), q(Z,Y).", PROLOG, index=4)
 
     x, y, z = map(variable, "XYZ")
-    assert rule == RuleText(name="r4", weight=1.0, head=("h", x, y), body=(("p", x, z), ("q", z, y)))
+    assert rule == RuleText(
+        name="r4", weight=1.0, head=("h", x, y), body=(("p", x, z), ("q", z, y))
+    )
 
 
-@pytest.mark.parametrize("spacing", ["h(X,Y):-p(X,Y).", "  h ( X , Y )  :-  p( X,Y ) . % why", "h(X,Y) :- p(X,Y).%"])
+@pytest.mark.parametrize(
+    "spacing", ["h(X,Y):-p(X,Y).", "  h ( X , Y )  :-  p( X,Y ) . % why", "h(X,Y) :- p(X,Y).%"]
+)
 def test_spaces_and_a_comment_do_not_matter_in_prolog(spacing: str) -> None:
     assert parse_rule(spacing, PROLOG) == parse_rule("h(X,Y) :- p(X,Y).", PROLOG)
 
@@ -63,7 +69,9 @@ def test_spaces_and_a_comment_do_not_matter_in_prolog(spacing: str) -> None:
     ],
 )
 def test_arrow_arguments(text: str, term: Term) -> None:
-    assert parse_rule(f"r:1:p({text},b2b) -> h(a,{text})", ARROW).body == (("p", term, constant("b2b")),)
+    assert parse_rule(f"r:1:p({text},b2b) -> h(a,{text})", ARROW).body == (
+        ("p", term, constant("b2b")),
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +94,9 @@ def test_each_lone_underscore_is_a_variable_of_its_own() -> None:
     rule = parse_rule("h(X,_) :- p(X,_), q(_,_1).", PROLOG)
 
     numbered = rule.numbered({"h": 3, "p": 4, "q": 5}, {})
-    assert numbered == Rule(name="r0", weight=1.0, head=(3, -1, -2), body=((4, -1, -3), (5, -4, -5)))
+    assert numbered == Rule(
+        name="r0", weight=1.0, head=(3, -1, -2), body=((4, -1, -3), (5, -4, -5))
+    )
 
 
 def test_variables_are_numbered_by_first_occurrence_head_first() -> None:
@@ -156,7 +166,12 @@ def test_malformed_rules(line: str, form: RuleFormat, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [("h(a,b).", "without a body"), ("h(a,b)", "expected a rule"), ("p\tq\tr", "expected a rule"), ("'", "a rule")],
+    [
+        ("h(a,b).", "without a body"),
+        ("h(a,b)", "expected a rule"),
+        ("p\tq\tr", "expected a rule"),
+        ("'", "a rule"),
+    ],
 )
 def test_what_is_no_rule_at_all(line: str, said: str) -> None:
     with pytest.raises(MalformedTextError) as error:
@@ -171,7 +186,14 @@ def test_an_arrow_inside_quotes_does_not_make_an_arrow_rule() -> None:
 
 @pytest.mark.parametrize(
     ("text", "written"),
-    [("albany", "albany"), ("x1", "x1"), ("0123", "0123"), ("USA", "'USA'"), ("_x", "'_x'"), ("o'hare", r"'o\'hare'")],
+    [
+        ("albany", "albany"),
+        ("x1", "x1"),
+        ("0123", "0123"),
+        ("USA", "'USA'"),
+        ("_x", "'_x'"),
+        ("o'hare", r"'o\'hare'"),
+    ],
 )
 def test_names_are_quoted_where_they_could_be_read_otherwise(text: str, written: str) -> None:
     assert quoted(text) == written

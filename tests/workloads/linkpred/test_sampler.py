@@ -20,34 +20,48 @@ from kgprof.workloads.linkpred.graph import KnowledgeGraph, Triple, build, load_
 from kgprof.workloads.linkpred.rules import RuleFormat, parse_rule
 from kgprof.workloads.linkpred.sampler import HEAD, NO_CANDIDATE, TAIL, Candidates, Sampling, sample
 
-RULES = (parse_rule("q(X,Y) :- p(Y,X), p(X,lonely).", RuleFormat.PROLOG),)  # `lonely` occurs in no triple
+# `lonely` occurs in no triple
+RULES = (parse_rule("q(X,Y) :- p(Y,X), p(X,lonely).", RuleFormat.PROLOG),)
 
 ENTITIES = st.sampled_from([f"e{index}" for index in range(7)])
 TRIPLES = st.lists(st.tuples(ENTITIES, st.sampled_from("pq"), ENTITIES), min_size=1, max_size=12)
 SEEDS = st.integers(-(2**70), 2**70)
 
 
-def graph_of(train: Sequence[Triple], test: Sequence[Triple], valid: Sequence[Triple] = ()) -> KnowledgeGraph:
+def graph_of(
+    train: Sequence[Triple], test: Sequence[Triple], valid: Sequence[Triple] = ()
+) -> KnowledgeGraph:
     return build(name="any", train=train, valid=valid, test=test, rules=RULES)
 
 
 def in_words(graph: KnowledgeGraph, candidates: Candidates) -> dict[tuple[str, str], list[str]]:
-    """(query, side) -> corruptions in order, as text, so that graphs with other ids can be compared."""
+    """(query, side) -> corruptions in order, as text, so that graphs with other ids can be
+    compared."""
     words = {}
     for query, row in zip(candidates.queries, candidates.slots, strict=True):
         for side, name in enumerate(sampler.SIDES):
             valid = row[side][row[side] != NO_CANDIDATE]
-            words[graph.describe(query), name] = [graph.describe(candidates.triples[slot]) for slot in valid]
+            words[graph.describe(query), name] = [
+                graph.describe(candidates.triples[slot]) for slot in valid
+            ]
     return words
 
 
-@given(train=TRIPLES, valid=TRIPLES, test=TRIPLES, count=st.one_of(st.none(), st.integers(0, 9)), seed=SEEDS)
+@given(
+    train=TRIPLES,
+    valid=TRIPLES,
+    test=TRIPLES,
+    count=st.one_of(st.none(), st.integers(0, 9)),
+    seed=SEEDS,
+)
 @settings(deadline=None)
 def test_each_row_is_its_query_and_then_different_unknown_corruptions_of_one_side(
     train: list[Triple], valid: list[Triple], test: list[Triple], count: int | None, seed: int
 ) -> None:
     graph = graph_of(train, test, valid)
-    known = {tuple(row) for split in (graph.train, graph.valid, graph.test) for row in split.tolist()}
+    known = {
+        tuple(row) for split in (graph.train, graph.valid, graph.test) for row in split.tolist()
+    }
     entities = {term for triple in known for term in triple[1:]}
 
     candidates = sample(graph, queries=None, corruptions=count, seed=seed)
@@ -55,19 +69,33 @@ def test_each_row_is_its_query_and_then_different_unknown_corruptions_of_one_sid
     for query, row in zip(candidates.queries.tolist(), candidates.slots, strict=True):
         for side in (HEAD, TAIL):
             slots = row[side][row[side] != NO_CANDIDATE]
-            assert row[side, : len(slots)].tolist() == slots.tolist()  # the padding stands at the end
+            # the padding stands at the end
+            assert row[side, : len(slots)].tolist() == slots.tolist()
             own, *corruptions = map(tuple, candidates.triples[slots].tolist())
             assert own == tuple(query)
-            assert all(triple[0] == query[0] and triple[2 - side] == query[2 - side] for triple in corruptions)
-            possible = {e for e in entities if ((query[0], e, query[2]), (query[0], query[1], e))[side] not in known}
+            assert all(
+                triple[0] == query[0] and triple[2 - side] == query[2 - side]
+                for triple in corruptions
+            )
+            possible = {
+                e
+                for e in entities
+                if ((query[0], e, query[2]), (query[0], query[1], e))[side] not in known
+            }
             drawn = [triple[1 + side] for triple in corruptions]
-            assert len(drawn) == len(set(drawn)) == min(len(possible), len(possible) if count is None else count)
+            assert (
+                len(drawn)
+                == len(set(drawn))
+                == min(len(possible), len(possible) if count is None else count)
+            )
             assert set(drawn) <= possible
 
 
 @given(train=TRIPLES, test=TRIPLES, count=st.integers(0, 9), seed=SEEDS)
 @settings(deadline=None)
-def test_every_candidate_has_one_slot(train: list[Triple], test: list[Triple], count: int, seed: int) -> None:
+def test_every_candidate_has_one_slot(
+    train: list[Triple], test: list[Triple], count: int, seed: int
+) -> None:
     candidates = sample(graph_of(train, test), queries=None, corruptions=count, seed=seed)
 
     slots = candidates.slots[candidates.slots != NO_CANDIDATE]
@@ -83,7 +111,8 @@ def test_order_of_lines_other_queries_and_other_names_change_no_draw(
 ) -> None:
     graph = graph_of(train, test)
     fewer = data.draw(st.lists(st.sampled_from(test), min_size=1, unique=True))
-    # Unasked triples stay known: they are facts here. A new predicate and a rule's constant shift the ids.
+    # Unasked triples stay known: they are facts here. A new predicate and a rule's constant shift
+    # the ids.
     moved = [
         *reversed(train),
         *(triple for triple in test if triple not in fewer),
@@ -110,7 +139,9 @@ def test_asking_for_more_corruptions_keeps_the_first_ones(
     every = in_words(graph, sample(graph, queries=None, corruptions=None, seed=seed))
 
     assert (
-        few == {key: row[: 1 + fewer] for key, row in many.items()} == {k: row[: 1 + fewer] for k, row in every.items()}
+        few
+        == {key: row[: 1 + fewer] for key, row in many.items()}
+        == {k: row[: 1 + fewer] for k, row in every.items()}
     )
 
 
@@ -119,7 +150,9 @@ def test_more_queries_keep_the_first_ones_and_stay_in_order() -> None:
 
     few, many = (sample(graph, queries=count, corruptions=2, seed=4) for count in (10, 30))
 
-    assert {tuple(row) for row in few.queries.tolist()} < {tuple(row) for row in many.queries.tolist()}
+    assert {tuple(row) for row in few.queries.tolist()} < {
+        tuple(row) for row in many.queries.tolist()
+    }
     assert many.queries.tolist() == sorted(many.queries.tolist())
     assert len(many.queries) == 30
     few_words, many_words = in_words(graph, few), in_words(graph, many)
@@ -127,7 +160,8 @@ def test_more_queries_keep_the_first_ones_and_stay_in_order() -> None:
 
 
 def test_seeds_and_sides_draw_differently_and_evenly() -> None:
-    """400 draws of 1 of 119 entities: any of them may come, none more than a few times too often."""
+    """400 draws of 1 of 119 entities: any of them may come, none more than a few times too
+    often."""
     graph = generate(120, 0)
 
     one, two = (sample(graph, queries=100, corruptions=2, seed=seed) for seed in (1, 2))
@@ -135,7 +169,9 @@ def test_seeds_and_sides_draw_differently_and_evenly() -> None:
     assert one.queries.tolist() != two.queries.tolist()
     first, second = (one.triples[one.slots[:, side, 1:], 1 + side] for side in (HEAD, TAIL))
     assert (first != second).any()
-    counts = np.bincount(np.concatenate([first, second]).ravel(), minlength=len(graph.constants) + 1)[1:]
+    counts = np.bincount(
+        np.concatenate([first, second]).ravel(), minlength=len(graph.constants) + 1
+    )[1:]
     assert counts.sum() == 400
     assert counts.max() <= 14
     assert (counts > 0).sum() > 90
@@ -175,7 +211,8 @@ def test_more_queries_than_there_are_is_all_of_them_and_noted() -> None:
 
 
 def test_the_draw_is_by_these_hashes() -> None:
-    """Said again without numpy: what this draws from a seed must stay, or everyone's results change with a release."""
+    """Said again without numpy: what this draws from a seed must stay, or everyone's results change
+    with a release."""
     names = [f"e{index}" for index in range(20)]
     graph = graph_of([(name, "p", "e0") for name in names], [("e3", "p", "e9")])
 
@@ -250,7 +287,8 @@ def test_all_entities_of_wordnet_are_ranked_in_reasonable_time(shared: Path) -> 
 
 
 def test_corruptions_stay_in_the_domain_of_what_they_replace() -> None:
-    """Some corruptions of every query, all of the head's domain on one side and of the tail's on the other."""
+    """Some corruptions of every query, all of the head's domain on one side and of the tail's on
+    the other."""
     words = [f"c{number}" for number in range(8)] + [f"r{number}" for number in range(4)]
     train = [(word, "in", f"r{number % 4}") for number, word in enumerate(words[:8])]
     graph = graph_of(train, [("c0", "in", "r1")])
@@ -259,8 +297,12 @@ def test_corruptions_stay_in_the_domain_of_what_they_replace() -> None:
     typed = sample(replace(graph, domains=domains), queries=None, corruptions=None, seed=0)
 
     query, slots = typed.queries[0], typed.slots[0]
-    heads, tails = (typed.triples[slots[side, 1:][slots[side, 1:] >= 0], 1 + side] for side in (HEAD, TAIL))
-    assert {graph.constant_text(head) for head in heads} == {f"c{number}" for number in (2, 3, 4, 6, 7)}
+    heads, tails = (
+        typed.triples[slots[side, 1:][slots[side, 1:] >= 0], 1 + side] for side in (HEAD, TAIL)
+    )
+    assert {graph.constant_text(head) for head in heads} == {
+        f"c{number}" for number in (2, 3, 4, 6, 7)
+    }
     assert {graph.constant_text(tail) for tail in tails} == {"r2", "r3"}
     assert query.tolist() in typed.triples.tolist()
 

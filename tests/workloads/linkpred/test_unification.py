@@ -1,4 +1,5 @@
-"""The torch engine derives exactly what proof.py derives: eager, compiled, for any batch and any padding."""
+"""The torch engine derives exactly what proof.py derives: eager, compiled, for any batch and any
+padding."""
 
 from __future__ import annotations
 
@@ -15,13 +16,23 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from kgprof.errors import UsageError
 from kgprof.workloads.linkpred import family_tree, unification
 from kgprof.workloads.linkpred.caps import Caps, Selection
-from kgprof.workloads.linkpred.graph import FALSE, FIRST_PREDICATE, PAD, TRUE, KnowledgeGraph, load_directory
+from kgprof.workloads.linkpred.graph import (
+    FALSE,
+    FIRST_PREDICATE,
+    PAD,
+    TRUE,
+    KnowledgeGraph,
+    load_directory,
+)
 from kgprof.workloads.linkpred.proof import Prover, State
 from kgprof.workloads.linkpred.unification import Derived, Engine
 from tests.workloads.linkpred.random_graphs import Derivations, random_derivations
 
-# torch uses its own deprecated decorators when Dynamo and Inductor are imported (2.13: torch/utils/mkldnn.py).
-pytestmark = pytest.mark.filterwarnings(r"ignore:`torch\.jit\.\w+` is (deprecated|not supported):DeprecationWarning")
+# torch uses its own deprecated decorators when Dynamo and Inductor are imported (2.13:
+# torch/utils/mkldnn.py).
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore:`torch\.jit\.\w+` is (deprecated|not supported):DeprecationWarning"
+)
 
 STATES = 32
 GRAPHS = 250
@@ -30,7 +41,8 @@ Derive = Callable[[Tensor, Tensor], Derived]
 
 @pytest.fixture(autouse=True)
 def _fresh_dynamo() -> Iterator[None]:
-    """Every engine compiles the same function: without this the limit on recompiles would be met."""
+    """Every engine compiles the same function: without this the limit on recompiles would be
+    met."""
     yield
     torch._dynamo.reset()
 
@@ -52,7 +64,9 @@ def tensors(cases: Derivations) -> tuple[Tensor, Tensor]:
 def expected(cases: Derivations) -> Derived:
     """What proof.py says, in the engine's form."""
     prover = Prover(cases.graph, cases.caps, cases.selection)
-    answers = [prover.derive(state, own) for state, own in zip(cases.states, cases.own, strict=True)]
+    answers = [
+        prover.derive(state, own) for state, own in zip(cases.states, cases.own, strict=True)
+    ]
     table = np.zeros((len(answers), cases.caps.width, cases.caps.atoms, 3), dtype=np.int32)
     for row, (children, _) in zip(table, answers, strict=True):
         for slot, child in zip(row, children, strict=False):
@@ -67,7 +81,9 @@ def expected(cases: Derivations) -> Derived:
 def differing(found: Derived, truth: Derived) -> int:
     """States whose children, count or counters differ."""
     assert [table.dtype for table in found] == [torch.int32, torch.int64, torch.int64]
-    same = torch.stack([(a == b).reshape(len(a), -1).all(1) for a, b in zip(found, truth, strict=True)]).all(0)
+    same = torch.stack(
+        [(a == b).reshape(len(a), -1).all(1) for a, b in zip(found, truth, strict=True)]
+    ).all(0)
     return int((~same).sum())
 
 
@@ -85,7 +101,9 @@ def truths(many: list[Derivations]) -> list[Derived]:
     return [expected(cases) for cases in many]
 
 
-def test_the_cases_meet_every_kind_of_child_and_every_counter(many: list[Derivations], truths: list[Derived]) -> None:
+def test_the_cases_meet_every_kind_of_child_and_every_counter(
+    many: list[Derivations], truths: list[Derived]
+) -> None:
     first = torch.cat([truth.children[:, 0, 0, 0] for truth in truths])
     counts = torch.cat([truth.counts for truth in truths])
     dropped = torch.cat([truth.dropped for truth in truths])
@@ -97,18 +115,23 @@ def test_the_cases_meet_every_kind_of_child_and_every_counter(many: list[Derivat
     assert ((dropped > 0).sum(0) > 200).all()
 
 
-@pytest.mark.parametrize("pairwise", [unification.PAIRWISE_CHILDREN, 0], ids=["by pairs", "by sorting"])
+@pytest.mark.parametrize(
+    "pairwise", [unification.PAIRWISE_CHILDREN, 0], ids=["by pairs", "by sorting"]
+)
 def test_the_engine_derives_what_the_proof_derives(
     many: list[Derivations], truths: list[Derived], monkeypatch: pytest.MonkeyPatch, pairwise: int
 ) -> None:
     monkeypatch.setattr(unification, "PAIRWISE_CHILDREN", pairwise)
 
-    wrong = [differing(engine(cases).derive(*tensors(cases)), truth) for cases, truth in zip(many, truths, strict=True)]
+    wrong = [
+        differing(engine(cases).derive(*tensors(cases)), truth)
+        for cases, truth in zip(many, truths, strict=True)
+    ]
 
     assert wrong == [0] * GRAPHS
 
 
-# ---------------------------------------------------------------- faults that the comparison must see
+# -------------------------------------------------------------- faults that the comparison must see
 
 
 def patched(name: str, replacement: Callable[..., object]) -> Callable[[pytest.MonkeyPatch], None]:
@@ -128,17 +151,23 @@ def without_own(original: Callable[..., object], *arguments: object) -> object:
     return original(*others, own._replace(predicate=torch.zeros_like(own.predicate)))
 
 
-def renumbered(original: Callable[..., unification.Atoms], engine: Engine, atoms: unification.Atoms) -> object:
+def renumbered(
+    original: Callable[..., unification.Atoms], engine: Engine, atoms: unification.Atoms
+) -> object:
     """One-to-one, but not by first occurrence."""
     named = original(engine, atoms)
     last = named.terms.flatten(0, 1).amax(0)
     is_variable = named.terms > engine.constants
-    return named._replace(terms=torch.where(is_variable, engine.constants + 1 + last - named.terms, named.terms))
+    return named._replace(
+        terms=torch.where(is_variable, engine.constants + 1 + last - named.terms, named.terms)
+    )
 
 
 def reversed_atoms(states: Tensor) -> Tensor:
     """The atoms in reverse, PAD still last."""
-    order = torch.argsort((states[:, :, 0] == PAD).to(torch.int32) * 100 - torch.arange(states.shape[1]), dim=1)
+    order = torch.argsort(
+        (states[:, :, 0] == PAD).to(torch.int32) * 100 - torch.arange(states.shape[1]), dim=1
+    )
     return states.gather(1, order.unsqueeze(-1).expand_as(states))
 
 
@@ -153,17 +182,23 @@ FAULTS = {
     "children with equal hashes are merged": patched(
         "_repeated", lambda original, words, valid: original(words.sum(0, keepdim=True) % 7, valid)
     ),
-    "equal children are kept": patched("_repeated", lambda _, words, valid: torch.zeros_like(valid)),
+    "equal children are kept": patched(
+        "_repeated", lambda _, words, valid: torch.zeros_like(valid)
+    ),
     "equal to an invalid child is a repeat": patched(
         "_repeated", lambda original, words, valid: original(words, torch.ones_like(valid))
     ),
     "TRUE does not stand alone": patched(
         "_mark",
-        lambda mark, engine, words, real, alone, proved: mark(engine, words, real, alone & ~proved, proved),
+        lambda mark, engine, words, real, alone, proved: mark(
+            engine, words, real, alone & ~proved, proved
+        ),
     ),
     "FALSE is missing": patched(
         "_mark",
-        lambda mark, engine, words, real, alone, proved: mark(engine, words, real, alone & proved, proved),
+        lambda mark, engine, words, real, alone, proved: mark(
+            engine, words, real, alone & proved, proved
+        ),
     ),
     "look-ups beyond the cap are not counted": patched(
         "_excess", lambda original, length, cap: original(length, cap) * 0
@@ -217,12 +252,16 @@ def test_compiled_by_inductor_it_derives_the_same() -> None:
 
 def test_both_ways_to_find_repeated_children_agree_compiled_and_not() -> None:
     choose = torch.Generator().manual_seed(0)
-    words = torch.randint(0, 3, (3, 16, 90), generator=choose) << 60  # words as large as they get, often equal
+    # words as large as they get, often equal
+    words = torch.randint(0, 3, (3, 16, 90), generator=choose) << 60
     valid = torch.rand(16, 90, generator=choose) < 0.8
 
     by_pairs = unification._repeated_by_pairs(words, valid) & valid
     by_sorting = unification._repeated_by_sorting(words, valid) & valid
-    compiled = torch.compile(unification._repeated_by_sorting, fullgraph=True, dynamic=False)(words, valid) & valid
+    compiled = (
+        torch.compile(unification._repeated_by_sorting, fullgraph=True, dynamic=False)(words, valid)
+        & valid
+    )
 
     truth = torch.zeros_like(valid)
     for i, children in enumerate(words.permute(1, 2, 0).tolist()):
@@ -245,11 +284,15 @@ def test_no_size_and_no_branch_depends_on_data() -> None:
             setattr(built, name, fake.from_tensor(buffer))
         found = built.derive(*map(fake.from_tensor, tensors(cases)))
 
-    assert [tuple(table.shape) for table in found] == [tuple(table.shape) for table in expected(cases)]
+    assert [tuple(table.shape) for table in found] == [
+        tuple(table.shape) for table in expected(cases)
+    ]
 
 
 @pytest.mark.gpu
-def test_on_cuda_eager_and_compiled_it_derives_the_same(many: list[Derivations], truths: list[Derived]) -> None:
+def test_on_cuda_eager_and_compiled_it_derives_the_same(
+    many: list[Derivations], truths: list[Derived]
+) -> None:
     for cases, truth in zip(many[:40], truths, strict=False):
         found = engine(cases).cuda().derive(*(table.cuda() for table in tensors(cases)))
         assert differing(Derived(*(table.cpu() for table in found)), truth) == 0
@@ -280,7 +323,9 @@ def test_a_wider_tensor_holds_the_same_children(many: list[Derivations]) -> None
             for width in (cases.caps.children, 100)
         )
 
-        assert differing(wide._replace(children=wide.children[:, : cases.caps.children]), narrow) == 0
+        assert (
+            differing(wide._replace(children=wide.children[:, : cases.caps.children]), narrow) == 0
+        )
         assert not wide.children[:, cases.caps.children :].any()
 
 
@@ -347,7 +392,11 @@ def test_keys_above_32_bits_are_exact() -> None:
     choose = np.random.default_rng(0)
     ends = np.array([1, 2, constants - 1, constants])
     facts = np.stack(
-        [choose.choice([3, 4, predicates + 1, predicates + 2], 400), *choose.choice(ends, (2, 400))], axis=1
+        [
+            choose.choice([3, 4, predicates + 1, predicates + 2], 400),
+            *choose.choice(ends, (2, 400)),
+        ],
+        axis=1,
     )
     small = random_derivations(0, states=1).graph
     graph = replace(
@@ -357,7 +406,10 @@ def test_keys_above_32_bits_are_exact() -> None:
         train=np.unique(facts, axis=0),
     )
     cases = walk(
-        replace(graph, test=graph.train[::-1]), Caps.from_graph(graph, atoms=6, children=64), seed=0, states=256
+        replace(graph, test=graph.train[::-1]),
+        Caps.from_graph(graph, atoms=6, children=64),
+        seed=0,
+        states=256,
     )
 
     assert (predicates + FIRST_PREDICATE) * (constants + 1) ** 2 > 2**32

@@ -18,7 +18,14 @@ from kgprof.workloads.linkpred.proof import FAILED, PROVED, UNFINISHED
 from kgprof.workloads.linkpred.strategies.fused import Fused
 from kgprof.workloads.linkpred.workload import LinkPrediction, build
 from kgprof.workloads.protocol import ComparableWorkload, DivisibleWorkload
-from tests.workloads.linkpred.evaluations import CPU, TREE, evaluate, one_thread, reference, workload
+from tests.workloads.linkpred.evaluations import (
+    CPU,
+    TREE,
+    evaluate,
+    one_thread,
+    reference,
+    workload,
+)
 
 BATCHED = RunKey(strategy="batched", mode="eager")
 FUSED = RunKey(strategy="fused", mode="eager")
@@ -123,7 +130,10 @@ def test_weights_that_do_not_fit_are_one_clear_error(tmp_path: Path) -> None:
 def test_weights_from_a_file_are_used(tmp_path: Path) -> None:
     torch.save(workload(seed=0).policy().state_dict(), tmp_path / "policy.pt")
     same_graph = LinkPrediction(
-        replace(small().options, policy=tmp_path / "policy.pt"), small().graph, small().candidates, seed=1
+        replace(small().options, policy=tmp_path / "policy.pt"),
+        small().graph,
+        small().candidates,
+        seed=1,
     )
 
     found = evaluate(same_graph, Fused).found
@@ -148,7 +158,13 @@ def test_the_settings_say_what_was_evaluated() -> None:
     assert settings["graph"] == "family-tree:120"
     assert settings["caps"].startswith("4 atoms, 2 children (tensor 2 wide), ")
     assert settings["corruptions evaluated"] == "3 per side"
-    expected = {"batch_size": "64", "depth": "5", "dtype": "float64", "seed": "0", "queries evaluated": "40"}
+    expected = {
+        "batch_size": "64",
+        "depth": "5",
+        "dtype": "float64",
+        "seed": "0",
+        "queries evaluated": "40",
+    }
     assert {name: settings[name] for name in expected} == expected
     assert all(isinstance(value, str) for value in settings.values())
 
@@ -182,7 +198,9 @@ def right() -> dict[str, np.ndarray]:
     return {"outcome": truth.outcome.copy(), "steps": truth.steps.copy()}
 
 
-def judged(of: LinkPrediction, **results: dict[str, np.ndarray]) -> dict[str, RunAgreement | Skipped]:
+def judged(
+    of: LinkPrediction, **results: dict[str, np.ndarray]
+) -> dict[str, RunAgreement | Skipped]:
     keys = {"batched": BATCHED, "fused": FUSED, "cond": COND}
     answer = of.agreement({keys[name]: arrays for name, arrays in results.items()}, BATCHED)
     assert answer.baseline == BATCHED
@@ -195,13 +213,19 @@ def test_equal_results_are_equal_to_the_reference_too() -> None:
     for verdict in verdicts.values():
         assert isinstance(verdict, RunAgreement)
         assert (verdict.verdict, verdict.compared, verdict.differing) == ("equal", 320, 0)
-        assert (verdict.reference_differing, verdict.near_ties, verdict.reference_near_ties) == (0, 0, 0)
+        assert (verdict.reference_differing, verdict.near_ties, verdict.reference_near_ties) == (
+            0,
+            0,
+            0,
+        )
         assert verdict.reference_compared >= 200
         assert "float64" in verdict.note
 
 
 @pytest.mark.parametrize("array", ["outcome", "steps"])
-def test_one_other_class_or_number_of_steps_is_different_and_is_held_to_the_reference(array: str) -> None:
+def test_one_other_class_or_number_of_steps_is_different_and_is_held_to_the_reference(
+    array: str,
+) -> None:
     wrong = right()
     row = int(np.flatnonzero(wrong["outcome"] == FAILED)[-1])
     wrong[array][row] += 1
@@ -254,7 +278,9 @@ def test_nothing_finished_is_nothing_to_compare() -> None:
         ),
     ],
 )
-def test_a_result_of_another_shape_is_not_compared(arrays: dict[str, np.ndarray], reason: str) -> None:
+def test_a_result_of_another_shape_is_not_compared(
+    arrays: dict[str, np.ndarray], reason: str
+) -> None:
     assert judged(small(), batched=right(), fused=arrays)["fused"] == Skipped(reason=reason)
 
 
@@ -271,7 +297,9 @@ def test_a_baseline_without_a_result_is_replaced_by_the_first_run_that_has_one()
 def judge(threshold: float | None, most_replays: int = 2000) -> Judge:
     of = small()
     replays = Replays(of.prover(), of.chooser(), of.candidates.triples, of.options.depth)
-    return Judge(replays=replays, seed=0, threshold=threshold, dtype="float32", most_replays=most_replays)
+    return Judge(
+        replays=replays, seed=0, threshold=threshold, dtype="float32", most_replays=most_replays
+    )
 
 
 def gaps() -> list[float]:
@@ -304,17 +332,24 @@ def test_a_difference_is_a_near_tie_only_below_the_threshold() -> None:
 
 
 def test_one_difference_that_is_no_near_tie_makes_the_run_different() -> None:
-    narrow, wide = int(np.argmin(gaps())), int(np.argmax(np.isfinite(gaps()) * np.nan_to_num(gaps(), posinf=0)))
+    narrow, wide = (
+        int(np.argmin(gaps())),
+        int(np.argmax(np.isfinite(gaps()) * np.nan_to_num(gaps(), posinf=0))),
+    )
     both = flipped(narrow)
     both["steps"][wide] += 1
 
-    verdict = dict(judge(gaps()[narrow] * 1.01).agreement({BATCHED: right(), FUSED: both}, BATCHED).runs)[FUSED]
+    verdict = dict(
+        judge(gaps()[narrow] * 1.01).agreement({BATCHED: right(), FUSED: both}, BATCHED).runs
+    )[FUSED]
 
     assert isinstance(verdict, RunAgreement)
     assert (verdict.verdict, verdict.differing, verdict.near_ties) == ("different", 2, 1)
 
 
-def test_differences_beyond_the_limit_are_not_replayed_and_excuse_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_differences_beyond_the_limit_are_not_replayed_and_excuse_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(agreement, "SAMPLE", 0)
     monkeypatch.setattr(agreement, "SAMPLE_OF_CLASS", 0)
     wrong = right()
@@ -330,9 +365,12 @@ def test_differences_beyond_the_limit_are_not_replayed_and_excuse_nothing(monkey
 
 
 @pytest.mark.parametrize(
-    ("args", "threshold"), [((), None), (("--dtype=float32",), 2e-4), (("--dtype=float32", "--allow-tf32"), 1e-2)]
+    ("args", "threshold"),
+    [((), None), (("--dtype=float32",), 2e-4), (("--dtype=float32", "--allow-tf32"), 1e-2)],
 )
-def test_what_counts_as_a_near_tie_follows_the_dtype(args: tuple[str, ...], threshold: float | None) -> None:
+def test_what_counts_as_a_near_tie_follows_the_dtype(
+    args: tuple[str, ...], threshold: float | None
+) -> None:
     note = judged(workload(*args), batched=right())["batched"].note  # type: ignore[union-attr]
 
     assert ("near-tie below" in note) == (threshold is not None)

@@ -12,13 +12,15 @@ _ATOM = re.compile(r"(\w+)\((\w+), *(\w+)\)")
 
 
 def graph(facts: str, rules: str = "", *, questions: str = "") -> KnowledgeGraph:
-    """Clauses that end in a full stop. ``questions`` are test triples, which make names known without being facts."""
+    """Clauses that end in a full stop. ``questions`` are test triples, which make names known
+    without being facts."""
     return build(
         name="written",
         train=[parse_fact(f"{clause}.") for clause in _clauses(facts)],
         test=[parse_fact(f"{clause}.") for clause in _clauses(questions)],
         rules=[
-            parse_rule(f"{clause}.", RuleFormat.PROLOG, index=index) for index, clause in enumerate(_clauses(rules))
+            parse_rule(f"{clause}.", RuleFormat.PROLOG, index=index)
+            for index, clause in enumerate(_clauses(rules))
         ],
     )
 

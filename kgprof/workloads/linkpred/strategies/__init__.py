@@ -1,4 +1,5 @@
-"""The evaluator's strategies: what is computed differently, all with the same result. ``STRATEGIES`` is the list."""
+"""The evaluator's strategies: what is computed differently, all with the same result.
+``STRATEGIES`` is the list."""
 
 from kgprof.errors import UsageError
 from kgprof.workloads.linkpred.slots import SlotStrategy
@@ -31,7 +32,8 @@ LATER = ("triton",)  # known by name, so that asking for one is told so
 
 
 def by_name(name: str) -> Strategy:
-    """Raises UsageError for a strategy that is not there yet, and for an unknown one, with the nearest name."""
+    """Raises UsageError for a strategy that is not there yet, and for an unknown one, with the
+    nearest name."""
     offered = {strategy.name: strategy for strategy in STRATEGIES}
     if name in offered:
         return offered[name]

@@ -18,4 +18,6 @@ class Batched(SlotStrategy):
         slots, head = refill(problem, moved, now.head, asking=all_idle)
         done = torch.all(slots.candidate == problem.size)
         row = result_row(now.slots.candidate, moved.finished, problem.size)
-        return Stepped(Carried(slots, head, moved.tally, done, None), row, moved.outcome, moved.slots.depth)
+        return Stepped(
+            Carried(slots, head, moved.tally, done, None), row, moved.outcome, moved.slots.depth
+        )

@@ -1,21 +1,27 @@
-"""All candidates at once, depth by depth: each distinct state is derived once and each candidate follows a table.
+"""All candidates at once, depth by depth: each distinct state is derived once and each candidate
+follows a table.
 
-A candidate's next state depends on its state alone, unless its own atom is a fact: only then does it matter whose proof
-this is, and only then does the own atom belong to the key. So candidates that meet share all that follows, at whatever
-depth they meet, and a loop costs nothing after its first round. What stays with a candidate is where it is, and whether
-a cap dropped a child on its way there.
+A candidate's next state depends on its state alone, unless its own atom is a fact: only then does
+it matter whose proof this is, and only then does the own atom belong to the key. So candidates that
+meet share all that follows, at whatever depth they meet, and a loop costs nothing after its first
+round. What stays with a candidate is where it is, and whether a cap dropped a child on its way
+there.
 
-Keys are the engine's packed words. Sorting by a hash brings equal keys together, and all words are compared. Where two
-different keys have one hash, everything begins again with keys sorted by all their words: no collision changes results.
+Keys are the engine's packed words. Sorting by a hash brings equal keys together, and all words are
+compared. Where two different keys have one hash, everything begins again with keys sorted by all
+their words: no collision changes results.
 
-Only what is real is worked on: resolvents that unify (a quarter of the places on family) are gathered before they are
-pruned, and children (a tenth) before they are encoded. A parent's encoding is the one it got as a child.
+Only what is real is worked on: resolvents that unify (a quarter of the places on family) are
+gathered before they are pruned, and children (a tenth) before they are encoded. A parent's encoding
+is the one it got as a child.
 
-A first look encodes the children with float16 products (first_look.py), and float32 only those that can still win. An
-encoding of the first look differs from float32's by at most a share d of its length (``FIRST_LOOKS``); so by the
-Cauchy-Schwarz inequality a logit differs by at most d / (1 - d) |c| |p| times the policy's scale, and a child whose
-logit is further below another's loses in float32 too. Each child that float32 encodes also measures d: if one is larger
-than stated, everything begins again without a first look. On CUDA, compiled, kernels do the level (level_table.py).
+A first look encodes the children with float16 products (first_look.py), and float32 only those that
+can still win. An encoding of the first look differs from float32's by at most a share d of its
+length (``FIRST_LOOKS``); so by the Cauchy-Schwarz inequality a logit differs by at most d / (1 - d)
+|c| |p| times the policy's scale, and a child whose logit is further below another's loses in
+float32 too. Each child that float32 encodes also measures d: if one is larger than stated,
+everything begins again without a first look. On CUDA, compiled, kernels do the level
+(level_table.py).
 """
 
 from __future__ import annotations
@@ -34,7 +40,13 @@ from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
 from kgprof.workloads.linkpred.first_look import FirstLook, apart
 from kgprof.workloads.linkpred.graph import FALSE, TRUE
-from kgprof.workloads.linkpred.level_table import MIXER, SECOND_LOOK, LevelTable, UncompiledError, unfit
+from kgprof.workloads.linkpred.level_table import (
+    MIXER,
+    SECOND_LOOK,
+    LevelTable,
+    UncompiledError,
+    unfit,
+)
 from kgprof.workloads.linkpred.policy import ROUNDING, Choice, choose_listed
 from kgprof.workloads.linkpred.proof import UNFINISHED
 from kgprof.workloads.linkpred.queue import load
@@ -42,8 +54,8 @@ from kgprof.workloads.linkpred.slots import Problem, classify
 
 DERIVED_ROWS = {"cpu": 512, "cuda": 32768}  # states per engine call; bounds its memory
 ENCODED_ROWS = {"cpu": 4096, "cuda": 262144}  # children per call of the policy
-# The largest difference of an encoding over its length. With seeded weights, 8 layers of 256, it was 0.0006, and 6 %
-# more children than parents could still win.
+# The largest difference of an encoding over its length. With seeded weights, 8 layers of 256, it
+# was 0.0006, and 6 % more children than parents could still win.
 FIRST_LOOKS = {"none": 0.0, "float16": 2.0**-9}
 
 
@@ -107,7 +119,8 @@ def calls_of(problem: Problem, mode: str, backend: str, part: str, *, looks: boo
     engine, policy = problem.engine, problem.policy
 
     def ready(call: Callable[..., Any], of: str) -> Callable[..., Any]:
-        # How many states there are is known only when the level is reached, so the sizes are dynamic.
+        # How many states there are is known only when the level is reached, so the sizes are
+        # dynamic.
         compiles = mode != m.EAGER and part in ("step", of)
         return torch.compile(call, dynamic=True, backend=backend) if compiles else call
 
@@ -127,20 +140,32 @@ def calls_of(problem: Problem, mode: str, backend: str, part: str, *, looks: boo
 
 
 class Levels:
-    """A Search (evaluator.py). A step is one level: every candidate that is not finished makes one choice."""
+    """A Search (evaluator.py). A step is one level: every candidate that is not finished makes one
+    choice."""
 
     name: ClassVar[str] = "levels"
-    summary: ClassVar[str] = "Depth by depth, each distinct state of all candidates is derived and scored once."
+    summary: ClassVar[str] = (
+        "Depth by depth, each distinct state of all candidates is derived and scored once."
+    )
     modes: ClassVar[tuple[str, ...]] = (m.EAGER, "default")
 
     def __init__(
-        self, problem: Problem, mode: str, backend: str = "inductor", part: str = "step", first_look: str = "none"
+        self,
+        problem: Problem,
+        mode: str,
+        backend: str = "inductor",
+        part: str = "step",
+        first_look: str = "none",
     ) -> None:
         self.problem = problem
         kind, size, device = problem.goals.device.type, problem.size, problem.goals.device
-        self.derived_rows, self.encoded_rows = DERIVED_ROWS.get(kind, 512), ENCODED_ROWS.get(kind, 4096)
+        self.derived_rows, self.encoded_rows = (
+            DERIVED_ROWS.get(kind, 512),
+            ENCODED_ROWS.get(kind, 4096),
+        )
         self.differs = FIRST_LOOKS[first_look]  # 0: there is no first look
-        # Made when torch is to do a level: kernels need none of it, and importing Dynamo and Inductor takes 2 seconds.
+        # Made when torch is to do a level: kernels need none of it, and importing Dynamo and
+        # Inductor takes 2 seconds.
         calls = partial(calls_of, problem, mode, backend, part, looks=self.differs > 0)
         self._by_torch: Callable[[], Calls] = functools.cache(calls)
         self.apart = torch.empty((), device=device)  # d, as measured in this evaluation
@@ -149,13 +174,19 @@ class Levels:
         types = (torch.int8, torch.int32, torch.int64, torch.bool, torch.bool, torch.int64)
         sizes = (size, size, size, size, size, 5)
         buffers = zip(sizes, types, strict=True)
-        self.walk = Walk(*(torch.empty(count, dtype=dtype, device=device) for count, dtype in buffers))
+        self.walk = Walk(
+            *(torch.empty(count, dtype=dtype, device=device) for count, dtype in buffers)
+        )
         self.second_apart = torch.zeros_like(self.apart)  # the same of a second look
         self.kernels: LevelTable | None = None
         self.why_not = ""
         if self.differs and mode != m.EAGER and part == "step":
             self.why_not = unfit(problem)
-            self.kernels = None if self.why_not else LevelTable(problem, self.differs, self.apart, self.second_apart)
+            self.kernels = (
+                None
+                if self.why_not
+                else LevelTable(problem, self.differs, self.apart, self.second_apart)
+            )
         self.restart()
 
     def restart(self) -> None:
@@ -171,8 +202,13 @@ class Levels:
         own_key = (goals[:, 0].long() * base + goals[:, 1]) * base + goals[:, 2]
         is_fact = engine.fact_keys[torch.searchsorted(engine.fact_keys, own_key)] == own_key
         states = load(problem.goals, torch.arange(problem.size, device=device), engine.caps.atoms)
-        keys = torch.cat([engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0).unsqueeze(0)]).T
-        if self.kernels is not None and self._by_kernels(lambda of: of.begin(keys, goals[:, 0], self.walk.at)) >= 0:
+        keys = torch.cat(
+            [engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0).unsqueeze(0)]
+        ).T
+        if (
+            self.kernels is not None
+            and self._by_kernels(lambda of: of.begin(keys, goals[:, 0], self.walk.at)) >= 0
+        ):
             return
         none = torch.empty(0, dtype=torch.int64, device=device)
         table = Table(keys[:0], none, none.int(), none.new_empty(0, 5), none.sum())
@@ -220,11 +256,16 @@ class Levels:
         return len(self.frontier.ids)
 
     def _misled(self) -> bool:
-        """Whether something that was taken for granted did not hold. It is not taken for granted any more."""
-        collisions, differed = self.kernels is None and bool(self.table.collisions), float(self.apart)
+        """Whether something that was taken for granted did not hold. It is not taken for granted
+        any more."""
+        collisions, differed = (
+            self.kernels is None and bool(self.table.collisions),
+            float(self.apart),
+        )
         # The kernels' second look stands for float32 where a first look is measured.
         slack = 2 * SECOND_LOOK if self.kernels is not None else 0.0
-        further = differed + slack > self.differs or float(self.second_apart) > SECOND_LOOK  # all 0 without a look
+        # all 0 without a look
+        further = differed + slack > self.differs or float(self.second_apart) > SECOND_LOOK
         self.differed = max(self.differed, differed)
         if further:
             self.differs, self.kernels = 0.0, None
@@ -245,11 +286,18 @@ class Levels:
     def _looks(self) -> tuple[tuple[str, str], ...]:
         if not (self.differs or self.differed):
             return ()
-        said = f"{self.again:,} of {self.children:,} children encoded in float32" if self.differs else "given up"
+        said = (
+            f"{self.again:,} of {self.children:,} children encoded in float32"
+            if self.differs
+            else "given up"
+        )
         if self.kernels is not None:
             children, kept, exact = self.kernels.looked_at
             said = f"{kept:,} of {children:,} children encoded again, {exact:,} states in float32"
-        looks = ("first look", f"{said}; encodings differed by at most {self.differed:.2g} of their length")
+        looks = (
+            "first look",
+            f"{said}; encodings differed by at most {self.differed:.2g} of their length",
+        )
         return (looks, *((("kernels", f"not used: {self.why_not}"),) if self.why_not else ()))
 
     def buffers(self) -> Mapping[str, Tensor]:
@@ -257,13 +305,18 @@ class Levels:
         return self.walk._asdict()
 
     def _expand(self) -> tuple[Frontier, Tensor]:
-        """Give every state of the frontier its successor. Answers those, and which were never reached before."""
+        """Give every state of the frontier its successor. Answers those, and which were never
+        reached before."""
         frontier = self.frontier
         parts = zip(*(torch.split(each, self.derived_rows) for each in frontier), strict=True)
         chosen = zip(*(self._successors(Frontier(*part)) for part in parts), strict=True)
         successors = Successors(*(joined(column) for column in chosen))
-        self.table, ids, new = self._by_torch().settle(self.table, frontier.ids, successors, self.by_hash)
-        return Frontier(ids, successors.keys, successors.states, frontier.own, successors.encoded), new
+        self.table, ids, new = self._by_torch().settle(
+            self.table, frontier.ids, successors, self.by_hash
+        )
+        return Frontier(
+            ids, successors.keys, successors.states, frontier.own, successors.encoded
+        ), new
 
     def _successors(self, part: Frontier) -> Successors:
         policy, count, calls = self.problem.policy, len(part.ids), self._by_torch()
@@ -295,7 +348,8 @@ def joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def places(marked: Tensor) -> Tensor:
-    """int64 [N]: where ``marked`` is true, flattened. The host waits for the device to count them."""
+    """int64 [N]: where ``marked`` is true, flattened. The host waits for the device to count
+    them."""
     return marked.flatten().nonzero()[:, 0]
 
 
@@ -308,8 +362,11 @@ def choose(encoded: Tensor, parents: Tensor, parent: Tensor, scale: float) -> Ch
     return choose_listed(weigh(encoded, parents, parent, scale), parent, len(parents))
 
 
-def contenders(seen: Tensor, parents: Tensor, parent: Tensor, scale: float, differs: float) -> Tensor:
-    """bool [N]: which children float32 could choose, given their first look. What is not a number is one of them."""
+def contenders(
+    seen: Tensor, parents: Tensor, parent: Tensor, scale: float, differs: float
+) -> Tensor:
+    """bool [N]: which children float32 could choose, given their first look. What is not a number
+    is one of them."""
     logits = weigh(seen, parents, parent, scale)
     reach = differs / (1 - differs) * scale * seen.norm(dim=1) * parents.norm(dim=1)[parent]
     least = logits - reach
@@ -320,8 +377,9 @@ def contenders(seen: Tensor, parents: Tensor, parent: Tensor, scale: float, diff
 
 
 def first_equal(keys: Tensor, by_hash: bool) -> tuple[Tensor, Tensor]:
-    """For the rows of ``keys`` (int64 [R, words]): the first row that equals each one (int64 [R]), and the number of
-    times that a hash brought different keys together, which may have hidden equal ones from each other."""
+    """For the rows of ``keys`` (int64 [R, words]): the first row that equals each one (int64 [R]),
+    and the number of times that a hash brought different keys together, which may have hidden equal
+    ones from each other."""
     place = torch.arange(len(keys), device=keys.device)
     if by_hash:
         hashed = keys[:, 0]
@@ -337,21 +395,38 @@ def first_equal(keys: Tensor, by_hash: bool) -> tuple[Tensor, Tensor]:
     # Stable sorting leaves the first of equal rows at the head of their run.
     begins = pad(differs, (1, 0), value=True)
     run = begins.cumsum(0) - 1
-    heads = torch.empty_like(pad(order, (0, 1))).scatter(0, torch.where(begins, run, len(keys)), order)
-    return torch.empty_like(order).scatter(0, order, heads[run]), (differs & (hashed[1:] == hashed[:-1])).sum()
+    heads = torch.empty_like(pad(order, (0, 1))).scatter(
+        0, torch.where(begins, run, len(keys)), order
+    )
+    return torch.empty_like(order).scatter(0, order, heads[run]), (
+        differs & (hashed[1:] == hashed[:-1])
+    ).sum()
 
 
-def settled(table: Table, at: Tensor, chosen: Successors, by_hash: bool) -> tuple[Table, Tensor, Tensor]:
-    """The table with new rows, which the rows ``at`` have as their successors; the first row with the key of each
-    (int64 [F]); and which states (bool [F]) are there for the first time and not at their end."""
+def settled(
+    table: Table, at: Tensor, chosen: Successors, by_hash: bool
+) -> tuple[Table, Tensor, Tensor]:
+    """The table with new rows, which the rows ``at`` have as their successors; the first row with
+    the key of each (int64 [F]); and which states (bool [F]) are there for the first time and not at
+    their end."""
     known, count, predicate = len(table.keys), len(chosen.keys), chosen.states[:, 0, 0]
     keys = torch.cat([table.keys, chosen.keys])
     first, collisions = first_equal(keys, by_hash)
     ids = first[known:]
-    new = (ids == torch.arange(known, known + count, device=ids.device)) & (predicate != TRUE) & (predicate != FALSE)
+    new = (
+        (ids == torch.arange(known, known + count, device=ids.device))
+        & (predicate != TRUE)
+        & (predicate != FALSE)
+    )
     following = pad(table.next.index_copy(0, at, ids[: len(at)]), (0, count))
     lost = pad(table.lost.index_copy(0, at, chosen.lost), (0, 0, 0, count))
-    return Table(keys, following, torch.cat([table.ends, predicate]), lost, table.collisions + collisions), ids, new
+    return (
+        Table(
+            keys, following, torch.cat([table.ends, predicate]), lost, table.collisions + collisions
+        ),
+        ids,
+        new,
+    )
 
 
 def follow(walk: Walk, table: Table, depth: int) -> None:

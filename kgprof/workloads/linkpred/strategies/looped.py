@@ -1,7 +1,8 @@
-"""The loop itself inside the compiled code: ``fused`` until all are done, in one call, by ``torch.while_loop``.
+"""The loop itself inside the compiled code: ``fused`` until all are done, in one call, by
+``torch.while_loop``.
 
-The code that Inductor makes of the loop asks for ``done`` on the host before each turn, so no CUDA graph holds it, and
-reduce-overhead is not offered. What is saved is Python between the steps.
+The code that Inductor makes of the loop asks for ``done`` on the host before each turn, so no CUDA
+graph holds it, and reduce-overhead is not offered. What is saved is Python between the steps.
 """
 
 from typing import ClassVar
@@ -19,7 +20,9 @@ DONE = 7  # its place among the tensors of Carried
 
 class Looped(SlotStrategy):
     name = "looped"
-    summary = "As fused, the whole loop in one call by torch.while_loop; a step is the whole evaluation."
+    summary = (
+        "As fused, the whole loop in one call by torch.while_loop; a step is the whole evaluation."
+    )
     modes: ClassVar[tuple[str, ...]] = (m.EAGER, "default")
 
     @staticmethod
@@ -29,7 +32,9 @@ class Looped(SlotStrategy):
     def step(self) -> Stepped:
         begun = (*self.carried().tensors(), self.outcome.clone(), self.depths.clone())
         *last, outcome, depths = while_loop(self._goes_on, self._turn, begun)  # type: ignore[no-untyped-call]
-        return Stepped(_carried(last), torch.arange(len(outcome), device=outcome.device), outcome, depths)
+        return Stepped(
+            _carried(last), torch.arange(len(outcome), device=outcome.device), outcome, depths
+        )
 
     def _goes_on(self, *tensors: Tensor) -> Tensor:
         return ~tensors[DONE]

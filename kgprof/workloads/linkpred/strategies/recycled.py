@@ -1,4 +1,5 @@
-"""One queue, two engine calls at every step: for the slots that go on, and for those that are refilled."""
+"""One queue, two engine calls at every step: for the slots that go on, and for those that are
+refilled."""
 
 from torch import Tensor
 
@@ -8,7 +9,9 @@ from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
 
 class Recycled(TorchCond):
     name = "recycled"
-    summary = "Finished slots are refilled at once, and a second engine call derives them at every step."
+    summary = (
+        "Finished slots are refilled at once, and a second engine call derives them at every step."
+    )
 
     def derive_fresh(self, slots: Slots, fresh: Tensor) -> Children:
         return self.problem.derive(slots.states, slots.candidate)

@@ -1,6 +1,8 @@
-"""Plain Python, one candidate at a time (proof.py): the truth that the other strategies are held to.
+"""Plain Python, one candidate at a time (proof.py): the truth that the other strategies are held
+to.
 
-A step is one candidate. The policy is asked in float64 on the CPU, whatever the other strategies use.
+A step is one candidate. The policy is asked in float64 on the CPU, whatever the other strategies
+use.
 """
 
 from collections.abc import Mapping
@@ -25,7 +27,9 @@ class Reference:
     modes: ClassVar[tuple[str, ...]] = (m.EAGER,)
     problem: ClassVar[None] = None
 
-    def __init__(self, prover: Prover, choose: GreedyChooser, triples: npt.NDArray[np.int64], depth: int) -> None:
+    def __init__(
+        self, prover: Prover, choose: GreedyChooser, triples: npt.NDArray[np.int64], depth: int
+    ) -> None:
         self._prover = prover
         self._choose = choose
         self._triples = triples
@@ -55,7 +59,9 @@ class Reference:
 
     def found(self) -> Found:
         nans = self._choose.nans - self._nans_before
-        return Found(outcome=self._outcome.copy(), steps=self._steps.copy(), dropped=self._dropped, nans=nans)
+        return Found(
+            outcome=self._outcome.copy(), steps=self._steps.copy(), dropped=self._dropped, nans=nans
+        )
 
     def buffers(self) -> Mapping[str, Tensor]:
         """Plain Python keeps no tensors."""

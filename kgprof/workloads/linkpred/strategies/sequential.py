@@ -14,4 +14,6 @@ class Sequential(Batched):
 
     def __init__(self, problem: Problem) -> None:
         triples = problem.goals[:-1]
-        super().__init__(Problem(problem.engine, problem.policy, triples, batch_size=1, depth=problem.depth))
+        super().__init__(
+            Problem(problem.engine, problem.policy, triples, batch_size=1, depth=problem.depth)
+        )

@@ -1,7 +1,9 @@
-"""``fused``, several choices in one call: nothing is copied into the buffers and nothing read back in between.
+"""``fused``, several choices in one call: nothing is copied into the buffers and nothing read back
+in between.
 
-In reduce-overhead the call is one CUDA graph. What one choice leaves is what the next one reads, in memory of the
-graph's own, so only the last is copied. Choices after the end find empty slots and change nothing.
+In reduce-overhead the call is one CUDA graph. What one choice leaves is what the next one reads, in
+memory of the graph's own, so only the last is copied. Choices after the end find empty slots and
+change nothing.
 """
 
 import torch
@@ -12,7 +14,9 @@ from kgprof.workloads.linkpred.slots import Carried, Problem, SlotStrategy, Step
 
 class FusedSteps(SlotStrategy):
     name = "stepped"
-    summary = "As fused, several choices in one call; after each call the CPU asks whether all are done."
+    summary = (
+        "As fused, several choices in one call; after each call the CPU asks whether all are done."
+    )
 
     @staticmethod
     def room(batch_size: int, choices: int) -> int:
@@ -34,4 +38,6 @@ def fused_step(problem: Problem, now: Carried) -> Stepped:
     slots, head = refill(problem, moved, now.head, asking=moved.idle)
     done = torch.all(slots.candidate == problem.size)
     row = result_row(now.slots.candidate, moved.finished, problem.size)
-    return Stepped(Carried(slots, head, moved.tally, done, None), row, moved.outcome, moved.slots.depth)
+    return Stepped(
+        Carried(slots, head, moved.tally, done, None), row, moved.outcome, moved.slots.depth
+    )
