@@ -1,8 +1,9 @@
 """What each tool's own words name on the programs of tests/reports: the cause, the line, the
 remedy.
 
-    python benchmarks/first_words.py                       # all; keeps results/first_words.json
-    python benchmarks/first_words.py --only NAME --jobs 2  # some of them; keeps nothing
+    python benchmarks/first_words.py              # FAMILIES; keeps results/first_words.json
+    python benchmarks/first_words.py --all        # all programs, which takes hours
+    python benchmarks/first_words.py --only NAME  # these take their place in what is kept
 
 | tool | how it is used | what is read |
 |---|---|---|
@@ -10,7 +11,6 @@ remedy.
 | kgprof, script | kgprof check-graphs SCRIPT | stdout and stderr |
 | torch alone | python SCRIPT | stdout and stderr |
 | TORCH_LOGS | the same under TORCH_LOGS=graph_breaks,recompiles,perf_hints | stdout and stderr |
-| explain | torch._dynamo.explain(step)(), printed | stdout and stderr |
 | tlparse | on the TORCH_TRACE of SCRIPT | its index and its pages of failures, breaks, recompiles |
 
 SCRIPT is the program itself; where it only defines step(), a copy that calls it STEPS times at its
@@ -21,7 +21,7 @@ The marks are the same for all tools and come from the truth beside each program
 ``remedy``: one of its regular expressions matches what the tool says. ``line``: the tool writes
 FILE:LINE, or FILE and "line LINE" behind it. A healthy program is left alone by a tool that says
 none of ALARMS, lines left out that torch alone prints as well. False is an alarm about a healthy
-program, or one of DENIALS about a program in which that was found.
+program, or the words that a gate has passed about a program that must fail it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,31 @@ sys.path.insert(0, str(ROOT))  # for the truths, which no wheel holds
 from tests.reports.truth import Program, programs  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "first_words.json"
+# What public reports are about, with the programs that stand for it in the table.
+FAMILIES = {
+    "calls that run eagerly at the limit": ("adapters_per_stage", "heads_in_a_dictionary"),
+    "no graph at all": ("hooked_sequential", "ddp_of_a_trunk", "sequential_compiled_in_place"),
+    "a stance": ("stance_with_new_sizes",),
+    "compiled at import": ("import_break_branch", "import_break_logger", "import_limit_lengths"),
+    "compiled in worker processes": ("script_workers",),
+    "a tensor subclass": ("subclass_page_number",),
+    "the guard's words": ("remedy_layer_drop", "remedy_changing_options", "remedy_closure"),
+    "torch's own remedy": (
+        *("remedy_rnn", "remedy_int_attribute", "remedy_marked_and_fixed", "remedy_custom_op"),
+        *("remedy_static_sizes", "remedy_shared_wrapper"),
+    ),
+    "a break in the program and in torch": ("compiled_training_step", "import_break_marks"),
+    "one cause": ("sparse_input", "sparse_argument", "per_sample_gradient"),
+    "healthy": (
+        *(
+            "warmed_at_import",
+            "subclass_packed_weight",
+            "reset_between_widths",
+            "scheduled_optimizer",
+        ),
+        *("saliency_along_a_path", "lazy_image_encoder", "sizes_from_input"),
+    ),
+}
 STEPS = 20  # as check-graphs makes by default
 TIME_LIMIT_S = 600.0
 LOGS = "graph_breaks,recompiles,perf_hints"
@@ -58,19 +84,13 @@ QUICK = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "OMP_NUM_THREADS": "1",
 }
-EXPLAIN = """
-import runpy, sys, torch
-step = runpy.run_path(sys.argv[1])["step"]
-print(torch._dynamo.explain(step)())
-"""
 ALARMS = re.compile(
     r"Graph break in user code|Graph Break Reason|^FAILED|^INCONCLUSIVE"
     r"|: KGP\d{3} |: (?:warning|error) KGP\d{3} "
     r"|hit config\.recompile_limit|Traceback \(most recent call last\)",
     re.MULTILINE,
 )
-# What is false of a program in which one of these rules found something; no rule: in which any did.
-DENIALS = {r"^OK: gate passed": (), r"Graph Break Count: 0\b": ("KGP101", "KGP102")}
+DENIAL = re.compile(r"^OK: gate passed", re.MULTILINE)  # false of a program that has to fail
 READ_OF_TLPARSE = (
     "index",
     "failures_and_restarts",
@@ -103,6 +123,9 @@ class Marks:
     exit_code: int = 0
     seconds: float = 0.0
     impossible: str = ""
+
+
+Marked = dict[str, dict[str, Marks]]  # by program and tool
 
 
 # ---------------------------------------------------------------- tools
@@ -183,12 +206,6 @@ def torch_logs(program: Program, folder: Path) -> Said:
     return ran([sys.executable, str(script_of(program, folder))], folder, TORCH_LOGS=LOGS)
 
 
-def explain(program: Program, folder: Path) -> Said:
-    if "step" not in program.starts:
-        return Said(impossible="explain takes a function, and the program has no step")
-    return ran([sys.executable, "-c", EXPLAIN, str(script_without_calls(program, folder))], folder)
-
-
 def tlparse(program: Program, folder: Path) -> Said:
     binary = Path(sys.executable).with_name("tlparse")
     if not binary.is_file():
@@ -219,7 +236,6 @@ TOOLS: dict[str, Callable[[Program, Path], Said]] = {
     "kgprof, script": kgprof_script,
     "torch alone": torch_alone,
     "TORCH_LOGS": torch_logs,
-    "explain": explain,
     "tlparse": tlparse,
 }
 
@@ -259,11 +275,7 @@ def alarms(said: Said, alone: Said) -> bool:
 
 
 def denied(program: Program, said: Said) -> bool:
-    rules = {finding.rule for finding in program.findings}
-    return any(
-        re.search(pattern, said.text, re.MULTILINE) and (rules.intersection(of) if of else rules)
-        for pattern, of in DENIALS.items()
-    )
+    return program.exit != 0 and DENIAL.search(said.text) is not None
 
 
 def marked(program: Program) -> dict[str, Marks]:
@@ -292,7 +304,7 @@ COLUMNS = {
 }
 
 
-def sums(by_program: dict[str, dict[str, Marks]]) -> dict[str, dict[str, list[int]]]:
+def sums(by_program: Marked) -> dict[str, dict[str, list[int]]]:
     """By tool and column: how many of how many."""
     table: dict[str, dict[str, list[int]]] = {}
     for tool in TOOLS:
@@ -307,7 +319,7 @@ def sums(by_program: dict[str, dict[str, Marks]]) -> dict[str, dict[str, list[in
     return table
 
 
-def behind(by_program: dict[str, dict[str, Marks]]) -> list[str]:
+def behind(by_program: Marked) -> list[str]:
     """Where a peer names something and kgprof does not."""
     rows = []
     for name, by_tool in by_program.items():
@@ -330,7 +342,7 @@ def behind(by_program: dict[str, dict[str, Marks]]) -> list[str]:
     return rows
 
 
-def printed(by_program: dict[str, dict[str, Marks]]) -> str:
+def printed(by_program: Marked) -> str:
     lines = [f"| tool | {' | '.join(COLUMNS.values())} |", f"|---|{'--:|' * len(COLUMNS)}"]
     for tool, by_column in sums(by_program).items():
         cells = [f"{number} of {most}" for number, most in by_column.values()]
@@ -338,12 +350,11 @@ def printed(by_program: dict[str, dict[str, Marks]]) -> str:
     return "\n".join(lines)
 
 
-def keep(by_program: dict[str, dict[str, Marks]], most: int, output: Path) -> None:
-    """Writes what is known so far, and of how many programs that is."""
+def keep(by_program: Marked, output: Path) -> None:
+    """Write all marks that are known, with their sums."""
     kept: dict[str, Any] = {
         "command": "python benchmarks/first_words.py",
         "environment": environment(),
-        "programs_marked": f"{len(by_program)} of {most}",
         "sums": sums(by_program),
         "behind": behind(by_program),
         "programs": {
@@ -352,6 +363,17 @@ def keep(by_program: dict[str, dict[str, Marks]], most: int, output: Path) -> No
         },
     }
     output.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+def kept_in(output: Path) -> Marked:
+    """Read the marks of an earlier run."""
+    if not output.exists():
+        return {}
+    programs_kept = json.loads(output.read_text("utf-8"))["programs"]
+    return {
+        name: {tool: Marks(**each) for tool, each in by_tool.items()}
+        for name, by_tool in programs_kept.items()
+    }
 
 
 def environment() -> dict[str, str]:
@@ -368,29 +390,20 @@ def environment() -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python benchmarks/first_words.py")
-    parser.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help="these programs; repeatable"
-    )
-    parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="programs beside each other"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=RESULTS,
-        help="where the marks of all programs are kept",
-    )
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="repeatable")
+    parser.add_argument("--all", action="store_true", help="all programs of tests/reports")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs at a time")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS, help="where marks are kept")
     options = parser.parse_args()
-    chosen = [program for program in programs() if not options.only or program.name in options.only]
-    if unknown := {*options.only} - {program.name for program in chosen}:
+    known = {program.name: program for program in programs()}
+    names = options.only or (list(known) if options.all else list(chain(*FAMILIES.values())))
+    if unknown := {*names} - {*known}:
         parser.error(f"no such program: {', '.join(sorted(unknown))}")
-    by_program: dict[str, dict[str, Marks]] = {}
+    by_program = kept_in(options.output) if options.only else {}
     with ThreadPoolExecutor(options.jobs) as pool:
-        for program, by_tool in zip(chosen, pool.map(marked, chosen), strict=True):
-            by_program[program.name] = by_tool
-            if not options.only:
-                keep(by_program, len(chosen), options.output)
+        for name, by_tool in zip(names, pool.map(marked, map(known.get, names)), strict=True):
+            by_program[name] = by_tool
+            keep(by_program, options.output)
     print(printed(by_program))
     print("\n".join(behind(by_program)))
 

@@ -130,6 +130,28 @@ def test_each_call_of_step_is_a_step_of_a_block_and_a_rebound_buffer_is_seen() -
     assert watched.findings[0].location.line == line_with("  # rebound")
 
 
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_block_of_a_module_counts_the_steps_that_it_marks(by_name: bool) -> None:
+    head = torch.nn.Linear(3, 2)
+
+    with kgprof.watch(head) as watched:
+        for _ in range(3):
+            kgprof.step()
+            out = head(torch.ones(5, 3)) if by_name else watched(torch.ones(5, 3))
+            reads_its_sum(out.detach())
+
+    assert (watched.steps, watched.syncs_per_step) == (3, 1)
+
+
+def test_in_a_block_calls_of_the_watched_function_are_steps_if_they_come_first() -> None:
+    with kgprof.watch(reads_its_sum) as watched:
+        for _ in range(3):
+            watched(torch.ones(4))
+            kgprof.step()
+
+    assert (watched.steps, watched.syncs_per_step) == (3, 1)
+
+
 def test_a_buffer_that_is_copied_into_is_stable() -> None:
     rows = torch.zeros(4)
     advance = compiled(lambda rows: rows + 1)

@@ -97,6 +97,8 @@ def _mended(
     fix = _known(finding, decides) or trainer.get(finding.rule, finding.fix)
     if fix:
         return replace(finding, fix=fix)
+    if decides:
+        finding = _without_scalars_hint(finding)
     only = (
         source is not None
         and finding.location is not None
@@ -147,6 +149,16 @@ def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
     hinted = next((switch for switch in switches if _RAISES not in switch), "")
     fix = table or (f"{hinted}  # {_HINTED}" if hinted else "")
     return "" if decides and _SCALARS in fix else fix
+
+
+def _without_scalars_hint(finding: m.Finding) -> m.Finding:
+    """Drop torch's hint to capture a number that decides: the condition then breaks the graph."""
+    if finding.refusal is None:
+        return finding
+    cause = finding.refusal.cause
+    hints = tuple(hint for hint in cause.hints if _SCALARS not in hint)
+    refusal = replace(finding.refusal, cause=replace(cause, hints=hints))
+    return replace(finding, refusal=refusal)
 
 
 def _is_at(switch: Switch, line: m.PackageLine) -> bool:

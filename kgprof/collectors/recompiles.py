@@ -185,7 +185,10 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         if self.modules:
-            return self.modules
+            method = self.function.rpartition(".")[2]
+            of_library = self.library is not None and self.library.package != "torch"
+            named = of_library and method != "forward"
+            return f"{method} of {self.modules}" if named else self.modules
         if self.wraps:
             others = len(self.wraps) - 2
             return f"{', '.join(self.wraps[:2])}{f' and {others} more' if others > 0 else ''}"
@@ -424,7 +427,7 @@ def _recompiled(
     sizes = [guard for guard in rejected if guard.kind == "size"]
     advised = Advised(
         trace=trace,
-        function=function,
+        function=_called_as(trace, compiled, function),
         wrapped=wrapped,
         modules=eager.modules,
         same=same,
@@ -453,6 +456,15 @@ def _recompiled(
         calls_known=trace.calls > 0,
         identity="\0".join((*trace.source.identity(location)[:2], *inside)),
     )
+
+
+def _called_as(trace: RunTrace, compiled: Sequence[Compiled], function: str) -> str:
+    """Name what the program calls: the module in place of its forward."""
+    if function.rpartition(".")[2] != "forward":
+        return function
+    owners = [compiled_callables.of_compilation(trace, each) for each in compiled]
+    paths = {each.path for each in owners if each is not None and each.path.isidentifier()}
+    return paths.pop() if len(paths) == 1 else "model"
 
 
 def _modules(trace: RunTrace, compiled: Sequence[Compiled]) -> str:

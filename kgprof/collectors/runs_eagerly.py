@@ -58,6 +58,10 @@ _SKIPPED = {
     "disabled": "torch._dynamo.config.disable is set",
 }
 TORCH_MODULES = "/torch/nn/"
+_INSIDE_DDP = (
+    "DistributedDataParallel(torch.compile(module))  # compile what it holds: its own forward "
+    "breaks the graph"
+)
 _FAULTS = ("error", "dispatch-mode")  # of these, torch says something for some calls only
 
 
@@ -205,7 +209,11 @@ def _break(called: m.CompiledCallable, breaks: Sequence[BreakRecord]) -> _Cause 
         operator = record.cause.operator
         what = f"{operator} breaks the graph" if operator else f"graph break ({record.cause.words})"
         return _Cause(
-            kind="break", words=what, identity=f"break\0{record.cause.identity}", place=record.site
+            kind="break",
+            words=what,
+            identity=f"break\0{record.cause.identity}",
+            place=record.site,
+            fix=_INSIDE_DDP if called.module == "DistributedDataParallel" else "",
         )
     return None
 

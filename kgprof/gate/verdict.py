@@ -224,13 +224,11 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
 
 
 def _why_nothing(run: m.RunReport, workload: str) -> str:
-    """And how to compile something, where kgprof was to run it as it stands."""
+    """And how to compile something, if kgprof was to run it as it stands."""
+    if missing := nothing_captured(run):
+        return f"{run.key.slug}: no compilation was seen ({missing})"
     unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
-    known = nothing_captured(run)
-    words = [
-        m.nothing_compiled(unused, run.script.workers if run.script else 0)
-        + (f" ({known})" if known else "")
-    ]
+    words = [m.nothing_compiled(unused, run.script.workers if run.script else 0)]
     if run.key.mode == m.AS_IS:
         hidden = run.script.why_nothing_compiled(workload) if run.script else ""
         words.append(hidden or HOW_TO_COMPILE[run.script is not None])

@@ -13,6 +13,10 @@ is one line, and its payload the lines after it:
 Nothing in it says where one call of the program ended, so no record has a call: ``call`` counts how
 often torch began its compile ids anew (``torch._dynamo.reset()``), which is needed to tell two
 compilations of one id apart. What only the hooks of a live capture see is named as unavailable.
+
+Under TORCH_TRACE torch prints tensors while it compiles, and a tensor subclass may raise there,
+which fails the compilation. That says nothing about the program, nor does what torch then compiles
+inside of such a function: both are left out, and the run is not judged.
 """
 
 import gzip
@@ -30,7 +34,7 @@ from kgprof.errors import InputError
 from kgprof.reading import layout
 from kgprof.reading.files import json_object, lines
 from kgprof.reading.project import ProjectFiles
-from kgprof.reading.structured_trace import is_whole
+from kgprof.reading.structured_trace import compile_id, is_whole
 from kgprof.record import foreign, kept_records, project_sources, store
 from kgprof.record.kept_records import KeptRecords
 
@@ -48,6 +52,11 @@ _PREFIX = re.compile(
     rb"[^\]\n]+:\d+\] (?P<metadata>\{.*)"
 )
 _RANK_IN_NAME = re.compile(r"_rank_(\d+)_")
+# A frame of torch's structured trace within a traceback: the exception came out of what it printed.
+_PRINTING = re.compile(
+    r'File "[^"\n]*[/\\]torch[/\\]_logging[/\\]_internal\.py", line \d+, in trace_structured\n'
+)
+_WITH_TRACEBACK = ("dynamo_graph_break_reason", "dynamo_error")
 # Folders that the names in a trace give away as a library's, also those of another machine.
 _STDLIB = re.compile(r"(?P<folder>.*[/\\]lib(?:64)?[/\\]python3\.\d+t?)[/\\]")
 _TORCH = re.compile(r"(?P<folder>.*[/\\]torch)[/\\]_(?:dynamo|logging|inductor|functorch|ops)\b")
@@ -76,9 +85,14 @@ class TraceFile(KeptRecords):
     # compile ids whose metrics have been written
     ended: set[tuple[Any, Any]] = field(default_factory=set)
 
+    # Compile ids, each with the number of resets before it, that torch's own printing failed.
+    failed_by_printing: set[tuple[str, int]] = field(default_factory=set)
+    unprinted: tuple[str, ...] = ()  # the functions of these
+
     @property
     def compiled(self) -> bool:
-        return any("dynamo_start" in record.metadata for record in self.records)
+        began = any("dynamo_start" in record.metadata for record in self.records)
+        return began or bool(self.unprinted)
 
     def problems(self) -> Iterator[str]:
         if self.cut:
@@ -106,6 +120,8 @@ class TraceFile(KeptRecords):
         self.seen += 1
         self._describe(prefix, metadata, text)
         self._count_resets(metadata)
+        if _artifact(metadata) in _WITH_TRACEBACK and _PRINTING.search(text or ""):
+            self.failed_by_printing.add((compile_id(metadata), self.resets))
         self.keep(metadata, text, self.resets)
 
     def _describe(
@@ -120,8 +136,7 @@ class TraceFile(KeptRecords):
             self.rank = int(named[1]) if named else None
         if isinstance(rank := metadata.get("rank"), int):
             self.rank = rank
-        artifact = metadata.get("artifact")
-        if isinstance(artifact, dict) and artifact.get("name") == "torch_version" and text:
+        if _artifact(metadata) == "torch_version" and text:
             self.torch = str(json_object(text).get("pytorch_version") or "")
 
     def _count_resets(self, metadata: Mapping[str, Any]) -> None:
@@ -137,6 +152,48 @@ class TraceFile(KeptRecords):
         elif "dynamo_start" in metadata and name in self.ended:
             self.resets += 1
             self.ended.clear()
+
+    def leave_out_failed_by_printing(self) -> None:
+        """Drop these compilations, and those of code that their functions called eagerly."""
+        if not self.failed_by_printing:
+            return
+        stacks = {
+            (compile_id(record.metadata), record.call): stack
+            for record in self.records
+            if (stack := self._stack(record.metadata))
+        }
+        failed = [stack[-1] for key, stack in stacks.items() if key in self.failed_by_printing]
+        gone = {key for key, stack in stacks.items() if not set(failed).isdisjoint(stack)}
+        self.unprinted = tuple(dict.fromkeys(function for _, function in failed))
+        self.records = [
+            record
+            for record in self.records
+            if (compile_id(record.metadata), record.call) not in gone
+        ]
+
+    def _stack(self, metadata: Mapping[str, Any]) -> list[tuple[object, str]]:
+        """Read the file's number and the function of each frame, where a compilation begins."""
+        start = metadata.get("dynamo_start")
+        frames = start.get("stack") if isinstance(start, dict) else None
+        listed = frames if isinstance(frames, list) else []
+        return [(frame.get("filename"), str(frame.get("name"))) for frame in listed]
+
+    @property
+    def changed_by_the_trace(self) -> str:
+        """Say why the run is not judged; empty if printing failed nothing."""
+        if not self.unprinted:
+            return ""
+        functions = ", ".join(self.unprinted)
+        return (
+            f"printing a tensor for TORCH_TRACE raised while torch compiled {functions}, which "
+            "failed the compilation; without TORCH_TRACE it may succeed"
+        )
+
+
+def _artifact(metadata: Mapping[str, Any]) -> str:
+    """The artifact's name; empty for a record of another kind."""
+    artifact = metadata.get("artifact")
+    return str(artifact.get("name")) if isinstance(artifact, dict) else ""
 
 
 def read_file(path: Path, within: Path | None = None) -> TraceFile:
@@ -159,6 +216,7 @@ def read_file(path: Path, within: Path | None = None) -> TraceFile:
         raise InputError(what, path=path, hint=f"TORCH_TRACE=DIR makes torch write {FILES} to DIR")
     if not found.cut and found.last_is_short:
         found.cut = "ends in the middle of a record"
+    found.leave_out_failed_by_printing()
     return found
 
 
@@ -292,10 +350,12 @@ def _write_run(
     kept_records.write_records(records, lines)
     sources = project_sources.gather(lines, _project(file.records), recorded_here=False)
     store.write_json(records.with_name(layout.SOURCES), sources)
-    lost = (
+    lost = [
         m.Unavailable(capture="structured trace", why=why, incomplete=True)
         for why in file.problems()
-    )
+    ]
+    if file.changed_by_the_trace:
+        lost.append(m.Unavailable(capture="compilation", why=file.changed_by_the_trace))
     compiled = m.CompilePass(
         call_us=(),
         steady_from=options.warmup,

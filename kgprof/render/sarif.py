@@ -4,8 +4,10 @@ GitHub keeps 5,000 results of a file and wants one physical location each, of wh
 first; it tells findings of two commits apart by ``partialFingerprints.primaryLocationLineHash``.
 
 Of a comparison the results are head's findings, each with its ``baselineState`` (3.27.24): new,
-updated (more often than before) or unchanged. Those that were fixed would be ``absent``; GitHub
-ignores that state and would show them as open alerts, so they are told as notifications.
+updated (more often than before) or unchanged. Every result has one, as the format demands; "new"
+says there that the base did not detect it, and the property ``notLookedForInBase`` why, if base did
+not look for it. Those that were fixed would be ``absent``; GitHub ignores that state and would show
+them as open alerts, so they are told as notifications.
 """
 
 import json
@@ -33,6 +35,7 @@ ROOT = "%SRCROOT%"
 # A finding about a whole run has no line. GitHub refuses a result without a file; this name says
 # what is meant.
 NO_FILE = "no file associated with this finding"
+NO_SUCH_RUN = "the base has no run of this name"
 _FINISHED = (EXIT_OK, EXIT_GATE_FAILED, EXIT_NOTHING_MEASURED, EXIT_INCONCLUSIVE)
 _NOTIFIED = {
     m.VerdictStatus.OK: "note",
@@ -212,17 +215,13 @@ def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
 def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any]]:
     """``rules``: the index of each id. What is new comes first, so that the limit cuts what is
     unchanged."""
-    states: dict[m.Finding, str] = {}
-    for row in profile.comparison.findings if profile.comparison is not None else ():
-        # of the others the format has no word
-        if row.status in (m.FindingStatus.NEW, m.FindingStatus.UNCHANGED):
-            states[row.finding] = "updated" if row.grew else row.status
+    compared = () if profile.comparison is None else profile.comparison.findings
+    of_head = (row for row in compared if row.escaped != "head")
+    rows = {row.finding: row for row in of_head if row.status is not m.FindingStatus.FIXED}
     root, fails = profile.environment.source_root, failing(profile)
     seen: Counter[str] = Counter()
     results = []
-    for finding in sorted(
-        profile.findings, key=lambda finding: states.get(finding) != m.FindingStatus.NEW
-    )[:LIMIT]:
+    for finding in sorted(profile.findings, key=lambda finding: _order(rows.get(finding)))[:LIMIT]:
         mark = finding.fingerprint or f"{finding.rule}:{finding.run.slug if finding.run else ''}"
         seen[mark] += 1
         result: dict[str, Any] = {
@@ -246,10 +245,25 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
             # status is accepted.
             accepted = {"kind": "external", "justification": finding.accepted}
             result["suppressions"] = [accepted] if finding.accepted else []
-        if finding in states:
-            result["baselineState"] = states[finding]
+        if profile.comparison is not None:
+            row = rows.get(finding)
+            result["baselineState"] = _baseline_state(row)
+            if row is None or row.missing:
+                missing = row.missing if row is not None else NO_SUCH_RUN
+                result["properties"]["notLookedForInBase"] = missing
         results.append(result)
     return results
+
+
+def _order(row: m.ComparedFinding | None) -> bool:
+    """What is known to be new comes first."""
+    return row is None or row.status is not m.FindingStatus.NEW
+
+
+def _baseline_state(row: m.ComparedFinding | None) -> str:
+    if row is None or row.status is not m.FindingStatus.UNCHANGED:
+        return "new"
+    return "updated" if row.grew else "unchanged"
 
 
 def _measured(finding: m.Finding) -> dict[str, Any]:

@@ -131,6 +131,7 @@ class Watch:
         self._listening: InProcess | None = None
         self._over = self._aside = kgprof._profiled
         self._inside = False  # a function that calls itself takes one step
+        self._marks_steps = function is None  # the block does, by kgprof.step()
         self._undo = ExitStack()
         self._known: tuple[tuple[int, bool], _Collected] | None = None
         if function is not None:
@@ -141,7 +142,7 @@ class Watch:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._function is None:
             raise UsageError("watched tensors need a with-block and cannot be called")
-        if self._over or self._inside:
+        if self._over or self._inside or self._marks_steps:
             return self._function(*args, **kwargs)
         listening = self._listening or self._begin((*args, *kwargs.values()))
         if listening.over:  # something else is watched in its place
@@ -179,14 +180,16 @@ class Watch:
             return self
 
         def stepped() -> None:
+            if self._inside or (listening.steps and not self._marks_steps):
+                return  # calls of the function are the steps
+            self._marks_steps = True
             listening.step_ends()
             if listening.steps >= STEPS:
                 self.stop()
             else:
                 listening.step_begins()
 
-        if self._function is None:
-            replace(kgprof, "_on_step", stepped, self._undo)
+        replace(kgprof, "_on_step", stepped, self._undo)
         return self
 
     def __exit__(
@@ -197,7 +200,7 @@ class Watch:
     ) -> None:
         if self._listening is not None and error is not None:
             self._listening.failed(error)
-        if self._listening is not None and self._function is None:
+        if self._listening is not None and self._marks_steps:
             self._listening.step_ends(error)
         self.stop()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kgprof.collectors import recompiles
@@ -53,6 +54,27 @@ def diagnosed(*lines: Any, **fields: Any) -> tuple[Finding, ...]:
 
 def rules(*lines: Any, **fields: Any) -> list[tuple[str, Level]]:
     return [(finding.rule, finding.level) for finding in diagnosed(*lines, **fields)]
+
+
+@pytest.mark.parametrize(
+    ("function", "package", "name"),
+    [
+        ("Base.score", "shelf", "score of model (Ranker)"),
+        ("Base.forward", "shelf", "model (Ranker)"),
+        ("Module._call_impl", "torch", "model (Ranker)"),
+    ],
+)
+def test_a_method_that_a_library_defines_is_named_with_the_module(
+    function: str, package: str, name: str
+) -> None:
+    (found,) = collected(*recompiled(10))
+    line = PackageLine(package=package, version="1.0", file="base.py", line=3, function=function)
+
+    of_library = msgspec.structs.replace(
+        found, function=function, library=line, modules="model (Ranker)"
+    )
+
+    assert of_library.name == name
 
 
 def test_a_recompile_knows_its_guard_its_caller_and_its_price() -> None:

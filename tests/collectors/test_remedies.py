@@ -111,6 +111,34 @@ def test_the_fix_of_a_break_or_an_error_helps(
     assert [each for each in watched(name) if each.rule == rule] == []
 
 
+MODULE = """
+import torch
+
+class Scaled(torch.nn.Module):
+    def forward(self, x, factor):
+        return x * factor
+
+net = torch.compile(Scaled(), backend="eager", dynamic=False)
+factors = iter(range(2, 99))
+
+def step():
+    return net(torch.ones(4), next(factors) / 4)
+"""
+
+
+def test_a_fix_calls_a_module_by_its_name_and_not_its_forward(tmp_path: Path) -> None:
+    program = tmp_path / "scaled.py"
+    program.write_text(MODULE, "utf-8")
+    watch = kgprof.watch(runpy.run_path(str(program))["step"], warmup=3, device="cpu")
+
+    for _ in range(CALLS):
+        watch()
+    watch.stop()
+
+    (found,) = of_recompiles(watch.findings)
+    assert found.fix.partition("  #")[0] == "net(..., factor=torch.tensor(factor))"
+
+
 def test_a_switch_that_only_moves_the_break_is_not_offered() -> None:
     found = watched("loop_with_condition")
 

@@ -228,6 +228,33 @@ def test_sarif_names_its_baseline_by_what_it_was() -> None:
     assert run["baselineGuid"] != run["automationDetails"]["guid"]
 
 
+def test_sarif_gives_what_the_base_did_not_look_for_a_state_and_says_why() -> None:
+    profile, found = compared("comparison")
+    unknown, elsewhere = profile.findings[0], profile.findings[1]
+    rows = [
+        msgspec.structs.replace(
+            row, status=FindingStatus.NOT_LOOKED_FOR, escaped="base", missing="MEMORY did not run"
+        )
+        if row.finding == unknown
+        else row
+        for row in found.findings
+        if row.finding != elsewhere
+    ]
+    comparison = msgspec.structs.replace(found, findings=tuple(rows))
+
+    results = sarif(msgspec.structs.replace(profile, comparison=comparison))["results"]
+
+    assert all("baselineState" in result for result in results)
+    reasons = Counter(result["properties"].get("notLookedForInBase") for result in results)
+    assert {reason: number for reason, number in reasons.items() if reason} == {
+        "MEMORY did not run": 1,
+        "the base has no run of this name": 1,
+    }
+    for result in results:
+        if "notLookedForInBase" in result["properties"]:
+            assert result["baselineState"] == "new"
+
+
 def test_sarif_of_one_run_has_no_baseline() -> None:
     run = sarif(profiles.watched())
 

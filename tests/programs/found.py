@@ -171,11 +171,10 @@ def _is_function(truth: Recompiled, places: Iterable[_Place]) -> bool:
 
 def _names(stands_for: str, finding: m.Finding) -> bool:
     """A module is named by its path and class, "encoder (Sequential)", or by its class alone."""
-    owner = stands_for.partition(".")[0]
+    owner, _, method = stands_for.partition(".")
     alone = finding.message.startswith(f"{owner} recompiled ")
-    return bool(owner) and (
-        alone or f"({owner})" in finding.message or stands_for in finding.message
-    )
+    named = alone or f"({owner})" in finding.message or stands_for in finding.message
+    return bool(owner) and named and (method == "forward" or method in finding.message)
 
 
 def _line(place: m.Location | None) -> object:

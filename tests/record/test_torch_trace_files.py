@@ -17,7 +17,7 @@ import pytest
 
 from kgprof import cli, collectors, coverage
 from kgprof.analysis import analyse
-from kgprof.errors import InputError
+from kgprof.errors import EXIT_NOTHING_MEASURED, InputError
 from kgprof.model import CompilePass, Options, PassName, Profile, Recording, Skipped
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
@@ -320,6 +320,57 @@ def test_the_gate_judges_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     }  # type: ignore[union-attr]
     assert statuses["graph-breaks", "rank0"] == "exceeded"
     assert statuses["recompiles", "rank1"] == "not observed"
+
+
+PROGRAMS = ROOT / "tests" / "reports" / "programs"
+
+
+@pytest.mark.parametrize("name", ["subclass_packed_weight", "subclass_page_number"])
+def test_what_torch_fails_to_print_for_the_trace_is_no_fault_of_the_program(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traced, script = tmp_path / "traced", tmp_path / f"{name}.py"
+    calls = "\nfor _ in range(3):\n    step()\n"
+    script.write_text((PROGRAMS / script.name).read_text("utf-8") + calls, "utf-8")
+    environment = {**os.environ, "TORCH_TRACE": str(traced)}
+    subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, timeout=300, check=False
+    )
+
+    code = kgprof("check-graphs", "--torch-trace", traced, "-o", tmp_path / "out", "-q")
+
+    assert (code, profile_in(tmp_path / "out").findings) == (EXIT_NOTHING_MEASURED, ())
+    verdict = capsys.readouterr().out.splitlines()[-1]
+    assert "printing a tensor for TORCH_TRACE raised" in verdict
+    assert "torch.compile(model)" not in verdict
+
+
+def test_code_that_such_a_function_called_is_left_out_and_other_code_is_kept(
+    tmp_path: Path,
+) -> None:
+    def begun(frame: int, *functions: str) -> str:
+        stack = [{"line": 1, "name": name, "filename": 1} for name in functions]
+        return line({"dynamo_start": {"stack": stack}, "frame_id": frame, "frame_compile_id": 0})
+
+    said = (
+        'Traceback\n  File "/lib/torch/_logging/_internal.py", line 1, in trace_structured\n'
+        "    payload_fn()\nRuntimeError: no repr"
+    )
+    failed = line({"artifact": {"name": "dynamo_error", "encoding": "string"}, **PLACE}, said)
+    names = line({"str": ["/src/model.py", 1]})
+
+    file = read(
+        names
+        + begun(0, "main", "scale")
+        + failed
+        + begun(1, "main", "scale", "unpack")
+        + begun(2, "main", "loss"),
+        tmp_path,
+    )
+
+    kept = [record.metadata for record in file.records if "dynamo_start" in record.metadata]
+    assert [metadata["frame_id"] for metadata in kept] == [2]
+    assert file.unprinted == ("scale",)
 
 
 def test_without_a_recompile_the_budget_is_held(tmp_path: Path) -> None:

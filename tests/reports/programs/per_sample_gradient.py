@@ -11,7 +11,7 @@ def loss(weights, sample):
     return error.square()
 
 
-@torch.compile
+@torch.compile(backend="aot_eager")
 def gradients(samples):
     each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))
     return each(parameters, samples).norm(dim=1)

@@ -3,7 +3,7 @@
 import torch
 
 
-@torch.compile
+@torch.compile(backend="aot_eager")
 def spread(edges, values):
     return torch.mv(edges, values).tanh() * 2
 

@@ -5,7 +5,7 @@ import os
 import torch
 
 
-@torch.compile(backend="eager", dynamic=False)
+@torch.compile(backend="eager", dynamic=None if os.environ.get("FIX") else False)
 def attend(q):
     return torch.softmax(q @ q.T, dim=-1)
 
