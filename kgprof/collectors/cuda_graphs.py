@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.collectors.aliases import quoted_line
-from kgprof.collectors.fingerprint import fingerprint, grouped
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.recompiles import place_of
 from kgprof.collectors.tensor_facts import METADATA, STATIC_INDICES, last_name, said
 from kgprof.reading import launches
@@ -208,10 +209,9 @@ class Replayed(m.Model, frozen=True, kw_only=True):
     kernels: int  # launched in it one by one
 
 
-class CudaGraphs(m.Model, frozen=True, kw_only=True):
+class CudaGraphs(Event, frozen=True, kw_only=True):
     """One run."""
 
-    run: m.RunKey
     requested: bool
     graphs: int  # compiled graphs that ran
     launches_per_step: float | m.Skipped  # of CUDA graphs, in TRACE
@@ -532,16 +532,13 @@ def _finding(
     count: int = 1,
     identity: str | None = None,
 ) -> m.Finding:
-    what = message if identity is None else identity
-    return m.Finding(
-        rule=rule.id,
-        level=rule.level,
-        message=message,
-        run=event.run,
-        location=location,
-        count=count,
+    place = event.identities[location] if location else ""
+    return finding(
+        rule,
+        Event(run=event.run, location=location),
+        message,
+        place,
+        message if identity is None else identity,
         detail=detail,
-        fingerprint=fingerprint(
-            rule.id, event.run, event.identities[location] if location else "", what
-        ),
+        count=count,
     )

@@ -22,7 +22,7 @@ from kgprof.collectors import (
     skipped_frames,
     syncs,
 )
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.event import Event, finding
 from kgprof.measures import kernels
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
@@ -118,10 +118,9 @@ LAUNCH_BOUND = m.Rule(
 RULES = (DEVICE_IDLE, LAUNCH_BOUND)
 
 
-class DeviceTime(m.Model, frozen=True, kw_only=True):
+class DeviceTime(Event, frozen=True, kw_only=True):
     """One run on a GPU: what a step takes, and how much of that the device works."""
 
-    run: m.RunKey
     step_us: float  # median of TIMING
     unsteady: bool  # its steps vary so much that the median stands for none of them
     samples: int
@@ -230,12 +229,11 @@ def _finding(event: DeviceTime) -> m.Finding:
         fix = REPLAY
     elif rule is LAUNCH_BOUND and event.sizes_change:
         lines.append(SIZES_CHANGE)
-    return m.Finding(
-        rule=rule.id,
-        level=m.Level.NOTE if expected else rule.level,
-        message=_message(event),
-        run=event.run,
-        fingerprint=fingerprint(rule.id, event.run),
+    return finding(
+        rule,
+        event,
+        _message(event),
+        level=m.Level.NOTE if expected else None,
         detail="\n".join(lines),
         cost=m.FindingCost(
             value=event.idle_us,

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint, grouped
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.graph_breaks import numbered
 from kgprof.collectors.guard_text import OTHER, Guard, parse
 from kgprof.collectors.guard_words import (
@@ -146,12 +147,10 @@ class Recompile(m.Model, frozen=True, kw_only=True):
     words: str = ""  # the guard in a sentence
 
 
-class RecompiledFunction(m.Model, frozen=True, kw_only=True):
+class RecompiledFunction(Event, frozen=True, kw_only=True):
     """One function of one run that was compiled more than once."""
 
-    run: m.RunKey
     # its def; for a library's function the project's line that leads there
-    location: m.Location | None
     function: str = ""  # its name, qualified where it is known
     library: m.PackageLine | None = None  # the def of a library's function
     recompiles: tuple[Recompile, ...]
@@ -171,7 +170,6 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
     calls_known: bool = True  # False: no call was told from another, and nothing is said of warm-up
     wraps: tuple[str, ...] = ()  # what torch's wrapper called, where that was compiled: "Linear"
     limit_fix: str = ""  # for ``limit_guard``
-    identity: str
 
     @property
     def in_steady_state(self) -> tuple[Recompile, ...]:
@@ -701,11 +699,10 @@ def eager_by_finding(evidence: Evidence, run: m.RunKey) -> dict[str, int]:
     that says so."""
     by_finding = {}
     for event, ordinal in numbered(evidence.once(collect)):
-        for finding in _judge(
-            msgspec.structs.replace(event, identity=f"{event.identity}{ordinal}")
-        ):
-            if event.run == run and event.eager_steady and finding.rule != IN_STEADY_STATE.id:
-                by_finding[finding.fingerprint] = event.eager_steady
+        told_apart = msgspec.structs.replace(event, identity=f"{event.identity}{ordinal}")
+        for made in _judge(told_apart):
+            if event.run == run and event.eager_steady and made.rule != IN_STEADY_STATE.id:
+                by_finding[made.fingerprint] = event.eager_steady
     return by_finding
 
 
@@ -864,12 +861,14 @@ def _finding(
     )
     of_break = bool(recompiles) and all(recompile.returned_by for recompile in recompiles)
     times = f"{_times(event, recompiles)}{note}{_because_of_break(recompiles)}"
-    return m.Finding(
-        rule=rule.id,
-        level=m.Level.NOTE if note or of_break else rule.level,
-        message=f"{event.name} recompiled {times}: {_why(event, recompiles)}{eager}",
-        run=event.run,
-        location=event.location,
+    return finding(
+        rule,
+        event,
+        f"{event.name} recompiled {times}: {_why(event, recompiles)}{eager}",
+        *([apart] if apart else []),
+        event.identity,
+        *kinds,
+        level=m.Level.NOTE if note or of_break else None,
         library=None
         if event.modules and event.library and event.library.package == "torch"
         else event.library,
@@ -890,9 +889,6 @@ def _finding(
         cost=_cost(recompiles),
         fix=_advice(event, recompiles, rule, apart),
         names=tuple(dict.fromkeys(guard.source for guard in guards if guard.source)),
-        fingerprint=fingerprint(
-            rule.id, event.run, *([apart] if apart else []), event.identity, *kinds
-        ),
     )
 
 

@@ -14,6 +14,7 @@ from statistics import median
 
 from kgprof import model as m
 from kgprof.collectors import graph_breaks
+from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText
@@ -158,10 +159,9 @@ SIZED = {
 }
 
 
-class Sync(m.Model, frozen=True, kw_only=True):
+class Sync(Event, frozen=True, kw_only=True):
     """One line of one run that reads or waits, in steady state."""
 
-    run: m.RunKey
     rule: str
     location: m.Location
     cause: str
@@ -175,7 +175,6 @@ class Sync(m.Model, frozen=True, kw_only=True):
     expression: str
     on_cuda: bool
     waited_us: tuple[float, ...] | m.Skipped  # by call, what the host spent in it
-    identity: str  # the same in another checkout and after an edit above the line
     called: str = ""  # at the innermost line, where it reads inside: "multinomial"
 
     @property
@@ -464,7 +463,7 @@ def reads_by_finding(events: Sequence[Sync], run: m.RunKey) -> dict[str, float]:
     reads: dict[str, float] = defaultdict(float)
     for event in events:
         if event.run == run and event.rule != WOULD_SYNC.id:
-            reads[_identity(event)] += event.reads_per_step
+            reads[fingerprint(event.rule, event.run, event.identity)] += event.reads_per_step
     return dict(reads)
 
 
@@ -507,15 +506,14 @@ def _finding(event: Sync) -> m.Finding:
         and event.calls <= SELDOM * event.steps
         and isinstance(cost, m.Skipped)
     )
-    return m.Finding(
-        rule=rule.id,
-        level=m.Level.NOTE if seldom else rule.level,
+    return finding(
+        rule,
+        event,
+        message,
+        event.identity,
+        level=m.Level.NOTE if seldom else None,
         no_fix="it reads in few steps only, as writing a log does" if seldom else "",
-        message=message,
-        run=event.run,
-        location=event.location,
         count=max(1, round(event.reads_per_step)),
-        fingerprint=_identity(event),
         library=event.library,
         fix="" if event.library else DRAWN if event.called == "multinomial" else _fix(event, cause),
         reads=m.Reads(
@@ -625,10 +623,6 @@ def _often(event: Sync) -> str:
         if event.events == event.calls
         else f"{event.events:,} times in {steps} steps"
     )
-
-
-def _identity(event: Sync) -> str:
-    return fingerprint(event.rule, event.run, event.identity)
 
 
 def waited_a_step(waited_us: Sequence[float]) -> float:

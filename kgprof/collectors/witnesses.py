@@ -183,10 +183,10 @@ def _not_in_trace(run: RunEvidence) -> dict[m.Witness, str]:
         lacking[m.Witness.TENSOR_CORES] = (
             f"compute capability {major}.{minor} has no tensor cores for TF32"
         )
-    if not traced.is_gpu_bound and m.PassName.TIMING not in traced.measured_in:
+    if not traced.is_gpu_bound and m.PassName.TIMING not in traced.extent.measured_in:
         busy = (
             "under the profiler the GPU is busy "
-            f"{100 * traced.busy_us / traced.step_us:.0f} % of the time"
+            f"{100 * traced.busy_us / traced.extent.step_us:.0f} % of the time"
         )
         lacking[m.Witness.WHAT_LIMITS] = (
             f"{busy}; whether it limits the program is not known without TIMING"
