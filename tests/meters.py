@@ -202,7 +202,7 @@ def _is_builtins(node: ast.expr) -> bool:
 def table(rooms: dict[str, Meters]) -> Iterable[str]:
     """Yields the lines of the table; the last one is of all rooms."""
     yield (
-        f"{'room':<12}{'size':>9}{'nodes/stmt':>12}{'cond/1000':>11}{'classes':>9}{'copied':>8}{'skipped':>9}{'>100 columns':>14}"
+        f"{'room':<12}{'size':>9}{'nodes/stmt':>12}{'cond/1000':>11}{'classes':>9}{'copied':>8}{'skipped':>9}{'>100 columns':>14}"  # noqa: E501
     )
     everything = Meters(sum((meters.counts for meters in rooms.values()), Counter()))
     for room, meters in (*rooms.items(), ("all", everything)):

@@ -11,7 +11,7 @@ word in the parsed expression:
                ── steps.counted ──► words of which four times as many take more than ``GROWTH`` times the steps
 
 No clock is read.
-"""
+"""  # noqa: E501
 
 import itertools
 import re
@@ -354,7 +354,7 @@ class _Automaton:
 
 
 def neighbours(at: Any, flags: int) -> Callable[[str, str], bool]:
-    """Returns which characters may stand before and after ``^``, ``$``, ``\\b`` and the like; "" is the text's edge."""
+    """Returns which characters may stand before and after ``^``, ``$``, ``\\b`` and the like; "" is the text's edge."""  # noqa: E501
     lines = bool(flags & re.MULTILINE)
     return {
         c.AT_BEGINNING: lambda one, _: one == "" or (lines and one == "\n"),

@@ -13,7 +13,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "kgprof"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-LONGEST = 60
+LONGEST = 86
 BLOCK = 10
 
 

@@ -24,15 +24,15 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 351_600
+MOST_SIZE = 351_720
 CEILINGS = {
     "nodes per statement": 9.68,
     "nodes of the median function": 89,
-    "conditional expressions per 1,000 lines": 39.0,
+    "conditional expressions per 1,000 lines": 32.6,
     meters.CLASSES: 723,
     meters.COPIED: 1893,
     meters.SKIPPED: 462,
-    meters.LONG_LINES: 6536,
+    meters.LONG_LINES: 30,
 }
 # Where code is made from text: a person's own script, and an exception that Python raises at a
 # signal.

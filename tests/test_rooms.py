@@ -266,7 +266,7 @@ def test_the_vocabulary_is_all_known_and_has_one_door() -> None:
 # A comparison has a head, and a log a head and a tail, so these two stand in it only beside the
 # word for what they are of.
 LINK_PREDICTION = re.compile(
-    r"(?<![a-z])(candidates?|(un)?proved|mrr|hits_?(@|at)|corruptions?|triples?|reciprocal ranks?|ranking metrics?)"
+    r"(?<![a-z])(candidates?|(un)?proved|mrr|hits_?(@|at)|corruptions?|triples?|reciprocal ranks?|ranking metrics?)"  # noqa: E501
     r"(?![a-z])|\b(head and )?tail sides?\b|\blink[ -]prediction\b|\bknowledge[ -]graphs?\b",
     re.IGNORECASE,
 )

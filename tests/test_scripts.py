@@ -228,7 +228,7 @@ def test_a_script_too_short_to_have_a_steady_state_does_not_pass_for_one_without
 def test_torchruns_ranks_are_one_report_and_what_only_one_compiled_is_said(tmp_path: Path) -> None:
     torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
     done = kgprof(
-        "profile", TRAINING, "--format", "json", "--passes", "compile", "--", "--longer-on-rank", "1",
+        "profile", TRAINING, "--format", "json", "--passes", "compile", "--", "--longer-on-rank", "1",  # noqa: E501
         cwd=tmp_path, before=torchrun,
     )  # fmt: skip
 

@@ -247,7 +247,7 @@ def test_what_is_read_in_an_eighth_of_the_steps_to_log_it_is_no_action(
     assert [action.rule for action in profile.actions if action.rule == "KGP201"] == first
 
 
-def test_what_would_sync_on_a_gpu_in_each_step_leads_a_script_with_its_line_and_how_often_once() -> (
+def test_what_would_sync_on_a_gpu_in_each_step_leads_a_script_with_its_line_and_how_often_once() -> (  # noqa: E501
     None
 ):
     steady = range(STEADY_FROM, STEADY_FROM + 3)

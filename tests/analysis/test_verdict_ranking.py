@@ -184,7 +184,7 @@ def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watche
     assert said in analyse(recording(record, baseline=None)).verdict.reasons[0]
 
 
-def test_steps_of_a_script_in_which_torch_compiles_are_in_no_time_and_without_another_there_is_none() -> (
+def test_steps_of_a_script_in_which_torch_compiles_are_in_no_time_and_without_another_there_is_none() -> (  # noqa: E501
     None
 ):
     # given: four steps before the profiler and three in it, behind the one in which it starts

@@ -123,7 +123,7 @@ def test_a_script_without_steps_that_starts_python_scripts_says_which() -> None:
     ]
 
 
-def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_which_mode_to_ask_for() -> (
+def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_which_mode_to_ask_for() -> (  # noqa: E501
     None
 ):
     sources = Sources(files={written.FILE: SourceFile(sha256="", text="out = model(x)\n")})

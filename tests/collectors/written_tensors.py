@@ -156,7 +156,7 @@ from user code:
     return torch.cond(x.sum() > 0, report, other, (x,))
   File "/lib/site-packages/torch/_higher_order_ops/cond.py", line 196, in cond
     return cond_op(pred, true_fn, false_fn, operands)
-"""
+"""  # noqa: E501
 
 
 def a_refused_branch(text: str = REFUSED) -> Recording:

@@ -120,7 +120,7 @@ def test_findings_come_errors_first() -> None:
     assert len(set(levels)) == 2
 
 
-def test_of_one_level_what_each_step_pays_comes_first_then_what_is_paid_once_then_what_is_not_known() -> (
+def test_of_one_level_what_each_step_pays_comes_first_then_what_is_paid_once_then_what_is_not_known() -> (  # noqa: E501
     None
 ):
     def costing(rule: str, value: float, unit: str, level: Level = Level.WARNING) -> Finding:

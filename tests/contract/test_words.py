@@ -46,10 +46,10 @@ SHAPES = {
     "Compared are": r"\bCompared are\b",
     "a sentence that begins with What": r"(?:^|\. |\n[#*\s]*)What (?!to do\b)[^?\n]*(?:[^?\n]$|\n)",
     "us as a unit": r"[\d})] us\b|\bus/\w+|\(us\)|, us\b",
-    "a unit a step": rf"\b(?:µs|ms|us|once|times|\d+|syncs|reads|copies|kernels|launches|steps|rounds) an? {_EACH}\b",
+    "a unit a step": rf"\b(?:µs|ms|us|once|times|\d+|syncs|reads|copies|kernels|launches|steps|rounds) an? {_EACH}\b",  # noqa: E501
     "a fraction of an event": r"\b\d+\.\d+ times (?:an?|per)\b",
     "anew": r"\banew\b",
-    "no X where it is not an X": r"(?<!there )(?<!There )(?<!and )\bis no (?!longer\b|more\b|one\b|different\b)\w",
+    "no X where it is not an X": r"(?<!there )(?<!There )(?<!and )\bis no (?!longer\b|more\b|one\b|different\b)\w",  # noqa: E501
     "none as not a": r"\bnot a single\b",
     "the device, the host": r"\b[Tt]he (?:device|host)(?:'s)?\b(?! name)|\bof the host's\b",
     "asked for": r"\bw(?:as|ere) asked for\b|\basked for otherwise\b",

@@ -36,7 +36,7 @@ from kgprof.measures.kernel_kinds import MULTI_WORD_OPERATORS, GeneratedName, pa
             "per",
             "_to_copy add index_add index_put native_layer_norm",
         ),
-        ("triton_poi_fused_bitwise_and_constant_pad_nd_2", "triton", "poi", "bitwise_and constant_pad_nd"),
+        ("triton_poi_fused_bitwise_and_constant_pad_nd_2", "triton", "poi", "bitwise_and constant_pad_nd"),  # noqa: E501
         ("graph_0_cpp_fused___lshift____to_copy_add_4", "cpp", "", "__lshift__ _to_copy add"),
         ("triton_poi_fused_0", "triton", "poi", ""),
     ],

@@ -121,7 +121,7 @@ def test_the_cpp_kernels_of_a_real_trace_are_named_with_what_they_fused() -> Non
 
     generated = {row.name: row.ops for row in found.rows if row.generator == "cpp"}
     assert generated == {
-        "graph_0_cpp_fused__softmax_add_gather_gelu_index_native_layer_norm_remainder_sum_unsqueeze_0": (
+        "graph_0_cpp_fused__softmax_add_gather_gelu_index_native_layer_norm_remainder_sum_unsqueeze_0": (  # noqa: E501
             "_softmax",
             "add",
             "gather",

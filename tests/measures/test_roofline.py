@@ -174,7 +174,7 @@ def test_what_a_launch_is_bound_by(
     assert row.bytes_per_s == pytest.approx((work.bytes_moved or 0) / duration_us * 1e6)
 
 
-def test_a_grid_of_fewer_blocks_than_the_card_has_multiprocessors_is_latency_bound_however_long_it_takes(
+def test_a_grid_of_fewer_blocks_than_the_card_has_multiprocessors_is_latency_bound_however_long_it_takes(  # noqa: E501
     tmp_path: Path,
 ) -> None:
     row = generated(tmp_path, 500.0, MIB_40, shape={"blocks per SM": 0.03})

@@ -3,7 +3,7 @@ truth.
 
 python -m tests.programs.run FOLDER [NAME ...]         # a table of precision and recall by family, and of the advice
 python -m tests.programs.run FOLDER --again            # of what already lies in FOLDER
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ program was written.
 The second run switches torch.compile off and counts by torch's dispatch which operators read a
 value and which methods copy to the CPU. On a CPU every such tensor is one of the CPU: which of them
 would be on a GPU is for a person to judge.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

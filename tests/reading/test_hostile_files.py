@@ -55,40 +55,40 @@ READERS = {
     "header": Reader(file="recording/recording.json", base="ranks", arguments=REPORT),
     "pass": Reader(file=f"{RANK}/compile.json", base="ranks", arguments=REPORT),
     "exit": Reader(file=f"{RANK}/exit.json", base="ranks", arguments=REPORT),
-    "log": Reader(file=f"{RANK}/log.txt", base="ranks", arguments=REPORT, own={"deep": PART_LOST, "bomb": PART_LOST}),
+    "log": Reader(file=f"{RANK}/log.txt", base="ranks", arguments=REPORT, own={"deep": PART_LOST, "bomb": PART_LOST}),  # noqa: E501
     "records": Reader(
-        file=(f"{RANK}/" "trace_records.jsonl.gz"), base="ranks", arguments=REPORT, packed=True, codes=PART_LOST,
+        file=(f"{RANK}/" "trace_records.jsonl.gz"), base="ranks", arguments=REPORT, packed=True, codes=PART_LOST,  # noqa: E501
         begins='{"metadata": {"x": ', many="{}\n" * 10_000_000,
     ),
     "sources": Reader(file=f"{RANK}/sources.json", base="ranks", arguments=REPORT, codes=PART_LOST),
     "script": Reader(file=f"{RANK}/script.json", base="ranks", arguments=REPORT),
     "kept trace": Reader(
-        file=f"{TRACED_RUN}/trace.json.gz", base="traced", arguments=REPORT, packed=True, codes=PART_LOST,
-        begins=('{"traceEvents": [{"ph": ' '"X", ' '"args": '), many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,
+        file=f"{TRACED_RUN}/trace.json.gz", base="traced", arguments=REPORT, packed=True, codes=PART_LOST,  # noqa: E501
+        begins=('{"traceEvents": [{"ph": ' '"X", ' '"args": '), many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,  # noqa: E501
     ),
     "kept trace, exported": Reader(
         file=f"{TRACED_RUN}/trace.json.gz", base="traced", packed=True,
         arguments=("export", "in", "--to", "speedscope", "-o", "out.json"),
-        begins=('{"traceEvents": [{"ph": ' '"X", ' '"args": '), many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,
+        begins=('{"traceEvents": [{"ph": ' '"X", ' '"args": '), many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,  # noqa: E501
     ),
     "trace": Reader(
         file="t.json", base="empty", arguments=("trace", "in/t.json", "--no-hta", "-o", "out"),
-        begins=('{"traceEvents": [{"ph": ' '"X", ' '"args": '), many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,
+        begins=('{"traceEvents": [{"ph": ' '"X", ' '"args": '), many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,  # noqa: E501
     ),
     "trace in a folder": Reader(
-        file="t.json.gz", base="empty", arguments=("trace", "in", "--no-hta", "-o", "out"), packed=True,
-        begins=('{"traceEvents": [{"ph": ' '"X", ' '"args": '), many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,
+        file="t.json.gz", base="empty", arguments=("trace", "in", "--no-hta", "-o", "out"), packed=True,  # noqa: E501
+        begins=('{"traceEvents": [{"ph": ' '"X", ' '"args": '), many='{"traceEvents": [' + '{"ph": "M"},' * 3_000_000,  # noqa: E501
     ),
     "TORCH_TRACE file": Reader(
         file=NAMED, base="empty", arguments=("report", "--torch-trace", f"in/{NAMED}", "-o", "out"),
         begins=RECORD, many="\n" * 30_000_000,
     ),
     "TORCH_TRACE folder": Reader(
-        file=f"{NAMED}.gz", base="empty", arguments=("report", "--torch-trace", "in", "-o", "out"), packed=True,
-        begins=RECORD, many=PREFIX + '{"str": ["/a.py", 1]}\n' + "\t\n" * 30_000_000, codes=PART_LOST,
+        file=f"{NAMED}.gz", base="empty", arguments=("report", "--torch-trace", "in", "-o", "out"), packed=True,  # noqa: E501
+        begins=RECORD, many=PREFIX + '{"str": ["/a.py", 1]}\n' + "\t\n" * 30_000_000, codes=PART_LOST,  # noqa: E501
     ),
     "file that a record names": Reader(
-        file="model.py", base="naming", arguments=("report", "--torch-trace", "in", "-o", "out"), codes=(EXIT_OK,),
+        file="model.py", base="naming", arguments=("report", "--torch-trace", "in", "-o", "out"), codes=(EXIT_OK,),  # noqa: E501
         begins="def f(x):\n    x = ", many="x = 1\n" * 1_000_000,
     ),
     "kgprof.toml": Reader(
@@ -96,14 +96,14 @@ READERS = {
         many="".join(f"k{number} = 1\n" for number in range(80_000)),
     ),
     "kgprof-accepted.toml": Reader(
-        file="kgprof-accepted.toml", base="ranks", arguments=("compare", ".", "."), begins="accepted = ",
+        file="kgprof-accepted.toml", base="ranks", arguments=("compare", ".", "."), begins="accepted = ",  # noqa: E501
         many="[[accepted]]\n" * 70_000,
     ),
-    "report.json": Reader(file="report.json", base="ranks", arguments=("compare", "in/report.json", "in")),
+    "report.json": Reader(file="report.json", base="ranks", arguments=("compare", "in/report.json", "in")),  # noqa: E501
     "report.json of a folder": Reader(
         file="report.json", base="report", arguments=("compare", "in", "in"),
     ),
-    "report.html": Reader(file="report.html", base="ranks", arguments=("extract", "in/report.html", "-o", "out.json")),
+    "report.html": Reader(file="report.html", base="ranks", arguments=("extract", "in/report.html", "-o", "out.json")),  # noqa: E501
 }  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def step():
 def chosen(x):
     return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x * 3, (x,))
 atexit.register(lambda: print("FACTS", *(counters["inductor"]["fxgraph_cache_" + n] for n in ("bypass", "hit"))))
-"""
+"""  # noqa: E501
 
 
 def test_the_probe_of_a_run_finds_what_its_measurement_compiled(tmp_path: Path) -> None:

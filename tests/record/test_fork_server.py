@@ -54,7 +54,7 @@ facts["environment"] = {k: v for k, v in facts["environment"].items() if k != "K
 with open(os.environ["KGPROF_OUT"], "a") as out:
     out.write(json.dumps([os.getpid(), sys.modules["__main__"].main.__module__, facts]) + "\\n")
 def step(): return torch.ones(2)
-"""
+"""  # noqa: E501
 
 
 class Plans:
@@ -150,7 +150,7 @@ def test_one_that_is_done_waits_for_threads_and_atexit_and_leaves_its_modules_as
         atexit.register(lambda: print("at the end", end=""))  # without the line's end: nothing has been flushed
         threading.Thread(target=late).start()
         def step(): ...
-    """
+    """  # noqa: E501
     new = plans.run(program).exit
     logs = [plans.log.read_text(encoding="utf-8")]
     with fork_server.imports_shared():
@@ -176,7 +176,7 @@ def test_files_that_are_left_open_are_written_and_temporary_ones_deleted(plans: 
         print("a line", file=text)
         ctypes.CDLL(None).puts(b"from C")
         def step(): ...
-    """
+    """  # noqa: E501
     (plans.folder / "made").mkdir()
     for shared in (contextlib.nullcontext(), fork_server.imports_shared()):
         with shared:
@@ -199,7 +199,7 @@ def test_a_plan_and_runs_that_compile_find_inductor_imported_and_eager_ones_dyna
         isa = sys.modules["torch._inductor.config"].cpp.vec_isa_ok if len(names) == 2 else None
         print("FACTS", *names, isa, flush=True)
         def step(): return torch.ones(2)
-    """
+    """  # noqa: E501
     file.write_text(textwrap.dedent(program), encoding="utf-8")
 
     def plan(mode: str, isa: dict[str, str]) -> list[str]:
@@ -274,7 +274,7 @@ def test_one_that_hangs_is_ended_with_its_group_and_its_stack_is_in_the_log(plan
         print("pids", os.getpid(), left.pid, flush=True)
         def hanging(): time.sleep(3600)
         hanging()
-    """
+    """  # noqa: E501
     with fork_server.imports_shared():
         ended = plans.run(program, timeout_s=20.0)
 

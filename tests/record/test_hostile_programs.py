@@ -34,7 +34,7 @@ ENDS_WELL = {
         files = [tempfile.TemporaryFile() for _ in range(40)]
         import atexit
         atexit.register(lambda: print(sum(os.fstat(file.fileno()).st_size for file in files), flush=True))
-    """,
+    """,  # noqa: E501
     "stdout None": "import sys; print('once', flush=True); sys.stdout = None",
     "stdout closed": "import sys; print('once', flush=True); sys.stdout.close()",
     "stdout a list": "import sys; sys.stdout = []",
@@ -54,7 +54,7 @@ ENDS_WELL = {
         for name in list(sys.modules):
             if name.partition(".")[0] in ("kgprof", "msgspec", "json", "gzip", "pathlib", "torch", "os", "signal"):
                 del sys.modules[name]
-    """,
+    """,  # noqa: E501
     "path emptied": "import sys; sys.path.clear(); sys.meta_path.clear(); sys.path_hooks.clear()",
     "settrace": """
         import sys
@@ -159,7 +159,7 @@ ENDS_WELL = {
     """,
     "default timeout": "import socket; socket.setdefaulttimeout(0.001); print('out', flush=True)",
     "codecs": "import locale; locale.setlocale = None; print('out', flush=True)",
-    "a file with a surrogate": r"open('/tmp/\udcff-kgprof', 'w').close(); import os; os.unlink('/tmp/\udcff-kgprof')",
+    "a file with a surrogate": r"open('/tmp/\udcff-kgprof', 'w').close(); import os; os.unlink('/tmp/\udcff-kgprof')",  # noqa: E501
 }
 ENDS_BADLY = {
     "exit text": "import sys; sys.exit('its last words')",

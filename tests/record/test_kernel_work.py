@@ -35,7 +35,7 @@ def watched(function: Callable[..., object], *arguments: torch.Tensor) -> dict[s
     return {key.rpartition(":")[0]: work for key, work in found.items()}
 
 
-def test_a_library_call_moves_its_operands_and_its_result_and_a_fused_kernel_what_it_reads_and_writes() -> (
+def test_a_library_call_moves_its_operands_and_its_result_and_a_fused_kernel_what_it_reads_and_writes() -> (  # noqa: E501
     None
 ):
     def layer(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:

@@ -61,7 +61,7 @@ def plant(kind):
     if kind == "code generation":
         from torch._inductor.lowering import lowerings
         lowerings[aten.sin.default] = lowerings[aten.cos.default]
-"""
+"""  # noqa: E501
 PROGRAM = """
 import plants, torch
 plants.plant({kind!r})

@@ -85,7 +85,7 @@ def autocast():
         loss = F.cross_entropy(head(inputs), target)
     loss.backward()
     return loss
-"""
+"""  # noqa: E501
 NAMES = tuple(line[4:-3] for line in PROGRAMS.splitlines() if line.startswith("def "))
 
 

@@ -136,7 +136,7 @@ class Worker(multiprocessing.get_context("fork").Process):  # type: ignore[misc]
         stays(1)
 
 
-def test_functions_of_the_program_in_other_processes_are_seen_and_workers_of_libraries_are_not() -> (
+def test_functions_of_the_program_in_other_processes_are_seen_and_workers_of_libraries_are_not() -> (  # noqa: E501
     None
 ):
     fork = multiprocessing.get_context("fork")

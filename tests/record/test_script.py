@@ -57,7 +57,7 @@ def main():
 
 if __name__ == "__main__":
     main()
-"""
+"""  # noqa: E501
 ENDS_LATE = TRAINS + "    import time; time.sleep(0.5)\n"  # which is no part of its last step
 SEVEN_STEPS = COMPILES + "for number in range(7): doubled(torch.ones(3 + (number == 5)))\n"
 
@@ -281,7 +281,7 @@ def test_processes_that_it_starts_are_not_watched_and_do_not_run_it_again(tmp_pa
             if forked:
                 os.waitpid(forked, 0)
                 print("parent")
-        """,
+        """,  # noqa: E501
     )
 
     assert done.exit.outcome == "ok", done.run.log

@@ -285,7 +285,7 @@ def test_a_python_number_promotes_as_it_did(kind: torch.dtype, number: complex) 
     assert within == without
 
 
-def test_sizes_that_are_symbols_are_compiled_as_without_the_hooks_and_followed_again_afterwards() -> (
+def test_sizes_that_are_symbols_are_compiled_as_without_the_hooks_and_followed_again_afterwards() -> (  # noqa: E501
     None
 ):
     def noisy(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:

@@ -222,7 +222,7 @@ def gives_out_one_tensor(
     return run
 
 
-def test_of_a_graph_that_keeps_its_result_itself_only_more_and_more_references_say_that_it_is_held() -> (
+def test_of_a_graph_that_keeps_its_result_itself_only_more_and_more_references_say_that_it_is_held() -> (  # noqa: E501
     None
 ):
     compiled, x = torch.compile(torch.sin, backend=gives_out_one_tensor), torch.ones(4)

@@ -50,7 +50,7 @@ def test_a_plain_workload_is_timed_in_groups_of_steps() -> None:
     assert session.steps == timing.GROUPS * (4 + 1)  # one step before each group is in no sample
 
 
-def test_beside_another_process_the_turn_goes_over_after_every_slice_and_the_clock_stands_still() -> (
+def test_beside_another_process_the_turn_goes_over_after_every_slice_and_the_clock_stands_still() -> (  # noqa: E501
     None
 ):
     """The other one here takes 0.05 s a turn."""

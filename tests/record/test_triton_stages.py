@@ -46,7 +46,7 @@ def triton_poi_fused_add_0(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
     xmask = xindex < xnumel
     tmp0 = tl.load(in_ptr0 + xindex, xmask)
     tl.store(out_ptr0 + xindex, tmp0 + 1.0, xmask)
-"""
+"""  # noqa: E501
 
 
 # Triton 3.9 at its first compilation

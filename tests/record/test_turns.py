@@ -171,7 +171,7 @@ def test_a_first_one_that_dies_before_it_times_leaves_the_second_one_alone(
 @pytest.mark.skipif(
     sys.platform != "linux", reason="other systems do not say which core a thread is on"
 )
-def test_who_has_its_turn_goes_on_on_the_core_of_the_other_one_and_may_use_all_of_them_afterwards() -> (
+def test_who_has_its_turn_goes_on_on_the_core_of_the_other_one_and_may_use_all_of_them_afterwards() -> (  # noqa: E501
     None
 ):
     allowed = os.sched_getaffinity(0)

@@ -15,7 +15,7 @@ RUN_AXE = """async () => {
   const options = {rules: {"target-size": {enabled: true}}, resultTypes: ["violations"]};
   const result = await axe.run(document, options);
   return result.violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200)).join(" | ")}`);
-}"""
+}"""  # noqa: E501
 OPEN_ALL = "document.querySelectorAll('details').forEach((fold) => { fold.open = true; })"
 CLOSE_ALL = "document.querySelectorAll('details').forEach((fold) => { fold.open = false; })"
 

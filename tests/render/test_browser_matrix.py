@@ -51,7 +51,7 @@ SHORTEN = """(kept) => {
     shorten(runs.sort((one, other) => size(other) - size(one)).filter((e, i) => !i || !e.matches(".chosen")), 1);
     for (const kind of ["details", "figure"]) shorten(section.querySelectorAll(`:scope > ${kind}`), 2);
   }
-}"""
+}"""  # noqa: E501
 DRAWN = (
     "svg ",
     "path ",

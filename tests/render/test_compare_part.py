@@ -257,7 +257,7 @@ def test_every_verdict_on_the_page_stands_beside_its_word() -> None:
     page = Html().render(profiles.comparison())
 
     cells = re.findall(
-        r'<td class="kind judged ([\w-]+)(?: wrong)?">\s*<span aria-hidden="true">(.)</span> ([\w ]+?)\s*</td>',
+        r'<td class="kind judged ([\w-]+)(?: wrong)?">\s*<span aria-hidden="true">(.)</span> ([\w ]+?)\s*</td>',  # noqa: E501
         page,
     )
 

@@ -31,7 +31,7 @@ addEventListener("message", async (event) => {
   const kind = Object.prototype.toString.call(buffer);
   window.traces.push({ keys: Object.keys(event.data), ...rest, kind, bytes: [...new Uint8Array(buffer)] });
 });
-</script>"""
+</script>"""  # noqa: E501
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ DRAWN = """() => {
     }
   }
   return found;
-}"""
+}"""  # noqa: E501
 PICTURES = """() => [...document.querySelectorAll("svg, canvas")].filter((e) => {
   const r = e.getBoundingClientRect();
   return r.width >= 60 && r.height >= 10 && r.top >= 0 && r.bottom <= innerHeight;
@@ -229,7 +229,7 @@ def test_task_8_open_the_winners_trace_in_perfetto(
     stand_in = """<script>addEventListener("message", (event) => {
       if (event.data === "PING") event.source.postMessage("PONG", "*");
       else window.trace = { name: event.data.perfetto.fileName, bytes: event.data.perfetto.buffer.byteLength };
-    });</script>"""
+    });</script>"""  # noqa: E501
     context.route(
         "https://**",
         lambda route: route.fulfill(status=200, content_type="text/html", body=stand_in),

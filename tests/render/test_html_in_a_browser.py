@@ -391,7 +391,7 @@ OVERLAPS = """() => [...document.querySelectorAll("svg.plot")].filter((plot) => 
   const room = plot.parentElement.getBoundingClientRect();
   return [Math.max(...labels.map((box) => box.right)) - drawn.left, room.left - Math.min(...labels.map((b) => b.left)),
           drawn.right - room.right, labels.length];
-})"""
+})"""  # noqa: E501
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -101,7 +101,7 @@ def test_idle_time_is_split_by_cause_per_step_and_of_the_window() -> None:
     assert texts(host) == (("large", "15.0", "15.0 %", ""), ("small", "5.00", "5.0 %", ""))
 
 
-def test_regions_stand_largest_first_with_the_unattributed_last_and_a_table_of_nothing_is_left_out() -> (
+def test_regions_stand_largest_first_with_the_unattributed_last_and_a_table_of_nothing_is_left_out() -> (  # noqa: E501
     None
 ):
     (fold,) = device_folds((run_of(with_known_times()),), LIMITS)

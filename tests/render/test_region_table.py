@@ -156,14 +156,14 @@ def test_what_was_tried_and_chosen_and_the_stages() -> None:
         (
             "batched.default",
             "triton_poi_fused_gelu_2",
-            "–",
+            "–",  # noqa: RUF001
             "XBLOCK: 512",
             "2",
             "194",
-            "–",
+            "–",  # noqa: RUF001
             "194",
             "0.100",
-        ),  # noqa: RUF001
+        ),
     )
     assert texts(staged) == (
         ("batched.default", "triton_poi_fused_gelu_2", "0.250", "0.500", "0.750"),

@@ -18,7 +18,7 @@ COLOURED = """([selector, row]) => {
   let columns = 0;
   for (let at = 3; at < data.length; at += 4) columns += data[at] > 100;
   return columns / canvas.width;
-}"""
+}"""  # noqa: E501
 CUDA_LANES = ("spans", "regions", "operators", "calls", "kernels", "copies", "idle")
 
 

@@ -323,7 +323,7 @@ assert graphs("as-is") == (1, ""), seen
 assert graphs("reduce-overhead", as_workload(plain, name="x:plain")) == (1, "reduce-overhead"), seen
 torch._dynamo.reset()
 assert graphs("eager") == (0, ""), seen
-"""
+"""  # noqa: E501
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

@@ -574,21 +574,9 @@ def choose(
     else:
         taken = tl.minimum(start + taken, room - 1)
         succeed(
-            b,
-            state,
-            taken,
-            nans,
-            kept,
-            children,
-            keys,
-            ends,
-            lost,
-            chosen,
-            begins,
-            first_mask,
-            WORDS,
-            WORDS_UP,
-        )
+            b, state, taken, nans, kept, children, keys, ends, lost, chosen, begins, first_mask,
+            WORDS, WORDS_UP,
+        )  # fmt: skip
 
 
 @jit(do_not_specialize=["begins", "room"])
@@ -626,21 +614,9 @@ def decide(
             best = tl.maximum(best, grains)
         state = tl.load(ids + b).to(int64)
         succeed(
-            b,
-            state,
-            taken,
-            nans,
-            kept,
-            children,
-            keys,
-            ends,
-            lost,
-            chosen,
-            begins,
-            first_mask,
-            WORDS,
-            WORDS_UP,
-        )
+            b, state, taken, nans, kept, children, keys, ends, lost, chosen, begins, first_mask,
+            WORDS, WORDS_UP,
+        )  # fmt: skip
 
 
 @jit(do_not_specialize=["begins", "count", "last"])

@@ -2,7 +2,7 @@
 
 A linear layer, a table lookup, a layer norm, gelu, softmax and a gather, eagerly and compiled with Inductor's C++
 kernel profiling; six traced steps of each.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

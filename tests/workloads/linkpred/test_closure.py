@@ -38,7 +38,7 @@ def program(graphs: list[KnowledgeGraph]) -> str:
 
     def atom(atom: Atom) -> str:
         predicate, *terms = atom
-        return f"t(G,W,{predicate},{','.join(str(term) if term > 0 else f'V{-term}' for term in terms)})"
+        return f"t(G,W,{predicate},{','.join(str(term) if term > 0 else f'V{-term}' for term in terms)})"  # noqa: E501
 
     lines = []
     for number, graph in enumerate(graphs):

@@ -191,7 +191,7 @@ def test_an_unsafe_head_leaves_its_variable_free() -> None:
 # ---------------------------------------------------------------- caps and their counters
 
 
-def test_children_of_too_many_atoms_are_counted_after_the_facts_went_and_before_equals_are_merged() -> (
+def test_children_of_too_many_atoms_are_counted_after_the_facts_went_and_before_equals_are_merged() -> (  # noqa: E501
     None
 ):
     rules = """
