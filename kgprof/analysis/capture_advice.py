@@ -31,7 +31,7 @@ def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice
     ways = [result for result in results if is_a_way(result.case)]
     right = [result for result in ways if result.outcome is m.CaptureOutcome.CORRECT]
     if not right:
-        return m.Skipped(reason=_why_none(ways))
+        return m.Skipped(_why_none(ways))
     costs = {result.name: cost for result in right if (cost := result.cost_us) is not None}
     best, near = _best(right, costs)
     confidence, because = _confidence(best, near, results, costs)

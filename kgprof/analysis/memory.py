@@ -7,7 +7,7 @@ from kgprof import model as m
 from kgprof.collectors import syncs, witnesses
 from kgprof.reading.evidence import RunEvidence
 
-_NO_POOLS = m.Skipped(reason="this Recording has no data on the pools of CUDA graphs")
+_NO_POOLS = m.Skipped("this Recording has no data on the pools of CUDA graphs")
 _ON_A_CPU = m.Skipped(
     reason="CPU allocations are not counted; the resident set is measured instead"
 )
@@ -41,9 +41,7 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
         of_eager=m.first_skipped(theirs, mine) if both is None else both[1] / max(1, both[0]),
         tier=None if both is None else tier(both[0] / max(1, both[1]) - 1.0),
         budget_bytes=mine if isinstance(mine, m.Skipped) else round(mine * MARGIN),
-        syncs_per_step=m.Skipped(reason=unseen)
-        if unseen
-        else syncs.syncs_per_step(events, run.key),
+        syncs_per_step=m.Skipped(unseen) if unseen else syncs.syncs_per_step(events, run.key),
         reads={} if unseen else syncs.reads_by_finding(events, run.key),
         warm_up_reads=() if unseen else syncs.warm_up_reads(run),
     )
@@ -91,15 +89,13 @@ def _why_no_reads(run: RunEvidence) -> str:
 
 def _eager_peak(run: RunEvidence) -> int | m.Skipped:
     if run.key.mode == m.EAGER:
-        return m.Skipped(reason="this is the eager run")
+        return m.Skipped("this is the eager run")
     eager = run.whole.run(m.RunKey(strategy=run.key.strategy, mode=m.EAGER))
     if eager is None:
-        return m.Skipped(reason=f"{run.key.strategy} was not run in mode eager")
+        return m.Skipped(f"{run.key.strategy} was not run in mode eager")
     theirs, mine = _peak(eager), _peak(run)
     if isinstance(theirs, m.Skipped):
-        return (
-            mine if isinstance(mine, m.Skipped) else m.Skipped(reason=f"eager run: {theirs.reason}")
-        )
+        return mine if isinstance(mine, m.Skipped) else m.Skipped(f"eager run: {theirs.reason}")
     return theirs
 
 

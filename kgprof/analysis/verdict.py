@@ -11,7 +11,6 @@ something to gain and are counted beside the sentence: none makes it doubtful.
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
-import msgspec
 from msgspec.structs import replace
 
 from kgprof import limits
@@ -27,7 +26,7 @@ TRACED_TO_NAME = 3  # runs that were only traced, in the first line
 LESS_WORK = 0.9  # of another run's GPU time per step, and yet the longer step
 
 
-class Remark(msgspec.Struct, frozen=True, kw_only=True):
+class Remark(m.Model):
     """A part of the verdict. ``status`` is what the whole verdict is at best, with this in it."""
 
     text: str

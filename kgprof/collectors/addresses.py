@@ -94,7 +94,7 @@ FOREACH_COPY, REGION, LAUNCH = "aten::_foreach_copy_", "## Call CompiledFxGraph"
 MUTATED, REBOUND, COPIED_INTO, UNWRITTEN = "mutated", "rebound", "copied", "unwritten"
 
 
-class AddressChange(Event, frozen=True, kw_only=True):
+class AddressChange(Event):
     """Inputs that one line passes at changing addresses, or a declared buffer that does not
     stay."""
 
@@ -109,7 +109,7 @@ class AddressChange(Event, frozen=True, kw_only=True):
     size_bytes: int
 
 
-class CopiedInput(Event, frozen=True, kw_only=True):
+class CopiedInput(Event):
     """Inputs that one line passes to graphs that copy them."""
 
     names: tuple[str, ...]
@@ -120,7 +120,7 @@ class CopiedInput(Event, frozen=True, kw_only=True):
     on_cuda: bool
 
 
-class BufferUse(m.Model, frozen=True, kw_only=True):
+class BufferUse(m.Model):
     """How one declared buffer gets its next values. ``pattern``: copied (written outside of
     compiled graphs), mutated (inside), rebound, unwritten."""
 
@@ -322,7 +322,7 @@ def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
             f"the inputs of {len(groups)} places are copied together: {took.value:,.1f} "
             "µs per step in all"
         )
-        took = m.Skipped(reason=together)
+        took = m.Skipped(together)
     for lines, passed in groups:
         yield CopiedInput(
             **_fields(tensors, lines, passed), copies_per_step=copies, cost=took, on_cuda=on_cuda
@@ -346,7 +346,7 @@ def _copies(
             np.count_nonzero((columns.start_ns[copied] >= start) & (columns.start_ns[copied] < end))
         )
     took, what = run.once(input_copies_in_trace), "GPU time of the copies before each replay"
-    cost: m.FindingCost | m.Skipped = m.Skipped(reason="TRACE shows no GPU copy before a replay")
+    cost: m.FindingCost | m.Skipped = m.Skipped("TRACE shows no GPU copy before a replay")
     if isinstance(took, m.Skipped):
         cost = took
     elif took.count:

@@ -142,7 +142,7 @@ _FILE_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<
 _USER_CODE = "from user code:"
 
 
-class Alias(Event, frozen=True, kw_only=True):
+class Alias(Event):
     """Memory that is shared at one place. ``kind``: identity and view (402, 403), replay (403),
     inputs and internal (405), aliasing and mutation (406)."""
 

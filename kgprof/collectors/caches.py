@@ -49,7 +49,7 @@ _OUTCOMES = ("hit", "miss", "bypass")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, another one in each process
 
 
-class CacheUse(Event, frozen=True, kw_only=True):
+class CacheUse(Event):
     """One look into one cache by one compilation (a graph's backward looks for itself)."""
 
     compile_id: str

@@ -89,7 +89,7 @@ STAGE_OF = {
 }
 
 
-class FailedCompile(Event, frozen=True, kw_only=True):
+class FailedCompile(Event):
     """One function of one run whose compilation raised."""
 
     # the project's line that torch refused, or the def where a backend failed
@@ -117,7 +117,7 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
         for metrics in (*filter(None, [compiled.metrics]), *compiled.backward):
             backward, frame = metrics is not compiled.metrics, compiled.frame
             name, duration_us = frame.function if frame else "", metrics.get("duration_us")
-            unknown = m.Skipped(reason="torch gave no duration_us")
+            unknown = m.Skipped("torch gave no duration_us")
             known = seconds.get((id(compiled), backward), {})
             spent = {
                 stage: known.get(stage, 0.0)
@@ -135,7 +135,7 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
                 fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
                 call=compiled.call if trace.calls else None,
                 operators=metrics.get("graph_op_count"),
-                stages=m.CompileStages(**spent) if known else m.Skipped(reason=why),
+                stages=m.CompileStages(**spent) if known else m.Skipped(why),
             )
             rows.append(row)
     return tuple(rows)

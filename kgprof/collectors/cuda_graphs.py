@@ -144,7 +144,7 @@ LAUNCH = "cudaGraphLaunch"  # of the CUDA runtime, in a Kineto trace
 KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel")  # and what begins like these
 REGION = "Torch-Compiled Region: "  # and the compile id
 NAMED = 2  # inputs, in a message
-NOT_ON_CPU = m.Skipped(reason="not observable on CPU")
+NOT_ON_CPU = m.Skipped("not observable on CPU")
 
 # Functions of torch._inductor that log, and what their messages are about.
 _SKIP, _PARTITIONS = "log_cudagraph_skip_and_bump_counter", "_log_graph_partitions"
@@ -161,7 +161,7 @@ _MUTATES = re.compile(r"\bmutates_data=(True|False)")
 _OUTPUTS = "output_info="  # the inputs' part of ViewAndMutationMeta ends here
 
 
-class Skip(m.Model, frozen=True, kw_only=True):
+class Skip(m.Model):
     compile_id: str  # empty for a skip that torch decides on when the graph runs
     location: m.Location | None  # the project's line that torch names, else the def
     reason: str  # torch's first line
@@ -169,7 +169,7 @@ class Skip(m.Model, frozen=True, kw_only=True):
     call: int
 
 
-class Partitioning(m.Model, frozen=True, kw_only=True):
+class Partitioning(m.Model):
     """How one compilation was cut into pieces; all of them may be fit for CUDA graphs."""
 
     compile_id: str
@@ -182,7 +182,7 @@ class Partitioning(m.Model, frozen=True, kw_only=True):
     related: tuple[m.Location, ...] = ()  # the def, or the lines that bind those tensors
 
 
-class Recorded(m.Model, frozen=True, kw_only=True):
+class Recorded(m.Model):
     """One recording of one CUDA graph."""
 
     compile_id: str
@@ -191,7 +191,7 @@ class Recorded(m.Model, frozen=True, kw_only=True):
     location: m.Location | None
 
 
-class WrittenInput(m.Model, frozen=True, kw_only=True):
+class WrittenInput(m.Model):
     """An input that a compiled graph writes to and that has no fixed address."""
 
     compile_id: str
@@ -199,7 +199,7 @@ class WrittenInput(m.Model, frozen=True, kw_only=True):
     location: m.Location | None
 
 
-class Replayed(m.Model, frozen=True, kw_only=True):
+class Replayed(m.Model):
     """One compiled graph that was asked to be a CUDA graph, over all steps of TRACE."""
 
     compile_id: str
@@ -209,7 +209,7 @@ class Replayed(m.Model, frozen=True, kw_only=True):
     kernels: int  # launched in it one by one
 
 
-class CudaGraphs(Event, frozen=True, kw_only=True):
+class CudaGraphs(Event):
     """One run."""
 
     requested: bool

@@ -118,7 +118,7 @@ LAUNCH_BOUND = m.Rule(
 RULES = (DEVICE_IDLE, LAUNCH_BOUND)
 
 
-class DeviceTime(Event, frozen=True, kw_only=True):
+class DeviceTime(Event):
     """One run on a GPU: what a step takes, and how much of that the device works."""
 
     step_us: float  # median of TIMING

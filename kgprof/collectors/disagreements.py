@@ -66,7 +66,7 @@ WAITS_APART, WAITS_SHARE = 1, 0.1  # a step, and of those that the hooks saw: be
 SAID = {DISPATCH: "dispatcher's hook", SYNC_DEBUG: "sync-debug mode"}
 
 
-class Disagreement(Event, frozen=True, kw_only=True):
+class Disagreement(Event):
     """One fact of one run."""
 
     # "graph breaks", "recompiles", "compilations", "graphs", "CUDA graphs", "reads", "waits"

@@ -6,7 +6,7 @@ from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 
 
-class Event(m.Model, frozen=True, kw_only=True):
+class Event(m.Model):
     """Something in one run, and the line of the project where it happened."""
 
     run: m.RunKey

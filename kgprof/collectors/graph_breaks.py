@@ -130,7 +130,7 @@ class BreakRecord:
         return (outside_dynamo(self.stack) or (self.named,))[-1]
 
 
-class GraphBreak(Event, frozen=True, kw_only=True):
+class GraphBreak(Event):
     """One site of one run."""
 
     library: m.PackageLine | None  # where torch stopped, when that was in a library
@@ -407,7 +407,7 @@ def _graph_break(
         identity=identity_of(trace, first),
         cost=between_graphs(run, broken)
         if run
-        else m.Skipped(reason="the Recording has no run of this name"),
+        else m.Skipped("the Recording has no run of this name"),
     )
 
 

@@ -94,7 +94,7 @@ RULES = (REPLACED_INPUT, KEPT_OUTPUT, CAPTURED_AGAIN)
 AGAIN = 3
 
 
-class WrongTensor(Event, frozen=True, kw_only=True):
+class WrongTensor(Event):
     """One tensor of one graph."""
 
     location: m.Location  # the line of the capture that read it, or made it
@@ -103,7 +103,7 @@ class WrongTensor(Event, frozen=True, kw_only=True):
     replays: int  # of the graph, of which those of ``tensor`` are a part
 
 
-class Recapture(Event, frozen=True, kw_only=True):
+class Recapture(Event):
     """Captures at one line after warm-up that no other step replays."""
 
     location: m.Location

@@ -70,7 +70,7 @@ PAGEABLE_COPY = m.Rule(
 RULES = (SLOW_DATA_LOADER, PAGEABLE_COPY)
 
 
-class InputWait(Event, frozen=True, kw_only=True):
+class InputWait(Event):
     """What one run's GPU lost to its input."""
 
     rule: m.Rule

@@ -107,7 +107,7 @@ NO_AUTOCAST = m.Rule(
 RULES = (FLOAT32_ON_CUDA_CORES, MATH_ATTENTION, NO_AUTOCAST)
 
 
-class SlowProducts(Event, frozen=True, kw_only=True):
+class SlowProducts(Event):
     """Device time of one run's matmuls, or of its attention's forward pass, that could run on
     faster units."""
 
@@ -216,7 +216,7 @@ def _finding(event: SlowProducts) -> m.Finding:
 
 def _saving(event: SlowProducts) -> m.Saving | m.Skipped:
     if event.backward:
-        return m.Skipped(reason="the backward pass of attention cannot be told apart from the rest")
+        return m.Skipped("the backward pass of attention cannot be told apart from the rest")
     if event.rate is None:
         return event.extent.saving(event.device_us, "all of these kernels' GPU time")
     saved_us = event.device_us * max(0.0, 1 - 1 / event.rate)

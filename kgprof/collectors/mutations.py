@@ -47,7 +47,7 @@ RULES = (INPUT_MUTATED,)
 ARGUMENT, CAPTURED, FIXED = "argument", "captured tensor", "fixed address"
 
 
-class Mutation(Event, frozen=True, kw_only=True):
+class Mutation(Event):
     """One line that writes into inputs of a compiled function. ``kind``: the worst of them."""
 
     function: str

@@ -45,7 +45,7 @@ UNFUSED_OPTIMIZER = m.Rule(
 RULES = (UNFUSED_OPTIMIZER,)
 
 
-class OptimizerTime(Event, frozen=True, kw_only=True):
+class OptimizerTime(Event):
     """What the optimizer's step took of one run's traced steps."""
 
     optimizer: str  # its class

@@ -129,7 +129,7 @@ _Subject = tuple[str, str, int | None]  # of a guard: kind, source, dimension
 UNKNOWN_CALLS = " (calls are not in this recording, so whether it converged is unknown)"
 
 
-class Recompile(m.Model, frozen=True, kw_only=True):
+class Recompile(m.Model):
     """One compilation that replaced nothing but was added, since every entry there was had been
     rejected."""
 
@@ -147,7 +147,7 @@ class Recompile(m.Model, frozen=True, kw_only=True):
     words: str = ""  # the guard in a sentence
 
 
-class RecompiledFunction(Event, frozen=True, kw_only=True):
+class RecompiledFunction(Event):
     """One function of one run that was compiled more than once."""
 
     # its def; for a library's function the project's line that leads there
@@ -546,7 +546,7 @@ def _recompile(trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...])
         returned_by=_break_before(trace, compiled)
         if rejected and is_returned_by_a_break(rejected[0])
         else None,
-        duration_s=m.Skipped(reason="torch gave no duration")
+        duration_s=m.Skipped("torch gave no duration")
         if duration_us is None
         else duration_us / 1e6,
     )
@@ -714,7 +714,7 @@ def _eager_calls_of_a_part(trace: RunTrace, limit: Compiled) -> int | m.Skipped:
     """
     runs = _runs(trace, {limit.frame_id})
     if not runs:
-        return m.Skipped(reason="no graph of it was counted")
+        return m.Skipped("no graph of it was counted")
     if limit.call <= 0:
         return m.Skipped(
             reason=(

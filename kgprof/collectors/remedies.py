@@ -16,7 +16,7 @@ from kgprof.collectors.guard_text import Guard
 MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as torch writes "self.head"
 
 
-class Cause(m.Model, frozen=True, kw_only=True):
+class Cause(m.Model):
     """The guards on one thing that made torch compile one function again."""
 
     # one at least, in the order of the calls; all of them on the same source
@@ -48,7 +48,7 @@ class Cause(m.Model, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(guard.expected for guard in self.guards if guard.expected))
 
 
-class Remedy(m.Model, frozen=True, kw_only=True):
+class Remedy(m.Model):
     """``code`` is what to write and ``effect`` what it changes."""
 
     name: str

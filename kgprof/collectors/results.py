@@ -54,7 +54,7 @@ WORK_UNFINISHED = m.Rule(
 RULES = (RESULT_DIFFERS, WORK_UNFINISHED)
 
 
-class ResultEvent(Event, frozen=True, kw_only=True):
+class ResultEvent(Event):
     """What one run left: how it compares and how much of it there is."""
 
     baseline: m.RunKey | None

@@ -71,7 +71,7 @@ class _Cause:
     fix: str = ""
 
 
-class EagerCallables(Event, frozen=True, kw_only=True):
+class EagerCallables(Event):
     """Compiled callables of one run with one cause, whose calls ran eagerly after warm-up.
 
     ``location``: the def; of a library's code the line that calls torch.compile."""

@@ -68,7 +68,7 @@ _CAUSES = {
 }
 
 
-class SkippedFrame(Event, frozen=True, kw_only=True):
+class SkippedFrame(Event):
     """One site of one run that made a frame fall back.
 
     ``location``: the line that caused it, or the def where no line is to blame."""

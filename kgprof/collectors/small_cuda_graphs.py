@@ -48,7 +48,7 @@ SMALL_GRAPHS = m.Rule(
 RULES = (SMALL_GRAPHS,)
 
 
-class GraphReplays(Event, frozen=True, kw_only=True):
+class GraphReplays(Event):
     """How one run's traced steps replay their CUDA graphs. Times are microseconds a step."""
 
     replays: float  # a step

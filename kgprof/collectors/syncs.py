@@ -159,7 +159,7 @@ SIZED = {
 }
 
 
-class Sync(Event, frozen=True, kw_only=True):
+class Sync(Event):
     """One line of one run that reads or waits, in steady state."""
 
     rule: str
@@ -335,9 +335,9 @@ def _waited(
 ) -> tuple[float, ...] | m.Skipped:
     """Of the source that waited longest: one wait is seen by several, each around the other."""
     if not on_cuda:
-        return m.Skipped(reason="not applicable on a CPU")
+        return m.Skipped("not applicable on a CPU")
     longest = max(_by_source(records, steady, True), key=sum, default=[])
-    return tuple(longest) if any(longest) else m.Skipped(reason="no hook timed this wait")
+    return tuple(longest) if any(longest) else m.Skipped("no hook timed this wait")
 
 
 # ---------------------------------------------------------------- in warm-up alone
@@ -491,7 +491,7 @@ def _finding(event: Sync) -> m.Finding:
     if isinstance(event.waited_us, m.Skipped):
         cost = event.waited_us
     elif not event.steps:
-        cost = m.Skipped(reason="the program has no steps to count")
+        cost = m.Skipped("the program has no steps to count")
     else:
         cost = m.FindingCost(
             value=waited_a_step(event.waited_us),

@@ -77,7 +77,7 @@ def _compiled(run: RunEvidence) -> Answer:
     if isinstance(compiled, m.Skipped):
         return compiled
     if why := next(_not_recorded(run.record, compiled), ""):
-        return m.Skipped(reason=why)
+        return m.Skipped(why)
     return f"COMPILE, {plural(compiled.made, 'call')}" if compiled.made else "COMPILE"
 
 
@@ -104,7 +104,7 @@ def _steady_calls(run: RunEvidence) -> Answer:
     if (script is not None and not script.counted) or compiled.made > compiled.steady_from:
         return ""
     steps = plural(compiled.made, "step")
-    return m.Skipped(reason=f"the program made {steps}, and --warmup is {compiled.steady_from}")
+    return m.Skipped(f"the program made {steps}, and --warmup is {compiled.steady_from}")
 
 
 def _calls(run: RunEvidence) -> Answer:
@@ -124,7 +124,7 @@ def _capture(name: m.Witness) -> Callable[[RunEvidence], Answer]:
         compiled = run.record.compile
         lacking = () if isinstance(compiled, m.Skipped) else compiled.capture_unavailable
         lost = next((one for one in lacking if one.capture == name), None)
-        return run.once(_compiled) if lost is None else m.Skipped(reason=lost.words)
+        return run.once(_compiled) if lost is None else m.Skipped(lost.words)
 
     return captured
 
@@ -138,7 +138,7 @@ def _compiled_calls(run: RunEvidence) -> Answer:
 def _backend(run: RunEvidence, without: str, *names: str) -> Answer:
     """``names``: the backends in place of Inductor's of which ``without`` is true."""
     backend = run.whole.recording.header.options.backend
-    return m.Skipped(reason=f"backend {backend} {without}") if backend in names else ""
+    return m.Skipped(f"backend {backend} {without}") if backend in names else ""
 
 
 # ---------------------------------------------------------------- TIMING, TRACE
@@ -149,9 +149,7 @@ def _timing(run: RunEvidence) -> Answer:
     if isinstance(timing, m.Skipped):
         return timing
     samples = sum(map(len, timing.step_us))
-    return (
-        f"TIMING, {plural(samples, 'step')}" if samples else m.Skipped(reason="TIMING has no step")
-    )
+    return f"TIMING, {plural(samples, 'step')}" if samples else m.Skipped("TIMING has no step")
 
 
 def _in_trace(witness: m.Witness) -> Callable[[RunEvidence], Answer]:
@@ -159,7 +157,7 @@ def _in_trace(witness: m.Witness) -> Callable[[RunEvidence], Answer]:
         traced, why = run.once(traced_steps), run.once(_not_in_trace).get(witness, "")
         if isinstance(traced, m.Skipped):
             return traced
-        return m.Skipped(reason=why) if why else f"TRACE, {traced.extent.words}"
+        return m.Skipped(why) if why else f"TRACE, {traced.extent.words}"
 
     return answer
 
@@ -203,14 +201,14 @@ def _watched(run: RunEvidence, capture: str, part: str) -> Answer:
     if isinstance(memory, m.Skipped):
         return memory
     if lost := next((one for one in memory.capture_unavailable if one.capture == capture), None):
-        return m.Skipped(reason=lost.words)
+        return m.Skipped(lost.words)
     steps, records = plural(len(memory.step_us), "step"), getattr(memory, part)
     if len(memory.step_us) <= memory.steady_from:
-        return m.Skipped(reason=f"MEMORY watched {steps}, and warm-up takes {memory.steady_from}")
+        return m.Skipped(f"MEMORY watched {steps}, and warm-up takes {memory.steady_from}")
     if isinstance(records, m.Skipped):
         return records
     if left_out := getattr(records, "left_out", 0):
-        return m.Skipped(reason=f"{left_out:,} {part} are beyond what MEMORY keeps")
+        return m.Skipped(f"{left_out:,} {part} are beyond what MEMORY keeps")
     return f"MEMORY, {plural(len(memory.step_us) - memory.steady_from, 'step')}"
 
 
@@ -219,7 +217,7 @@ def _tensors(run: RunEvidence) -> Answer:
     compiles = isinstance(compiled, m.CompilePass) and bool(compiled.compilations)
     tensors = memory if isinstance(memory, m.Skipped) else memory.tensors
     if compiles and isinstance(tensors, m.TensorRecords) and not tensors.graphs:
-        return m.Skipped(reason="no compiled graph ran while MEMORY watched")
+        return m.Skipped("no compiled graph ran while MEMORY watched")
     return _watched(run, TENSOR_PROBE, "tensors")
 
 
@@ -239,14 +237,14 @@ def _results(run: RunEvidence) -> Answer:
     if isinstance(agreement, m.Skipped):
         return agreement
     others = dict(agreement.runs)
-    mine = others.pop(run.key, m.Skipped(reason="this run was left out when results were compared"))
+    mine = others.pop(run.key, m.Skipped("this run was left out when results were compared"))
     if isinstance(mine, m.Skipped):
         return mine
     compared = bool(mine.compared)
     if run.key == agreement.baseline:
         compared = any(isinstance(one, m.RunAgreement) and one.compared for one in others.values())
     if not compared and not mine.reference_compared:
-        return m.Skipped(reason="there was no other result")
+        return m.Skipped("there was no other result")
     return f"{plural(max(mine.compared, mine.reference_compared), 'result')} compared"
 
 
@@ -257,7 +255,7 @@ def _eager_times(run: RunEvidence) -> Answer:
     if isinstance(found, m.Skipped):
         return found
     return (
-        m.Skipped(reason=found.text)
+        m.Skipped(found.text)
         if found.verdict == m.Payoff.NOT_OBSERVED
         else "COMPILE, TIMING and eager's"
     )
@@ -283,10 +281,8 @@ WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
         else "a whole evaluation"
     ),
     m.Witness.EAGER_TIMES: _eager_times,
-    m.Witness.CPU: lambda run: (
-        m.Skipped(reason="this is a GPU run") if run.whole.device == "cuda" else ""
-    ),
+    m.Witness.CPU: lambda run: m.Skipped("this is a GPU run") if run.whole.device == "cuda" else "",
     m.Witness.CUDA: lambda run: (
-        "" if run.whole.device == "cuda" else m.Skipped(reason="this is a CPU run")
+        "" if run.whole.device == "cuda" else m.Skipped("this is a CPU run")
     ),
 }

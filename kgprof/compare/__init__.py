@@ -29,7 +29,7 @@ FAIL_ON = "warning"
 OTHER_LOOPS = m.Skipped(
     reason="the environments differ, so the loops that check the machine's speed do too"
 )
-IN_TURN = m.Skipped(reason="the sides were recorded in turn, so that drift is alike on both")
+IN_TURN = m.Skipped("the sides were recorded in turn, so that drift is alike on both")
 LEAST_DRIFT = 0.02  # below it a note about the machine helps nobody
 METHOD = (
     "times: Welch's 95 % interval for the ratio of the geometric means of the rounds' medians "
@@ -334,7 +334,7 @@ def history(
     for run, name in dict.fromkeys(key for each in (*by_first, *by_previous) for key in each):
         found = [each.get((run, name)) for each in by_first]
         steps = [each.get((run, name)) for each in by_previous]
-        absent = m.Skipped(reason="the run is not in this recording or its neighbours")
+        absent = m.Skipped("the run is not in this recording or its neighbours")
         values: list[float | m.Skipped] = []
         for at in range(len(sides)):
             ends = (

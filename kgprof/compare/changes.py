@@ -65,7 +65,7 @@ _DOING = {
 }
 
 
-class ChangedLine(msgspec.Struct, frozen=True, kw_only=True):
+class ChangedLine(m.Model):
     """One that head has and base has not; of lines that are only gone, the one that stands in their
     place."""
 

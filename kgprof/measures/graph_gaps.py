@@ -31,7 +31,7 @@ def between_graphs(
     """
     trace = run.trace(m.PassName.TRACE)
     if isinstance(trace, m.Skipped):
-        return m.Skipped(reason=f"only TRACE can measure it: {trace.reason}")
+        return m.Skipped(f"only TRACE can measure it: {trace.reason}")
     columns = trace.columns
     steps, is_region = (
         timeline.profiler_steps(columns),
@@ -70,7 +70,7 @@ def between_graphs(
         spent_ns[step] += until_ns - since_ns - columns.duration_ns[others].sum()
         events += 1
     if not events:
-        return m.Skipped(reason="no step of TRACE went through both graphs")
+        return m.Skipped("no step of TRACE went through both graphs")
     each_us = spent_ns / 1000
     return m.FindingCost(
         # the mean, if most steps do not go there

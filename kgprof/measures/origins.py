@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -27,7 +26,7 @@ from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 Lines = tuple[m.SourceLine, ...]
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class Known(m.Model):
     """What Inductor said about one device event, or one operator on a CPU."""
 
     lines: Lines = ()

@@ -23,7 +23,7 @@ WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
 GPU_BOUND = 0.5
 
 
-class Extent(msgspec.Struct, frozen=True, kw_only=True):
+class Extent(m.Model):
     """What figures of a trace are of: its steps, or the whole window where it marks none."""
 
     steps: int  # 0: none are marked
@@ -145,7 +145,7 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     if isinstance(work, m.Skipped):
         return work
     if not len(work.events):
-        return m.Skipped(reason="nothing ran on a GPU in the traced steps")
+        return m.Skipped("nothing ran on a GPU in the traced steps")
     intervals, marked = (
         timeline.intervals_of(trace.columns, work.events),
         timeline.profiler_steps(trace.columns),
@@ -154,9 +154,7 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     window = timeline.window_of(marked if len(marked) else intervals)
     steps = marked if len(marked) else timeline.as_intervals([(window.start_ns, window.end_ns)])
     timing = (
-        run.record.timing
-        if len(marked)
-        else m.Skipped(reason="TIMING times steps, and TRACE marks none")
+        run.record.timing if len(marked) else m.Skipped("TIMING times steps, and TRACE marks none")
     )
     samples = (
         [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []

@@ -284,9 +284,9 @@ def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
             cpp_kernel_profile=one.cpp_kernel_profile,
         )
     else:
-        traced = m.Skipped(reason="the trace has neither operators nor GPU kernels")
+        traced = m.Skipped("the trace has neither operators nor GPU kernels")
     foreign.write_run(folder, key, m.PassName.TRACE, traced, reason=NOT_SHOWN, reasons=NOT_SHOWN_OF)
-    origins = m.Skipped(reason="a Kineto trace does not name the source lines of kernels")
+    origins = m.Skipped("a Kineto trace does not name the source lines of kernels")
     store.write_json(layout.run_folder(folder, key) / layout.KERNEL_ORIGINS, origins)
 
 

@@ -134,7 +134,7 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
     plan = msgspec.structs.replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
     interrupted = interrupted or header.interrupted
     store.create(folder, msgspec.structs.replace(header, plan=plan, interrupted=interrupted))
-    store.write_json(folder / layout.CEILINGS, m.Skipped(reason=NOT_ALONE))
+    store.write_json(folder / layout.CEILINGS, m.Skipped(NOT_ALONE))
     for rank, key in enumerate(keys):
         if found[rank] is None:
             why = (

@@ -108,7 +108,7 @@ class Clock:
         }
         if kind is None or not timed:
             without = " without a compilation" if compiled_in else ""
-            self.result = m.Skipped(reason=f"the rerun for TIMING saw no complete step{without}")
+            self.result = m.Skipped(f"the rerun for TIMING saw no complete step{without}")
             return
         first = min((step for step in timed if step >= warmup), default=min(timed))
         last, kept = max(timed), tuple(us for step, us in timed.items() if step >= first)
@@ -151,7 +151,7 @@ class HostProfile(Clock):
         try:
             self._profiler.enable()
         except ValueError as error:  # the program has a profiler of its own
-            self.result = m.Skipped(reason=f"cProfile cannot be switched on: {error}")
+            self.result = m.Skipped(f"cProfile cannot be switched on: {error}")
         self._began = time.perf_counter_ns()
 
     def __exit__(self, *_: object) -> None:
@@ -160,7 +160,7 @@ class HostProfile(Clock):
         self._profiler.disable()
         why = f"the rerun for HOST had no complete step after --warmup {self._options.warmup}"
         self.result = (
-            host_table(self._seen, tuple(self._step_us)) if self._step_us else m.Skipped(reason=why)
+            host_table(self._seen, tuple(self._step_us)) if self._step_us else m.Skipped(why)
         )
 
 

@@ -414,7 +414,7 @@ class Session:
             until=self.until,
         )
         ended = msgspec.structs.replace(trial.exit, during="")
-        measured: m.CellTimes | m.Skipped = m.Skipped(reason=f"the process {ended.words}")
+        measured: m.CellTimes | m.Skipped = m.Skipped(f"the process {ended.words}")
         if trial.answer is not None:
             answer = m.decode_json(trial.answer, m.CellAnswer)
             measured = answer.times
@@ -453,7 +453,7 @@ class Session:
         store.write_exit(folder, key, ended.exit)
         (run,) = recordings.load(folder).runs
         count = max(1, self._options.warmup)
-        measured: m.CellTimes | m.Skipped = m.Skipped(reason=f"the program {ended.exit.words}")
+        measured: m.CellTimes | m.Skipped = m.Skipped(f"the program {ended.exit.words}")
         if cold and isinstance(run.compile, m.CompilePass) and ended.exit.outcome is m.Outcome.OK:
             records = run.records.records if isinstance(run.records, m.CompileRecords) else ()
             measured = m.CellTimes(

@@ -264,7 +264,7 @@ _ON_THE_PAGE = ("dropped",)  # keys of columns that are nowhere else
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
 
 
-class Section(View, frozen=True, kw_only=True):
+class Section(View):
     """Head and tail stand or fall together; rows are cut from the end."""
 
     head: tuple[str, ...]

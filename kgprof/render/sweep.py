@@ -399,9 +399,7 @@ def _figures(tensor: m.TensorDifference) -> tuple[Cell, ...]:
     details = (tensor.why or where, f"{tensor.differing:,} of {tensor.elements:,} differ")
     odd = f"{tensor.nans:,}, {tensor.infs:,}"
     expected = f"reference {tensor.reference_nans:,}, {tensor.reference_infs:,}"
-    ulp = (
-        m.Skipped(reason=f"{tensor.dtype} has no ULP") if tensor.max_ulp is None else tensor.max_ulp
-    )
+    ulp = m.Skipped(f"{tensor.dtype} has no ULP") if tensor.max_ulp is None else tensor.max_ulp
     return (
         Cell(f"{tensor.name} ({tensor.dtype})", details=details),
         # errors of float64 have more zeros than a column
