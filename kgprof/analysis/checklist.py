@@ -48,7 +48,7 @@ ONE_COPY = "aten::copy_"
 NONE_COPIED = m.Skipped("no declared buffer is copied into outside of compiled code")
 
 
-class CopyCost(m.Tagged, tag="copycost"):
+class CopyCost(m.Tagged):
     """Per step of ``measured_in``: CUDA: kernels and copies on the device; CPU: ``aten::copy_``
     operators."""
 

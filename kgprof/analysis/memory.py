@@ -8,9 +8,7 @@ from kgprof.collectors import syncs, witnesses
 from kgprof.reading.evidence import RunEvidence
 
 _NO_POOLS = m.Skipped("this Recording has no data on the pools of CUDA graphs")
-_ON_A_CPU = m.Skipped(
-    reason="CPU allocations are not counted; the resident set is measured instead"
-)
+_ON_A_CPU = m.Skipped("CPU allocations are not counted; the resident set is measured instead")
 NAMED = 5  # lines in one note
 LOW, MODERATE = 0.10, 0.25  # of what eager mode takes
 MARGIN = 1.25  # of a budget, for peaks that were not seen

@@ -267,13 +267,9 @@ def _message(event: DeviceTime) -> str:
 
 def _saving(event: DeviceTime, rule: m.Rule) -> m.Saving | m.Skipped:
     if rule is DEVICE_IDLE:
-        return m.Skipped(
-            reason="the idle time has several reasons, and which a fix removes is unknown"
-        )
+        return m.Skipped("the idle time has several reasons, and which a fix removes is unknown")
     if event.unsteady:
-        return m.Skipped(
-            reason="step times vary too much for a median step to stand for the others"
-        )
+        return m.Skipped("step times vary too much for a median step to stand for the others")
     return m.Saving(
         us_per_step=event.idle_us,
         how="the step's GPU idle time",

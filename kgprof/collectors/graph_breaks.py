@@ -9,7 +9,6 @@ the project's line that leads there most often stands for the site and the other
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kgprof import model as m
@@ -112,8 +111,7 @@ _ON_PURPOSE = "torch._dynamo.graph_break"
 INTENDED = "torch breaks the graph here on purpose, in its own source; your code needs no change"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BreakRecord:
+class BreakRecord(m.Model):
     """One record: one frame that met a break while it was compiled."""
 
     call: int

@@ -601,9 +601,7 @@ def _entries(event: RecompiledFunction) -> Iterator[m.RecompileEntry]:
             reason=in_words(guard) if guard else "torch gave no reason",
             words=guard.text if guard else "",
             guard=guard.kind if guard else "",
-            duration_s=m.Skipped(
-                reason="torch's recompile limit was reached: nothing was compiled"
-            ),
+            duration_s=m.Skipped("torch's recompile limit was reached: nothing was compiled"),
             refused=True,
             function=event.function,
             library=event.library,
@@ -624,8 +622,7 @@ def _runs(trace: RunTrace, codes: Collection[str]) -> dict[int, int]:
     return total
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Eager:
+class _Eager(m.Model):
     """Calls since the limit that ran eagerly: ``of`` so many, of the compiled callables; None: of
     the workload."""
 
@@ -717,10 +714,7 @@ def _eager_calls_of_a_part(trace: RunTrace, limit: Compiled) -> int | m.Skipped:
         return m.Skipped("no graph of it was counted")
     if limit.call <= 0:
         return m.Skipped(
-            reason=(
-                "the limit was reached in the first call, and how often it runs in a call is "
-                "not known"
-            )
+            "the limit was reached in the first call, and how often it runs in a call is not known"
         )
     usual = max(runs.get(call, 0) for call in range(limit.call))
     return sum(runs.get(call, 0) < max(1, usual) for call in range(limit.call, trace.calls))
@@ -962,9 +956,7 @@ def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:
     if not known or len(known) < len(seconds):
         lacking = plural(len(seconds) - len(known), "compilation")
         return m.Skipped(
-            reason=f"torch gave no duration for {lacking}"
-            if seconds
-            else "it was not compiled again"
+            f"torch gave no duration for {lacking}" if seconds else "it was not compiled again"
         )
     what = "compile time in all"
     return m.FindingCost(

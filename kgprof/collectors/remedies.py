@@ -1,8 +1,8 @@
 """What to write so that a guard no longer fails, as code: one remedy for each class of guard.
 
-A remedy is offered only where its condition holds, and ``tried`` says that a program of the tests
-applies it and then has neither the finding nor the graphs that it cost. Where nothing here holds,
-the rule's remedy is all that is known.
+A remedy is offered only where its condition holds. A program of the tests applies it and then has
+neither the finding nor the graphs that it cost. Where nothing here holds, the rule's remedy is all
+that is known.
 """
 
 import ast
@@ -55,7 +55,6 @@ class Remedy(m.Model):
     holds: Callable[[Cause], bool]
     code: Callable[[Cause], str]
     effect: Callable[[Cause], str]
-    tried: bool
 
 
 def remedy_of(cause: Cause) -> Remedy | None:
@@ -282,14 +281,12 @@ REMEDIES: tuple[Remedy, ...] = (
             f"before the first call: {c.name} becomes an input, and one graph serves its values "
             "from 2 on"
         ),
-        tried=True,
     ),
     Remedy(
         name="float_lr",
         holds=lambda c: is_number(c.guard) and _key(c) == "lr",
         code=lambda c: f"{_optimizer(c)}(..., lr=torch.tensor({_value(c)}))",
         effect=_one("a scheduler then changes a tensor, and no guard depends on its value"),
-        tried=True,
     ),
     Remedy(
         name="cycled_betas",
@@ -300,7 +297,6 @@ REMEDIES: tuple[Remedy, ...] = (
             f"{next(s for s in c.schedulers if s in _CYCLES_MOMENTUM)}(..., cycle_momentum=False)"
         ),
         effect=lambda c: f"only the learning rate changes; {_key(c)} stays a constant",
-        tried=True,
     ),
     Remedy(
         name="partial",
@@ -309,7 +305,6 @@ REMEDIES: tuple[Remedy, ...] = (
             f"functools.partial(..., {_partials_argument(c)}=torch.tensor({_partials_argument(c)}))"
         ),
         effect=_one("a number in a partial is a constant to torch, a tensor is an input"),
-        tried=True,
     ),
     Remedy(
         name="closure",
@@ -319,14 +314,12 @@ REMEDIES: tuple[Remedy, ...] = (
             "before the function that closes over it is made: a number there is a constant, a "
             "tensor an input"
         ),
-        tried=True,
     ),
     Remedy(
         name="global_number",
         holds=lambda c: _is_global(c) and c.name.isidentifier() and _is_tensor_instead(c),
         code=lambda c: f"{c.name} = torch.tensor({_value(c)})",
         effect=_one("a global number is a constant to torch, a tensor is an input"),
-        tried=True,
     ),
     Remedy(
         name="float_attribute",
@@ -339,14 +332,12 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=_one(
             "in __init__; computing with it gives tensors, and no guard depends on its value"
         ),
-        tried=True,
     ),
     Remedy(
         name="float_argument",
         holds=lambda c: c.name.isidentifier() and _is_tensor_instead(c),
         code=lambda c: f"{_short(c)}(..., {c.name}=torch.tensor({c.name}))",
         effect=_one("a 0-d tensor is an input of the graph, a number is a constant of it"),
-        tried=True,
     ),
     Remedy(
         name="string_argument",
@@ -355,14 +346,12 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
         code=lambda c: f"{_short(c)}(..., {c.comparison})",
         effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
-        tried=True,
     ),
     Remedy(
         name="enum_argument",
         holds=lambda c: bool(c.comparison) and c.guard.kind == "identity",
         code=lambda c: f"{_short(c)}(..., {c.comparison})",
         effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
-        tried=True,
     ),
     Remedy(
         name="function_argument",
@@ -371,7 +360,6 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=lambda c: (
             f"call it on the result, outside: the compiled part no longer depends on {c.name}"
         ),
-        tried=True,
     ),
     Remedy(
         name="changing_options",
@@ -384,7 +372,6 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=_one(
             "before the call: every key each time, with a neutral tensor where there is none"
         ),
-        tried=True,
     ),
     Remedy(
         name="growing_dict",
@@ -393,7 +380,6 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
         code=_stacked,
         effect=_reduced,
-        tried=True,
     ),
     Remedy(
         name="growing_list",
@@ -405,21 +391,18 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
         code=_stacked,
         effect=_reduced,
-        tried=True,
     ),
     Remedy(
         name="shared_wrapper",
         holds=lambda c: c.wraps and c.modules > 0 and c.guard.source.partition(".")[0] == "fn",
         code=lambda c: _limit(c.modules),
         effect=lambda c: _ONE_EACH.format(c.modules),
-        tried=True,
     ),
     Remedy(
         name="swapped_rank",
         holds=lambda c: not c.wraps and c.guard.kind == "size" and _is_of_parameter(c),
         code=_switch(_STATIC_PARAMETER),
         effect=_one("before the first call: sizes of parameters may then become dynamic"),
-        tried=True,
     ),
     Remedy(
         name="static_sizes",
@@ -428,21 +411,18 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=lambda c: (
             f"before the first call; sizes: {', '.join(map(str, sorted(sizes_of(c.guards))))}"
         ),
-        tried=True,
     ),
     Remedy(
         name="strides",
         holds=lambda c: c.guard.kind == "stride" and c.name.isidentifier(),
         code=lambda c: f"{c.name} = {c.name}.contiguous()",
         effect=_one("before the call: one layout for all calls"),
-        tried=True,
     ),
     Remedy(
         name="dtype",
         holds=lambda c: c.guard.kind == "dtype" and bool(_dtype(c)) and c.name.isidentifier(),
         code=lambda c: f"{c.name} = {c.name}.to(torch.{_dtype(c)})",
         effect=_one("before the call: one dtype for all calls"),
-        tried=True,
     ),
     Remedy(
         name="grad_mode",
@@ -452,27 +432,23 @@ REMEDIES: tuple[Remedy, ...] = (
             "once before the loop, and once with gradients: both graphs are then made in the "
             "warm-up"
         ),
-        tried=True,
     ),
     Remedy(
         name="autocast",
         holds=lambda c: c.guard.kind == "autocast",
         code=lambda c: f"with torch.autocast(...): {_short(c)}(...)",
         effect=_one("around every call, or around none: torch compiles for each"),
-        tried=True,
     ),
     Remedy(
         name="threads",
         holds=lambda c: c.guard.kind == "global-state" and bool(_setter(c)),
         code=_setter,
         effect=_one("once, before the first call: torch compiles for each setting"),
-        tried=True,
     ),
     Remedy(
         name="two_backends",
         holds=lambda c: c.guard.kind == "backend",
         code=lambda c: f"compiled = torch.compile({_short(c)}, ...)",
         effect=_one("once, and call this object everywhere: torch compiles for each backend"),
-        tried=True,
     ),
 )

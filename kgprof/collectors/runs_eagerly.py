@@ -7,7 +7,6 @@ finding.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.collectors import recompiles, skipped_frames
@@ -62,8 +61,7 @@ TORCH_MODULES = "/torch/nn/"
 _FAULTS = ("error", "dispatch-mode")  # of these, torch says something for some calls only
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Cause:
+class _Cause(m.Model):
     kind: str  # STANCE, "break", "library", or one of _SKIPPED
     words: str
     identity: str

@@ -9,7 +9,6 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from statistics import median
 
 from kgprof import model as m
@@ -211,8 +210,7 @@ def collect(evidence: Evidence) -> tuple[Sync, ...]:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Site:
+class _Site(m.Model):
     rule: str
     file: str
     line: int

@@ -111,9 +111,7 @@ def _calls(run: RunEvidence) -> Answer:
     script = run.record.script
     recompiled = any(event.run == run.key for event in run.whole.once(recompiles.collect))
     if recompiled and script is not None and not script.counted:
-        return m.Skipped(
-            reason="functions were recompiled, and which calls that was in is not recorded"
-        )
+        return m.Skipped("functions were recompiled, and which calls that was in is not recorded")
     return ""
 
 
@@ -223,9 +221,7 @@ def _tensors(run: RunEvidence) -> Answer:
 
 def _handmade_graphs(run: RunEvidence) -> Answer:
     if run.record.script is None and isinstance(run.record.memory, m.MemoryPass):
-        return m.Skipped(
-            reason="CUDA graphs that a program records itself are watched in scripts only"
-        )
+        return m.Skipped("CUDA graphs that a program records itself are watched in scripts only")
     return _watched(run, HANDMADE, "graphs")
 
 

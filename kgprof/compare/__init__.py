@@ -27,7 +27,7 @@ FAIL_ON = "warning"
 # Another torch or Python dispatches an operator in another time: what is asked for then is the
 # difference as measured.
 OTHER_LOOPS = m.Skipped(
-    reason="the environments differ, so the loops that check the machine's speed do too"
+    "the environments differ, so the loops that check the machine's speed do too"
 )
 IN_TURN = m.Skipped("the sides were recorded in turn, so that drift is alike on both")
 LEAST_DRIFT = 0.02  # below it a note about the machine helps nobody

@@ -96,9 +96,7 @@ def explained(
     if worse is None:
         step = named(compared, m.TimeOf.STEP)
         delta_us = parts.longer(step) if step else m.Skipped("there is no time")
-        nothing = m.Skipped(
-            reason=sides.doubt or "no time is worse, so there is nothing to explain"
-        )
+        nothing = m.Skipped(sides.doubt or "no time is worse, so there is nothing to explain")
         sums = delta_us, nothing, delta_us if isinstance(delta_us, m.Skipped) else nothing
     else:
         known_us = sum(

@@ -181,9 +181,7 @@ def matched(
     if len(known) < len(ranks):
         return next(steps for steps in ranks if isinstance(steps, m.Skipped))
     if not any(known):
-        return m.Skipped(
-            reason="the traces have no collective in which every rank waits for all others"
-        )
+        return m.Skipped("the traces have no collective in which every rank waits for all others")
     named = [
         {number: tuple(name for name, _ in calls) for number, calls in steps.items()}
         for steps in known

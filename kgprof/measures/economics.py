@@ -34,16 +34,14 @@ from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural, short
 
 ONE_ROUND = m.Skipped(
-    reason="TIMING ran in one process; --rounds 2 or more also starts it with warm caches"
+    "TIMING ran in one process; --rounds 2 or more also starts it with warm caches"
 )
 AT_IMPORT = m.Skipped(
-    reason="the workload compiles while it is imported, which the further rounds do not time"
+    "the workload compiles while it is imported, which the further rounds do not time"
 )
 NO_EAGER = m.Skipped("this strategy was not run in mode eager; add --mode eager")
 UNTIMED = m.Skipped("no times were requested")
-ONE_MODE = m.Skipped(
-    reason="a script runs in one mode, so no eager run of it was timed to compare with"
-)
+ONE_MODE = m.Skipped("a script runs in one mode, so no eager run of it was timed to compare with")
 RESULTS_DIFFER = m.Skipped("results differ")
 NOT_FASTER = m.Skipped("not measurably faster than eager")
 NO_START = m.Skipped("no process with cold caches was measured")
@@ -51,7 +49,7 @@ NEVER = m.Skipped("a step is not faster")
 NOT_KNOWN = m.Skipped("the gain of a step is within the noise between processes")
 ONE_START = m.Skipped("one cold start, which gives no interval; --repeats 3 makes three")
 NOTHING_PAID = m.Skipped(
-    reason="it starts as fast as eager within the noise, so there is no cost to recover"
+    "it starts as fast as eager within the noise, so there is no cost to recover"
 )
 PAYOFFS = {
     m.Judged.FASTER: m.Payoff.PAYS,

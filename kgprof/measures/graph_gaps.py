@@ -43,9 +43,7 @@ def between_graphs(
     graphs = np.flatnonzero(differentiated | columns.named(GENERATED_CODE_PREFIX))
     if not len(steps) or not len(graphs):
         return m.Skipped(
-            reason=(
-                "TRACE marks no steps, or the backend does not mark the calls of its graphs in it"
-            )
+            "TRACE marks no steps, or the backend does not mark the calls of its graphs in it"
         )
     called_in = launches.innermost(columns, is_region, graphs)
     regions, parent = np.flatnonzero(is_region), np.full(len(columns), NOBODY)

@@ -96,9 +96,7 @@ def _figures(
             return m.Skipped(f"{call} was not called")
         if made.outcome == "ok":
             return m.Skipped(f"{call} does not hold it")
-        return m.Skipped(
-            reason=f"{call}: {made.outcome}" + (f": {made.reason}" if made.reason else "")
-        )
+        return m.Skipped(f"{call}: {made.outcome}" + (f": {made.reason}" if made.reason else ""))
 
     def union_us(which: launches.Mask) -> float:
         return (

@@ -217,9 +217,7 @@ def shown(run: RunEvidence) -> m.FlameGraph | m.Skipped:
 def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | m.Skipped:
     """Skipped where the trace holds no Python functions, or its steps no time."""
     if not columns.of_category(PYTHON).any():
-        return m.Skipped(
-            reason="its trace has no Python functions because it was recorded without stacks"
-        )
+        return m.Skipped("its trace has no Python functions because it was recorded without stacks")
     host = columns.of_category(*HOST_CATEGORIES)
     thread, windows, per = _windows(columns, host)
     events = np.flatnonzero(host & (columns.thread == thread) & ~columns.named(STEP_PREFIX))

@@ -192,7 +192,7 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
         else {}
     )
     unknown = m.Skipped(
-        reason="work launched by no span counts as forward" if device else "nothing ran on a GPU"
+        "work launched by no span counts as forward" if device else "nothing ran on a GPU"
     )
     return m.TrainingPhases(
         steps=len(steps),

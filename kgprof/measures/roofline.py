@@ -293,9 +293,7 @@ def _ideal_us(amount: _Amount, ceilings: Sequence[m.Ceiling], without: str) -> _
     if not isinstance(amount.flops, m.Skipped):
         matmul = rates.get((m.MATMUL, amount.dtype))
         if matmul is None:
-            return m.Skipped(
-                reason=f"no matmul in {amount.dtype or 'an unknown type'} was measured"
-            )
+            return m.Skipped(f"no matmul in {amount.dtype or 'an unknown type'} was measured")
         compute_us = amount.flops / matmul * 1e6
     return amount.bytes_moved / copy * 1e6, compute_us
 

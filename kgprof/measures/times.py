@@ -15,7 +15,7 @@ from kgprof.wording import figure, plural
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
 NO_BASELINE = m.Skipped(
-    reason="no run is declared as the baseline; add --mode eager to compare with eager"
+    "no run is declared as the baseline; add --mode eager to compare with eager"
 )
 STEPS_DIFFER = "there is no evaluation to compare, and strategies differ in work per step"
 
@@ -109,7 +109,7 @@ def whole_unit_time(
         return m.first_skipped(evaluation_s, evaluation)
     if evaluation.unfinished:
         return m.Skipped(
-            reason=f"{evaluation.unfinished:,} of {evaluation.units:,} {unit.plural} are unfinished"
+            f"{evaluation.unfinished:,} of {evaluation.units:,} {unit.plural} are unfinished"
         )
     if not evaluation.units:
         return m.Skipped(f"the evaluation has no {unit.name}")
@@ -149,7 +149,7 @@ def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
             continue
         if isinstance(bare, m.Skipped):
             ratio: float | m.Skipped = m.Skipped(
-                reason=f"TIMING has no step to compare with: {bare.reason}"
+                f"TIMING has no step to compare with: {bare.reason}"
             )
         elif bare.median <= 0:
             ratio = m.Skipped("TIMING's median step is zero")

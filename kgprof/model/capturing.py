@@ -142,7 +142,7 @@ class CaptureAnswer(Model):
     notes: tuple[str, ...] = ()
     call_us: Spread | Skipped = Skipped("only a correct case is timed")
     copies_us: Spread | Skipped = Skipped(
-        reason="nothing is copied by hand"
+        "nothing is copied by hand"
     )  # new values into the declared inputs, or into all
 
 

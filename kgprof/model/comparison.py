@@ -281,9 +281,7 @@ class RunComparison(Model):
     trace: TraceDifference | None = None
     flame: FlameDifference | None = None  # None: one of the sides has no stacks
     phases: tuple[PhaseChange, ...] = ()
-    machine: tuple[MachineDrift, ...] | Skipped = Skipped(
-        reason="there are not two rounds per side"
-    )
+    machine: tuple[MachineDrift, ...] | Skipped = Skipped("there are not two rounds per side")
     settings: tuple[SettingChange, ...] = ()
     causes: tuple[Cause, ...] = ()
     notes: tuple[str, ...] = ()

@@ -122,7 +122,7 @@ class CompiledCallable(Model):
         return f"{self.path} ({self.module})" if self.path else self.module
 
 
-class CompiledCalls(Tagged, tag="compiledcalls"):
+class CompiledCalls(Tagged):
     """Calls of compiled callables were counted. Line: ``{"compiled_calls": {...}}``, before those
     of the callables."""
 
@@ -230,7 +230,7 @@ class KernelOrigin(Model):
     graph: str = ""
 
 
-class EagerWork(Tagged, tag="eagerwork"):
+class EagerWork(Tagged):
     """What eager mode would dispatch in place of a graph: run once on tensors without data (torch's
     FakeTensor).
 
@@ -244,7 +244,7 @@ class EagerWork(Tagged, tag="eagerwork"):
     bytes_moved: int
 
 
-class BufferPlan(Tagged, tag="bufferplan"):
+class BufferPlan(Tagged):
     """What Inductor's wrapper allocates for one call of a graph, its outputs among it; views of
     inputs are none."""
 
@@ -254,7 +254,7 @@ class BufferPlan(Tagged, tag="bufferplan"):
     reused_bytes: int = 0
 
 
-class SavedForBackward(Tagged, tag="savedforbackward"):
+class SavedForBackward(Tagged):
     """How AOTAutograd divided forward and backward, read off the graph of the backward."""
 
     activations: int  # tensors that the forward keeps for it
@@ -291,7 +291,7 @@ class KernelStages(Model):
     seconds: dict[str, float]
 
 
-class TritonStages(Tagged, tag="tritonstages"):
+class TritonStages(Tagged):
     """Each kernel compiled once more, alone and past Triton's cache, in the configuration that it
     was launched in."""
 
@@ -299,7 +299,7 @@ class TritonStages(Tagged, tag="tritonstages"):
     left_out: int  # kernels beyond the time that there is for this
 
 
-class KernelOrigins(Model, tag_field="kind", tag="kernelorigins"):
+class KernelOrigins(Tagged):
     """All that Inductor generated while COMPILE, or a script, compiled, and one step's operators
     outside of it."""
 
@@ -321,7 +321,7 @@ class CompiledKernel(Model):
     shared_bytes: int | None
 
 
-class CompiledKernels(Model, tag_field="kind", tag="compiledkernels"):
+class CompiledKernels(Tagged):
     """One entry for each kernel and configuration; two graphs may each hold a kernel of one
     name."""
 
@@ -360,7 +360,7 @@ class Sources(Model):
     packages: dict[str, str] = {}
 
 
-class CompileRecords(Model, tag_field="kind", tag="records"):
+class CompileRecords(Tagged, tag="records"):
     """All that one run's COMPILE pass left, in the order it was written."""
 
     records: tuple[TraceRecord, ...] = ()

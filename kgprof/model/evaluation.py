@@ -62,7 +62,7 @@ class Metric(Model):
     tolerance: float = 1e-9  # a smaller difference between two recordings is rounding
 
 
-class Evaluation(Tagged, tag="evaluation"):
+class Evaluation(Tagged):
     """One whole job. ``units``: of work, the unfinished among them; 0 where the workload counts
     none."""
 

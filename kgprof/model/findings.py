@@ -246,7 +246,7 @@ class FindingCost(Tagged, tag="cost"):
         return self.unit != "s", self.value
 
 
-class Saving(Tagged, tag="saving"):
+class Saving(Tagged):
     """An upper bound: a step would be at most so much shorter if the finding's cause were gone."""
 
     us_per_step: float

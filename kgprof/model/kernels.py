@@ -33,7 +33,7 @@ class CeilingSamples(Model):
     how: str
 
 
-class Ceilings(Tagged, tag="ceilings"):
+class Ceilings(Tagged):
     """Measured in a process of its own, when nothing else of the Recording ran."""
 
     device_name: str
@@ -98,7 +98,7 @@ class BoundTotal(Model):
     total_us: float
 
 
-class Roofline(Tagged, tag="roofline"):
+class Roofline(Tagged):
     """Every kernel held against the card's ceilings; the largest rows, and how many are not
     here."""
 
@@ -142,7 +142,7 @@ class Lane(Model):
         fit(self.name or self.kind, self.kind, self.start_ns, self.duration_ns)
 
 
-class StepTimeline(Tagged, tag="steptimeline"):
+class StepTimeline(Tagged):
     """The median step of the traced ones, by its duration on the host, and what the device still
     did for it then."""
 
@@ -169,7 +169,7 @@ class StepTimeline(Tagged, tag="steptimeline"):
             fit(at=lane.name, of=self.names)
 
 
-class MemoryCurve(Tagged, tag="memorycurve"):
+class MemoryCurve(Tagged):
     """What torch's allocator held over the median traced step. On a CPU it counts from the start of
     the trace."""
 
@@ -201,7 +201,7 @@ class StepPart(Model):
     calls: float | None  # events a step; None: a remainder, which no event stands for
 
 
-class HostTime(Tagged, tag="hosttime"):
+class HostTime(Tagged):
     """The steps on the thread that takes them, each moment by the innermost event; the means add up
     to ``mean_us``."""
 
@@ -278,7 +278,7 @@ class FusedGraph(Model):
     of_copy: float | Skipped  # of the rate that a copy was measured to reach on this card
 
 
-class Fusion(Tagged, tag="fusion"):
+class Fusion(Tagged):
     graphs: tuple[FusedGraph, ...]
     kernels: float | Skipped  # a step, in TRACE, without copies
     eager_kernels: float | Skipped  # likewise of the same strategy in mode eager
@@ -289,7 +289,7 @@ class HostSpan(Model):
     total_us: float
 
 
-class DeviceIdle(Tagged, tag="deviceidle"):
+class DeviceIdle(Tagged):
     """The part of the window in which the device did nothing. ``total_us`` is the sum of the four
     causes."""
 
@@ -310,7 +310,7 @@ class SpanTotal(Model):
     total_us: float
 
 
-class LaunchQueue(Tagged, tag="launchqueue"):
+class LaunchQueue(Tagged):
     """From the launch to the work, by correlation ids.
 
     A delay is that of a launch call: from its return to the start of the first thing it put on the
@@ -329,7 +329,7 @@ class LaunchQueue(Tagged, tag="launchqueue"):
     empty_share: float  # of the window: nothing was waiting, 0..1
 
 
-class InputCopies(Tagged, tag="inputcopies"):
+class InputCopies(Tagged):
     """Copies on the device, launched before the replay of a CUDA graph, of inputs that do not stay
     where it reads."""
 
@@ -339,7 +339,7 @@ class InputCopies(Tagged, tag="inputcopies"):
     share: float  # of the sum over all device events, 0..1
 
 
-class Communication(Tagged, tag="communication"):
+class Communication(Tagged):
     """Collectives in the whole window, on a GPU or by a CPU's backend. ``exposed_us`` is what no
     other work ran beside; ``exposed_us`` and ``work_us`` together are when anything ran."""
 
@@ -352,7 +352,7 @@ class Communication(Tagged, tag="communication"):
 
 
 NO_COLLECTIVES = Skipped(
-    reason="the trace has no span of a collective, and an operator mixes work and waiting"
+    "the trace has no span of a collective, and an operator mixes work and waiting"
 )
 
 
@@ -424,7 +424,7 @@ def with_all_below(parent: Sequence[int], own: Sequence[int]) -> list[int]:
     return totals
 
 
-class FlameGraph(Tagged, tag="flamegraph"):
+class FlameGraph(Tagged):
     """The host's stacks in the steps of STACK, on the thread that takes them; parents stand before
     their children.
 
@@ -500,7 +500,7 @@ class HolisticRank(Model):
     overlap_percent: float | Skipped  # of communication, with computation
 
 
-class Holistic(Tagged, tag="holistic"):
+class Holistic(Tagged):
     """HolisticTraceAnalysis' answer, from the process that ran it once."""
 
     versions: dict[str, str]
@@ -520,7 +520,7 @@ class HolisticFigure(Model):
     note: str = ""  # what it is
 
 
-class HolisticCheck(Tagged, tag="holisticcheck"):
+class HolisticCheck(Tagged):
     """HTA's figures of one trace beside ours."""
 
     versions: dict[str, str]
@@ -579,7 +579,5 @@ class RankBalance(Model):
     straggler: RunKey | None = None
     cause: LateCause | None = None  # of the straggler, where the traces show it
     text: str
-    collectives: tuple[CollectiveWait, ...] | Skipped = Skipped(
-        reason="the ranks were not compared"
-    )
+    collectives: tuple[CollectiveWait, ...] | Skipped = Skipped("the ranks were not compared")
     left_out: tuple[str, ...] = ()  # runs that are not among ``ranks``, and why

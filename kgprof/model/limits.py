@@ -17,7 +17,7 @@ class LimitShare(Model):
     location: Location | None = None  # the line that does it, where it is known
 
 
-class RunLimits(Tagged, tag="runlimits"):
+class RunLimits(Tagged):
     """The step of one run on a GPU. ``shares`` are disjoint, largest first, and add up to
     ``step_us``."""
 

@@ -201,7 +201,7 @@ class WatchedBuffer(Model):
     unobservable: str = ""
 
 
-class TensorRecords(Model, tag_field="kind", tag="tensors"):
+class TensorRecords(Tagged, tag="tensors"):
     graphs: tuple[WatchedGraph, ...] = ()
     buffers: tuple[WatchedBuffer, ...] | None = None  # None: the workload declares none
     calls: int = 0  # calls of the workload that were watched

@@ -3,7 +3,6 @@ everything else reads; and what was asked for: which passes, of which runs, in w
 every default of the command line."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -109,7 +108,7 @@ class MemoryPeaks(Tagged, tag="peaks"):
     # Memory that CUDA graphs keep for themselves: between replays nobody else gets it, and little
     # of it is allocated.
     graph_pool_bytes: int | Skipped = Skipped(
-        reason="this Recording has no data on the pools of CUDA graphs"
+        "this Recording has no data on the pools of CUDA graphs"
     )
     graph_pool_allocated_bytes: int = 0  # of it, what counts as allocated too
 
@@ -122,7 +121,7 @@ class MemoryPeaks(Tagged, tag="peaks"):
         return self.allocated_bytes + self.graph_pool_bytes - self.graph_pool_allocated_bytes
 
 
-class CacheFolder(Tagged, tag="cachefolder"):
+class CacheFolder(Tagged):
     """What COMPILE left in the compilers' caches on disk, which were kgprof's own and cold."""
 
     files: int
@@ -295,8 +294,7 @@ class PassName(StrEnum):
     KERNELS = "kernels"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pass:
+class Pass(Model):
     """A declared pass: ``<name>.json`` in a run's folder holds its Struct, or Skipped."""
 
     name: PassName

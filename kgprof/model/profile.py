@@ -92,7 +92,7 @@ class MemoryTier(StrEnum):
     HIGH = "high"
 
 
-class CallsOfCompiled(Tagged, tag="callsofcompiled"):
+class CallsOfCompiled(Tagged):
     """Calls of what torch.compile returned, warm-up included, and how many of them ran a compiled
     graph."""
 
@@ -104,7 +104,7 @@ class CallsOfCompiled(Tagged, tag="callsofcompiled"):
     eager: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class CompileSummary(Tagged, tag="compilesummary"):
+class CompileSummary(Tagged):
     first_call_s: float | Skipped  # wall time of the first call, cold cache
     # calls after warm-up in the COMPILE pass; of a script TRACE's steps if they are shorter
     steady: Spread | Skipped
@@ -114,7 +114,7 @@ class CompileSummary(Tagged, tag="compilesummary"):
     # made while the workload was loaded, of code that ran in no call
     unused: tuple[Compilation, ...] = ()
     caches: tuple[CacheTally, ...] | Skipped = Skipped(
-        reason="this Recording has no records of the compiler"
+        "this Recording has no records of the compiler"
     )
     cache: CacheFolder | Skipped = Skipped("this Recording has no cache sizes")
     compiling: MemoryPeaks | Skipped = Skipped("this Recording has no memory of compiling")
@@ -124,12 +124,12 @@ class CompileSummary(Tagged, tag="compilesummary"):
     texts: tuple[CompiledText, ...] = ()
     # In the order of the calls.
     recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(
-        reason="this Recording has no records of the compiler"
+        "this Recording has no records of the compiler"
     )
     compiled_calls: CallsOfCompiled | Skipped = Skipped(CALLS_NOT_COUNTED)
 
 
-class MemorySummary(Tagged, tag="memorysummary"):
+class MemorySummary(Tagged):
     """What one run reads back, and how much memory it takes; see MemoryPeaks for where each figure
     comes from."""
 
@@ -137,9 +137,7 @@ class MemorySummary(Tagged, tag="memorysummary"):
     peaks: MemoryPeaks | Skipped
     over_eager_bytes: int | Skipped  # this run's peak less that of the same strategy in mode eager
     over_eager_of: str = ""  # "taken", "allocated" or "resident": which peak that is
-    taken_bytes: int | Skipped = Skipped(
-        reason="this Recording has no data on the pools of CUDA graphs"
-    )
+    taken_bytes: int | Skipped = Skipped("this Recording has no data on the pools of CUDA graphs")
     # that peak of eager mode over this run's
     of_eager: float | Skipped = Skipped("this report has none")
     tier: MemoryTier | None = None  # None: ``of_eager`` is Skipped
@@ -193,7 +191,7 @@ class RunReport(Model):
     memory_curve: MemoryCurve | Skipped = Skipped("this report has none")
     series: StepSeries | Skipped = Skipped("this report has no single step times")
     economics: Economics | Skipped = Skipped(
-        reason="nothing was compiled in this run, or nothing was timed"
+        "nothing was compiled in this run, or nothing was timed"
     )
     phases: TrainingPhases | Skipped = Skipped("this run is not training, or was not traced")
     limits: RunLimits | Skipped = Skipped("this report was made before limits were judged")

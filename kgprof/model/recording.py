@@ -213,7 +213,7 @@ class ScriptRun(Model):
         )
 
 
-class Control(Tagged, tag="control"):
+class Control(Tagged):
     """The same run once more, in a process in which nothing of kgprof's listens."""
 
     exit: Exit
@@ -239,16 +239,10 @@ class RunRecord(Model):
     unit: WorkUnit = WorkUnit()
     evaluation: Evaluation | Skipped
     log: str  # what torch and the workload wrote, raw
-    records: CompileRecords | Skipped = Skipped(
-        reason="this Recording has no records of the compiler"
-    )
+    records: CompileRecords | Skipped = Skipped("this Recording has no records of the compiler")
     memory: MemoryPass | Skipped = Skipped("this Recording has no MEMORY pass")
-    kernel_origins: KernelOrigins | Skipped = Skipped(
-        reason="this Recording has no provenance of kernels"
-    )
-    compiled_kernels: CompiledKernels | Skipped = Skipped(
-        reason="this Recording has no compiled kernels"
-    )
+    kernel_origins: KernelOrigins | Skipped = Skipped("this Recording has no provenance of kernels")
+    compiled_kernels: CompiledKernels | Skipped = Skipped("this Recording has no compiled kernels")
     control: Control | Skipped | None = None  # None: nothing was in doubt
     script: ScriptRun | None = None  # None: a workload with steps of its own
     holistic: Holistic | Skipped = Skipped("HTA was not run on this trace")
@@ -280,7 +274,7 @@ class Start(Model):
     graphs_compiled: int
 
 
-class ShippedCache(Tagged, tag="shippedcache"):
+class ShippedCache(Tagged):
     """A first call on cold caches, and one on those caches as torch.compiler.save_cache_artifacts
     ships them.
 

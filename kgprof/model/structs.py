@@ -29,12 +29,12 @@ class Model(msgspec.Struct, frozen=True, metaclass=Frozen):
     """Base of every Struct that nothing changes once it is made."""
 
 
-class Tagged(Model, tag_field="kind"):
+class Tagged(Model, tag_field="kind", tag=str.lower):
     """Base of the Structs that stand in a union with ``Skipped``; the tag is the class name in
     lower case."""
 
 
-class Skipped(Tagged, kw_only=False, tag="skipped"):
+class Skipped(Tagged, kw_only=False):
     """Not measured, and why."""
 
     reason: str

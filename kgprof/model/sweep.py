@@ -78,14 +78,14 @@ class RungResult(Tagged, tag="rung"):
     note: str = ""
 
 
-class Reproduction(Tagged, tag="reproduction"):
+class Reproduction(Tagged):
     """What a script printed when it was run by itself in a fresh process."""
 
     differs: bool
     output: str
 
 
-class Minified(Tagged, tag="minified"):
+class Minified(Tagged):
     """The smallest captured graph that still differs, saved as a script."""
 
     script: str  # its name, beside the sheet
@@ -98,7 +98,7 @@ class Minified(Tagged, tag="minified"):
     )
 
 
-class Ladder(Tagged, tag="ladder"):
+class Ladder(Tagged):
     """``first``: the lowest rung that differs. ``steps``: how many were taken; the last is
     compared."""
 
@@ -149,7 +149,7 @@ class PolicyResult(Tagged, tag="size-policy"):
         return 1 - sum(cost.calls * cost.size for cost in self.sizes) / computed
 
 
-class Shapes(Tagged, tag="shapes"):
+class Shapes(Tagged):
     """``sizes``: of the calls in their order, along ``dimension`` 0 of ``tensor``, an input of
     ``function``."""
 
@@ -329,7 +329,7 @@ class SweepQuestion(Model):
     warmup: int
 
 
-class Estimate(Tagged, tag="estimate"):
+class Estimate(Tagged):
     """Made of several measured figures; ``low`` and ``high``: extremes, or of a break-even 95 % of
     predictions."""
 

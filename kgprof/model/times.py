@@ -7,7 +7,7 @@ from kgprof.model.passes import MachineSpeed, PassName, RunKey
 from kgprof.model.structs import Amount, Count, Model, Skipped, Tagged, fit
 
 
-class Spread(Tagged, tag="spread"):
+class Spread(Tagged):
     """A measured quantity: median and spread of ``samples`` values from one pass."""
 
     median: float
@@ -52,7 +52,7 @@ class TakenInTurn(Model):
     evaluation_s: tuple[float, ...]  # each; empty for a workload that has no whole evaluation
 
 
-class Rounds(Tagged, tag="rounds"):
+class Rounds(Tagged):
     """TIMING in several fresh processes: of each that has one its median, in the order of the
     rounds.
 
@@ -74,7 +74,7 @@ class Rounds(Tagged, tag="rounds"):
     graphs_from_cache: tuple[int | Skipped, ...] = ()  # as warm_first_call_s
     graphs_compiled: tuple[int | Skipped, ...] = ()
     machine: MachineSpeed | Skipped = Skipped(
-        reason="TIMING did not check the machine's speed"
+        "TIMING did not check the machine's speed"
     )  # a round's median each
     lost: tuple[str, ...] = ()  # "round 3 was killed during TIMING: SIGKILL"
     in_turn: tuple[TakenInTurn | None, ...] = ()  # one each; None: it was timed alone
@@ -96,7 +96,7 @@ class ProcessSteps(Model):
         fit(self.low_us, self.middle_us, self.high_us)
 
 
-class StepSeries(Tagged, tag="stepseries"):
+class StepSeries(Tagged):
     """How the steps of TIMING lie: over time, process by process, and how many are how long."""
 
     processes: tuple[ProcessSteps, ...]
@@ -116,7 +116,7 @@ class Judged(StrEnum):
     UNDECIDED = "not decided"
 
 
-class Speedup(Tagged, tag="speedup"):
+class Speedup(Tagged):
     """``baseline's median / this run's median`` of the quantity ``basis`` names."""
 
     ratio: float
@@ -142,7 +142,7 @@ class ObserverCost(Model):
     samples: int
 
 
-class BreakEven(Tagged, tag="breakeven"):
+class BreakEven(Tagged):
     """From when on compiling has paid for itself."""
 
     steps: float
@@ -160,7 +160,7 @@ class Payoff(StrEnum):
     NOT_OBSERVED = "not observed"
 
 
-class Economics(Tagged, tag="economics"):
+class Economics(Tagged):
     """One compiled run against the same strategy in mode eager."""
 
     run: RunKey

@@ -254,9 +254,7 @@ def _read_records(run: Path, within: Path) -> m.CompileRecords | m.Skipped | Non
         why = getattr(error, "strerror", None) or error
         return m.Skipped(InputError(f"cannot be read: {why}", path=path).message)
     except msgspec.DecodeError as error:  # also where a line is of another shape
-        return m.Skipped(
-            reason=InputError(f"was not written by kgprof: {error}", path=path).message
-        )
+        return m.Skipped(InputError(f"was not written by kgprof: {error}", path=path).message)
 
 
 def _record(line: bytes) -> dict[str, Any]:

@@ -29,14 +29,12 @@ def shipped_cache(of: trials.CellTrials) -> m.ShippedCache | m.Skipped:
     cell, options = of.cell, of.options
     if programs.is_program(options.workload):
         return m.Skipped(
-            reason="a script has no first call to time; name one of its functions: file.py:name"
+            "a script has no first call to time; name one of its functions: file.py:name"
         )
     if cell != m.Cell(mode=cell.mode, size=cell.size):
         return m.Skipped(
-            reason=(
-                "only Inductor with the program's own shapes and precision can be tried, not "
-                f"{cell.name}"
-            )
+            "only Inductor with the program's own shapes and precision can be tried, not "
+            f"{cell.name}"
         )
     artifacts, starts = of.scratch / "artifacts.bin", []
     key = m.RunKey(strategy=of.strategy, mode=cell.mode)

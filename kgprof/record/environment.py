@@ -155,15 +155,13 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
     """
     if "TORCHINDUCTOR_VEC_ISA_OK" in os.environ:
         value = os.environ["TORCHINDUCTOR_VEC_ISA_OK"]
-        return m.Skipped(
-            reason=f"TORCHINDUCTOR_VEC_ISA_OK={value} is set, so torch does not probe"
-        ), False
+        return m.Skipped(f"TORCHINDUCTOR_VEC_ISA_OK={value} is set, so torch does not probe"), False
     try:
         from torch._inductor import cpu_vec_isa
 
         if cpu_vec_isa.valid_vec_isa_list.cache_info().currsize:
             return m.Skipped(
-                reason="the workload compiled while it was imported, and torch probed then"
+                "the workload compiled while it was imported, and torch probed then"
             ), False
         kept = _kept()
         if kept is not None:
@@ -178,9 +176,7 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
             working = cpu_vec_isa.valid_vec_isa_list()
         elapsed_s: float | m.Skipped = time.perf_counter() - began
         if before and before == _libraries(cache):
-            elapsed_s = m.Skipped(
-                reason=f"an earlier run of kgprof compiled its files, kept in {kept}"
-            )
+            elapsed_s = m.Skipped(f"an earlier run of kgprof compiled its files, kept in {kept}")
         elif kept is not None:
             with suppress(OSError):  # the next run compiles them again
                 for file in (file for file in cache.rglob("*") if file.is_file()):

@@ -276,7 +276,7 @@ def eager_work(
     except Exception as error:  # noqa: BLE001
         first = (str(error).strip().splitlines() or [""])[0]
         why = m.Skipped(
-            reason=f"the graph could not be run without data: {type(error).__name__}: {first[:200]}"
+            f"the graph could not be run without data: {type(error).__name__}: {first[:200]}"
         )
         return why, why
     works = [

@@ -133,7 +133,7 @@ def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
             return m.Skipped(f"HTA timed out after {limit_s:.0f} s"), False
         except OSError as error:
             return m.Skipped(
-                reason=f"HTA's process could not be started: {error.strerror or error}"
+                f"HTA's process could not be started: {error.strerror or error}"
             ), False
         if ended.returncode == 0:
             return m.decode_json(answer.read_bytes(), Answer), True  # type: ignore[arg-type]

@@ -13,7 +13,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +49,7 @@ _RANK_IN_NAME = re.compile(r"rank[_\-. ]?(\d{1,6})", re.IGNORECASE)
 _GENERATED_CPP = re.compile(r"(?:graph_\d+_)?cpp_fused")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
+class Found(m.Model):
     """One readable trace, and what the header of the Recording needs of it."""
 
     path: Path

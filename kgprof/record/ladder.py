@@ -72,9 +72,7 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
     if not cell.compiles:
         return m.Skipped("eager mode compiles nothing")
     if programs.is_program(of.options.workload):
-        return m.Skipped(
-            reason="a script has no step to call; name one of its functions: file.py:name"
-        )
+        return m.Skipped("a script has no step to call; name one of its functions: file.py:name")
     own = cell.backend != m.INDUCTOR or cell.mode not in (m.AS_IS, "default")
     steps = STEPS if cell.mode in REPLAYED and of.device.startswith("cuda") else 1
     question = Question(

@@ -24,9 +24,7 @@ from kgprof.workloads.protocol import BufferSession, Session
 
 FORGET_THE_PEAK = "5"
 CLEAR_REFS, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
-NOT_ON_A_CPU = m.Skipped(
-    reason="CPU allocations are not counted; the resident set is measured instead"
-)
+NOT_ON_A_CPU = m.Skipped("CPU allocations are not counted; the resident set is measured instead")
 
 
 def measure(run: Run) -> None:

@@ -42,9 +42,7 @@ class Rerun:
             self._over = True
             self._steps.paused = True
             self._stack.close()
-            result = self._instrument.result or m.Skipped(
-                reason="the program ended before its first line"
-            )
+            result = self._instrument.result or m.Skipped("the program ended before its first line")
             if self._name is m.PassName.TIMING and isinstance(result, m.Skipped) and self._ended_ns:
                 result = self._as_one_window(result, self._ended_ns)
             self._place.write(self._name, result)
@@ -62,10 +60,7 @@ class Rerun:
         kind = self._steps.reported
         if compiled := len(self._steps.compiled_in(kind)):
             return m.Skipped(
-                reason=(
-                    f"torch compiled in {plural(compiled, 'step')} of the rerun, and there "
-                    "was no other"
-                )
+                f"torch compiled in {plural(compiled, 'step')} of the rerun, and there was no other"
             )
         began = self._began_ns if kind is None else self._steps.boundaries(kind)[-1]
         took = (ended_ns - began) / 1e3

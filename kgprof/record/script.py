@@ -505,10 +505,7 @@ class Capture:
             ),
             tensors=tensors,
             peaks=m.Skipped(
-                reason=(
-                    "not measured in a script, whose single run includes compilation and the "
-                    "profiler"
-                )
+                "not measured in a script, whose single run includes compilation and the profiler"
             ),
             capture_unavailable=unavailable((self._syncs, self._tensors)),
         )

@@ -53,7 +53,7 @@ class Question(m.Model):
     buckets: tuple[int, ...] = ()
 
 
-class Seen(m.Tagged, tag="seen"):
+class Seen(m.Tagged):
     """What the program compiles, and the sizes it called it with."""
 
     function: str
@@ -78,10 +78,8 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
     calls = tuple(sizes) or seen.sizes
     if len(set(calls)) < 2:
         return m.Skipped(
-            reason=(
-                f"the program calls {seen.function} with one size only ({calls[0]}); give "
-                "others with --sizes"
-            )
+            f"the program calls {seen.function} with one size only ({calls[0]}); give "
+            "others with --sizes"
         )
     chosen, policies = buckets.recommended(calls), []
     for policy in m.SizePolicy:

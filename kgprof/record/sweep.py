@@ -15,7 +15,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +42,7 @@ NOTHING_COMPILED = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grid:
+class Grid(m.Model):
     """What was asked for; all empty is the usual grid."""
 
     modes: tuple[str, ...] = ()

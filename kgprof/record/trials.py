@@ -27,8 +27,7 @@ TIME_UP = m.Skipped("the time was up (--minutes; --resume goes on)")
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
+class Trial(m.Model):
     """How the child ended, and what it had answered by then."""
 
     exit: m.Exit

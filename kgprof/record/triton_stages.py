@@ -43,9 +43,7 @@ def triton_stages(device: torch.device) -> m.TritonStages | m.Skipped:
                     break
                 kernels.append(compiled_again(tuner, knobs))
     except Exception as error:  # noqa: BLE001  of parts of torch and Triton that promise nothing
-        return m.Skipped(
-            reason=f"capture Triton stages unavailable: {type(error).__name__}: {error}"
-        )
+        return m.Skipped(f"capture Triton stages unavailable: {type(error).__name__}: {error}")
     return m.TritonStages(kernels=tuple(kernels), left_out=len(tuners) - len(kernels))
 
 

@@ -375,7 +375,7 @@ def _rungs(ladder: m.Ladder) -> Table:
             continue
         worst = found.tensors[0] if found.tensors else None
         none = m.Skipped(
-            reason="the reference itself" if rung is m.Rung.FLOAT64 else "no tensor was compared"
+            "the reference itself" if rung is m.Rung.FLOAT64 else "no tensor was compared"
         )
         figures = (_figures(worst) if worst else (missing(none),) * 6) * tensors
         status = (
