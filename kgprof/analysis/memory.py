@@ -6,6 +6,7 @@ from pathlib import PurePath
 from kgprof import model as m
 from kgprof.collectors import syncs, witnesses
 from kgprof.reading.evidence import RunEvidence
+from kgprof.wording import and_more
 
 _NO_POOLS = m.Skipped("this Recording has no data on the pools of CUDA graphs")
 _ON_A_CPU = m.Skipped("CPU allocations are not counted; the resident set is measured instead")
@@ -65,7 +66,7 @@ def notes(summary: m.MemorySummary | m.Skipped) -> tuple[str, ...]:
         f"{PurePath(place.file).name}:{place.line} {place.function}".rstrip()
         for place in lines[:NAMED]
     ]
-    more = f" and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
+    more = and_more(lines, NAMED)
     one = "1 line syncs" if len(lines) == 1 else f"{len(lines)} lines sync"
     return (
         (

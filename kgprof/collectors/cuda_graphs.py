@@ -29,7 +29,7 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.structured_trace import RunTrace, compile_id
 from kgprof.reading.timeline import NOBODY
-from kgprof.wording import plural
+from kgprof.wording import and_more, plural
 
 SKIPPED = m.Rule(
     id="KGP301",
@@ -480,7 +480,7 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
 
 def _named_first(inputs: Sequence[str]) -> str:
     """As the program has them: "self.h, mask and 10 more"."""
-    more = f" and {len(inputs) - NAMED} more" if len(inputs) > NAMED else ""
+    more = and_more(inputs, NAMED)
     return ", ".join(said(name) for name in inputs[:NAMED]) + more
 
 

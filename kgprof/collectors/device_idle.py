@@ -168,9 +168,7 @@ def collect(evidence: Evidence) -> tuple[DeviceTime, ...]:
 
 def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
     timing = run.record.timing
-    step_us = (
-        [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []
-    )
+    step_us = timing.every_us if isinstance(timing, m.TimingPass) else []
     if not step_us:
         return
     found = run.once(kernels.of_trace)

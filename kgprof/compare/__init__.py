@@ -261,7 +261,7 @@ def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:
 # ---------------------------------------------------------------- what is not the same around them
 
 
-def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.EnvironmentChange, ...]:
+def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.ChangedFact, ...]:
     """Empty where times may be compared."""
 
     def described(side: m.Profile) -> dict[str, str]:
@@ -283,13 +283,11 @@ def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.Environmen
     names = [*facts, *sorted({*was, *now}.difference(facts))]
     changes = ((name, was.get(name, "not set"), now.get(name, "not set")) for name in names)
     return tuple(
-        m.EnvironmentChange(name=name, base=old, head=new)
-        for name, old, new in changes
-        if old != new
+        m.ChangedFact(name=name, base=old, head=new) for name, old, new in changes if old != new
     )
 
 
-def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.SettingChange, ...]:
+def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.ChangedFact, ...]:
     """What the command line says about the work; how long it was measured is no part of that."""
     before, after = (
         {
@@ -306,9 +304,9 @@ def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.SettingChange, 
 
 def _setting_changes(
     before: Mapping[str, str], after: Mapping[str, str]
-) -> tuple[m.SettingChange, ...]:
+) -> tuple[m.ChangedFact, ...]:
     return tuple(
-        m.SettingChange(name=name, base=before.get(name, ""), head=after.get(name, ""))
+        m.ChangedFact(name=name, base=before.get(name, ""), head=after.get(name, ""))
         for name in dict.fromkeys((*before, *after))
         if before.get(name) != after.get(name)
     )

@@ -176,7 +176,7 @@ def _line_of(
     cause: m.Cause,
     changed: Sequence[ChangedLine],
     finding: m.Finding | None,
-    settings: Sequence[m.SettingChange],
+    settings: Sequence[m.ChangedFact],
     run: m.RunReport,
     root: str,
     texts: Mapping[str, str],

@@ -51,7 +51,7 @@ class Sides(m.Model):
 
     base: m.RunReport
     head: m.RunReport
-    settings: tuple[m.SettingChange, ...]  # that make a step another amount of work
+    settings: tuple[m.ChangedFact, ...]  # that make a step another amount of work
     # of the machine itself, between base's rounds and head's; empty: not known
     drift: tuple[m.MachineDrift, ...] = ()
     in_turn: m.InTurn | None = None  # recorded pair by pair, so that no drift matters

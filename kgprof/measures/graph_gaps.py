@@ -37,9 +37,7 @@ def between_graphs(
         timeline.profiler_steps(columns),
         columns.named(REGION_PREFIX) & columns.of_category("cpu_op"),
     )
-    differentiated = np.array([name == DIFFERENTIATED for name in columns.names], np.bool_)[
-        columns.name
-    ]
+    differentiated = columns.called(DIFFERENTIATED)
     graphs = np.flatnonzero(differentiated | columns.named(GENERATED_CODE_PREFIX))
     if not len(steps) or not len(graphs):
         return m.Skipped(

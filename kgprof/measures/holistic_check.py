@@ -127,9 +127,7 @@ def _figures(
         theirs_us = given("get_idle_time_breakdown", causes[cause] if rank.idle_causes else None)
         yield figure(f"idle: {cause}", US, us, theirs_us, _IDLE[cause])
 
-    queued = np.array([name in QUEUED_BY for name in columns.names], np.bool_)[
-        columns.name[work.calls]
-    ]
+    queued = columns.called(*QUEUED_BY)[work.calls]
     note, unknown = (
         "most operations launched but not started",
         int(((work.calls == NOBODY) | ~queued).sum()),

@@ -70,7 +70,7 @@ def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     """Microseconds a step, over the steps of all evaluations together."""
     if isinstance(timing, m.Skipped):
         return timing
-    steps = [us for evaluation in timing.step_us for us in evaluation]
+    steps = timing.every_us
     return spread(steps, unit="us", measured_in=m.PassName.TIMING)
 
 
@@ -91,9 +91,7 @@ def unit_time(run: m.RunRecord) -> m.Spread | m.Skipped:
     """Milliseconds a unit of work: of whole evaluations, else of steps where each is said to be so
     many units."""
     if isinstance(run.timing, m.TimingPass) and not run.timing.evaluation_s and run.unit.per_step:
-        samples = [
-            us / 1000 / run.unit.per_step for evaluation in run.timing.step_us for us in evaluation
-        ]
+        samples = [us / 1000 / run.unit.per_step for us in run.timing.every_us]
         return spread(samples, unit=run.unit.time, measured_in=m.PassName.TIMING)
     seconds = run.timing if isinstance(run.timing, m.Skipped) else run.timing.evaluation_s
     return whole_unit_time(seconds, run)
@@ -176,7 +174,7 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         return run.timing
     warm = [record.measured for record in run.rounds if isinstance(record.measured, m.TimedRound)]
     timed = [run.timing, *(found.timing for found in warm)]
-    each = [[us for group in timing.step_us for us in group] for timing in timed]
+    each = [timing.every_us for timing in timed]
     step_us = tuple(median(steps) for steps in each if steps)
     evaluation_s = tuple(median(timing.evaluation_s) for timing in timed if timing.evaluation_s)
     # By the units of the first round: each evaluation is the whole of the same work, and each step
@@ -240,7 +238,7 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
     entries = max(_FEWEST_ENTRIES, _ENTRIES // len(timed))
     processes, every = [], list[float]()
     for number, timing in timed.items():
-        steps = [us for group in timing.step_us for us in group]
+        steps = timing.every_us
         time = _over(steps, "us")
         if isinstance(time, m.Skipped):
             continue

@@ -156,9 +156,7 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     timing = (
         run.record.timing if len(marked) else m.Skipped("TIMING times steps, and TRACE marks none")
     )
-    samples = (
-        [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []
-    )
+    samples = timing.every_us if isinstance(timing, m.TimingPass) else []
     ends_ns = max(window.end_ns, int(intervals[:, 1].max()))
     traced_us = (ends_ns - window.start_ns) / 1000 / len(steps)
     extent = Extent(

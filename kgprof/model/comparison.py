@@ -138,23 +138,15 @@ class ComparedSide(Model):
     verdict: Verdict  # its own
 
 
-class EnvironmentChange(Model):
-    """One fact of the environment in which the two sides differ, so that their times cannot be
-    compared."""
-
-    name: str  # "GPU", "driver", "torch", "flag TORCH_LOGS"
-    base: str  # in words; "not set" and a Skipped's reason too
-    head: str
-
-
 OF_THE_MEASUREMENT = ("--steps", "--warmup")  # settings that leave a step what it is
 
 
-class SettingChange(Model):
-    """What was asked for, or declared by the workload, and is not the same on both sides."""
+class ChangedFact(Model):
+    """One fact of the environment, or one setting that was asked for or declared by the workload,
+    that is not the same on both sides. Of two environments the times cannot be compared."""
 
-    name: str  # "--steps", "workload option --batch", "depth"
-    base: str  # empty: not there
+    name: str  # "GPU", "flag TORCH_LOGS"; "--steps", "workload option --batch", "depth"
+    base: str  # in words, "not set" and a Skipped's reason too; of a setting empty: not there
     head: str
 
 
@@ -282,7 +274,7 @@ class RunComparison(Model):
     flame: FlameDifference | None = None  # None: one of the sides has no stacks
     phases: tuple[PhaseChange, ...] = ()
     machine: tuple[MachineDrift, ...] | Skipped = Skipped("there are not two rounds per side")
-    settings: tuple[SettingChange, ...] = ()
+    settings: tuple[ChangedFact, ...] = ()
     causes: tuple[Cause, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -317,7 +309,7 @@ class Comparison(Model):
 
     base: ComparedSide
     head: ComparedSide
-    environment: tuple[EnvironmentChange, ...] = ()
+    environment: tuple[ChangedFact, ...] = ()
     comparable: bool  # the environments are alike, or --allow-different-environment was given
     fail_on: str = "warning"  # which new findings fail: error, warning, never
     runs: tuple[RunComparison, ...] = ()
@@ -325,7 +317,7 @@ class Comparison(Model):
     findings: tuple[ComparedFinding, ...] = ()
     not_looked_for: tuple[NotLookedFor, ...] = ()
     causes: tuple[Cause, ...] = ()  # of all runs, the likeliest first
-    settings: tuple[SettingChange, ...] = ()  # of the whole command
+    settings: tuple[ChangedFact, ...] = ()  # of the whole command
     method: str = ""  # how the intervals were made, in a sentence
     in_turn: InTurn | None = None  # None: the sides were recorded one after the other
     notes: tuple[str, ...] = ()

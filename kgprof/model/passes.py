@@ -9,7 +9,7 @@ from typing import Any
 from kgprof.model.compile_records import Autotuned, Sources
 from kgprof.model.memory_records import HandmadeGraph, SyncRecords, TensorRecords
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
-from kgprof.wording import opening
+from kgprof.wording import and_more, opening
 
 
 class Outcome(StrEnum):
@@ -92,7 +92,7 @@ def functions_of(compilations: Sequence[Compilation]) -> str:
         (made.function, made.location.rpartition("/")[2]) for made in compilations if made.location
     )
     functions = list(dict.fromkeys(f"{function} ({place})" for function, place in places))
-    more = f" and {len(functions) - NAMED} more" if len(functions) > NAMED else ""
+    more = and_more(functions, NAMED)
     return f"{', '.join(functions[:NAMED])}{more}"
 
 
@@ -196,6 +196,11 @@ class TimingPass(Tagged, tag="timing"):
     # of a script: the steps of its warm-up, with what is compiled in them
     start_us: tuple[float, ...] = ()
     slice_steps: int = 0  # so many steps at a time, in turn with another process; 0: alone
+
+    @property
+    def every_us(self) -> list[float]:
+        """The steps of all evaluations together."""
+        return [us for evaluation in self.step_us for us in evaluation]
 
 
 class TimedRound(Tagged, tag="round"):

@@ -462,7 +462,7 @@ class Session:
                 stages=self._stages(records),
             )
         elif isinstance(run.timing, m.TimingPass):
-            steady = [us for group in run.timing.step_us for us in group]
+            steady = run.timing.every_us
             groups = (
                 steady[at : at + options.steps] for at in range(0, len(steady), options.steps)
             )

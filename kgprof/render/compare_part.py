@@ -266,7 +266,7 @@ def _tables(
 
 
 def _changes(
-    label: str, name: str, changes: Sequence[m.SettingChange | m.EnvironmentChange], limits: Limits
+    label: str, name: str, changes: Sequence[m.ChangedFact], limits: Limits
 ) -> Iterable[Table]:
     rows = [
         (change.name, change.base or DASH, change.head or DASH)
