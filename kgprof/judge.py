@@ -45,8 +45,6 @@ from enum import StrEnum
 from statistics import fmean, median, variance
 from typing import ClassVar, NamedTuple
 
-import msgspec
-
 from kgprof import model as m
 
 ALPHA = 0.05  # intervals hold the truth in 95 %
@@ -89,7 +87,7 @@ class InTurn(NamedTuple):
         return max((look for look in looks(self.planned) if look <= self.made), default=0)
 
 
-class Samples(msgspec.Struct, frozen=True, kw_only=True):
+class Samples(m.Model):
     """What was measured of one program, in any unit of time.
 
     Of one process its median, and its range: eight of ten of its steps, or all of its whole
@@ -110,7 +108,7 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
         return self.high / self.low if self.low > 0 else 1.0
 
 
-class Interval(msgspec.Struct, frozen=True, kw_only=True):
+class Interval(m.Model):
     """The time of the second side over that of the first. ``first`` and ``second``: a middle time
     of each."""
 
@@ -121,7 +119,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     high: float
 
 
-class Faster(msgspec.Struct, frozen=True):
+class Faster(m.Model, kw_only=False):
     """One of the two is."""
 
     interval: Interval
@@ -132,7 +130,7 @@ class Faster(msgspec.Struct, frozen=True):
         return m.Judged.FASTER if self.interval.ratio > 1 else m.Judged.SLOWER
 
 
-class Level(msgspec.Struct, frozen=True):
+class Level(m.Model, kw_only=False):
     """They take equally long; of two sides with a limit, the second one takes no longer than that
     allows."""
 
@@ -140,7 +138,7 @@ class Level(msgspec.Struct, frozen=True):
     verdict: ClassVar = m.Judged.LEVEL
 
 
-class Unknown(msgspec.Struct, frozen=True):
+class Unknown(m.Model, kw_only=False):
     why: Doubt
     interval: Interval | None = None  # where one was measured
     verdict: ClassVar = m.Judged.UNDECIDED

@@ -67,9 +67,9 @@ def limits(run: m.RunReport, waits: Mapping[m.Location | None, float]) -> m.RunL
     if isinstance(kernels, m.Skipped):
         return kernels
     if kernels.device != "cuda":
-        return m.Skipped(reason="a CPU run has no second device that could wait")
+        return m.Skipped("a CPU run has no second device that could wait")
     if not kernels.steps:
-        return m.Skipped(reason="the trace marks no steps")
+        return m.Skipped("the trace marks no steps")
     busy_us = kernels.busy_us / kernels.steps
     step_us = max(_step_us(run, kernels), busy_us)
     shares = [

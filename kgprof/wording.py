@@ -3,7 +3,7 @@
 import difflib
 import posixpath
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sized
 from decimal import Decimal
 from itertools import groupby
 
@@ -31,6 +31,11 @@ def plural(number: float, noun: str, nouns: str = "", *, digits: int = 3, sign: 
     is not the noun with an s; ``digits`` and ``sign``: as ``short`` writes a mean."""
     shown = f"{number:{sign},}" if isinstance(number, int) else short(number, digits, sign=sign)
     return f"{shown} {noun if shown.removeprefix('+') == '1' else nouns or f'{noun}s'}"
+
+
+def and_more(names: Sized, shown: int) -> str:
+    """ " and 3 more" behind the first ``shown`` of them; empty where those are all."""
+    return f" and {len(names) - shown} more" if len(names) > shown else ""
 
 
 def call_name(call: int) -> str:

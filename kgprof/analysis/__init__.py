@@ -160,9 +160,7 @@ def _sources(evidence: Evidence) -> tuple[m.ProjectSource, ...]:
         m.ProjectSource(
             file=name,
             sha256=file.sha256,
-            text=m.Skipped(reason=file.left_out or "not recorded")
-            if file.text is None
-            else file.text,
+            text=m.Skipped(file.left_out or "not recorded") if file.text is None else file.text,
         )
         for name, file in sorted(files.items())
     )
@@ -248,7 +246,7 @@ def _agreement(
     if isinstance(agreement, m.Skipped):
         return agreement, None
     of_run = dict(agreement.runs).get(
-        key, m.Skipped(reason="this run was left out when results were compared")
+        key, m.Skipped("this run was left out when results were compared")
     )
     compared = isinstance(of_run, m.RunAgreement) and of_run.compared and agreement.baseline != key
     return of_run, agreement.baseline if compared else None
@@ -261,8 +259,8 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     if isinstance(compiled, m.Skipped):
         return compiled
     if not compiled.call_us and compiled.calls is None:
-        return m.Skipped(reason="COMPILE has no call")
-    unseen = m.Skipped(reason="calls were not observed, only the compilations in them")
+        return m.Skipped("COMPILE has no call")
+    unseen = m.Skipped("calls were not observed, only the compilations in them")
     steady = times.spread(compiled.watched_us, unit="us", measured_in=m.PassName.COMPILE)
     if run.record.script is not None and isinstance(run.record.trace, m.TracePass):
         # Few steps come before the profiler; as it only slows a step down, the shorter of both is
@@ -273,7 +271,7 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         known = [each for each in (steady, traced) if isinstance(each, m.Spread)]
         steady = min(known, key=lambda each: each.median, default=steady)
     if compiled.call_us and isinstance(steady, m.Skipped):
-        steady = m.Skipped(reason="no step came after warm-up without a compilation")
+        steady = m.Skipped("no step came after warm-up without a compilation")
     summary = m.CompileSummary(
         first_call_s=compiled.call_us[0] / 1e6 if compiled.call_us else unseen,
         steady=steady,
@@ -332,7 +330,7 @@ def _host_functions(host: m.HostPass | m.Skipped) -> m.HostBreakdown | m.Skipped
     if isinstance(host, m.Skipped):
         return host
     if not host.rows:
-        return m.Skipped(reason="cProfile saw no function")
+        return m.Skipped("cProfile saw no function")
     return m.HostBreakdown(
         steps=len(host.step_us),
         total_self_us=host.total_self_us or sum(row.self_us for row in host.rows),

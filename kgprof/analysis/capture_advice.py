@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
 from kgprof.judge import Level, Samples, Unknown, judge
-from kgprof.wording import figure
+from kgprof.wording import and_more, figure
 
 # of the time: a simpler way is recommended that takes no longer than this beyond the fastest
 WORTH = 0.05
@@ -31,7 +31,7 @@ def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice
     ways = [result for result in results if is_a_way(result.case)]
     right = [result for result in ways if result.outcome is m.CaptureOutcome.CORRECT]
     if not right:
-        return m.Skipped(reason=_why_none(ways))
+        return m.Skipped(_why_none(ways))
     costs = {result.name: cost for result in right if (cost := result.cost_us) is not None}
     best, near = _best(right, costs)
     confidence, because = _confidence(best, near, results, costs)
@@ -162,7 +162,7 @@ def _confidence(
     agreeing = [r.name for r in tried if r.outcome is m.CaptureOutcome.CORRECT]
     if best.case.way is m.CaptureWay.CAPTURE and not agreeing:
         medium.append("no other number of warm-up calls, shape or stream was tried with success")
-    more = f" and {len(agreeing) - 2} more" if len(agreeing) > 2 else ""
+    more = and_more(agreeing, 2)
     also = f"also correct: {', '.join(agreeing[:2])}{more}" if agreeing else ""
     level = m.Confidence.LOW if low else m.Confidence.MEDIUM if medium else m.Confidence.HIGH
     return level, tuple(filter(None, (*low, *medium, also)))

@@ -45,10 +45,10 @@ from kgprof.wording import plural, relative, short
 
 COPIES = ("aten::_foreach_copy_", "aten::copy_")
 ONE_COPY = "aten::copy_"
-NONE_COPIED = m.Skipped(reason="no declared buffer is copied into outside of compiled code")
+NONE_COPIED = m.Skipped("no declared buffer is copied into outside of compiled code")
 
 
-class CopyCost(m.Tagged, frozen=True, kw_only=True, tag="copycost"):
+class CopyCost(m.Tagged):
     """Per step of ``measured_in``: CUDA: kernels and copies on the device; CPU: ``aten::copy_``
     operators."""
 
@@ -58,7 +58,7 @@ class CopyCost(m.Tagged, frozen=True, kw_only=True, tag="copycost"):
     measured_in: m.PassName
 
 
-class BufferCopies(m.Model, frozen=True, kw_only=True):
+class BufferCopies(m.Model):
     """One run that declares buffers; their names by pattern."""
 
     run: m.RunKey
@@ -112,7 +112,7 @@ def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m
     copies = np.zeros(len(columns), np.bool_)
     copies[outermost] = columns.named(*COPIES)[outermost]
     if not len(outermost) or not steps:
-        return m.Skipped(reason="the trace has no operator")
+        return m.Skipped("the trace has no operator")
     if work is None:
         single = np.flatnonzero(columns.of_category("cpu_op") & columns.named(ONE_COPY))
         kernels = int((launches.innermost(columns, copies, single) != NOBODY).sum())
@@ -126,7 +126,7 @@ def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m
             int(columns.duration_ns[which].sum()) for which in (ours, work.events)
         )
     if not total_ns:
-        return m.Skipped(reason="nothing ran on the GPU in the traced steps")
+        return m.Skipped("nothing ran on the GPU in the traced steps")
     return CopyCost(
         kernels=kernels / steps,
         duration_us=spent_ns / steps / 1000,

@@ -6,11 +6,10 @@ from pathlib import PurePath
 from kgprof import model as m
 from kgprof.collectors import syncs, witnesses
 from kgprof.reading.evidence import RunEvidence
+from kgprof.wording import and_more
 
-_NO_POOLS = m.Skipped(reason="this Recording has no data on the pools of CUDA graphs")
-_ON_A_CPU = m.Skipped(
-    reason="CPU allocations are not counted; the resident set is measured instead"
-)
+_NO_POOLS = m.Skipped("this Recording has no data on the pools of CUDA graphs")
+_ON_A_CPU = m.Skipped("CPU allocations are not counted; the resident set is measured instead")
 NAMED = 5  # lines in one note
 LOW, MODERATE = 0.10, 0.25  # of what eager mode takes
 MARGIN = 1.25  # of a budget, for peaks that were not seen
@@ -41,9 +40,7 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
         of_eager=m.first_skipped(theirs, mine) if both is None else both[1] / max(1, both[0]),
         tier=None if both is None else tier(both[0] / max(1, both[1]) - 1.0),
         budget_bytes=mine if isinstance(mine, m.Skipped) else round(mine * MARGIN),
-        syncs_per_step=m.Skipped(reason=unseen)
-        if unseen
-        else syncs.syncs_per_step(events, run.key),
+        syncs_per_step=m.Skipped(unseen) if unseen else syncs.syncs_per_step(events, run.key),
         reads={} if unseen else syncs.reads_by_finding(events, run.key),
         warm_up_reads=() if unseen else syncs.warm_up_reads(run),
     )
@@ -69,7 +66,7 @@ def notes(summary: m.MemorySummary | m.Skipped) -> tuple[str, ...]:
         f"{PurePath(place.file).name}:{place.line} {place.function}".rstrip()
         for place in lines[:NAMED]
     ]
-    more = f" and {len(lines) - NAMED} more" if len(lines) > NAMED else ""
+    more = and_more(lines, NAMED)
     one = "1 line syncs" if len(lines) == 1 else f"{len(lines)} lines sync"
     return (
         (
@@ -91,15 +88,13 @@ def _why_no_reads(run: RunEvidence) -> str:
 
 def _eager_peak(run: RunEvidence) -> int | m.Skipped:
     if run.key.mode == m.EAGER:
-        return m.Skipped(reason="this is the eager run")
+        return m.Skipped("this is the eager run")
     eager = run.whole.run(m.RunKey(strategy=run.key.strategy, mode=m.EAGER))
     if eager is None:
-        return m.Skipped(reason=f"{run.key.strategy} was not run in mode eager")
+        return m.Skipped(f"{run.key.strategy} was not run in mode eager")
     theirs, mine = _peak(eager), _peak(run)
     if isinstance(theirs, m.Skipped):
-        return (
-            mine if isinstance(mine, m.Skipped) else m.Skipped(reason=f"eager run: {theirs.reason}")
-        )
+        return mine if isinstance(mine, m.Skipped) else m.Skipped(f"eager run: {theirs.reason}")
     return theirs
 
 

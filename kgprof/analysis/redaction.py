@@ -456,7 +456,7 @@ class _SourceLines:
                 return place
             numbers = range(1, len(place.text.splitlines()) + 1)
             stays = min((self._stays(place.file, str(number)) for number in numbers), default=True)
-            gone = m.Skipped(reason=f"left out by --include-source {self._wanted}")
+            gone = m.Skipped(f"left out by --include-source {self._wanted}")
             return place if stays else msgspec.structs.replace(place, text=gone)
         stays = not place.text or self._stays(place.file, str(place.line))
         return place if stays else msgspec.structs.replace(place, text="")

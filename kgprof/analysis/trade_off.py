@@ -27,7 +27,7 @@ from kgprof.measures.times import (
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
 
-NOT_RUN = m.Skipped(reason="it was not run in this mode")
+NOT_RUN = m.Skipped("it was not run in this mode")
 
 Time = m.Spread | m.Skipped
 
@@ -97,10 +97,10 @@ def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> float | m.S
     counts: list[float] = []
     for run in (guarded, always):
         if run is None:
-            return m.Skipped(reason="the alternative was not run")
+            return m.Skipped("the alternative was not run")
         read = run.memory if isinstance(run.memory, m.Skipped) else run.memory.syncs_per_step
         if isinstance(read, m.Skipped):
-            return m.Skipped(reason=f"{run.key.slug}: {read.reason}")
+            return m.Skipped(f"{run.key.slug}: {read.reason}")
         counts.append(read)
     return counts[0] - counts[1]
 
@@ -108,11 +108,11 @@ def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> float | m.S
 def _waited(extra: Sequence[Sync], reads: float | m.Skipped, on_cuda: bool) -> float | m.Skipped:
     """Microseconds a step, of these sites together."""
     if not on_cuda:
-        return m.Skipped(reason="not applicable on a CPU")
+        return m.Skipped("not applicable on a CPU")
     if isinstance(reads, m.Skipped):
         return reads
     if not extra:
-        return m.Skipped(reason="no line syncs in one of the two only")
+        return m.Skipped("no line syncs in one of the two only")
     waited = [site.waited_us for site in extra]
     unseen = next((one for one in waited if isinstance(one, m.Skipped)), None)
     if unseen is not None:
@@ -135,7 +135,7 @@ def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, Time
     theirs = _whole(always)
     # units here, whole evaluations there
     unlike = isinstance(mine, m.Spread) and isinstance(theirs, m.Spread)
-    return each, mine, m.Skipped(reason=STEPS_DIFFER) if unlike else theirs
+    return each, mine, m.Skipped(STEPS_DIFFER) if unlike else theirs
 
 
 def _whole(run: m.RunReport) -> Time:

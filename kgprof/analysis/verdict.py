@@ -11,7 +11,6 @@ something to gain and are counted beside the sentence: none makes it doubtful.
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
-import msgspec
 from msgspec.structs import replace
 
 from kgprof import limits
@@ -20,14 +19,14 @@ from kgprof.collectors import rule_of
 from kgprof.judge import FEWEST_ROUNDS, NOISY, Level
 from kgprof.measures import times
 from kgprof.measures.times import PER_STEP, Ranked, ranked, timed, whole_jobs, within_process
-from kgprof.wording import figure, plural, ranges
+from kgprof.wording import and_more, figure, plural, ranges
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
 LESS_WORK = 0.9  # of another run's GPU time per step, and yet the longer step
 
 
-class Remark(msgspec.Struct, frozen=True, kw_only=True):
+class Remark(m.Model):
     """A part of the verdict. ``status`` is what the whole verdict is at best, with this in it."""
 
     text: str
@@ -164,7 +163,7 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
         (run, other) for run, other in others if answers[run.key].verdict is not m.Judged.FASTER
     ]
     names = " and ".join([first.key.slug, *(run.key.slug for run, _ in close)][:2])
-    names += f" and {len(close) - 1} more" if len(close) > 1 else ""
+    names += and_more(close, 1)
     gain = f"{figure(time.median / best.median)}× faster than {against.key.slug}"
     gain += f" ({unit.bare(best.median)} vs {unit.say(time.median)})"
     if close:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from kgprof import model as m
 from kgprof import progress
 from kgprof.analysis.redaction import Redactor, redacted
@@ -34,7 +32,7 @@ HISTORY_FILES = ("history.json", "history.html")
 BASE = "base"  # of sides recorded in turn: base's Recording lies in this folder of head's
 
 
-class Comparing(msgspec.Struct, frozen=True, kw_only=True):
+class Comparing(m.Model):
     """What holds for both ways."""
 
     settings: CompareSettings

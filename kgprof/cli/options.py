@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -36,7 +35,7 @@ CASE_TIMEOUT_S = 150.0  # of `kgprof capture`; a cold compilation with autotunin
 SHEET_FORMATS = ("text", "json", "html", "markdown")
 
 
-class Sharing(msgspec.Struct, frozen=True, kw_only=True):
+class Sharing(m.Model):
     """What of a Recording a report may show."""
 
     redact: bool = True
@@ -214,7 +213,7 @@ report_options = in_order(
 )
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True):
+class Output(m.Model):
     """One ``--format``: to a file, or to stdout."""
 
     form: str

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
-import msgspec
-
 from kgprof import model as m
 from kgprof.analysis import analyse
 from kgprof.collectors.disagreements import SOURCES_DISAGREE
@@ -49,7 +47,7 @@ KNOWN_DIFFERENCES = MappingProxyType(
 )
 
 
-class Checked(m.Model, frozen=True, kw_only=True):
+class Checked(m.Model):
     """One capture and its answer. ``status``: works, unavailable, wrong."""
 
     capture: str
@@ -58,7 +56,7 @@ class Checked(m.Model, frozen=True, kw_only=True):
     got: str  # of a capture that is unavailable: why
 
 
-class Answers(m.Model, frozen=True, kw_only=True):
+class Answers(m.Model):
     """What ``--format json`` prints."""
 
     kgprof: str
@@ -194,7 +192,7 @@ class Unavailable(Exception):  # noqa: N818  no error: the check has no answer
 Answer = tuple[str, str]  # (expected, got), equal where the capture is right
 
 
-class Probe(msgspec.Struct, frozen=True):
+class Probe(m.Model, kw_only=False):
     """``source``: what has to have been listened to; ``compiled``: whether there have to be records
     of compilations; ``device``: the only one on which there is something to see."""
 

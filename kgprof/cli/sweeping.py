@@ -159,9 +159,7 @@ def tried(
         (each for each in (*ahead, *(cell for _, cell in sorted(timed))) if each.compiles), None
     )
     if cell is None:
-        return msgspec.structs.replace(
-            found, ladder=m.Skipped(reason="no cell that compiles was timed")
-        )
+        return msgspec.structs.replace(found, ladder=m.Skipped("no cell that compiles was timed"))
     key = m.RunKey(strategy=found.question.strategy, mode=cell.name)
     trials = CellTrials(
         options=asked,
@@ -190,7 +188,7 @@ def tried(
             phases.phase("a start with shipped caches", key)
             found = msgspec.structs.replace(found, shipped=shipped_cache(trials))
     except KeyboardInterrupt:
-        missed = None if varying is None else m.Skipped(reason="the sweep was interrupted")
+        missed = None if varying is None else m.Skipped("the sweep was interrupted")
         return msgspec.structs.replace(found, interrupted=True, shapes=found.shapes or missed)
     return found
 
@@ -258,7 +256,7 @@ def stages_of(records: tuple[m.TraceRecord, ...]) -> m.CompileStages | m.Skipped
     rows = [row.stages for row in compilations.compilations(trace)]
     known = [row for row in rows if isinstance(row, m.CompileStages)]
     if not rows or len(known) < len(rows):
-        return m.first_skipped(*rows, m.Skipped(reason="nothing was compiled"))
+        return m.first_skipped(*rows, m.Skipped("nothing was compiled"))
     names = [field.name for field in msgspec.structs.fields(m.CompileStages)]
     return m.CompileStages(**{name: sum(getattr(row, name) for row in known) for name in names})
 

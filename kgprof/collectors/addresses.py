@@ -18,7 +18,8 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors.cuda_graphs import NOT_ON_CPU
-from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped, line_of
 from kgprof.collectors.tensor_facts import (
     RunTensors,
     is_gradient,
@@ -93,12 +94,10 @@ FOREACH_COPY, REGION, LAUNCH = "aten::_foreach_copy_", "## Call CompiledFxGraph"
 MUTATED, REBOUND, COPIED_INTO, UNWRITTEN = "mutated", "rebound", "copied", "unwritten"
 
 
-class AddressChange(m.Model, frozen=True, kw_only=True):
+class AddressChange(Event):
     """Inputs that one line passes at changing addresses, or a declared buffer that does not
     stay."""
 
-    run: m.RunKey
-    location: m.Location | None
     related: tuple[m.Location, ...]  # other lines that bind the same name
     names: tuple[str, ...]
     functions: tuple[str, ...]  # that take them
@@ -108,24 +107,20 @@ class AddressChange(m.Model, frozen=True, kw_only=True):
     declared: bool
     cuda_graphs: bool
     size_bytes: int
-    identity: str  # of the line: the same in another checkout and after an edit above it
 
 
-class CopiedInput(m.Model, frozen=True, kw_only=True):
+class CopiedInput(Event):
     """Inputs that one line passes to graphs that copy them."""
 
-    run: m.RunKey
-    location: m.Location | None
     names: tuple[str, ...]
     functions: tuple[str, ...]
     size_bytes: int  # of all of them, in one replay of each graph
     cost: m.FindingCost | m.Skipped  # of the copies
     copies_per_step: float | m.Skipped  # seen in TRACE, of the whole step
     on_cuda: bool
-    identity: str  # of the line
 
 
-class BufferUse(m.Model, frozen=True, kw_only=True):
+class BufferUse(m.Model):
     """How one declared buffer gets its next values. ``pattern``: copied (written outside of
     compiled graphs), mutated (inside), rebound, unwritten."""
 
@@ -142,15 +137,15 @@ class BufferUse(m.Model, frozen=True, kw_only=True):
     unobservable: str
 
 
-Event = AddressChange | CopiedInput | BufferUse
+AddressEvent = AddressChange | CopiedInput | BufferUse
 Passed = tuple[m.WatchedGraph, m.GraphInput, m.Held]
 
 
 # ---------------------------------------------------------------- events
 
 
-def collect(evidence: Evidence) -> tuple[Event, ...]:
-    events: list[Event] = []
+def collect(evidence: Evidence) -> tuple[AddressEvent, ...]:
+    events: list[AddressEvent] = []
     for tensors in evidence.once(run_tensors):
         buffers = tuple(_buffer(tensors, buffer) for buffer in tensors.tensors.buffers or ())
         # Names of arguments that take a declared buffer, by the memory where both lay first -> the
@@ -327,7 +322,7 @@ def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
             f"the inputs of {len(groups)} places are copied together: {took.value:,.1f} "
             "µs per step in all"
         )
-        took = m.Skipped(reason=together)
+        took = m.Skipped(together)
     for lines, passed in groups:
         yield CopiedInput(
             **_fields(tensors, lines, passed), copies_per_step=copies, cost=took, on_cuda=on_cuda
@@ -351,7 +346,7 @@ def _copies(
             np.count_nonzero((columns.start_ns[copied] >= start) & (columns.start_ns[copied] < end))
         )
     took, what = run.once(input_copies_in_trace), "GPU time of the copies before each replay"
-    cost: m.FindingCost | m.Skipped = m.Skipped(reason="TRACE shows no GPU copy before a replay")
+    cost: m.FindingCost | m.Skipped = m.Skipped("TRACE shows no GPU copy before a replay")
     if isinstance(took, m.Skipped):
         cost = took
     elif took.count:
@@ -365,7 +360,7 @@ def _copies(
 # ---------------------------------------------------------------- findings
 
 
-def diagnose(events: tuple[Event, ...]) -> tuple[m.Finding, ...]:
+def diagnose(events: tuple[AddressEvent, ...]) -> tuple[m.Finding, ...]:
     moved = (_moved(event) for event in events if isinstance(event, AddressChange))
     return (*moved, *(_copied_finding(event) for event in events if isinstance(event, CopiedInput)))
 
@@ -386,16 +381,16 @@ def _moved(event: AddressChange) -> m.Finding:
         earlier = " in an earlier call" if event.functions else ""
         why = f"it is new memory, made by compiled graph {', '.join(event.carried)}{earlier}"
     why += "; it is assigned on more than one line" if event.related else ""
-    return m.Finding(
-        rule=UNSTABLE.id,
+    return finding(
+        UNSTABLE,
+        event,
+        f"{what} moved to a new address {times}, last in call {event.calls[-1]}: {why}",
+        event.identity,
+        *event.names,
         level=m.Level.WARNING if serious else m.Level.NOTE,
-        message=f"{what} moved to a new address {times}, last in call {event.calls[-1]}: {why}",
-        run=event.run,
-        location=event.location,
         count=len(event.calls),
         related=event.related,
         names=event.names,
-        fingerprint=fingerprint(UNSTABLE.id, event.run, event.identity, *event.names),
     )
 
 
@@ -419,13 +414,13 @@ def _copied_finding(event: CopiedInput) -> m.Finding:
         proven = True
     else:
         message += " (by torch's rule; TRACE shows no copy in a compiled region)"
-    return m.Finding(
-        rule=COPIED.id,
+    return finding(
+        COPIED,
+        event,
+        message,
+        event.identity,
+        *event.names,
         level=m.Level.WARNING if proven and event.size_bytes >= COPY_BYTES else m.Level.NOTE,
-        message=message,
-        run=event.run,
-        location=event.location,
         count=len(event.names),
-        fingerprint=fingerprint(COPIED.id, event.run, event.identity, *event.names),
         cost=event.cost,
     )

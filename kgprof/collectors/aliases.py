@@ -15,7 +15,8 @@ from collections.abc import Iterator
 import msgspec
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped, line_of
 from kgprof.collectors.tensor_facts import (
     RunTensors,
     at,
@@ -141,18 +142,15 @@ _FILE_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<
 _USER_CODE = "from user code:"
 
 
-class Alias(m.Model, frozen=True, kw_only=True):
+class Alias(Event):
     """Memory that is shared at one place. ``kind``: identity and view (402, 403), replay (403),
     inputs and internal (405), aliasing and mutation (406)."""
 
-    run: m.RunKey
     rule: str
     kind: str
     function: str
-    location: m.Location | None
     pairs: tuple[str, ...]  # what shares memory with what
     serious: bool
-    identity: str  # of the place: the same in another checkout and after an edit above it
     related: tuple[m.Location, ...] = ()
     detail: str = ""
     calls: int = 0
@@ -440,16 +438,17 @@ def diagnose(events: tuple[Alias, ...]) -> tuple[m.Finding, ...]:
             OVERLAPPING.id: f"inputs of {event.function} overlap: {pairs}",
             COND.id: f"{pairs}: torch refuses it",
         }[event.rule]
-        finding = m.Finding(
-            rule=rule.id,
-            level=rule.level if event.serious else m.Level.NOTE,
-            message=what,
-            run=event.run,
-            location=event.location,
-            count=len(event.pairs),
-            related=event.related,
-            detail=event.detail,
-            fingerprint=fingerprint(rule.id, event.run, event.identity, event.kind),
+        findings.append(
+            finding(
+                rule,
+                event,
+                what,
+                event.identity,
+                event.kind,
+                level=rule.level if event.serious else m.Level.NOTE,
+                count=len(event.pairs),
+                related=event.related,
+                detail=event.detail,
+            )
         )
-        findings.append(finding)
     return tuple(findings)

@@ -5,7 +5,8 @@ import itertools
 import re
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint, grouped
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.recompiles import library_function, place_of
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.files import json_object
@@ -48,19 +49,16 @@ _OUTCOMES = ("hit", "miss", "bypass")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, another one in each process
 
 
-class CacheUse(m.Model, frozen=True, kw_only=True):
+class CacheUse(Event):
     """One look into one cache by one compilation (a graph's backward looks for itself)."""
 
-    run: m.RunKey
     compile_id: str
     # the def of the compiled function; of a library's the line that leads there
-    location: m.Location | None
     library: m.PackageLine | None = None  # the def of a library's function
     cache: str  # "FX graph cache", "AOTAutograd cache"
     outcome: str  # hit, miss, bypass
     reason: str  # of a bypass, torch's own words
     call: int
-    identity: str
 
 
 def collect(evidence: Evidence) -> tuple[CacheUse, ...]:
@@ -125,17 +123,17 @@ def diagnose(events: tuple[CacheUse, ...]) -> tuple[m.Finding, ...]:
         again = (
             "recompiled" if _CACHES["fx_graph_cache"] in caches else "traced by AOTAutograd again"
         )
-        finding = m.Finding(
-            rule=CACHE_BYPASSED.id,
-            level=m.Level.NOTE if first.library else CACHE_BYPASSED.level,
-            no_fix=OF_A_LIBRARY if first.library else "",
-            message=f"{name} is {again} in every process: {caches} bypassed ({first.reason})",
-            run=first.run,
-            location=first.location,
-            library=first.library,
-            count=len({use.compile_id for use in uses}),
-            detail="\n".join(f"{use.cache}, {use.compile_id}: {use.reason}" for use in uses),
-            fingerprint=fingerprint(CACHE_BYPASSED.id, first.run, first.identity),
+        findings.append(
+            finding(
+                CACHE_BYPASSED,
+                first,
+                f"{name} is {again} in every process: {caches} bypassed ({first.reason})",
+                first.identity,
+                level=m.Level.NOTE if first.library else None,
+                no_fix=OF_A_LIBRARY if first.library else "",
+                library=first.library,
+                count=len({use.compile_id for use in uses}),
+                detail="\n".join(f"{use.cache}, {use.compile_id}: {use.reason}" for use in uses),
+            )
         )
-        findings.append(finding)
     return tuple(findings)

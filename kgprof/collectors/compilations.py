@@ -13,7 +13,8 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.aliases import refused_branch
-from kgprof.collectors.fingerprint import fingerprint, grouped
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.graph_breaks import ARTIFACT as BREAK
 from kgprof.collectors.graph_breaks import (
     because,
@@ -88,19 +89,16 @@ STAGE_OF = {
 }
 
 
-class FailedCompile(m.Model, frozen=True, kw_only=True):
+class FailedCompile(Event):
     """One function of one run whose compilation raised."""
 
-    run: m.RunKey
     # the project's line that torch refused, or the def where a backend failed
-    location: m.Location | None
     library: m.PackageLine | None  # the line that torch refused, where that is a library's
     function: str
     error: str  # the exception's type
     refusal: m.Refusal
     calls: tuple[int, ...]
     fix: str = ""
-    identity: str
 
 
 # ---------------------------------------------------------------- the stages
@@ -119,7 +117,7 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
         for metrics in (*filter(None, [compiled.metrics]), *compiled.backward):
             backward, frame = metrics is not compiled.metrics, compiled.frame
             name, duration_us = frame.function if frame else "", metrics.get("duration_us")
-            unknown = m.Skipped(reason="torch gave no duration_us")
+            unknown = m.Skipped("torch gave no duration_us")
             known = seconds.get((id(compiled), backward), {})
             spent = {
                 stage: known.get(stage, 0.0)
@@ -137,7 +135,7 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
                 fail_reason=str(metrics.get("fail_reason") or metrics.get("fail_type") or ""),
                 call=compiled.call if trace.calls else None,
                 operators=metrics.get("graph_op_count"),
-                stages=m.CompileStages(**spent) if known else m.Skipped(reason=why),
+                stages=m.CompileStages(**spent) if known else m.Skipped(why),
             )
             rows.append(row)
     return tuple(rows)
@@ -298,16 +296,14 @@ def _finding(event: FailedCompile) -> m.Finding:
     cause = event.refusal.cause
     why = because(cause, event.library)
     words = cause.explanation if event.fix and not cause.gb_id else cause.words
-    return m.Finding(
-        rule=COMPILE_FAILED.id,
-        level=COMPILE_FAILED.level,
-        message=f"compiling {event.function} raised {event.error}{times}{why}: {words}",
-        run=event.run,
-        location=event.location,
+    return finding(
+        COMPILE_FAILED,
+        event,
+        f"compiling {event.function} raised {event.error}{times}{why}: {words}",
+        event.identity,
         count=len(event.calls),
         library=event.library,
         refusal=event.refusal,
         detail=detail_of(cause),
         fix=event.fix,
-        fingerprint=fingerprint(COMPILE_FAILED.id, event.run, event.identity),
     )

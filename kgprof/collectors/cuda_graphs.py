@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.collectors.aliases import quoted_line
-from kgprof.collectors.fingerprint import fingerprint, grouped
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.recompiles import place_of
 from kgprof.collectors.tensor_facts import METADATA, STATIC_INDICES, last_name, said
 from kgprof.reading import launches
@@ -28,7 +29,7 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.structured_trace import RunTrace, compile_id
 from kgprof.reading.timeline import NOBODY
-from kgprof.wording import plural
+from kgprof.wording import and_more, plural
 
 SKIPPED = m.Rule(
     id="KGP301",
@@ -143,7 +144,7 @@ LAUNCH = "cudaGraphLaunch"  # of the CUDA runtime, in a Kineto trace
 KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel")  # and what begins like these
 REGION = "Torch-Compiled Region: "  # and the compile id
 NAMED = 2  # inputs, in a message
-NOT_ON_CPU = m.Skipped(reason="not observable on CPU")
+NOT_ON_CPU = m.Skipped("not observable on CPU")
 
 # Functions of torch._inductor that log, and what their messages are about.
 _SKIP, _PARTITIONS = "log_cudagraph_skip_and_bump_counter", "_log_graph_partitions"
@@ -160,7 +161,7 @@ _MUTATES = re.compile(r"\bmutates_data=(True|False)")
 _OUTPUTS = "output_info="  # the inputs' part of ViewAndMutationMeta ends here
 
 
-class Skip(m.Model, frozen=True, kw_only=True):
+class Skip(m.Model):
     compile_id: str  # empty for a skip that torch decides on when the graph runs
     location: m.Location | None  # the project's line that torch names, else the def
     reason: str  # torch's first line
@@ -168,7 +169,7 @@ class Skip(m.Model, frozen=True, kw_only=True):
     call: int
 
 
-class Partitioning(m.Model, frozen=True, kw_only=True):
+class Partitioning(m.Model):
     """How one compilation was cut into pieces; all of them may be fit for CUDA graphs."""
 
     compile_id: str
@@ -181,7 +182,7 @@ class Partitioning(m.Model, frozen=True, kw_only=True):
     related: tuple[m.Location, ...] = ()  # the def, or the lines that bind those tensors
 
 
-class Recorded(m.Model, frozen=True, kw_only=True):
+class Recorded(m.Model):
     """One recording of one CUDA graph."""
 
     compile_id: str
@@ -190,7 +191,7 @@ class Recorded(m.Model, frozen=True, kw_only=True):
     location: m.Location | None
 
 
-class WrittenInput(m.Model, frozen=True, kw_only=True):
+class WrittenInput(m.Model):
     """An input that a compiled graph writes to and that has no fixed address."""
 
     compile_id: str
@@ -198,7 +199,7 @@ class WrittenInput(m.Model, frozen=True, kw_only=True):
     location: m.Location | None
 
 
-class Replayed(m.Model, frozen=True, kw_only=True):
+class Replayed(m.Model):
     """One compiled graph that was asked to be a CUDA graph, over all steps of TRACE."""
 
     compile_id: str
@@ -208,10 +209,9 @@ class Replayed(m.Model, frozen=True, kw_only=True):
     kernels: int  # launched in it one by one
 
 
-class CudaGraphs(m.Model, frozen=True, kw_only=True):
+class CudaGraphs(Event):
     """One run."""
 
-    run: m.RunKey
     requested: bool
     graphs: int  # compiled graphs that ran
     launches_per_step: float | m.Skipped  # of CUDA graphs, in TRACE
@@ -480,7 +480,7 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
 
 def _named_first(inputs: Sequence[str]) -> str:
     """As the program has them: "self.h, mask and 10 more"."""
-    more = f" and {len(inputs) - NAMED} more" if len(inputs) > NAMED else ""
+    more = and_more(inputs, NAMED)
     return ", ".join(said(name) for name in inputs[:NAMED]) + more
 
 
@@ -532,16 +532,13 @@ def _finding(
     count: int = 1,
     identity: str | None = None,
 ) -> m.Finding:
-    what = message if identity is None else identity
-    return m.Finding(
-        rule=rule.id,
-        level=rule.level,
-        message=message,
-        run=event.run,
-        location=location,
-        count=count,
+    place = event.identities[location] if location else ""
+    return finding(
+        rule,
+        Event(run=event.run, location=location),
+        message,
+        place,
+        message if identity is None else identity,
         detail=detail,
-        fingerprint=fingerprint(
-            rule.id, event.run, event.identities[location] if location else "", what
-        ),
+        count=count,
     )

@@ -22,7 +22,7 @@ from kgprof.collectors import (
     skipped_frames,
     syncs,
 )
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.event import Event, finding
 from kgprof.measures import kernels
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
@@ -118,10 +118,9 @@ LAUNCH_BOUND = m.Rule(
 RULES = (DEVICE_IDLE, LAUNCH_BOUND)
 
 
-class DeviceTime(m.Model, frozen=True, kw_only=True):
+class DeviceTime(Event):
     """One run on a GPU: what a step takes, and how much of that the device works."""
 
-    run: m.RunKey
     step_us: float  # median of TIMING
     unsteady: bool  # its steps vary so much that the median stands for none of them
     samples: int
@@ -169,9 +168,7 @@ def collect(evidence: Evidence) -> tuple[DeviceTime, ...]:
 
 def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
     timing = run.record.timing
-    step_us = (
-        [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []
-    )
+    step_us = timing.every_us if isinstance(timing, m.TimingPass) else []
     if not step_us:
         return
     found = run.once(kernels.of_trace)
@@ -230,12 +227,11 @@ def _finding(event: DeviceTime) -> m.Finding:
         fix = REPLAY
     elif rule is LAUNCH_BOUND and event.sizes_change:
         lines.append(SIZES_CHANGE)
-    return m.Finding(
-        rule=rule.id,
-        level=m.Level.NOTE if expected else rule.level,
-        message=_message(event),
-        run=event.run,
-        fingerprint=fingerprint(rule.id, event.run),
+    return finding(
+        rule,
+        event,
+        _message(event),
+        level=m.Level.NOTE if expected else None,
         detail="\n".join(lines),
         cost=m.FindingCost(
             value=event.idle_us,
@@ -269,13 +265,9 @@ def _message(event: DeviceTime) -> str:
 
 def _saving(event: DeviceTime, rule: m.Rule) -> m.Saving | m.Skipped:
     if rule is DEVICE_IDLE:
-        return m.Skipped(
-            reason="the idle time has several reasons, and which a fix removes is unknown"
-        )
+        return m.Skipped("the idle time has several reasons, and which a fix removes is unknown")
     if event.unsteady:
-        return m.Skipped(
-            reason="step times vary too much for a median step to stand for the others"
-        )
+        return m.Skipped("step times vary too much for a median step to stand for the others")
     return m.Saving(
         us_per_step=event.idle_us,
         how="the step's GPU idle time",

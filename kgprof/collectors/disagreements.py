@@ -23,7 +23,7 @@ from statistics import median
 from kgprof import model as m
 from kgprof.collectors import cuda_graphs, recompiles, syncs
 from kgprof.collectors.cuda_graphs import CudaGraphs
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.event import Event, finding
 from kgprof.collectors.graph_breaks import break_records
 from kgprof.collectors.syncs import READ, Sync, called_function
 from kgprof.reading import launches, timeline
@@ -66,15 +66,12 @@ WAITS_APART, WAITS_SHARE = 1, 0.1  # a step, and of those that the hooks saw: be
 SAID = {DISPATCH: "dispatcher's hook", SYNC_DEBUG: "sync-debug mode"}
 
 
-class Disagreement(m.Model, frozen=True, kw_only=True):
+class Disagreement(Event):
     """One fact of one run."""
 
-    run: m.RunKey
     # "graph breaks", "recompiles", "compilations", "graphs", "CUDA graphs", "reads", "waits"
     fact: str
-    location: m.Location | None
     message: str
-    identity: str
 
 
 def collect(evidence: Evidence) -> tuple[Disagreement, ...]:
@@ -270,13 +267,11 @@ def _disagreement(
 
 def diagnose(events: tuple[Disagreement, ...]) -> tuple[m.Finding, ...]:
     return tuple(
-        m.Finding(
-            rule=SOURCES_DISAGREE.id,
-            level=SOURCES_DISAGREE.level,
-            message=f"sources disagree on {event.fact}: {event.message}",
-            run=event.run,
-            location=event.location,
-            fingerprint=fingerprint(SOURCES_DISAGREE.id, event.run, event.identity),
+        finding(
+            SOURCES_DISAGREE,
+            event,
+            f"sources disagree on {event.fact}: {event.message}",
+            event.identity,
         )
         for event in events
     )

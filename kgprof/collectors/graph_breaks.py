@@ -9,11 +9,11 @@ the project's line that leads there most often stands for the site and the other
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped, line_of
 from kgprof.measures.graph_gaps import between_graphs
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText, user_function
@@ -111,8 +111,7 @@ _ON_PURPOSE = "torch._dynamo.graph_break"
 INTENDED = "torch breaks the graph here on purpose, in its own source; your code needs no change"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BreakRecord:
+class BreakRecord(m.Model):
     """One record: one frame that met a break while it was compiled."""
 
     call: int
@@ -129,11 +128,9 @@ class BreakRecord:
         return (outside_dynamo(self.stack) or (self.named,))[-1]
 
 
-class GraphBreak(m.Model, frozen=True, kw_only=True):
+class GraphBreak(Event):
     """One site of one run."""
 
-    run: m.RunKey
-    location: m.Location | None
     library: m.PackageLine | None  # where torch stopped, when that was in a library
     refusal: m.Refusal
     records: int  # frames that met it, over all calls
@@ -141,7 +138,6 @@ class GraphBreak(m.Model, frozen=True, kw_only=True):
     functions: tuple[str, ...]  # whose compilation met it
     # the project's other lines that lead to the same line of a library
     ways_in: tuple[m.Location, ...] = ()
-    identity: str  # the same in another checkout and after an edit above the line
     cost: m.FindingCost | m.Skipped
 
 
@@ -405,7 +401,7 @@ def _graph_break(
         identity=identity_of(trace, first),
         cost=between_graphs(run, broken)
         if run
-        else m.Skipped(reason="the Recording has no run of this name"),
+        else m.Skipped("the Recording has no run of this name"),
     )
 
 
@@ -461,12 +457,13 @@ def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
         if event.ways_in
         else ""
     )
-    return m.Finding(
-        rule=GRAPH_BREAK.id,
-        level=m.Level.NOTE if event.refusal.intended else m.Level.WARNING,
-        message=f"{what}{where}: {cause.words}{met}",
-        run=event.run,
-        location=event.location,
+    return finding(
+        GRAPH_BREAK,
+        event,
+        f"{what}{where}: {cause.words}{met}",
+        event.identity,
+        ordinal,
+        level=m.Level.NOTE if event.refusal.intended else None,
         count=event.records,
         library=event.library,
         refusal=event.refusal,
@@ -474,7 +471,6 @@ def _finding(event: GraphBreak, ordinal: str) -> m.Finding:
         detail=detail_of(cause),
         names=(cause.operator,) if cause.operator else (),
         no_fix=INTENDED if event.refusal.intended else "",
-        fingerprint=fingerprint(GRAPH_BREAK.id, event.run, event.identity, ordinal),
         cost=event.cost,
     )
 

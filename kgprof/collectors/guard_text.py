@@ -16,7 +16,7 @@ from kgprof import model as m
 OTHER = "other"
 
 
-class Guard(m.Model, frozen=True, kw_only=True):
+class Guard(m.Model):
     """One guard that did not hold, of one cache entry."""
 
     kind: str  # fixtures/corpus/README.md says what each means

@@ -8,7 +8,8 @@ nothing is said.
 from collections.abc import Iterator
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint, grouped
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import plural
 
@@ -93,25 +94,21 @@ RULES = (REPLACED_INPUT, KEPT_OUTPUT, CAPTURED_AGAIN)
 AGAIN = 3
 
 
-class WrongTensor(m.Model, frozen=True, kw_only=True):
+class WrongTensor(Event):
     """One tensor of one graph."""
 
-    run: m.RunKey
     location: m.Location  # the line of the capture that read it, or made it
     captured_at: m.Location
     tensor: m.GraphTensor
     replays: int  # of the graph, of which those of ``tensor`` are a part
-    identity: str
 
 
-class Recapture(m.Model, frozen=True, kw_only=True):
+class Recapture(Event):
     """Captures at one line after warm-up that no other step replays."""
 
-    run: m.RunKey
     location: m.Location
     steps: int
     replays: int  # of these captures together
-    identity: str
 
 
 def collect(evidence: Evidence) -> tuple[WrongTensor | Recapture, ...]:
@@ -166,17 +163,15 @@ def diagnose(events: tuple[WrongTensor | Recapture, ...]) -> tuple[m.Finding, ..
 
 def _of_captures(event: Recapture) -> m.Finding:
     replays = f"{plural(event.replays, 'replay')}, none in a later step"
-    return m.Finding(
-        rule=CAPTURED_AGAIN.id,
-        level=CAPTURED_AGAIN.level,
-        message=(
+    return finding(
+        CAPTURED_AGAIN,
+        event,
+        (
             f"a CUDA graph is captured again in {plural(event.steps, 'step')} after "
             f"warm-up ({replays})"
         ),
-        run=event.run,
-        location=event.location,
+        event.identity,
         count=event.steps,
-        fingerprint=fingerprint(CAPTURED_AGAIN.id, event.run, event.identity),
     )
 
 
@@ -197,13 +192,11 @@ def _finding(events: list[WrongTensor]) -> m.Finding:
             f"the CUDA graph still reads the {which} of the capture, which was not updated{now}"
         ),
     }[tensor.what]
-    return m.Finding(
-        rule=rule.id,
-        level=rule.level,
-        message=f"{message} (in {replays} of the first {plural(event.replays, 'replay')})",
-        run=event.run,
-        location=event.location,
+    return finding(
+        rule,
+        event,
+        f"{message} (in {replays} of the first {plural(event.replays, 'replay')})",
+        event.identity,
         related=(event.captured_at,) if event.captured_at != event.location else (),
         count=replays,
-        fingerprint=fingerprint(rule.id, event.run, event.identity),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.event import Event, finding
 from kgprof.measures.traced_steps import WORTH_SHARE, Extent, traced_steps
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -70,18 +70,15 @@ PAGEABLE_COPY = m.Rule(
 RULES = (SLOW_DATA_LOADER, PAGEABLE_COPY)
 
 
-class InputWait(m.Model, frozen=True, kw_only=True):
+class InputWait(Event):
     """What one run's GPU lost to its input."""
 
-    run: m.RunKey
-    rule: str
+    rule: m.Rule
     idle_us: float  # per step, or in the window; the GPU's, inside the loader or the copying call
     copy_us: float  # likewise; device time of the copies
-    step_us: float
     count: int  # batches, or copies, in all of ``extent``
     extent: Extent
     workers: bool  # of a loader: it has worker processes
-    measured_in: tuple[m.PassName, ...]
 
     @property
     def lost_us(self) -> float:
@@ -105,14 +102,12 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
         without = columns.named(f"{_LOADER}{_WITHOUT_WORKERS}")[loading].any()
         yield InputWait(
             run=run.key,
-            rule=SLOW_DATA_LOADER.id,
+            rule=SLOW_DATA_LOADER,
             idle_us=traced.idle_us(loading),
             copy_us=0.0,
-            step_us=traced.step_us,
             count=len(loading),
             extent=traced.extent,
             workers=not without,
-            measured_in=traced.measured_in,
         )
     pageable = traced.matching(_PAGEABLE)
     if pageable.any():
@@ -122,61 +117,47 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
         )
         yield InputWait(
             run=run.key,
-            rule=PAGEABLE_COPY.id,
+            rule=PAGEABLE_COPY,
             idle_us=traced.idle_us(np.unique(operators[operators != NOBODY])),
             copy_us=traced.device_us(pageable),
-            step_us=traced.step_us,
             count=int(pageable.sum()),
             extent=traced.extent,
             workers=False,
-            measured_in=traced.measured_in,
         )
 
 
 def diagnose(events: tuple[InputWait, ...]) -> tuple[m.Finding, ...]:
     return tuple(
-        _finding(event) for event in events if event.lost_us >= WORTH_SHARE * event.step_us
+        _finding(event) for event in events if event.lost_us >= WORTH_SHARE * event.extent.step_us
     )
 
 
 def _finding(event: InputWait) -> m.Finding:
     extent, steps = event.extent, event.extent.words
-    share = f"{100 * event.lost_us / event.step_us:.0f} % of the {extent.per}"
-    if event.rule == SLOW_DATA_LOADER.id:
-        level, fix = (
-            SLOW_DATA_LOADER.level,
-            "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)",
-        )
+    share = f"{100 * event.lost_us / event.extent.step_us:.0f} % of the {extent.per}"
+    if event.rule is SLOW_DATA_LOADER:
+        fix = "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)"
         message = (
             f"the GPU waits for the DataLoader: {share}, "
             f"{plural(event.count, 'batch', 'batches')} in {steps}"
         )
-        what, how = (
-            "the GPU was idle while the next batch was loaded",
-            "GPU idle time while the next batch was loaded",
-        )
+        what = "the GPU was idle while the next batch was loaded"
+        how = "GPU idle time while the next batch was loaded"
         if event.workers:
             fix = "DataLoader(..., num_workers=..., prefetch_factor=...)  # more than now"
     else:
-        level, fix = (
-            PAGEABLE_COPY.level,
-            'DataLoader(..., pin_memory=True); x.to("cuda", non_blocking=True)',
-        )
+        fix = 'DataLoader(..., pin_memory=True); x.to("cuda", non_blocking=True)'
         message = (
             f"copies to the GPU from pageable memory: {share}, "
             f"{plural(event.count, 'copy', 'copies')} in {steps}"
         )
-        what, how = (
-            "copy time, and GPU idle time meanwhile",
-            "the copies' time and GPU idle time inside the calls that copy",
-        )
-    return m.Finding(
-        rule=event.rule,
-        level=level,
-        message=message,
-        run=event.run,
-        fingerprint=fingerprint(event.rule, event.run),
-        cost=extent.cost(event.lost_us, what, event.measured_in),
-        saves=extent.saving(event.lost_us, how, event.measured_in),
+        what = "copy time, and GPU idle time meanwhile"
+        how = "the copies' time and GPU idle time inside the calls that copy"
+    return finding(
+        event.rule,
+        event,
+        message,
+        cost=extent.cost(event.lost_us, what),
+        saves=extent.saving(event.lost_us, how),
         fix=fix,
     )

@@ -19,7 +19,7 @@ from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
 
 
-class Switch(m.Model, frozen=True, kw_only=True):
+class Switch(m.Model):
     """What to write where a line of a library syncs or breaks the graph; the fields are explained
     in the table."""
 

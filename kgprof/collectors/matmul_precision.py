@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.event import Event, finding
 from kgprof.measures.traced_steps import WORTH_SHARE, Extent, traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import plural
@@ -107,14 +107,12 @@ NO_AUTOCAST = m.Rule(
 RULES = (FLOAT32_ON_CUDA_CORES, MATH_ATTENTION, NO_AUTOCAST)
 
 
-class SlowProducts(m.Model, frozen=True, kw_only=True):
+class SlowProducts(Event):
     """Device time of one run's matmuls, or of its attention's forward pass, that could run on
     faster units."""
 
-    run: m.RunKey
-    rule: str
+    rule: m.Rule
     device_us: float  # per step, or in the window
-    step_us: float
     launches: int  # in all of ``extent``
     extent: Extent
     largest: str  # the kernel that took most of it
@@ -122,7 +120,6 @@ class SlowProducts(m.Model, frozen=True, kw_only=True):
     rate: float | None
     # of attention: more of its work runs in the backward pass, which is not told apart
     backward: bool
-    measured_in: tuple[m.PassName, ...]
 
 
 def collect(evidence: Evidence) -> tuple[SlowProducts, ...]:
@@ -160,15 +157,13 @@ def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
         totals = np.bincount(columns.name[events], columns.duration_ns[events])
         yield SlowProducts(
             run=run.key,
-            rule=rule.id,
+            rule=rule,
             device_us=traced.device_us(which),
-            step_us=traced.step_us,
             launches=len(events),
             extent=traced.extent,
             largest=columns.names[int(np.argmax(totals))],
             rate=rate,
             backward=rule is MATH_ATTENTION and bool(columns.named("autograd::engine::").any()),
-            measured_in=traced.measured_in,
         )
 
 
@@ -185,36 +180,33 @@ def _ratio(ceilings: m.Ceilings | m.Skipped, fast: str, slow: str) -> float | No
 
 
 _TEXTS = {
-    FLOAT32_ON_CUDA_CORES.id: "float32 matmuls run without tensor cores",
-    MATH_ATTENTION.id: "scaled_dot_product_attention runs in the math backend",
-    NO_AUTOCAST.id: "matmuls run in TF32, not in bfloat16 or float16",
+    FLOAT32_ON_CUDA_CORES: "float32 matmuls run without tensor cores",
+    MATH_ATTENTION: "scaled_dot_product_attention runs in the math backend",
+    NO_AUTOCAST: "matmuls run in TF32, not in bfloat16 or float16",
 }
 _FIXES = {
-    FLOAT32_ON_CUDA_CORES.id: 'torch.set_float32_matmul_precision("high")',
-    MATH_ATTENTION.id: "torch.backends.cuda.can_use_flash_attention(params, debug=True)",
-    NO_AUTOCAST.id: 'with torch.autocast("cuda", dtype=torch.bfloat16): ...',
+    FLOAT32_ON_CUDA_CORES: 'torch.set_float32_matmul_precision("high")',
+    MATH_ATTENTION: "torch.backends.cuda.can_use_flash_attention(params, debug=True)",
+    NO_AUTOCAST: 'with torch.autocast("cuda", dtype=torch.bfloat16): ...',
 }
-_BY_ID = {rule.id: rule for rule in RULES}
 
 
 def diagnose(events: tuple[SlowProducts, ...]) -> tuple[m.Finding, ...]:
     return tuple(
-        _finding(event) for event in events if event.device_us >= WORTH_SHARE * event.step_us
+        _finding(event) for event in events if event.device_us >= WORTH_SHARE * event.extent.step_us
     )
 
 
 def _finding(event: SlowProducts) -> m.Finding:
-    share = 100 * event.device_us / event.step_us
+    share = 100 * event.device_us / event.extent.step_us
     kernels = (
         f"{plural(event.launches, 'kernel')} in {event.extent.words}, {share:.0f} % "
         f"of the {event.extent.per}"
     )
-    return m.Finding(
-        rule=event.rule,
-        level=_BY_ID[event.rule].level,
-        message=f"{_TEXTS[event.rule]}: {kernels}",
-        run=event.run,
-        fingerprint=fingerprint(event.rule, event.run),
+    return finding(
+        event.rule,
+        event,
+        f"{_TEXTS[event.rule]}: {kernels}",
         detail=f"the largest: {event.largest}",
         cost=event.extent.cost(event.device_us, "GPU time of these kernels", (m.PassName.TRACE,)),
         saves=_saving(event),
@@ -224,14 +216,12 @@ def _finding(event: SlowProducts) -> m.Finding:
 
 def _saving(event: SlowProducts) -> m.Saving | m.Skipped:
     if event.backward:
-        return m.Skipped(reason="the backward pass of attention cannot be told apart from the rest")
+        return m.Skipped("the backward pass of attention cannot be told apart from the rest")
     if event.rate is None:
-        return event.extent.saving(
-            event.device_us, "all of these kernels' GPU time", event.measured_in
-        )
+        return event.extent.saving(event.device_us, "all of these kernels' GPU time")
     saved_us = event.device_us * max(0.0, 1 - 1 / event.rate)
     how = (
         f"the GPU time of these kernels at {event.rate:.1f}× the rate, as measured on "
         "this card's matmuls"
     )
-    return event.extent.saving(saved_us, how, event.measured_in)
+    return event.extent.saving(saved_us, how)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import msgspec
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped, line_of
 from kgprof.collectors.tensor_facts import RunTensors, is_gradient, is_written, run_tensors, said
 from kgprof.reading.evidence import Evidence
 
@@ -46,19 +47,16 @@ RULES = (INPUT_MUTATED,)
 ARGUMENT, CAPTURED, FIXED = "argument", "captured tensor", "fixed address"
 
 
-class Mutation(m.Model, frozen=True, kw_only=True):
+class Mutation(Event):
     """One line that writes into inputs of a compiled function. ``kind``: the worst of them."""
 
-    run: m.RunKey
     function: str
     # the def (of a backward too) where no operator of the graph is known to write
-    location: m.Location | None
     names: tuple[str, ...]
     operators: tuple[str, ...]
     kind: str
     cuda_graphs: bool
     calls: int  # in which a version rose; 0: seen in the graph alone
-    identity: str  # of the line: the same in another checkout and after an edit above it
     backward: bool = False
 
 
@@ -144,15 +142,16 @@ def diagnose(events: tuple[Mutation, ...]) -> tuple[m.Finding, ...]:
         }[event.kind]
         if event.kind != FIXED and event.cuda_graphs:
             what += "; torch does not capture it as a CUDA graph"
-        finding = m.Finding(
-            rule=INPUT_MUTATED.id,
-            level=m.Level.NOTE if event.kind == FIXED else m.Level.WARNING,
-            message=what,
-            run=event.run,
-            location=event.location,
-            count=len(event.names),
-            names=event.names,
-            fingerprint=fingerprint(INPUT_MUTATED.id, event.run, event.identity, *event.names),
+        findings.append(
+            finding(
+                INPUT_MUTATED,
+                event,
+                what,
+                event.identity,
+                *event.names,
+                level=m.Level.NOTE if event.kind == FIXED else None,
+                count=len(event.names),
+                names=event.names,
+            )
         )
-        findings.append(finding)
     return tuple(findings)

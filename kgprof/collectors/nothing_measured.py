@@ -39,7 +39,7 @@ NOTHING_MEASURED = m.Rule(
 RULES = (NOTHING_MEASURED,)
 
 
-class CoverageEvent(m.Model, frozen=True, kw_only=True):
+class CoverageEvent(m.Model):
     """What one run has."""
 
     run: m.RunKey

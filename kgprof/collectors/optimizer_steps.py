@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.event import Event, finding
 from kgprof.measures.traced_steps import WORTH_SHARE, Extent, traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import plural
@@ -45,18 +45,15 @@ UNFUSED_OPTIMIZER = m.Rule(
 RULES = (UNFUSED_OPTIMIZER,)
 
 
-class OptimizerTime(m.Model, frozen=True, kw_only=True):
+class OptimizerTime(Event):
     """What the optimizer's step took of one run's traced steps."""
 
-    run: m.RunKey
     optimizer: str  # its class
     device_us: float  # per step, or in the window
     idle_us: float  # likewise; the GPU's, while the optimizer ran on the CPU
-    step_us: float
     launches: int  # in all of ``extent``
     fused: int  # of them
     extent: Extent
-    measured_in: tuple[m.PassName, ...]
 
 
 def collect(evidence: Evidence) -> tuple[OptimizerTime, ...]:
@@ -81,11 +78,9 @@ def _of_run(run: RunEvidence) -> Iterator[OptimizerTime]:
         optimizer=classes.most_common(1)[0][0] if classes else "",
         device_us=traced.device_us(under),
         idle_us=traced.idle_us(np.flatnonzero(spans)),
-        step_us=traced.step_us,
         launches=int(under.sum()),
         fused=int((under & traced.matching(_FUSED)).sum()),
         extent=traced.extent,
-        measured_in=traced.measured_in,
     )
 
 
@@ -93,28 +88,24 @@ def diagnose(events: tuple[OptimizerTime, ...]) -> tuple[m.Finding, ...]:
     return tuple(
         _finding(event)
         for event in events
-        if not event.fused and event.device_us + event.idle_us >= WORTH_SHARE * event.step_us
+        if not event.fused and event.device_us + event.idle_us >= WORTH_SHARE * event.extent.step_us
     )
 
 
 def _finding(event: OptimizerTime) -> m.Finding:
     taken_us, name = event.device_us + event.idle_us, event.optimizer or "the optimizer"
-    extent, share = event.extent, f"{100 * taken_us / event.step_us:.0f} %"
+    extent, share = event.extent, f"{100 * taken_us / event.extent.step_us:.0f} %"
     kernels = f"{plural(event.launches, 'kernel')} in {extent.words}, {share} of the {extent.per}"
     named = f"torch.optim.{name}(..., fused=True)" if name in WITH_FUSED else ""
-    return m.Finding(
-        rule=UNFUSED_OPTIMIZER.id,
-        level=UNFUSED_OPTIMIZER.level,
-        message=f"{name}.step() is not fused: {kernels}",
-        run=event.run,
-        fingerprint=fingerprint(UNFUSED_OPTIMIZER.id, event.run, event.optimizer),
-        cost=extent.cost(
-            taken_us, "GPU time of the optimizer, and GPU idle while it ran", event.measured_in
-        ),
+    return finding(
+        UNFUSED_OPTIMIZER,
+        event,
+        f"{name}.step() is not fused: {kernels}",
+        event.optimizer,
+        cost=extent.cost(taken_us, "GPU time of the optimizer, and GPU idle while it ran"),
         saves=extent.saving(
             taken_us,
             "all of the optimizer's GPU time, and GPU idle time while it ran on the CPU",
-            event.measured_in,
         ),
         fix=named or "torch.compile(optimizer.step)",
     )

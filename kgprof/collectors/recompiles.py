@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint, grouped
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.graph_breaks import numbered
 from kgprof.collectors.guard_text import OTHER, Guard, parse
 from kgprof.collectors.guard_words import (
@@ -130,7 +131,7 @@ _Subject = tuple[str, str, int | None]  # of a guard: kind, source, dimension
 UNKNOWN_CALLS = " (calls are not in this recording, so whether it converged is unknown)"
 
 
-class Recompile(m.Model, frozen=True, kw_only=True):
+class Recompile(m.Model):
     """One compilation that replaced nothing but was added, since every entry there was had been
     rejected."""
 
@@ -148,12 +149,10 @@ class Recompile(m.Model, frozen=True, kw_only=True):
     words: str = ""  # the guard in a sentence
 
 
-class RecompiledFunction(m.Model, frozen=True, kw_only=True):
+class RecompiledFunction(Event):
     """One function of one run that was compiled more than once."""
 
-    run: m.RunKey
     # its def; for a library's function the project's line that leads there
-    location: m.Location | None
     function: str = ""  # its name, qualified where it is known
     library: m.PackageLine | None = None  # the def of a library's function
     recompiles: tuple[Recompile, ...]
@@ -174,7 +173,6 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
     wraps: tuple[str, ...] = ()  # what torch's wrapper called, where that was compiled: "Linear"
     limit_fix: str = ""  # for ``limit_guard``
     unmarked: tuple[str, ...] = ()  # tensors whose sizes cannot be marked as dynamic
-    identity: str
 
     @property
     def in_steady_state(self) -> tuple[Recompile, ...]:
@@ -641,7 +639,7 @@ def _recompile(
         returned_by=_break_before(trace, compiled)
         if rejected and is_returned_by_a_break(rejected[0])
         else None,
-        duration_s=m.Skipped(reason="torch gave no duration")
+        duration_s=m.Skipped("torch gave no duration")
         if duration_us is None
         else duration_us / 1e6,
     )
@@ -696,9 +694,7 @@ def _entries(event: RecompiledFunction) -> Iterator[m.RecompileEntry]:
             reason=in_words(guard) if guard else "torch gave no reason",
             words=guard.text if guard else "",
             guard=guard.kind if guard else "",
-            duration_s=m.Skipped(
-                reason="torch's recompile limit was reached: nothing was compiled"
-            ),
+            duration_s=m.Skipped("torch's recompile limit was reached: nothing was compiled"),
             refused=True,
             function=event.function,
             library=event.library,
@@ -719,8 +715,7 @@ def _runs(trace: RunTrace, codes: Collection[str]) -> dict[int, int]:
     return total
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Eager:
+class _Eager(m.Model):
     """Calls since the limit that ran eagerly: ``of`` so many, of the compiled callables; None: of
     the workload."""
 
@@ -794,11 +789,10 @@ def eager_by_finding(evidence: Evidence, run: m.RunKey) -> dict[str, int]:
     that says so."""
     by_finding = {}
     for event, ordinal in numbered(evidence.once(collect)):
-        for finding in _judge(
-            msgspec.structs.replace(event, identity=f"{event.identity}{ordinal}")
-        ):
-            if event.run == run and event.eager_steady and finding.rule != IN_STEADY_STATE.id:
-                by_finding[finding.fingerprint] = event.eager_steady
+        told_apart = msgspec.structs.replace(event, identity=f"{event.identity}{ordinal}")
+        for made in _judge(told_apart):
+            if event.run == run and event.eager_steady and made.rule != IN_STEADY_STATE.id:
+                by_finding[made.fingerprint] = event.eager_steady
     return by_finding
 
 
@@ -810,13 +804,10 @@ def _eager_calls_of_a_part(trace: RunTrace, limit: Compiled) -> int | m.Skipped:
     """
     runs = _runs(trace, {limit.frame_id})
     if not runs:
-        return m.Skipped(reason="no graph of it was counted")
+        return m.Skipped("no graph of it was counted")
     if limit.call <= 0:
         return m.Skipped(
-            reason=(
-                "the limit was reached in the first call, and how often it runs in a call is "
-                "not known"
-            )
+            "the limit was reached in the first call, and how often it runs in a call is not known"
         )
     usual = max(runs.get(call, 0) for call in range(limit.call))
     return sum(runs.get(call, 0) < max(1, usual) for call in range(limit.call, trace.calls))
@@ -957,12 +948,14 @@ def _finding(
     )
     of_break = bool(recompiles) and all(recompile.returned_by for recompile in recompiles)
     times = f"{_times(event, recompiles)}{note}{_because_of_break(recompiles)}"
-    return m.Finding(
-        rule=rule.id,
-        level=m.Level.NOTE if note or of_break else rule.level,
-        message=f"{event.name} recompiled {times}: {_why(event, recompiles)}{eager}",
-        run=event.run,
-        location=event.location,
+    return finding(
+        rule,
+        event,
+        f"{event.name} recompiled {times}: {_why(event, recompiles)}{eager}",
+        *([apart] if apart else []),
+        event.identity,
+        *kinds,
+        level=m.Level.NOTE if note or of_break else None,
         library=None
         if event.modules and event.library and event.library.package == "torch"
         else event.library,
@@ -983,9 +976,6 @@ def _finding(
         cost=_cost(recompiles),
         fix=_advice(event, recompiles, rule, apart),
         names=tuple(dict.fromkeys(guard.source for guard in guards if guard.source)),
-        fingerprint=fingerprint(
-            rule.id, event.run, *([apart] if apart else []), event.identity, *kinds
-        ),
     )
 
 
@@ -1069,9 +1059,7 @@ def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:
     if not known or len(known) < len(seconds):
         lacking = plural(len(seconds) - len(known), "compilation")
         return m.Skipped(
-            reason=f"torch gave no duration for {lacking}"
-            if seconds
-            else "it was not compiled again"
+            f"torch gave no duration for {lacking}" if seconds else "it was not compiled again"
         )
     what = "compile time in all"
     return m.FindingCost(

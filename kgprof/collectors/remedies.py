@@ -1,8 +1,8 @@
 """What to write so that a guard no longer fails, as code: one remedy for each class of guard.
 
-A remedy is offered only where its condition holds, and ``tried`` says that a program of the tests
-applies it and then has neither the finding nor the graphs that it cost. Where nothing here holds,
-the rule's remedy is all that is known.
+A remedy is offered only where its condition holds. A program of the tests applies it and then has
+neither the finding nor the graphs that it cost. Where nothing here holds, the rule's remedy is all
+that is known.
 """
 
 import ast
@@ -16,7 +16,7 @@ from kgprof.collectors.guard_text import Guard, devices_of
 MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as torch writes "self.head"
 
 
-class Cause(m.Model, frozen=True, kw_only=True):
+class Cause(m.Model):
     """The guards on one thing that made torch compile one function again."""
 
     # one at least, in the order of the calls; all of them on the same source
@@ -50,14 +50,13 @@ class Cause(m.Model, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(guard.expected for guard in self.guards if guard.expected))
 
 
-class Remedy(m.Model, frozen=True, kw_only=True):
+class Remedy(m.Model):
     """``code`` is what to write and ``effect`` what it changes."""
 
     name: str
     holds: Callable[[Cause], bool]
     code: Callable[[Cause], str]
     effect: Callable[[Cause], str]
-    tried: bool
 
 
 def remedy_of(cause: Cause) -> Remedy | None:
@@ -311,14 +310,12 @@ REMEDIES: tuple[Remedy, ...] = (
             f"before the first call: {c.name} becomes an input, and one graph serves its values "
             "from 2 on"
         ),
-        tried=True,
     ),
     Remedy(
         name="float_lr",
         holds=lambda c: is_number(c.guard) and _key(c) == "lr",
         code=lambda c: f"{_optimizer(c)}(..., lr=torch.tensor({_value(c)}))",
         effect=_one("a scheduler then changes a tensor, and no guard depends on its value"),
-        tried=True,
     ),
     Remedy(
         name="cycled_betas",
@@ -329,7 +326,6 @@ REMEDIES: tuple[Remedy, ...] = (
             f"{next(s for s in c.schedulers if s in _CYCLES_MOMENTUM)}(..., cycle_momentum=False)"
         ),
         effect=lambda c: f"only the learning rate changes; {_key(c)} stays a constant",
-        tried=True,
     ),
     Remedy(
         name="partial",
@@ -338,7 +334,6 @@ REMEDIES: tuple[Remedy, ...] = (
             f"functools.partial(..., {_partials_argument(c)}=torch.tensor({_partials_argument(c)}))"
         ),
         effect=_one("a number in a partial is a constant to torch, a tensor is an input"),
-        tried=True,
     ),
     Remedy(
         name="closure",
@@ -348,14 +343,12 @@ REMEDIES: tuple[Remedy, ...] = (
             "before the function that closes over it is made: a number there is a constant, a "
             "tensor an input"
         ),
-        tried=True,
     ),
     Remedy(
         name="global_number",
         holds=lambda c: _is_global(c) and c.name.isidentifier() and _is_tensor_instead(c),
         code=lambda c: f"{c.name} = torch.tensor({_value(c)})",
         effect=_one("a global number is a constant to torch, a tensor is an input"),
-        tried=True,
     ),
     Remedy(
         name="float_attribute",
@@ -368,14 +361,12 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=_one(
             "in __init__; computing with it gives tensors, and no guard depends on its value"
         ),
-        tried=True,
     ),
     Remedy(
         name="float_argument",
         holds=lambda c: c.name.isidentifier() and _is_tensor_instead(c),
         code=lambda c: f"{_short(c)}(..., {c.name}=torch.tensor({c.name}))",
         effect=_one("a 0-d tensor is an input of the graph, a number is a constant of it"),
-        tried=True,
     ),
     Remedy(
         name="string_argument",
@@ -384,14 +375,12 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
         code=lambda c: f"{_short(c)}(..., {c.comparison})",
         effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
-        tried=True,
     ),
     Remedy(
         name="enum_argument",
         holds=lambda c: bool(c.comparison) and c.guard.kind == "identity",
         code=lambda c: f"{_short(c)}(..., {c.comparison})",
         effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
-        tried=True,
     ),
     Remedy(
         name="function_argument",
@@ -400,7 +389,6 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=lambda c: (
             f"call it on the result, outside: the compiled part no longer depends on {c.name}"
         ),
-        tried=True,
     ),
     Remedy(
         name="changing_options",
@@ -413,7 +401,6 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=_one(
             "before the call: every key each time, with a neutral tensor where there is none"
         ),
-        tried=True,
     ),
     Remedy(
         name="growing_dict",
@@ -422,7 +409,6 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
         code=_stacked,
         effect=_reduced,
-        tried=True,
     ),
     Remedy(
         name="growing_list",
@@ -434,21 +420,18 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
         code=_stacked,
         effect=_reduced,
-        tried=True,
     ),
     Remedy(
         name="shared_wrapper",
         holds=lambda c: c.wraps and c.modules > 0 and c.guard.source.partition(".")[0] == "fn",
         code=lambda c: _limit(c.modules),
         effect=lambda c: _ONE_EACH.format(c.modules),
-        tried=True,
     ),
     Remedy(
         name="swapped_rank",
         holds=lambda c: not c.wraps and c.guard.kind == "size" and _is_of_parameter(c),
         code=_switch(_STATIC_PARAMETER),
         effect=_one("before the first call: sizes of parameters may then become dynamic"),
-        tried=True,
     ),
     Remedy(
         name="static_sizes",
@@ -457,21 +440,18 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=lambda c: (
             f"before the first call; sizes: {', '.join(map(str, sorted(sizes_of(c.guards))))}"
         ),
-        tried=True,
     ),
     Remedy(
         name="strides",
         holds=lambda c: c.guard.kind == "stride" and c.name.isidentifier(),
         code=lambda c: f"{c.name} = {c.name}.contiguous()",
         effect=_one("before the call: one layout for all calls"),
-        tried=True,
     ),
     Remedy(
         name="dtype",
         holds=lambda c: c.guard.kind == "dtype" and bool(_dtype(c)) and c.name.isidentifier(),
         code=lambda c: f"{c.name} = {c.name}.to(torch.{_dtype(c)})",
         effect=_one("before the call: one dtype for all calls"),
-        tried=True,
     ),
     Remedy(
         name="grad_mode",
@@ -481,7 +461,6 @@ REMEDIES: tuple[Remedy, ...] = (
             "before the loop, in eval() if that is how it is called, and once with gradients: "
             "both graphs are then made in the warm-up"
         ),
-        tried=True,
     ),
     Remedy(
         name="training",
@@ -491,7 +470,6 @@ REMEDIES: tuple[Remedy, ...] = (
             "before the loop, with one call, and then model.train() with another: both graphs are "
             "then made in the warm-up"
         ),
-        tried=True,
     ),
     Remedy(
         name="requires_grad",
@@ -500,21 +478,18 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=lambda c: (
             f"before the call, if no gradient of {c.name} is needed: one graph for all"
         ),
-        tried=True,
     ),
     Remedy(
         name="device",
         holds=lambda c: c.guard.kind == "device" and bool(_device(c)) and c.name.isidentifier(),
         code=lambda c: f'{c.name} = {c.name}.to("{_device(c)}")',
         effect=_one("before the call: one device for all calls"),
-        tried=True,
     ),
     Remedy(
         name="rank",
         holds=lambda c: _more_dimensions(c) > 0 and c.name.isidentifier(),
         code=lambda c: f"{c.name} = {c.name}.flatten(0, {_more_dimensions(c)})",
         effect=_one("before the call, if it treats all but the last dimensions alike"),
-        tried=True,
     ),
     Remedy(
         name="none",
@@ -523,34 +498,29 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
         code=lambda c: f"{c.name} = ... if {c.name} is None else {c.name}",
         effect=_one("before the call: a neutral tensor in place of None"),
-        tried=True,
     ),
     Remedy(
         name="aliased",
         holds=lambda c: bool(_aliased(c)),
         code=lambda c: f"{_aliased(c)} = {_aliased(c)}.clone()",
         effect=_one("before the call, where it is also passed as another argument"),
-        tried=True,
     ),
     Remedy(
         name="autocast",
         holds=lambda c: c.guard.kind == "autocast",
         code=lambda c: f"with torch.autocast(...): {_short(c)}(...)",
         effect=_one("around every call, or around none: torch compiles for each"),
-        tried=True,
     ),
     Remedy(
         name="threads",
         holds=lambda c: c.guard.kind == "global-state" and bool(_setter(c)),
         code=_setter,
         effect=_one("once, before the first call: torch compiles for each setting"),
-        tried=True,
     ),
     Remedy(
         name="two_backends",
         holds=lambda c: c.guard.kind == "backend",
         code=lambda c: f"compiled = torch.compile({_short(c)}, ...)",
         effect=_one("once, and call this object everywhere: torch compiles for each backend"),
-        tried=True,
     ),
 )

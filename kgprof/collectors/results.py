@@ -1,7 +1,7 @@
 """Whether the runs computed the same thing, and all of it: a fast wrong answer is not fast."""
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.event import Event, finding
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural
 
@@ -54,10 +54,9 @@ WORK_UNFINISHED = m.Rule(
 RULES = (RESULT_DIFFERS, WORK_UNFINISHED)
 
 
-class ResultEvent(m.Model, frozen=True, kw_only=True):
+class ResultEvent(Event):
     """What one run left: how it compares and how much of it there is."""
 
-    run: m.RunKey
     baseline: m.RunKey | None
     agreement: m.RunAgreement | None  # None: the workload or this run has no comparison
     unfinished: int
@@ -91,13 +90,11 @@ def diagnose(events: tuple[ResultEvent, ...]) -> tuple[m.Finding, ...]:
             findings.append(_differs(event, event.agreement))
         if event.unfinished:
             units = plural(event.units, event.unit.name, event.unit.plural)
-            unfinished = m.Finding(
-                rule=WORK_UNFINISHED.id,
-                level=m.Level.ERROR,
-                message=f"{event.unfinished:,} of {units} are unfinished",
-                run=event.run,
+            unfinished = finding(
+                WORK_UNFINISHED,
+                event,
+                f"{event.unfinished:,} of {units} are unfinished",
                 count=event.unfinished,
-                fingerprint=fingerprint(WORK_UNFINISHED.id, event.run),
             )
             findings.append(unfinished)
     return tuple(findings)
@@ -115,11 +112,9 @@ def _differs(event: ResultEvent, agreement: m.RunAgreement) -> m.Finding:
         against.append(f"{figures} differ from the reference")
     detail = " and ".join(against) or "its results differ"
     note = f" ({agreement.note})" if agreement.note else ""
-    return m.Finding(
-        rule=RESULT_DIFFERS.id,
-        level=m.Level.ERROR,
-        message=f"{detail}{note}",
-        run=event.run,
+    return finding(
+        RESULT_DIFFERS,
+        event,
+        f"{detail}{note}",
         count=max(agreement.differing, agreement.reference_differing, 1),
-        fingerprint=fingerprint(RESULT_DIFFERS.id, event.run),
     )

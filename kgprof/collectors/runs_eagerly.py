@@ -7,11 +7,11 @@ finding.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from kgprof import model as m
 from kgprof.collectors import recompiles, skipped_frames
-from kgprof.collectors.fingerprint import fingerprint, grouped
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.graph_breaks import BreakRecord, break_records, numbered
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
@@ -65,8 +65,7 @@ _INSIDE_DDP = (
 _FAULTS = ("error", "dispatch-mode")  # of these, torch says something for some calls only
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Cause:
+class _Cause(m.Model):
     kind: str  # STANCE, "break", "library", or one of _SKIPPED
     words: str
     identity: str
@@ -74,11 +73,11 @@ class _Cause:
     fix: str = ""
 
 
-class EagerCallables(m.Model, frozen=True, kw_only=True):
-    """Compiled callables of one run with one cause, whose calls ran eagerly after warm-up."""
+class EagerCallables(Event):
+    """Compiled callables of one run with one cause, whose calls ran eagerly after warm-up.
 
-    run: m.RunKey
-    location: m.Location | None  # the def; of a library's code the line that calls torch.compile
+    ``location``: the def; of a library's code the line that calls torch.compile."""
+
     names: str
     eager: int  # calls after warm-up
     calls: int  # after warm-up, of the same callables
@@ -86,7 +85,6 @@ class EagerCallables(m.Model, frozen=True, kw_only=True):
     why: str
     because_of: m.Location | None
     fix: str
-    identity: str
 
 
 def collect(evidence: Evidence) -> tuple[EagerCallables, ...]:
@@ -255,16 +253,15 @@ def _finding(event: EagerCallables, ordinal: str) -> m.Finding:
     of = f"{event.eager:,} of {plural(event.calls, 'call')} after warm-up ran eagerly"
     if event.never:
         of = f"no graph at all: {of}"
-    return m.Finding(
-        rule=RUNS_EAGERLY.id,
-        level=RUNS_EAGERLY.level,
-        message=f"{event.names}: {of}; {event.why}",
-        run=event.run,
-        location=event.location,
+    return finding(
+        RUNS_EAGERLY,
+        event,
+        f"{event.names}: {of}; {event.why}",
+        event.identity,
+        ordinal,
         related=(event.because_of,) if event.because_of else (),
         names=(event.names,),
         fix=event.fix,
-        fingerprint=fingerprint(RUNS_EAGERLY.id, event.run, event.identity, ordinal),
     )
 
 

@@ -9,7 +9,8 @@ them.
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
-from kgprof.collectors.fingerprint import fingerprint, grouped, line_of
+from kgprof.collectors.event import Event, finding
+from kgprof.collectors.fingerprint import grouped, line_of
 from kgprof.collectors.graph_breaks import (
     BreakRecord,
     because,
@@ -67,18 +68,17 @@ _CAUSES = {
 }
 
 
-class SkippedFrame(m.Model, frozen=True, kw_only=True):
-    """One site of one run that made a frame fall back."""
+class SkippedFrame(Event):
+    """One site of one run that made a frame fall back.
 
-    run: m.RunKey
-    location: m.Location | None  # the line that caused it, or the def where no line is to blame
+    ``location``: the line that caused it, or the def where no line is to blame."""
+
     frame: m.Location | None  # the def of the function that fell back
     scope: str  # "frame", or "rest" where operations before the line are compiled
     library: m.PackageLine | None  # where torch stopped, when that was in a library
     refusal: m.Refusal
     records: int  # graph-break records in the trace: 0 where torch writes none
     calls: tuple[int, ...]
-    identity: str
 
 
 def collect(evidence: Evidence) -> tuple[SkippedFrame, ...]:
@@ -190,16 +190,15 @@ def _finding(event: SkippedFrame, ordinal: str) -> m.Finding:
     what = "runs eagerly" if event.scope == "frame" else "runs eagerly from here on"
     elsewhere = event.frame if event.frame is not None and event.frame != event.location else None
     cause = event.refusal.cause
-    return m.Finding(
-        rule=SKIPPED_FRAME.id,
-        level=m.Level.WARNING,
-        message=f"{name} {what}{because(cause, event.library)}: {cause.words}",
-        run=event.run,
-        location=event.location,
+    return finding(
+        SKIPPED_FRAME,
+        event,
+        f"{name} {what}{because(cause, event.library)}: {cause.words}",
+        event.identity,
+        ordinal,
         count=max(1, event.records),
         library=event.library,
         refusal=event.refusal,
         related=(elsewhere,) if elsewhere else (),
         detail=detail_of(cause),
-        fingerprint=fingerprint(SKIPPED_FRAME.id, event.run, event.identity, ordinal),
     )

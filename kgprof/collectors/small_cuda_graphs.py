@@ -7,7 +7,7 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors import cuda_graphs, graph_breaks, skipped_frames
-from kgprof.collectors.fingerprint import fingerprint
+from kgprof.collectors.event import Event, finding
 from kgprof.measures.traced_steps import Extent, traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.launches import GRAPH_LAUNCH_PREFIXES, LAUNCH_CATEGORIES
@@ -48,16 +48,13 @@ SMALL_GRAPHS = m.Rule(
 RULES = (SMALL_GRAPHS,)
 
 
-class GraphReplays(m.Model, frozen=True, kw_only=True):
+class GraphReplays(Event):
     """How one run's traced steps replay their CUDA graphs. Times are microseconds a step."""
 
-    run: m.RunKey
     replays: float  # a step
     in_graphs_us: float  # device time of what they launched
-    step_us: float
     busy_us: float
     extent: Extent
-    measured_in: tuple[m.PassName, ...]
 
 
 def collect(evidence: Evidence) -> tuple[GraphReplays, ...]:
@@ -79,10 +76,8 @@ def _of_run(run: RunEvidence) -> Iterator[GraphReplays]:
             run=run.key,
             replays=len(graphs) / len(traced.steps),
             in_graphs_us=traced.device_us(np.isin(traced.work.calls, graphs)),
-            step_us=traced.step_us,
             busy_us=traced.busy_us,
             extent=traced.extent,
-            measured_in=traced.measured_in,
         )
 
 
@@ -92,21 +87,16 @@ def diagnose(events: tuple[GraphReplays, ...]) -> tuple[m.Finding, ...]:
         for event in events
         if event.replays >= MANY
         and event.in_graphs_us < SMALL_US * event.replays
-        and event.busy_us <= (1 - IDLE_SHARE) * event.step_us
+        and event.busy_us <= (1 - IDLE_SHARE) * event.extent.step_us
     )
 
 
 def _finding(event: GraphReplays) -> m.Finding:
-    idle_us, each_us = event.step_us - event.busy_us, event.in_graphs_us / event.replays
-    return m.Finding(
-        rule=SMALL_GRAPHS.id,
-        level=SMALL_GRAPHS.level,
-        message=(
-            f"{figure(event.replays)} CUDA graphs per step, each with {figure(each_us)} "
-            "µs of GPU work"
-        ),
-        run=event.run,
-        fingerprint=fingerprint(SMALL_GRAPHS.id, event.run),
-        cost=event.extent.cost(idle_us, "the GPU was idle", event.measured_in),
-        saves=event.extent.saving(idle_us, "the step's GPU idle time", event.measured_in),
+    idle_us, each_us = event.extent.step_us - event.busy_us, event.in_graphs_us / event.replays
+    return finding(
+        SMALL_GRAPHS,
+        event,
+        f"{figure(event.replays)} CUDA graphs per step, each with {figure(each_us)} µs of GPU work",
+        cost=event.extent.cost(idle_us, "the GPU was idle"),
+        saves=event.extent.saving(idle_us, "the step's GPU idle time"),
     )

@@ -9,11 +9,11 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from statistics import median
 
 from kgprof import model as m
 from kgprof.collectors import graph_breaks
+from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText
@@ -159,10 +159,9 @@ SIZED = {
 }
 
 
-class Sync(m.Model, frozen=True, kw_only=True):
+class Sync(Event):
     """One line of one run that reads or waits, in steady state."""
 
-    run: m.RunKey
     rule: str
     location: m.Location
     cause: str
@@ -176,7 +175,6 @@ class Sync(m.Model, frozen=True, kw_only=True):
     expression: str
     on_cuda: bool
     waited_us: tuple[float, ...] | m.Skipped  # by call, what the host spent in it
-    identity: str  # the same in another checkout and after an edit above the line
     called: str = ""  # at the innermost line, where it reads inside: "multinomial"
 
     @property
@@ -213,8 +211,7 @@ def collect(evidence: Evidence) -> tuple[Sync, ...]:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Site:
+class _Site(m.Model):
     rule: str
     file: str
     line: int
@@ -345,9 +342,9 @@ def _waited(
 ) -> tuple[float, ...] | m.Skipped:
     """Of the source that waited longest: one wait is seen by several, each around the other."""
     if not on_cuda:
-        return m.Skipped(reason="not applicable on a CPU")
+        return m.Skipped("not applicable on a CPU")
     longest = max(_by_source(records, steady, True), key=sum, default=[])
-    return tuple(longest) if any(longest) else m.Skipped(reason="no hook timed this wait")
+    return tuple(longest) if any(longest) else m.Skipped("no hook timed this wait")
 
 
 # ---------------------------------------------------------------- in warm-up alone
@@ -473,7 +470,7 @@ def reads_by_finding(events: Sequence[Sync], run: m.RunKey) -> dict[str, float]:
     reads: dict[str, float] = defaultdict(float)
     for event in events:
         if event.run == run and event.rule != WOULD_SYNC.id:
-            reads[_identity(event)] += event.reads_per_step
+            reads[fingerprint(event.rule, event.run, event.identity)] += event.reads_per_step
     return dict(reads)
 
 
@@ -501,7 +498,7 @@ def _finding(event: Sync) -> m.Finding:
     if isinstance(event.waited_us, m.Skipped):
         cost = event.waited_us
     elif not event.steps:
-        cost = m.Skipped(reason="the program has no steps to count")
+        cost = m.Skipped("the program has no steps to count")
     else:
         cost = m.FindingCost(
             value=waited_a_step(event.waited_us),
@@ -516,15 +513,14 @@ def _finding(event: Sync) -> m.Finding:
         and event.calls <= SELDOM * event.steps
         and isinstance(cost, m.Skipped)
     )
-    return m.Finding(
-        rule=rule.id,
-        level=m.Level.NOTE if seldom else rule.level,
+    return finding(
+        rule,
+        event,
+        message,
+        event.identity,
+        level=m.Level.NOTE if seldom else None,
         no_fix="it reads in few steps only, as writing a log does" if seldom else "",
-        message=message,
-        run=event.run,
-        location=event.location,
         count=max(1, round(event.reads_per_step)),
-        fingerprint=_identity(event),
         library=event.library,
         fix="" if event.library else DRAWN if event.called == "multinomial" else _fix(event, cause),
         reads=m.Reads(
@@ -634,10 +630,6 @@ def _often(event: Sync) -> str:
         if event.events == event.calls
         else f"{event.events:,} times in {steps} steps"
     )
-
-
-def _identity(event: Sync) -> str:
-    return fingerprint(event.rule, event.run, event.identity)
 
 
 def waited_a_step(waited_us: Sequence[float]) -> float:

@@ -2,7 +2,6 @@
 tensors share memory."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
 
@@ -26,8 +25,7 @@ _OUTPUT_TYPE = re.compile(r"output_type=<OutputType\.(\w+)")
 METADATA = "aot_forward_graph_fw_metadata"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunTensors:
+class RunTensors(m.Model):
     """One run whose MEMORY pass has tensor records."""
 
     run: RunEvidence

@@ -77,7 +77,7 @@ def _compiled(run: RunEvidence) -> Answer:
     if isinstance(compiled, m.Skipped):
         return compiled
     if why := next(_not_recorded(run.record, compiled), ""):
-        return m.Skipped(reason=why)
+        return m.Skipped(why)
     return f"COMPILE, {plural(compiled.made, 'call')}" if compiled.made else "COMPILE"
 
 
@@ -104,16 +104,14 @@ def _steady_calls(run: RunEvidence) -> Answer:
     if (script is not None and not script.counted) or compiled.made > compiled.steady_from:
         return ""
     steps = plural(compiled.made, "step")
-    return m.Skipped(reason=f"the program made {steps}, and --warmup is {compiled.steady_from}")
+    return m.Skipped(f"the program made {steps}, and --warmup is {compiled.steady_from}")
 
 
 def _calls(run: RunEvidence) -> Answer:
     script = run.record.script
     recompiled = any(event.run == run.key for event in run.whole.once(recompiles.collect))
     if recompiled and script is not None and not script.counted:
-        return m.Skipped(
-            reason="functions were recompiled, and which calls that was in is not recorded"
-        )
+        return m.Skipped("functions were recompiled, and which calls that was in is not recorded")
     return ""
 
 
@@ -124,7 +122,7 @@ def _capture(name: m.Witness) -> Callable[[RunEvidence], Answer]:
         compiled = run.record.compile
         lacking = () if isinstance(compiled, m.Skipped) else compiled.capture_unavailable
         lost = next((one for one in lacking if one.capture == name), None)
-        return run.once(_compiled) if lost is None else m.Skipped(reason=lost.words)
+        return run.once(_compiled) if lost is None else m.Skipped(lost.words)
 
     return captured
 
@@ -138,7 +136,7 @@ def _compiled_calls(run: RunEvidence) -> Answer:
 def _backend(run: RunEvidence, without: str, *names: str) -> Answer:
     """``names``: the backends in place of Inductor's of which ``without`` is true."""
     backend = run.whole.recording.header.options.backend
-    return m.Skipped(reason=f"backend {backend} {without}") if backend in names else ""
+    return m.Skipped(f"backend {backend} {without}") if backend in names else ""
 
 
 # ---------------------------------------------------------------- TIMING, TRACE
@@ -149,9 +147,7 @@ def _timing(run: RunEvidence) -> Answer:
     if isinstance(timing, m.Skipped):
         return timing
     samples = sum(map(len, timing.step_us))
-    return (
-        f"TIMING, {plural(samples, 'step')}" if samples else m.Skipped(reason="TIMING has no step")
-    )
+    return f"TIMING, {plural(samples, 'step')}" if samples else m.Skipped("TIMING has no step")
 
 
 def _in_trace(witness: m.Witness) -> Callable[[RunEvidence], Answer]:
@@ -159,7 +155,7 @@ def _in_trace(witness: m.Witness) -> Callable[[RunEvidence], Answer]:
         traced, why = run.once(traced_steps), run.once(_not_in_trace).get(witness, "")
         if isinstance(traced, m.Skipped):
             return traced
-        return m.Skipped(reason=why) if why else f"TRACE, {traced.extent.words}"
+        return m.Skipped(why) if why else f"TRACE, {traced.extent.words}"
 
     return answer
 
@@ -183,10 +179,10 @@ def _not_in_trace(run: RunEvidence) -> dict[m.Witness, str]:
         lacking[m.Witness.TENSOR_CORES] = (
             f"compute capability {major}.{minor} has no tensor cores for TF32"
         )
-    if not traced.is_gpu_bound and m.PassName.TIMING not in traced.measured_in:
+    if not traced.is_gpu_bound and m.PassName.TIMING not in traced.extent.measured_in:
         busy = (
             "under the profiler the GPU is busy "
-            f"{100 * traced.busy_us / traced.step_us:.0f} % of the time"
+            f"{100 * traced.busy_us / traced.extent.step_us:.0f} % of the time"
         )
         lacking[m.Witness.WHAT_LIMITS] = (
             f"{busy}; whether it limits the program is not known without TIMING"
@@ -203,14 +199,14 @@ def _watched(run: RunEvidence, capture: str, part: str) -> Answer:
     if isinstance(memory, m.Skipped):
         return memory
     if lost := next((one for one in memory.capture_unavailable if one.capture == capture), None):
-        return m.Skipped(reason=lost.words)
+        return m.Skipped(lost.words)
     steps, records = plural(len(memory.step_us), "step"), getattr(memory, part)
     if len(memory.step_us) <= memory.steady_from:
-        return m.Skipped(reason=f"MEMORY watched {steps}, and warm-up takes {memory.steady_from}")
+        return m.Skipped(f"MEMORY watched {steps}, and warm-up takes {memory.steady_from}")
     if isinstance(records, m.Skipped):
         return records
     if left_out := getattr(records, "left_out", 0):
-        return m.Skipped(reason=f"{left_out:,} {part} are beyond what MEMORY keeps")
+        return m.Skipped(f"{left_out:,} {part} are beyond what MEMORY keeps")
     return f"MEMORY, {plural(len(memory.step_us) - memory.steady_from, 'step')}"
 
 
@@ -219,15 +215,13 @@ def _tensors(run: RunEvidence) -> Answer:
     compiles = isinstance(compiled, m.CompilePass) and bool(compiled.compilations)
     tensors = memory if isinstance(memory, m.Skipped) else memory.tensors
     if compiles and isinstance(tensors, m.TensorRecords) and not tensors.graphs:
-        return m.Skipped(reason="no compiled graph ran while MEMORY watched")
+        return m.Skipped("no compiled graph ran while MEMORY watched")
     return _watched(run, TENSOR_PROBE, "tensors")
 
 
 def _handmade_graphs(run: RunEvidence) -> Answer:
     if run.record.script is None and isinstance(run.record.memory, m.MemoryPass):
-        return m.Skipped(
-            reason="CUDA graphs that a program records itself are watched in scripts only"
-        )
+        return m.Skipped("CUDA graphs that a program records itself are watched in scripts only")
     return _watched(run, HANDMADE, "graphs")
 
 
@@ -239,14 +233,14 @@ def _results(run: RunEvidence) -> Answer:
     if isinstance(agreement, m.Skipped):
         return agreement
     others = dict(agreement.runs)
-    mine = others.pop(run.key, m.Skipped(reason="this run was left out when results were compared"))
+    mine = others.pop(run.key, m.Skipped("this run was left out when results were compared"))
     if isinstance(mine, m.Skipped):
         return mine
     compared = bool(mine.compared)
     if run.key == agreement.baseline:
         compared = any(isinstance(one, m.RunAgreement) and one.compared for one in others.values())
     if not compared and not mine.reference_compared:
-        return m.Skipped(reason="there was no other result")
+        return m.Skipped("there was no other result")
     return f"{plural(max(mine.compared, mine.reference_compared), 'result')} compared"
 
 
@@ -257,7 +251,7 @@ def _eager_times(run: RunEvidence) -> Answer:
     if isinstance(found, m.Skipped):
         return found
     return (
-        m.Skipped(reason=found.text)
+        m.Skipped(found.text)
         if found.verdict == m.Payoff.NOT_OBSERVED
         else "COMPILE, TIMING and eager's"
     )
@@ -283,10 +277,8 @@ WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
         else "a whole evaluation"
     ),
     m.Witness.EAGER_TIMES: _eager_times,
-    m.Witness.CPU: lambda run: (
-        m.Skipped(reason="this is a GPU run") if run.whole.device == "cuda" else ""
-    ),
+    m.Witness.CPU: lambda run: m.Skipped("this is a GPU run") if run.whole.device == "cuda" else "",
     m.Witness.CUDA: lambda run: (
-        "" if run.whole.device == "cuda" else m.Skipped(reason="this is a CPU run")
+        "" if run.whole.device == "cuda" else m.Skipped("this is a CPU run")
     ),
 }

@@ -27,9 +27,9 @@ FAIL_ON = "warning"
 # Another torch or Python dispatches an operator in another time: what is asked for then is the
 # difference as measured.
 OTHER_LOOPS = m.Skipped(
-    reason="the environments differ, so the loops that check the machine's speed do too"
+    "the environments differ, so the loops that check the machine's speed do too"
 )
-IN_TURN = m.Skipped(reason="the sides were recorded in turn, so that drift is alike on both")
+IN_TURN = m.Skipped("the sides were recorded in turn, so that drift is alike on both")
 LEAST_DRIFT = 0.02  # below it a note about the machine helps nobody
 METHOD = (
     "times: Welch's 95 % interval for the ratio of the geometric means of the rounds' medians "
@@ -261,7 +261,7 @@ def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:
 # ---------------------------------------------------------------- what is not the same around them
 
 
-def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.EnvironmentChange, ...]:
+def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.ChangedFact, ...]:
     """Empty where times may be compared."""
 
     def described(side: m.Profile) -> dict[str, str]:
@@ -283,13 +283,11 @@ def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.Environmen
     names = [*facts, *sorted({*was, *now}.difference(facts))]
     changes = ((name, was.get(name, "not set"), now.get(name, "not set")) for name in names)
     return tuple(
-        m.EnvironmentChange(name=name, base=old, head=new)
-        for name, old, new in changes
-        if old != new
+        m.ChangedFact(name=name, base=old, head=new) for name, old, new in changes if old != new
     )
 
 
-def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.SettingChange, ...]:
+def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.ChangedFact, ...]:
     """What the command line says about the work; how long it was measured is no part of that."""
     before, after = (
         {
@@ -306,9 +304,9 @@ def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.SettingChange, 
 
 def _setting_changes(
     before: Mapping[str, str], after: Mapping[str, str]
-) -> tuple[m.SettingChange, ...]:
+) -> tuple[m.ChangedFact, ...]:
     return tuple(
-        m.SettingChange(name=name, base=before.get(name, ""), head=after.get(name, ""))
+        m.ChangedFact(name=name, base=before.get(name, ""), head=after.get(name, ""))
         for name in dict.fromkeys((*before, *after))
         if before.get(name) != after.get(name)
     )
@@ -334,7 +332,7 @@ def history(
     for run, name in dict.fromkeys(key for each in (*by_first, *by_previous) for key in each):
         found = [each.get((run, name)) for each in by_first]
         steps = [each.get((run, name)) for each in by_previous]
-        absent = m.Skipped(reason="the run is not in this recording or its neighbours")
+        absent = m.Skipped("the run is not in this recording or its neighbours")
         values: list[float | m.Skipped] = []
         for at in range(len(sides)):
             ends = (

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -20,14 +19,14 @@ from kgprof.compare.parts import Part, Slower
 from kgprof.wording import short
 
 MOST_CAUSES = 8  # of one run, but for those that are known to explain a part of the time
-CLOCKLESS = m.Skipped(reason="its share of the slowdown is unknown")
-OTHERS = m.Skipped(reason="counted with another cause")
+CLOCKLESS = m.Skipped("its share of the slowdown is unknown")
+OTHERS = m.Skipped("counted with another cause")
 
 # in place of a launch of a whole CUDA graph
 _LAUNCHING = (m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES)
 
 
-class _Run(msgspec.Struct, frozen=True, kw_only=True):
+class _Run(m.Model):
     """What is known about one run."""
 
     sides: Sides
@@ -96,10 +95,8 @@ def explained(
     sums: tuple[float | m.Skipped, float | m.Skipped, float | m.Skipped]
     if worse is None:
         step = named(compared, m.TimeOf.STEP)
-        delta_us = parts.longer(step) if step else m.Skipped(reason="there is no time")
-        nothing = m.Skipped(
-            reason=sides.doubt or "no time is worse, so there is nothing to explain"
-        )
+        delta_us = parts.longer(step) if step else m.Skipped("there is no time")
+        nothing = m.Skipped(sides.doubt or "no time is worse, so there is nothing to explain")
         sums = delta_us, nothing, delta_us if isinstance(delta_us, m.Skipped) else nothing
     else:
         known_us = sum(
@@ -116,9 +113,7 @@ def explained(
         delta_us=sums[0],
         explained_us=sums[1],
         remainder_us=sums[2],
-        traced_us=window.delta_us
-        if window
-        else m.Skipped(reason=trace.missing or "there is no trace"),
+        traced_us=window.delta_us if window else m.Skipped(trace.missing or "there is no trace"),
         scale=worse.scale if worse else parts.trace_scale(compared, trace),
         trace=trace,
         settings=sides.settings,
@@ -159,7 +154,7 @@ def _notes(sides: Sides, worse: Slower | None, window: m.Change | None) -> Itera
 RESULT, REASON, COUNTED, PART, UNTIMED, FACT, SYMPTOM = range(7)
 
 
-class Ranked(msgspec.Struct, frozen=True):
+class Ranked(m.Model, kw_only=False):
     rank: int
     cause: m.Cause
     share: float = 0.0

@@ -65,7 +65,7 @@ _DOING = {
 }
 
 
-class ChangedLine(msgspec.Struct, frozen=True, kw_only=True):
+class ChangedLine(m.Model):
     """One that head has and base has not; of lines that are only gone, the one that stands in their
     place."""
 
@@ -176,7 +176,7 @@ def _line_of(
     cause: m.Cause,
     changed: Sequence[ChangedLine],
     finding: m.Finding | None,
-    settings: Sequence[m.SettingChange],
+    settings: Sequence[m.ChangedFact],
     run: m.RunReport,
     root: str,
     texts: Mapping[str, str],

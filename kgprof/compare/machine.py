@@ -9,7 +9,7 @@ from kgprof import model as m
 from kgprof.judge import welch
 
 HOST, DEVICE = "host", "device"
-ONE_ROUND = m.Skipped(reason="an interval needs at least two rounds per side")
+ONE_ROUND = m.Skipped("an interval needs at least two rounds per side")
 
 
 def machine_drift(base: m.RunReport, head: m.RunReport) -> tuple[m.MachineDrift, ...] | m.Skipped:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from kgprof import coverage
@@ -47,12 +46,12 @@ _Value = float | m.Skipped
 T = TypeVar("T")
 
 
-class Sides(msgspec.Struct, frozen=True, kw_only=True):
+class Sides(m.Model):
     """One run on both sides, and what is known about the work that each of them did."""
 
     base: m.RunReport
     head: m.RunReport
-    settings: tuple[m.SettingChange, ...]  # that make a step another amount of work
+    settings: tuple[m.ChangedFact, ...]  # that make a step another amount of work
     # of the machine itself, between base's rounds and head's; empty: not known
     drift: tuple[m.MachineDrift, ...] = ()
     in_turn: m.InTurn | None = None  # recorded pair by pair, so that no drift matters
@@ -128,13 +127,13 @@ def compiles(compared: Sequence[m.ComparedMetric]) -> bool:
 def _ratio(base: _Value, head: _Value) -> _Value:
     if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
         return base if isinstance(base, m.Skipped) else head
-    return head / base if base else m.Skipped(reason="base is 0")
+    return head / base if base else m.Skipped("base is 0")
 
 
 # ---------------------------------------------------------------- times
 
 
-class Time(msgspec.Struct, frozen=True):
+class Time(m.Model, kw_only=False):
     """A time that TIMING measures."""
 
     of: m.TimeOf
@@ -144,7 +143,7 @@ class Time(msgspec.Struct, frozen=True):
     def samples(self, run: m.RunReport) -> Samples | m.Skipped:
         measured = times.samples(run, self._of(run))
         if isinstance(measured, Samples) and min(measured.rounds.values()) <= 0:
-            return m.Skipped(reason="no time above 0 was measured")
+            return m.Skipped("no time above 0 was measured")
         return measured
 
     def _of(self, run: m.RunReport) -> times.Unit:
@@ -301,9 +300,7 @@ def _each_step(
         count = of(kernels)
         if isinstance(count, m.Skipped):
             return count
-        return (
-            count / kernels.steps if kernels.steps else m.Skipped(reason="the trace marks no steps")
-        )
+        return count / kernels.steps if kernels.steps else m.Skipped("the trace marks no steps")
 
     return lambda run: _known(run.kernels, divided)
 
@@ -312,7 +309,7 @@ def _peak(of: Callable[[m.MemoryPeaks], int | m.Skipped]) -> Callable[[m.RunRepo
     return lambda run: _known(run.memory, lambda memory: _known(memory.peaks, of))
 
 
-class Count(msgspec.Struct, frozen=True):
+class Count(m.Model, kw_only=False):
     """A count or a size. Two recordings of one program differ by up to ``tolerance`` percent and
     ``least``."""
 
@@ -347,7 +344,7 @@ class Count(msgspec.Struct, frozen=True):
             float(sum(side if self.unit == "events" else map(bool, side))) for side in counts
         ]
         base, head = (
-            m.Skipped(reason=why) if why else n for n, why in zip(each_side, unseen, strict=True)
+            m.Skipped(why) if why else n for n, why in zip(each_side, unseen, strict=True)
         )
         return base, head
 
@@ -358,7 +355,7 @@ class Count(msgspec.Struct, frozen=True):
 # whatever else runs on the machine.
 _TRACED, _COMPILER, _MIB = 1.0, 50.0, 2**20
 _MEMORY, _COMPILE, _TIMING = m.PassName.MEMORY, m.PassName.COMPILE, m.PassName.TIMING
-_NO_FINDINGS = m.Skipped(reason="COMPILE did not run on both sides")
+_NO_FINDINGS = m.Skipped("COMPILE did not run on both sides")
 
 
 def _compilations(run: m.RunReport) -> _Value:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -40,7 +39,7 @@ FEWEST_TO_EXPLAIN = 5
 _NAME = 70  # characters of a kernel's name in a sentence
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class Part(m.Model):
     """``us``: of a step of the trace, or of what the regression is of; negative: less than
     before."""
 
@@ -301,7 +300,7 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
 # ---------------------------------------------------------------- is it slower, and by how much
 
 
-class Slower(msgspec.Struct, frozen=True, kw_only=True):
+class Slower(m.Model):
     """How much longer, per ``per``; ``scale`` turns the trace's microseconds a step into TIMING's.
 
     ``parts`` are in TIMING's microseconds of what the regression is of; none where the traces are
@@ -413,7 +412,7 @@ def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
     return judge(base, head, in_turn=sides.pairs).verdict is m.Judged.FASTER
 
 
-class _Steps(msgspec.Struct, frozen=True, kw_only=True):
+class _Steps(m.Model):
     """How many there are in what the time is of, and how long TIMING's median one takes."""
 
     per: str  # what the time is of
@@ -473,12 +472,12 @@ def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -
         next((row for row in trace.window if row.name == "window"), None),
     )
     if window is None or trace.per != "step":
-        return m.Skipped(reason=trace.missing or "the traces mark no steps")
+        return m.Skipped(trace.missing or "the traces mark no steps")
     if step is None or isinstance(step.base, m.Skipped) or isinstance(step.head, m.Skipped):
-        return m.Skipped(reason="TIMING has no step to compare the traces with")
+        return m.Skipped("TIMING has no step to compare the traces with")
     traced = window.before_us + window.after_us
     return (
         (step.base + step.head) / traced
         if traced > 0
-        else m.Skipped(reason="the traced windows are empty")
+        else m.Skipped("the traced windows are empty")
     )

@@ -4,8 +4,6 @@ leads."""
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from kgprof import model as m
 from kgprof.compare.causes import relative_time
 from kgprof.compare.findings import would_fail
@@ -35,7 +33,7 @@ _LEADS = {  # before the first reason, where the status alone would not say what
 _WORSE, _INCONCLUSIVE = m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE
 
 
-class Reason(msgspec.Struct, frozen=True):
+class Reason(m.Model, kw_only=False):
     exit_code: int
     text: str
     same_for_all: str = ""  # what it says of every run alike, where it does

@@ -6,8 +6,6 @@ the configuration file."""
 import math
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from kgprof import coverage
 from kgprof import model as m
 from kgprof.collectors import (
@@ -29,7 +27,7 @@ FRACTIONAL = (SECONDS, READS)  # units whose limits need not be whole numbers
 CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune", "as-is")
 
 
-class Metric(msgspec.Struct, frozen=True, kw_only=True):
+class Metric(m.Model):
     """``rules`` are the findings that it counts: by place (sites) or by how often they happened
     (events)."""
 
@@ -98,11 +96,11 @@ def count(
     Where it is a lower bound, it is a number only above ``limit``.
     """
     if reason := why_not_observed(metric, run, profile):
-        return m.Skipped(reason=reason)
+        return m.Skipped(reason)
     if not metric.rules:
         assert isinstance(run.compile, m.CompileSummary)
         if ran_unseen := m.ran_unseen(run.compile.capture_unavailable):
-            return m.Skipped(reason=ran_unseen)
+            return m.Skipped(ran_unseen)
         durations = [compilation.duration_s for compilation in run.compile.compilations]
         unknown = [duration for duration in durations if isinstance(duration, m.Skipped)]
         return unknown[0] if unknown else sum(d for d in durations if not isinstance(d, m.Skipped))
@@ -121,7 +119,7 @@ def count(
         if isinstance(calls, m.Skipped):
             return calls
         number = float(sum(calls.eager.get(finding.fingerprint, 0) for finding in mine))
-    return m.Skipped(reason=missing) if missing and number <= limit else number
+    return m.Skipped(missing) if missing and number <= limit else number
 
 
 def counts(metric: Metric, finding: m.Finding) -> bool:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from kgprof import model as m
 from kgprof.collectors.accepted import FILE as ACCEPTED_FILE
 from kgprof.errors import InputError, UsageError
@@ -23,7 +21,7 @@ KEYS = ("max", "fail-on", "backend", "accepted", KINDS, REGRESSIONS)
 Choice = TypeVar("Choice", bound=str)
 
 
-class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+class Configuration(m.Model):
     """What the command line or one file says; None where it says nothing."""
 
     budgets: tuple[m.Budget, ...] = ()

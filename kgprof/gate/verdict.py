@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.collectors.compilations import COMPILE_FAILED
@@ -36,7 +34,7 @@ _FAILS: dict[m.FailOn, tuple[m.Level, ...]] = {
 }
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
+class Cause(m.Model):
     """One thing that keeps the gate from passing."""
 
     exit_code: int

@@ -132,7 +132,7 @@ def of_run(run: RunEvidence) -> Mapping[int, Calls] | m.Skipped:
     """Of TRACE, by the number that torch.profiler gave the step in which they were issued."""
     trace, work = run.trace(m.PassName.TRACE), run.once(launches.launched_in_trace)
     if isinstance(trace, m.Skipped) or isinstance(work, m.Skipped):
-        return m.Skipped(reason="there is no TRACE")
+        return m.Skipped("there is no TRACE")
     job = run.trace_head.get("distributedInfo")
     groups = job.get("pg_config") if isinstance(job, dict) else None
     sizes = (
@@ -143,7 +143,7 @@ def of_run(run: RunEvidence) -> Mapping[int, Calls] | m.Skipped:
     if isinstance(job, dict) and any(
         size not in (None, 1, job.get("world_size")) for size in sizes
     ):
-        return m.Skipped(reason=OF_SOME_RANKS)
+        return m.Skipped(OF_SOME_RANKS)
     columns = trace.columns
     if len(work.events):
         talks = run.whole.once(kinds_of).are(columns, work.events, m.KernelKind.COMMUNICATION)
@@ -181,16 +181,14 @@ def matched(
     if len(known) < len(ranks):
         return next(steps for steps in ranks if isinstance(steps, m.Skipped))
     if not any(known):
-        return m.Skipped(
-            reason="the traces have no collective in which every rank waits for all others"
-        )
+        return m.Skipped("the traces have no collective in which every rank waits for all others")
     named = [
         {number: tuple(name for name, _ in calls) for number, calls in steps.items()}
         for steps in known
     ]
     common = [n for n in sorted(named[0]) if all(names.get(n) == named[0][n] for names in named)]
     if not common:
-        return m.Skipped(reason="in no traced step did all ranks issue the same collectives")
+        return m.Skipped("in no traced step did all ranks issue the same collectives")
     by_call: dict[tuple[int, str], list[npt.NDArray[np.float64]]] = {}
     waits_us = np.zeros((len(ranks), len(common)))
     for column, number in enumerate(common):

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -35,24 +34,22 @@ from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import plural, short
 
 ONE_ROUND = m.Skipped(
-    reason="TIMING ran in one process; --rounds 2 or more also starts it with warm caches"
+    "TIMING ran in one process; --rounds 2 or more also starts it with warm caches"
 )
 AT_IMPORT = m.Skipped(
-    reason="the workload compiles while it is imported, which the further rounds do not time"
+    "the workload compiles while it is imported, which the further rounds do not time"
 )
-NO_EAGER = m.Skipped(reason="this strategy was not run in mode eager; add --mode eager")
-UNTIMED = m.Skipped(reason="no times were requested")
-ONE_MODE = m.Skipped(
-    reason="a script runs in one mode, so no eager run of it was timed to compare with"
-)
-RESULTS_DIFFER = m.Skipped(reason="results differ")
-NOT_FASTER = m.Skipped(reason="not measurably faster than eager")
-NO_START = m.Skipped(reason="no process with cold caches was measured")
-NEVER = m.Skipped(reason="a step is not faster")
-NOT_KNOWN = m.Skipped(reason="the gain of a step is within the noise between processes")
-ONE_START = m.Skipped(reason="one cold start, which gives no interval; --repeats 3 makes three")
+NO_EAGER = m.Skipped("this strategy was not run in mode eager; add --mode eager")
+UNTIMED = m.Skipped("no times were requested")
+ONE_MODE = m.Skipped("a script runs in one mode, so no eager run of it was timed to compare with")
+RESULTS_DIFFER = m.Skipped("results differ")
+NOT_FASTER = m.Skipped("not measurably faster than eager")
+NO_START = m.Skipped("no process with cold caches was measured")
+NEVER = m.Skipped("a step is not faster")
+NOT_KNOWN = m.Skipped("the gain of a step is within the noise between processes")
+ONE_START = m.Skipped("one cold start, which gives no interval; --repeats 3 makes three")
 NOTHING_PAID = m.Skipped(
-    reason="it starts as fast as eager within the noise, so there is no cost to recover"
+    "it starts as fast as eager within the noise, so there is no cost to recover"
 )
 PAYOFFS = {
     m.Judged.FASTER: m.Payoff.PAYS,
@@ -75,11 +72,11 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
         short_script = run.script is not None and not isinstance(run.timing, m.Skipped)
         return ONE_MODE if short_script else UNTIMED
     if run.key.mode == m.EAGER:
-        return m.Skipped(reason="mode eager is what compiled runs are compared with")
+        return m.Skipped("mode eager is what compiled runs are compared with")
     if isinstance(run.compile, m.Skipped):
         return run.compile
     if not run.compile.compilations:
-        return m.Skipped(reason=m.nothing_compiled(run.compile.unused))
+        return m.Skipped(m.nothing_compiled(run.compile.unused))
     eager_key = m.RunKey(strategy=run.key.strategy, mode=m.EAGER)
     found = evidence.whole.run(eager_key)
     eager = found.record if found else None
@@ -128,7 +125,7 @@ def _cold_s(run: m.RunRecord) -> float | m.Skipped:
     call_us = run.compile.call_us
     before_steady = max(1, run.compile.steady_from)
     if len(call_us) <= before_steady:
-        return m.Skipped(reason="COMPILE has no call after warm-up")
+        return m.Skipped("COMPILE has no call after warm-up")
     calls_s = _beyond(
         [us / 1e6 for us in call_us[:before_steady]], median(call_us[before_steady:]) / 1e6
     )
@@ -144,7 +141,7 @@ def _warm_s(run: m.RunRecord) -> m.Spread | m.Skipped:
         record.measured for record in run.rounds if isinstance(record.measured, m.TimedRound)
     ]
     if not measured:
-        return m.Skipped(reason="every other round was lost")
+        return m.Skipped("every other round was lost")
     started = [
         _beyond(found.warm_up_s or (found.first_call_s,), step.median / 1e6)
         for found in measured
@@ -157,7 +154,7 @@ def _beyond(calls_s: Sequence[float], steady_s: float) -> float:
     return max(0.0, sum(calls_s) - len(calls_s) * steady_s)
 
 
-class _Times(msgspec.Struct, frozen=True, kw_only=True):
+class _Times(m.Model):
     compiled: m.Spread | m.Skipped
     eager: m.Spread | m.Skipped
     unit: Unit = PER_STEP
@@ -221,7 +218,7 @@ def _break_even(
     if isinstance(saved_us, m.Skipped) or isinstance(compiled, m.Skipped):
         return m.first_skipped(saved_us, compiled)
     if verdict != m.Payoff.PAYS:
-        undecided = m.Skipped(reason=times.doubt)
+        undecided = m.Skipped(times.doubt)
         return {m.Payoff.NOT_OBSERVED: RESULTS_DIFFER, m.Payoff.UNDECIDED: undecided}.get(
             verdict, NOT_FASTER
         )
@@ -233,11 +230,11 @@ def _break_even(
     elif run.unit.per_step:
         steps_each = 1 / run.unit.per_step
     else:
-        uncounted = m.Skipped(reason=f"the workload counts no {run.unit.plural}")
+        uncounted = m.Skipped(f"the workload counts no {run.unit.plural}")
         return m.BreakEven(steps=many, units=uncounted, after_s=after_s)
     if times.unit is not PER_STEP:
         return m.BreakEven(steps=many * steps_each, units=many, after_s=after_s)
-    work = many / steps_each if steps_each else m.Skipped(reason="its evaluation counts no step")
+    work = many / steps_each if steps_each else m.Skipped("its evaluation counts no step")
     return m.BreakEven(steps=many, units=work, after_s=after_s)
 
 

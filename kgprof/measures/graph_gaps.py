@@ -31,21 +31,17 @@ def between_graphs(
     """
     trace = run.trace(m.PassName.TRACE)
     if isinstance(trace, m.Skipped):
-        return m.Skipped(reason=f"only TRACE can measure it: {trace.reason}")
+        return m.Skipped(f"only TRACE can measure it: {trace.reason}")
     columns = trace.columns
     steps, is_region = (
         timeline.profiler_steps(columns),
         columns.named(REGION_PREFIX) & columns.of_category("cpu_op"),
     )
-    differentiated = np.array([name == DIFFERENTIATED for name in columns.names], np.bool_)[
-        columns.name
-    ]
+    differentiated = columns.called(DIFFERENTIATED)
     graphs = np.flatnonzero(differentiated | columns.named(GENERATED_CODE_PREFIX))
     if not len(steps) or not len(graphs):
         return m.Skipped(
-            reason=(
-                "TRACE marks no steps, or the backend does not mark the calls of its graphs in it"
-            )
+            "TRACE marks no steps, or the backend does not mark the calls of its graphs in it"
         )
     called_in = launches.innermost(columns, is_region, graphs)
     regions, parent = np.flatnonzero(is_region), np.full(len(columns), NOBODY)
@@ -70,7 +66,7 @@ def between_graphs(
         spent_ns[step] += until_ns - since_ns - columns.duration_ns[others].sum()
         events += 1
     if not events:
-        return m.Skipped(reason="no step of TRACE went through both graphs")
+        return m.Skipped("no step of TRACE went through both graphs")
     each_us = spent_ns / 1000
     return m.FindingCost(
         # the mean, if most steps do not go there

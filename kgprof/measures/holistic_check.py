@@ -46,7 +46,7 @@ _IDLE = {
 def in_trace(run: RunEvidence) -> m.HolisticCheck | m.Skipped:
     """HTA's figures of TRACE beside ours; Skipped without a GPU, a trace or an answer of HTA."""
     if run.whole.device != "cuda":
-        return m.Skipped(reason="a CPU run: HTA analyses what ran on a GPU")
+        return m.Skipped("a CPU run: HTA analyses what ran on a GPU")
     traced, answer, ours = run.record.trace, run.record.holistic, run.once(kernels.shown)
     trace = run.trace(m.PassName.TRACE)
     if isinstance(answer, m.Skipped) or isinstance(ours, m.Skipped) or isinstance(trace, m.Skipped):
@@ -93,12 +93,10 @@ def _figures(
             return value
         made = next((made for made in answer.calls if made.name == call), None)
         if made is None:
-            return m.Skipped(reason=f"{call} was not called")
+            return m.Skipped(f"{call} was not called")
         if made.outcome == "ok":
-            return m.Skipped(reason=f"{call} does not hold it")
-        return m.Skipped(
-            reason=f"{call}: {made.outcome}" + (f": {made.reason}" if made.reason else "")
-        )
+            return m.Skipped(f"{call} does not hold it")
+        return m.Skipped(f"{call}: {made.outcome}" + (f": {made.reason}" if made.reason else ""))
 
     def union_us(which: launches.Mask) -> float:
         return (
@@ -129,9 +127,7 @@ def _figures(
         theirs_us = given("get_idle_time_breakdown", causes[cause] if rank.idle_causes else None)
         yield figure(f"idle: {cause}", US, us, theirs_us, _IDLE[cause])
 
-    queued = np.array([name in QUEUED_BY for name in columns.names], np.bool_)[
-        columns.name[work.calls]
-    ]
+    queued = columns.called(*QUEUED_BY)[work.calls]
     note, unknown = (
         "most operations launched but not started",
         int(((work.calls == NOBODY) | ~queued).sum()),
@@ -152,7 +148,7 @@ def _figures(
         yield figure(
             f"bandwidth, {copy}",
             BANDWIDTH,
-            m.Skipped(reason=NO_SIZES),
+            m.Skipped(NO_SIZES),
             mean,
             "mean over the copies",
         )
@@ -203,7 +199,7 @@ def figure(
         difference = 100 * (hta - ours) / ours if ours != hta else 0.0
         differs = abs(difference) > TOLERANCE_PERCENT
     else:  # no percentage says how far off it is
-        difference, differs = m.Skipped(reason="ours is 0"), True
+        difference, differs = m.Skipped("ours is 0"), True
     return m.HolisticFigure(
         name=name,
         unit=unit,

@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -39,7 +38,7 @@ _PYTHON_FUNCTION = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<name>.+)"
 _NEVER = 2**63 - 1
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True):
+class Frame(m.Model):
     """``file`` and ``line`` (from 1) of a Python function in a trace with stacks; of anything else
     there is none."""
 
@@ -48,13 +47,13 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     line: int | None = None
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class Change(m.Model):
     at_ns: int
     opens: bool  # else it closes
     frame: int  # index into ``Nesting.frames``
 
 
-class Track(msgspec.Struct, frozen=True, kw_only=True):
+class Track(m.Model):
     """One thread or stream."""
 
     name: str
@@ -218,9 +217,7 @@ def shown(run: RunEvidence) -> m.FlameGraph | m.Skipped:
 def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | m.Skipped:
     """Skipped where the trace holds no Python functions, or its steps no time."""
     if not columns.of_category(PYTHON).any():
-        return m.Skipped(
-            reason="its trace has no Python functions because it was recorded without stacks"
-        )
+        return m.Skipped("its trace has no Python functions because it was recorded without stacks")
     host = columns.of_category(*HOST_CATEGORIES)
     thread, windows, per = _windows(columns, host)
     events = np.flatnonzero(host & (columns.thread == thread) & ~columns.named(STEP_PREFIX))
@@ -251,7 +248,7 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
             inside &= (start > window.start_ns) | (end < window.end_ns)
         _add_step(tree, named[inside], start[inside], end[inside], window)
     if not any(tree.self_ns):
-        return m.Skipped(reason="its steps have no duration")
+        return m.Skipped("its steps have no duration")
     # In which other threads were in operators, each thread's counted once.
     operators = np.flatnonzero(columns.of_category("cpu_op") & (columns.thread != thread))
     threads = [
@@ -421,7 +418,7 @@ def _graph(
     )
 
 
-class _Node(msgspec.Struct, frozen=True, kw_only=True):
+class _Node(m.Model):
     key: Key
     parent: int  # index among the kept ones
     self_ns: int

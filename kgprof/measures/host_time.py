@@ -69,7 +69,7 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     """Per marked step. ``work`` says which calls put something on the device."""
     marks = np.flatnonzero(timeline.step_marks(columns))
     if not len(marks):
-        return m.Skipped(reason="the trace marks no steps")
+        return m.Skipped("the trace marks no steps")
     thread = columns.thread[marks[0]]
     marks = marks[columns.thread[marks] == thread]
     steps = timeline.intervals_of(
@@ -159,7 +159,7 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
         return trace
     steps = timeline.profiler_steps(trace.columns)
     if not len(steps):
-        return m.Skipped(reason="TRACE marked no steps")
+        return m.Skipped("TRACE marked no steps")
     # The host events that say so. A forward pass has none of its own: it is every other operator or
     # compiled call.
     columns = trace.columns
@@ -175,7 +175,7 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
         | columns.named(REGION_PREFIX, GENERATED_CODE_PREFIX) & annotated,
     }
     if not spans[m.TrainingPhase.OPTIMIZER].any() and not spans[m.TrainingPhase.BACKWARD].any():
-        return m.Skipped(reason="no optimizer and no backward pass ran in the traced steps")
+        return m.Skipped("no optimizer and no backward pass ran in the traced steps")
     # Wall time of the steps, each moment counted once; the rest is Python between the operators.
     window, taken = timeline.window_of(steps), np.empty((0, 2), np.int64)
     covered, found = 0, {}
@@ -192,7 +192,7 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
         else {}
     )
     unknown = m.Skipped(
-        reason="work launched by no span counts as forward" if device else "nothing ran on a GPU"
+        "work launched by no span counts as forward" if device else "nothing ran on a GPU"
     )
     return m.TrainingPhases(
         steps=len(steps),

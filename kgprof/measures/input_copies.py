@@ -36,7 +36,7 @@ def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopie
         columns.named(*launches.GRAPH_LAUNCH_PREFIXES) & columns.of_category(*LAUNCH_CATEGORIES)
     )
     if not len(replays):
-        return m.Skipped(reason="the trace has no CUDA-graph launch")
+        return m.Skipped("the trace has no CUDA-graph launch")
     known = work.calls != NOBODY
     events, calls = work.events[known], work.calls[known]
     frames = columns.named(GENERATED_CODE_PREFIX, REGION_PREFIX)

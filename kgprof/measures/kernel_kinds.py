@@ -21,7 +21,6 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -55,7 +54,7 @@ _WORD = re.compile(r"__[a-z0-9]+__|_?[A-Za-z0-9]+_?")  # aten::__lshift__ is one
 _MAX_NAME = 1000  # beyond it a name is no longer taken apart: the search is quadratic in its length
 
 
-class GeneratedName(msgspec.Struct, frozen=True, kw_only=True):
+class GeneratedName(m.Model):
     generator: str  # "triton" or "cpp"
     category: str  # "poi", "red", "per", "tem" ...; empty for C++
     ops: tuple[str, ...]
@@ -228,7 +227,7 @@ DEVICE_KINDS = tuple(
 UNKNOWN = "no rule knows the name"
 
 
-class Classified(msgspec.Struct, frozen=True, kw_only=True):
+class Classified(m.Model):
     kind: m.KernelKind
     generator: str  # as model.KernelRow.generator
     ops: tuple[str, ...] = ()

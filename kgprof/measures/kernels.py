@@ -43,8 +43,8 @@ LAUNCH_PREFIXES = (
 
 NO_STEPS = "the trace marks no steps, so the window runs from its first counted event to its last"
 NO_LINES = "no source lines were recorded for kernels"
-NOT_COMPILED = m.Skipped(reason="no data on compiled kernels was recorded")
-NOT_MEASURED = m.Skipped(reason="no peak rates were measured")
+NOT_COMPILED = m.Skipped("no data on compiled kernels was recorded")
+NOT_MEASURED = m.Skipped("no peak rates were measured")
 
 Numbers = npt.NDArray[np.int64]
 Classify = Callable[[str, str], Classified]  # from a name and a category
@@ -68,11 +68,11 @@ def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
             return msgspec.structs.replace(kernels, warnings=(*reasons, *kernels.warnings))
         reasons.append(f"{name.upper()}: {kernels.reason}")
     if reasons:
-        return m.Skipped(reason="; ".join(reasons))
+        return m.Skipped("; ".join(reasons))
     return (
         run.record.trace
         if isinstance(run.record.trace, m.Skipped)
-        else m.Skipped(reason="no pass was traced")
+        else m.Skipped("no pass was traced")
     )
 
 
@@ -112,7 +112,7 @@ def breakdown(
     if device == "cuda" and columns.of_category(*launches.DEVICE_CATEGORIES).any():
         return _of_device(trace, Origins(origins), measured_in, compiled, ceilings, kinds)
     if not columns.of_category("cpu_op").any():
-        return m.Skipped(reason="the trace has neither operators nor GPU kernels")
+        return m.Skipped("the trace has neither operators nor GPU kernels")
     nothing = "nothing ran on the GPU in the traced steps: the CPU's operators are shown"
     warnings = (nothing,) if device == "cuda" else ()
     return _of_host(
@@ -176,7 +176,7 @@ def _launches(columns: Columns, steps: Window | None, prefixes: tuple[str, ...])
     """Launch calls on the host, of the marked steps where there are any."""
     calls = columns.of_category(*launches.LAUNCH_CATEGORIES)
     if not calls.any():
-        return m.Skipped(reason="the trace has no CUDA runtime or driver calls")
+        return m.Skipped("the trace has no CUDA runtime or driver calls")
     if steps is not None:
         calls &= (columns.start_ns >= steps.start_ns) & (columns.start_ns < steps.end_ns)
     return int((calls & columns.named(*prefixes)).sum())
@@ -199,7 +199,7 @@ def _of_host(
     window = timeline.window_of(steps if len(steps) else every)
     inside = operators[window.touches(every)]
     if not len(inside):
-        return m.Skipped(reason="no operator ran inside the traced steps")
+        return m.Skipped("no operator ran inside the traced steps")
     clipped, threads = window.clip(timeline.intervals_of(columns, inside)), columns.thread[inside]
     own_ns = np.zeros(len(inside), np.int64)
     for thread in set(threads.tolist()):
@@ -221,8 +221,8 @@ def _of_host(
         measured_in=measured_in,
         **_stretch(steps, window, clipped),
         **fields,
-        launches=m.Skipped(reason="a CPU run launches no GPU kernels"),
-        graph_launches=m.Skipped(reason="a CPU run launches no CUDA graphs"),
+        launches=m.Skipped("a CPU run launches no GPU kernels"),
+        graph_launches=m.Skipped("a CPU run launches no CUDA graphs"),
         timeline=step_timeline(columns, launches.launched(columns), kinds),
         host_time=host_time(columns, launches.launched(columns)),
         communication=collectives.communication_on_cpu(columns, window),
@@ -302,7 +302,7 @@ def _fields(
     counts = {kind: sum(row.count for row in rows if row.kind is kind) for kind in m.KernelKind}
     return {
         "total_us": total_ns / 1000,
-        "lines_us": m.Skipped(reason=NO_LINES) if lines is None else lines_ns / 1000,
+        "lines_us": m.Skipped(NO_LINES) if lines is None else lines_ns / 1000,
         "kinds": tuple(
             m.KindTotal(kind=kind, count=count, total_us=of_kind_ns[kind] / 1000)
             for kind, count in counts.items()
@@ -332,8 +332,8 @@ def _generators(rows: Sequence[m.KernelRow]) -> tuple[m.GeneratorTotal, ...]:
     return tuple(sorted(totals, key=lambda total: (-total.total_us, total.generator)))
 
 
-NOT_IN_TRACE = m.Skipped(reason="TRACE has no call of this region")
-OF_BACKWARD = m.Skipped(reason="traces mark forward regions only")
+NOT_IN_TRACE = m.Skipped("TRACE has no call of this region")
+OF_BACKWARD = m.Skipped("traces mark forward regions only")
 
 
 def fusion(run: RunEvidence) -> m.Fusion | m.Skipped:
@@ -343,9 +343,9 @@ def fusion(run: RunEvidence) -> m.Fusion | m.Skipped:
     if isinstance(graphs, m.Skipped):
         return graphs
     if not graphs:
-        return m.Skipped(reason="Inductor compiled no graph")
+        return m.Skipped("Inductor compiled no graph")
     eager = run.whole.run(m.RunKey(strategy=run.key.strategy, mode=m.EAGER))
-    not_run = m.Skipped(reason=f"{run.key.strategy} was not run in mode eager")
+    not_run = m.Skipped(f"{run.key.strategy} was not run in mode eager")
     return m.Fusion(
         graphs=tuple(_graphs(run, graphs)),
         kernels=_kernels_per_step(run),
@@ -356,7 +356,7 @@ def fusion(run: RunEvidence) -> m.Fusion | m.Skipped:
 def _graphs(run: RunEvidence, graphs: tuple[m.GraphWork, ...]) -> Iterator[m.FusedGraph]:
     traced = {} if isinstance(run.trace(m.PassName.TRACE), m.Skipped) else _regions(run)
     ceilings = run.whole.recording.ceilings
-    copy: float | m.Skipped = m.Skipped(reason="the copy was not measured")
+    copy: float | m.Skipped = m.Skipped("the copy was not measured")
     if isinstance(ceilings, m.Ceilings):
         rates = [rate for one in ceilings.measured if one.operation == m.COPY for rate in one.per_s]
         copy = (float(np.median(rates)) if rates else 0.0) or copy  # a rate of zero is no ceiling
@@ -409,6 +409,6 @@ def _kernels_per_step(run: RunEvidence) -> float | m.Skipped:
     if isinstance(found, m.Skipped):
         return found
     if found.device != "cuda":
-        return m.Skipped(reason="a CPU run launches no GPU kernels")
+        return m.Skipped("a CPU run launches no GPU kernels")
     copies = ("memcpy", "memset")
     return sum(row.count for row in found.rows if row.generator not in copies) / max(1, found.steps)

@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -27,7 +26,7 @@ from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 Lines = tuple[m.SourceLine, ...]
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class Known(m.Model):
     """What Inductor said about one device event, or one operator on a CPU."""
 
     lines: Lines = ()
@@ -133,7 +132,7 @@ class Origins:
         operators = {operator for _, operator in self._called}
         adds = {name for name in ADDS if m.GRADIENTS_ADDED in operators}
         operators |= adds
-        wanted = np.array([name in operators for name in columns.names], np.bool_)[columns.name]
+        wanted = columns.called(*operators)
         wanted &= columns.of_category("cpu_op")
         wanted[_entered_by_autocast(columns, wanted)] = False
         # An operator may call itself under another overload.
@@ -147,7 +146,7 @@ class Origins:
         # A compiled region is an operator in a trace; a step is none.
         operators_of_all = columns.of_category("cpu_op") & ~columns.named(STEP_PREFIX)
         alone = set(launches.outermost(columns, operators_of_all).tolist())
-        added = np.array([name in adds for name in columns.names], np.bool_)[columns.name]
+        added = columns.called(*adds)
         around = launches.innermost(columns, operators_of_all & ~added, outermost).tolist()
         groups: dict[tuple[int, Graph, str], list[int]] = defaultdict(list)
         for index, span, graph, step, within in zip(
@@ -196,7 +195,7 @@ def _entered_by_autocast(columns: Columns, wanted: Mask) -> list[int]:
     """Of ``wanted`` those around one of their own name, with casts before it: autocast makes them
     above the place at which operators are recorded, where the casts and the inner operator come one
     by one."""
-    casting = np.array([name in CASTS for name in columns.names], np.bool_)[columns.name]
+    casting = columns.called(*CASTS)
     casts = np.flatnonzero(casting & columns.of_category("cpu_op"))
     outer = launches.innermost(columns, wanted & ~casting, casts)
     inside: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -280,10 +279,8 @@ def _graphs(
         name.removeprefix(GENERATED_CODE_PREFIX).removesuffix(" ##") for name in columns.names
     ]
     keyed = np.array([key in keys for key in key_of], np.bool_)[columns.name]
-    names = np.array([name in (DIFFERENTIATED, _BACKWARD) for name in columns.names], np.bool_)[
-        columns.name
-    ]
-    backward = np.array([name == _BACKWARD for name in columns.names], np.bool_)[columns.name]
+    names = columns.called(DIFFERENTIATED, _BACKWARD)
+    backward = columns.called(_BACKWARD)
     region = columns.named(REGION_PREFIX)
     forward = np.flatnonzero(names & ~backward & (columns.sequence != NONE))
     inside = launches.innermost(columns, region, forward).tolist()

@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -51,7 +50,7 @@ NOT_GENERATED = (
 CALLS_DIFFER = "calls of this kernel differ and cannot be told apart"
 
 
-class _Amount(msgspec.Struct, frozen=True, kw_only=True):
+class _Amount(m.Model):
     """What one launch moves and computes."""
 
     bytes_moved: int | m.Skipped
@@ -60,7 +59,7 @@ class _Amount(msgspec.Struct, frozen=True, kw_only=True):
     on_the_bus: bool = False
 
 
-class _Alike(msgspec.Struct, frozen=True, kw_only=True):
+class _Alike(m.Model):
     """Launches that count as one row."""
 
     name: str
@@ -172,7 +171,7 @@ def _amount(
         moved = None if shape.size_bytes is None else times * shape.size_bytes
         return _Amount(
             bytes_moved=_or_skipped(moved, "the trace does not give its size"),
-            flops=m.Skipped(reason="a copy computes nothing"),
+            flops=m.Skipped("a copy computes nothing"),
             on_the_bus=moved is not None and not on_device,
         )
     if known is None:
@@ -193,7 +192,7 @@ def _amount(
             flops=_or_skipped(work.flops, "Inductor counts none"),
             dtype=work.dtype,
         )
-    return _Amount(bytes_moved=m.Skipped(reason=why), flops=m.Skipped(reason=why))
+    return _Amount(bytes_moved=m.Skipped(why), flops=m.Skipped(why))
 
 
 def _row(
@@ -224,12 +223,12 @@ def _row(
         total_us=of_all_ns / 1000,
         share=of_all_ns / total_ns if total_ns else 0.0,
         median_us=median_us,
-        grid=shape.grid or m.Skipped(reason=no_shape),
-        block=shape.block or m.Skipped(reason=no_shape),
+        grid=shape.grid or m.Skipped(no_shape),
+        block=shape.block or m.Skipped(no_shape),
         registers=_or_skipped(shape.registers, no_shape),
         shared_bytes=_or_skipped(shape.shared_bytes, no_shape),
         blocks_per_sm=_or_skipped(shape.blocks_per_sm, no_shape),
-        warps=-(-math.prod(shape.block) // _WARP) if shape.block else m.Skipped(reason=no_shape),
+        warps=-(-math.prod(shape.block) // _WARP) if shape.block else m.Skipped(no_shape),
         occupancy_percent=_or_skipped(shape.occupancy_percent, no_shape),
         spills=chosen
         if isinstance(chosen, m.Skipped)
@@ -248,26 +247,22 @@ def _row(
 
 
 def _or_skipped(value: T | None, reason: str) -> T | m.Skipped:
-    return m.Skipped(reason=reason) if value is None else value
+    return m.Skipped(reason) if value is None else value
 
 
 def _rate(amount: int | m.Skipped, median_us: float) -> float | m.Skipped:
     if isinstance(amount, m.Skipped):
         return amount
-    return (
-        amount / median_us * 1e6
-        if median_us
-        else m.Skipped(reason="the trace gives it no duration")
-    )
+    return amount / median_us * 1e6 if median_us else m.Skipped("the trace gives it no duration")
 
 
 def _chosen(alike: _Alike, tuned: Sequence[m.CompiledKernel]) -> m.CompiledKernel | m.Skipped:
     """Two graphs may each have a kernel of one name; registers and warps tell which one was
     launched."""
     if not alike.name.startswith("triton_"):
-        return m.Skipped(reason="known of Triton kernels only")
+        return m.Skipped("known of Triton kernels only")
     if not tuned:
-        return m.Skipped(reason="this Recording has no compiled kernel of this name")
+        return m.Skipped("this Recording has no compiled kernel of this name")
     shape = alike.shape
     fitting = {
         (one.spills, one.stages): one
@@ -277,7 +272,7 @@ def _chosen(alike: _Alike, tuned: Sequence[m.CompiledKernel]) -> m.CompiledKerne
     }
     if len(fitting) != 1:
         many = "several compiled kernels" if fitting else "no compiled kernel"
-        return m.Skipped(reason=f"{many} with this name, registers and warps")
+        return m.Skipped(f"{many} with this name, registers and warps")
     return next(iter(fitting.values()))
 
 
@@ -289,18 +284,16 @@ def _ideal_us(amount: _Amount, ceilings: Sequence[m.Ceiling], without: str) -> _
     if isinstance(amount.bytes_moved, m.Skipped):
         return amount.bytes_moved
     if amount.on_the_bus:
-        return m.Skipped(reason=ON_THE_BUS)
+        return m.Skipped(ON_THE_BUS)
     rates = {(one.operation, one.dtype): one.median for one in ceilings}
     copy = rates.get((m.COPY, ""))
     if copy is None:
-        return m.Skipped(reason=without or "the copy was not measured")
+        return m.Skipped(without or "the copy was not measured")
     compute_us = 0.0
     if not isinstance(amount.flops, m.Skipped):
         matmul = rates.get((m.MATMUL, amount.dtype))
         if matmul is None:
-            return m.Skipped(
-                reason=f"no matmul in {amount.dtype or 'an unknown type'} was measured"
-            )
+            return m.Skipped(f"no matmul in {amount.dtype or 'an unknown type'} was measured")
         compute_us = amount.flops / matmul * 1e6
     return amount.bytes_moved / copy * 1e6, compute_us
 
@@ -310,7 +303,7 @@ def _bound(ideal: _Ideal | m.Skipped, median_us: float, *, few_blocks: bool) -> 
     if isinstance(ideal, m.Skipped):
         return ideal
     if not median_us:
-        return m.Skipped(reason="the trace gives it no duration")
+        return m.Skipped("the trace gives it no duration")
     memory_us, compute_us = ideal
     share = max(ideal) / median_us
     if share > ABOVE:

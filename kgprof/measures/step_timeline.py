@@ -77,11 +77,11 @@ def median_step(columns: Columns) -> tuple[int, int, int] | m.Skipped:
     trace from 1, and how many steps there are."""
     marks = np.flatnonzero(timeline.step_marks(columns))
     if not len(marks):
-        return m.Skipped(reason="the trace marks no steps")
+        return m.Skipped("the trace marks no steps")
     marks = marks[np.argsort(columns.start_ns[marks], kind="stable")]
     chosen = int(np.argsort(columns.duration_ns[marks], kind="stable")[(len(marks) - 1) // 2])
     if not columns.duration_ns[marks[chosen]]:
-        return m.Skipped(reason="the median step of the trace took no time")
+        return m.Skipped("the median step of the trace took no time")
     return int(marks[chosen]), chosen + 1, len(marks)
 
 
@@ -286,7 +286,7 @@ def _columns(
 
 
 _ENTRIES = 240  # of the curve
-NOT_RECORDED = m.Skipped(reason="its traces hold no allocations (recorded without profile_memory)")
+NOT_RECORDED = m.Skipped("its traces hold no allocations (recorded without profile_memory)")
 
 
 def shown(run: RunEvidence) -> m.MemoryCurve | m.Skipped:
@@ -298,7 +298,7 @@ def shown(run: RunEvidence) -> m.MemoryCurve | m.Skipped:
             return memory_curve(trace.columns, measured_in=name)
     stack = run.trace(m.PassName.STACK)
     if isinstance(stack, m.Skipped) and not run.whole.recording.header.plan.trace_files:
-        return m.Skipped(reason=f"allocations are recorded by STACK: {stack.reason}")
+        return m.Skipped(f"allocations are recorded by STACK: {stack.reason}")
     return NOT_RECORDED
 
 
@@ -314,7 +314,7 @@ def memory_curve(columns: Columns, *, measured_in: m.PassName) -> m.MemoryCurve 
     inside = (points.at_ns >= start_ns) & (points.at_ns < end_ns)
     devices = points.device[inside]
     if not len(devices):
-        return m.Skipped(reason="nothing was allocated or freed in its median traced step")
+        return m.Skipped("nothing was allocated or freed in its median traced step")
     gpus = devices[devices != NONE]
     device = int(np.bincount(gpus).argmax()) if len(gpus) else NONE
     mine = np.flatnonzero(points.device == device)

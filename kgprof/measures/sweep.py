@@ -31,9 +31,9 @@ from kgprof.measures.times import spread
 from kgprof.wording import figure, plural, short
 
 FEWEST_PROCESSES = 3  # on both sides, before one is called faster
-NO_EAGER = m.Skipped(reason="mode eager has no times")
-ITSELF = m.Skipped(reason="the others are compared with it")
-FEW = m.Skipped(reason=f"fewer than {FEWEST_PROCESSES} processes were measured")
+NO_EAGER = m.Skipped("mode eager has no times")
+ITSELF = m.Skipped("the others are compared with it")
+FEW = m.Skipped(f"fewer than {FEWEST_PROCESSES} processes were measured")
 AGAINST_EAGER = ("speedup", "break_even", "break_even_warm", "of_100", "returns")
 TIMES_APART = 3.0  # and above: a percentage would not be read
 SAFETY = 1.25  # of a memory budget, as document S2 has it
@@ -257,7 +257,7 @@ def _next_best(
         if theirs.value < start.value and other.cell.precision is part.cell.precision:
             sooner.append((time.value, other))
     if not sooner:
-        return None, m.Skipped(reason="no other cell starts sooner")
+        return None, m.Skipped("no other cell starts sooner")
     _, best = min(sooner, key=lambda each: each[0])
     pays = predicted(part.sample(cold=True), best.sample(cold=True), 1)["break_even"]
     return best.cell, _if_faster(pays, part.faster(best))

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
-import msgspec
 from msgspec import structs
 
 from kgprof import model as m
@@ -16,12 +15,12 @@ from kgprof.wording import figure, plural
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
 NO_BASELINE = m.Skipped(
-    reason="no run is declared as the baseline; add --mode eager to compare with eager"
+    "no run is declared as the baseline; add --mode eager to compare with eager"
 )
 STEPS_DIFFER = "there is no evaluation to compare, and strategies differ in work per step"
 
 
-class Unit(msgspec.Struct, frozen=True, kw_only=True):
+class Unit(m.Model):
     """How the verdict says a quantity: in ``name``, ``scale`` times the value that was measured."""
 
     name: str
@@ -45,7 +44,7 @@ def per_unit(unit: m.WorkUnit) -> Unit:
 def spread(samples: Sequence[float], *, unit: str, measured_in: m.PassName) -> m.Spread | m.Skipped:
     """Skipped when there is no sample."""
     if not samples:
-        return m.Skipped(reason=f"{measured_in.upper()} has no sample")
+        return m.Skipped(f"{measured_in.upper()} has no sample")
     ordered = sorted(samples)
     return m.Spread(
         median=_percentile(ordered, 0.5),
@@ -71,7 +70,7 @@ def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     """Microseconds a step, over the steps of all evaluations together."""
     if isinstance(timing, m.Skipped):
         return timing
-    steps = [us for evaluation in timing.step_us for us in evaluation]
+    steps = timing.every_us
     return spread(steps, unit="us", measured_in=m.PassName.TIMING)
 
 
@@ -84,7 +83,7 @@ def evaluation_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     if isinstance(timing, m.Skipped):
         return timing
     if not timing.evaluation_s:
-        return m.Skipped(reason="the workload has no whole evaluation")
+        return m.Skipped("the workload has no whole evaluation")
     return spread(timing.evaluation_s, unit="s", measured_in=m.PassName.TIMING)
 
 
@@ -92,9 +91,7 @@ def unit_time(run: m.RunRecord) -> m.Spread | m.Skipped:
     """Milliseconds a unit of work: of whole evaluations, else of steps where each is said to be so
     many units."""
     if isinstance(run.timing, m.TimingPass) and not run.timing.evaluation_s and run.unit.per_step:
-        samples = [
-            us / 1000 / run.unit.per_step for evaluation in run.timing.step_us for us in evaluation
-        ]
+        samples = [us / 1000 / run.unit.per_step for us in run.timing.every_us]
         return spread(samples, unit=run.unit.time, measured_in=m.PassName.TIMING)
     seconds = run.timing if isinstance(run.timing, m.Skipped) else run.timing.evaluation_s
     return whole_unit_time(seconds, run)
@@ -110,10 +107,10 @@ def whole_unit_time(
         return m.first_skipped(evaluation_s, evaluation)
     if evaluation.unfinished:
         return m.Skipped(
-            reason=f"{evaluation.unfinished:,} of {evaluation.units:,} {unit.plural} are unfinished"
+            f"{evaluation.unfinished:,} of {evaluation.units:,} {unit.plural} are unfinished"
         )
     if not evaluation.units:
-        return m.Skipped(reason=f"the evaluation has no {unit.name}")
+        return m.Skipped(f"the evaluation has no {unit.name}")
     samples = [1000 * seconds / evaluation.units for seconds in evaluation_s]
     return spread(samples, unit=unit.time, measured_in=m.PassName.TIMING)
 
@@ -123,7 +120,7 @@ def throughput(time: m.Spread | m.Skipped, unit: m.WorkUnit) -> m.Spread | m.Ski
     if isinstance(time, m.Skipped):
         return time
     if time.minimum <= 0:
-        return m.Skipped(reason="a measured time is zero, so there is no rate")
+        return m.Skipped("a measured time is zero, so there is no rate")
     return m.Spread(
         median=1000 / time.median,
         p10=1000 / time.p90,
@@ -150,23 +147,23 @@ def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
             continue
         if isinstance(bare, m.Skipped):
             ratio: float | m.Skipped = m.Skipped(
-                reason=f"TIMING has no step to compare with: {bare.reason}"
+                f"TIMING has no step to compare with: {bare.reason}"
             )
         elif bare.median <= 0:
-            ratio = m.Skipped(reason="TIMING's median step is zero")
+            ratio = m.Skipped("TIMING's median step is zero")
         else:
             ratio = _percentile(sorted(steps), 0.5) / bare.median
         costs.append(m.ObserverCost(observer=name, ratio=ratio, samples=len(steps)))
     return tuple(costs)
 
 
-ONE_ROUND = m.Skipped(reason="TIMING ran in one process; --rounds N runs it in N")
-NO_EVALUATION = m.Skipped(reason="the workload has no whole evaluation")
+ONE_ROUND = m.Skipped("TIMING ran in one process; --rounds N runs it in N")
+NO_EVALUATION = m.Skipped("the workload has no whole evaluation")
 _ENTRIES, _FEWEST_ENTRIES = 60, 12  # of steps over time: of a run, and of one of many processes
 _BINS = 30
 _SLICES = 100  # of an evaluation, evenly: a report holds them of every round
 _FAR = 3.0  # times p10 to p90 above the median: from here on a step is no part of the bins
-COLD = m.Skipped(reason="no other round was timed, and the first one's caches were cold")
+COLD = m.Skipped("no other round was timed, and the first one's caches were cold")
 
 
 def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
@@ -177,7 +174,7 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         return run.timing
     warm = [record.measured for record in run.rounds if isinstance(record.measured, m.TimedRound)]
     timed = [run.timing, *(found.timing for found in warm)]
-    each = [[us for group in timing.step_us for us in group] for timing in timed]
+    each = [timing.every_us for timing in timed]
     step_us = tuple(median(steps) for steps in each if steps)
     evaluation_s = tuple(median(timing.evaluation_s) for timing in timed if timing.evaluation_s)
     # By the units of the first round: each evaluation is the whole of the same work, and each step
@@ -241,7 +238,7 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
     entries = max(_FEWEST_ENTRIES, _ENTRIES // len(timed))
     processes, every = [], list[float]()
     for number, timing in timed.items():
-        steps = [us for group in timing.step_us for us in group]
+        steps = timing.every_us
         time = _over(steps, "us")
         if isinstance(time, m.Skipped):
             continue
@@ -297,14 +294,14 @@ def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m
     if len(known) < len(speeds):
         return next(speed for speed in speeds if isinstance(speed, m.Skipped))
     if not all(speed.host_us and speed.device_us for speed in known):
-        return m.Skipped(reason="a round of TIMING has no check of the machine's speed")
+        return m.Skipped("a round of TIMING has no check of the machine's speed")
     return m.MachineSpeed(
         host_us=tuple(median(speed.host_us) for speed in known),
         device_us=tuple(median(speed.device_us) for speed in known),
     )
 
 
-class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+class Ranked(m.Model):
     """The runs by the time that ranks them, the fastest first, and what the judge says of each
     other one against it."""
 
@@ -364,22 +361,22 @@ def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Sk
     if baseline is None:
         return NO_BASELINE
     if run is baseline:
-        return m.Skipped(reason="this run is the baseline")
+        return m.Skipped("this run is the baseline")
     if run.results_differ:
-        return m.Skipped(reason="results differ")
+        return m.Skipped("results differ")
     found = ranked([baseline, run])
     if found is None or len(found.runs) < 2:
         if isinstance(run.step, m.Skipped):
             return run.step
         if isinstance(baseline.step, m.Skipped):
-            return m.Skipped(reason=f"the baseline has no time: {baseline.step.reason}")
-        return m.Skipped(reason=STEPS_DIFFER)
+            return m.Skipped(f"the baseline has no time: {baseline.step.reason}")
+        return m.Skipped(STEPS_DIFFER)
     taken, unit = {each.key: time for each, time in found.runs}, found.unit
     mine, theirs = taken[run.key], taken[baseline.key]
     if mine.minimum <= 0:
-        return m.Skipped(reason="a measured time is zero, so there is no ratio")
+        return m.Skipped("a measured time is zero, so there is no ratio")
     fewest, answer = min(mine.samples, theirs.samples), held(run, baseline, unit)
-    once = m.Skipped(reason=plural(fewest, "sample"))
+    once = m.Skipped(plural(fewest, "sample"))
     processes = f", {fewest} processes" if found.in_rounds else ""
     return m.Speedup(
         ratio=theirs.median / mine.median,
@@ -392,18 +389,14 @@ def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Sk
 
 def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
     """What a unit of a whole evaluation takes; steps are compared as they stand."""
-    return (
-        run.per_unit
-        if run.counts_units
-        else m.Skipped(reason="the evaluation counts no units of work")
-    )
+    return run.per_unit if run.counts_units else m.Skipped("the evaluation counts no units of work")
 
 
 def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
     """Of a workload whose evaluation does not say how much work it is: then the whole of it is what
     compares."""
     return (
-        m.Skipped(reason="the evaluation counts its units of work")
+        m.Skipped("the evaluation counts its units of work")
         if run.counts_units
         else run.evaluation_time
     )
@@ -423,7 +416,7 @@ def timed(
 # ---------------------------------------------------------------- what the judge is asked
 
 
-class RunTimes(msgspec.Struct, frozen=True, kw_only=True):
+class RunTimes(m.Model):
     """The times of a run before it has a report."""
 
     step: m.Spread | m.Skipped

@@ -23,39 +23,41 @@ WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
 GPU_BOUND = 0.5
 
 
-class Extent(msgspec.Struct, frozen=True, kw_only=True):
+class Extent(m.Model):
     """What figures of a trace are of: its steps, or the whole window where it marks none."""
 
     steps: int  # 0: none are marked
     per: str = "window"  # or "step"
     words: str = "the traced window"  # the end of "3 kernels in ..."
+    step_us: float  # TIMING's median; without TIMING the mean of the traced steps
+    measured_in: tuple[m.PassName, ...]
 
-    def cost(self, value: float, what: str, measured_in: tuple[m.PassName, ...]) -> m.FindingCost:
+    def cost(
+        self, value: float, what: str, measured_in: tuple[m.PassName, ...] = ()
+    ) -> m.FindingCost:
+        """``measured_in``: where it is not that of the step."""
         return m.FindingCost(
             value=value,
             unit=f"us/{self.per}",
             what=what,
-            measured_in=measured_in,
+            measured_in=measured_in or self.measured_in,
             samples=max(1, self.steps),
         )
 
-    def saving(self, us: float, how: str, measured_in: tuple[m.PassName, ...]) -> m.Saving:
-        return m.Saving(us_per_step=us, how=how, measured_in=measured_in, per=self.per)
+    def saving(self, us: float, how: str) -> m.Saving:
+        return m.Saving(us_per_step=us, how=how, measured_in=self.measured_in, per=self.per)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TracedSteps:
-    """Times are microseconds per step. ``step_us`` is TIMING's median; without TIMING the mean of
-    the traced steps, up to the end of their GPU work: a host that only launches ends its steps long
-    before the GPU does. Where no steps are marked, the window from the first GPU work to the last
-    stands for one step."""
+    """Times are microseconds per step. The traced steps last to the end of their GPU work: a host
+    that only launches ends its steps long before the GPU does. Where no steps are marked, the
+    window from the first GPU work to the last stands for one step."""
 
     columns: Columns
     work: Launched
     steps: timeline.Intervals  # shape [n, 2], nanoseconds of the trace
     extent: Extent
-    step_us: float
-    measured_in: tuple[m.PassName, ...]
 
     @cached_property
     def busy_us(self) -> float:
@@ -68,7 +70,7 @@ class TracedSteps:
 
     @property
     def is_gpu_bound(self) -> bool:
-        return self.busy_us >= GPU_BOUND * self.step_us
+        return self.busy_us >= GPU_BOUND * self.extent.step_us
 
     def device_us(self, which: Mask) -> float:
         """Device time of these events of ``work`` (a mask of shape [events])."""
@@ -102,7 +104,7 @@ class TracedSteps:
         inside = timeline.union_ns(
             _overlaps(self._idle, timeline.intervals_of(self.columns, spans))
         )
-        true_us = max(0.0, self.step_us - self.busy_us)
+        true_us = max(0.0, self.extent.step_us - self.busy_us)
         return min(inside / 1000 / len(self.steps), true_us * inside / traced_ns)
 
     @cached_property
@@ -143,34 +145,25 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     if isinstance(work, m.Skipped):
         return work
     if not len(work.events):
-        return m.Skipped(reason="nothing ran on a GPU in the traced steps")
+        return m.Skipped("nothing ran on a GPU in the traced steps")
     intervals, marked = (
         timeline.intervals_of(trace.columns, work.events),
         timeline.profiler_steps(trace.columns),
     )
     number = len(marked)
-    extent = (
-        Extent(steps=number, per="step", words=plural(number, "step"))
-        if number
-        else Extent(steps=0)
-    )
     window = timeline.window_of(marked if len(marked) else intervals)
     steps = marked if len(marked) else timeline.as_intervals([(window.start_ns, window.end_ns)])
     timing = (
-        run.record.timing
-        if len(marked)
-        else m.Skipped(reason="TIMING times steps, and TRACE marks none")
+        run.record.timing if len(marked) else m.Skipped("TIMING times steps, and TRACE marks none")
     )
-    samples = (
-        [us for group in timing.step_us for us in group] if isinstance(timing, m.TimingPass) else []
-    )
+    samples = timing.every_us if isinstance(timing, m.TimingPass) else []
     ends_ns = max(window.end_ns, int(intervals[:, 1].max()))
     traced_us = (ends_ns - window.start_ns) / 1000 / len(steps)
-    return TracedSteps(
-        columns=trace.columns,
-        work=work,
-        steps=steps,
-        extent=extent,
+    extent = Extent(
+        steps=number,
         step_us=statistics.median(samples) if samples else traced_us,
         measured_in=(m.PassName.TIMING, m.PassName.TRACE) if samples else (m.PassName.TRACE,),
     )
+    if number:
+        extent = msgspec.structs.replace(extent, per="step", words=plural(number, "step"))
+    return TracedSteps(columns=trace.columns, work=work, steps=steps, extent=extent)

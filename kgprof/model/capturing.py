@@ -33,7 +33,7 @@ class Beside(StrEnum):
     THREAD = "thread"  # another thread allocates GPU memory
 
 
-class CaptureCase(Model, frozen=True, kw_only=True):
+class CaptureCase(Model):
     way: CaptureWay
     mode: str  # one of CAPTURE_MODES, or as-is
     warmups: int = WARMUPS
@@ -99,7 +99,7 @@ class CaptureOutcome(StrEnum):
     NOT_APPLICABLE = "not applicable"
 
 
-class CaptureDifference(Model, frozen=True, kw_only=True):
+class CaptureDifference(Model):
     """The worst of all elements of all results after three calls, the inputs changed before the
     second and third."""
 
@@ -114,7 +114,7 @@ class CaptureDifference(Model, frozen=True, kw_only=True):
     dtype: str
 
 
-class CaptureInput(Model, frozen=True, kw_only=True):
+class CaptureInput(Model):
     """A tensor that the function reads, did not make and does not write; nn.Parameters are not
     among them."""
 
@@ -124,7 +124,7 @@ class CaptureInput(Model, frozen=True, kw_only=True):
     declared: bool  # by the workload's buffers
 
 
-class CaptureAnswer(Model, frozen=True, kw_only=True):
+class CaptureAnswer(Model):
     """What a case's child knows; it is written again at each phase, so that one that hangs leaves
     where it was."""
 
@@ -140,13 +140,13 @@ class CaptureAnswer(Model, frozen=True, kw_only=True):
     random: bool = False  # the function draws random numbers
     inputs: tuple[CaptureInput, ...] = ()
     notes: tuple[str, ...] = ()
-    call_us: Spread | Skipped = Skipped(reason="only a correct case is timed")
+    call_us: Spread | Skipped = Skipped("only a correct case is timed")
     copies_us: Spread | Skipped = Skipped(
-        reason="nothing is copied by hand"
+        "nothing is copied by hand"
     )  # new values into the declared inputs, or into all
 
 
-class CaptureQuestion(Model, frozen=True, kw_only=True):
+class CaptureQuestion(Model):
     """What a child is asked. ``capturer``: "module:Class" of what captures and replays."""
 
     case: CaptureCase
@@ -156,7 +156,7 @@ class CaptureQuestion(Model, frozen=True, kw_only=True):
     flags: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class CaptureSurvey(Model, frozen=True, kw_only=True):
+class CaptureSurvey(Model):
     """The machine, and whether it can run anything; asked before the first case."""
 
     environment: Environment
@@ -164,7 +164,7 @@ class CaptureSurvey(Model, frozen=True, kw_only=True):
     unavailable: str = ""  # why no case can run here
 
 
-class CaptureResult(Model, frozen=True, kw_only=True):
+class CaptureResult(Model):
     case: CaptureCase
     name: str
     outcome: CaptureOutcome
@@ -172,7 +172,7 @@ class CaptureResult(Model, frozen=True, kw_only=True):
     answer: CaptureAnswer | None = None
     exit: Exit | None = None  # None: no child was started
     stacks: str = ""  # of a case that hung: the Python stack of every thread
-    native_stacks: str | Skipped = Skipped(reason="only for a case that hung")
+    native_stacks: str | Skipped = Skipped("only for a case that hung")
 
     @property
     def cost_us(self) -> float | None:
@@ -195,7 +195,7 @@ class Confidence(StrEnum):
     LOW = "low"
 
 
-class CaptureAdvice(Tagged, frozen=True, kw_only=True, tag="advice"):
+class CaptureAdvice(Tagged, tag="advice"):
     case: str  # the case that it follows
     summary: str  # "Capture the default-compiled function yourself."
     code: str
@@ -205,7 +205,7 @@ class CaptureAdvice(Tagged, frozen=True, kw_only=True, tag="advice"):
     warnings: tuple[str, ...] = ()
 
 
-class CaptureReport(Model, frozen=True, kw_only=True):
+class CaptureReport(Model):
     """capture.json."""
 
     schema_version: int = CAPTURE_SCHEMA_VERSION

@@ -73,7 +73,7 @@ class FindingStatus(StrEnum):
     NOT_LOOKED_FOR = "not looked for"  # on the other side
 
 
-class Change(Model, frozen=True, kw_only=True):
+class Change(Model):
     """One row of a TraceDifference, per step."""
 
     name: str
@@ -103,7 +103,7 @@ class Change(Model, frozen=True, kw_only=True):
         return self.more * (self.before_us / self.before + self.after_us / self.after) / 2
 
 
-class TraceDifference(Model, frozen=True, kw_only=True):
+class TraceDifference(Model):
     """``run``'s trace less that of ``against``, per step. ``kinds`` and ``kernels`` add up to
     ``total``.
 
@@ -126,7 +126,7 @@ class TraceDifference(Model, frozen=True, kw_only=True):
     regions: tuple[Change, ...] = ()
 
 
-class ComparedSide(Model, frozen=True, kw_only=True):
+class ComparedSide(Model):
     """What one side of a comparison was, so that a reader can find it again."""
 
     source: str  # the path as it was given
@@ -138,27 +138,19 @@ class ComparedSide(Model, frozen=True, kw_only=True):
     verdict: Verdict  # its own
 
 
-class EnvironmentChange(Model, frozen=True, kw_only=True):
-    """One fact of the environment in which the two sides differ, so that their times cannot be
-    compared."""
-
-    name: str  # "GPU", "driver", "torch", "flag TORCH_LOGS"
-    base: str  # in words; "not set" and a Skipped's reason too
-    head: str
-
-
 OF_THE_MEASUREMENT = ("--steps", "--warmup")  # settings that leave a step what it is
 
 
-class SettingChange(Model, frozen=True, kw_only=True):
-    """What was asked for, or declared by the workload, and is not the same on both sides."""
+class ChangedFact(Model):
+    """One fact of the environment, or one setting that was asked for or declared by the workload,
+    that is not the same on both sides. Of two environments the times cannot be compared."""
 
-    name: str  # "--steps", "workload option --batch", "depth"
-    base: str  # empty: not there
+    name: str  # "GPU", "flag TORCH_LOGS"; "--steps", "workload option --batch", "depth"
+    base: str  # in words, "not set" and a Skipped's reason too; of a setting empty: not there
     head: str
 
 
-class ComparedMetric(Model, frozen=True, kw_only=True):
+class ComparedMetric(Model):
     """One quantity of one run on both sides.
 
     Times are judged by an interval for ``ratio`` (head over base) at 95 %: worse when all of it is
@@ -180,8 +172,8 @@ class ComparedMetric(Model, frozen=True, kw_only=True):
     base: float | Skipped
     head: float | Skipped
     ratio: float | Skipped  # head / base; Skipped where base is 0
-    low: float | Skipped = Skipped(reason="a count has no interval")  # of ``ratio``
-    high: float | Skipped = Skipped(reason="a count has no interval")
+    low: float | Skipped = Skipped("a count has no interval")  # of ``ratio``
+    high: float | Skipped = Skipped("a count has no interval")
     # fresh processes that a time stands on; of sides recorded in turn as many as there are pairs
     base_rounds: int = 0
     head_rounds: int = 0
@@ -198,7 +190,7 @@ class ComparedMetric(Model, frozen=True, kw_only=True):
     note: str = ""
 
 
-class PhaseChange(Model, frozen=True, kw_only=True):
+class PhaseChange(Model):
     """Seconds that all compilations of a run spent in one stage (CompileStages), on both sides."""
 
     name: str  # "capture", "frontend", "scheduling", "code generation", "machine code", "caching"
@@ -206,7 +198,7 @@ class PhaseChange(Model, frozen=True, kw_only=True):
     head_s: float
 
 
-class Cause(Model, frozen=True, kw_only=True):
+class Cause(Model):
     """What a regression is put down to."""
 
     cause: CauseKind
@@ -229,7 +221,7 @@ class Cause(Model, frozen=True, kw_only=True):
         return self.changed or self.location
 
 
-class FlameDifference(Model, frozen=True, kw_only=True):
+class FlameDifference(Model):
     """The host's stacks of a run on both sides as one tree, nanoseconds a step; 0: not on that
     side, or pruned there.
 
@@ -248,7 +240,7 @@ class FlameDifference(Model, frozen=True, kw_only=True):
     pruned_below: float  # as FlameGraph's, of the side that was pruned more
 
 
-class MachineDrift(Model, frozen=True, kw_only=True):
+class MachineDrift(Model):
     """How much slower the machine itself was in head's rounds than in base's, by a loop of
     MachineSpeed."""
 
@@ -260,10 +252,10 @@ class MachineDrift(Model, frozen=True, kw_only=True):
     high: float
 
 
-_ONE_SIDE = Skipped(reason="the run is on one side only")
+_ONE_SIDE = Skipped("the run is on one side only")
 
 
-class RunComparison(Model, frozen=True, kw_only=True):
+class RunComparison(Model):
     """One strategy x mode on both sides."""
 
     run: RunKey
@@ -281,15 +273,13 @@ class RunComparison(Model, frozen=True, kw_only=True):
     trace: TraceDifference | None = None
     flame: FlameDifference | None = None  # None: one of the sides has no stacks
     phases: tuple[PhaseChange, ...] = ()
-    machine: tuple[MachineDrift, ...] | Skipped = Skipped(
-        reason="there are not two rounds per side"
-    )
-    settings: tuple[SettingChange, ...] = ()
+    machine: tuple[MachineDrift, ...] | Skipped = Skipped("there are not two rounds per side")
+    settings: tuple[ChangedFact, ...] = ()
     causes: tuple[Cause, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-class ComparedFinding(Model, frozen=True, kw_only=True):
+class ComparedFinding(Model):
     """A finding by its fingerprint."""
 
     status: FindingStatus
@@ -305,7 +295,7 @@ class ComparedFinding(Model, frozen=True, kw_only=True):
         return self.status is FindingStatus.UNCHANGED and self.head_count > self.base_count
 
 
-class NotLookedFor(Model, frozen=True, kw_only=True):
+class NotLookedFor(Model):
     """Rules that only one side looked for in a run of both."""
 
     side: str  # that did not: "base" or "head"
@@ -313,13 +303,13 @@ class NotLookedFor(Model, frozen=True, kw_only=True):
     reason: str
 
 
-class Comparison(Model, frozen=True, kw_only=True):
+class Comparison(Model):
     """Two Profiles beside each other. The Profile that holds it is the head's, with the
     comparison's verdict."""
 
     base: ComparedSide
     head: ComparedSide
-    environment: tuple[EnvironmentChange, ...] = ()
+    environment: tuple[ChangedFact, ...] = ()
     comparable: bool  # the environments are alike, or --allow-different-environment was given
     fail_on: str = "warning"  # which new findings fail: error, warning, never
     runs: tuple[RunComparison, ...] = ()
@@ -327,7 +317,7 @@ class Comparison(Model, frozen=True, kw_only=True):
     findings: tuple[ComparedFinding, ...] = ()
     not_looked_for: tuple[NotLookedFor, ...] = ()
     causes: tuple[Cause, ...] = ()  # of all runs, the likeliest first
-    settings: tuple[SettingChange, ...] = ()  # of the whole command
+    settings: tuple[ChangedFact, ...] = ()  # of the whole command
     method: str = ""  # how the intervals were made, in a sentence
     in_turn: InTurn | None = None  # None: the sides were recorded one after the other
     notes: tuple[str, ...] = ()
@@ -336,7 +326,7 @@ class Comparison(Model, frozen=True, kw_only=True):
 HISTORY_SCHEMA_VERSION = 1
 
 
-class MetricHistory(Model, frozen=True, kw_only=True):
+class MetricHistory(Model):
     """One metric of one run over several recordings. A comparison is None where the run is not on
     both sides."""
 
@@ -354,7 +344,7 @@ class MetricHistory(Model, frozen=True, kw_only=True):
         return any(each is None or each.verdict not in known for each in pairs)
 
 
-class History(Model, frozen=True, kw_only=True):
+class History(Model):
     """`kgprof compare A B C ...`: more than two recordings of one workload, in the order in which
     they were given."""
 

@@ -12,7 +12,7 @@ from kgprof.model.structs import Model, Skipped, Tagged
 CALLS_NOT_COUNTED = "this Recording does not count the calls of compiled functions"
 
 
-class TraceRecord(Model, frozen=True, kw_only=True):
+class TraceRecord(Model):
     """One record of the logger torch.__trace. Line: the fields themselves, ``{"call":, "metadata":,
     "payload":}``."""
 
@@ -21,7 +21,7 @@ class TraceRecord(Model, frozen=True, kw_only=True):
     call: int = -1
 
 
-class SourceLine(Model, frozen=True, kw_only=True):
+class SourceLine(Model):
     """A line of the program or of a library."""
 
     file: str
@@ -29,7 +29,7 @@ class SourceLine(Model, frozen=True, kw_only=True):
     function: str = ""
 
 
-class OfferedFrame(Model, frozen=True, kw_only=True):
+class OfferedFrame(Model):
     """One frame that was offered to Dynamo, seen by the frame hook. Line: ``{"frame": {...}}``."""
 
     call: int
@@ -54,7 +54,7 @@ class OfferedFrame(Model, frozen=True, kw_only=True):
     arguments: tuple[str, ...] = ()
 
 
-class GraphRuns(Model, frozen=True, kw_only=True):
+class GraphRuns(Model):
     """One compiled graph and how often it ran, seen by the graph hook. Line: ``{"graph":
     {...}}``."""
 
@@ -65,7 +65,7 @@ class GraphRuns(Model, frozen=True, kw_only=True):
     cuda_graphs: bool | None = None
 
 
-class BackendFailure(Model, frozen=True, kw_only=True):
+class BackendFailure(Model):
     """What a backend raised for one graph, whatever torch made of it. Line: ``{"backend":
     {...}}``."""
 
@@ -76,7 +76,7 @@ class BackendFailure(Model, frozen=True, kw_only=True):
     error: str
 
 
-class BegunCompilation(Model, frozen=True, kw_only=True):
+class BegunCompilation(Model):
     """A compilation that torch began; ids begin again after torch._dynamo.reset(), so the call
     belongs to it."""
 
@@ -84,7 +84,7 @@ class BegunCompilation(Model, frozen=True, kw_only=True):
     compile_id: str
 
 
-class CompiledCallable(Model, frozen=True, kw_only=True):
+class CompiledCallable(Model):
     """What torch.compile returned or decorated, and how its calls ran. Line: ``{"callable":
     {...}}``.
 
@@ -122,7 +122,7 @@ class CompiledCallable(Model, frozen=True, kw_only=True):
         return f"{self.path} ({self.module})" if self.path else self.module
 
 
-class CompiledCalls(Tagged, frozen=True, kw_only=True, tag="compiledcalls"):
+class CompiledCalls(Tagged):
     """Calls of compiled callables were counted. Line: ``{"compiled_calls": {...}}``, before those
     of the callables."""
 
@@ -135,7 +135,7 @@ class CompiledCalls(Tagged, frozen=True, kw_only=True, tag="compiledcalls"):
 DYNAMO_RESET = "kgprof_dynamo_reset"
 
 
-class CompiledText(Model, frozen=True, kw_only=True):
+class CompiledText(Model):
     """What torch made of one compilation, as it logged it. Line: ``{"text": {...}}``."""
 
     compile_id: str
@@ -148,7 +148,7 @@ class CompiledText(Model, frozen=True, kw_only=True):
 GRAPH, CODE = "graph", "code"  # Dynamo's FX graph; Inductor's Python, of a backward too
 
 
-class LogLine(Model, frozen=True, kw_only=True):
+class LogLine(Model):
     """One message of torch's ``cudagraphs`` log. Line: ``{"log": {...}}``."""
 
     call: int
@@ -159,14 +159,14 @@ class LogLine(Model, frozen=True, kw_only=True):
     compile_id: str = ""  # of the compilation that was going on
 
 
-class TimedChoice(Model, frozen=True, kw_only=True):
+class TimedChoice(Model):
     """A configuration of a kernel, and what torch's own benchmark took for one launch of it."""
 
     name: str  # in torch's words: "triton_mm_7 ACC_TYPE='tl.float32', BLOCK_K=64, ...", "mm"
     us: float
 
 
-class Autotuned(Model, frozen=True, kw_only=True):
+class Autotuned(Model):
     """What torch timed to choose one kernel.
 
     ``template``: at compile time, among libraries and templates of an operator (max-autotune); the
@@ -187,7 +187,7 @@ class Autotuned(Model, frozen=True, kw_only=True):
     seconds: float
 
 
-class KernelWork(Model, frozen=True, kw_only=True):
+class KernelWork(Model):
     """What one call of a kernel has to move and to compute at least, by the shapes that Inductor
     compiled it for.
 
@@ -208,7 +208,7 @@ class KernelWork(Model, frozen=True, kw_only=True):
 GRADIENTS_ADDED = "autograd::add"
 
 
-class KernelOrigin(Model, frozen=True, kw_only=True):
+class KernelOrigin(Model):
     """One call of a kernel in generated code, and the lines whose operations went into it,
     outermost first.
 
@@ -230,7 +230,7 @@ class KernelOrigin(Model, frozen=True, kw_only=True):
     graph: str = ""
 
 
-class EagerWork(Tagged, frozen=True, kw_only=True, tag="eagerwork"):
+class EagerWork(Tagged):
     """What eager mode would dispatch in place of a graph: run once on tensors without data (torch's
     FakeTensor).
 
@@ -244,7 +244,7 @@ class EagerWork(Tagged, frozen=True, kw_only=True, tag="eagerwork"):
     bytes_moved: int
 
 
-class BufferPlan(Tagged, frozen=True, kw_only=True, tag="bufferplan"):
+class BufferPlan(Tagged):
     """What Inductor's wrapper allocates for one call of a graph, its outputs among it; views of
     inputs are none."""
 
@@ -254,7 +254,7 @@ class BufferPlan(Tagged, frozen=True, kw_only=True, tag="bufferplan"):
     reused_bytes: int = 0
 
 
-class SavedForBackward(Tagged, frozen=True, kw_only=True, tag="savedforbackward"):
+class SavedForBackward(Tagged):
     """How AOTAutograd divided forward and backward, read off the graph of the backward."""
 
     activations: int  # tensors that the forward keeps for it
@@ -264,7 +264,7 @@ class SavedForBackward(Tagged, frozen=True, kw_only=True, tag="savedforbackward"
     operators: int  # of the forward's graph
 
 
-class GraphWork(Model, frozen=True, kw_only=True):
+class GraphWork(Model):
     """One graph that Inductor compiled: what eager mode runs in its place, what it runs itself, and
     what has to move.
 
@@ -281,17 +281,17 @@ class GraphWork(Model, frozen=True, kw_only=True):
     unknown: int  # calls whose bytes are not
     needed_bytes: int
     buffers: BufferPlan | Skipped
-    saved: SavedForBackward | Skipped = Skipped(reason="only a backward pass has saved tensors")
+    saved: SavedForBackward | Skipped = Skipped("only a backward pass has saved tensors")
 
 
-class KernelStages(Model, frozen=True, kw_only=True):
+class KernelStages(Model):
     kernel: str
     # In Triton's order: "ir" (from Python to its first IR), "ttir", "ttgir", "llir", "ptx", "cubin"
     # and "store".
     seconds: dict[str, float]
 
 
-class TritonStages(Tagged, frozen=True, kw_only=True, tag="tritonstages"):
+class TritonStages(Tagged):
     """Each kernel compiled once more, alone and past Triton's cache, in the configuration that it
     was launched in."""
 
@@ -299,17 +299,17 @@ class TritonStages(Tagged, frozen=True, kw_only=True, tag="tritonstages"):
     left_out: int  # kernels beyond the time that there is for this
 
 
-class KernelOrigins(Model, frozen=True, kw_only=True, tag_field="kind", tag="kernelorigins"):
+class KernelOrigins(Tagged):
     """All that Inductor generated while COMPILE, or a script, compiled, and one step's operators
     outside of it."""
 
     origins: tuple[KernelOrigin, ...]
     left_out: int = 0
-    graphs: tuple[GraphWork, ...] | Skipped = Skipped(reason="this Recording has no work by graph")
-    stages: TritonStages | Skipped = Skipped(reason="this Recording has no stages of Triton's")
+    graphs: tuple[GraphWork, ...] | Skipped = Skipped("this Recording has no work by graph")
+    stages: TritonStages | Skipped = Skipped("this Recording has no stages of Triton's")
 
 
-class CompiledKernel(Model, frozen=True, kw_only=True):
+class CompiledKernel(Model):
     """A Triton kernel as it lay in the process that was traced, after Inductor had chosen its
     configuration."""
 
@@ -321,14 +321,14 @@ class CompiledKernel(Model, frozen=True, kw_only=True):
     shared_bytes: int | None
 
 
-class CompiledKernels(Model, frozen=True, kw_only=True, tag_field="kind", tag="compiledkernels"):
+class CompiledKernels(Tagged):
     """One entry for each kernel and configuration; two graphs may each hold a kernel of one
     name."""
 
     kernels: tuple[CompiledKernel, ...]
 
 
-class RegistryEntry(Model, frozen=True, kw_only=True):
+class RegistryEntry(Model):
     """One kind of graph break, from graph_break_registry.json in torch's wheel. Braces are torch's
     placeholders."""
 
@@ -337,7 +337,7 @@ class RegistryEntry(Model, frozen=True, kw_only=True):
     hints: tuple[str, ...]
 
 
-class SourceFile(Model, frozen=True, kw_only=True):
+class SourceFile(Model):
     """A project file that a stack or a frame names. ``text`` is None where it was too long;
     ``left_out`` says so."""
 
@@ -348,7 +348,7 @@ class SourceFile(Model, frozen=True, kw_only=True):
     repository: str = ""
 
 
-class Sources(Model, frozen=True, kw_only=True):
+class Sources(Model):
     """What a reader needs of the machine that recorded: source text, break registry, and which
     files were libraries."""
 
@@ -360,7 +360,7 @@ class Sources(Model, frozen=True, kw_only=True):
     packages: dict[str, str] = {}
 
 
-class CompileRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="records"):
+class CompileRecords(Tagged, tag="records"):
     """All that one run's COMPILE pass left, in the order it was written."""
 
     records: tuple[TraceRecord, ...] = ()
@@ -369,7 +369,7 @@ class CompileRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="re
     logs: tuple[LogLine, ...] = ()
     texts: tuple[CompiledText, ...] = ()
     backends: tuple[BackendFailure, ...] = ()
-    compiled_calls: CompiledCalls | Skipped = Skipped(reason=CALLS_NOT_COUNTED)
+    compiled_calls: CompiledCalls | Skipped = Skipped(CALLS_NOT_COUNTED)
     # records beyond the limit: a count that is taken from them is no longer certain
     left_out: int = 0
     sources: Sources = Sources()

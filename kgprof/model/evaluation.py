@@ -30,7 +30,7 @@ class Better(StrEnum):
     NEITHER = ""  # the workload does not say
 
 
-class Tally(Model, frozen=True, kw_only=True):
+class Tally(Model):
     """Something that the workload counted over its whole job. All words are the workload's."""
 
     name: str  # as in "412 solved"
@@ -44,7 +44,7 @@ class Tally(Model, frozen=True, kw_only=True):
     effect: str = ""  # and what follows for the metrics: "so they count as failed"
 
 
-class Metric(Model, frozen=True, kw_only=True):
+class Metric(Model):
     """How good the result is. Metrics of one ``group`` stand in one row."""
 
     label: str
@@ -62,7 +62,7 @@ class Metric(Model, frozen=True, kw_only=True):
     tolerance: float = 1e-9  # a smaller difference between two recordings is rounding
 
 
-class Evaluation(Tagged, frozen=True, kw_only=True, tag="evaluation"):
+class Evaluation(Tagged):
     """One whole job. ``units``: of work, the unfinished among them; 0 where the workload counts
     none."""
 
@@ -107,7 +107,7 @@ class AgreementVerdict(StrEnum):
     DIFFERENT = "different"
 
 
-class RunAgreement(Tagged, frozen=True, kw_only=True, tag="agreement"):
+class RunAgreement(Tagged, tag="agreement"):
     """How the result vector of one run compares with the baseline run's (all of it) and the
     reference's (a sample)."""
 
@@ -122,7 +122,7 @@ class RunAgreement(Tagged, frozen=True, kw_only=True, tag="agreement"):
     sha256: str = ""  # of the whole result, where the workload says how it is formed
 
 
-class Agreement(Tagged, frozen=True, kw_only=True, tag="agreements"):
+class Agreement(Tagged, tag="agreements"):
     """What the AGREEMENT child wrote: one verdict per run that left a result, and why any has
     none."""
 

@@ -66,7 +66,7 @@ class CoverageStatus(StrEnum):
     NOT_LOOKED_FOR = "could not be seen"
 
 
-class Coverage(Model, frozen=True, kw_only=True):
+class Coverage(Model):
     """Rules that have one answer in one run. Each rule has one in each run."""
 
     run: RunKey
@@ -100,7 +100,7 @@ class LimitKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Rule(Model, frozen=True, kw_only=True):
+class Rule(Model):
     """A diagnostic's promise, the id is never reused; and what the rest of kgprof has to know about
     its findings."""
 
@@ -142,14 +142,14 @@ def unknown_rule(name: str, level: Level) -> Rule:
     )
 
 
-class Location(Model, frozen=True, kw_only=True):
+class Location(Model):
     file: str
     line: int
     function: str = ""
     text: str = ""  # the line itself, where it could be read
 
 
-class PackageLine(Model, frozen=True, kw_only=True):
+class PackageLine(Model):
     """A line of an installed package or of the standard library, as every machine names it."""
 
     # the distribution's name, "transformers"; "Python" for the standard library; empty: not known
@@ -169,7 +169,7 @@ class PackageLine(Model, frozen=True, kw_only=True):
         return f"{self} ({self.function})" if self.function else str(self)
 
 
-class TorchCause(Model, frozen=True, kw_only=True):
+class TorchCause(Model):
     """Why torch could not go on, in its own words."""
 
     kind: str  # "Failed to trace builtin operator"
@@ -194,7 +194,7 @@ class TorchCause(Model, frozen=True, kw_only=True):
         return f"{self.kind} ({self.gb_id})" if self.gb_id else f"{self.kind}{announced}"
 
 
-class Folded(Model, frozen=True, kw_only=True):
+class Folded(Model):
     """How kgprof once told all that a line of the project leads to, as one finding: entries written
     then still hold."""
 
@@ -202,7 +202,7 @@ class Folded(Model, frozen=True, kw_only=True):
     into_fallen: bool  # a frame fell back there, and breaks of other frames were told with it
 
 
-class Refusal(Model, frozen=True, kw_only=True):
+class Refusal(Model):
     """What torch refused to trace, and the way there from the project's line, which is the
     finding's location."""
 
@@ -215,7 +215,7 @@ class Refusal(Model, frozen=True, kw_only=True):
     intended: bool = False  # torch's own source breaks the graph here on purpose
 
 
-class Reads(Model, frozen=True, kw_only=True):
+class Reads(Model):
     """How a line reads from the device, or waits for it, and how often after warm-up."""
 
     # "aten::_local_scalar_dense", "Tensor.cpu", "cuda.synchronize"; in compiled code "item", "cond"
@@ -228,7 +228,7 @@ class Reads(Model, frozen=True, kw_only=True):
     cause: str = ""  # "item", "truth-value", "mask-index": what makes it read
 
 
-class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
+class FindingCost(Tagged, tag="cost"):
     """What a finding was measured to cost, and where."""
 
     value: float
@@ -246,7 +246,7 @@ class FindingCost(Tagged, frozen=True, kw_only=True, tag="cost"):
         return self.unit != "s", self.value
 
 
-class Saving(Tagged, frozen=True, kw_only=True, tag="saving"):
+class Saving(Tagged):
     """An upper bound: a step would be at most so much shorter if the finding's cause were gone."""
 
     us_per_step: float
@@ -255,7 +255,7 @@ class Saving(Tagged, frozen=True, kw_only=True, tag="saving"):
     per: str = "step"  # or "window", the whole traced one, where no steps are marked in it
 
 
-class Finding(Model, frozen=True, kw_only=True):
+class Finding(Model):
     rule: str  # the rule's id
     level: Level
     message: str  # without the run, which stands beside it
@@ -273,8 +273,8 @@ class Finding(Model, frozen=True, kw_only=True):
     reads: Reads | None = None  # of a sync
     one_off: bool = False  # a recompile after warm-up that happened once and never again
     accepted: str = ""  # who accepts it and why (check-graphs); empty: nobody does
-    cost: FindingCost | Skipped = Skipped(reason="no pass measures what this costs")
-    saves: Saving | Skipped = Skipped(reason="no measurement bounds what a fix would save")
+    cost: FindingCost | Skipped = Skipped("no pass measures what this costs")
+    saves: Saving | Skipped = Skipped("no measurement bounds what a fix would save")
     # attributes and functions of the program that it is about: "self.h", "step"
     names: tuple[str, ...] = ()
     fix: str = ""  # what to write here, as code; empty: the rule's remedy is all that is known
@@ -301,7 +301,7 @@ class Finding(Model, frozen=True, kw_only=True):
         )
 
 
-class Action(Model, frozen=True, kw_only=True):
+class Action(Model):
     """One thing to do next."""
 
     run: RunKey
@@ -332,7 +332,7 @@ class PracticeStatus(StrEnum):
     NOT_OBSERVED = "not observed"
 
 
-class ChecklistItem(Model, frozen=True, kw_only=True):
+class ChecklistItem(Model):
     """One practice that torch.compile rewards, looked at on this program."""
 
     id: str  # "static-shapes"; never reused
@@ -364,7 +364,7 @@ class AcceptedStatus(StrEnum):
     EXPIRED = "expired"
 
 
-class Verdict(Model, frozen=True, kw_only=True):
+class Verdict(Model):
     """The report's first lines: ``text`` answers in a sentence, and the three together are
     ``sentences``."""
 
@@ -379,7 +379,7 @@ class Verdict(Model, frozen=True, kw_only=True):
         return tuple(line for line in (self.lead, self.text, self.trust) if line)
 
 
-class BudgetCheck(Model, frozen=True, kw_only=True):
+class BudgetCheck(Model):
     """One budget of ``check-graphs`` on one run."""
 
     metric: str  # "graph-breaks"
@@ -394,7 +394,7 @@ class BudgetCheck(Model, frozen=True, kw_only=True):
     status: BudgetStatus
 
 
-class AcceptedFinding(Model, frozen=True, kw_only=True):
+class AcceptedFinding(Model):
     """What became of one entry of the file of accepted findings."""
 
     rule: str
@@ -409,7 +409,7 @@ class AcceptedFinding(Model, frozen=True, kw_only=True):
     library: str = ""  # "transformers/modeling_utils.py:warn_once"; empty: any
 
 
-class Gate(Model, frozen=True, kw_only=True):
+class Gate(Model):
     """What ``check-graphs`` decided, and from what. The Profile's verdict and exit code are this
     gate's."""
 

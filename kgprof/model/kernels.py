@@ -19,7 +19,7 @@ MATMUL = "matmul"
 FLOAT8 = "float8"  # operands of either format, a result of another type
 
 
-class CeilingSamples(msgspec.Struct, frozen=True, kw_only=True):
+class CeilingSamples(Model):
     """Rates of one operation, one for each time that it was timed. ``how`` says what was run, with
     its sizes."""
 
@@ -33,7 +33,7 @@ class CeilingSamples(msgspec.Struct, frozen=True, kw_only=True):
     how: str
 
 
-class Ceilings(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="ceilings"):
+class Ceilings(Tagged):
     """Measured in a process of its own, when nothing else of the Recording ran."""
 
     device_name: str
@@ -50,7 +50,7 @@ class Bound(StrEnum):
     IMPOSSIBLE = "above the ceiling"
 
 
-class Ceiling(Model, frozen=True, kw_only=True):
+class Ceiling(Model):
     """What the card was measured to do at most, in ``unit``; the median is what kernels are held
     against."""
 
@@ -64,7 +64,7 @@ class Ceiling(Model, frozen=True, kw_only=True):
     how: str
 
 
-class KernelLaunches(Model, frozen=True, kw_only=True):
+class KernelLaunches(Model):
     """All launches of one kernel that were alike: the same grid and block, registers, bytes and
     operations."""
 
@@ -93,12 +93,12 @@ class KernelLaunches(Model, frozen=True, kw_only=True):
     of_ceiling: float | Skipped
 
 
-class BoundTotal(Model, frozen=True, kw_only=True):
+class BoundTotal(Model):
     what: str  # KernelLaunches.bound, or why there is none
     total_us: float
 
 
-class Roofline(Tagged, frozen=True, kw_only=True, tag="roofline"):
+class Roofline(Tagged):
     """Every kernel held against the card's ceilings; the largest rows, and how many are not
     here."""
 
@@ -118,7 +118,7 @@ class Roofline(Tagged, frozen=True, kw_only=True, tag="roofline"):
         return sum(total.total_us for total in self.placed)
 
 
-class Lane(Model, frozen=True, kw_only=True):
+class Lane(Model):
     """What one thread, stream or device did in a step: one entry an event in each column, in the
     order of their start. The events are disjoint; with those left out they add up to ``busy_us``.
     """
@@ -142,7 +142,7 @@ class Lane(Model, frozen=True, kw_only=True):
         fit(self.name or self.kind, self.kind, self.start_ns, self.duration_ns)
 
 
-class StepTimeline(Tagged, frozen=True, kw_only=True, tag="steptimeline"):
+class StepTimeline(Tagged):
     """The median step of the traced ones, by its duration on the host, and what the device still
     did for it then."""
 
@@ -169,7 +169,7 @@ class StepTimeline(Tagged, frozen=True, kw_only=True, tag="steptimeline"):
             fit(at=lane.name, of=self.names)
 
 
-class MemoryCurve(Tagged, frozen=True, kw_only=True, tag="memorycurve"):
+class MemoryCurve(Tagged):
     """What torch's allocator held over the median traced step. On a CPU it counts from the start of
     the trace."""
 
@@ -190,7 +190,7 @@ class MemoryCurve(Tagged, frozen=True, kw_only=True, tag="memorycurve"):
         fit(self.at_us, self.allocated_bytes)
 
 
-class StepPart(Model, frozen=True, kw_only=True):
+class StepPart(Model):
     """Microseconds a step, by step."""
 
     name: str
@@ -201,7 +201,7 @@ class StepPart(Model, frozen=True, kw_only=True):
     calls: float | None  # events a step; None: a remainder, which no event stands for
 
 
-class HostTime(Tagged, frozen=True, kw_only=True, tag="hosttime"):
+class HostTime(Tagged):
     """The steps on the thread that takes them, each moment by the innermost event; the means add up
     to ``mean_us``."""
 
@@ -228,7 +228,7 @@ class KernelKind(StrEnum):
     OTHER = "other"
 
 
-class KernelRow(Model, frozen=True, kw_only=True):
+class KernelRow(Model):
     name: str
     kind: KernelKind
     generator: str  # "aten", "triton", "cpp", "library", "memcpy", "memset", "framework"
@@ -244,7 +244,7 @@ class KernelRow(Model, frozen=True, kw_only=True):
     rule: str = ""  # by which it is of its kind
 
 
-class KindOverride(Model, frozen=True, kw_only=True):
+class KindOverride(Model):
     """A rule of the project's own: kernels in whose name ``pattern`` is found are of this kind."""
 
     pattern: str
@@ -253,13 +253,13 @@ class KindOverride(Model, frozen=True, kw_only=True):
     kernels: int = 0  # rows of this Profile that it decided
 
 
-class KindTotal(Model, frozen=True, kw_only=True):
+class KindTotal(Model):
     kind: KernelKind
     count: int
     total_us: float
 
 
-class GeneratorTotal(Model, frozen=True, kw_only=True):
+class GeneratorTotal(Model):
     # as KernelRow.generator, and of a "library" on a GPU "cuBLAS", "cuDNN", "NCCL" or "attention"
     generator: str
     names: int
@@ -267,7 +267,7 @@ class GeneratorTotal(Model, frozen=True, kw_only=True):
     total_us: float
 
 
-class FusedGraph(Model, frozen=True, kw_only=True):
+class FusedGraph(Model):
     """A compiled graph, and what TRACE says of the region that runs it."""
 
     work: GraphWork
@@ -278,18 +278,18 @@ class FusedGraph(Model, frozen=True, kw_only=True):
     of_copy: float | Skipped  # of the rate that a copy was measured to reach on this card
 
 
-class Fusion(Tagged, frozen=True, kw_only=True, tag="fusion"):
+class Fusion(Tagged):
     graphs: tuple[FusedGraph, ...]
     kernels: float | Skipped  # a step, in TRACE, without copies
     eager_kernels: float | Skipped  # likewise of the same strategy in mode eager
 
 
-class HostSpan(Model, frozen=True, kw_only=True):
+class HostSpan(Model):
     name: str  # of the innermost span in the trace
     total_us: float
 
 
-class DeviceIdle(Tagged, frozen=True, kw_only=True, tag="deviceidle"):
+class DeviceIdle(Tagged):
     """The part of the window in which the device did nothing. ``total_us`` is the sum of the four
     causes."""
 
@@ -302,7 +302,7 @@ class DeviceIdle(Tagged, frozen=True, kw_only=True, tag="deviceidle"):
     host_spans: tuple[HostSpan, ...]  # what the host did meanwhile: they add up to ``host_us``
 
 
-class SpanTotal(Model, frozen=True, kw_only=True):
+class SpanTotal(Model):
     """Device time that was launched inside a span of the host's."""
 
     span: str
@@ -310,7 +310,7 @@ class SpanTotal(Model, frozen=True, kw_only=True):
     total_us: float
 
 
-class LaunchQueue(Tagged, frozen=True, kw_only=True, tag="launchqueue"):
+class LaunchQueue(Tagged):
     """From the launch to the work, by correlation ids.
 
     A delay is that of a launch call: from its return to the start of the first thing it put on the
@@ -329,7 +329,7 @@ class LaunchQueue(Tagged, frozen=True, kw_only=True, tag="launchqueue"):
     empty_share: float  # of the window: nothing was waiting, 0..1
 
 
-class InputCopies(Tagged, frozen=True, kw_only=True, tag="inputcopies"):
+class InputCopies(Tagged):
     """Copies on the device, launched before the replay of a CUDA graph, of inputs that do not stay
     where it reads."""
 
@@ -339,7 +339,7 @@ class InputCopies(Tagged, frozen=True, kw_only=True, tag="inputcopies"):
     share: float  # of the sum over all device events, 0..1
 
 
-class Communication(Tagged, frozen=True, kw_only=True, tag="communication"):
+class Communication(Tagged):
     """Collectives in the whole window, on a GPU or by a CPU's backend. ``exposed_us`` is what no
     other work ran beside; ``exposed_us`` and ``work_us`` together are when anything ran."""
 
@@ -352,11 +352,11 @@ class Communication(Tagged, frozen=True, kw_only=True, tag="communication"):
 
 
 NO_COLLECTIVES = Skipped(
-    reason="the trace has no span of a collective, and an operator mixes work and waiting"
+    "the trace has no span of a collective, and an operator mixes work and waiting"
 )
 
 
-class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
+class KernelBreakdown(Tagged, tag="kernels"):
     """Where the time of the traced window went. Sums: ``kinds`` and ``rows`` both add up to
     ``total_us``."""
 
@@ -376,24 +376,24 @@ class KernelBreakdown(Tagged, frozen=True, kw_only=True, tag="kernels"):
     # kinds of the operators inside generated kernels, as their names say
     fused_kinds: tuple[KernelKind, ...] = ()
     # CUDA: of ``launches``, those of whole CUDA graphs
-    graph_launches: int | Skipped = Skipped(reason="not counted")
-    lines_us: float | Skipped = Skipped(reason="no source lines were recorded for kernels")
-    idle: DeviceIdle | Skipped = Skipped(reason="a CPU run has no GPU that could wait")
+    graph_launches: int | Skipped = Skipped("not counted")
+    lines_us: float | Skipped = Skipped("no source lines were recorded for kernels")
+    idle: DeviceIdle | Skipped = Skipped("a CPU run has no GPU that could wait")
     # CUDA: ``total_us`` by where it was launched, each with a row for what was launched in none;
     # empty on a CPU.
     by_step: tuple[SpanTotal, ...] = ()
     by_region: tuple[SpanTotal, ...] = ()
     by_span: tuple[SpanTotal, ...] = ()
-    queue: LaunchQueue | Skipped = Skipped(reason="a CPU run launches no GPU kernels")
-    timeline: StepTimeline | Skipped = Skipped(reason="the trace was recorded without it")
-    host_time: HostTime | Skipped = Skipped(reason="the trace was recorded without it")
+    queue: LaunchQueue | Skipped = Skipped("a CPU run launches no GPU kernels")
+    timeline: StepTimeline | Skipped = Skipped("the trace was recorded without it")
+    host_time: HostTime | Skipped = Skipped("the trace was recorded without it")
     communication: Communication | Skipped = NO_COLLECTIVES
     warnings: tuple[str, ...] = ()
-    roofline: Roofline | Skipped = Skipped(reason="a CPU run launches no GPU kernels")
-    input_copies: InputCopies | Skipped = Skipped(reason="a CPU run replays no CUDA graphs")
+    roofline: Roofline | Skipped = Skipped("a CPU run launches no GPU kernels")
+    input_copies: InputCopies | Skipped = Skipped("a CPU run replays no CUDA graphs")
 
 
-class StackFrame(Model, frozen=True, kw_only=True, array_like=True):
+class StackFrame(Model, array_like=True):
     """What a node of a FlameGraph is: a function, an operator, a span.
 
     ``kind``: python, torch (Python too, torch's own), generated (Inductor's), builtin, module,
@@ -406,7 +406,7 @@ class StackFrame(Model, frozen=True, kw_only=True, array_like=True):
     kind: str
 
 
-class StackFunction(Model, frozen=True, kw_only=True):
+class StackFunction(Model):
     """One frame over the whole tree, before anything was pruned."""
 
     frame: int
@@ -424,7 +424,7 @@ def with_all_below(parent: Sequence[int], own: Sequence[int]) -> list[int]:
     return totals
 
 
-class FlameGraph(Tagged, frozen=True, kw_only=True, tag="flamegraph"):
+class FlameGraph(Tagged):
     """The host's stacks in the steps of STACK, on the thread that takes them; parents stand before
     their children.
 
@@ -465,14 +465,14 @@ class FlameGraph(Tagged, frozen=True, kw_only=True, tag="flamegraph"):
         return tuple(with_all_below(self.parent, self.self_ns))
 
 
-class HostBreakdown(Tagged, frozen=True, kw_only=True, tag="hostfunctions"):
+class HostBreakdown(Tagged, tag="hostfunctions"):
     steps: int
     total_self_us: float
     rows: tuple[HostRow, ...]
     rows_left_out: int
 
 
-class HolisticCall(Model, frozen=True, kw_only=True):
+class HolisticCall(Model):
     """One call of HTA's. ``outcome``: ok, empty, raised, not called."""
 
     name: str
@@ -480,13 +480,13 @@ class HolisticCall(Model, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class HolisticIdle(Model, frozen=True, kw_only=True):
+class HolisticIdle(Model):
     stream: int
     cause: str  # HTA's word: host_wait, kernel_wait, other
     total_us: float
 
 
-class HolisticRank(Model, frozen=True, kw_only=True):
+class HolisticRank(Model):
     """What HTA says of one trace; empty where it said nothing."""
 
     rank: int
@@ -500,7 +500,7 @@ class HolisticRank(Model, frozen=True, kw_only=True):
     overlap_percent: float | Skipped  # of communication, with computation
 
 
-class Holistic(Tagged, frozen=True, kw_only=True, tag="holistic"):
+class Holistic(Tagged):
     """HolisticTraceAnalysis' answer, from the process that ran it once."""
 
     versions: dict[str, str]
@@ -508,7 +508,7 @@ class Holistic(Tagged, frozen=True, kw_only=True, tag="holistic"):
     ranks: tuple[HolisticRank, ...]
 
 
-class HolisticFigure(Model, frozen=True, kw_only=True):
+class HolisticFigure(Model):
     """One figure of a trace, ours and HTA's."""
 
     name: str
@@ -520,7 +520,7 @@ class HolisticFigure(Model, frozen=True, kw_only=True):
     note: str = ""  # what it is
 
 
-class HolisticCheck(Tagged, frozen=True, kw_only=True, tag="holisticcheck"):
+class HolisticCheck(Tagged):
     """HTA's figures of one trace beside ours."""
 
     versions: dict[str, str]
@@ -542,7 +542,7 @@ class LateCause(StrEnum):
     COPIES = "slower copies"
 
 
-class RankLoad(Model, frozen=True, kw_only=True):
+class RankLoad(Model):
     """One rank's GPU, or its operators, in a step, in microseconds; busy + idle = step, busy =
     compute + exposed."""
 
@@ -558,7 +558,7 @@ class RankLoad(Model, frozen=True, kw_only=True):
     copies_us: float = 0.0  # of ``compute_us``, covered by copies alone
 
 
-class CollectiveWait(Model, frozen=True, kw_only=True):
+class CollectiveWait(Model):
     """One collective of a step, in microseconds. A rank arrives ``apart_us`` less its own wait
     after the first."""
 
@@ -571,7 +571,7 @@ class CollectiveWait(Model, frozen=True, kw_only=True):
     wait_us: tuple[float, ...]  # median of each rank, in the order of RankBalance.ranks
 
 
-class RankBalance(Model, frozen=True, kw_only=True):
+class RankBalance(Model):
     """The ranks of one job beside each other. ``text``: who is late and why, or why no rank is
     named."""
 
@@ -579,7 +579,5 @@ class RankBalance(Model, frozen=True, kw_only=True):
     straggler: RunKey | None = None
     cause: LateCause | None = None  # of the straggler, where the traces show it
     text: str
-    collectives: tuple[CollectiveWait, ...] | Skipped = Skipped(
-        reason="the ranks were not compared"
-    )
+    collectives: tuple[CollectiveWait, ...] | Skipped = Skipped("the ranks were not compared")
     left_out: tuple[str, ...] = ()  # runs that are not among ``ranks``, and why

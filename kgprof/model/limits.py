@@ -7,7 +7,7 @@ from kgprof.model.findings import LimitKind, Location
 from kgprof.model.structs import Amount, Model, Tagged
 
 
-class LimitShare(Model, frozen=True, kw_only=True):
+class LimitShare(Model):
     """A part of the step that one thing accounts for."""
 
     limit: LimitKind
@@ -17,7 +17,7 @@ class LimitShare(Model, frozen=True, kw_only=True):
     location: Location | None = None  # the line that does it, where it is known
 
 
-class RunLimits(Tagged, frozen=True, kw_only=True, tag="runlimits"):
+class RunLimits(Tagged):
     """The step of one run on a GPU. ``shares`` are disjoint, largest first, and add up to
     ``step_us``."""
 

@@ -10,12 +10,10 @@ no trace in a tensor's version, and an inference tensor has none. ``unobservable
 is known.
 """
 
-import msgspec
-
-from kgprof.model.structs import Model
+from kgprof.model.structs import Model, Tagged
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True):
+class Frame(Model):
     """One Python frame above a read."""
 
     file: str
@@ -24,7 +22,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     first_line: int = 0  # of the code object
 
 
-class SyncRecord(msgspec.Struct, frozen=True, kw_only=True):
+class SyncRecord(Model):
     """One place from which something read a tensor's value on the host or waited for the device, as
     a source saw it."""
 
@@ -49,13 +47,13 @@ class SyncRecord(msgspec.Struct, frozen=True, kw_only=True):
     tensor: str = ""
 
 
-class SyncRecords(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="syncs"):
+class SyncRecords(Tagged, tag="syncs"):
     records: tuple[SyncRecord, ...] = ()
     left_out: int = 0
     names_a_device: bool = False  # on a CPU: the program says somewhere where its tensors lie
 
 
-class GraphTensor(msgspec.Struct, frozen=True, kw_only=True):
+class GraphTensor(Model):
     """A tensor of a CUDA graph that the program recorded: read by its replays though freed or
     rebound, or kept."""
 
@@ -69,7 +67,7 @@ class GraphTensor(msgspec.Struct, frozen=True, kw_only=True):
 REPLAYS_WATCHED = 64  # what is wrong is wrong from the first replays on
 
 
-class HandmadeGraph(msgspec.Struct, frozen=True, kw_only=True):
+class HandmadeGraph(Model):
     """One capture of ``torch.cuda.CUDAGraph`` by the program; its first 64 replays were looked
     at."""
 
@@ -79,7 +77,7 @@ class HandmadeGraph(msgspec.Struct, frozen=True, kw_only=True):
     wrong: tuple[GraphTensor, ...] = ()
 
 
-class Memory(Model, frozen=True, kw_only=True):
+class Memory(Model):
     """Where a strided tensor lies. ``address`` and ``storage`` are bytes from 0; ``stride`` counts
     elements."""
 
@@ -100,7 +98,7 @@ class Memory(Model, frozen=True, kw_only=True):
         return elements * self.itemsize
 
 
-class Held(Model, frozen=True, kw_only=True):
+class Held(Model):
     """One input of one graph in the same one of the graph's runs of each call."""
 
     run: int  # which of the graph's runs in a call, from 0
@@ -120,14 +118,14 @@ class Held(Model, frozen=True, kw_only=True):
     unobservable: str = ""  # why its version could not be read
 
 
-class GraphInput(Model, frozen=True, kw_only=True):
+class GraphInput(Model):
     name: str  # Dynamo's source: "L['x']"
     # "parameter" or "fixed": Dynamo told the backend that its address never changes
     static: str = ""
     held: tuple[Held, ...] = ()
 
 
-class InPlace(Model, frozen=True, kw_only=True):
+class InPlace(Model):
     """One operator of the captured graph that writes into an input or a view of it."""
 
     input: int
@@ -135,7 +133,7 @@ class InPlace(Model, frozen=True, kw_only=True):
     frames: tuple[Frame, ...] = ()  # of the user's program, innermost first
 
 
-class Overlap(Model, frozen=True, kw_only=True):
+class Overlap(Model):
     """Two tensors of one run whose ranges of addresses meet. Whether they share an element is for
     the reader to say."""
 
@@ -148,14 +146,14 @@ class Overlap(Model, frozen=True, kw_only=True):
     first_call: int
 
 
-class HeldOutput(Model, frozen=True, kw_only=True):
+class HeldOutput(Model):
     """An output that was still alive when the call after its own had ended."""
 
     output: int
     calls: tuple[int, ...]  # in which it was made
 
 
-class WatchedGraph(Model, frozen=True, kw_only=True):
+class WatchedGraph(Model):
     compile_id: str
     function: str
     file: str
@@ -184,7 +182,7 @@ class WatchedGraph(Model, frozen=True, kw_only=True):
 INCOMING = "the incoming gradient"
 
 
-class WatchedBuffer(Model, frozen=True, kw_only=True):
+class WatchedBuffer(Model):
     """A tensor that the workload declares to be persistent, looked at before and after each watched
     call."""
 
@@ -203,7 +201,7 @@ class WatchedBuffer(Model, frozen=True, kw_only=True):
     unobservable: str = ""
 
 
-class TensorRecords(Model, frozen=True, kw_only=True, tag_field="kind", tag="tensors"):
+class TensorRecords(Tagged, tag="tensors"):
     graphs: tuple[WatchedGraph, ...] = ()
     buffers: tuple[WatchedBuffer, ...] | None = None  # None: the workload declares none
     calls: int = 0  # calls of the workload that were watched

@@ -3,14 +3,13 @@ everything else reads; and what was asked for: which passes, of which runs, in w
 every default of the command line."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from kgprof.model.compile_records import Autotuned, Sources
 from kgprof.model.memory_records import HandmadeGraph, SyncRecords, TensorRecords
 from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
-from kgprof.wording import opening
+from kgprof.wording import and_more, opening
 
 
 class Outcome(StrEnum):
@@ -23,7 +22,7 @@ class Outcome(StrEnum):
     NOT_STARTED = "not started"  # a round
 
 
-class Exit(Model, frozen=True, kw_only=True):
+class Exit(Model):
     """How a child ended."""
 
     outcome: Outcome
@@ -49,7 +48,7 @@ class Exit(Model, frozen=True, kw_only=True):
         return f"{how.get(self.outcome, self.outcome)}{during}{why}"
 
 
-class CompileStages(Tagged, frozen=True, kw_only=True, tag="stages"):
+class CompileStages(Tagged, tag="stages"):
     """Seconds of one compilation in each of six stages; they add up to its duration."""
 
     capture_s: float  # Dynamo: bytecode to FX graph, and the guards
@@ -60,7 +59,7 @@ class CompileStages(Tagged, frozen=True, kw_only=True, tag="stages"):
     caching_s: float  # making cache keys, reading and loading what they lead to
 
 
-class Compilation(Model, frozen=True, kw_only=True):
+class Compilation(Model):
     """One compilation that Dynamo reported (``compilation_metrics`` record of torch.__trace)."""
 
     compile_id: str  # "0/1", "" when torch gave none
@@ -71,7 +70,7 @@ class Compilation(Model, frozen=True, kw_only=True):
     call: int | None = None  # the call of COMPILE in which it happened; -1 before the first
     # calls in the captured graph, of functions, methods and modules alike
     operators: int | None = None
-    stages: CompileStages | Skipped = Skipped(reason="this Recording has no spans of the compiler")
+    stages: CompileStages | Skipped = Skipped("this Recording has no spans of the compiler")
 
 
 NAMED = 2  # functions in a sentence
@@ -93,11 +92,11 @@ def functions_of(compilations: Sequence[Compilation]) -> str:
         (made.function, made.location.rpartition("/")[2]) for made in compilations if made.location
     )
     functions = list(dict.fromkeys(f"{function} ({place})" for function, place in places))
-    more = f" and {len(functions) - NAMED} more" if len(functions) > NAMED else ""
+    more = and_more(functions, NAMED)
     return f"{', '.join(functions[:NAMED])}{more}"
 
 
-class MemoryPeaks(Tagged, frozen=True, kw_only=True, tag="peaks"):
+class MemoryPeaks(Tagged, tag="peaks"):
     """Peaks over some calls, in bytes, and what was held before them: of MEMORY those after
     warm-up, of COMPILE those up to steady state."""
 
@@ -109,7 +108,7 @@ class MemoryPeaks(Tagged, frozen=True, kw_only=True, tag="peaks"):
     # Memory that CUDA graphs keep for themselves: between replays nobody else gets it, and little
     # of it is allocated.
     graph_pool_bytes: int | Skipped = Skipped(
-        reason="this Recording has no data on the pools of CUDA graphs"
+        "this Recording has no data on the pools of CUDA graphs"
     )
     graph_pool_allocated_bytes: int = 0  # of it, what counts as allocated too
 
@@ -122,14 +121,14 @@ class MemoryPeaks(Tagged, frozen=True, kw_only=True, tag="peaks"):
         return self.allocated_bytes + self.graph_pool_bytes - self.graph_pool_allocated_bytes
 
 
-class CacheFolder(Tagged, frozen=True, kw_only=True, tag="cachefolder"):
+class CacheFolder(Tagged):
     """What COMPILE left in the compilers' caches on disk, which were kgprof's own and cold."""
 
     files: int
     bytes: int
 
 
-class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
+class CompilePass(Tagged, tag="compile"):
     """20 calls (``--steps``) on a cold cache under the structured-trace handler.
 
     Two clocks: the calls before ``steady_from``, and the first one always, are wall time up to the
@@ -144,9 +143,9 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
     capture_unavailable: tuple[Unavailable, ...] = ()
     # of a script: how many steps there were, ``call_us`` has the first; None: as many
     calls: int | None = None
-    autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording has no autotuning")
-    compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")
-    cache: CacheFolder | Skipped = Skipped(reason="this Recording has no cache sizes")
+    autotuned: tuple[Autotuned, ...] | Skipped = Skipped("this Recording has no autotuning")
+    compiling: MemoryPeaks | Skipped = Skipped("this Recording has no memory of compiling")
+    cache: CacheFolder | Skipped = Skipped("this Recording has no cache sizes")
     # of a script: the steps in which torch compiled, TRACE's among them
     compiled_in: tuple[int, ...] = ()
     # that torch compiled before the first call, and that no call's time has in it
@@ -171,7 +170,7 @@ class CompilePass(Tagged, frozen=True, kw_only=True, tag="compile"):
         return tuple(self.call_us[call] for call in steady)
 
 
-class MachineSpeed(Tagged, frozen=True, kw_only=True, tag="machine speed"):
+class MachineSpeed(Tagged, tag="machine speed"):
     """Work that no change of the program touches, timed before each sample of TIMING and after the
     last."""
 
@@ -181,7 +180,7 @@ class MachineSpeed(Tagged, frozen=True, kw_only=True, tag="machine speed"):
     device_us: tuple[float, ...]
 
 
-class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
+class TimingPass(Tagged, tag="timing"):
     """Nothing but a clock. ``step_us`` holds one tuple per evaluation (or one tuple of steps where
     there is none)."""
 
@@ -193,13 +192,18 @@ class TimingPass(Tagged, frozen=True, kw_only=True, tag="timing"):
     notes: tuple[str, ...] = ()  # what a reader of these samples must know (compilation among them)
     # the first evaluation over the median of the others, where it took longer
     slow_first: float | None = None
-    machine: MachineSpeed | Skipped = Skipped(reason="TIMING did not check the machine's speed")
+    machine: MachineSpeed | Skipped = Skipped("TIMING did not check the machine's speed")
     # of a script: the steps of its warm-up, with what is compiled in them
     start_us: tuple[float, ...] = ()
     slice_steps: int = 0  # so many steps at a time, in turn with another process; 0: alone
 
+    @property
+    def every_us(self) -> list[float]:
+        """The steps of all evaluations together."""
+        return [us for evaluation in self.step_us for us in evaluation]
 
-class TimedRound(Tagged, frozen=True, kw_only=True, tag="round"):
+
+class TimedRound(Tagged, tag="round"):
     """TIMING once more, in a fresh process that finds the compilers' caches as this run's COMPILE
     left them.
 
@@ -215,7 +219,7 @@ class TimedRound(Tagged, frozen=True, kw_only=True, tag="round"):
     warm_up_s: tuple[float, ...] = ()
 
 
-class RoundRecord(Model, frozen=True, kw_only=True):
+class RoundRecord(Model):
     """A further round of ``--rounds``, and how its process ended; the first one is the run's own
     TIMING."""
 
@@ -224,7 +228,7 @@ class RoundRecord(Model, frozen=True, kw_only=True):
     measured: TimedRound | Skipped
 
 
-class TracePass(Tagged, frozen=True, kw_only=True, tag="trace"):
+class TracePass(Tagged, tag="trace"):
     """torch.profiler over ``len(step_us)`` steps; the trace lies beside it, gzipped."""
 
     step_us: tuple[float, ...]
@@ -238,7 +242,7 @@ class TracePass(Tagged, frozen=True, kw_only=True, tag="trace"):
         return self.step_us
 
 
-class HostRow(Model, frozen=True, kw_only=True):
+class HostRow(Model):
     function: str
     file: str
     line: int
@@ -247,7 +251,7 @@ class HostRow(Model, frozen=True, kw_only=True):
     cumulative_us: float
 
 
-class HostPass(Tagged, frozen=True, kw_only=True, tag="host"):
+class HostPass(Tagged, tag="host"):
     """cProfile over ``len(step_us)`` steps."""
 
     step_us: tuple[float, ...]
@@ -260,7 +264,7 @@ class HostPass(Tagged, frozen=True, kw_only=True, tag="host"):
         return self.step_us
 
 
-class MemoryPass(Tagged, frozen=True, kw_only=True, tag="memory"):
+class MemoryPass(Tagged, tag="memory"):
     """Calls from a cold start under the probes: which reads, which addresses, how much memory.
 
     ``step_us`` are wall times up to the end of the device's work, under the probes: the price of
@@ -295,8 +299,7 @@ class PassName(StrEnum):
     KERNELS = "kernels"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pass:
+class Pass(Model):
     """A declared pass: ``<name>.json`` in a run's folder holds its Struct, or Skipped."""
 
     name: PassName
@@ -389,7 +392,7 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
-class RunKey(Model, frozen=True, kw_only=True, order=True):
+class RunKey(Model, order=True):
     """One strategy (what is computed differently) in one mode (how the same thing runs)."""
 
     strategy: str
@@ -403,7 +406,7 @@ class RunKey(Model, frozen=True, kw_only=True, order=True):
 MOST_ROUNDS = 1000  # a process each
 
 
-class Options(Model, frozen=True, kw_only=True):
+class Options(Model):
     """What the user asked of ``kgprof profile``; the only place where defaults live."""
 
     workload: str = "linkpred"

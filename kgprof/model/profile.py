@@ -54,7 +54,7 @@ from kgprof.model.times import (
 )
 
 
-class RecompileEntry(Model, frozen=True, kw_only=True):
+class RecompileEntry(Model):
     """A compilation that was made because every compiled entry of the function had been
     rejected."""
 
@@ -75,7 +75,7 @@ class RecompileEntry(Model, frozen=True, kw_only=True):
     library: PackageLine | None = None  # its def, where it is a library's
 
 
-class CacheTally(Model, frozen=True, kw_only=True):
+class CacheTally(Model):
     """Looks into one of the compilers' caches, by what came of them."""
 
     cache: str  # "FX graph cache", "AOTAutograd cache"
@@ -92,7 +92,7 @@ class MemoryTier(StrEnum):
     HIGH = "high"
 
 
-class CallsOfCompiled(Tagged, frozen=True, kw_only=True, tag="callsofcompiled"):
+class CallsOfCompiled(Tagged):
     """Calls of what torch.compile returned, warm-up included, and how many of them ran a compiled
     graph."""
 
@@ -104,7 +104,7 @@ class CallsOfCompiled(Tagged, frozen=True, kw_only=True, tag="callsofcompiled"):
     eager: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
+class CompileSummary(Tagged):
     first_call_s: float | Skipped  # wall time of the first call, cold cache
     # calls after warm-up in the COMPILE pass; of a script TRACE's steps if they are shorter
     steady: Spread | Skipped
@@ -114,22 +114,22 @@ class CompileSummary(Tagged, frozen=True, kw_only=True, tag="compilesummary"):
     # made while the workload was loaded, of code that ran in no call
     unused: tuple[Compilation, ...] = ()
     caches: tuple[CacheTally, ...] | Skipped = Skipped(
-        reason="this Recording has no records of the compiler"
+        "this Recording has no records of the compiler"
     )
-    cache: CacheFolder | Skipped = Skipped(reason="this Recording has no cache sizes")
-    compiling: MemoryPeaks | Skipped = Skipped(reason="this Recording has no memory of compiling")
-    autotuned: tuple[Autotuned, ...] | Skipped = Skipped(reason="this Recording has no autotuning")
-    stages: TritonStages | Skipped = Skipped(reason="this Recording has no stages of Triton's")
+    cache: CacheFolder | Skipped = Skipped("this Recording has no cache sizes")
+    compiling: MemoryPeaks | Skipped = Skipped("this Recording has no memory of compiling")
+    autotuned: tuple[Autotuned, ...] | Skipped = Skipped("this Recording has no autotuning")
+    stages: TritonStages | Skipped = Skipped("this Recording has no stages of Triton's")
     # the beginning of each; `kgprof export --to graph|code` has the whole
     texts: tuple[CompiledText, ...] = ()
     # In the order of the calls.
     recompiles: tuple[RecompileEntry, ...] | Skipped = Skipped(
-        reason="this Recording has no records of the compiler"
+        "this Recording has no records of the compiler"
     )
-    compiled_calls: CallsOfCompiled | Skipped = Skipped(reason=CALLS_NOT_COUNTED)
+    compiled_calls: CallsOfCompiled | Skipped = Skipped(CALLS_NOT_COUNTED)
 
 
-class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):
+class MemorySummary(Tagged):
     """What one run reads back, and how much memory it takes; see MemoryPeaks for where each figure
     comes from."""
 
@@ -137,14 +137,12 @@ class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):
     peaks: MemoryPeaks | Skipped
     over_eager_bytes: int | Skipped  # this run's peak less that of the same strategy in mode eager
     over_eager_of: str = ""  # "taken", "allocated" or "resident": which peak that is
-    taken_bytes: int | Skipped = Skipped(
-        reason="this Recording has no data on the pools of CUDA graphs"
-    )
+    taken_bytes: int | Skipped = Skipped("this Recording has no data on the pools of CUDA graphs")
     # that peak of eager mode over this run's
-    of_eager: float | Skipped = Skipped(reason="this report has none")
+    of_eager: float | Skipped = Skipped("this report has none")
     tier: MemoryTier | None = None  # None: ``of_eager`` is Skipped
     # for one model: that peak and a quarter
-    budget_bytes: int | Skipped = Skipped(reason="this report has none")
+    budget_bytes: int | Skipped = Skipped("this report has none")
     syncs_per_step: float | Skipped  # KGP201 and 202, mean over the calls after warm-up
     # The same by the finding's fingerprint; empty where it is Skipped.
     reads: dict[str, float] = msgspec.field(default_factory=dict)
@@ -152,12 +150,12 @@ class MemorySummary(Tagged, frozen=True, kw_only=True, tag="memorysummary"):
     warm_up_reads: tuple[Location, ...] = ()
 
 
-class LogExcerpt(Model, frozen=True, kw_only=True):
+class LogExcerpt(Model):
     text: str
     left_out_bytes: int
 
 
-class RunReport(Model, frozen=True, kw_only=True):
+class RunReport(Model):
     """One strategy x mode, as every renderer shows it."""
 
     key: RunKey
@@ -171,7 +169,7 @@ class RunReport(Model, frozen=True, kw_only=True):
     # milliseconds: whole jobs over their units, or steps over those of a step
     per_unit: Spread | Skipped
     # units a second, from the same samples
-    throughput: Spread | Skipped = Skipped(reason="this report has none")
+    throughput: Spread | Skipped = Skipped("this report has none")
     speedup: Speedup | Skipped
     evaluation: Evaluation | Skipped
     agreement: RunAgreement | Skipped
@@ -179,24 +177,24 @@ class RunReport(Model, frozen=True, kw_only=True):
     compared_with: RunKey | None = None
     compile: CompileSummary | Skipped
     kernels: KernelBreakdown | Skipped
-    fusion: Fusion | Skipped = Skipped(reason="this Recording has no work by graph")
+    fusion: Fusion | Skipped = Skipped("this Recording has no work by graph")
     host: HostBreakdown | Skipped
     observers: tuple[ObserverCost, ...]
     log: LogExcerpt
-    memory: MemorySummary | Skipped = Skipped(reason="this Recording has no MEMORY pass")
+    memory: MemorySummary | Skipped = Skipped("this Recording has no MEMORY pass")
     notes: tuple[str, ...] = ()  # what a reader of its times must know, in the recorder's words
     slow_first: float | None = None  # as TimingPass.slow_first
     script: ScriptRun | None = None  # None: a workload with steps of its own
-    holistic: HolisticCheck | Skipped = Skipped(reason="HTA was not run on this trace")
-    flame: FlameGraph | Skipped = Skipped(reason="this Recording has no STACK pass")
-    rounds: Rounds | Skipped = Skipped(reason="TIMING ran in one process")
-    memory_curve: MemoryCurve | Skipped = Skipped(reason="this report has none")
-    series: StepSeries | Skipped = Skipped(reason="this report has no single step times")
+    holistic: HolisticCheck | Skipped = Skipped("HTA was not run on this trace")
+    flame: FlameGraph | Skipped = Skipped("this Recording has no STACK pass")
+    rounds: Rounds | Skipped = Skipped("TIMING ran in one process")
+    memory_curve: MemoryCurve | Skipped = Skipped("this report has none")
+    series: StepSeries | Skipped = Skipped("this report has no single step times")
     economics: Economics | Skipped = Skipped(
-        reason="nothing was compiled in this run, or nothing was timed"
+        "nothing was compiled in this run, or nothing was timed"
     )
-    phases: TrainingPhases | Skipped = Skipped(reason="this run is not training, or was not traced")
-    limits: RunLimits | Skipped = Skipped(reason="this report was made before limits were judged")
+    phases: TrainingPhases | Skipped = Skipped("this run is not training, or was not traced")
+    limits: RunLimits | Skipped = Skipped("this report was made before limits were judged")
 
     @property
     def counts_units(self) -> bool:
@@ -227,7 +225,7 @@ class RunReport(Model, frozen=True, kw_only=True):
 PROFILE_SCHEMA_VERSION = 2  # 1: first form; 2: an evaluation counts in the workload's own unit
 
 
-class Omission(Model, frozen=True, kw_only=True):
+class Omission(Model):
     """Something that a reader might look for and that is not here."""
 
     what: str
@@ -235,12 +233,12 @@ class Omission(Model, frozen=True, kw_only=True):
     run: RunKey | None = None
 
 
-class RedactedCategory(Model, frozen=True, kw_only=True):
+class RedactedCategory(Model):
     category: str  # "home directories"
     count: int  # places
 
 
-class Contents(Model, frozen=True, kw_only=True):
+class Contents(Model):
     """What was left out of this document before anybody read it, and whose source lines it
     holds."""
 
@@ -251,7 +249,7 @@ class Contents(Model, frozen=True, kw_only=True):
     source_lines_left_out: int = 0
 
 
-class ProjectSource(Model, frozen=True, kw_only=True):
+class ProjectSource(Model):
     """One of the workload's own files as it was recorded."""
 
     file: str
@@ -259,7 +257,7 @@ class ProjectSource(Model, frozen=True, kw_only=True):
     text: str | Skipped
 
 
-class Profile(Model, frozen=True, kw_only=True):
+class Profile(Model):
     """The one document that every renderer reads; ``kgprof schema`` prints its JSON Schema."""
 
     schema_version: int

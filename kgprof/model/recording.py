@@ -27,7 +27,7 @@ from kgprof.model.structs import Model, Skipped, Tagged
 from kgprof.wording import plural
 
 
-class StrategyPlan(Model, frozen=True, kw_only=True):
+class StrategyPlan(Model):
     """A strategy that the workload offers, and the modes it can run in."""
 
     name: str
@@ -35,7 +35,7 @@ class StrategyPlan(Model, frozen=True, kw_only=True):
     summary: str = ""
 
 
-class WorkUnit(Model, frozen=True, kw_only=True):
+class WorkUnit(Model):
     """What the workload's work is counted in, in its own word: tokens, samples, queries."""
 
     name: str = "unit"
@@ -53,7 +53,7 @@ class WorkUnit(Model, frozen=True, kw_only=True):
         return f"{self.plural}/s"
 
 
-class Alternative(Model, frozen=True, kw_only=True):
+class Alternative(Model):
     """Two strategies of a workload that do the same work: one behind a read of its predicate, the
     other always."""
 
@@ -61,7 +61,7 @@ class Alternative(Model, frozen=True, kw_only=True):
     always: str
 
 
-class TraceFile(Model, frozen=True, kw_only=True):
+class TraceFile(Model):
     """A Kineto trace that somebody else recorded, as `kgprof trace` took it in."""
 
     key: RunKey  # of the run that it became
@@ -74,7 +74,7 @@ class TraceFile(Model, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Environment(Model, frozen=True, kw_only=True):
+class Environment(Model):
     kgprof: str
     python: str
     torch: str
@@ -95,7 +95,7 @@ class Environment(Model, frozen=True, kw_only=True):
     source_root: str = ""  # git's top folder above the working directory, or that directory itself
 
 
-class Plan(Model, frozen=True, kw_only=True):
+class Plan(Model):
     """What the PLAN child found: the workload as it stands and the machine it stands on."""
 
     workload: str
@@ -124,7 +124,7 @@ RECORDING_SCHEMA_VERSION = 2  # 1: first form; 2: an evaluation counts in the wo
 COMPILED_KEY = "_orig_mod."
 
 
-class Checkpoint(Model, frozen=True, kw_only=True):
+class Checkpoint(Model):
     """A line that saves tensors by name, or loads them into a module; with or without COMPILED_KEY
     in their names."""
 
@@ -139,7 +139,7 @@ MULTIPROCESSING = "multiprocessing"  # a function of the program's own, in a pro
 BESIDE = (PYTHON, MULTIPROCESSING)  # these may do the work, or only prepare it
 
 
-class Launched(Model, frozen=True, kw_only=True):
+class Launched(Model):
     """Processes that a script started to do its work, which kgprof does not follow."""
 
     by: str  # "torchrun", "accelerate", "torch.distributed.run", SPAWN, PYTHON, MULTIPROCESSING
@@ -150,7 +150,7 @@ class Launched(Model, frozen=True, kw_only=True):
     function: str = ""
 
 
-class ScriptRun(Model, frozen=True, kw_only=True):
+class ScriptRun(Model):
     """What stands in a script's run for the calls of a workload: what was counted as a step, and by
     which choice."""
 
@@ -213,7 +213,7 @@ class ScriptRun(Model, frozen=True, kw_only=True):
         )
 
 
-class Control(Tagged, frozen=True, kw_only=True, tag="control"):
+class Control(Tagged):
     """The same run once more, in a process in which nothing of kgprof's listens."""
 
     exit: Exit
@@ -224,7 +224,7 @@ class Control(Tagged, frozen=True, kw_only=True, tag="control"):
     compiled: tuple[SourceLine, ...] = ()
 
 
-class RunRecord(Model, frozen=True, kw_only=True):
+class RunRecord(Model):
     """Everything that one strategy x mode left in the Recording."""
 
     key: RunKey
@@ -235,23 +235,17 @@ class RunRecord(Model, frozen=True, kw_only=True):
     trace: TracePass | Skipped
     host: HostPass | Skipped
     kernels: TracePass | Skipped
-    stack: TracePass | Skipped = Skipped(reason="this Recording has no STACK pass")
+    stack: TracePass | Skipped = Skipped("this Recording has no STACK pass")
     unit: WorkUnit = WorkUnit()
     evaluation: Evaluation | Skipped
     log: str  # what torch and the workload wrote, raw
-    records: CompileRecords | Skipped = Skipped(
-        reason="this Recording has no records of the compiler"
-    )
-    memory: MemoryPass | Skipped = Skipped(reason="this Recording has no MEMORY pass")
-    kernel_origins: KernelOrigins | Skipped = Skipped(
-        reason="this Recording has no provenance of kernels"
-    )
-    compiled_kernels: CompiledKernels | Skipped = Skipped(
-        reason="this Recording has no compiled kernels"
-    )
+    records: CompileRecords | Skipped = Skipped("this Recording has no records of the compiler")
+    memory: MemoryPass | Skipped = Skipped("this Recording has no MEMORY pass")
+    kernel_origins: KernelOrigins | Skipped = Skipped("this Recording has no provenance of kernels")
+    compiled_kernels: CompiledKernels | Skipped = Skipped("this Recording has no compiled kernels")
     control: Control | Skipped | None = None  # None: nothing was in doubt
     script: ScriptRun | None = None  # None: a workload with steps of its own
-    holistic: Holistic | Skipped = Skipped(reason="HTA was not run on this trace")
+    holistic: Holistic | Skipped = Skipped("HTA was not run on this trace")
     rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1
     # what the passes without a field here left
     further: Mapping[PassName, Any] = msgspec.field(default_factory=dict)
@@ -260,10 +254,10 @@ class RunRecord(Model, frozen=True, kw_only=True):
         """What pass ``name`` left: its Struct, or Skipped."""
         if name in self.__struct_fields__:
             return getattr(self, name)
-        return self.further.get(name, Skipped(reason=f"this Recording has no {name.upper()} pass"))
+        return self.further.get(name, Skipped(f"this Recording has no {name.upper()} pass"))
 
 
-class StartQuestion(Model, frozen=True, kw_only=True):
+class StartQuestion(Model):
     """One first call in a fresh process, before which it loads ``artifacts``, or after which it
     packs them there."""
 
@@ -273,14 +267,14 @@ class StartQuestion(Model, frozen=True, kw_only=True):
     load: bool
 
 
-class Start(Model, frozen=True, kw_only=True):
+class Start(Model):
     first_call_s: float  # wall time up to the end of the device's work
     load_s: float  # of unpacking the artefacts before it; 0 where none were loaded
     graphs_from_cache: int  # of Inductor's, as torch counts them
     graphs_compiled: int
 
 
-class ShippedCache(Tagged, frozen=True, kw_only=True, tag="shippedcache"):
+class ShippedCache(Tagged):
     """A first call on cold caches, and one on those caches as torch.compiler.save_cache_artifacts
     ships them.
 
@@ -306,7 +300,7 @@ class ShippedCache(Tagged, frozen=True, kw_only=True, tag="shippedcache"):
         return self.cold.first_call_s - self.loaded.first_call_s - self.loaded.load_s
 
 
-class PrivateNames(Model, frozen=True, kw_only=True):
+class PrivateNames(Model):
     """What a Profile leaves out by name; what is told by its shape alone (tokens, /home/NAME) needs
     no name here."""
 
@@ -317,7 +311,7 @@ class PrivateNames(Model, frozen=True, kw_only=True):
     import_folders: tuple[str, ...] = ()
 
 
-class InTurn(Model, frozen=True, kw_only=True):
+class InTurn(Model):
     """A Recording that was made in turn with another one, its other side, pair by pair of
     processes.
 
@@ -332,7 +326,7 @@ class InTurn(Model, frozen=True, kw_only=True):
     limits: dict[str, float]  # percent by metric, as they stood before the first round
 
 
-class RecordingHeader(Model, frozen=True, kw_only=True):
+class RecordingHeader(Model):
     """``recording.json``: written first, so that a killed run still says what it was."""
 
     schema_version: int
@@ -345,7 +339,7 @@ class RecordingHeader(Model, frozen=True, kw_only=True):
     in_turn: InTurn | None = None  # `kgprof compare --record`: one side of two
 
 
-class Budget(Model, frozen=True, kw_only=True):
+class Budget(Model):
     """A limit on one of kgprof.gate.metrics. ``scope``: "" for every run, else "strategy" or
     "strategy.mode"."""
 
@@ -355,7 +349,7 @@ class Budget(Model, frozen=True, kw_only=True):
     origin: str  # where it was written: "--max", "pyproject.toml", "default"
 
 
-class AcceptedEntry(Model, frozen=True, kw_only=True):
+class AcceptedEntry(Model):
     """One accepted finding as its file has it (kgprof.collectors.accepted)."""
 
     rule: str
@@ -369,7 +363,7 @@ class AcceptedEntry(Model, frozen=True, kw_only=True):
     library: str = ""
 
 
-class GateSettings(Model, frozen=True, kw_only=True):
+class GateSettings(Model):
     """``gate.json``: what check-graphs held this Recording to, so that it can be judged again
     without its files."""
 
@@ -381,7 +375,7 @@ class GateSettings(Model, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Recording(Model, frozen=True, kw_only=True):
+class Recording(Model):
     """A Recording as read back from its folder (kgprof.reading.recordings.load)."""
 
     folder: str
@@ -390,6 +384,6 @@ class Recording(Model, frozen=True, kw_only=True):
     runs: tuple[RunRecord, ...]
     agreement: Agreement | Skipped
     gate: GateSettings | None = None  # None: not made by check-graphs
-    ceilings: Ceilings | Skipped = Skipped(reason="this Recording has no ceilings")
+    ceilings: Ceilings | Skipped = Skipped("this Recording has no ceilings")
     # by the project, when `kgprof profile` made it; a gate has its own
     accepted: tuple[AcceptedEntry, ...] = ()

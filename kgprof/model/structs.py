@@ -5,7 +5,7 @@ msgspec tells the members of a union apart by a tag, so every Struct that can be
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -14,16 +14,27 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of every Struct here."""
+class Frozen(msgspec.StructMeta):
+    """Makes a Struct frozen, with fields that are given by name, unless its class says otherwise.
+
+    ``dataclass_transform`` tells mypy the same, of the base alone.
+    """
+
+    def __new__(cls, *parts: Any, **options: Any) -> Any:
+        return super().__new__(cls, *parts, **{"frozen": True, "kw_only": True, **options})
 
 
-class Tagged(Model, frozen=True, kw_only=True, tag_field="kind"):
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Model(msgspec.Struct, frozen=True, metaclass=Frozen):
+    """Base of every Struct that nothing changes once it is made."""
+
+
+class Tagged(Model, tag_field="kind", tag=str.lower):
     """Base of the Structs that stand in a union with ``Skipped``; the tag is the class name in
     lower case."""
 
 
-class Skipped(Tagged, frozen=True, kw_only=True, tag="skipped"):
+class Skipped(Tagged, kw_only=False):
     """Not measured, and why."""
 
     reason: str
@@ -33,7 +44,7 @@ class Skipped(Tagged, frozen=True, kw_only=True, tag="skipped"):
 EARLIER_CODE = "code compiled earlier"
 
 
-class Unavailable(Model, frozen=True, kw_only=True):
+class Unavailable(Model):
     """A source of facts that this torch, or this way of recording, does not offer, or of whose
     facts a part is lost."""
 

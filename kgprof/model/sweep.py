@@ -41,7 +41,7 @@ class Reference(StrEnum):
     EAGER = "eager"  # float64 could not run, or it computed something else
 
 
-class TensorDifference(Model, frozen=True, kw_only=True):
+class TensorDifference(Model):
     """One tensor of one rung against its reference. Only finite elements count in the three largest
     differences, and in the relative ones only those that are no smaller than the absolute tolerance
     of the dtype."""
@@ -65,7 +65,7 @@ class TensorDifference(Model, frozen=True, kw_only=True):
     why: str = ""  # another shape or dtype, or missing
 
 
-class RungResult(Tagged, frozen=True, kw_only=True, tag="rung"):
+class RungResult(Tagged, tag="rung"):
     """``agreement`` and ``metrics`` are a workload's own comparison with eager, where it has
     one."""
 
@@ -78,14 +78,14 @@ class RungResult(Tagged, frozen=True, kw_only=True, tag="rung"):
     note: str = ""
 
 
-class Reproduction(Tagged, frozen=True, kw_only=True, tag="reproduction"):
+class Reproduction(Tagged):
     """What a script printed when it was run by itself in a fresh process."""
 
     differs: bool
     output: str
 
 
-class Minified(Tagged, frozen=True, kw_only=True, tag="minified"):
+class Minified(Tagged):
     """The smallest captured graph that still differs, saved as a script."""
 
     script: str  # its name, beside the sheet
@@ -94,11 +94,11 @@ class Minified(Tagged, frozen=True, kw_only=True, tag="minified"):
     attempts: int
     finished: bool  # False: time was up, and a smaller graph may exist
     checked: Reproduction | Skipped = msgspec.field(
-        default_factory=lambda: Skipped(reason="it was not run")
+        default_factory=lambda: Skipped("it was not run")
     )
 
 
-class Ladder(Tagged, frozen=True, kw_only=True, tag="ladder"):
+class Ladder(Tagged):
     """``first``: the lowest rung that differs. ``steps``: how many were taken; the last is
     compared."""
 
@@ -119,7 +119,7 @@ class SizePolicy(StrEnum):
     PADDED = "padded"  # padded to the largest, dynamic=False
 
 
-class SizeCost(Model, frozen=True, kw_only=True):
+class SizeCost(Model):
     """One size under one policy. A call that compiles nothing is of ``steady``."""
 
     size: int
@@ -128,7 +128,7 @@ class SizeCost(Model, frozen=True, kw_only=True):
     steady: Spread | Skipped  # ms a call, padding and slicing included
 
 
-class PolicyResult(Tagged, frozen=True, kw_only=True, tag="size-policy"):
+class PolicyResult(Tagged, tag="size-policy"):
     graphs: int  # compiled over the whole sequence
     compile_s: float  # what the calls that compiled took beyond a steady one
     sizes: tuple[SizeCost, ...]
@@ -140,7 +140,7 @@ class PolicyResult(Tagged, frozen=True, kw_only=True, tag="size-policy"):
         """Of the whole sequence, from the medians."""
         medians = [(cost.calls, cost.steady) for cost in self.sizes]
         known = [calls * steady.median for calls, steady in medians if isinstance(steady, Spread)]
-        return sum(known) if len(known) == len(medians) else Skipped(reason="a size was not timed")
+        return sum(known) if len(known) == len(medians) else Skipped("a size was not timed")
 
     @property
     def wasted(self) -> float:
@@ -149,7 +149,7 @@ class PolicyResult(Tagged, frozen=True, kw_only=True, tag="size-policy"):
         return 1 - sum(cost.calls * cost.size for cost in self.sizes) / computed
 
 
-class Shapes(Tagged, frozen=True, kw_only=True, tag="shapes"):
+class Shapes(Tagged):
     """``sizes``: of the calls in their order, along ``dimension`` 0 of ``tensor``, an input of
     ``function``."""
 
@@ -188,7 +188,7 @@ TF32_LINE = 'torch.set_float32_matmul_precision("high")'
 AUTOCAST_LINE = 'with torch.autocast("{}", dtype=torch.bfloat16):'
 
 
-class Cell(Model, frozen=True, kw_only=True, order=True):
+class Cell(Model, order=True):
     """One way to run the workload. ``mode`` eager compiles nothing, as-is leaves the program's own
     settings."""
 
@@ -241,7 +241,7 @@ class Cell(Model, frozen=True, kw_only=True, order=True):
         return line
 
 
-class CellQuestion(Model, frozen=True, kw_only=True):
+class CellQuestion(Model):
     """What one process of a cell is asked."""
 
     cell: Cell
@@ -255,7 +255,7 @@ class CellQuestion(Model, frozen=True, kw_only=True):
     last: bool = False  # resets torch's compiler at the end, and times the first call after that
 
 
-class CellTimes(Tagged, frozen=True, kw_only=True, tag="cell times"):
+class CellTimes(Tagged, tag="cell times"):
     """What one process measured: calls before steady state by the wall clock, then steps with
     nothing but a clock."""
 
@@ -265,23 +265,23 @@ class CellTimes(Tagged, frozen=True, kw_only=True, tag="cell times"):
     clock: str
     frames: int  # that Dynamo compiled by the end
     compiled_late: int = 0  # of those, during the groups: some samples hold compilation
-    stages: CompileStages | Skipped = Skipped(reason="only a cold process records the compiler")
+    stages: CompileStages | Skipped = Skipped("only a cold process records the compiler")
     # after torch.compiler.reset()
-    again_s: float | Skipped = Skipped(reason="measured in the last process only")
+    again_s: float | Skipped = Skipped("measured in the last process only")
     # most that the allocator reserved, graph pools too
-    device_bytes: int | Skipped = Skipped(reason="not a GPU run")
+    device_bytes: int | Skipped = Skipped("not a GPU run")
     # largest resident set, that of compiling included
-    host_bytes: int | Skipped = Skipped(reason="not measured")
+    host_bytes: int | Skipped = Skipped("not measured")
 
 
-class CellAnswer(Model, frozen=True, kw_only=True):
+class CellAnswer(Model):
     """What the process of a cell writes, while it runs and at its end."""
 
     times: CellTimes
     spans: tuple[TraceRecord, ...] = ()  # of a cold one: what the stages are read from
 
 
-class CellProcess(Model, frozen=True, kw_only=True):
+class CellProcess(Model):
     number: int  # in the order in which the cell's processes ran
     cold: bool  # the compilers' caches on disk were empty
     exit: Exit
@@ -289,7 +289,7 @@ class CellProcess(Model, frozen=True, kw_only=True):
     log: str = ""  # its end, where it did not end well
 
 
-class CellResult(Model, frozen=True, kw_only=True):
+class CellResult(Model):
     cell: Cell
     processes: tuple[CellProcess, ...] = ()
     not_run: str = ""  # why there is none, or why there are fewer than the others have
@@ -313,7 +313,7 @@ class CellResult(Model, frozen=True, kw_only=True):
         )
 
 
-class SweepQuestion(Model, frozen=True, kw_only=True):
+class SweepQuestion(Model):
     """What two sweeps must have in common, so that the cells of one can stand beside those of the
     other."""
 
@@ -329,7 +329,7 @@ class SweepQuestion(Model, frozen=True, kw_only=True):
     warmup: int
 
 
-class Estimate(Tagged, frozen=True, kw_only=True, tag="estimate"):
+class Estimate(Tagged):
     """Made of several measured figures; ``low`` and ``high``: extremes, or of a break-even 95 % of
     predictions."""
 
@@ -349,7 +349,7 @@ class Tier(StrEnum):
     POOR = "poor"
 
 
-class CellWorth(Model, frozen=True, kw_only=True):
+class CellWorth(Model):
     """What a cell comes to, against eager and against the next best cell."""
 
     cell: Cell
@@ -377,7 +377,7 @@ class CellWorth(Model, frozen=True, kw_only=True):
     verdict: Judged = Judged.UNDECIDED  # of its step against eager's
 
 
-class SweepVerdict(Model, frozen=True, kw_only=True):
+class SweepVerdict(Model):
     status: VerdictStatus
     text: str
     trust: str  # how far to rely on it
@@ -386,7 +386,7 @@ class SweepVerdict(Model, frozen=True, kw_only=True):
     code: str = ""
 
 
-class Sweep(Model, frozen=True, kw_only=True):
+class Sweep(Model):
     """``sweep.json``. Everything from ``executions`` on follows from the cells, and is made anew by
     `kgprof advise`."""
 
@@ -398,7 +398,7 @@ class Sweep(Model, frozen=True, kw_only=True):
     interrupted: bool
     command: tuple[str, ...]
     # of the best cell
-    ladder: Ladder | Skipped = Skipped(reason="the correctness ladder was not run")
+    ladder: Ladder | Skipped = Skipped("the correctness ladder was not run")
     shapes: Shapes | Skipped | None = None  # None: nobody asked for --sizes
     shipped: ShippedCache | Skipped | None = None  # None: without the ladder it is not tried
     executions: int = SWEEP_EXECUTIONS

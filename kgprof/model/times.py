@@ -7,7 +7,7 @@ from kgprof.model.passes import MachineSpeed, PassName, RunKey
 from kgprof.model.structs import Amount, Count, Model, Skipped, Tagged, fit
 
 
-class Spread(Tagged, frozen=True, kw_only=True, tag="spread"):
+class Spread(Tagged):
     """A measured quantity: median and spread of ``samples`` values from one pass."""
 
     median: float
@@ -28,7 +28,7 @@ class TrainingPhase(StrEnum):
     OTHER = "other"  # Python between the operators
 
 
-class PhaseTime(Model, frozen=True, kw_only=True):
+class PhaseTime(Model):
     """Microseconds a step of TRACE, so under the profiler: the CPU's are longer than without it."""
 
     phase: TrainingPhase
@@ -37,13 +37,13 @@ class PhaseTime(Model, frozen=True, kw_only=True):
     device_us: float | Skipped
 
 
-class TrainingPhases(Tagged, frozen=True, kw_only=True, tag="training_phases"):
+class TrainingPhases(Tagged, tag="training_phases"):
     steps: int  # that were traced
     parts: tuple[PhaseTime, ...]  # in the order of TrainingPhase
     backward_passes: int = 1  # before each optimizer step; more are gradient accumulation
 
 
-class TakenInTurn(Model, frozen=True, kw_only=True):
+class TakenInTurn(Model):
     """A round that was timed slice by slice beside another process: its slice k is the same work at
     the same time as the other one's slice k."""
 
@@ -52,7 +52,7 @@ class TakenInTurn(Model, frozen=True, kw_only=True):
     evaluation_s: tuple[float, ...]  # each; empty for a workload that has no whole evaluation
 
 
-class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
+class Rounds(Tagged):
     """TIMING in several fresh processes: of each that has one its median, in the order of the
     rounds.
 
@@ -74,13 +74,13 @@ class Rounds(Tagged, frozen=True, kw_only=True, tag="rounds"):
     graphs_from_cache: tuple[int | Skipped, ...] = ()  # as warm_first_call_s
     graphs_compiled: tuple[int | Skipped, ...] = ()
     machine: MachineSpeed | Skipped = Skipped(
-        reason="TIMING did not check the machine's speed"
+        "TIMING did not check the machine's speed"
     )  # a round's median each
     lost: tuple[str, ...] = ()  # "round 3 was killed during TIMING: SIGKILL"
     in_turn: tuple[TakenInTurn | None, ...] = ()  # one each; None: it was timed alone
 
 
-class ProcessSteps(Model, frozen=True, kw_only=True):
+class ProcessSteps(Model):
     """The steps of one process in their order, ``every`` consecutive ones to an entry of the
     columns."""
 
@@ -96,7 +96,7 @@ class ProcessSteps(Model, frozen=True, kw_only=True):
         fit(self.low_us, self.middle_us, self.high_us)
 
 
-class StepSeries(Tagged, frozen=True, kw_only=True, tag="stepseries"):
+class StepSeries(Tagged):
     """How the steps of TIMING lie: over time, process by process, and how many are how long."""
 
     processes: tuple[ProcessSteps, ...]
@@ -116,7 +116,7 @@ class Judged(StrEnum):
     UNDECIDED = "not decided"
 
 
-class Speedup(Tagged, frozen=True, kw_only=True, tag="speedup"):
+class Speedup(Tagged):
     """``baseline's median / this run's median`` of the quantity ``basis`` names."""
 
     ratio: float
@@ -134,7 +134,7 @@ class Speedup(Tagged, frozen=True, kw_only=True, tag="speedup"):
         return self.verdict in (Judged.FASTER, Judged.SLOWER)
 
 
-class ObserverCost(Model, frozen=True, kw_only=True):
+class ObserverCost(Model):
     """A pass's own step time over TIMING's: what watching cost."""
 
     observer: PassName
@@ -142,7 +142,7 @@ class ObserverCost(Model, frozen=True, kw_only=True):
     samples: int
 
 
-class BreakEven(Tagged, frozen=True, kw_only=True, tag="breakeven"):
+class BreakEven(Tagged):
     """From when on compiling has paid for itself."""
 
     steps: float
@@ -160,7 +160,7 @@ class Payoff(StrEnum):
     NOT_OBSERVED = "not observed"
 
 
-class Economics(Tagged, frozen=True, kw_only=True, tag="economics"):
+class Economics(Tagged):
     """One compiled run against the same strategy in mode eager."""
 
     run: RunKey
@@ -192,7 +192,7 @@ class ReadVerdict(StrEnum):
     NOT_OBSERVED = "not observed"
 
 
-class TradeOff(Model, frozen=True, kw_only=True):
+class TradeOff(Model):
     """Work behind a read of its predicate (``guarded``) against the same work done in every step
     (``always``)."""
 

@@ -108,7 +108,7 @@ class RunEvidence(_Derived):
                 )
                 self._traces[name] = kineto.read(path, Path(within))
             except InputError as error:
-                self._traces[name] = m.Skipped(reason=error.message)
+                self._traces[name] = m.Skipped(error.message)
         return self._traces[name]
 
     @cached_property

@@ -210,6 +210,10 @@ class Columns:
         """Which events' names begin with one of these."""
         return np.array([known.startswith(prefixes) for known in self.names], np.bool_)[self.name]
 
+    def called(self, *names: str) -> npt.NDArray[np.bool_]:
+        """Which events have one of these names."""
+        return np.array([known in names for known in self.names], np.bool_)[self.name]
+
     def event(self, index: int) -> TraceEvent:
         process, thread = self.threads[self.thread[index]]
         return TraceEvent(

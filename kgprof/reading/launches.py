@@ -155,7 +155,7 @@ def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.Launch
     """Of the device events whose call is known, whatever stream they run on."""
     known = work.calls != NOBODY
     if not known.any():
-        return m.Skipped(reason="the trace has no call that launched GPU work")
+        return m.Skipped("the trace has no call that launched GPU work")
     asked_ns, began_ns = columns.start_ns[work.calls[known]], columns.start_ns[work.events[known]]
     # ``events`` are in the order of their start
     calls, first = np.unique(work.calls[known], return_index=True)

@@ -12,7 +12,7 @@ from kgprof import model as m
 UNIT = m.WorkUnit(name="candidate", plural="candidates")
 
 
-class CapCounters(m.Model, frozen=True, kw_only=True):
+class CapCounters(m.Model):
     """Children (or facts, or rules) that each cap of the engine dropped over a whole evaluation."""
 
     atoms: int = 0  # children with more than A atoms
@@ -21,7 +21,7 @@ class CapCounters(m.Model, frozen=True, kw_only=True):
     rules: int = 0  # rules beyond the rule fan-out that were not looked at
 
 
-class RankMetrics(m.Model, frozen=True, kw_only=True):
+class RankMetrics(m.Model):
     """Filtered ranking of one side ("head", "tail") or of both together, under one rule for
     ties."""
 
@@ -38,7 +38,7 @@ class RankMetrics(m.Model, frozen=True, kw_only=True):
         return (self.side, self.ties) == ("both", "realistic")
 
 
-class CandidateResults(m.Tagged, frozen=True, kw_only=True, tag="evaluation"):
+class CandidateResults(m.Tagged, tag="evaluation"):
     """One whole evaluation: every candidate is in exactly one class."""
 
     candidates: int  # valid ones: proved + failed + depth_truncated + overflow + unfinished

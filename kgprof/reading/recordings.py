@@ -82,9 +82,9 @@ def load(path: Path) -> m.Recording:
     new."""
     folder = layout.resolve(path)
     header = load_header(folder)
-    alone = m.Skipped(reason="there is nothing to compare the results with")
+    alone = m.Skipped("there is nothing to compare the results with")
     without = (
-        m.Skipped(reason="kgprof ended before the results were compared")
+        m.Skipped("kgprof ended before the results were compared")
         if header.plan.agreement
         else alone
     )
@@ -103,7 +103,7 @@ def load(path: Path) -> m.Recording:
         accepted=_read_if_there(folder / layout.ACCEPTED, tuple[m.AcceptedEntry, ...], folder)
         or (),
         ceilings=_read_if_there(folder / layout.CEILINGS, m.Ceilings | m.Skipped, folder)
-        or m.Skipped(reason="this Recording has no ceilings"),
+        or m.Skipped("this Recording has no ceilings"),
     )
 
 
@@ -137,14 +137,14 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         run.is_dir(), header
     )
     probe_exit = _read_if_there(run / layout.exit_name(True), m.Exit, folder)
-    not_probed = m.Skipped(reason=_why_missing(probe_exit or ended))
-    missing = m.Skipped(reason=_why_missing(ended))
+    not_probed = m.Skipped(_why_missing(probe_exit or ended))
+    missing = m.Skipped(_why_missing(ended))
     no_hta = "HolisticTraceAnalysis was not run (--no-hta, or it is not installed here)"
     left: dict[str, Any] = {}
     for name, declared in m.PASSES.items():
         absent, child = (not_probed, probe_exit or ended) if declared.in_probe else (missing, ended)
         if name not in _IN_EVERY_RECORDING and child.outcome == "ok":
-            absent = m.Skipped(reason=f"this Recording has no {name.upper()} pass")
+            absent = m.Skipped(f"this Recording has no {name.upper()} pass")
         left[name] = (
             _read_if_there(run / f"{name}.json", declared.kind | m.Skipped, folder) or absent
         )
@@ -183,7 +183,7 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         control=_read_if_there(run / layout.CONTROL, m.Control | m.Skipped, folder),
         script=_read_if_there(run / layout.SCRIPT, m.ScriptRun, folder),
         holistic=_read_if_there(run / layout.HOLISTIC, m.Holistic | m.Skipped, folder)
-        or m.Skipped(reason=no_hta),
+        or m.Skipped(no_hta),
         rounds=tuple(
             _load_round(run, number, header, folder)
             for number in range(2, header.options.rounds + 1)
@@ -232,7 +232,7 @@ def _load_round(run: Path, number: int, header: m.RecordingHeader, within: Path)
     return m.RoundRecord(
         number=number,
         exit=ended,
-        measured=measured or m.Skipped(reason=_why_missing(ended, "round")),
+        measured=measured or m.Skipped(_why_missing(ended, "round")),
     )
 
 
@@ -249,14 +249,12 @@ def _read_records(run: Path, within: Path) -> m.CompileRecords | m.Skipped | Non
         )
         return records_of(map(_record, lines), sources)
     except InputError as error:
-        return m.Skipped(reason=error.message)
+        return m.Skipped(error.message)
     except (OSError, EOFError, zlib.error) as error:
         why = getattr(error, "strerror", None) or error
-        return m.Skipped(reason=InputError(f"cannot be read: {why}", path=path).message)
+        return m.Skipped(InputError(f"cannot be read: {why}", path=path).message)
     except msgspec.DecodeError as error:  # also where a line is of another shape
-        return m.Skipped(
-            reason=InputError(f"was not written by kgprof: {error}", path=path).message
-        )
+        return m.Skipped(InputError(f"was not written by kgprof: {error}", path=path).message)
 
 
 def _record(line: bytes) -> dict[str, Any]:
@@ -283,7 +281,7 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
     records, frames, graphs, logs, texts, backends, calls, callables = (
         tuple(read[key]) for key in _LINES
     )
-    counted: m.CompiledCalls | m.Skipped = m.Skipped(reason=m.CALLS_NOT_COUNTED)
+    counted: m.CompiledCalls | m.Skipped = m.Skipped(m.CALLS_NOT_COUNTED)
     if calls:
         counted = msgspec.structs.replace(calls[0], callables=callables)
     return m.CompileRecords(

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-import msgspec
-
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 
@@ -50,7 +48,7 @@ def resumed_at(name: str) -> int:
     return int(found["line"]) if found else 0
 
 
-class _Definition(msgspec.Struct, frozen=True, kw_only=True):
+class _Definition(m.Model):
     """A function in a file: ``first`` is its first decorator's line, ``line`` that of ``def``."""
 
     qualified: str
@@ -315,7 +313,7 @@ class SourceText:
         return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
-class _Parsed(msgspec.Struct, frozen=True, kw_only=True):
+class _Parsed(m.Model):
     """One file's text; without tree and definitions where it was written for another Python, or is
     no Python."""
 

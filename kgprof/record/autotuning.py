@@ -34,7 +34,7 @@ class Autotuning(Source):
 
     def answer(self) -> tuple[m.Autotuned, ...] | m.Skipped:
         return (
-            m.Skipped(reason=self.unavailable)
+            m.Skipped(self.unavailable)
             if self.unavailable and not self.kernels
             else tuple(self.kernels)
         )

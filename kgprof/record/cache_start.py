@@ -29,14 +29,12 @@ def shipped_cache(of: trials.CellTrials) -> m.ShippedCache | m.Skipped:
     cell, options = of.cell, of.options
     if programs.is_program(options.workload):
         return m.Skipped(
-            reason="a script has no first call to time; name one of its functions: file.py:name"
+            "a script has no first call to time; name one of its functions: file.py:name"
         )
     if cell != m.Cell(mode=cell.mode, size=cell.size):
         return m.Skipped(
-            reason=(
-                "only Inductor with the program's own shapes and precision can be tried, not "
-                f"{cell.name}"
-            )
+            "only Inductor with the program's own shapes and precision can be tried, not "
+            f"{cell.name}"
         )
     artifacts, starts = of.scratch / "artifacts.bin", []
     key = m.RunKey(strategy=of.strategy, mode=cell.mode)
@@ -52,11 +50,11 @@ def shipped_cache(of: trials.CellTrials) -> m.ShippedCache | m.Skipped:
         if trial.interrupted:
             raise KeyboardInterrupt
         if trial.exit.outcome is not m.Outcome.OK or trial.answer is None:
-            ended = m.Skipped(reason=f"the process that {name} the caches {trial.exit.words}")
+            ended = m.Skipped(f"the process that {name} the caches {trial.exit.words}")
             return trials.TIME_UP if trial.time_up else ended
         starts.append(m.decode_json(trial.answer, m.Start))
         if not artifacts.exists():
-            return m.Skipped(reason="torch packed nothing: no graph of this run is cacheable")
+            return m.Skipped("torch packed nothing: no graph of this run is cacheable")
     return m.ShippedCache(
         cell=cell.name, cold=starts[0], loaded=starts[1], artifact_bytes=artifacts.stat().st_size
     )

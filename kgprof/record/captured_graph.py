@@ -7,7 +7,6 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -45,8 +44,7 @@ _CONTENTS = ("items", "_base_vt", "_tuple_vt", "_dict_vt", "_list_vt")
 STATIC_INPUT = "_dynamo_static_input_type"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CapturedGraph:
+class CapturedGraph(m.Model):
     names: tuple[str, ...]  # of the placeholders, in order: "L['x']"
     static: tuple[str, ...]  # likewise: "parameter", "fixed" or empty
     in_place: tuple[m.InPlace, ...]
@@ -189,8 +187,7 @@ def frames_of(node: torch.fx.Node) -> tuple[m.Frame, ...]:
 # ---------------------------------------------------------------- what is returned
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Returned:
+class Returned(m.Model):
     identity: object  # equal for the same tensor
     name: str
     source: str  # Dynamo's, for an input that is returned as it is

@@ -191,7 +191,7 @@ def _result(
             outcome=m.CaptureOutcome.HUNG,
             why=f"{trial.exit.message} (phase: {phase})",
             stacks=trial.log[-_STACK_CHARS:],
-            native_stacks=native[0] if native else m.Skipped(reason="the process exited"),
+            native_stacks=native[0] if native else m.Skipped("the process exited"),
         )
     why = f"the process ended in phase {phase}: {trial.exit.words}"
     if phase == "load":

@@ -49,7 +49,7 @@ def measure_ceilings(device: torch.device) -> m.Ceilings | m.Skipped:
     """A few seconds of the whole card. An operation that it cannot do is named, and the others
     stand."""
     if device.type != "cuda":
-        return m.Skipped(reason="a CPU run has no GPU kernels to compare with them")
+        return m.Skipped("a CPU run has no GPU kernels to compare with them")
     measured: list[m.CeilingSamples] = []
     unavailable: list[str] = []
     products = {

@@ -351,9 +351,7 @@ def agreement(job: Job, events: Events) -> None:
         }
         judged = workload.agreement(results, asked.baseline)
         without = [
-            (key, m.Skipped(reason="the run left no result"))
-            for key in asked.runs
-            if key not in results
+            (key, m.Skipped("the run left no result")) for key in asked.runs if key not in results
         ]
         judged = m.Agreement(baseline=judged.baseline, runs=(*judged.runs, *without))
         store.write_json(recording / layout.AGREEMENT, judged)

@@ -65,8 +65,7 @@ PROGRAM_BOOTSTRAP = f"import sys; del sys.path[0]; {BOOTSTRAP}"
 HOME = Path(kgprof.__file__).resolve().parent.parent
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ended:
+class Ended(m.Model):
     exit: m.Exit
     failed: Failed | None = None
     interrupted: bool = False  # Ctrl-C came while it ran, or while its group was ended
@@ -74,8 +73,7 @@ class Ended:
     lost: Failed | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Start:
+class Start(m.Model):
     job: Job
     scratch: Path
     log: Path

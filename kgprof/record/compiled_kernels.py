@@ -17,18 +17,18 @@ from kgprof import model as m
 
 def compiled_kernels(device: torch.device) -> m.CompiledKernels | m.Skipped:
     if device.type != "cuda":
-        return m.Skipped(reason="not available for the C++ that Inductor generates on a CPU")
+        return m.Skipped("not available for the C++ that Inductor generates on a CPU")
     # not imported for this: what has not been used has none
     inductor = sys.modules.get("torch._inductor.codecache")
     try:
         modules = tuple(inductor.PyCodeCache.modules) if inductor is not None else ()
     except AttributeError as error:
-        return m.Skipped(reason=f"capture compiled kernels unavailable: {error}")
+        return m.Skipped(f"capture compiled kernels unavailable: {error}")
     found = tuple(dict.fromkeys(kernels_of(modules)))
     return (
         m.CompiledKernels(kernels=found)
         if found
-        else m.Skipped(reason="Inductor generated no Triton kernel")
+        else m.Skipped("Inductor generated no Triton kernel")
     )
 
 

@@ -27,9 +27,7 @@ def measure(run: Run) -> None:
         try:
             named = name_kernels(undo)
         except (ImportError, AttributeError) as error:
-            run.write(
-                m.PassName.KERNELS, m.Skipped(reason=f"capture C++ kernels unavailable: {error}")
-            )
+            run.write(m.PassName.KERNELS, m.Skipped(f"capture C++ kernels unavailable: {error}"))
             return
         traced = trace_pass(run.session, run.device, run.options, path, cpp_kernel_profile=named)
     run.write(m.PassName.KERNELS, traced)

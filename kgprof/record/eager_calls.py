@@ -35,7 +35,7 @@ _OWN_WAY = ("/torch/_dynamo/", "/torch/_compile.py", "/torch/_ops.py")
 _WRAPPER = "/torch/_dynamo/eval_frame.py"
 _ENGINE = "_engine_run_backward"  # in which the caller of ``backward()`` waits
 
-NO_STAGES = m.Skipped(reason="kernels are not compiled a second time while a program waits")
+NO_STAGES = m.Skipped("kernels are not compiled a second time while a program waits")
 Lines = tuple[m.SourceLine, ...]
 
 GRADIENTS = "aten::add"  # autograd adds two of one tensor with it, in place where no mode looks on
@@ -137,7 +137,7 @@ class EagerCalls(Source):
             else "no step's operators were seen"
         )
         why = self.unavailable or seen_none
-        return m.Skipped(reason=f"{compiled.reason}; {why}")
+        return m.Skipped(f"{compiled.reason}; {why}")
 
     @aside
     def note(self, operator: str, frame: FrameType) -> None:

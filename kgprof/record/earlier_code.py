@@ -19,7 +19,7 @@ from kgprof.reading.source_text import user_function
 from kgprof.record.call_index import CallIndex
 from kgprof.record.installed_graphs import PREFIX, Graph
 from kgprof.record.source import Source
-from kgprof.wording import plural
+from kgprof.wording import and_more, plural
 
 RESUMES = "__resume_at_"  # Dynamo's name of what goes on behind a graph break
 NAMED = 2  # functions in a sentence
@@ -100,7 +100,7 @@ class EarlierCode(Source):
             place = f"{Path(each.file).name}:{each.first_line}"
             first.setdefault((each.file, each.function), f"{each.function} ({place})")
         functions = list(first.values())
-        more = f" and {len(functions) - NAMED} more" if len(functions) > NAMED else ""
+        more = and_more(functions, NAMED)
         calls = {call for each in ran for call in each.calls if call >= 0}
         breaks = sum(each.breaks for each in ran)
         broken = f", with {plural(breaks, 'graph break')}" if breaks else ""

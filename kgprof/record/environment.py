@@ -49,17 +49,17 @@ def describe(device: torch.device, user_flags: dict[str, str]) -> m.Environment:
     commit, dirty = _git(Path.cwd())
     top = _ask("git", "rev-parse", "--show-toplevel")
     asked = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    driver = _ask(*asked) if on_gpu else m.Skipped(reason="a CPU run")
+    driver = _ask(*asked) if on_gpu else m.Skipped("a CPU run")
     try:
         triton: str | m.Skipped = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
-        triton = m.Skipped(reason="not installed")
+        triton = m.Skipped("not installed")
     return m.Environment(
         kgprof=__version__,
         python=platform.python_version(),
         torch=str(torch.__version__),  # a subclass of str that msgspec does not know
         triton=triton,
-        cuda=torch.version.cuda or m.Skipped(reason="torch was built without CUDA"),
+        cuda=torch.version.cuda or m.Skipped("torch was built without CUDA"),
         driver=driver if isinstance(driver, m.Skipped) else driver.splitlines()[0].strip(),
         device_name=torch.cuda.get_device_name(device) if on_gpu else cpu,
         cpu_name=cpu,
@@ -115,10 +115,10 @@ def _ask(*command: str) -> str | m.Skipped:
             command, capture_output=True, text=True, check=False, timeout=QUICK_S, errors="replace"
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return m.Skipped(reason=f"{command[0]}: {error}")
+        return m.Skipped(f"{command[0]}: {error}")
     if done.returncode:
         complaint = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        return m.Skipped(reason=f"{command[0]}: {complaint[0]}")
+        return m.Skipped(f"{command[0]}: {complaint[0]}")
     return done.stdout.strip()
 
 
@@ -132,9 +132,9 @@ def cpp_compiler() -> str | m.Skipped:
 
         compiler = get_cpp_compiler()
     except (ImportError, AttributeError) as error:
-        return m.Skipped(reason=f"capture C++ compiler unavailable: {error}")
+        return m.Skipped(f"capture C++ compiler unavailable: {error}")
     except RuntimeError as error:  # torch._inductor.exc.InvalidCxxCompiler
-        return m.Skipped(reason=str(error))
+        return m.Skipped(str(error))
     version = _ask(compiler, "--version")
     return (
         compiler
@@ -155,15 +155,13 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
     """
     if "TORCHINDUCTOR_VEC_ISA_OK" in os.environ:
         value = os.environ["TORCHINDUCTOR_VEC_ISA_OK"]
-        return m.Skipped(
-            reason=f"TORCHINDUCTOR_VEC_ISA_OK={value} is set, so torch does not probe"
-        ), False
+        return m.Skipped(f"TORCHINDUCTOR_VEC_ISA_OK={value} is set, so torch does not probe"), False
     try:
         from torch._inductor import cpu_vec_isa
 
         if cpu_vec_isa.valid_vec_isa_list.cache_info().currsize:
             return m.Skipped(
-                reason="the workload compiled while it was imported, and torch probed then"
+                "the workload compiled while it was imported, and torch probed then"
             ), False
         kept = _kept()
         if kept is not None:
@@ -178,9 +176,7 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
             working = cpu_vec_isa.valid_vec_isa_list()
         elapsed_s: float | m.Skipped = time.perf_counter() - began
         if before and before == _libraries(cache):
-            elapsed_s = m.Skipped(
-                reason=f"an earlier run of kgprof compiled its files, kept in {kept}"
-            )
+            elapsed_s = m.Skipped(f"an earlier run of kgprof compiled its files, kept in {kept}")
         elif kept is not None:
             with suppress(OSError):  # the next run compiles them again
                 for file in (file for file in cache.rglob("*") if file.is_file()):
@@ -196,7 +192,7 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
             if set(str(isa).split()) <= set(cpu_vec_isa.x86_isa_checker())
         ]
     except (ImportError, AttributeError, RuntimeError) as error:
-        return m.Skipped(reason=f"capture vector-ISA probe unavailable: {error}"), False
+        return m.Skipped(f"capture vector-ISA probe unavailable: {error}"), False
     # Off x86 torch offers one instruction set without a try; only there is the list of offered ones
     # empty.
     return elapsed_s, bool(picked) and all(isa in working for isa in offered)

@@ -66,7 +66,7 @@ def as_it_stands(
         baseline=None,
         device=device,
         environment=environment,
-        vector_isa_probe_s=m.Skipped(reason=reason),
+        vector_isa_probe_s=m.Skipped(reason),
         agreement=False,
     )
 
@@ -95,9 +95,9 @@ def write_run(
     """The one pass that the files show, and why they show no other. How the program ended is not in
     them: the gate must not take a program for dead that wrote all it had."""
     for name in m.PassName:
-        absent = m.Skipped(reason=(reasons or {}).get(name, reason))
+        absent = m.Skipped((reasons or {}).get(name, reason))
         store.write_pass(folder, key, name, value if name is shown else absent)
-    store.write_json(layout.run_folder(folder, key) / layout.EVALUATION, m.Skipped(reason=reason))
+    store.write_json(layout.run_folder(folder, key) / layout.EVALUATION, m.Skipped(reason))
     store.write_exit(folder, key, m.Exit(outcome=m.Outcome.OK))
 
 
@@ -107,8 +107,6 @@ def environment(*, reason: str, **known: Any) -> m.Environment:
     always = {"kgprof": __version__, "python": NO_VERSION, "torch": NO_VERSION, "flags": {}}
     told = {**always, "cpu_name": NOT_TOLD, "platform": NOT_TOLD, **known}
     unknown = {
-        one.name: m.Skipped(reason=reason)
-        for one in msgspec.structs.fields(m.Environment)
-        if one.required
+        one.name: m.Skipped(reason) for one in msgspec.structs.fields(m.Environment) if one.required
     }
     return m.Environment(**{**unknown, **told})

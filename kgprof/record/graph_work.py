@@ -37,7 +37,7 @@ _LAUNCH_NOTHING = (
 )
 # they read no more than they give
 _INDEXED = ("gather", "index", "embedding", "masked_select", "nonzero")
-NO_BACKWARD = m.Skipped(reason="no result of the graph needs a gradient")
+NO_BACKWARD = m.Skipped("no result of the graph needs a gradient")
 
 
 class GraphWatch(Source):
@@ -61,7 +61,7 @@ class GraphWatch(Source):
     def answer(self) -> tuple[m.GraphWork, ...] | m.Skipped:
         if self._graphs or not self.unavailable:
             return tuple(self._graphs)
-        return m.Skipped(reason=self.unavailable)
+        return m.Skipped(self.unavailable)
 
     def listen(self, undo: ExitStack) -> None:
         try:
@@ -190,8 +190,8 @@ class GraphWatch(Source):
                     needed[name, written] = max(moved, needed.get((name, written), 0))
         backward, compile_id = bool(graph.is_backward), _compile_id()
         known = [work.bytes_moved for _, work, _ in self.kernels if work.bytes_moved is not None]
-        not_given = m.Skipped(reason="Inductor was not given this graph by Dynamo")
-        no_plan = m.Skipped(reason="this wrapper of Inductor's plans its buffers in another way")
+        not_given = m.Skipped("Inductor was not given this graph by Dynamo")
+        no_plan = m.Skipped("this wrapper of Inductor's plans its buffers in another way")
         plans = self._planned
         fields = m.BufferPlan.__struct_fields__
         self._graphs.append(
@@ -276,7 +276,7 @@ def eager_work(
     except Exception as error:  # noqa: BLE001
         first = (str(error).strip().splitlines() or [""])[0]
         why = m.Skipped(
-            reason=f"the graph could not be run without data: {type(error).__name__}: {first[:200]}"
+            f"the graph could not be run without data: {type(error).__name__}: {first[:200]}"
         )
         return why, why
     works = [

@@ -84,7 +84,7 @@ def asked(
                 left_s = min(limit_s, until - time.monotonic())
                 if left_s <= 0:
                     why = f"HTA's {all_s:g} s for all traces of this Recording were used up"
-                    answers[run.key] = m.Skipped(reason=why)
+                    answers[run.key] = m.Skipped(why)
                     continue
                 say(
                     f"HolisticTraceAnalysis reads the trace of {run.key.slug} (at most "
@@ -107,7 +107,7 @@ def asked(
 def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
     """HTA's answer about one trace; or, with False, why it gave none."""
     if util.find_spec("hta") is None:
-        return m.Skipped(reason=NOT_INSTALLED), False
+        return m.Skipped(NOT_INSTALLED), False
     with scratch_folder("kgprof-hta-") as folder:
         answer = folder / layout.HOLISTIC
         try:
@@ -130,17 +130,17 @@ def ask(trace: Path, limit_s: float = LIMIT_S) -> tuple[Answer, bool]:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return m.Skipped(reason=f"HTA timed out after {limit_s:.0f} s"), False
+            return m.Skipped(f"HTA timed out after {limit_s:.0f} s"), False
         except OSError as error:
             return m.Skipped(
-                reason=f"HTA's process could not be started: {error.strerror or error}"
+                f"HTA's process could not be started: {error.strerror or error}"
             ), False
         if ended.returncode == 0:
             return m.decode_json(answer.read_bytes(), Answer), True  # type: ignore[arg-type]
     said = ended.stderr.decode("utf-8", errors="replace").strip().splitlines() or [
         "it printed nothing"
     ]
-    return m.Skipped(reason=f"HTA's process ended with code {ended.returncode}: {said[-1]}"), False
+    return m.Skipped(f"HTA's process ended with code {ended.returncode}: {said[-1]}"), False
 
 
 # ---------------------------------------------------------------- in its own process
@@ -161,10 +161,10 @@ def analysed(trace: Path) -> m.Holistic | m.Skipped:
     try:
         columns = kineto.read(trace).columns
     except InputError as error:
-        return m.Skipped(reason=error.message)
+        return m.Skipped(error.message)
     on_device = columns.of_category(*DEVICE_CATEGORIES)
     if not on_device.any():
-        return m.Skipped(reason=ON_A_CPU)
+        return m.Skipped(ON_A_CPU)
     hta = _loaded(trace)
     if isinstance(hta, m.Skipped):
         return hta
@@ -218,7 +218,7 @@ def _loaded(trace: Path) -> Any:
         )
     # HTA raises whatever the line that met the trace raises
     except Exception as error:  # noqa: BLE001
-        return m.Skipped(reason=f"HTA could not load the trace: {_words(error)}")
+        return m.Skipped(f"HTA could not load the trace: {_words(error)}")
     ids = loaded.symbol_table.get_sym_id_map()
     device = [ids[name] for name in DEVICE_CATEGORIES if name in ids]
     for rows in loaded.traces.values():
@@ -233,7 +233,7 @@ def _figures(answers: Mapping[str, Rows]) -> m.HolisticRank:
     def figure(name: str, column: str) -> float | m.Skipped:
         value = next(iter(answers.get(name, ())), {}).get(column)
         if value is None or value != value:  # NaN where it divided nothing by nothing
-            return m.Skipped(reason="HTA gave no such figure")
+            return m.Skipped("HTA gave no such figure")
         return float(value)
 
     def column(name: str, key: str, value: str) -> dict[str, float]:

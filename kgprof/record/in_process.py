@@ -38,7 +38,7 @@ from kgprof.record.tensor_probe import Buffers, TensorProbe
 from kgprof.record.torch_trace import CompileSources
 
 WORKLOAD = "kgprof.watch"
-_NOT_HERE = m.Skipped(reason="kgprof.watch does not run this pass")
+_NOT_HERE = m.Skipped("kgprof.watch does not run this pass")
 
 _listening: list[InProcess] = []  # one at most
 
@@ -187,7 +187,7 @@ class InProcess:
                 steady_from=self._warmup,
                 syncs=read,
                 tensors=held,
-                peaks=m.Skipped(reason="kgprof.watch shares its process with other code"),
+                peaks=m.Skipped("kgprof.watch shares its process with other code"),
                 sources=self._typed(project_sources.of_files(named, self._project), named),
                 capture_unavailable=unavailable((self._syncs, self._tensors)),
             ),
@@ -221,7 +221,7 @@ def _environment(device: torch.device) -> m.Environment:
         torch=str(torch.__version__),
         cuda=str(torch.version.cuda)
         if torch.version.cuda
-        else m.Skipped(reason="torch was built without CUDA"),
+        else m.Skipped("torch was built without CUDA"),
         cpu_name=platform.processor(),
         torch_threads=torch.get_num_threads(),
         platform=platform.platform(),

@@ -12,7 +12,6 @@ import contextlib
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -30,8 +29,7 @@ APART = "both sides cannot run at the same time here: from now on one process af
 GIT_S = 120.0  # for a checkout of a large repository
 
 
-@dataclass(frozen=True, kw_only=True)
-class Side:
+class Side(m.Model):
     told: m.InTurn
     checkout: Checkout
     output: Path  # its Recording is made in ``recording`` there

@@ -44,7 +44,7 @@ class Task(StrEnum):
     TRIAL = "trial"  # one question of a verb that asks many (kgprof.record.trials)
 
 
-class Checkout(m.Model, frozen=True, kw_only=True):
+class Checkout(m.Model):
     """One of two trees that are recorded in turn: its child runs in ``folder`` and imports from
     there."""
 
@@ -55,7 +55,7 @@ class Checkout(m.Model, frozen=True, kw_only=True):
     home: str = ""
 
 
-class Job(m.Model, frozen=True, kw_only=True):
+class Job(m.Model):
     """One child's work; it lies as JSON in the scratch folder."""
 
     task: Task
@@ -97,17 +97,17 @@ class Job(m.Model, frozen=True, kw_only=True):
         return self.task is Task.SCRIPT and (self.control or of_a_pass)
 
 
-class Phase(m.Model, frozen=True, kw_only=True, tag_field="event", tag="phase"):
+class Phase(m.Model, tag_field="event", tag="phase"):
     """The child begins something; the last one is where it was when it died."""
 
     name: str
 
 
-class Done(m.Model, frozen=True, kw_only=True, tag_field="event", tag="done"):
+class Done(m.Model, tag_field="event", tag="done"):
     """Everything asked for is written."""
 
 
-class Failed(m.Model, frozen=True, kw_only=True, tag_field="event", tag="failed"):
+class Failed(m.Model, tag_field="event", tag="failed"):
     """An exception ended the child. ``exit_code`` is set when it was one of kgprof's own errors."""
 
     message: str

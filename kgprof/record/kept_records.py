@@ -163,7 +163,7 @@ def compilations(records: Iterable[m.TraceRecord]) -> Iterable[m.Compilation]:
         for name in ("compilation_metrics", "bwd_compilation_metrics"):
             if isinstance(metrics := record.metadata.get(name), dict):
                 file, duration_us = metrics.get("co_filename"), metrics.get("duration_us")
-                unknown = m.Skipped(reason="torch gave no duration_us")
+                unknown = m.Skipped("torch gave no duration_us")
                 yield m.Compilation(
                     compile_id=str(metrics.get("compile_id") or ""),
                     function=str(

@@ -2,7 +2,6 @@
 to."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kgprof import model as m
@@ -13,8 +12,7 @@ from kgprof.reading import files, layout, recordings
 TRACED = (m.PassName.KERNELS, m.PassName.TRACE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeptTrace:
+class KeptTrace(m.Model):
     """Gzipped Kineto JSON."""
 
     key: m.RunKey

@@ -90,7 +90,7 @@ class KernelProvenance(Source):
         """For the Recording; what is called outside of compiled code comes beside it
         (EagerCalls.beside)."""
         if not self.origins:
-            return m.Skipped(reason=self.unavailable or "Inductor generated no code")
+            return m.Skipped(self.unavailable or "Inductor generated no code")
         return m.KernelOrigins(
             origins=tuple(self.origins), left_out=self.left_out, graphs=self._graphs.answer()
         )

@@ -13,7 +13,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +49,7 @@ _RANK_IN_NAME = re.compile(r"rank[_\-. ]?(\d{1,6})", re.IGNORECASE)
 _GENERATED_CPP = re.compile(r"(?:graph_\d+_)?cpp_fused")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
+class Found(m.Model):
     """One readable trace, and what the header of the Recording needs of it."""
 
     path: Path
@@ -284,9 +282,9 @@ def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
             cpp_kernel_profile=one.cpp_kernel_profile,
         )
     else:
-        traced = m.Skipped(reason="the trace has neither operators nor GPU kernels")
+        traced = m.Skipped("the trace has neither operators nor GPU kernels")
     foreign.write_run(folder, key, m.PassName.TRACE, traced, reason=NOT_SHOWN, reasons=NOT_SHOWN_OF)
-    origins = m.Skipped(reason="a Kineto trace does not name the source lines of kernels")
+    origins = m.Skipped("a Kineto trace does not name the source lines of kernels")
     store.write_json(layout.run_folder(folder, key) / layout.KERNEL_ORIGINS, origins)
 
 

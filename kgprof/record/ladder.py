@@ -48,7 +48,7 @@ KEPT = 20  # tensors of a rung that are kept, the worst first
 Arrays = Mapping[str, "np.ndarray"]
 
 
-class Question(m.Model, frozen=True, kw_only=True):
+class Question(m.Model):
     """One rung of one run. ``folder`` takes its arrays, and holds those of the rungs before it."""
 
     rung: m.Rung
@@ -70,11 +70,9 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
 
     cell = of.cell
     if not cell.compiles:
-        return m.Skipped(reason="eager mode compiles nothing")
+        return m.Skipped("eager mode compiles nothing")
     if programs.is_program(of.options.workload):
-        return m.Skipped(
-            reason="a script has no step to call; name one of its functions: file.py:name"
-        )
+        return m.Skipped("a script has no step to call; name one of its functions: file.py:name")
     own = cell.backend != m.INDUCTOR or cell.mode not in (m.AS_IS, "default")
     steps = STEPS if cell.mode in REPLAYED and of.device.startswith("cuda") else 1
     question = Question(
@@ -103,7 +101,7 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
         ),
         None,
     )
-    minified: m.Minified | m.Skipped = m.Skipped(reason="no rung differs")
+    minified: m.Minified | m.Skipped = m.Skipped("no rung differs")
     if first is not None:
         of.on_phase(f"smallest graph that differs: {first}")
         minified = minifier.smallest(
@@ -163,7 +161,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
         nothing = (
             "the step leaves nothing to compare: no tensor that it returns, no buffer, no gradient"
         )
-        write(m.Skipped(reason="eager mode left nothing to compare with" if arrays else nothing))
+        write(m.Skipped("eager mode left nothing to compare with" if arrays else nothing))
         return
     own = (
         _own_comparison(workload, question, arrays, job)

@@ -66,7 +66,7 @@ class MachineClock:
 
     def speed(self) -> m.MachineSpeed | m.Skipped:
         if self._failed:
-            return m.Skipped(reason=f"the machine's own speed could not be timed: {self._failed}")
+            return m.Skipped(f"the machine's own speed could not be timed: {self._failed}")
         return m.MachineSpeed(host_us=tuple(self._host_us), device_us=tuple(self._device_us))
 
     def _fail(self, error: Exception) -> None:

@@ -24,9 +24,7 @@ from kgprof.workloads.protocol import BufferSession, Session
 
 FORGET_THE_PEAK = "5"
 CLEAR_REFS, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
-NOT_ON_A_CPU = m.Skipped(
-    reason="CPU allocations are not counted; the resident set is measured instead"
-)
+NOT_ON_A_CPU = m.Skipped("CPU allocations are not counted; the resident set is measured instead")
 
 
 def measure(run: Run) -> None:
@@ -109,7 +107,7 @@ class Peaks:
             if self._on_gpu
             else NOT_ON_A_CPU,
             reserved_bytes=torch.cuda.max_memory_reserved(device) if self._on_gpu else NOT_ON_A_CPU,
-            resident_bytes=m.Skipped(reason=self._cannot) if self._cannot else _resident("VmHWM"),
+            resident_bytes=m.Skipped(self._cannot) if self._cannot else _resident("VmHWM"),
             allocated_before_bytes=self._allocated,
             resident_before_bytes=self._before,
             graph_pool_bytes=sum(segment["total_size"] for segment in pools)
@@ -147,13 +145,9 @@ def _resident(field: str) -> int | m.Skipped:
     try:
         lines = STATUS.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        return m.Skipped(reason=f"{STATUS}: {error.strerror or error}")
+        return m.Skipped(f"{STATUS}: {error.strerror or error}")
     found = next((line for line in lines if line.startswith(f"{field}:")), None)
-    return (
-        m.Skipped(reason=f"{STATUS} has no {field}")
-        if found is None
-        else int(found.split()[1]) * 1024
-    )
+    return m.Skipped(f"{STATUS} has no {field}") if found is None else int(found.split()[1]) * 1024
 
 
 def files_named(read: m.SyncRecords, held: m.TensorRecords) -> Iterator[str]:

@@ -180,9 +180,7 @@ def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], 
             )
             write(
                 m.Skipped(
-                    reason=none
-                    if graphs
-                    else "no graph was captured from what the program compiles"
+                    none if graphs else "no graph was captured from what the program compiles"
                 )
             )
             return

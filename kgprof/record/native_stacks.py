@@ -49,4 +49,4 @@ def native_stacks(pid: int) -> str | m.Skipped:
         refused.append(
             f"{name}: {next(iter(done.stderr.strip().splitlines()[-1:]), 'it wrote nothing')}"
         )
-    return m.Skipped(reason="; ".join(refused) or f"neither {' nor '.join(TOOLS)} is installed")
+    return m.Skipped("; ".join(refused) or f"neither {' nor '.join(TOOLS)} is installed")

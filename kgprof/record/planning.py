@@ -71,7 +71,7 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
             if asked
             else "a run's own process runs it when it first uses Inductor, so it is not timed"
         )
-    probe = m.Skipped(reason=why), False
+    probe = m.Skipped(why), False
     assert why or job.probe_cache  # else its files would come to the working directory
     probe_s, isa_works = probe if why else environment.probe_vector_isa(Path(job.probe_cache))
     return msgspec.structs.replace(

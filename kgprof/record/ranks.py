@@ -13,7 +13,6 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -31,8 +30,7 @@ NOT_ALONE = "several ranks share the GPUs, and peak rates need an idle GPU"
 _RANK = re.compile(r"-rank\d+$")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Launch:
+class Launch(m.Model):
     """This process's place among those that one launcher started."""
 
     rank: int
@@ -134,7 +132,7 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
     plan = msgspec.structs.replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
     interrupted = interrupted or header.interrupted
     store.create(folder, msgspec.structs.replace(header, plan=plan, interrupted=interrupted))
-    store.write_json(folder / layout.CEILINGS, m.Skipped(reason=NOT_ALONE))
+    store.write_json(folder / layout.CEILINGS, m.Skipped(NOT_ALONE))
     for rank, key in enumerate(keys):
         if found[rank] is None:
             why = (

@@ -43,7 +43,7 @@ from kgprof.wording import plural
 from kgprof.workloads import programs
 
 AGAIN = "--passes compile,memory,trace,timing"  # of a script
-NOT_TIMED = m.Skipped(reason="there is no TIMING")
+NOT_TIMED = m.Skipped("there is no TIMING")
 NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
 CONTROLLED_BELOW_S = 60.0  # a program that takes longer is not run again on kgprof's own account
@@ -222,9 +222,9 @@ class Recorder:
         options, began = self.header.options, time.monotonic()
         for name, declared in m.PASSES.items():
             if name not in options.passes and not declared.listens:
-                store.write_pass(self.folder, key, name, m.Skipped(reason=declared.not_in_script))
+                store.write_pass(self.folder, key, name, m.Skipped(declared.not_in_script))
         folder = layout.run_folder(self.folder, key)
-        store.write_json(folder / layout.EVALUATION, m.Skipped(reason="a script has no evaluation"))
+        store.write_json(folder / layout.EVALUATION, m.Skipped("a script has no evaluation"))
         passes = tuple(n for n in options.passes if not m.PASSES[n].reruns)
         ended, took_s = self._start(Task.SCRIPT, key, passes), time.monotonic() - began
         if self._without_what_changed_it(Task.SCRIPT, key, passes, ended, took_s).outcome != "ok":
@@ -252,7 +252,7 @@ class Recorder:
         ).outcome != "ok":
             why = f"run again for TIMING, the program {ended.words}"
         if why and self.timing(key) is None:
-            store.write_pass(self.folder, key, m.PassName.TIMING, m.Skipped(reason=why))
+            store.write_pass(self.folder, key, m.PassName.TIMING, m.Skipped(why))
 
     def measure(self, key: m.RunKey) -> bool:
         """Child A; whether it wrote every pass."""
@@ -299,7 +299,7 @@ class Recorder:
             return ended
         file = layout.run_folder(self.folder, key) / layout.CONTROL
         if why := self._why_no_control(task, took_s):
-            store.write_json(file, m.Skipped(reason=why))
+            store.write_json(file, m.Skipped(why))
             return ended
         control = self._control(task, key)
         store.write_json(file, control)
@@ -349,7 +349,7 @@ class Recorder:
         )
         store.write_exit(self.folder, key, control)
         for name in m.PASSES:
-            store.write_pass(self.folder, key, name, m.Skipped(reason=why))
+            store.write_pass(self.folder, key, name, m.Skipped(why))
 
     def probe(self, key: m.RunKey) -> None:
         """Child B, where it has anything to do."""
@@ -367,7 +367,7 @@ class Recorder:
         why[m.PassName.KERNELS] = why[m.PassName.KERNELS] or self._why_no_kernels(key)
         for name, reason in why.items():
             if reason:
-                store.write_pass(self.folder, key, name, m.Skipped(reason=reason))
+                store.write_pass(self.folder, key, name, m.Skipped(reason))
         return None if all(why.values()) else not why[m.PassName.KERNELS]
 
     def probe_beside(self, keys: Sequence[m.RunKey]) -> None:
@@ -480,7 +480,7 @@ class Recorder:
         if not why_not and (ended := self._start(task, None)).outcome != "ok":
             why_not = f"{what} {ended.words}"
         if why_not:
-            store.write_json(self.folder / file, m.Skipped(reason=why_not))
+            store.write_json(self.folder / file, m.Skipped(why_not))
 
     def _why_no_kernels(self, key: m.RunKey) -> str:
         if self.plan.device != "cpu":

@@ -42,9 +42,7 @@ class Rerun:
             self._over = True
             self._steps.paused = True
             self._stack.close()
-            result = self._instrument.result or m.Skipped(
-                reason="the program ended before its first line"
-            )
+            result = self._instrument.result or m.Skipped("the program ended before its first line")
             if self._name is m.PassName.TIMING and isinstance(result, m.Skipped) and self._ended_ns:
                 result = self._as_one_window(result, self._ended_ns)
             self._place.write(self._name, result)
@@ -62,10 +60,7 @@ class Rerun:
         kind = self._steps.reported
         if compiled := len(self._steps.compiled_in(kind)):
             return m.Skipped(
-                reason=(
-                    f"torch compiled in {plural(compiled, 'step')} of the rerun, and there "
-                    "was no other"
-                )
+                f"torch compiled in {plural(compiled, 'step')} of the rerun, and there was no other"
             )
         began = self._began_ns if kind is None else self._steps.boundaries(kind)[-1]
         took = (ended_ns - began) / 1e3
@@ -108,7 +103,7 @@ class Clock:
         }
         if kind is None or not timed:
             without = " without a compilation" if compiled_in else ""
-            self.result = m.Skipped(reason=f"the rerun for TIMING saw no complete step{without}")
+            self.result = m.Skipped(f"the rerun for TIMING saw no complete step{without}")
             return
         first = min((step for step in timed if step >= warmup), default=min(timed))
         last, kept = max(timed), tuple(us for step, us in timed.items() if step >= first)
@@ -151,7 +146,7 @@ class HostProfile(Clock):
         try:
             self._profiler.enable()
         except ValueError as error:  # the program has a profiler of its own
-            self.result = m.Skipped(reason=f"cProfile cannot be switched on: {error}")
+            self.result = m.Skipped(f"cProfile cannot be switched on: {error}")
         self._began = time.perf_counter_ns()
 
     def __exit__(self, *_: object) -> None:
@@ -160,7 +155,7 @@ class HostProfile(Clock):
         self._profiler.disable()
         why = f"the rerun for HOST had no complete step after --warmup {self._options.warmup}"
         self.result = (
-            host_table(self._seen, tuple(self._step_us)) if self._step_us else m.Skipped(reason=why)
+            host_table(self._seen, tuple(self._step_us)) if self._step_us else m.Skipped(why)
         )
 
 

@@ -78,9 +78,9 @@ class Run(Place):
     def wants(self, name: m.PassName) -> bool:
         """Otherwise the Recording says that nobody asked for it."""
         if why := not_asked_for(self.options, name):
-            self.write(name, m.Skipped(reason=why))
+            self.write(name, m.Skipped(why))
             if name is m.PassName.TIMING:
-                store.write_json(self.folder / layout.EVALUATION, m.Skipped(reason=why))
+                store.write_json(self.folder / layout.EVALUATION, m.Skipped(why))
         return not why
 
     def write_result(self) -> None:

@@ -287,7 +287,7 @@ class Capture:
         self._window.first = self._eager = EagerCalls(CallIndex(), place.project)
         self._provenance = KernelProvenance(place.project)
         if m.PassName.TRACE not in place.options.passes:
-            self._window.result = m.Skipped(reason="the TRACE pass was not requested")
+            self._window.result = m.Skipped("the TRACE pass was not requested")
         self._stack = ExitStack()
         self._flags = flags(os.environ)
         self._began = self._written = time.monotonic()
@@ -468,7 +468,7 @@ class Capture:
         self, kind: Kind | None, number: Callable[[int], int]
     ) -> m.MemoryPass | m.Skipped:
         if m.PassName.MEMORY not in self._options.passes:
-            return m.Skipped(reason="the MEMORY pass was not requested")
+            return m.Skipped("the MEMORY pass was not requested")
         step_us, steady_from = self._ended_us(kind), self._options.warmup
         if kind is None:  # one window, in which all of it happens
             step_us, steady_from, number = (
@@ -505,10 +505,7 @@ class Capture:
             ),
             tensors=tensors,
             peaks=m.Skipped(
-                reason=(
-                    "not measured in a script, whose single run includes compilation and the "
-                    "profiler"
-                )
+                "not measured in a script, whose single run includes compilation and the profiler"
             ),
             capture_unavailable=unavailable((self._syncs, self._tensors)),
         )

@@ -43,7 +43,7 @@ STEPS = 3  # of a workload, to see which sizes it calls with
 HINT = "give the step its inputs as arguments with defaults, as in: def step(x=torch.randn(32, 64))"
 
 
-class Question(m.Model, frozen=True, kw_only=True):
+class Question(m.Model):
     strategy: str
     mode: str
     device: str
@@ -53,7 +53,7 @@ class Question(m.Model, frozen=True, kw_only=True):
     buckets: tuple[int, ...] = ()
 
 
-class Seen(m.Tagged, frozen=True, kw_only=True, tag="seen"):
+class Seen(m.Tagged):
     """What the program compiles, and the sizes it called it with."""
 
     function: str
@@ -78,10 +78,8 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
     calls = tuple(sizes) or seen.sizes
     if len(set(calls)) < 2:
         return m.Skipped(
-            reason=(
-                f"the program calls {seen.function} with one size only ({calls[0]}); give "
-                "others with --sizes"
-            )
+            f"the program calls {seen.function} with one size only ({calls[0]}); give "
+            "others with --sizes"
         )
     chosen, policies = buckets.recommended(calls), []
     for policy in m.SizePolicy:

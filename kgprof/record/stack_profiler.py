@@ -51,7 +51,7 @@ def stack_pass(
     """
     meant = min(options.steps, STEPS)
     if calls_a_step > MOST_CALLS:
-        return m.Skipped(reason=f"{too_many(1, calls_a_step)}, and each is one event")
+        return m.Skipped(f"{too_many(1, calls_a_step)}, and each is one event")
     steps = max(1, min(meant, int(MOST_CALLS / calls_a_step) if calls_a_step else meant))
     cut = "" if steps == meant else fewer(too_many(meant, calls_a_step), meant)
     while True:
@@ -63,7 +63,7 @@ def stack_pass(
             return kept(path, step_us, size, cut)
         path.unlink()
         if steps == 1:
-            return m.Skipped(reason=too_large(1, size, most_bytes))
+            return m.Skipped(too_large(1, size, most_bytes))
         cut = fewer(too_large(steps, size, most_bytes), meant)
         steps = max(1, steps * most_bytes // size)
 
@@ -81,7 +81,7 @@ def kept(
         has_stacks = any(_PYTHON_EVENT in line for line in lines)
     if not has_stacks:
         path.unlink()
-        return m.Skipped(reason=NO_STACKS)
+        return m.Skipped(NO_STACKS)
     return m.TracePass(
         step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=False, cut=cut
     )

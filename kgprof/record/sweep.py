@@ -15,7 +15,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +42,7 @@ NOTHING_COMPILED = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grid:
+class Grid(m.Model):
     """What was asked for; all empty is the usual grid."""
 
     modes: tuple[str, ...] = ()
@@ -414,7 +412,7 @@ class Session:
             until=self.until,
         )
         ended = msgspec.structs.replace(trial.exit, during="")
-        measured: m.CellTimes | m.Skipped = m.Skipped(reason=f"the process {ended.words}")
+        measured: m.CellTimes | m.Skipped = m.Skipped(f"the process {ended.words}")
         if trial.answer is not None:
             answer = m.decode_json(trial.answer, m.CellAnswer)
             measured = answer.times
@@ -453,7 +451,7 @@ class Session:
         store.write_exit(folder, key, ended.exit)
         (run,) = recordings.load(folder).runs
         count = max(1, self._options.warmup)
-        measured: m.CellTimes | m.Skipped = m.Skipped(reason=f"the program {ended.exit.words}")
+        measured: m.CellTimes | m.Skipped = m.Skipped(f"the program {ended.exit.words}")
         if cold and isinstance(run.compile, m.CompilePass) and ended.exit.outcome is m.Outcome.OK:
             records = run.records.records if isinstance(run.records, m.CompileRecords) else ()
             measured = m.CellTimes(
@@ -464,7 +462,7 @@ class Session:
                 stages=self._stages(records),
             )
         elif isinstance(run.timing, m.TimingPass):
-            steady = [us for group in run.timing.step_us for us in group]
+            steady = run.timing.every_us
             groups = (
                 steady[at : at + options.steps] for at in range(0, len(steady), options.steps)
             )

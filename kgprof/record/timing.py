@@ -169,7 +169,7 @@ def measure(run: Run) -> None:
         if run.evaluates
         else "the workload has no evaluation"
     )
-    store.write_json(run.folder / layout.EVALUATION, evaluation or m.Skipped(reason=why))
+    store.write_json(run.folder / layout.EVALUATION, evaluation or m.Skipped(why))
     if run.evaluates:
         run.write_result()
 
@@ -329,7 +329,7 @@ def timed_round(
         from_cache, compiled = graphs[HIT], graphs[MISS] + graphs[BYPASS]
     else:
         why = "nothing was compiled" if dynamo is None else "this torch does not count cache hits"
-        from_cache = compiled = m.Skipped(reason=why)
+        from_cache = compiled = m.Skipped(why)
     return m.TimedRound(
         first_call_s=warm_up_s[0],
         graphs_from_cache=from_cache,

@@ -49,7 +49,7 @@ def trace_pass(
     if size > TRACE_BYTES:
         path.unlink()
         return m.Skipped(
-            reason=f"the trace of {options.steps} steps takes {size} bytes, more than {TRACE_BYTES}"
+            f"the trace of {options.steps} steps takes {size} bytes, more than {TRACE_BYTES}"
         )
     return m.TracePass(
         step_us=step_us,

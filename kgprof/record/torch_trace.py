@@ -33,7 +33,7 @@ from kgprof.record.trace_payloads import TracePayloads
 from kgprof.workloads.protocol import Session
 
 TRACE_LOGGER = "torch.__trace"
-NOT_OUR_STEPS = m.Skipped(reason="measured only if kgprof itself calls the steps")
+NOT_OUR_STEPS = m.Skipped("measured only if kgprof itself calls the steps")
 NO_CACHE = m.CacheFolder(files=0, bytes=0)
 LOG_ARTIFACTS = ("graph_breaks", "recompiles", "cudagraphs", "perf_hints")
 

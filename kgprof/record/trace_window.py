@@ -94,7 +94,7 @@ class TraceWindow(Source):
         if self.result is not None or kind is not (self.kind or self._steps.chosen):
             return
         if _elsewhere():
-            self.result = None if self._profiler else m.Skipped(reason=ELSEWHERE)
+            self.result = None if self._profiler else m.Skipped(ELSEWHERE)
             return
         if self._profiler is None:
             if self._steps.counts[kind] > self._opens_after:
@@ -132,11 +132,11 @@ class TraceWindow(Source):
         if self.result is not None:
             return
         if self._profiler is not None and _elsewhere():
-            self.result = m.Skipped(reason=ELSEWHERE)
+            self.result = m.Skipped(ELSEWHERE)
             return
         self._in_first.close()
         too_few = f"too few steps: torch.profiler starts after {self._opens_after}"
-        without = m.Skipped(reason=why or too_few)
+        without = m.Skipped(why or too_few)
         if self._profiler is None:
             self.result = without
             return
@@ -173,7 +173,7 @@ class TraceWindow(Source):
         size = export(profiler, self._path, mark, f'"{AFTER_STEPS}"'.encode())
         if size > most_bytes:
             self._path.unlink()
-            return m.Skipped(reason=stack_profiler.too_large(len(step_us), size, most_bytes))
+            return m.Skipped(stack_profiler.too_large(len(step_us), size, most_bytes))
         if self._with_stack:
             return stack_profiler.kept(self._path, step_us, size)
         return m.TracePass(

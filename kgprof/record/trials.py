@@ -22,13 +22,12 @@ from kgprof.record import children
 from kgprof.record.job import Failed, Job, Task
 
 LOG_CHARS = 200_000  # of the end of what the child printed
-TIME_UP = m.Skipped(reason="the time was up (--minutes; --resume goes on)")
+TIME_UP = m.Skipped("the time was up (--minutes; --resume goes on)")
 
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
+class Trial(m.Model):
     """How the child ended, and what it had answered by then."""
 
     exit: m.Exit
@@ -115,6 +114,6 @@ class CellTrials:
             raise KeyboardInterrupt
         if trial.answer is None:
             words = msgspec.structs.replace(trial.exit, during="").words
-            return TIME_UP if trial.time_up else m.Skipped(reason=f"the process {words}")
+            return TIME_UP if trial.time_up else m.Skipped(f"the process {words}")
         answer: Answer | m.Skipped = m.decode_json(trial.answer, kind | m.Skipped)  # type: ignore[arg-type]
         return answer

@@ -21,7 +21,7 @@ BUDGET_S = 15.0  # for all kernels of a run
 
 def triton_stages(device: torch.device) -> m.TritonStages | m.Skipped:
     if device.type != "cuda":
-        return m.Skipped(reason="not applicable on a CPU: g++ compiles Inductor's C++ in one stage")
+        return m.Skipped("not applicable on a CPU: g++ compiles Inductor's C++ in one stage")
     inductor = sys.modules.get("torch._inductor.codecache")
     try:
         loaded = launched(tuple(inductor.PyCodeCache.modules) if inductor is not None else ())
@@ -31,7 +31,7 @@ def triton_stages(device: torch.device) -> m.TritonStages | m.Skipped:
             {(_name(tuner), str(tuner.launchers[0].config)): tuner for tuner in loaded}.values()
         )
         if not tuners:
-            return m.Skipped(reason="Inductor generated no Triton kernel")
+            return m.Skipped("Inductor generated no Triton kernel")
         knobs = importlib.import_module("triton.knobs")
         kernels, until = [], time.perf_counter() + BUDGET_S
         with knobs.compilation.scope():
@@ -43,9 +43,7 @@ def triton_stages(device: torch.device) -> m.TritonStages | m.Skipped:
                     break
                 kernels.append(compiled_again(tuner, knobs))
     except Exception as error:  # noqa: BLE001  of parts of torch and Triton that promise nothing
-        return m.Skipped(
-            reason=f"capture Triton stages unavailable: {type(error).__name__}: {error}"
-        )
+        return m.Skipped(f"capture Triton stages unavailable: {type(error).__name__}: {error}")
     return m.TritonStages(kernels=tuple(kernels), left_out=len(tuners) - len(kernels))
 
 

@@ -13,7 +13,7 @@ from kgprof.wording import plural
 IDLE = "idle"
 
 
-class KindPart(View, frozen=True, kw_only=True):
+class KindPart(View):
     """One kind's part of a step."""
 
     kind: str  # a KernelKind's value, or "idle"
@@ -211,7 +211,7 @@ _SHARE_FROM = 0.05  # from here on the share fits too on a wide screen
 _SHARE_ALWAYS_FROM = 0.14  # and from here on also on a phone
 
 
-class Part(View, frozen=True, kw_only=True):
+class Part(View):
     """A part of a bar: ``length`` of the full width, ``share`` of the whole that the bar shows;
     both 0..1."""
 
@@ -222,7 +222,7 @@ class Part(View, frozen=True, kw_only=True):
     title: str = ""
 
 
-class Segment(View, frozen=True, kw_only=True):
+class Segment(View):
     kind: str
     x: str
     width: str
@@ -233,7 +233,7 @@ class Segment(View, frozen=True, kw_only=True):
     title: str
 
 
-class Bar(View, frozen=True, kw_only=True):
+class Bar(View):
     anchor: str
     run: str
     caption: str
@@ -241,12 +241,12 @@ class Bar(View, frozen=True, kw_only=True):
     segments: tuple[Segment, ...]
 
 
-class Bars(Drawing, frozen=True, kw_only=True):
+class Bars(Drawing):
     kind: ClassVar[str] = "bars"
     bars: tuple[Bar, ...]
 
 
-class LegendEntry(View, frozen=True):
+class LegendEntry(View, kw_only=False):
     family: str  # FAMILY-KIND is the class of its colour
     kind: str
     name: str
@@ -254,7 +254,7 @@ class LegendEntry(View, frozen=True):
     letter: str = ""
 
 
-class Legend(Drawing, frozen=True, kw_only=True):
+class Legend(Drawing):
     kind: ClassVar[str] = "legend"
     entries: tuple[LegendEntry, ...]
 
@@ -300,14 +300,14 @@ def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
     )
 
 
-class Length(View, frozen=True, kw_only=True):
+class Length(View):
     name: str
     value: str
     width: str
     first: bool = False
 
 
-class Lengths(Drawing, frozen=True, kw_only=True):
+class Lengths(Drawing):
     """A row and a bar each, all on one scale."""
 
     kind: ClassVar[str] = "lengths"

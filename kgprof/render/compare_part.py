@@ -20,7 +20,7 @@ _FEWEST_PERCENT = 2.0  # of the axis of an interval, to either side
 _COLUMNS = ("metric", "verdict", "base", "head", "change", "95 % interval")
 
 
-class Plot(View, frozen=True, kw_only=True):
+class Plot(View):
     """An interval about "no change", which is in the middle; SVG lengths."""
 
     x: str
@@ -266,7 +266,7 @@ def _tables(
 
 
 def _changes(
-    label: str, name: str, changes: Sequence[m.SettingChange | m.EnvironmentChange], limits: Limits
+    label: str, name: str, changes: Sequence[m.ChangedFact], limits: Limits
 ) -> Iterable[Table]:
     rows = [
         (change.name, change.base or DASH, change.head or DASH)

@@ -309,7 +309,7 @@ def sides(comparison: m.Comparison) -> tuple[str, str]:
     return base, head
 
 
-def settings_that_differ(comparison: m.Comparison) -> tuple[m.SettingChange, ...]:
+def settings_that_differ(comparison: m.Comparison) -> tuple[m.ChangedFact, ...]:
     """Of the command and of any run, those that make a step other work."""
     every = (
         *comparison.settings,

@@ -65,7 +65,7 @@ LONG = (
 )
 
 
-class Packed(View, frozen=True, kw_only=True):
+class Packed(View):
     """The element of the page. ``text`` is empty where nothing is carried; ``left_out`` says what
     is not in it."""
 
@@ -99,7 +99,7 @@ class Packed(View, frozen=True, kw_only=True):
         return ()
 
 
-class Embedded(View, frozen=True, kw_only=True):
+class Embedded(View):
     """What a page carries."""
 
     profile: m.Profile
@@ -125,7 +125,7 @@ def zipped(data: bytes) -> str:
 
 def comparable(profile: m.Profile) -> m.Profile:
     """Without LONG. Each leaves a reason in its place."""
-    gone = m.Skipped(reason="omitted from the embedded Profile to stay under 1 MB")
+    gone = m.Skipped("omitted from the embedded Profile to stay under 1 MB")
     short = []
     for run in profile.runs:
         log, kernels = run.log, run.kernels
@@ -279,7 +279,7 @@ class TraceFile:
         return self.read() if self.size_bytes <= EMBEDDED_BYTES else None
 
 
-class TraceLink(View, frozen=True, kw_only=True):
+class TraceLink(View):
     """``address`` is what the link leads to; empty where there is none. ``carried``: the button can
     hand it over."""
 

@@ -23,7 +23,7 @@ def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
     if isinstance(commit, str):
         commit += " with uncommitted changes" if machine.git_dirty is True else ""
     elif any(words in commit.reason for words in _NO_COMMITS):
-        commit = m.Skipped(reason="not a git repository")
+        commit = m.Skipped("not a git repository")
     if not isinstance(machine.cpu_count, m.Skipped):
         cpu = f"{cpu}, {machine.cpu_count} cores usable"
     if not isinstance(machine.torch_threads, m.Skipped):
@@ -122,7 +122,7 @@ def passes(profile: m.Profile) -> frozenset[str]:
     return frozenset(name.upper() for name in seen or profile.options.passes or m.PassName)
 
 
-class Gap(View, frozen=True, kw_only=True):
+class Gap(View):
     what: tuple[str, ...]
     reason: str
     runs: tuple[str, ...]  # slugs; empty where it concerns the whole recording

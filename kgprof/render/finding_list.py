@@ -12,7 +12,7 @@ from kgprof.render.table import View
 from kgprof.wording import relative
 
 
-class Grouped(View, frozen=True, kw_only=True):
+class Grouped(View):
     """Findings that have the rule, level, message, place and acceptance of ``first``."""
 
     members: tuple[m.Finding, ...]
@@ -181,12 +181,12 @@ _WORDS = 3000  # characters of torch's own
 _NOT_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class Place(View, frozen=True, kw_only=True):
+class Place(View):
     where: str  # "src/step.py:41 forward"
     source: str  # the line itself; empty where it could not be read
 
 
-class FindingLine(View, frozen=True, kw_only=True):
+class FindingLine(View):
     anchor: str
     runs: tuple[str, ...]
     message: str
@@ -204,7 +204,7 @@ class FindingLine(View, frozen=True, kw_only=True):
     words: tuple[str, ...]  # torch's own, a paragraph each
 
 
-class FindingGroup(View, frozen=True, kw_only=True):
+class FindingGroup(View):
     """Findings of one rule on one level."""
 
     rule: m.Rule
@@ -222,7 +222,7 @@ class FindingGroup(View, frozen=True, kw_only=True):
         return len(self.lines) + len(self.folded)
 
 
-class FindingList(View, frozen=True, kw_only=True):
+class FindingList(View):
     groups: tuple[FindingGroup, ...]
     anchors: dict[str, str]  # of a fingerprint: the anchor of the line that stands for it
 

@@ -29,7 +29,7 @@ _CODE, _UNIT = 120, 24  # characters
 _CAUSES, _INTERVALS = 3, 3
 
 
-class Tile(View, frozen=True, kw_only=True):
+class Tile(View):
     """One of the four figures."""
 
     label: str
@@ -39,7 +39,7 @@ class Tile(View, frozen=True, kw_only=True):
     tone: str = ""  # a class: "worse", "better", "attention"
 
 
-class RunBar(View, frozen=True, kw_only=True):
+class RunBar(View):
     leads_to: str
     run: str
     first: bool
@@ -49,7 +49,7 @@ class RunBar(View, frozen=True, kw_only=True):
     title: str
 
 
-class Step(View, frozen=True, kw_only=True):
+class Step(View):
     """Something to do, or what a change is put down to."""
 
     text: str
@@ -62,7 +62,7 @@ class Step(View, frozen=True, kw_only=True):
     about: str = ""
 
 
-class BusyBar(View, frozen=True, kw_only=True):
+class BusyBar(View):
     """100 % is the time in which the GPU (on a CPU: an operator) was busy."""
 
     leads_to: str
@@ -74,7 +74,7 @@ class BusyBar(View, frozen=True, kw_only=True):
     width: str
 
 
-class Interval(View, frozen=True, kw_only=True):
+class Interval(View):
     """A time's change, drawn about "no change"."""
 
     name: str

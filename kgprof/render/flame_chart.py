@@ -12,8 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-import msgspec
-
 from kgprof import model as m
 from kgprof.render.breakdown import legend_of
 from kgprof.render.escaping import one_line
@@ -31,7 +29,7 @@ _WITH_FILE = 0.12  # and with its place
 _WIDE = 0.09  # and with a name on a telephone
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True):
+class Item(m.Model):
     """A node; ``title`` is its name, and on further lines what it is and how long it took."""
 
     parent: int  # index, and smaller than its own; -1 of the first
@@ -42,7 +40,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""  # its place in short: "policy.py:77"
 
 
-class Box(View, frozen=True, kw_only=True):
+class Box(View):
     style: str
     x: str
     y: int
@@ -52,7 +50,7 @@ class Box(View, frozen=True, kw_only=True):
     file: str = ""  # likewise
 
 
-class Icicle(Drawing, frozen=True, kw_only=True):
+class Icicle(Drawing):
     kind: ClassVar[str] = "icicle"
     label: str = ""  # what the drawing is called
     height: int

@@ -20,7 +20,7 @@ _LABELS = 10  # of recordings, below the line
 _ALWAYS = (m.COLD_FIRST_CALL, m.KERNELS_PER_STEP)  # beside times, whether they changed or not
 
 
-class Mark(View, frozen=True, kw_only=True):
+class Mark(View):
     x: str
     y: float
     title: str
@@ -28,7 +28,7 @@ class Mark(View, frozen=True, kw_only=True):
     worse: bool
 
 
-class Line(Drawing, frozen=True, kw_only=True):
+class Line(Drawing):
     kind: ClassVar[str] = "line"
     description: str
     height: int

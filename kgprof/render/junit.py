@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from decimal import Decimal
 from xml.etree import ElementTree
 
-import msgspec
-
 from kgprof import coverage
 from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
@@ -26,7 +24,7 @@ EVERY_RUN = "all runs"
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class Case(m.Model):
     """``failure``: it was observed and is wrong; ``error``: it could not be told. At most one of
     the two."""
 

@@ -17,7 +17,7 @@ _HEADINGS = ("what", "line", "share", "per step")
 def limit_blocks(runs: Sequence[m.RunReport], root: str) -> tuple[Block, ...]:
     """Show the run that a reader would choose; nothing where no step was traced on a GPU."""
     order = importance(runs)
-    found = runs[order[0]].limits if order else m.Skipped(reason="there are no runs")
+    found = runs[order[0]].limits if order else m.Skipped("there are no runs")
     if isinstance(found, m.Skipped):
         return ()
     run = runs[order[0]]

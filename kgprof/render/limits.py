@@ -4,8 +4,6 @@ that its parts share."""
 from collections.abc import Sequence
 from enum import IntEnum
 
-import msgspec
-
 from kgprof import model as m
 from kgprof.measures.times import ranked
 
@@ -22,7 +20,7 @@ class Share(IntEnum):
     WHOLE = 2
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits(m.Model):
     """How much of each the page may hold. What is beyond is in report.json, and the page says
     so."""
 

@@ -33,7 +33,7 @@ from kgprof.render.finding_list import Grouped, cost_order, failing, grouped
 from kgprof.render.quantity import DASH
 from kgprof.render.table import Block, Table, View, plain
 from kgprof.render.table import markdown as printed
-from kgprof.wording import figure, plural, ranges, relative
+from kgprof.wording import and_more, figure, plural, ranges, relative
 
 ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")
 # characters: of the first line, of cause and fix, of a name
@@ -264,7 +264,7 @@ _ON_THE_PAGE = ("dropped",)  # keys of columns that are nowhere else
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
 
 
-class Section(View, frozen=True, kw_only=True):
+class Section(View):
     """Head and tail stand or fall together; rows are cut from the end."""
 
     head: tuple[str, ...]
@@ -464,7 +464,7 @@ def _compared(profile: m.Profile) -> Iterable[Section]:
     yield Section(
         head=(f"**{base}** vs **{head}**. {escaped(compare_words.comparability(found), 400)}",)
     )
-    differ: list[m.EnvironmentChange | m.SettingChange] = [*found.environment, *found.settings]
+    differ: list[m.ChangedFact] = [*found.environment, *found.settings]
     if rows := [
         (change.name, change.base or DASH, change.head or DASH) for change in differ[:_COMPARED]
     ]:
@@ -647,7 +647,7 @@ def _origin(kernels: m.KernelBreakdown, root: str) -> str:
     host's step."""
     said = [kernel_table.known_lines(kernels)]
     if largest := next((row for row in kernels.rows if row.lines), None):
-        more = f" and {len(largest.lines) - 1} more" if len(largest.lines) > 1 else ""
+        more = and_more(largest.lines, 1)
         said.append(
             f"largest kernel with lines: {kernel_table.place(largest.lines[0], root)}{more}"
         )

@@ -81,7 +81,7 @@ REASONS = 3
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
-class Section(View, frozen=True, kw_only=True):
+class Section(View):
     """``anchor`` is also the name of the partial that lays out the content."""
 
     anchor: str
@@ -91,7 +91,7 @@ class Section(View, frozen=True, kw_only=True):
     content: Mapping[str, object]
 
 
-class Page(View, frozen=True, kw_only=True):
+class Page(View):
     # for what is no text of others: its versions, its device, what was asked for
     profile: m.Profile
     workload: str

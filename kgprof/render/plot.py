@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import ClassVar
 
-import msgspec
-
 from kgprof import model as m
 from kgprof.render.breakdown import legend_of
 from kgprof.render.escaping import one_line
@@ -24,7 +22,7 @@ _ACROSS_TICKS, _UP_TICKS = 8, 4  # at most
 _NICE = (1, 2, 2.5, 5, 10)
 
 
-class Shape(View, frozen=True, kw_only=True):
+class Shape(View):
     """``path``: in units of ACROSS by pixels."""
 
     style: str
@@ -32,7 +30,7 @@ class Shape(View, frozen=True, kw_only=True):
     title: str = ""
 
 
-class Plot(Drawing, frozen=True, kw_only=True):
+class Plot(Drawing):
     kind: ClassVar[str] = "plot"
     across: ClassVar[int] = ACROSS
     height: ClassVar[int] = HIGH + 38
@@ -55,7 +53,7 @@ class Plot(Drawing, frozen=True, kw_only=True):
         )
 
 
-class Axis(msgspec.Struct, frozen=True, kw_only=True):
+class Axis(m.Model):
     low: float
     high: float
     log: bool = False

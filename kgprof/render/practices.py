@@ -29,7 +29,7 @@ MARKS = dict(zip(STATUSES, "\N{MULTIPLICATION X}\N{CHECK MARK}?", strict=True))
 WEIGHED = {m.ReadVerdict.KEEP: "keep the sync", m.ReadVerdict.REMOVE: "remove the sync"}
 
 
-class Practice(View, frozen=True, kw_only=True):
+class Practice(View):
     status: m.PracticeStatus
     mark: str
     title: str
@@ -37,7 +37,7 @@ class Practice(View, frozen=True, kw_only=True):
     anchors: tuple[str, ...]  # of the findings that speak against it
 
 
-class Weighing(View, frozen=True, kw_only=True):
+class Weighing(View):
     verdict: str
     text: str
     place: Place | None

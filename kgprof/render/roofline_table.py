@@ -217,7 +217,7 @@ BOUNDS = legend_of(
 _STYLES = dict(zip(m.Bound, ("memory", "compute", "latency", "above"), strict=True))
 
 
-class Point(View, frozen=True, kw_only=True):
+class Point(View):
     x: str
     y: float
     radius: float
@@ -226,7 +226,7 @@ class Point(View, frozen=True, kw_only=True):
     label: str
 
 
-class Scatter(Drawing, frozen=True, kw_only=True):
+class Scatter(Drawing):
     kind: ClassVar[str] = "scatter"
     description: str
     height: int

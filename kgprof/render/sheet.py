@@ -21,14 +21,14 @@ TEMPLATE = "sheet.html.jinja"
 _TEXT = 2_000  # characters of a sentence
 
 
-class Code(Drawing, frozen=True, kw_only=True):
+class Code(Drawing):
     """Lines to copy."""
 
     kind: ClassVar[str] = "code"
     text: str
 
 
-class Section(View, frozen=True, kw_only=True):
+class Section(View):
     title: str
     blocks: tuple[Block, ...]
     intro: str = ""
@@ -39,7 +39,7 @@ class Section(View, frozen=True, kw_only=True):
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
-class Sheet(View, frozen=True, kw_only=True):
+class Sheet(View):
     """``trust`` is one line on how far the verdict can be relied on; ``facts`` name machine,
     versions and date."""
 

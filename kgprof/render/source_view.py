@@ -29,7 +29,7 @@ class _Line:
     rules: dict[str, str] = field(default_factory=dict)  # the anchor of a rule's first finding here
 
 
-class SourceLine(View, frozen=True, kw_only=True):
+class SourceLine(View):
     """``number`` is empty where lines were left out; ``code`` is None where the text is not
     known."""
 
@@ -39,13 +39,13 @@ class SourceLine(View, frozen=True, kw_only=True):
     findings: tuple[tuple[str, str], ...] = ()  # rule and anchor
 
 
-class SourceFile(View, frozen=True, kw_only=True):
+class SourceFile(View):
     name: str
     caption: str
     lines: tuple[SourceLine, ...]
 
 
-class Compiled(View, frozen=True, kw_only=True):
+class Compiled(View):
     """A graph, or its code."""
 
     title: str
@@ -53,7 +53,7 @@ class Compiled(View, frozen=True, kw_only=True):
     more: str  # how much is left out, and where the whole is
 
 
-class SourceOfRun(View, frozen=True, kw_only=True):
+class SourceOfRun(View):
     anchor: str
     run: str
     columns: tuple[str, ...]

@@ -4,7 +4,6 @@ disagree; how each run ended, and what its evaluation came to."""
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -41,7 +40,7 @@ _RESULTS = {
 }
 
 
-class RunColumn(msgspec.Struct, frozen=True):
+class RunColumn(m.Model, kw_only=False):
     """A figure that each run may have."""
 
     name: str

@@ -375,7 +375,7 @@ def _rungs(ladder: m.Ladder) -> Table:
             continue
         worst = found.tensors[0] if found.tensors else None
         none = m.Skipped(
-            reason="the reference itself" if rung is m.Rung.FLOAT64 else "no tensor was compared"
+            "the reference itself" if rung is m.Rung.FLOAT64 else "no tensor was compared"
         )
         figures = (_figures(worst) if worst else (missing(none),) * 6) * tensors
         status = (
@@ -399,9 +399,7 @@ def _figures(tensor: m.TensorDifference) -> tuple[Cell, ...]:
     details = (tensor.why or where, f"{tensor.differing:,} of {tensor.elements:,} differ")
     odd = f"{tensor.nans:,}, {tensor.infs:,}"
     expected = f"reference {tensor.reference_nans:,}, {tensor.reference_infs:,}"
-    ulp = (
-        m.Skipped(reason=f"{tensor.dtype} has no ULP") if tensor.max_ulp is None else tensor.max_ulp
-    )
+    ulp = m.Skipped(f"{tensor.dtype} has no ULP") if tensor.max_ulp is None else tensor.max_ulp
     return (
         Cell(f"{tensor.name} ({tensor.dtype})", details=details),
         # errors of float64 have more zeros than a column

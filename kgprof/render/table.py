@@ -27,12 +27,12 @@ _FIGURES = (int, bool, float | None)  # types of fields without a text
 _TERMINAL = 300  # characters of a cell
 
 
-class View(msgspec.Struct, frozen=True):
+class View(m.Model):
     """What a template or a printer shows. A page has tens of thousands, and a dataclass takes 15
     times as long."""
 
 
-class Small(View, frozen=True):
+class Small(View, kw_only=False):
     """Texts in small below a cell's own; ``style`` is their class in the style sheet."""
 
     texts: tuple[str, ...]
@@ -40,7 +40,7 @@ class Small(View, frozen=True):
     fold: str = ""  # the words that open them on a click; empty: they are in sight
 
 
-class Cell(View, frozen=True):
+class Cell(View, kw_only=False):
     text: str = ""
     details: tuple[str, ...] = ()  # what qualifies a figure: its range, its samples
     below: tuple[Small, ...] = ()  # on the page only
@@ -90,7 +90,7 @@ class Cell(View, frozen=True):
         )
 
 
-class Column(View, frozen=True):
+class Column(View, kw_only=False):
     name: str
     title: str = ""  # what the figures are: unit, pass, statistic
     style: str = "number"  # the class of its cells; only numbers stand on the right
@@ -101,13 +101,13 @@ class Column(View, frozen=True):
         return self.style.startswith("number")
 
 
-class Row(View, frozen=True, kw_only=True):
+class Row(View):
     cells: tuple[Cell, ...]
     anchor: str = ""
     style: str = ""
 
 
-class Table(View, frozen=True, kw_only=True):
+class Table(View):
     """``label`` says to those who do not see it what the table is. A note is a text, or what it is
     about and a text."""
 
@@ -135,7 +135,7 @@ class Table(View, frozen=True, kw_only=True):
         )
 
 
-class Fold(View, frozen=True):
+class Fold(View, kw_only=False):
     """What the page shows behind one line that opens it; or, of one ``run``, while that is
     chosen."""
 
@@ -151,18 +151,18 @@ class Fold(View, frozen=True):
     run: str = ""
 
 
-class Fact(View, frozen=True, kw_only=True):
+class Fact(View):
     name: str
     value: str
     missing: bool = False
 
 
-class Facts(View, frozen=True):
+class Facts(View, kw_only=False):
     kind: ClassVar[str] = "facts"
     facts: tuple[Fact, ...]
 
 
-class Drawing(View, frozen=True, kw_only=True):
+class Drawing(View):
     """What a macro of its kind's name draws."""
 
     kind: ClassVar[str]

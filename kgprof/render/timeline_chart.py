@@ -100,7 +100,7 @@ _MEANINGS = {
 }
 
 
-class LaneRow(View, frozen=True, kw_only=True):
+class LaneRow(View):
     label: str
     busy: str
     label_y: int
@@ -109,7 +109,7 @@ class LaneRow(View, frozen=True, kw_only=True):
     shapes: tuple[Shape, ...]  # of each the rectangles, in ACROSS units by _BLOCK pixels
 
 
-class Lanes(Drawing, frozen=True, kw_only=True):
+class Lanes(Drawing):
     kind: ClassVar[str] = "lanes"
     across: ClassVar[int] = ACROSS
     at: str  # the run's anchor

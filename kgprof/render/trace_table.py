@@ -42,7 +42,7 @@ _COLLECTIVES_MEAN = (
 )
 
 
-class Difference(View, frozen=True, kw_only=True):
+class Difference(View):
     title: str
     text: str
     # the window, kinds, spans, regions, kernels; none where nothing could be compared

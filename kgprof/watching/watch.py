@@ -256,7 +256,7 @@ class Watch:
         """Reads after warm-up for which the host waits, or would on CUDA (KGP201, KGP202)."""
         recording = self.recording
         if recording is None:
-            return m.Skipped(reason=ASIDE if self._aside else "nothing has run yet")
+            return m.Skipped(ASIDE if self._aside else "nothing has run yet")
         (summary,) = self._summaries
         return summary.syncs_per_step if isinstance(summary, m.MemorySummary) else summary
 

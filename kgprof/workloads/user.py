@@ -252,13 +252,13 @@ def judged(
     expected = results.get(baseline) if baseline else None
     for run, found in results.items():
         if expected is None:
-            yield run, m.Skipped(reason="the baseline left no result to compare with")
+            yield run, m.Skipped("the baseline left no result to compare with")
         elif run != baseline and (found.get(RANDOM) or expected.get(RANDOM)):
             drawn = (
                 "its steps draw random numbers, and compiled code draws different ones from "
                 "the same seed"
             )
-            yield run, m.Skipped(reason=drawn)
+            yield run, m.Skipped(drawn)
         else:
             yield (
                 run,

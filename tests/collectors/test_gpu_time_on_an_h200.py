@@ -81,4 +81,4 @@ def test_without_timing_the_gpu_never_works_longer_than_the_step(
         for run in Evidence(msgspec.structs.replace(recording, runs=runs)).runs:
             traced = run.once(traced_steps)
             assert isinstance(traced, TracedSteps)
-            assert traced.busy_us <= traced.step_us
+            assert traced.busy_us <= traced.extent.step_us

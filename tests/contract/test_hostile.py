@@ -73,7 +73,7 @@ def test_every_string_field_of_the_model_is_filled() -> None:
     assert {
         ("ComparedMetric", "note"),
         ("Cause", "text"),
-        ("SettingChange", "head"),
+        ("ChangedFact", "head"),
         ("Skipped", "reason"),
     } <= filled
 

@@ -22,6 +22,7 @@ from kgprof.model import (
     Cause,
     CauseKind,
     Ceiling,
+    ChangedFact,
     ChecklistItem,
     ComparedFinding,
     ComparedMetric,
@@ -35,7 +36,6 @@ from kgprof.model import (
     DeviceIdle,
     Economics,
     Environment,
-    EnvironmentChange,
     Evaluation,
     Exit,
     FailOn,
@@ -80,7 +80,6 @@ from kgprof.model import (
     RunComparison,
     RunKey,
     RunReport,
-    SettingChange,
     Skipped,
     SpanTotal,
     Speedup,
@@ -468,8 +467,8 @@ def other_machine() -> Profile:
     )
     assert found.comparison is not None
     changes = (
-        EnvironmentChange(name="GPU", base="Invented 9000", head="Invented 9001"),
-        EnvironmentChange(name="flag TORCH_LOGS", base="not set", head="+dynamo"),
+        ChangedFact(name="GPU", base="Invented 9000", head="Invented 9001"),
+        ChangedFact(name="flag TORCH_LOGS", base="not set", head="+dynamo"),
     )
     unlike = msgspec.structs.replace(
         found.comparison, environment=changes, comparable=False, causes=(), runs=()
@@ -713,7 +712,7 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
                 PhaseChange(name="capture", base_s=1.25, head_s=1.5),
                 PhaseChange(name="machine code", base_s=8.0, head_s=8.0),
             ),
-            settings=(SettingChange(name="depth", base="3", head=""),),
+            settings=(ChangedFact(name="depth", base="3", head=""),),
             causes=causes[:2],
             notes=("the step of base was timed in 5 rounds and that of head in 6",),
         ),
@@ -755,7 +754,7 @@ def _compared(profile: Profile, status: str, text: str) -> Profile:
                 NotLookedFor(side="head", rules=("KGP201", "KGP202"), reason=NO_MEMORY),
             ),
             causes=causes,
-            settings=(SettingChange(name="--steps", base="20", head="40"),),
+            settings=(ChangedFact(name="--steps", base="20", head="40"),),
             method="Welch's interval for the ratio of geometric means over rounds, at 95 %.",
             notes=("what an older kgprof recorded holds no rounds",),
         ),

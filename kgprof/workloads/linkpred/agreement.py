@@ -105,9 +105,7 @@ class Judge:
         if baseline not in usable:
             baseline = next(iter(usable), None)
         if baseline is None:
-            runs = (
-                (key, m.Skipped(reason=self._unusable(arrays))) for key, arrays in results.items()
-            )
+            runs = ((key, m.Skipped(self._unusable(arrays))) for key, arrays in results.items())
             return m.Agreement(baseline=None, runs=tuple(runs))
         replayed = self._rows_to_replay(usable, usable[baseline])
         judged = {
@@ -116,8 +114,7 @@ class Judge:
         return m.Agreement(
             baseline=baseline,
             runs=tuple(
-                (key, judged.get(key, m.Skipped(reason=self._unusable(results[key]))))
-                for key in results
+                (key, judged.get(key, m.Skipped(self._unusable(results[key])))) for key in results
             ),
         )
 
@@ -153,7 +150,7 @@ class Judge:
         compared = int((result.finished & baseline.finished).sum())
         replayed = replayed[result.finished[replayed]]
         if not compared and not len(replayed):
-            return m.Skipped(reason="no candidate finished, so there is no result to compare")
+            return m.Skipped("no candidate finished, so there is no result to compare")
         differing = np.flatnonzero(result.differs(baseline))
         replays = [self.replays.of(row) for row in replayed.tolist()]
         answers = np.array([(replay.outcome, replay.steps) for replay in replays]).reshape(-1, 2)

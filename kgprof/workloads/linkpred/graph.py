@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof.errors import InputError
+from kgprof.wording import and_more
 from kgprof.workloads.linkpred.rules import (
     FALSE,
     FIRST_PREDICATE,
@@ -243,7 +244,7 @@ def _read_rules(path: Path, held: Set[str]) -> tuple[list[RuleText], list[str]]:
 
 
 def _first(places: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(places) - most} more" if len(places) > most else ""
+    more = and_more(places, most)
     return ", ".join(places[:most]) + more
 
 

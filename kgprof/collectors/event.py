@@ -1,0 +1,54 @@
+"""What collectors have in common: an event of one run, and the finding that a rule makes of it."""
+
+from typing import TypedDict, Unpack
+
+from kgprof import model as m
+from kgprof.collectors.fingerprint import fingerprint
+
+
+class Event(m.Model):
+    """Something in one run, and the line of the project where it happened."""
+
+    run: m.RunKey
+    location: m.Location | None = None
+    identity: str = ""  # of the place: the same in another checkout and after an edit above it
+
+
+class Details(TypedDict, total=False):
+    """What some findings have beside the event's run and place."""
+
+    count: int
+    library: m.PackageLine | None
+    refusal: m.Refusal | None
+    related: tuple[m.Location, ...]
+    names: tuple[str, ...]
+    detail: str
+    fix: str
+    no_fix: str
+    cost: m.FindingCost | m.Skipped
+    saves: m.Saving | m.Skipped
+    reads: m.Reads | None
+
+
+def finding(
+    rule: m.Rule,
+    event: Event,
+    message: str,
+    *identity: str,
+    level: m.Level | None = None,
+    **details: Unpack[Details],
+) -> m.Finding:
+    """Make the rule's finding of the event.
+
+    ``identity``: what the fingerprint is of, beside the rule and the run; ``level``: the rule's
+    where nothing is given.
+    """
+    return m.Finding(
+        rule=rule.id,
+        level=level or rule.level,
+        message=message,
+        run=event.run,
+        location=event.location,
+        fingerprint=fingerprint(rule.id, event.run, *identity),
+        **details,
+    )
