@@ -107,6 +107,11 @@ class Samples(m.Model):
         """How many times the short samples the long ones are."""
         return self.high / self.low if self.low > 0 else 1.0
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether the median stands for the times: no run is said to take it otherwise."""
+        return self.variation <= NOISY
+
 
 class Interval(m.Model):
     """The time of the second side over that of the first. ``first`` and ``second``: a middle time
@@ -204,7 +209,7 @@ def _by_ranges(first: Samples, second: Samples) -> Answer:
     )
     if in_one and min(first.count, second.count) < FEWEST:
         return Unknown(Doubt.ONCE)
-    if in_one and max(first.variation, second.variation) > NOISY:
+    if in_one and not (first.is_steady and second.is_steady):
         return Unknown(Doubt.VARIED, measured)
     if measured.low <= 1 <= measured.high:
         return Level(measured) if by <= LEVEL_WITHIN else Unknown(Doubt.OVERLAP, measured)

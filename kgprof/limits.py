@@ -17,10 +17,9 @@ from pathlib import PurePosixPath
 import msgspec
 
 from kgprof import model as m
+from kgprof.judge import NOISY
 from kgprof.wording import figure
 
-# p90 over p10 of the steps from which on their median stands for none of them.
-UNSTEADY = 2.0
 # Of the step that GPU work takes: from here on the CPU's own pace does not matter, since it only
 # runs ahead of the GPU and waits.
 GPU_BOUND = 0.9
@@ -82,16 +81,18 @@ def limits(run: m.RunReport, waits: Mapping[m.Location | None, float]) -> m.RunL
     return msgspec.structs.replace(found, undecided=_undecided(run, found))
 
 
-def words(run: m.RunReport) -> str:
-    """Say what limits the run; empty where that is not decided."""
+def words(run: m.RunReport, *, says_step: bool = False) -> str:
+    """Say what limits the run; empty where that is not decided.
+
+    ``says_step``: the sentence before it says what a step takes.
+    """
     found = run.limits
     if isinstance(found, m.Skipped) or found.leading is None:
         return ""
     leading = found.leading
     mostly = f" (mostly {what})" if (what := most_of(leading)) else ""
-    return (
-        f"limited by {leading.limit}{mostly}: {100 * leading.share:.0f} % of {_whole(run, found)}"
-    )
+    whole = _whole(run, found, says_step)
+    return f"limited by {leading.limit}{mostly}: {100 * leading.share:.0f} % of {whole}"
 
 
 def most_of(share: m.LimitShare) -> str:
@@ -100,13 +101,15 @@ def most_of(share: m.LimitShare) -> str:
     return share.name or (f"{PurePosixPath(place.file).name}:{place.line}" if place else "")
 
 
-def _whole(run: m.RunReport, found: m.RunLimits) -> str:
+def _whole(run: m.RunReport, found: m.RunLimits, says_step: bool) -> str:
     """Name what the shares are of: no other time than the one that the report ranks by, unless it
     says which."""
     ms = f"{figure(found.step_us / 1e3)} ms"
     if isinstance(run.step, m.Skipped):
         return f"the traced step ({ms} under torch.profiler)"
-    return f"{ms} of GPU work per step" if found.step_us > run.step.median else f"the {ms} step"
+    if found.step_us > run.step.median:
+        return f"{ms} of GPU work per step"
+    return "the step" if says_step else f"the {ms} step"
 
 
 def _step_us(run: m.RunReport, kernels: m.KernelBreakdown) -> float:
@@ -226,7 +229,7 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
     step, busy_share = run.step, found.busy_us / found.step_us
     if isinstance(step, m.Spread) and busy_share < GPU_BOUND and step.p10 > 0:
         varied = step.p90 / step.p10
-        if varied > UNSTEADY:
+        if varied > NOISY:
             return f"step times varied {varied:.1f}× within the run (p90 over p10)"
     largest, *others = found.by_kind
     if largest.limit is m.LimitKind.UNKNOWN:

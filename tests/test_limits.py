@@ -215,7 +215,18 @@ def test_a_verdict_names_the_limit_of_its_only_run_before_what_to_do() -> None:
 
     words = "limited by host code (mostly Python between operators): 72 % of the 0.400 ms step"
     assert limits.words(run) == words
-    assert profile.verdict.text == f"fused.default takes 0.400 ms/step; {words}"
+    assert profile.verdict.text == (
+        "fused.default takes 0.400 ms/step; "
+        "limited by host code (mostly Python between operators): 72 % of the step"
+    )
+
+
+def test_the_limit_of_a_run_that_is_compared_by_its_evaluations_names_its_step() -> None:
+    run = report(waited_for=idle(**{"aten::cudnn_rnn": 90, "aten::mm": 10}))
+    found = msgspec.structs.replace(run, limits=limits.limits(run, {}))
+
+    assert limits.words(found).endswith("of the 0.400 ms step")
+    assert limits.words(found, says_step=True).endswith("of the step")
 
 
 def test_waits_account_for_no_more_than_the_idle_time() -> None:

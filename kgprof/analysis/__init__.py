@@ -89,6 +89,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
                 if entry.status is m.AcceptedStatus.EXPIRED
             ],
             actions=next_actions,
+            workload=plan.workload,
         ),
         environment=plan.environment,
         device=plan.device,
@@ -215,6 +216,8 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         per_unit=times.unit_time(record),
         throughput=times.throughput(times.unit_time(record), record.unit),
         speedup=times.NO_BASELINE,
+        cpu=times.cpu_time(record.timing),
+        load=times.load(record.timing, recording.header.load),
         evaluation=record.evaluation,
         agreement=agreement,
         compared_with=compared_with,

@@ -1,6 +1,6 @@
 """What to do next: at most three fixes for the run that a reader would choose. Those that relieve
 what limits its step come first, where that is decided; of them, and of the others, those that could
-save most.
+save most. What only a GPU would wait for comes last where the program ran without one.
 
 A symptom comes after a reason that covers most of it: a GPU that is idle between an optimizer's
 launches is mended at the optimizer, whose own bound is smaller only because it is more exact.
@@ -20,6 +20,8 @@ from kgprof.reading.evidence import Evidence
 MOST = 3
 MOST_OF_IT = 0.5  # of a symptom's bound
 WORTH_SHARE = 0.01  # of the step: a smaller bound is no reason to do anything
+# Whose lines cost nothing on a CPU.
+SYNCS = frozenset(rule.id for rule in syncs.RULES)
 # A wrong result, a contradiction or an empty measurement is no matter of speed, and leads the
 # report anyway.
 NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
@@ -45,7 +47,10 @@ def actions(
         run.key
     )
     step_us = run.step.median if isinstance(run.step, m.Spread) else None
-    found = list(_found(run, findings, idle_us, step_us))
+    found = [
+        replace(action, only_on_gpu=evidence.device != "cuda" and action.rule in SYNCS)
+        for action in _found(run, findings, idle_us, step_us)
+    ]
     bounded = [action for action in found if isinstance(action.saves, m.Saving)]
     bounded.sort(
         key=lambda action: -action.saves.us_per_step if isinstance(action.saves, m.Saving) else 0.0
@@ -69,6 +74,7 @@ def actions(
         rule.id for rule in RULES if leading is not None and leading.limit in rule.relieves
     }
     in_order.sort(key=lambda action: action.rule not in relieving)
+    in_order.sort(key=lambda action: action.only_on_gpu)
     # one that mends several places is named once, at the first of them
     fixes = [action.fix for action in in_order]
     return tuple(a for place, a in enumerate(in_order) if not a.fix or fixes.index(a.fix) == place)[

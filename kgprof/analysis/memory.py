@@ -1,14 +1,15 @@
 """What the MEMORY pass says of each run: peaks, what a mode takes over eager, and reads per
 step."""
 
+from collections.abc import Callable
 from pathlib import PurePath
+from typing import NamedTuple
 
 from kgprof import model as m
 from kgprof.collectors import syncs, witnesses
 from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import and_more
 
-_NO_POOLS = m.Skipped("this Recording has no data on the pools of CUDA graphs")
 _ON_A_CPU = m.Skipped("CPU allocations are not counted; the resident set is measured instead")
 NAMED = 5  # lines in one note
 LOW, MODERATE = 0.10, 0.25  # of what eager mode takes
@@ -22,24 +23,24 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
         return memory
     unseen, events = _why_no_reads(run), run.whole.once(syncs.collect)
     on_gpu = run.whole.device == "cuda"
-    pools: int | m.Skipped = _NO_POOLS if on_gpu else _ON_A_CPU
-    if (
-        on_gpu
-        and isinstance(memory.peaks, m.MemoryPeaks)
-        and isinstance(memory.peaks.graph_pool_bytes, int)
-    ):
-        pools = memory.peaks.taken_bytes
-    mine, theirs = _peak(run), _eager_peak(run)
-    both = (mine, theirs) if isinstance(mine, int) and isinstance(theirs, int) else None
+    taken, beside = _taken(run), _beside_eager(run, _taken)
+    over, over_of = beside, "taken" if on_gpu else "resident"
+    if on_gpu and isinstance(taken, m.Skipped):
+        over, over_of = _beside_eager(run, _allocated), "allocated"
+    of_eager: float | m.Skipped
+    if isinstance(beside, m.Skipped):
+        of_eager, overhead = beside, None
+    else:
+        of_eager, overhead = beside.eager / max(1, beside.own), tier(beside.share_over)
     return m.MemorySummary(
         steps=max(0, len(memory.step_us) - memory.steady_from),
         peaks=memory.peaks,
-        over_eager_bytes=m.first_skipped(theirs, mine) if both is None else both[0] - both[1],
-        over_eager_of="taken" if isinstance(pools, int) else "allocated" if on_gpu else "resident",
-        taken_bytes=pools,
-        of_eager=m.first_skipped(theirs, mine) if both is None else both[1] / max(1, both[0]),
-        tier=None if both is None else tier(both[0] / max(1, both[1]) - 1.0),
-        budget_bytes=mine if isinstance(mine, m.Skipped) else round(mine * MARGIN),
+        over_eager_bytes=over if isinstance(over, m.Skipped) else over.own - over.eager,
+        over_eager_of=over_of,
+        taken_bytes=taken if on_gpu else _ON_A_CPU,
+        of_eager=of_eager,
+        tier=overhead,
+        budget_bytes=taken if isinstance(taken, m.Skipped) else round(taken * MARGIN),
         syncs_per_step=m.Skipped(unseen) if unseen else syncs.syncs_per_step(events, run.key),
         reads={} if unseen else syncs.reads_by_finding(events, run.key),
         warm_up_reads=() if unseen else syncs.warm_up_reads(run),
@@ -86,21 +87,47 @@ def _why_no_reads(run: RunEvidence) -> str:
     )
 
 
-def _eager_peak(run: RunEvidence) -> int | m.Skipped:
+class _Beside(NamedTuple):
+    """The same peak of a run and of its strategy in mode eager."""
+
+    own: int
+    eager: int
+
+    @property
+    def share_over(self) -> float:
+        return self.own / max(1, self.eager) - 1.0
+
+
+def _beside_eager(
+    run: RunEvidence, peak: Callable[[RunEvidence], int | m.Skipped]
+) -> _Beside | m.Skipped:
     if run.key.mode == m.EAGER:
         return m.Skipped("this is the eager run")
     eager = run.whole.run(m.RunKey(strategy=run.key.strategy, mode=m.EAGER))
     if eager is None:
         return m.Skipped(f"{run.key.strategy} was not run in mode eager")
-    theirs, mine = _peak(eager), _peak(run)
+    own, theirs = peak(run), peak(eager)
+    if isinstance(own, m.Skipped):
+        return own
     if isinstance(theirs, m.Skipped):
-        return mine if isinstance(mine, m.Skipped) else m.Skipped(f"eager run: {theirs.reason}")
-    return theirs
+        return m.Skipped(f"eager run: {theirs.reason}")
+    return _Beside(own, theirs)
 
 
-def _peak(run: RunEvidence) -> int | m.Skipped:
-    memory = run.record.memory
-    peaks = memory if isinstance(memory, m.Skipped) else memory.peaks
+def _taken(run: RunEvidence) -> int | m.Skipped:
+    """What the run keeps from everybody else; on a GPU not known without the pools of CUDA
+    graphs."""
+    peaks = _peaks(run)
     if isinstance(peaks, m.Skipped):
         return peaks
     return peaks.taken_bytes if run.whole.device == "cuda" else peaks.resident_bytes
+
+
+def _allocated(run: RunEvidence) -> int | m.Skipped:
+    peaks = _peaks(run)
+    return peaks if isinstance(peaks, m.Skipped) else peaks.allocated_bytes
+
+
+def _peaks(run: RunEvidence) -> m.MemoryPeaks | m.Skipped:
+    memory = run.record.memory
+    return memory if isinstance(memory, m.Skipped) else memory.peaks

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from kgprof import limits
 from kgprof import model as m
 from kgprof.collectors import rule_of
-from kgprof.judge import FEWEST_ROUNDS, NOISY, Level
+from kgprof.judge import FEWEST_ROUNDS, Level
 from kgprof.measures import times
-from kgprof.measures.times import PER_STEP, Ranked, ranked, timed, whole_jobs, within_process
+from kgprof.measures.times import PER_STEP, Ranked, Unit, ranked, timed, whole_jobs, within_process
 from kgprof.wording import and_more, figure, plural, ranges
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
@@ -32,9 +32,10 @@ class Remark(m.Model):
     text: str
     status: m.VerdictStatus = OK
     notes: tuple[str, ...] = ()  # how far to trust it
+    says_step: bool = False  # what a step takes
 
 
-def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
+def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None, workload: str = "") -> Remark:
     """The fastest among the runs whose results may be believed, on what all of them have in
     common."""
     if (found := ranked(runs)) is not None:
@@ -42,12 +43,16 @@ def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     sound = [run for run in runs if not run.results_differ]
     per_step = timed(sound, lambda run: run.step)
     if not per_step:
-        return Remark(text=_untimed(runs))
+        return _untimed(runs)
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
         takes = ", ".join(
             f"{run.key.slug} takes {figure(time.median / 1e3)} ms" for run, time in per_step
         )
-        return Remark(text=f"{takes} from its first line to its end (no steps)")
+        asks = _never_called([run.script for run, _ in per_step if run.script], workload)
+        return Remark(
+            text=f"{takes} from its first line to its end (no steps){asks}",
+            status=ATTENTION if asks else OK,
+        )
     for finished, unit in whole_jobs(sound):
         if finished:
             run, time = finished[0]
@@ -56,7 +61,18 @@ def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None) -> Remark:
     return Remark(text=f"the runs cannot be ranked: {times.STEPS_DIFFER}", status=ATTENTION)
 
 
-def _untimed(runs: Sequence[m.RunReport]) -> str:
+def _never_called(scripts: Sequence[m.ScriptRun], workload: str) -> str:
+    """Which functions of a file could have been meant, where the file alone has no steps."""
+    functions = [name for script in scripts for name in script.uncalled]
+    if not functions or not workload:
+        return ""
+    named = " or ".join(f"{name}()" for name in functions[:2])
+    more = and_more(functions, 2)
+    target = f"{workload.removeprefix('-m ')}:{functions[0]}"
+    return f"; it never calls {named}{more}: did you mean kgprof profile {target}?"
+
+
+def _untimed(runs: Sequence[m.RunReport]) -> Remark:
     """What there is instead: the steps of scripts, traces, or compilations of a TORCH_TRACE
     directory."""
     scripts = [
@@ -65,7 +81,10 @@ def _untimed(runs: Sequence[m.RunReport]) -> str:
         if run.script and (run.script.steps or run.script.is_one_window)
     ]
     if scripts:
-        return "; ".join(_about(run, script) for run, script in scripts)
+        remarks = [_about(run, script) for run, script in scripts]
+        statuses = [remark.status for remark in remarks]
+        text = "; ".join(remark.text for remark in remarks)
+        return Remark(text=text, status=max(statuses, key=WORST_LAST.index))
     compiled = [run.compile for run in runs if not isinstance(run.compile, m.Skipped)]
     from_files = compiled and all(run.script is not None and not run.script.counted for run in runs)
     compilations = plural(sum(len(summary.compilations) for summary in compiled), "compilation")
@@ -73,10 +92,12 @@ def _untimed(runs: Sequence[m.RunReport]) -> str:
         f"{compilations} in {plural(len(runs), 'process', 'processes')}; a "
         "TORCH_TRACE directory holds no times"
     )
-    return _traced(runs) or (among if from_files else "no run has a time")
+    if runs and all(run.exit.failure is not None for run in runs):
+        return Remark(text="")  # how they ended is a headline
+    return Remark(text=_traced(runs) or (among if from_files else "no run has a time"))
 
 
-def _about(run: m.RunReport, script: m.ScriptRun) -> str:
+def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     """The step of a script that was not run again for TIMING: as long as it took under the
     instruments."""
     finer = (
@@ -85,19 +106,22 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> str:
         else ""
     )
     if script.is_one_window:
-        return f"{run.key.slug} has no steps, and was not timed{finer}"
+        return Remark(text=f"{run.key.slug} has no steps, and was not timed{finer}")
     steps = f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}"
     if isinstance(run.compile, m.Skipped):
-        return steps
+        return Remark(text=steps)
     steady = run.compile.steady
     if isinstance(steady, m.Skipped):
-        return f"{steps}; no step time: {steady.reason}{finer}"
+        return Remark(text=f"{steps}; no step time: {steady.reason}{finer}")
     under = (
         "under torch.profiler"
         if steady.measured_in == m.PassName.TRACE
         else "with kgprof's listeners on"
     )
-    return f"{run.key.slug} takes about {PER_STEP.say(steady.median)} ({under})"
+    took = f"about {times.said(steady, PER_STEP)} {PER_STEP.name} ({under})"
+    if within_process(steady, PER_STEP).is_steady:
+        return Remark(text=f"{run.key.slug} takes {took}")
+    return Remark(text=f"{run.key.slug}: step time not decided, {took}", status=INCONCLUSIVE)
 
 
 def _traced(runs: Sequence[m.RunReport]) -> str:
@@ -117,6 +141,23 @@ def _traced(runs: Sequence[m.RunReport]) -> str:
     )
 
 
+def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
+    """Of a run whose median stands for none of its times; None for one whose does."""
+    known = within_process(time, unit)
+    if known.is_steady:
+        return None
+    step = "step" if unit is PER_STEP else "evaluation"
+    of = f"p10 to p90 of {plural(time.samples, 'step')}" if unit is PER_STEP else ""
+    of = of or plural(time.samples, "evaluation")
+    text = f"{run.key.slug}: {step} time not decided, {times.said(time, unit)} {unit.name} ({of})"
+    varied = f"its times varied {figure(known.variation)}× within the run"
+    cpu = ""
+    if isinstance(run.cpu, m.Spread) and unit is PER_STEP:
+        cpu = f"; CPU time {unit.say(run.cpu.median)}"
+    notes = (f"{varied}{cpu}: {times.why_unsteady(run)}",)
+    return Remark(text=text, status=INCONCLUSIVE, notes=notes)
+
+
 def processes(*runs: m.RunReport) -> str:
     """How many of them the times that are ranked are from."""
     found = [len(run.rounds.numbers) for run in runs if isinstance(run.rounds, m.Rounds)]
@@ -133,12 +174,10 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     unit, ((first, best), *others) = found.unit, found.runs
     if not others:
         once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
-        varied = within_process(best, unit).variation
-        # A step may evaluate or export in every second call; a script's last batch is smaller.
-        why = "its steps do different work, or the machine was busy"
-        busy = (f"its times varied {figure(varied)}× within the run: {why}",)
+        if (undecided := _undecided(first, best, unit)) is not None:
+            return undecided
         text = f"{first.key.slug} takes {unit.say(best.median)}{once}"
-        return Remark(text=text, notes=busy if varied > NOISY else ())
+        return Remark(text=text, says_step=unit is PER_STEP)
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
     answers = {run.key: answer for (run, _), answer in zip(others, found.answers, strict=True)}
     notes = (processes(first, *(run for run, _ in others)), *_contradictions(first, others))
@@ -221,6 +260,7 @@ def verdict(
     differences: Sequence[m.TraceDifference] = (),
     expired: Sequence[str] = (),
     actions: Sequence[m.Action] = (),
+    workload: str = "",
 ) -> m.Verdict:
     """The worst thing that happened leads; what stands in spite of it follows as reasons.
 
@@ -228,7 +268,11 @@ def verdict(
     nobody accepts. ``actions``: of a script the first of them stands in the first line.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
-    rank, results, (work, lead) = fastest(runs, baseline), _results(runs, uncompared), _work(runs)
+    rank, results, (work, lead) = (
+        fastest(runs, baseline, workload),
+        _results(runs, uncompared),
+        _work(runs),
+    )
     remarks = [rank, *([results] if results else []), *work]
     if balance is not None and balance.straggler is not None:
         remarks.insert(0, Remark(text=balance.text, status=ATTENTION))
@@ -242,10 +286,12 @@ def verdict(
         else Remark(text=f"{one.run.strategy} was not compared: {one.missing}", status=ATTENTION)
         for one in differences[:TRACED_TO_NAME]
     )
-    if len(runs) == 1 and (limited := limits.words(runs[0])):
+    limited = limits.words(runs[0], says_step=rank.says_step) if len(runs) == 1 else ""
+    if limited and rank.status is not INCONCLUSIVE:
         remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {limited}")
-    if actions and any(run.script is not None and run.script.step for run in runs):
-        first = actions[0]
+    here = [action for action in actions if not action.only_on_gpu]
+    if here and any(run.script is not None and run.script.step for run in runs):
+        first = here[0]
         places = [
             f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in first.lines.items()
         ]

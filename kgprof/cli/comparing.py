@@ -12,7 +12,7 @@ from kgprof import progress
 from kgprof.analysis.redaction import Redactor, redacted
 from kgprof.cli import reading, writing
 from kgprof.cli.options import SHEET_FORMATS, Context
-from kgprof.cli.recording import making
+from kgprof.cli.recording import load_before, making
 from kgprof.cli.saying import inform
 from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, history, method_of
 from kgprof.compare import compare as compared
@@ -154,6 +154,7 @@ class Comparing(m.Model):
             in_turn.Side(told=pair(side=side), checkout=tree, output=place)
             for side, tree, place in zip(SIDES, trees, places, strict=True)
         )
+        load_before(asked, self.context)
         if not self.context.quiet:
             inform(method_of(other.told))
         with progress.choose(quiet=self.context.quiet, verbose=self.context.verbose) as shown:

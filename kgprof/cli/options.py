@@ -55,6 +55,7 @@ class Context:
     output: Path | None = None  # the folder of the result, where one is named
     outputs: tuple[Output, ...] = ()
     quiet: bool = False
+    wait_for_idle: float = 0.0  # seconds that a busy machine is waited for before it is measured
     sharing: Sharing = field(default_factory=Sharing)
     # outside of CI, and with --no-ci, one that offers nothing
     job: Job = field(default_factory=Job)
@@ -79,7 +80,7 @@ PLACE = Place()
 def remembered(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     """What concerns every verb is no parameter of any: it goes to the Context."""
     context = ctx.ensure_object(Context)
-    if param.name in ("verbose", "output", "outputs", "quiet"):
+    if param.name in ("verbose", "output", "outputs", "quiet", "wait_for_idle"):
         setattr(context, param.name, value)
     elif param.name == "no_redact":
         context.sharing = replace(context.sharing, redact=not value)
@@ -364,6 +365,14 @@ device_option = click.option(
 quiet_option = remembered_option(
     "-q", "--quiet", is_flag=True, help="Print errors and the last line only."
 )
+wait_option = remembered_option(
+    "--wait-for-idle",
+    type=click.FloatRange(min=0, max=LONGEST_TIMEOUT_S),
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait so long at most until other processes leave the machine idle, then measure. "
+    "[default: measure at once]",
+)
 accepted_option = click.option(
     "--accepted", metavar="PATH", help="File of accepted findings.  [default: kgprof-accepted.toml]"
 )
@@ -507,6 +516,7 @@ def asked_for(
     from kgprof.workloads import loading, programs
 
     loading.find(workload)
+    loading.refuse_what_python_cannot_read(workload)
     loading.check_arguments(workload, workload_args)
     if given["warmup"] >= given["steps"]:
         lacking = f"--warmup {given['warmup']} leaves no steady step of --steps {given['steps']}"

@@ -12,11 +12,12 @@ from kgprof import progress
 from kgprof.analysis.redaction import Redactor
 from kgprof.cli.options import Context
 from kgprof.cli.reading import read
-from kgprof.cli.saying import fenced
+from kgprof.cli.saying import fenced, inform
 from kgprof.cli.writing import complain_of_runs
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_WORKLOAD
 from kgprof.reading import layout, recordings
 from kgprof.record import default_folder, folder_name, ranks, record
+from kgprof.record.load import wait_for_idle
 from kgprof.record.private_names import private_names
 from kgprof.record.unfinished import Unfinished, refuse_in_the_way, refuse_overwriting
 from kgprof.workloads import loading, programs
@@ -71,6 +72,24 @@ def torch_trace_read(
         yield work
 
 
+def load_before(options: m.Options, context: Context) -> m.Load | m.Skipped | None:
+    """What other processes take of the machine, after a wait for less if one was asked for; None
+    where no times are to be measured."""
+    timed = not options.untimed or options.timing_below_s is not None
+    if not timed:
+        return None
+    tell = inform if not context.quiet else str
+
+    def told(load: m.Load, passed_s: float) -> None:
+        tell(f"{load.words}; waiting, {passed_s:.0f} of {context.wait_for_idle:.0f} s")
+
+    load = wait_for_idle(context.wait_for_idle, told)
+    if isinstance(load, m.Load) and load.is_high:
+        how = "measured anyway" if context.wait_for_idle else "--wait-for-idle SECONDS waits"
+        tell(f"{load.words}: times may not hold; {how}")
+    return load
+
+
 @contextlib.contextmanager
 def run_here(
     options: m.Options, inputs: Iterable[Path], context: Context
@@ -97,6 +116,7 @@ def run_here(
     # A live line and what a script prints would write over each other.
     shown = progress.choose(quiet=context.quiet, live=not is_program, verbose=context.verbose)
     with making(own, inputs, context) as work:
+        load = load_before(options, context) if launched is None else None
         if launched is not None:
             ranks.begin(output, launched)
         with shown as phases, fenced(echo(context.quiet), context.job) as printed:
@@ -105,7 +125,7 @@ def run_here(
                 Redactor(private_names(), root=str(Path.cwd())) if context.sharing.redact else str
             )
             try:
-                record(options, work.folder, phases, echo=printed, redact=redact)
+                record(options, work.folder, phases, echo=printed, redact=redact, load=load)
             except KeyboardInterrupt:
                 if not work.begun:
                     raise

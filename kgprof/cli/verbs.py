@@ -126,6 +126,7 @@ def cli(ctx: click.Context) -> None:
 @click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
 @options.module_option
 @options.run_options
+@options.wait_option
 @options.passes_option
 @options.evaluations_option
 @options.number(
@@ -717,6 +718,7 @@ def advise(ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: i
 )
 @options.format_option
 @options.recorded_options
+@options.wait_option
 @options.report_options
 @click.pass_context
 def compare(

@@ -20,7 +20,7 @@ from kgprof.analysis.redaction import redacted_text, redacted_trace
 from kgprof.cli import terminal
 from kgprof.cli.options import Context, Sharing
 from kgprof.cli.reading import read
-from kgprof.cli.saying import Job, append_summary, inert_document, inform, say, to_stdout
+from kgprof.cli.saying import Job, append_summary, inert, inert_document, inform, say, to_stdout
 from kgprof.collectors import accepted
 from kgprof.errors import (
     EXIT_GATE_FAILED,
@@ -35,7 +35,7 @@ from kgprof.reading import files, layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.record.unfinished import Unfinished
-from kgprof.render import practices
+from kgprof.render import failures, practices
 from kgprof.render import sheet as sheets
 from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.render.html import directory
@@ -189,11 +189,14 @@ def reported(work: Unfinished, context: Context, *, hta: bool | None) -> int:
 def ended(profile: m.Profile, page: Path, context: Context) -> int:
     """The exit code of what was recorded just now, its result told in short and in every form that
     was asked for."""
-    if not context.quiet and is_terminal(sys.stderr):
+    # What a program raised is said already.
+    raised = profile.runs and all(run.exit.failure is not None for run in profile.runs)
+    if not context.quiet and is_terminal(sys.stderr) and not raised:
         show_ending(profile, page, context)
     elif not context.quiet:
         actions = (f"{what}; fix: {fix}" for what, fix, _ in practices.next_steps(profile))
-        for sentence in (*profile.verdict.sentences, *actions):
+        sentences = () if raised else profile.verdict.sentences
+        for sentence in (*sentences, *actions):
             inform(sentence)
     add_to_job_summary(profile, context.job)
     emit(profile, page.parent / layout.FOLDER, context, otherwise=str(page))
@@ -419,7 +422,11 @@ def emit_sheet(
 
 
 def complain_of_runs(profile: m.Profile, recording: Path) -> None:
-    """One error a run that did not end well, and one a round."""
+    """Three lines for each line of the program that raised, one error for every other run that did
+    not end well, and one a round."""
+    for one in failures.failed(profile):
+        log = layout.run_folder(recording, one.run) / layout.LOG
+        tell(inert("\n".join(failures.lines(one, log))))
     for run in profile.runs:
         if run.exit.outcome != "ok":
             code = f" (exit code {run.exit.exit_code})" if run.exit.exit_code is not None else ""
@@ -434,7 +441,8 @@ def complain_of_runs(profile: m.Profile, recording: Path) -> None:
                     f"the report shows its first {run.script.steps:,} steps; a smaller "
                     "--timeout ends it sooner"
                 )
-            say(f"{run.key.slug} {run.exit.words}{code}", hint)
+            if run.exit.failure is None:
+                say(f"{run.key.slug} {run.exit.words}{code}", hint)
     for run in profile.runs:
         for lost in () if isinstance(run.rounds, m.Skipped) else run.rounds.lost:
             say(

@@ -23,6 +23,7 @@ from kgprof.collectors import (
     syncs,
 )
 from kgprof.collectors.event import Event, finding
+from kgprof.judge import NOISY
 from kgprof.measures import kernels
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
@@ -181,7 +182,7 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
     yield DeviceTime(
         run=run.key,
         step_us=statistics.median(step_us),
-        unsteady=bool(high > limits.UNSTEADY * low),
+        unsteady=bool(high > NOISY * low),
         samples=len(step_us),
         busy_us=found.busy_us / found.steps,
         steps=found.steps,

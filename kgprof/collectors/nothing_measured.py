@@ -44,6 +44,7 @@ class CoverageEvent(m.Model):
 
     run: m.RunKey
     timed: bool | None  # None: no time was asked for
+    raised: bool = False  # a line of the program's own ended it
     compilations: int | None  # None: not observed
     # made while the workload was loaded, of code that ran in no call
     unused: tuple[m.Compilation, ...] = ()
@@ -89,7 +90,13 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             compilations = compilations or None
         unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
         timed = None if not_asked else has_time
-        event = CoverageEvent(run=run.key, timed=timed, compilations=compilations, unused=unused)
+        event = CoverageEvent(
+            run=run.key,
+            timed=timed,
+            raised=run.exit.failure is not None,
+            compilations=compilations,
+            unused=unused,
+        )
         if (script := run.script) is not None:
             beside = (
                 () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
@@ -131,6 +138,8 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         )
         found = _finding(m.Level.ERROR, only.run, f"{what}. {how} {launched.command}", "no-time")
         return (msgspec.structs.replace(found, fix=launched.command),)
+    if events and all(event.raised for event in events):
+        return ()  # how it ended says why
     if not any(event.timed is None or event.timed for event in events):
         return (
             _finding(m.Level.ERROR, None, "nothing was measured: no run has a time", "no-time"),

@@ -74,6 +74,23 @@ def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     return spread(steps, unit="us", measured_in=m.PassName.TIMING)
 
 
+def cpu_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
+    """Microseconds of CPU time a step, over steps or groups of steps."""
+    if isinstance(timing, m.Skipped):
+        return timing
+    if not timing.cpu_us:
+        return m.Skipped("TIMING did not take CPU times")
+    return spread(timing.cpu_us, unit="us", measured_in=m.PassName.TIMING)
+
+
+def load(timing: m.TimingPass | m.Skipped, before: m.Load | m.Skipped) -> m.Load | m.Skipped:
+    """What other processes took of the machine in TIMING, or ``before`` it where that is not
+    known."""
+    if isinstance(timing, m.TimingPass) and isinstance(timing.load, m.Load):
+        return timing.load
+    return before
+
+
 def slow_first_words(ratio: float) -> str:
     return f"the first evaluation took {ratio:.2f} times the median of the others"
 
@@ -494,6 +511,34 @@ def within_process(time: m.Spread, unit: Unit) -> Samples:
     return Samples(
         median=time.median, low=low, high=high, count=time.samples, rounds={1: time.median}
     )
+
+
+def said(time: m.Spread, unit: Unit) -> str:
+    """The median where it stands for the times, else their range."""
+    known = within_process(time, unit)
+    if known.is_steady:
+        return unit.bare(time.median)
+    return f"{unit.bare(known.low)} to {unit.bare(known.high)}"
+
+
+def why_unsteady(run: m.RunReport) -> str:
+    """Why the steps of one run took different times, as far as that was looked at."""
+    if isinstance(run.load, m.Load) and run.load.is_high:
+        return f"the machine was busy: {run.load.words}"
+    if (worked := _different_work(run)) is not None:
+        return f"its steps do different work, {said(worked, PER_STEP)} ms of CPU time"
+    return "its steps do different work or wait, or the machine was busy"
+
+
+def _different_work(run: m.RunReport) -> m.Spread | None:
+    """The CPU times of a script's steps, where nothing else can be why they differ: a busy machine,
+    or a GPU for which the CPU waits at work."""
+    on_gpu = isinstance(run.kernels, m.KernelBreakdown) and run.kernels.device == "cuda"
+    if run.script is None or on_gpu or isinstance(run.load, m.Skipped):
+        return None
+    if isinstance(run.cpu, m.Skipped) or within_process(run.cpu, PER_STEP).is_steady:
+        return None
+    return run.cpu
 
 
 def of_both(run: Run, other: Run, unit: Unit) -> tuple[m.Spread, m.Spread] | m.Skipped:

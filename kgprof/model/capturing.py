@@ -4,10 +4,9 @@ from enum import StrEnum
 
 import msgspec
 
-from kgprof.model.findings import Location
 from kgprof.model.passes import AS_IS, EAGER, Exit
 from kgprof.model.recording import Environment
-from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.model.structs import Location, Model, Skipped, Tagged
 from kgprof.model.times import Spread
 from kgprof.wording import plural
 

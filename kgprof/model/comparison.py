@@ -2,11 +2,11 @@
 
 from enum import StrEnum
 
-from kgprof.model.findings import Finding, Location, Verdict
+from kgprof.model.findings import Finding, Verdict
 from kgprof.model.kernels import KernelKind, StackFrame
 from kgprof.model.passes import PassName, RunKey
 from kgprof.model.recording import Environment, InTurn
-from kgprof.model.structs import Model, Skipped
+from kgprof.model.structs import Location, Model, Skipped
 
 
 class Presence(StrEnum):

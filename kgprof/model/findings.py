@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from kgprof.model.passes import FailOn, PassName, RunKey
-from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.model.structs import Location, Model, Skipped, Tagged
 
 
 class Level(StrEnum):
@@ -140,13 +140,6 @@ def unknown_rule(name: str, level: Level) -> Rule:
         judged_from_times=False,
         symptom_of=(),
     )
-
-
-class Location(Model):
-    file: str
-    line: int
-    function: str = ""
-    text: str = ""  # the line itself, where it could be read
 
 
 class PackageLine(Model):
@@ -313,6 +306,7 @@ class Action(Model):
     no_fix: str = ""  # of a finding whose owner has none
     saves: Saving | Skipped
     share: float | None  # of the step that ``saves`` bounds; None where one of the two is not known
+    only_on_gpu: bool = False  # it would cost something on a GPU, and this run had none
     # further lines with a finding that the same fix, or one like it, mends
     also: tuple[Location, ...] = ()
 

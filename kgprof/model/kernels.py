@@ -10,9 +10,8 @@ from typing import Annotated
 import msgspec
 
 from kgprof.model.compile_records import GraphWork
-from kgprof.model.findings import Location
 from kgprof.model.passes import HostRow, PassName, RunKey
-from kgprof.model.structs import Amount, Count, Model, Skipped, Tagged, fit
+from kgprof.model.structs import Amount, Count, Location, Model, Skipped, Tagged, fit
 
 COPY = "copy"
 MATMUL = "matmul"

@@ -3,8 +3,8 @@ step."""
 
 from collections.abc import Sequence
 
-from kgprof.model.findings import LimitKind, Location
-from kgprof.model.structs import Amount, Model, Tagged
+from kgprof.model.findings import LimitKind
+from kgprof.model.structs import Amount, Location, Model, Tagged
 
 
 class LimitShare(Model):

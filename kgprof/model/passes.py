@@ -8,8 +8,8 @@ from typing import Any
 
 from kgprof.model.compile_records import Autotuned, Sources
 from kgprof.model.memory_records import HandmadeGraph, SyncRecords, TensorRecords
-from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
-from kgprof.wording import and_more, opening
+from kgprof.model.structs import Location, Model, Skipped, Tagged, Unavailable
+from kgprof.wording import and_more, figure, opening, plural
 
 
 class Outcome(StrEnum):
@@ -22,6 +22,15 @@ class Outcome(StrEnum):
     NOT_STARTED = "not started"  # a round
 
 
+class Failure(Model):
+    """What a program itself raised, and in which of its lines."""
+
+    error: str  # "ValueError: shape mismatch"
+    location: Location
+    step: int | None = None  # which one, from 1; None: in none that kgprof counts
+    steps: int | None = None  # of how many that were to be made
+
+
 class Exit(Model):
     """How a child ended."""
 
@@ -31,8 +40,22 @@ class Exit(Model):
     during: str = ""  # the pass that was running
     exit_code: int | None = None  # the child's own code, negative for a signal
     elapsed_s: float = 0.0
+    failure: Failure | None = None  # None: it ended well, or no line of the program raised
     # the listeners of kgprof's that the exception came through, by the source's name
     through: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """In which step of which pass it ended: "in step 3 of 20 of COMPILE"."""
+        step = self.failure.step if self.failure else None
+        steps = self.failure.steps if self.failure else None
+        if self.during in ("plan", "prepare"):
+            return "while it was loaded"
+        if self.during == "script":
+            return "in the program" if step is None else f"in step {step:,} of the program"
+        if step is not None and steps is not None:
+            return f"in step {step:,} of {steps:,} of {self.during.upper()}"
+        return f"during {self.during.upper()}"
 
     @property
     def words(self) -> str:
@@ -116,8 +139,10 @@ class MemoryPeaks(Tagged, tag="peaks"):
     def taken_bytes(self) -> int | Skipped:
         """What nobody else can have: the allocated peak, and the rest of the pools of CUDA
         graphs."""
-        if isinstance(self.allocated_bytes, Skipped) or isinstance(self.graph_pool_bytes, Skipped):
+        if isinstance(self.allocated_bytes, Skipped):
             return self.allocated_bytes
+        if isinstance(self.graph_pool_bytes, Skipped):
+            return self.graph_pool_bytes
         return self.allocated_bytes + self.graph_pool_bytes - self.graph_pool_allocated_bytes
 
 
@@ -180,6 +205,30 @@ class MachineSpeed(Tagged, tag="machine speed"):
     device_us: tuple[float, ...]
 
 
+# Of the cores: if other processes take as much, times may not hold.
+BUSY = 0.25
+
+
+class Load(Tagged, tag="load"):
+    """What other processes took of the cores that this one may use, over some time."""
+
+    seconds: float
+    cores: int
+    others_s: float  # seconds of one core
+    own_s: float = 0.0  # likewise of this process, all of its threads
+
+    @property
+    def is_high(self) -> bool:
+        return self.others_s >= BUSY * self.cores * self.seconds
+
+    @property
+    def words(self) -> str:
+        """ "other processes used 1.9 of 2 cores"."""
+        used = self.others_s / self.seconds
+        cores = plural(self.cores, "core")
+        return f"other processes used {figure(min(used, self.cores), 2)} of {cores}"
+
+
 class TimingPass(Tagged, tag="timing"):
     """Nothing but a clock. ``step_us`` holds one tuple per evaluation (or one tuple of steps where
     there is none)."""
@@ -195,6 +244,9 @@ class TimingPass(Tagged, tag="timing"):
     machine: MachineSpeed | Skipped = Skipped("TIMING did not check the machine's speed")
     # of a script: the steps of its warm-up, with what is compiled in them
     start_us: tuple[float, ...] = ()
+    # CPU time of each step of a script; of a function of a mean step in each group of ``step_us``.
+    cpu_us: tuple[float, ...] = ()
+    load: Load | Skipped = Skipped("TIMING did not look at the machine's load")
     slice_steps: int = 0  # so many steps at a time, in turn with another process; 0: alone
 
     @property

@@ -15,7 +15,6 @@ from kgprof.model.findings import (
     Coverage,
     Finding,
     Gate,
-    Location,
     PackageLine,
     Rule,
     Verdict,
@@ -35,13 +34,14 @@ from kgprof.model.passes import (
     CacheFolder,
     Compilation,
     Exit,
+    Load,
     MemoryPeaks,
     Options,
     Outcome,
     RunKey,
 )
 from kgprof.model.recording import Environment, InTurn, ScriptRun, StrategyPlan, TraceFile, WorkUnit
-from kgprof.model.structs import Model, Skipped, Tagged, Unavailable
+from kgprof.model.structs import Location, Model, Skipped, Tagged, Unavailable
 from kgprof.model.times import (
     Economics,
     ObserverCost,
@@ -52,6 +52,7 @@ from kgprof.model.times import (
     TradeOff,
     TrainingPhases,
 )
+from kgprof.wording import opening
 
 
 class RecompileEntry(Model):
@@ -171,6 +172,11 @@ class RunReport(Model):
     # units a second, from the same samples
     throughput: Spread | Skipped = Skipped("this report has none")
     speedup: Speedup | Skipped
+    # CPU time of a step in TIMING, all threads of the process
+    cpu: Spread | Skipped = Skipped("this report has none")
+    load: Load | Skipped = Skipped(
+        reason="this report has none"
+    )  # in TIMING, else before the start
     evaluation: Evaluation | Skipped
     agreement: RunAgreement | Skipped
     # whose results these were held against; None: no other run's
@@ -219,7 +225,10 @@ class RunReport(Model):
     @property
     def how_it_ended(self) -> str:
         """One sentence: "fused.default was killed during TIMING: SIGKILL"."""
-        return f"{self.key.slug} {self.exit.words}"
+        if (failure := self.exit.failure) is None:
+            return f"{self.key.slug} {self.exit.words}"
+        place = f"{failure.location.file.rpartition('/')[2]}:{failure.location.line}"
+        return f"{place}: {opening(failure.error)} ({self.key.slug}, {self.exit.where})"
 
 
 PROFILE_SCHEMA_VERSION = 2  # 1: first form; 2: an evaluation counts in the workload's own unit

@@ -8,13 +8,13 @@ import msgspec
 
 from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins, SourceLine
 from kgprof.model.evaluation import Agreement, Evaluation
-from kgprof.model.findings import Location
 from kgprof.model.kernels import Ceilings, Holistic
 from kgprof.model.passes import (
     CompilePass,
     Exit,
     FailOn,
     HostPass,
+    Load,
     MemoryPass,
     Options,
     PassName,
@@ -23,7 +23,7 @@ from kgprof.model.passes import (
     TimingPass,
     TracePass,
 )
-from kgprof.model.structs import Model, Skipped, Tagged
+from kgprof.model.structs import Location, Model, Skipped, Tagged
 from kgprof.wording import plural
 
 
@@ -169,9 +169,9 @@ class ScriptRun(Model):
     # what an optimizer's step calls, often several times: "closure (train.py:12)"
     closure: str = ""
     notes: tuple[str, ...] = ()
-    # Of a program that compiled nothing: the first torch.compile in its own files, "train.py:12",
-    # and the functions without arguments that no line of it calls.
+    # of a program that compiled nothing: the first torch.compile in its own files, "train.py:12"
     compile_call: str = ""
+    # of such a program, and of one without steps: functions without arguments that it never calls
     uncalled: tuple[str, ...] = ()
     workers: int = 0  # processes of torch's data loaders, which may compile by themselves
 
@@ -335,6 +335,7 @@ class RecordingHeader(Model):
     options: Options
     plan: Plan
     interrupted: bool = False
+    load: Load | Skipped = Skipped("nobody looked at the machine's load before the start")
     private: PrivateNames = PrivateNames()  # of the machine that it was made on
     in_turn: InTurn | None = None  # `kgprof compare --record`: one side of two
 

@@ -44,6 +44,13 @@ class Skipped(Tagged, kw_only=False):
 EARLIER_CODE = "code compiled earlier"
 
 
+class Location(Model):
+    file: str
+    line: int
+    function: str = ""
+    text: str = ""  # the line itself, where it could be read
+
+
 class Unavailable(Model):
     """A source of facts that this torch, or this way of recording, does not offer, or of whose
     facts a part is lost."""

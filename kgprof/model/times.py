@@ -2,9 +2,8 @@
 
 from enum import StrEnum
 
-from kgprof.model.findings import Location
 from kgprof.model.passes import MachineSpeed, PassName, RunKey
-from kgprof.model.structs import Amount, Count, Model, Skipped, Tagged, fit
+from kgprof.model.structs import Amount, Count, Location, Model, Skipped, Tagged, fit
 
 
 class Spread(Tagged):

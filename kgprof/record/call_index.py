@@ -3,7 +3,7 @@ happened."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from kgprof.record.tensor_probe import TensorProbe
@@ -17,6 +17,9 @@ class CallIndex:
 
     __slots__ = ("current", "watchers")
 
+    # Of this process: what ends it is described outside of the call.
+    raised_in: ClassVar[int | None] = None
+
     def __init__(self) -> None:
         self.current = BEFORE_THE_FIRST
         # that look at the workload before each call, and after one that ended
@@ -26,8 +29,12 @@ class CallIndex:
     def call(self) -> Iterator[None]:
         """Around one call: what is seen inside has its number."""
         self.begin()
-        yield
-        self.end()  # not after a call that raised
+        try:
+            yield
+        except BaseException:
+            CallIndex.raised_in = self.current
+            raise
+        self.end()
 
     def begin(self) -> None:
         self.current += 1

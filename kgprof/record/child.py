@@ -30,7 +30,18 @@ from kgprof.errors import KgprofError, UsageError, WorkloadError
 from kgprof.reading import layout, recordings
 from kgprof.record import project_sources, source, store
 from kgprof.record.alone import alone
-from kgprof.record.job import PACKAGE, Checkout, Done, Event, Job, Phase, Task, describe_failure
+from kgprof.record.call_index import CallIndex
+from kgprof.record.job import (
+    PACKAGE,
+    Checkout,
+    Done,
+    Event,
+    Job,
+    Phase,
+    Task,
+    describe_failure,
+    failure,
+)
 from kgprof.record.run import Run, seed_everything
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -98,7 +109,7 @@ def main(job_file: str, descriptor: str) -> None:
         raised = TASKS[job.task](job, events)
     # this is the end of the process: everything is told to the parent
     except BaseException as error:  # noqa: BLE001
-        failed = describe_failure(error)
+        failed = msgspec.structs.replace(describe_failure(error), failure=_failure(error, job))
         print(failed.traceback, file=sys.stderr, flush=True)  # noqa: T201
         events.send(failed)
         sys.exit(1)
@@ -107,6 +118,16 @@ def main(job_file: str, descriptor: str) -> None:
         leave()
     elif raised is not None:
         raise raised  # by a program: the interpreter shows it and ends as it would without kgprof
+
+
+def _failure(error: BaseException, job: Job) -> m.Failure | None:
+    """Where the workload raised; of a step of COMPILE or MEMORY also in which one."""
+    if isinstance(error, KgprofError) and not isinstance(error, WorkloadError):
+        return None
+    number, own = CallIndex.raised_in, project_sources.project_files(job.options.workload)
+    if number is None:
+        return failure(error, own.holds)
+    return failure(error, own.holds, number + 1, job.options.steps)
 
 
 def leave() -> None:
@@ -293,7 +314,6 @@ def probe(job: Job, events: Events) -> None:
     What child A compiled is in the caches: the probes look at how it is called.
     """
     from kgprof.record import cpp_kernels, memory
-    from kgprof.record.call_index import CallIndex
     from kgprof.record.control_flow_cache import ControlFlowCache
     from kgprof.record.eager_calls import EagerCalls
     from kgprof.record.triton_stages import triton_stages

@@ -478,6 +478,8 @@ class _Child:
         exit_code: int | None = None,
         failed: Failed | None = None,
     ) -> Ended:
+        # What a signal or a time limit ended was raised by no line of the program.
+        raised = failed.failure if failed and outcome is m.Outcome.RAISED else None
         ended = m.Exit(
             outcome=outcome,
             message=message,
@@ -485,6 +487,7 @@ class _Child:
             during="" if outcome is m.Outcome.OK else self._phase,
             exit_code=self._process.returncode if exit_code is None else exit_code,
             elapsed_s=round(time.monotonic() - self._began, 3),
+            failure=raised,
             through=() if failed is None else failed.through,
         )
         return Ended(exit=ended, failed=failed, lost=self._lost)

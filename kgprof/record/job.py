@@ -4,6 +4,7 @@ works."""
 import re
 import signal
 import traceback
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
@@ -115,6 +116,7 @@ class Failed(m.Model, tag_field="event", tag="failed"):
     traceback: str = ""
     exit_code: int | None = None
     exited: bool = False  # a script that ended itself with a code other than 0
+    failure: m.Failure | None = None
     through: tuple[str, ...] = ()  # the listeners of kgprof's that it came through
     unwritable: bool = False  # the Recording could not be written: no fault of the run's
 
@@ -126,9 +128,7 @@ EVENT_DECODER = msgspec.json.Decoder(Event)
 def describe_failure(error: BaseException) -> Failed:
     """The exception as the workload's author wants it: without the frames of kgprof that called
     them."""
-    shown: BaseException = (
-        error.__cause__ if isinstance(error, WorkloadError) and error.__cause__ else error
-    )
+    shown = _of_the_workload(error)
     frames = shown.__traceback__
     while frames is not None and frames.tb_next is not None:
         if not frames.tb_frame.f_code.co_filename.startswith((*PLUMBING, "<frozen importlib")):
@@ -144,11 +144,53 @@ def describe_failure(error: BaseException) -> Failed:
             exit_code=code,
             unwritable=unwritable,
         )
+    return Failed(message=_last_line(error), traceback=text, through=listeners_in(error))
+
+
+def _of_the_workload(error: BaseException) -> BaseException:
+    """What a workload raised while it was loaded, without what kgprof says of it."""
+    return error.__cause__ if isinstance(error, WorkloadError) and error.__cause__ else error
+
+
+def _last_line(error: BaseException) -> str:
     described = traceback.TracebackException(type(error), error, None)
     described.__notes__ = None  # lines behind its message; the traceback has them
     *_, last = described.format_exception_only()
-    message = _COLOURS.sub("", last).strip()
-    return Failed(message=message, traceback=text, through=listeners_in(error))
+    return _COLOURS.sub("", last).strip()
+
+
+def failure(
+    error: BaseException,
+    is_own: Callable[[str], bool],
+    step: int | None = None,
+    steps: int | None = None,
+) -> m.Failure | None:
+    """In which line of the program it was raised, or called what raised it; None where no line of
+    its own is among the frames. ``is_own``: whether a file is the program's."""
+    raised = _of_the_workload(error)
+    if isinstance(raised, KgprofError):
+        return None
+    lines = traceback.extract_tb(raised.__traceback__)
+    own = [line for line in lines if is_own(line.filename) and not _is_plumbing(line.filename)]
+    found = None
+    if isinstance(raised, SyntaxError) and raised.filename and raised.lineno:
+        text = (raised.text or "").strip()
+        found = m.Location(file=raised.filename, line=raised.lineno, text=text)
+    elif own and own[-1].lineno is not None:
+        last = own[-1]
+        found = m.Location(
+            file=last.filename,
+            line=own[-1].lineno,
+            function=last.name,
+            text=last.line or "",
+        )
+    if found is None:
+        return None
+    return m.Failure(error=_last_line(raised), location=found, step=step, steps=steps)
+
+
+def _is_plumbing(file: str) -> bool:
+    return file.startswith(PLUMBING)
 
 
 def not_asked_for(options: m.Options, name: m.PassName) -> str:

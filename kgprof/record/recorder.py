@@ -56,11 +56,13 @@ def record(
     *,
     echo: Echo = lambda data: None,
     redact: Callable[[str], str] = str,
+    load: m.Load | m.Skipped | None = None,
 ) -> Path:
     """Measure ``options.workload`` into ``folder/recording`` and return that folder.
 
     ``echo`` gets what a program prints to stdout; ``redact`` what is left of a workload that could
-    not be loaded.
+    not be loaded; ``load``: what other processes took of the machine just
+    before; None: nobody looked.
 
     Raises UsageError for what cannot run as asked or a folder that cannot be written. A run that
     fails, hangs or is killed is no error, nor is a workload that does so while it is loaded: it is
@@ -73,6 +75,8 @@ def record(
         stack.enter_context(fork_server.imports_shared())
         plan, dead = make_plan(options, folder, scratch, progress, redact)
         session = Recorder(folder / layout.FOLDER, options, plan, scratch, progress, echo)
+        if load is not None:
+            session.header = msgspec.structs.replace(session.header, load=load)
         store.clear(folder)
         store.create(session.folder, session.header)
         if dead is not None:
@@ -273,13 +277,13 @@ class Recorder:
         )
         step = times.step_time(self.timing(key) or NOT_TIMED)
         if isinstance(step, m.Spread):
-            median, died = (
-                times.PER_STEP.say(step.median),
-                "" if ended.outcome == "ok" else f"; then {ended.words}",
-            )
-            said = f"{median}, median of {plural(step.samples, 'step')}{died}"
-            self._progress.result(said, key, short=f"{median}{died}")
-        elif ended.outcome != "ok":
+            took = f"{times.said(step, times.PER_STEP)} {times.PER_STEP.name}"
+            died = "" if ended.outcome == "ok" else f"; then {ended.words}"
+            is_median = times.within_process(step, times.PER_STEP).is_steady
+            what = "median" if is_median else "p10 to p90"
+            said = f"{took}, {what} of {plural(step.samples, 'step')}{died}"
+            self._progress.result(said, key, short=f"{took}{died}")
+        elif ended.outcome != "ok" and ended.failure is None:
             self._progress.result(ended.words, key)
         return ended.outcome == "ok"
 

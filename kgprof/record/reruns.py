@@ -3,6 +3,7 @@ instrument alone."""
 
 import cProfile
 import time
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import Any
 
 from kgprof import model as m
 from kgprof.record.host_profiler import host_table
+from kgprof.record.load import LoadWatch
 from kgprof.record.run import Place
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.trace_window import TraceWindow
@@ -32,6 +34,11 @@ class Rerun:
         self._stack.enter_context(StepMarks(self._steps))
         self._stack.enter_context(self._instrument)
         self._began_ns = time.perf_counter_ns()
+
+    @property
+    def step(self) -> int | None:
+        """As of Capture."""
+        return self._steps.running
 
     def write_now(self) -> None:
         return None  # half a rerun is none
@@ -82,13 +89,16 @@ class Clock:
 
     def __init__(self, place: Place, steps: Steps) -> None:
         self._options, self._steps = place.options, steps
+        self._load, self._cpu_ns = LoadWatch(), array("q")  # at each mark
         self.result: m.TimingPass | m.HostPass | m.Skipped | None = None
 
     def __enter__(self) -> None:
         return None
 
     def marked(self, kind: Kind) -> None:
-        """At each mark, which stands before the step that it begins; ``steps`` has its time."""
+        """At each mark, which stands before the step that it begins; ``steps`` has its time, which
+        this is no part of."""
+        self._cpu_ns.append(time.process_time_ns())
 
     def __exit__(self, *_: object) -> None:
         warmup, kind = self._options.warmup, self._steps.reported
@@ -107,6 +117,7 @@ class Clock:
             return
         first = min((step for step in timed if step >= warmup), default=min(timed))
         last, kept = max(timed), tuple(us for step, us in timed.items() if step >= first)
+        cpu_ns = [after - before for before, after in pairwise(self._steps.at(kind, self._cpu_ns))]
         short = f", none of them after --warmup {warmup}" if first < warmup else ""
         if compiling := last - first + 1 - len(kept):
             short += f", without {compiling} in which torch compiled"
@@ -117,7 +128,13 @@ class Clock:
         )
         start_us = tuple(step_us[: max(1, warmup)]) if len(step_us) > max(1, warmup) else ()
         self.result = m.TimingPass(
-            clock="perf_counter", step_us=(kept,), evaluation_s=(), notes=(note,), start_us=start_us
+            clock="perf_counter",
+            step_us=(kept,),
+            evaluation_s=(),
+            notes=(note,),
+            start_us=start_us,
+            cpu_us=tuple(cpu_ns[step] / 1e3 for step in timed if step >= first),
+            load=self._load.answer(),
         )
 
 

@@ -44,7 +44,16 @@ from kgprof.record.eager_calls import EagerCalls
 from kgprof.record.environment import ProbeWhenAsked
 from kgprof.record.flags import flags
 from kgprof.record.handmade_graphs import HandmadeGraphs
-from kgprof.record.job import PLUMBING, WRITE_NOW, Done, Event, Failed, Job, describe_failure
+from kgprof.record.job import (
+    PLUMBING,
+    WRITE_NOW,
+    Done,
+    Event,
+    Failed,
+    Job,
+    describe_failure,
+    failure,
+)
 from kgprof.record.kept_records import compilations
 from kgprof.record.kernel_provenance import KernelProvenance
 from kgprof.record.launchers import WATCH, Launchers
@@ -116,7 +125,7 @@ def run(job: Job, send: Send) -> BaseException | None:
     traced = sys.gettrace()
     sys.settrace(None)
     with _OwnTerms():
-        last_word.append(_word(raised))
+        last_word.append(_word(raised, place, watcher.step))
         if isinstance(watcher, Rerun) and isinstance(last_word[0], Done):
             watcher.ended_well()
     if not atexit._ncallbacks():  # the program cleared them, as what makes a daemon may
@@ -215,7 +224,7 @@ def _run_to_its_end(
     return None
 
 
-def _word(raised: BaseException | None) -> Event:
+def _word(raised: BaseException | None, place: Place, step: int | None) -> Event:
     """How the program ended, by what it raised; sys.exit() takes None, a number, or anything else
     to be printed."""
     code = raised.code if isinstance(raised, SystemExit) else 0
@@ -233,7 +242,12 @@ def _word(raised: BaseException | None) -> Event:
     message = traceback.format_exception_only(raised)[-1].strip()
     if isinstance(raised, SyntaxError) and raised.filename:
         message = f"{message} [{raised.filename}:{raised.lineno}]"
-    return Failed(message=message, traceback=text, through=listeners_in(raised))
+    return Failed(
+        message=message,
+        traceback=text,
+        failure=failure(raised, place.project.holds, step),
+        through=listeners_in(raised),
+    )
 
 
 def _last_words(
@@ -338,6 +352,11 @@ class Capture:
                 each.callback(self._window.close, f"the recording stopped: {why}" if why else "")
         if self._steps.fault is not None:
             raise self._steps.fault
+
+    @property
+    def step(self) -> int | None:
+        """The one that runs, from 1; None before the first and where nothing is a step."""
+        return self._steps.running
 
     # ---- while it runs
 
@@ -536,20 +555,27 @@ class Capture:
         )
         if not unfinished and not any(compilations(self._compile.records())):
             script = msgspec.structs.replace(
-                script, workers=self._launchers.workers, **self._compile_calls()
+                script, workers=self._launchers.workers, compile_call=self._compile_call()
             )
+        if not unfinished and (script.compile_call or script.is_one_window):
+            script = msgspec.structs.replace(script, uncalled=self._uncalled())
         store.write_json(self._place.folder / layout.SCRIPT, script)
 
-    def _compile_calls(self) -> dict[str, Any]:
-        """What the program's own text says of torch.compile, for one that compiled nothing."""
-        files = project_sources.gather((), self._project, imported=True).files
-        main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
+    def _compile_call(self) -> str:
+        """Where the program's own text calls torch.compile, of one that compiled nothing."""
+        files, main = self._files(), _main()
         for name in sorted(files, key=lambda file: file != main):
-            text = files[name].text or ""
-            if (line := first_compile(text)) is not None:
-                called_nowhere = uncalled(files[main].text or "") if main in files else ()
-                return {"compile_call": f"{Path(name).name}:{line}", "uncalled": called_nowhere}
-        return {}
+            if (line := first_compile(files[name].text or "")) is not None:
+                return f"{Path(name).name}:{line}"
+        return ""
+
+    def _uncalled(self) -> tuple[str, ...]:
+        """Functions of the script itself that no line of it calls."""
+        main = self._files().get(_main())
+        return uncalled(main.text or "") if main is not None else ()
+
+    def _files(self) -> Mapping[str, m.SourceFile]:
+        return project_sources.gather((), self._project, imported=True).files
 
     def _module(self) -> str:
         """That is called most, if the program itself calls it."""
@@ -656,6 +682,11 @@ def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int
     for label, count in counts.items():
         found[number(int(label))] += count
     return dict(found)
+
+
+def _main() -> str:
+    """The script's file, as its sources name it."""
+    return getattr(sys.modules.get("__main__"), "__file__", None) or ""
 
 
 def _what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:

@@ -15,7 +15,7 @@ import weakref
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from enum import IntEnum
 from itertools import chain, pairwise
@@ -138,7 +138,11 @@ class Steps(CallIndex):
     def boundaries(self, kind: Kind | None) -> tuple[int, ...]:
         """When the first step began, and where each later one did; the end of the last only where a
         mark ends steps."""
-        return tuple(self._times[label] for label in self._labels(kind))
+        return self.at(kind, self._times)
+
+    def at(self, kind: Kind | None, noted: Sequence[int]) -> tuple[int, ...]:
+        """What was noted at each of these boundaries; ``noted``: at every mark."""
+        return tuple(noted[label] for label in self._labels(kind))
 
     def compiled_in(self, kind: Kind | None) -> tuple[int, ...]:
         """The steps in which torch compiled something, up to now: what they take is not what a step
@@ -155,6 +159,12 @@ class Steps(CallIndex):
     def ended(self, kind: Kind | None) -> int:
         """How many steps are over."""
         return 0 if kind is None else max(0, self.counts[kind] - 1 + self._ahead(kind))
+
+    @property
+    def running(self) -> int | None:
+        """The number of the step that runs, from 1; None where none of the chosen kind has
+        begun."""
+        return None if self.reported is None else self.ended(self.reported) + 1
 
     def _ahead(self, kind: Kind) -> int:
         """1 where the first step began before the first mark of a kind that ends steps: compiled

@@ -13,6 +13,8 @@ captured.
 
 from __future__ import annotations
 
+import linecache
+import re
 import sys
 import sysconfig
 import threading
@@ -798,9 +800,13 @@ def _device_of(node: torch.fx.Node) -> str:
     return value.device.type if isinstance(value, torch.Tensor) else ""
 
 
+# As tensor_places reads a call in eager code: "cpu", or a variable that is called so.
+_SAYS_CPU = re.compile(r"\.to\([^)]*cpu", re.IGNORECASE)
+
+
 def _reads(node: torch.fx.Node, name: str) -> bool:
-    """An index reads only where it is a mask, ``where`` only with one argument, ``to`` only to the
-    CPU."""
+    """An index reads only where it is a mask, ``where`` only with one argument, ``to`` only where
+    its line says "cpu": a device in a variable is the CPU here, and a GPU where there is one."""
     if name in ("getitem", "__getitem__", "setitem"):
         index = node.args[1] if len(node.args) > 1 else None
         parts = (part for part in (index if isinstance(index, list | tuple) else [index]))
@@ -814,5 +820,7 @@ def _reads(node: torch.fx.Node, name: str) -> bool:
     if name == "where":
         return len(node.args) + len(node.kwargs) == 1
     if name == "to":
-        return "cpu" in map(str, (*node.args[1:], *node.kwargs.values()))
+        to_the_cpu = "cpu" in map(str, (*node.args[1:], *node.kwargs.values()))
+        lines = [linecache.getline(at.file, at.line) for at in frames_of(node)[:1]]
+        return to_the_cpu and all(_SAYS_CPU.search(line) for line in lines)
     return True

@@ -12,6 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import pairwise
+from time import process_time_ns
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.record import store
+from kgprof.record.load import LoadWatch
 from kgprof.record.machine_speed import MachineClock
 from kgprof.record.run import Run
 from kgprof.record.turns import IN_TURN_FROM, Turns
@@ -34,6 +36,7 @@ AGREEING, AGREE = 2, 1.03  # no third one where two took the same time within 3 
 IN_TURN_S, IN_TURN = 2.0, 20
 GROUPS = 5  # groups of ``--steps`` steps for a workload without evaluations
 # the first evaluation is remarked on when it took this many times the median of the others
+IN_TURN_WITH = m.Skipped("it was timed in turn with another process")
 FIRST_DIFFERS = 1.25
 
 # Keys of torch._dynamo.utils.counters["inductor"], as torch 2.11 to 2.13 count
@@ -236,7 +239,8 @@ def _timed(
     clock.prepare(AHEAD)
     steps: list[tuple[float, ...]] = []
     walls: list[float] = []
-    early = ""
+    cpu_us: list[float] = []
+    early, load = "", LoadWatch()
     fill_s = IN_TURN_S if turns.shared else 0.0
     while len(walls) < wanted or (len(walls) < IN_TURN and sum(walls) + max(walls) <= fill_s):
         budget_s = TIMING_BUDGET_S if len(walls) > 1 else max(TIMING_BUDGET_S, second_s)
@@ -261,12 +265,14 @@ def _timed(
         machine.sample()
         before()
         synchronize(device)
-        began = time.perf_counter()
+        began, cpu_began_ns = time.perf_counter(), process_time_ns()
         clock.start()
         run(clock.tick)
         synchronize(device)
         walls.append(time.perf_counter() - began - clock.stood_s)
+        cpu_ns = process_time_ns() - cpu_began_ns
         steps.append(clock.stop())
+        cpu_us += [cpu_ns / 1e3 / len(steps[-1])] if steps[-1] else []
         turns.give()
     turns.take()
     machine.sample()
@@ -277,6 +283,8 @@ def _timed(
         evaluation_s=tuple(walls),
         stopped_early=early,
         machine=machine.speed(),
+        cpu_us=tuple(cpu_us),
+        load=IN_TURN_WITH if turns.shared else load.answer(),
         slice_steps=turns.steps if turns.shared else 0,
     )
 

@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from kgprof import coverage
 from kgprof import model as m
-from kgprof.measures.times import Ranked, ranked
+from kgprof.judge import NOISY
+from kgprof.measures.times import PER_STEP, Ranked, ranked, within_process
 from kgprof.render import breakdown, compare_words
 from kgprof.render.breakdown import Part, Segment, legend, of_parts
 from kgprof.render.compare_part import Plot, parts_of, plot
 from kgprof.render.escaping import clip, one_line
+from kgprof.render.failures import measured_nothing
 from kgprof.render.finding_list import FindingList
 from kgprof.render.limit_table import limit_blocks
 from kgprof.render.limits import Limits, anchor, importance
@@ -138,20 +140,12 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
 def _figures(
     profile: m.Profile, first: m.RunReport | None, found: FindingList, limits: Limits
 ) -> Iterator[Tile]:
-    if first is None:
+    if first is None or measured_nothing(profile):
         return
     if isinstance(first.step, m.Spread):
-        base = next((run for run in profile.runs if run.is_baseline), first)
-        below = f"p10{DASH}p90 {duration(first.step.p10)}{DASH}{duration(first.step.p90)}"
-        if base is not first and isinstance(base.step, m.Spread):
-            below = f"baseline {duration(base.step.median)}"
-        yield Tile(label="Step", value=duration(first.step.median), below=below, leads_to="results")
+        yield _step_tile(profile, first, first.step)
     if isinstance(first.kernels, m.KernelBreakdown):
-        us, share, of, _ = breakdown.busy_share(first.kernels, first.step)
-        label = "GPU busy" if first.kernels.device == "cuda" else "Operators busy"
-        unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
-        below = f"{figure(us / size)} of {figure(of / size)} {unit}"
-        yield Tile(label=label, value=f"{100 * share:.0f} %", below=below, leads_to="time")
+        yield _busy_tile(first, first.kernels)
     if isinstance(first.compile, m.CompileSummary) and isinstance(
         first.compile.first_call_s, float
     ):
@@ -175,6 +169,36 @@ def _figures(
         leads_to="findings",
         tone="attention" if own else "",
     )
+
+
+def _step_tile(profile: m.Profile, first: m.RunReport, step: m.Spread) -> Tile:
+    base = next((run for run in profile.runs if run.is_baseline), first)
+    known, value = within_process(step, PER_STEP), duration(step.median)
+    spread = f"{duration(step.p10)}{DASH}{duration(step.p90)}"
+    below = f"p10{DASH}p90 {spread}"
+    if base is not first and isinstance(base.step, m.Spread):
+        below = f"baseline {duration(base.step.median)}"
+    if known.is_steady:
+        return Tile(label="Step", value=value, below=below, leads_to="results")
+    below = f"p10{DASH}p90 varied {ratio(known.variation)}: not decided"
+    return Tile(label="Step", value=spread, below=below, leads_to="results", tone="attention")
+
+
+def _busy_tile(first: m.RunReport, kernels: m.KernelBreakdown) -> Tile:
+    """Of another pass than the step's tile, it says so where the two differ."""
+    us, share, of, is_timing = breakdown.busy_share(kernels, first.step)
+    label = "GPU busy" if kernels.device == "cuda" else "Operators busy"
+    unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
+    below = f"{figure(us / size)} of {figure(of / size)} {unit}"
+    if isinstance(first.step, m.Skipped):
+        return Tile(label=label, value=f"{100 * share:.0f} %", below=below, leads_to="time")
+    if is_timing and not within_process(first.step, PER_STEP).is_steady:
+        below = "per step; its share is not decided"
+        return Tile(label=label, value=duration(us), below=below, leads_to="time")
+    median = first.step.median
+    if not is_timing and median and max(of / median, median / of) > NOISY:
+        below += f" traced, {ratio(of / median)} the step"
+    return Tile(label=label, value=f"{100 * share:.0f} %", below=below, leads_to="time")
 
 
 def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kgprof import coverage
 from kgprof import model as m
-from kgprof.measures.times import ranked
+from kgprof.measures.times import ranked, said
 from kgprof.render import (
     breakdown,
     compare_words,
@@ -140,7 +140,7 @@ class Front:
             starts = "–" if isinstance(first, m.Skipped) else f"{figure(first)} s"  # noqa: RUF001
             yield (
                 code(run.key.slug, _NAMED, cell=True),
-                found.unit.bare(time.median),
+                said(time, found.unit),
                 speedup,
                 starts,
             )
@@ -155,8 +155,9 @@ class Front:
                 yield "Cause", self._stated(cause.rule, cause.text, cause.place)
                 yield "Fix", self._remedy(cause.rule)
             return
-        if profile.actions:
-            action = profile.actions[0]
+        here = [action for action in profile.actions if not action.only_on_gpu]
+        if here:
+            action = here[0]
             lines = next(map(ranges, action.lines.values()), "")
             yield (
                 "Cause",
@@ -172,9 +173,9 @@ class Front:
             )
             return
         fails = failing(profile)
-        order = (
-            f for level in m.Level for f in profile.findings if f.level is level and not f.accepted
-        )
+        elsewhere = {action.rule for action in profile.actions}  # each costs on a GPU alone
+        told = [f for f in profile.findings if not f.accepted and f.rule not in elsewhere]
+        order = (f for level in m.Level for f in told if f.level is level)
         worst = next((f for f in profile.findings if f in fails), None) or next(order, None)
         if worst is not None and worst.level is not m.Level.NOTE:
             yield "Cause", self._stated(worst.rule, worst.alone, worst.location)

@@ -19,6 +19,7 @@ from kgprof.render import (
     compile_table,
     economics_table,
     environment_facts,
+    failures,
     gate_table,
     kernel_table,
     memory_table,
@@ -67,6 +68,7 @@ CHAPTERS = {
     **dict.fromkeys(("compare",), "Comparison"),
     **dict.fromkeys(("gate",), "Budgets"),
     **dict.fromkeys(("traces",), "Traces"),
+    "failure": "Failure",
     **dict.fromkeys(("results", "steps", "trade-offs"), "Results"),
     **dict.fromkeys(("findings", "checklist"), "Findings"),
     "source": "Source",
@@ -252,6 +254,11 @@ def _sections(
 
     What was not asked for has no section; what was, and failed, has one that says so.
     """
+    if failed := failures.failed(profile, limits.runs):
+        yield _section(limits, "failure", "Where it failed", as_it_is={"failed": failed})
+    if failures.measured_nothing(profile) and profile.gate is None:
+        yield from _of_a_failure(profile, own, links, limits)
+        return
     timed, gate, files = profile.timed, profile.gate, profile.trace_files
     listed = {
         "findings": found.groups,
@@ -309,14 +316,34 @@ def _sections(
         yield _section(
             limits, "logs", "Logs", as_it_is={"logs": logs(profile.runs[: limits.runs], limits)}
         )
-    inside = {"links": links, "packed": bool(own.text)}
-    yield _section(
-        limits,
-        "contents",
-        environment_facts.CONTENTS,
-        facts=environment_facts.contents(profile),
-        as_it_is=inside,
+    yield _contents(profile, own, links, limits)
+
+
+def _of_a_failure(
+    profile: m.Profile, own: Packed, links: tuple[TraceLink, ...], limits: Limits
+) -> Iterator[Section]:
+    """Of a program of which nothing was measured: its log, and where it ran."""
+    text = {"logs": logs(profile.runs[: limits.runs], limits)}
+    yield _section(limits, "logs", "Logs", as_it_is=text)
+    yield _environment(profile, limits)
+    yield _contents(profile, own, links, limits)
+
+
+def _environment(profile: m.Profile, limits: Limits) -> Section:
+    machine = environment_facts.environment(profile, limits)
+    asked = environment_facts.options(profile)
+    command = {"command": one_line(" ".join(profile.command), 4 * limits.name)}
+    return _section(
+        limits, "environment", "Environment", as_it_is=command, environment=machine, options=asked
     )
+
+
+def _contents(
+    profile: m.Profile, own: Packed, links: tuple[TraceLink, ...], limits: Limits
+) -> Section:
+    facts = environment_facts.contents(profile)
+    inside = {"links": links, "packed": bool(own.text)}
+    return _section(limits, "contents", environment_facts.CONTENTS, facts=facts, as_it_is=inside)
 
 
 def _traces(profile: m.Profile, limits: Limits) -> Section:
@@ -490,14 +517,7 @@ def _method(
     runs, options = profile.runs[: limits.runs], profile.options
     gaps = environment_facts.gap_table(profile.omissions, limits)
     yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
-    machine, asked = (
-        environment_facts.environment(profile, limits),
-        environment_facts.options(profile),
-    )
-    command = {"command": one_line(" ".join(profile.command), 4 * limits.name)}
-    yield _section(
-        limits, "environment", "Environment", as_it_is=command, environment=machine, options=asked
-    )
+    yield _environment(profile, limits)
     passes = tuple(sorted(environment_facts.passes(profile)))
     yield _section(
         limits, "method", "Method", passes=passes, steps=options.steps, warmup=options.warmup

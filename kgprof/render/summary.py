@@ -7,6 +7,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof.measures.times import PER_STEP, within_process
 from kgprof.render.limits import Limits, anchor
 from kgprof.render.quantity import count, figure, fixed, of_speedup, percent, ratio
 from kgprof.render.table import (
@@ -76,7 +77,7 @@ def _offered(profile: m.Profile) -> Iterator[RunColumn]:
         run.script is not None and run.script.is_one_window for run in profile.runs
     ):
         label, step = "ms, whole program", "TIMING: from the program's first line to its end"
-    yield RunColumn(label, step, lambda run: timed(run.step, 1e-3), key="step", details=2, bar=True)
+    yield RunColumn(label, step, _step, key="step", details=3, bar=True)
     if any(run.script and isinstance(run.step, m.Skipped) for run in profile.runs):
         about = (
             "COMPILE: median of the steps before the profiler, with kgprof's listeners "
@@ -274,6 +275,17 @@ def _machine(profile: m.Profile) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------- cells
+
+
+def _step(run: m.RunReport) -> Cell:
+    """With its CPU time, where other processes may have made it longer."""
+    cell = timed(run.step, 1e-3)
+    if isinstance(run.step, m.Skipped) or isinstance(run.cpu, m.Skipped):
+        return cell
+    busy = isinstance(run.load, m.Load) and run.load.is_high
+    if within_process(run.step, PER_STEP).is_steady and not busy:
+        return cell
+    return replace(cell, details=(*cell.details, f"{figure(run.cpu.median / 1e3)} ms CPU time"))
 
 
 def _unit(run: m.RunReport) -> Cell:

@@ -13,6 +13,8 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +82,36 @@ def find(workload: str) -> Target | None:
             f"{place!r} is not a module name", hint=f"a workload must be one of: {FORMS}"
         )
     return Target(module=place, name=name)
+
+
+def refuse_what_python_cannot_read(workload: str) -> None:
+    """Raises UsageError in Python's own words for a file, or a module's file, with a syntax
+    error."""
+    file = _file_of(workload)
+    if file is None:
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python says them again when it runs the file
+            compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:  # ValueError: null bytes, before Python 3.12
+        said = "".join(traceback.format_exception_only(error)).rstrip()
+        raise UsageError(f"Python cannot read {file}\n{said}") from None
+    except (OSError, RecursionError, MemoryError):
+        return  # who runs it will say so
+
+
+def _file_of(workload: str) -> Path | None:
+    """The source of what is named; None of a built-in, and where it is not known."""
+    if workload in BUILT_IN:
+        return None
+    if programs.is_program(workload):
+        program = programs.find(workload)
+        return program.file or programs.source_of(program.module)
+    target = find(workload)
+    if target is None or target.file is not None:
+        return None if target is None else target.file
+    return programs.source_of(target.module)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -88,6 +88,13 @@ def _spec(name: str) -> ModuleSpec | None:
     return spec
 
 
+def source_of(module: str) -> Path | None:
+    """Its file, which a package has not: what runs of it lies in another one."""
+    spec = _spec(module)
+    found = spec is not None and spec.has_location and (spec.origin or "").endswith(".py")
+    return Path(spec.origin) if found and spec is not None and spec.origin else None
+
+
 def folders(program: Program) -> Iterator[str]:
     """Whose files are the program's own, wherever they lie: a script's folder, a module's
     package."""

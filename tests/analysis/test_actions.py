@@ -33,6 +33,7 @@ from kgprof.model.memory_records import Frame
 from kgprof.reading import recordings
 from kgprof.render import practices
 from kgprof.render.finding_list import grouped
+from kgprof.render.markdown import Markdown
 from tests.analysis.recordings import recording, run
 from tests.collectors import written, written_gpu_time, written_syncs
 from tests.collectors.written_device import launched_in, steps, traced
@@ -247,9 +248,8 @@ def test_what_is_read_in_an_eighth_of_the_steps_to_log_it_is_no_action(
     assert [action.rule for action in profile.actions if action.rule == "KGP201"] == first
 
 
-def test_what_would_sync_on_a_gpu_in_each_step_leads_a_script_with_its_line_and_how_often_once() -> (  # noqa: E501
-    None
-):
+def would_sync() -> Recording:
+    """A script on a CPU that copies its loss in three of five steps, which costs nothing there."""
     steady = range(STEADY_FROM, STEADY_FROM + 3)
     copied = written_syncs.read(
         source="python-call", op="Tensor.cpu", expression="loss.cpu()", each=9, calls=steady
@@ -257,15 +257,31 @@ def test_what_would_sync_on_a_gpu_in_each_step_leads_a_script_with_its_line_and_
     whole = written_syncs.recording(copied)
     script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
     run = msgspec.structs.replace(whole.runs[0], script=script)
+    return msgspec.structs.replace(whole, runs=(run,))
 
-    profile = analyse(msgspec.structs.replace(whole, runs=(run,)))
+
+def test_what_would_sync_on_a_gpu_is_told_and_leads_no_answer_about_a_cpu() -> None:
+    profile = analyse(would_sync())
 
     (action,) = profile.actions
-    assert action.rule == "KGP203"
-    said = "; first: model.py:21: on a GPU .cpu() would force a sync, 27 times in 3 of 5 steps"
-    assert profile.verdict.text.endswith(said)
+    assert (action.rule, action.only_on_gpu) == ("KGP203", True)
+    assert action.text == "on a GPU .cpu() would force a sync, 27 times in 3 of 5 steps"
+    assert "first:" not in profile.verdict.text
+    assert "would force a sync" not in Markdown().render(profile).partition("<details>")[0]
     assert [one.times for one in grouped(profile.findings) if one.first.rule == "KGP203"] == [""]
     assert "speed-up" not in {missing.what for missing in profile.omissions}
+
+
+def test_what_costs_something_on_a_cpu_comes_before_what_would_sync_on_a_gpu() -> None:
+    whole = would_sync()
+    (copies,) = whole.runs
+    eager = msgspec.structs.replace(untouched(), memory=copies.memory, script=copies.script)
+
+    profile = analyse(msgspec.structs.replace(whole, runs=(eager,)))
+
+    assert [action.rule for action in profile.actions] == ["KGP504", "KGP203"]
+    assert "; first: " in profile.verdict.text
+    assert "would force a sync" not in profile.verdict.text
 
 
 def untouched() -> RunRecord:

@@ -74,6 +74,16 @@ def test_on_a_gpu_it_is_what_was_allocated_there() -> None:
     assert (found.over_eager_bytes, found.over_eager_of) == (-5, "allocated")
 
 
+def test_without_the_pools_of_cuda_graphs_no_efficiency_and_no_budget_is_known() -> None:
+    """What is allocated beside a pool is little: 41 times less than eager mode says nothing."""
+    found = of_fused("cuda", run(EAGER, peaks(1, 264)), run(FUSED, peaks(1, 6)))
+
+    unknown = peaks(1).graph_pool_bytes
+    assert isinstance(unknown, Skipped)
+    assert (found.of_eager, found.budget_bytes, found.taken_bytes) == (unknown,) * 3
+    assert (found.tier, found.over_eager_bytes, found.over_eager_of) == (None, -258, "allocated")
+
+
 def test_the_pools_of_cuda_graphs_are_taken_too() -> None:
     """As on an H200 with mode reduce-overhead: little is allocated, and the pools keep what eager
     mode allocates."""

@@ -11,6 +11,7 @@ from kgprof.judge import APART, NOISY
 from kgprof.model import (
     CompilePass,
     Exit,
+    Load,
     RoundRecord,
     RunKey,
     RunRecord,
@@ -138,26 +139,75 @@ def test_a_slow_first_evaluation_is_a_note_where_all_samples_lie_apart() -> None
     assert any("first evaluation took 1.60 times" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(
-    ("step_us", "notes"), [((900.0, 1000.0, 1100.0), 0), ((900.0, 1000.0, 30_000.0), 1)]
-)
-def test_a_single_run_whose_steps_vary_says_so_and_no_cause_that_was_not_seen(
-    step_us: tuple[float, ...], notes: int
-) -> None:
-    found = ranked(stepping(FUSED, *step_us))
-
-    assert found.text == "fused.default takes 1.00 ms/step"
-    assert len([note for note in found.notes if "its steps do different work" in note]) == notes
+BUSY = Load(seconds=2.0, cores=2, others_s=3.8)
+QUIET = Load(seconds=2.0, cores=2, others_s=0.1)
+STEADY, UNSTEADY = (900.0, 1000.0, 1100.0), (900.0, 1000.0, 30_000.0)
+A_SCRIPT = ScriptRun(step="a call of the outermost nn.Module", steps=9, counted={})
 
 
-def test_the_steps_of_a_script_may_vary_because_their_work_does() -> None:
-    script = ScriptRun(step="a call of the outermost nn.Module", steps=9, counted={})
-    found = ranked(msgspec.structs.replace(stepping(FUSED, 900.0, 1000.0, 30_000.0), script=script))
+def measured(record: RunRecord, **fields: object) -> RunRecord:
+    """With these fields of TIMING."""
+    return msgspec.structs.replace(record, timing=msgspec.structs.replace(record.timing, **fields))
 
-    assert (
-        "its times varied 26.3× within the run: its steps do different work, or the machine was "
-        "busy" in found.notes
+
+def test_a_single_run_whose_steps_are_alike_takes_their_median() -> None:
+    found = ranked(measured(stepping(FUSED, *STEADY), load=BUSY, cpu_us=UNSTEADY))
+
+    assert (found.status, found.text) == ("ok", "fused.default takes 1.00 ms/step")
+    assert found.notes == ()
+
+
+def test_a_single_run_whose_steps_vary_is_not_decided() -> None:
+    found = ranked(stepping(FUSED, *UNSTEADY))
+
+    assert found.status == "inconclusive"
+    assert found.text == (
+        "fused.default: step time not decided, 0.920 to 24.2 ms/step (p10 to p90 of 3 steps)"
     )
+    assert found.notes == (
+        "its times varied 26.3× within the run: its steps do different work or wait, or the "
+        "machine was busy",
+    )
+
+
+def test_the_times_of_whole_evaluations_are_held_to_the_same_rule() -> None:
+    found = ranked(timed(run(FUSED), 0.2, 0.9, 0.3))
+
+    assert (found.status, found.text) == (
+        "inconclusive",
+        "fused.default: evaluation time not decided, 2.00 to 9.00 ms/candidate (3 evaluations)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "cpu_us", "is_script", "why"),
+    [
+        (BUSY, STEADY, False, "the machine was busy: other processes used 1.9 of 2 cores"),
+        (BUSY, UNSTEADY, True, "the machine was busy: other processes used 1.9 of 2 cores"),
+        (QUIET, UNSTEADY, True, "its steps do different work, 0.920 to 24.2 ms of CPU time"),
+        (QUIET, STEADY, True, "its steps do different work or wait, or the machine was busy"),
+        # a function's groups have mean CPU times only
+        (QUIET, UNSTEADY, False, "its steps do different work or wait, or the machine was busy"),
+    ],
+)
+def test_what_made_steps_vary_is_named_where_it_was_looked_at(
+    load: Load, cpu_us: tuple[float, ...], is_script: bool, why: str
+) -> None:
+    record = measured(stepping(FUSED, *UNSTEADY), load=load, cpu_us=cpu_us)
+    record = msgspec.structs.replace(record, script=A_SCRIPT if is_script else None)
+
+    (note,) = ranked(record).notes
+
+    assert note == f"its times varied 26.3× within the run; CPU time 1.00 ms/step: {why}"
+
+
+def test_the_load_before_the_start_counts_where_timing_was_too_short_to_see_one() -> None:
+    noisy = recording(stepping(FUSED, *UNSTEADY))
+    header = msgspec.structs.replace(noisy.header, load=BUSY)
+
+    profile = analyse(msgspec.structs.replace(noisy, header=header))
+
+    assert "the machine was busy: other processes used 1.9 of 2 cores" in profile.verdict.trust
 
 
 @pytest.mark.parametrize(
@@ -201,7 +251,7 @@ def test_steps_of_a_script_in_which_torch_compiles_are_in_no_time_and_without_an
     )
     assert isinstance(record.compile, CompilePass)
     compiled = msgspec.structs.replace(
-        record.compile, call_us=(5e5, 10.0, 2e5, 50.0), steady_from=1
+        record.compile, call_us=(5e5, 29.0, 2e5, 31.0), steady_from=1
     )
 
     def told(*compiled_in: int) -> str:
@@ -351,3 +401,42 @@ def test_a_run_with_less_gpu_work_and_a_longer_step_is_pointed_at() -> None:
         "batched.default has less GPU work per step (70.0 vs 90.0 µs of batched.reduce-overhead), "
         "so its longer time comes from the CPU or from chance in that process"
     ]
+
+
+# ---------------------------------------------------------------- a file instead of its function
+
+
+def whole_file(*uncalled: str) -> Verdict:
+    script = ScriptRun(step="", steps=0, counted={"an optimizer step": 0}, uncalled=uncalled)
+    whole = recording(msgspec.structs.replace(stepping(FUSED, 4.5e6), script=script), baseline=None)
+    plan = msgspec.structs.replace(whole.header.plan, workload="my_model.py")
+    header = msgspec.structs.replace(whole.header, plan=plan)
+    return analyse(msgspec.structs.replace(whole, header=header)).verdict
+
+
+@pytest.mark.parametrize(
+    ("uncalled", "asks", "status"),
+    [
+        ((), "", "ok"),
+        (
+            ("step",),
+            "; it never calls step(): did you mean kgprof profile my_model.py:step?",
+            "attention",
+        ),
+        (
+            ("step", "plain", "other"),
+            "; it never calls step() or plain() and 1 more: did you mean kgprof profile "
+            "my_model.py:step?",
+            "attention",
+        ),
+    ],
+)
+def test_a_file_without_steps_names_the_functions_that_could_have_been_meant(
+    uncalled: tuple[str, ...], asks: str, status: str
+) -> None:
+    found = whole_file(*uncalled)
+
+    assert found.text == (
+        f"fused.default takes 4,500 ms from its first line to its end (no steps){asks}"
+    )
+    assert found.status == status

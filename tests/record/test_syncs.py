@@ -690,6 +690,27 @@ def test_everything_is_as_it_was_afterwards(
     assert modes == ([] if device is CPU else ["warn", 0])
 
 
+def moved_by_name(x: torch.Tensor) -> torch.Tensor:
+    return x.sin().to(CHOSEN) + 1
+
+
+def moved_by_word(x: torch.Tensor) -> torch.Tensor:
+    return x.sin().to("cpu") + 1
+
+
+@pytest.mark.parametrize(("function", "moves"), [(moved_by_name, 0), (moved_by_word, 1)])
+def test_a_compiled_move_to_the_device_of_the_program_is_no_move_to_the_cpu(
+    function: Step, moves: int
+) -> None:
+    index, hooks = listener()
+    compiled = torch.compile(function, backend="eager")
+
+    with hooks, index.call():
+        compiled(values())
+
+    assert len(hooks.records().records) == moves
+
+
 def test_a_compiled_function_goes_on_without_it() -> None:
     index, hooks = listener()
     compiled = torch.compile(copied_inside, backend="eager")

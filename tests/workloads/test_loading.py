@@ -11,7 +11,7 @@ import pytest
 
 from kgprof.errors import InputError, UsageError, WorkloadError
 from kgprof.workloads import loading
-from kgprof.workloads.loading import Target, find, load
+from kgprof.workloads.loading import Target, find, load, refuse_what_python_cannot_read
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "workloads"
 SHAPES = FIXTURES / "shapes.py"
@@ -199,3 +199,34 @@ def test_looking_for_a_workload_does_not_import_torch() -> None:
     )
 
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_file_that_python_cannot_read_is_told_in_pythons_own_words(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("import torch\ndef step(:\n    pass\n", encoding="utf-8")
+
+    for workload in (f"{file}:step", str(file)):
+        with pytest.raises(UsageError) as caught:
+            refuse_what_python_cannot_read(workload)
+        first, *others = caught.value.message.splitlines()
+        assert first == f"Python cannot read {file}"
+        assert others == [
+            f'  File "{file}", line 2',
+            "    def step(:",
+            "             ^",
+            "SyntaxError: invalid syntax",
+        ]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["def step(): return '\\d'\n", "# -*- coding: latin-1 -*-\nname = '\xe9'\n", "return_ = 1\n"],
+    ids=["a warning", "another encoding", "nothing special"],
+)
+def test_what_python_can_read_is_not_refused(tmp_path: Path, source: str) -> None:
+    file = tmp_path / "fine.py"
+    file.write_bytes(source.encode("latin-1"))
+
+    refuse_what_python_cannot_read(f"{file}:step")
+    refuse_what_python_cannot_read("linkpred")
+    refuse_what_python_cannot_read("json.tool:main")

@@ -1,0 +1,72 @@
+"""A program that raised: where, with its line, in which step of which pass; on the terminal and on
+the page, which is this alone where nothing was measured."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kgprof import model as m
+from kgprof.render.escaping import one_line, visible
+from kgprof.render.table import View
+from kgprof.wording import plural, relative
+
+_TEXT = 300  # characters of an error, and of a line
+_TRACEBACK = 20_000
+
+
+class Failed(View):
+    """One line of the program that raised, in however many runs."""
+
+    run: m.RunKey  # the first of them
+    place: str
+    error: str
+    line: str  # with its number; empty where the report may not quote it
+    where: str
+    traceback: str
+
+
+def measured_nothing(profile: m.Profile) -> bool:
+    """Whether each run ended in a line of the program before a pass was complete."""
+    return bool(profile.runs) and all(
+        run.exit.failure is not None
+        and isinstance(run.compile, m.Skipped)
+        and isinstance(run.step, m.Skipped)
+        for run in profile.runs
+    )
+
+
+def failed(profile: m.Profile, most: int | None = None) -> tuple[Failed, ...]:
+    """``most``: of the runs."""
+    shown: dict[tuple[str, str], list[m.RunReport]] = {}
+    for run in profile.runs[:most]:
+        if (failure := run.exit.failure) is not None:
+            place = _place(failure, profile.environment.source_root)
+            shown.setdefault((place, failure.error), []).append(run)
+    return tuple(_failed(place, runs) for (place, _), runs in shown.items())
+
+
+def lines(one: Failed, log: Path) -> tuple[str, ...]:
+    """For a terminal, as compilers write them."""
+    where = f"{one.where}; its log: {log}" if log.exists() else one.where
+    return tuple(filter(None, (f"{one.place}: {one.error}", one.line, where)))
+
+
+def _failed(place: str, runs: Sequence[m.RunReport]) -> Failed:
+    first = runs[0]
+    failure = first.exit.failure
+    assert failure is not None
+    others = f" and {plural(len(runs) - 1, 'other run')}" if len(runs) > 1 else ""
+    text, number = failure.location.text.strip(), failure.location.line
+    unmeasured = isinstance(first.compile, m.Skipped) and isinstance(first.step, m.Skipped)
+    before = ", before anything was measured" if unmeasured else ""
+    return Failed(
+        run=first.key,
+        place=one_line(place, _TEXT),
+        error=one_line(failure.error, _TEXT),
+        line=f"{number:>6} | {one_line(text, _TEXT)}" if text else "",
+        where=f"{one_line(first.key.slug, _TEXT)}{others}: {first.exit.where}{before}",
+        traceback=visible(first.exit.traceback[-_TRACEBACK:], keep="\n\t"),
+    )
+
+
+def _place(failure: m.Failure, root: str) -> str:
+    return f"{relative(failure.location.file, root)}:{failure.location.line}"
