@@ -30,7 +30,7 @@ from kgprof.model.kernels import (
     MemoryCurve,
     RankBalance,
 )
-from kgprof.model.limits import RunLimits
+from kgprof.model.limits import RunLimits, WholeRun
 from kgprof.model.passes import (
     CacheFolder,
     Compilation,
@@ -197,6 +197,9 @@ class RunReport(Model, frozen=True, kw_only=True):
     )
     phases: TrainingPhases | Skipped = Skipped(reason="this run is not training, or was not traced")
     limits: RunLimits | Skipped = Skipped(reason="this report was made before limits were judged")
+    whole: WholeRun | Skipped = Skipped(
+        reason="this report was made before runs were accounted for"
+    )
 
     @property
     def counts_units(self) -> bool:
