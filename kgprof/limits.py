@@ -263,7 +263,7 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
             return f"step times varied {varied:.1f}× within the run (p90 over p10)"
     largest, *others = found.by_kind
     if largest.limit is m.LimitKind.CLOCK:
-        return f"the program's own clock waits for the GPU for {100 * largest.share:.0f} % of it"
+        return f"the program's own clock waits for {100 * largest.share:.0f} % of the step"
     others = [share for share in others if share.limit is not m.LimitKind.CLOCK]
     if largest.limit is m.LimitKind.UNKNOWN:
         named = f" (mostly {largest.name})" if largest.name else ""

@@ -311,9 +311,7 @@ def timing_itself(us: float) -> RunLimits:
 
 def test_a_clock_is_not_what_limits_a_program_however_long_it_waits() -> None:
     assert timing_itself(200.0).leading is None
-    assert timing_itself(200.0).undecided == (
-        "the program's own clock waits for the GPU for 50 % of it"
-    )
+    assert timing_itself(200.0).undecided == "the program's own clock waits for 50 % of the step"
 
 
 def test_a_clock_does_not_stand_beside_what_limits_a_program() -> None:
