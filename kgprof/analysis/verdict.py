@@ -134,9 +134,7 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     if not others:
         once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
         varied = within_process(best, unit).variation
-        # A step may evaluate or export in every second call; a script's last batch is smaller.
-        why = "its steps do different work, or the machine was busy"
-        busy = (f"its times varied {figure(varied)}× within the run: {why}",)
+        busy = (f"its times varied {figure(varied)}× within the run: {_why_varied(first)}",)
         text = f"{first.key.slug} takes {unit.say(best.median)}{once}"
         return Remark(text=text, notes=busy if varied > NOISY else ())
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
@@ -176,6 +174,17 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     if second is not against:
         text += f" and {figure(next_best.median / best.median)}× faster than {second.key.slug}"
     return Remark(text=text, notes=notes)
+
+
+def _why_varied(run: m.RunReport) -> str:
+    """A step may evaluate or export in every second call, and a script's last batch is smaller.
+
+    Steps are timed by the CPU's clock, which a busy GPU does not hold up until too much is waiting
+    for it.
+    """
+    if limits.is_gpu_bound(run):
+        return "the GPU is always busy, and the CPU runs ahead of it until it has to wait"
+    return "its steps do different work, or the machine was busy"
 
 
 def _named(run: m.RunReport) -> tuple[str, m.RunReport]:
@@ -243,6 +252,8 @@ def verdict(
         for one in differences[:TRACED_TO_NAME]
     )
     if len(runs) == 1 and (limited := limits.words(runs[0])):
+        if not actions and limits.is_gpu_bound(runs[0]):
+            limited += "; no finding asks for a change"
         remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {limited}")
     if actions and any(run.script is not None and run.script.step for run in runs):
         first = actions[0]

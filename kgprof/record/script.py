@@ -481,7 +481,12 @@ class Capture:
             step_us = (*step_us, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
         syncs = self._syncs.records()
         steps = (
-            msgspec.structs.replace(one, calls=_summed(one.calls, number)) for one in syncs.records
+            msgspec.structs.replace(
+                one,
+                calls=_summed(one.calls, number),
+                waited_us=added_up(one.waited_us, number),
+            )
+            for one in syncs.records
         )
         graphs = self._graphs.records()
         named = (
@@ -656,6 +661,15 @@ def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int
     for label, count in counts.items():
         found[number(int(label))] += count
     return dict(found)
+
+
+def added_up(times_us: Mapping[int, float], number: Callable[[int], int]) -> dict[int, float]:
+    """Add up by step what was timed by mark."""
+    found: dict[int, float] = {}
+    for label, us in times_us.items():
+        step = number(label)
+        found[step] = found.get(step, 0.0) + us
+    return found
 
 
 def _what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:
