@@ -4,7 +4,7 @@
     ├── GPU busy (TRACE)  ── exposed collectives        -> communication
     │                     └─ kernels, by the roofline   -> compute, memory bandwidth, small kernels
     └── GPU idle (the rest)
-        ├── CPU waits at a line (MEMORY)                -> sync
+        ├── CPU waits at a line (MEMORY)                -> sync, its own clock
         └── what the CPU did meanwhile (TRACE)          -> input, launches, host code
 
 GPU work takes as long under torch.profiler as without it, the CPU does not: of TRACE's idle time
@@ -18,7 +18,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.judge import NOISY
-from kgprof.wording import figure
+from kgprof.wording import figure, plural
 
 # Of the step that GPU work takes: from here on the CPU's own pace does not matter, since it only
 # runs ahead of the GPU and waits.
@@ -29,6 +29,10 @@ MOSTLY = 0.5
 LEADS = 0.3
 # Times the second largest share: what is not that much larger is not said to limit the step.
 CLEARLY = 1.2
+# Of a whole run: a smaller part is not named beside a larger one.
+WORTH_NAMING = 0.05
+# Times the median step of the run: traced steps above it are not like the others.
+UNLIKE_OTHERS = 3.0
 # Of the CPU's time while the GPU was idle: an operator above it is slow itself and no launch.
 STANDS_OUT = 0.5
 
@@ -54,12 +58,13 @@ _OF_BOUND = {
 _WORK = (*_OF_BOUND.values(), m.LimitKind.COMMUNICATION)
 
 Part = tuple[m.LimitKind, str, float]  # kind, name, microseconds
+# Microseconds per step that the CPU waits for the GPU: SYNC or CLOCK, and the line that waits.
+Waits = Mapping[tuple[m.LimitKind, m.Location | None], float]
 
 
-def limits(run: m.RunReport, waits: Mapping[m.Location | None, float]) -> m.RunLimits | m.Skipped:
+def limits(run: m.RunReport, waits: Waits) -> m.RunLimits | m.Skipped:
     """Account for the step of a run on a GPU.
 
-    ``waits``: microseconds per step that the CPU waited for the GPU, by the line that waits.
     Skipped where no steps were traced, or where they were traced on a CPU.
     """
     kernels = run.kernels
@@ -82,10 +87,23 @@ def limits(run: m.RunReport, waits: Mapping[m.Location | None, float]) -> m.RunL
 
 
 def words(run: m.RunReport, *, says_step: bool = False) -> str:
-    """Say what limits the run; empty where that is not decided.
+    """Say what limits the run: what is paid once, where that is most of it, else its step; empty
+    where neither is decided.
 
     ``says_step``: the sentence before it says what a step takes.
     """
+    if is_of_the_whole(run) and isinstance(run.whole, m.WholeRun):
+        return f"limited by {whole_words(run.whole)}"
+    return step_words(run, says_step=says_step)
+
+
+def is_of_the_whole(run: m.RunReport) -> bool:
+    """Whether ``words`` is about what is paid once, whatever a step takes."""
+    return isinstance(run.whole, m.WholeRun) and run.whole.leading is not None
+
+
+def step_words(run: m.RunReport, *, says_step: bool = False) -> str:
+    """Say what limits the step of a run; empty where that is not decided."""
     found = run.limits
     if isinstance(found, m.Skipped) or found.leading is None:
         return ""
@@ -93,6 +111,26 @@ def words(run: m.RunReport, *, says_step: bool = False) -> str:
     mostly = f" (mostly {what})" if (what := most_of(leading)) else ""
     whole = _whole(run, found, says_step)
     return f"limited by {leading.limit}{mostly}: {100 * leading.share:.0f} % of {whole}"
+
+
+def is_gpu_bound(run: m.RunReport) -> bool:
+    """Tell whether the GPU works all the time, as far as that was measured."""
+    found = run.limits
+    return isinstance(found, m.RunLimits) and found.busy_us >= GPU_BOUND * found.step_us
+
+
+def whole_words(found: m.WholeRun) -> str:
+    """Name what is paid once, with its share of the run."""
+    steps = plural(found.steps, "step")
+    whole = f"of the {figure(found.total_us / 1e6)} s of its {steps}"
+    first, *others = found.once
+    parts = [f"{first.limit} ({100 * first.share:.0f} % {whole})"]
+    parts += [
+        f"{share.limit} ({100 * share.share:.0f} %)"
+        for share in others
+        if share.share >= WORTH_NAMING
+    ]
+    return " and ".join(parts)
 
 
 def most_of(share: m.LimitShare) -> str:
@@ -162,9 +200,7 @@ def _of_work(kernels: m.KernelBreakdown, busy_us: float) -> Iterator[m.LimitShar
 # ---------------------------------------------------------------- GPU idle
 
 
-def _of_idle(
-    kernels: m.KernelBreakdown, idle_us: float, waits: Mapping[m.Location | None, float]
-) -> Iterator[m.LimitShare]:
+def _of_idle(kernels: m.KernelBreakdown, idle_us: float, waits: Waits) -> Iterator[m.LimitShare]:
     """Split the time without GPU work: waits of the CPU first, the rest by what the CPU did.
 
     MEMORY and TRACE saw the same waits: the larger of both counts, and MEMORY knows the lines.
@@ -179,8 +215,8 @@ def _of_idle(
     others_us = sum(us for _, _, us in others)
     waited_us = sum(waits.values())
     counted = min(1.0, idle_us / waited_us) if waited_us else 0.0
-    for location, us in waits.items():
-        yield m.LimitShare(limit=m.LimitKind.SYNC, us=us * counted, share=0.0, location=location)
+    for (limit, location), us in waits.items():
+        yield m.LimitShare(limit=limit, us=us * counted, share=0.0, location=location)
     left_us = idle_us - waited_us * counted
     if not others:
         yield _part(m.LimitKind.UNKNOWN, left_us, "GPU idle")
@@ -227,11 +263,16 @@ def _of_span(span: m.HostSpan, host_us: float) -> tuple[m.LimitKind, str]:
 def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
     """Say why the largest kind is not the limit; empty where it is."""
     step, busy_share = run.step, found.busy_us / found.step_us
+    if unlike := _is_unlike_others(run, found):
+        return unlike
     if isinstance(step, m.Spread) and busy_share < GPU_BOUND and step.p10 > 0:
         varied = step.p90 / step.p10
         if varied > NOISY:
             return f"step times varied {varied:.1f}× within the run (p90 over p10)"
     largest, *others = found.by_kind
+    if largest.limit is m.LimitKind.CLOCK:
+        return f"the program's own clock waits for {100 * largest.share:.0f} % of the step"
+    others = [share for share in others if share.limit is not m.LimitKind.CLOCK]
     if largest.limit is m.LimitKind.UNKNOWN:
         named = f" (mostly {largest.name})" if largest.name else ""
         return f"{100 * largest.share:.0f} % of the step is unexplained{named}"
@@ -245,3 +286,14 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
         state, share = ("busy", busy_share) if busy_share > MOSTLY else ("idle", 1 - busy_share)
         return f"the GPU is {state} for {100 * share:.0f} % of the step, for several reasons"
     return ""
+
+
+def _is_unlike_others(run: m.RunReport, found: m.RunLimits) -> str:
+    """Say that the traced steps, where they stand in for TIMING's, took longer than the others."""
+    if isinstance(run.step, m.Spread) or isinstance(run.compile, m.Skipped):
+        return ""
+    usual = run.compile.steady
+    if isinstance(usual, m.Skipped) or found.step_us <= UNLIKE_OTHERS * usual.median:
+        return ""
+    traced, others = figure(found.step_us / 1e3), figure(usual.median / 1e3)
+    return f"the traced steps took {traced} ms each, and the median step of the run {others} ms"

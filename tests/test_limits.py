@@ -15,12 +15,14 @@ from kgprof.model import (
     HostSpan,
     KernelBreakdown,
     LimitKind,
+    LimitShare,
     Location,
     Roofline,
     RunLimits,
     RunReport,
     Skipped,
     Spread,
+    WholeRun,
 )
 from tests.collectors.written_device import STEPS, steps
 
@@ -80,7 +82,8 @@ def report(
 
 
 def judged(run: RunReport, waits: dict[Location | None, float] | None = None) -> RunLimits:
-    result = limits.limits(run, waits or {})
+    by_kind = {(LimitKind.SYNC, line): us for line, us in (waits or {}).items()}
+    result = limits.limits(run, by_kind)
     assert isinstance(result, RunLimits)
     assert sum(share.us for share in result.shares) == pytest.approx(result.step_us)
     assert sum(share.share for share in result.shares) == pytest.approx(1)
@@ -304,3 +307,84 @@ def test_a_run_without_traced_steps_has_no_limits() -> None:
     for kernels in (Skipped(reason="no TRACE"), unmarked, on_cpu):
         without = msgspec.structs.replace(run, kernels=kernels)
         assert isinstance(limits.limits(without, {}), Skipped)
+
+
+# ---------------------------------------------------------------- the program's own clock
+
+
+def timing_itself(us: float) -> RunLimits:
+    """A step of 400 us with 100 us of GPU work, in which the program's clock waits so long."""
+    spans = {"aten::mm": 50.0, "aten::add": 50.0, "aten::sum": 50.0}
+    found = limits.limits(report(waited_for=idle(**spans)), {(LimitKind.CLOCK, LINE): us})
+    assert isinstance(found, RunLimits)
+    return found
+
+
+def test_a_clock_is_not_what_limits_a_program_however_long_it_waits() -> None:
+    assert timing_itself(200.0).leading is None
+    assert timing_itself(200.0).undecided == "the program's own clock waits for 50 % of the step"
+
+
+def test_a_clock_does_not_stand_beside_what_limits_a_program() -> None:
+    # given: 160 us of launches, and 140 in the clock, which would be similar shares
+    found = timing_itself(140.0)
+
+    assert found.leading is not None
+    assert found.leading.limit is LimitKind.LAUNCHES
+
+
+# ---------------------------------------------------------------- a whole run
+
+
+def whole(**seconds: float) -> WholeRun:
+    """A script of 400 steps, by what its time went into."""
+    total = sum(seconds.values())
+    shares = [
+        LimitShare(limit=LimitKind[kind], us=1e6 * took, share=took / total)
+        for kind, took in seconds.items()
+    ]
+    shares.sort(key=lambda share: -share.us)
+    return WholeRun(total_us=1e6 * total, steps=400, shares=tuple(shares))
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (
+            whole(COMPILING=5.0, RECOMPILING=6.0, RECORDING=2.0, STEPS=1.0),
+            "limited by compiling again (43 % of the 14.0 s of its 400 steps) and "
+            "recording CUDA graphs (14 %)",
+        ),
+        (
+            whole(COMPILING=1.0, RECORDING=8.0, STEPS=1.0),
+            "limited by recording CUDA graphs (80 % of the 10.0 s of its 400 steps)",
+        ),
+        # what is paid once in every run is no limit, nor what is less than the steps
+        (whole(COMPILING=90.0, STEPS=1.0), ""),
+        (whole(COMPILING=5.0, RECOMPILING=2.0, STEPS=3.0), ""),
+    ],
+)
+def test_a_run_is_limited_by_what_is_paid_once_if_that_is_most_of_it(
+    found: WholeRun, words: str
+) -> None:
+    # given: a run whose step is not decided
+    run = msgspec.structs.replace(report(busy_us=390.0), whole=found)
+    limited = msgspec.structs.replace(run, limits=limits.limits(run, {}))
+
+    assert limits.words(limited) == words
+
+
+def test_traced_steps_that_took_longer_than_the_others_stand_for_none() -> None:
+    run = report(waited_for=idle(**{"aten::cudnn_rnn": 90}))
+    assert not isinstance(run.compile, Skipped)
+    usual = msgspec.structs.replace(run.step, median=100.0)
+    untimed = msgspec.structs.replace(
+        run,
+        step=Skipped(reason="no TIMING"),
+        compile=msgspec.structs.replace(run.compile, steady=usual),
+    )
+
+    found = judged(untimed)
+
+    assert found.leading is None
+    assert found.undecided.endswith("and the median step of the run 0.100 ms")

@@ -21,7 +21,8 @@ from kgprof.analysis.ranks import rank_balance
 from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
-from kgprof.collectors import accepted, caches, witnesses
+from kgprof.analysis.whole_run import whole_run
+from kgprof.collectors import accepted, caches, syncs, witnesses
 from kgprof.collectors.caches import tallies
 from kgprof.collectors.compilations import compilations
 from kgprof.collectors.recompiles import ledger
@@ -32,6 +33,7 @@ from kgprof.measures.economics import economics
 from kgprof.measures.host_time import training_phases
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
 from kgprof.measures.kernels import fusion
+from kgprof.measures.paid_once import paid_once
 from kgprof.measures.times import rounds, step_series
 from kgprof.reading import while_loading
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -126,14 +128,17 @@ def _uncompared(recording: m.Recording) -> str:
 
 def _with_limits(run: m.RunReport, findings: Sequence[m.Finding]) -> m.RunReport:
     """Account for the run's step, with what its syncs were measured to cost by line."""
-    waits: dict[m.Location | None, float] = {}
+    waits: dict[tuple[m.LimitKind, m.Location | None], float] = {}
     for finding in findings:
         is_sync = collectors.rule_of(finding).topic is m.Topic.SYNCS
         cost = finding.cost
         if finding.run != run.key or not is_sync or isinstance(cost, m.Skipped):
             continue
         if cost.unit == "us/step":
-            waits[finding.location] = waits.get(finding.location, 0.0) + cost.value
+            is_clock = finding.rule == syncs.OWN_CLOCK.id
+            limit = m.LimitKind.CLOCK if is_clock else m.LimitKind.SYNC
+            at = limit, finding.location
+            waits[at] = waits.get(at, 0.0) + cost.value
     return msgspec.structs.replace(run, limits=limits.limits(run, waits))
 
 
@@ -235,6 +240,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         rounds=rounds(record),
         series=step_series(record),
         memory_curve=run.once(step_timeline.shown),
+        whole=whole_run(run.whole, run),
         slow_first=slow_first,
         economics=run.once(economics),
         phases=phases,
@@ -271,7 +277,9 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         steps = enumerate(run.record.trace.step_us, len(compiled.call_us) + 1)
         without = [us for step, us in steps if step not in compiled.compiled_in]
         traced = times.spread(without, unit="us", measured_in=m.PassName.TRACE)
-        known = [each for each in (steady, traced) if isinstance(each, m.Spread)]
+        known = [
+            each for each in (steady, traced, _of_all_steps(run)) if isinstance(each, m.Spread)
+        ]
         steady = min(known, key=lambda each: each.median, default=steady)
     if compiled.call_us and isinstance(steady, m.Skipped):
         steady = m.Skipped("no step came after warm-up without a compilation")
@@ -300,6 +308,14 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
             compiled_calls=calls_of_compiled(run.whole, trace),
         )
     )
+
+
+def _of_all_steps(run: RunEvidence) -> m.Spread | m.Skipped:
+    """All steps of a script in which torch did not compile, the traced ones among them."""
+    paid = run.once(paid_once)
+    if isinstance(paid, m.Skipped):
+        return paid
+    return times.spread(paid.usual, unit="us", measured_in=m.PassName.MEMORY)
 
 
 def _changed(run: RunEvidence) -> tuple[m.Unavailable, ...]:

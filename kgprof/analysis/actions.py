@@ -52,28 +52,19 @@ def actions(
         for action in _found(run, findings, idle_us, step_us)
     ]
     bounded = [action for action in found if isinstance(action.saves, m.Saving)]
-    bounded.sort(
-        key=lambda action: -action.saves.us_per_step if isinstance(action.saves, m.Saving) else 0.0
-    )
-    reasons = {
-        a.rule: a.saves.us_per_step for a in bounded if a.fix and isinstance(a.saves, m.Saving)
-    }
+    bounded.sort(key=lambda action: -_per_step(run, action.saves))
+    reasons = {a.rule: _per_step(run, a.saves) for a in bounded if a.fix}
     explained = {
         rule.id: max((reasons.get(reason, 0.0) for reason in rule.symptom_of), default=0.0)
         for rule in RULES
     }
-    bounded.sort(
-        key=lambda a: (
-            isinstance(a.saves, m.Saving)
-            and explained.get(a.rule, 0.0) > MOST_OF_IT * a.saves.us_per_step
-        )
-    )
+    bounded.sort(key=lambda a: explained.get(a.rule, 0.0) > MOST_OF_IT * _per_step(run, a.saves))
     in_order = [*bounded, *(action for action in found if isinstance(action.saves, m.Skipped))]
-    leading = run.limits.leading if isinstance(run.limits, m.RunLimits) else None
-    relieving = {
-        rule.id for rule in RULES if leading is not None and leading.limit in rule.relieves
-    }
+    limiting = _limiting(run)
+    relieving = {rule.id for rule in RULES if not limiting.isdisjoint(rule.relieves)}
     in_order.sort(key=lambda action: action.rule not in relieving)
+    reasons_said = [action.rule for action in in_order if action.fix and action.rule in relieving]
+    in_order = [action for action in in_order if not _is_explained(action, reasons_said)]
     in_order.sort(key=lambda action: action.only_on_gpu)
     # one that mends several places is named once, at the first of them
     fixes = [action.fix for action in in_order]
@@ -93,7 +84,7 @@ def _found(
         unsuited = rule.topic in NOT_ABOUT_SPEED and not gains
         if finding.run not in (run.key, None) or finding.accepted or unsuited:
             continue
-        saves = _bound(finding, rule, idle_us)
+        saves = _bound(run, finding, rule, idle_us)
         if isinstance(saves, m.Saving) or gains or _asks_for_something(finding):
             habits[_habit(finding), isinstance(saves, m.Saving)].append(
                 replace(finding, saves=saves)
@@ -106,9 +97,9 @@ def _found(
             )
             if idle_us is not None and rule_of(first).topic is m.Topic.SYNCS:
                 together = min(together, idle_us)
-            if step_us and together < WORTH_SHARE * step_us:
-                continue
             saves = replace(saves, us_per_step=together)
+            if step_us and _per_step(run, saves) < WORTH_SHARE * step_us:
+                continue
         if any(one.fix != fix for one in more):
             fix += "  # and likewise on the other lines"
         also = tuple(one.location for one in more if one.location)
@@ -129,9 +120,40 @@ def _found(
             fix=fix,
             no_fix=first.no_fix,
             saves=saves,
-            share=saves.us_per_step / step_us if step_us and isinstance(saves, m.Saving) else None,
+            share=_share(saves, step_us),
             also=also,
         )
+
+
+def _limiting(run: m.RunReport) -> set[m.LimitKind]:
+    """What limits the run: what is paid once, where that is most of it, else its step."""
+    if isinstance(run.whole, m.WholeRun) and run.whole.leading is not None:
+        return {share.limit for share in run.whole.once}
+    leading = run.limits.leading if isinstance(run.limits, m.RunLimits) else None
+    return {leading.limit} if leading is not None else set()
+
+
+def _is_explained(action: m.Action, reasons_said: Sequence[str]) -> bool:
+    """Tell whether it is a symptom for which nothing is to be written, beside its reason: one that
+    limits the run, and says what to write."""
+    reasons = {reason for rule in RULES if rule.id == action.rule for reason in rule.symptom_of}
+    return not action.fix and not reasons.isdisjoint(reasons_said)
+
+
+def _per_step(run: m.RunReport, saves: m.Saving | m.Skipped) -> float:
+    """Microseconds per step; what is saved once, over all steps of the run."""
+    if isinstance(saves, m.Skipped):
+        return 0.0
+    if saves.per == "run" and isinstance(run.whole, m.WholeRun):
+        return saves.us_per_step / max(1, run.whole.steps)
+    return saves.us_per_step
+
+
+def _share(saves: m.Saving | m.Skipped, step_us: float | None) -> float | None:
+    """Of the step; None of what is saved once."""
+    if isinstance(saves, m.Skipped) or saves.per == "run" or not step_us:
+        return None
+    return saves.us_per_step / step_us
 
 
 def _habit(finding: m.Finding) -> tuple[object, ...]:
@@ -156,14 +178,18 @@ def _asks_for_something(finding: m.Finding) -> bool:
     return finding.level is not m.Level.NOTE
 
 
-def _bound(finding: m.Finding, rule: m.Rule, idle_us: float | None) -> m.Saving | m.Skipped:
-    """The finding's own; a sync is worth at most the idle time that it leaves behind it."""
+def _bound(
+    run: m.RunReport, finding: m.Finding, rule: m.Rule, idle_us: float | None
+) -> m.Saving | m.Skipped:
+    """The finding's own; a sync is worth at most the idle time that it leaves behind it, and a
+    recompile what compiling took, where that limits the run. The program's own clock is no work of
+    its step, and taking it out mends nothing."""
     cost = finding.cost
-    if (
-        isinstance(finding.saves, m.Saving)
-        or rule.topic is not m.Topic.SYNCS
-        or isinstance(cost, m.Skipped)
-    ):
+    if isinstance(finding.saves, m.Saving) or isinstance(cost, m.Skipped):
+        return finding.saves
+    if cost.unit == "s" and m.LimitKind.RECOMPILING in rule.relieves:
+        return _compiled_again(run, cost) or finding.saves
+    if rule.topic is not m.Topic.SYNCS or rule is syncs.OWN_CLOCK:
         return finding.saves
     if idle_us is None or cost.unit != "us/step":
         return finding.saves
@@ -171,4 +197,15 @@ def _bound(finding: m.Finding, rule: m.Rule, idle_us: float | None) -> m.Saving 
         us_per_step=min(cost.value, idle_us),
         how="the CPU's wait here, at most the step's GPU idle time",
         measured_in=(*cost.measured_in, m.PassName.TIMING, m.PassName.TRACE),
+    )
+
+
+def _compiled_again(run: m.RunReport, cost: m.FindingCost) -> m.Saving | None:
+    if m.LimitKind.RECOMPILING not in _limiting(run):
+        return None
+    return m.Saving(
+        us_per_step=1e6 * cost.value,
+        how="the time to compile again",
+        measured_in=cost.measured_in,
+        per="run",
     )

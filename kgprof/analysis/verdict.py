@@ -154,7 +154,12 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
     cpu = ""
     if isinstance(run.cpu, m.Spread) and unit is PER_STEP:
         cpu = f"; CPU time {unit.say(run.cpu.median)}"
-    notes = (f"{varied}{cpu}: {times.why_unsteady(run)}",)
+    why = times.why_unsteady(run)
+    if limits.is_gpu_bound(run):
+        # Steps are timed by the CPU's clock, which a busy GPU does not hold up until too much is
+        # waiting for it.
+        why = "the GPU is always busy, and the CPU runs ahead of it until it has to wait"
+    notes = (f"{varied}{cpu}: {why}",)
     return Remark(text=text, status=INCONCLUSIVE, notes=notes)
 
 
@@ -287,7 +292,10 @@ def verdict(
         for one in differences[:TRACED_TO_NAME]
     )
     limited = limits.words(runs[0], says_step=rank.says_step) if len(runs) == 1 else ""
-    if limited and rank.status is not INCONCLUSIVE:
+    stands = limited and (limits.is_of_the_whole(runs[0]) or limits.is_gpu_bound(runs[0]))
+    if limited and (stands or rank.status is not INCONCLUSIVE):
+        if not actions and limits.is_gpu_bound(runs[0]):
+            limited += "; no finding asks for a change"
         remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {limited}")
     here = [action for action in actions if not action.only_on_gpu]
     if here and any(run.script is not None and run.script.step for run in runs):

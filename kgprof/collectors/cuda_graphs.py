@@ -22,6 +22,7 @@ from kgprof import model as m
 from kgprof.collectors.aliases import quoted_line
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import grouped
+from kgprof.collectors.graph_sizes import GraphSizes, graph_sizes, inputs
 from kgprof.collectors.recompiles import place_of
 from kgprof.collectors.tensor_facts import METADATA, STATIC_INDICES, last_name, said
 from kgprof.reading import launches
@@ -29,7 +30,7 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.structured_trace import RunTrace, compile_id
 from kgprof.reading.timeline import NOBODY
-from kgprof.wording import and_more, plural
+from kgprof.wording import and_more, figure, plural
 
 SKIPPED = m.Rule(
     id="KGP301",
@@ -119,8 +120,9 @@ RERECORDED = m.Rule(
     why=(
         "A CUDA graph contains the addresses and sizes it was recorded with. If a tensor that "
         "torch takes to be fixed has moved, or a new size arrives, torch records the graph again: "
-        "it waits for all GPU work, and the step takes many times as long. After 128 recordings "
-        "torch stops using CUDA graphs for this function."
+        "it waits for all GPU work, and the step takes many times as long. Before a graph is "
+        "recorded for a size, one step runs without any. After 128 recordings torch stops using "
+        "CUDA graphs for this function."
     ),
     example=(
         "model.weight.data = new_weights between two steps; a batch of another size "
@@ -135,7 +137,7 @@ RERECORDED = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
-    relieves=(m.LimitKind.LAUNCHES,),
+    relieves=(m.LimitKind.RECORDING, m.LimitKind.RECOMPILING, m.LimitKind.LAUNCHES),
 )
 RULES = (SKIPPED, PARTITIONED, NONE_LAUNCHED, RERECORDED)
 
@@ -143,7 +145,12 @@ MODES = ("reduce-overhead", "max-autotune")  # of kgprof's own, in which it asks
 LAUNCH = "cudaGraphLaunch"  # of the CUDA runtime, in a Kineto trace
 KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel")  # and what begins like these
 REGION = "Torch-Compiled Region: "  # and the compile id
+# What a trace has of a recording, and of the first run of a size; the last is CUDA's own call.
+RECORDING = ("cudagraphify.get_container", "CUDAGraphNode.record", "cudaStreamBeginCapture")
 NAMED = 2  # inputs, in a message
+SELDOM = 1 / 8  # of the steps: fewer that record a graph for a new size are a note
+SIZES = "for each size"
+PADDED = "a few sizes; keep the part of the result that belongs to the input"
 NOT_ON_CPU = m.Skipped("not observable on CPU")
 
 # Functions of torch._inductor that log, and what their messages are about.
@@ -156,6 +163,7 @@ _COUNTS = re.compile(
 )
 _NODE_REASON = re.compile(r"\S+: reason=(?P<reason>.*?)(?:, ir=.*)?")
 _COMPILE_ID = re.compile(r"\[(?P<id>[^\]\s]+)\] ")
+_FUNCTION = re.compile(r"function=(?P<function>[^,]+),")
 _AGAIN = re.compile(r" reason=(?P<reason>.+)", re.S)
 _MUTATES = re.compile(r"\bmutates_data=(True|False)")
 _OUTPUTS = "output_info="  # the inputs' part of ViewAndMutationMeta ends here
@@ -189,6 +197,8 @@ class Recorded(m.Model):
     call: int
     again: str  # why it was recorded again, in torch's words; empty for a first one
     location: m.Location | None
+    function: str = ""  # one a piece of the graph: "partition_0"
+    inputs: tuple[tuple[int, ...], ...] = ()  # their sizes
 
 
 class WrittenInput(m.Model):
@@ -204,7 +214,9 @@ class Replayed(m.Model):
 
     compile_id: str
     location: m.Location | None
-    runs: int  # of its compiled region
+    # Of its compiled region, but for those in which torch recorded a graph or ran a size of the
+    # inputs for the first time, which launch none by themselves.
+    runs: int
     launches: int  # of CUDA graphs in it; one a run and piece where all went well
     kernels: int  # launched in it one by one
 
@@ -221,6 +233,7 @@ class CudaGraphs(Event):
     would_skip: tuple[WrittenInput, ...]  # on a CPU run: what torch would skip on CUDA
     steady_from: int
     replayed: tuple[Replayed, ...] = ()
+    sizes: tuple[GraphSizes, ...] = ()  # compilations that have a graph for each of several sizes
     # of each place, in any checkout
     identities: dict[m.Location, str] = msgspec.field(default_factory=dict)
 
@@ -265,6 +278,7 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
         would_skip=would_skip,
         steady_from=trace.steady_from,
         replayed=tuple(replayed),
+        sizes=graph_sizes(run, trace, {each.compile_id: each.location for each in recorded}),
         identities={place: "\0".join(trace.source.identity(place)) for place in {*placed} if place},
     )
 
@@ -278,17 +292,27 @@ def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
         columns.of_category(*launches.LAUNCH_CATEGORIES) & (graph_calls | kernel_calls)
     )
     inside = launches.innermost(columns, regions, calls)
-    region = np.where(inside == NOBODY, NOBODY, columns.name[inside])
+    recording = launches.innermost(columns, regions, _records(columns))
+    replays = regions.copy()
+    replays[recording[recording != NOBODY]] = False
+    kept = (inside != NOBODY) & replays[inside]
+    region = np.where(kept, columns.name[inside], NOBODY)
     for name in dict.fromkeys(graph.compile_id for graph in trace.all.graphs if graph.cuda_graphs):
         here = columns.names.index(REGION + name) if REGION + name in columns.names else None
         if here is not None:
             yield Replayed(
                 compile_id=name,
                 location=_place_of_id(trace, name, trace.calls),
-                runs=int((regions & (columns.name == here)).sum()),
+                runs=int((replays & (columns.name == here)).sum()),
                 launches=int((graph_calls[calls] & (region == here)).sum()),
                 kernels=int((kernel_calls[calls] & (region == here)).sum()),
             )
+
+
+def _records(columns: Columns) -> launches.Indices:
+    """Events of a call in which torch records a CUDA graph, or prepares to."""
+    begins = columns.named(*RECORDING) & columns.of_category("cpu_op", *launches.LAUNCH_CATEGORIES)
+    return np.flatnonzero(begins)
 
 
 def _named(columns: Columns, name: str) -> npt.NDArray[np.bool_]:
@@ -378,11 +402,14 @@ def _recorded(trace: RunTrace) -> Iterator[Recorded]:
         if message.function == _RECORD:
             name = _COMPILE_ID.match(message.text)
             number = name["id"] if name else message.compile_id
+            function = _FUNCTION.search(message.text)
             yield Recorded(
                 compile_id=number,
                 call=message.call,
                 again=why if why_call == message.call else "",
                 location=_place_of_id(trace, number, message.call),
+                function=function["function"] if function else "",
+                inputs=inputs(message.text),
             )
 
 
@@ -443,7 +470,9 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
                 message += f"; on the CPU: {', '.join(cut.cpu_inputs[:3])}"
             found = _finding(PARTITIONED, event, cut.location, message, identity=reasons)
             yield msgspec.structs.replace(found, related=cut.related, names=cut.cpu_inputs)
-    if event.graphs and event.launches_per_step == 0:
+    # Where torch only recorded graphs in the traced steps, there was none to replay yet.
+    may_replay = not event.replayed or any(one.runs for one in event.replayed)
+    if event.graphs and event.launches_per_step == 0 and may_replay:
         said = (
             f"torch logged that it skipped {len(event.skips)} of them"
             if event.skips
@@ -476,6 +505,7 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
                 identity = f"{name} {one.compile_id.partition('/')[2]}"
                 yield _finding(NONE_LAUNCHED, event, one.location, message, identity=identity)
     yield from _again(event)
+    yield from _for_sizes(event)
 
 
 def _named_first(inputs: Sequence[str]) -> str:
@@ -499,8 +529,10 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
     """Recordings in steady state of a compilation that had been recorded before."""
     if isinstance(event.recorded, m.Skipped):
         return
-    again = (recordings[1:] for recordings in grouped(event.recorded, lambda one: one.compile_id))
-    late = ([one for one in recordings if one.call >= event.steady_from] for recordings in again)
+    late = (
+        [one for one in _repeated(same) if one.call >= event.steady_from]
+        for same in grouped(event.recorded, lambda one: one.compile_id)
+    )
     for recorded in filter(None, late):
         first = recorded[0]
         name = first.location.function if first.location else "a compiled graph"
@@ -520,6 +552,68 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
             count=len(recorded),
             identity=name,
         )
+
+
+def _repeated(recorded: Sequence[Recorded]) -> Iterator[Recorded]:
+    """Give the recordings that torch explains, or that are of sizes that were recorded before."""
+    known = set[tuple[object, ...]]()
+    for number, one in enumerate(recorded):
+        key = (one.function, one.inputs)
+        if number and (one.again or key in known):
+            yield one
+        known.add(key)
+
+
+def _for_sizes(event: CudaGraphs) -> Iterator[m.Finding]:
+    """Tell what a CUDA graph for each size of the inputs costs; a note where that is seldom."""
+    for each in event.sizes:
+        if not each.late:
+            continue
+        message = f"a CUDA graph is recorded for each of {each.sizes:,} input sizes"
+        often = each.warned
+        if isinstance(each.each_us, float):
+            often = each.in_steps > SELDOM * each.steps
+            took, usual = figure(each.each_us / 1e3), figure(each.usual_us / 1e3)
+            message += (
+                f": {each.in_steps:,} of {plural(each.steps, 'step')} record one or run a size for "
+                f"the first time, {took} ms each where a replay takes {usual} ms"
+            )
+        else:
+            message += f", {each.late:,} of them after warm-up"
+        if each.warned:
+            message += "; torch warns of it"
+        found = _finding(RERECORDED, event, each.location, message, count=each.late, identity=SIZES)
+        yield msgspec.structs.replace(
+            found,
+            level=m.Level.WARNING if often else m.Level.NOTE,
+            fix=f"x = {each.pad}  # {PADDED}" if each.pad else "",
+            cost=_cost_of_sizes(each),
+            saves=_saved_without_sizes(each),
+        )
+
+
+def _cost_of_sizes(each: GraphSizes) -> m.FindingCost | m.Skipped:
+    if isinstance(each.each_us, m.Skipped):
+        return each.each_us
+    return m.FindingCost(
+        value=each.extra_us / 1e6,
+        unit="s",
+        what="beyond replays, in all",
+        measured_in=(m.PassName.MEMORY,),
+        samples=each.in_steps,
+    )
+
+
+def _saved_without_sizes(each: GraphSizes) -> m.Saving | m.Skipped:
+    """One graph for all sizes saves the others, and compiling for other sizes."""
+    if isinstance(each.each_us, m.Skipped):
+        return each.each_us
+    return m.Saving(
+        us_per_step=each.extra_us + each.compiled_us,
+        how="recording graphs, and compiling again for other sizes",
+        measured_in=(m.PassName.MEMORY, m.PassName.COMPILE),
+        per="run",
+    )
 
 
 def _finding(

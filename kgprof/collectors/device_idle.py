@@ -94,8 +94,9 @@ LAUNCH_BOUND = m.Rule(
     ),
     example="Four hundred kernels of 2 µs each, launched one by one in a step of 4 ms.",
     remedy=(
-        "Use CUDA graphs (mode='reduce-overhead' replays the step as one), fuse more, or enlarge "
-        "the batch so that each kernel works longer per launch. Measure the result: small float32 "
+        "Replay the step as a CUDA graph (where CUDA graphs are on already, their own findings say "
+        "why they do not help), fuse more, or enlarge the batch so that each kernel works longer "
+        "per launch. Measure the result: small float32 "
         "Linear layers may get slower matmuls when compiled, which "
         "torch.set_float32_matmul_precision('high') avoids."
     ),

@@ -63,6 +63,7 @@ TRACE, FRAMES, GRAPHS = "structured trace", "frame hook", "graph hook"
 Place = tuple[str, int]  # file, line
 SYNC_HOOKS, DISPATCH, SYNC_DEBUG = "sync hooks", "dispatch", "sync-debug"
 WAITS_APART, WAITS_SHARE = 1, 0.1  # a step, and of those that the hooks saw: below both they agree
+NUMBERS = ("item", "float", "int", "bool")  # calls that read one
 SAID = {DISPATCH: "dispatcher's hook", SYNC_DEBUG: "sync-debug mode"}
 
 
@@ -203,11 +204,7 @@ def _reads(run: RunEvidence) -> Iterator[Disagreement]:
             and not record.compile_id
         ):
             seen[record.source][own.file, own.line] = own
-            if (
-                record.op == READ
-                if record.source == DISPATCH
-                else called_function(record.expression) == "item"
-            ):
+            if _both_see(record):
                 certain[record.source][own.file, own.line] = own
     for witness, silent in ((DISPATCH, SYNC_DEBUG), (SYNC_DEBUG, DISPATCH)):
         for frame in (
@@ -221,6 +218,15 @@ def _reads(run: RunEvidence) -> Iterator[Disagreement]:
             yield _disagreement(
                 run.key, "reads", location, said, *source.identity(location), witness
             )
+
+
+def _both_see(record: m.SyncRecord) -> bool:
+    """Tell whether Python itself reads a number: torch's warning does not reach Python from a
+    library in C++ that reads (the constructor of DDP), and ``item`` of another class may copy."""
+    called = called_function(syncs.doing(record)[1])
+    if record.source == DISPATCH:
+        return record.op == READ and (called in NUMBERS or syncs.is_tested(record))
+    return called == "item" and not record.chain
 
 
 def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]:
@@ -241,9 +247,11 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
         return  # the breakdown says so
     if script is not None and script.traced:
         return  # other steps
-    waited = sorted(
-        launches.waits(trace.columns, timeline.profiler_steps(trace.columns)).tolist()
-    ) or [0]
+    steps = timeline.profiler_steps(trace.columns)
+    steps = steps[~launches.torch_works_in(trace.columns, steps)]
+    if not len(steps):
+        return  # the hooks leave out what torch waits for while it compiles or records
+    waited = sorted(launches.waits(trace.columns, steps).tolist())
     seen = sorted(syncs.syncs_of_steps(events, run.key)) or [0]
     (low, middle, high), (least, usual, most) = (
         (a[len(a) // 4], median(a), a[-1 - len(a) // 4]) for a in (waited, seen)

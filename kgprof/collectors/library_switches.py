@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof.collectors import recompiles
 from kgprof.collectors.guard_text import switches_in
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
@@ -38,6 +39,8 @@ READS, BREAKS = (
     tuple(msgspec.convert(each, Switch) for each in _TABLE[kind]) for kind in ("read", "break")
 )
 TRAINERS = _TABLE["trainer"]
+GUARDS = _TABLE["guard"]
+_OF_GUARDS = tuple(rule.id for rule in recompiles.RULES)
 CAUSES = {(each["gb_id"], each.get("operator", "")): each["fix"] for each in _TABLE["cause"]}
 _ON_PURPOSE, _WARNS = "torch._dynamo.graph_break", "_warnings.warn"
 # a layer's own work: nobody can call it elsewhere or less often
@@ -94,7 +97,7 @@ def _mended(
     decides = (
         source is not None and finding.location is not None and source.decides(finding.location)
     )
-    fix = _known(finding, decides) or trainer.get(finding.rule, finding.fix)
+    fix = _known(finding, decides) or _of_guard(finding) or trainer.get(finding.rule, finding.fix)
     if fix:
         return replace(finding, fix=fix)
     if decides:
@@ -105,6 +108,21 @@ def _mended(
         and source.is_all_of_its_function(finding.location)
     )
     return _without_switch(finding, compiled, only)
+
+
+def _of_guard(finding: m.Finding) -> str:
+    """What a library has against a guard on a part of it that changes from call to call."""
+    if finding.library is None or finding.rule not in _OF_GUARDS:
+        return ""
+    line = finding.location.text if finding.location else ""
+    found = (
+        each["fix"]
+        for each in GUARDS
+        if finding.library.package in each["packages"]
+        and any(each["source"] in name for name in finding.names)
+        and each["calls"] in line
+    )
+    return next(found, "")
 
 
 def _known(finding: m.Finding, decides: bool) -> str:

@@ -67,7 +67,7 @@ IN_STEADY_STATE = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
-    relieves=(m.LimitKind.HOST,),
+    relieves=(m.LimitKind.RECOMPILING, m.LimitKind.HOST),
 )
 LIMIT_REACHED = m.Rule(
     id="KGP104",
@@ -96,7 +96,7 @@ LIMIT_REACHED = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES, m.CostKind.REPLACED),
     judged_from_times=False,
     symptom_of=(),
-    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST),
+    relieves=(m.LimitKind.RECOMPILING, m.LimitKind.LAUNCHES, m.LimitKind.HOST),
 )
 UNBOUNDED = m.Rule(
     id="KGP105",
@@ -122,7 +122,7 @@ UNBOUNDED = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
     judged_from_times=False,
     symptom_of=(),
-    relieves=(m.LimitKind.HOST,),
+    relieves=(m.LimitKind.RECOMPILING, m.LimitKind.HOST),
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
 # What tells a note from the rule's finding.
@@ -240,14 +240,15 @@ def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
     }
 
 
-def _is_recompile(compiled: Compiled) -> bool:
+def is_recompile(compiled: Compiled) -> bool:
+    """Tell whether torch had compiled its code before, and has not forgotten that since."""
     return not compiled.compile_id.endswith("/0") and not compiled.first_since_reset
 
 
 def _reached_limit(trace: RunTrace, compiled: Compiled) -> bool:
     """torch refused it: a compilation that failed where the frame hook saw that compiled code may
     run, and no more."""
-    if not compiled.failed or not _is_recompile(compiled):
+    if not compiled.failed or not is_recompile(compiled):
         return False
     rows = trace.frame_rows(compiled)
     if rows:
@@ -300,7 +301,7 @@ def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:
     guards = rejections(trace)
     for definition, compiled in _by_function(trace):
         anew = _made_anew(compiled)
-        again = [c for c in compiled if not c.failed and (_is_recompile(c) or id(c) in anew)]
+        again = [c for c in compiled if not c.failed and (is_recompile(c) or id(c) in anew)]
         # a function that is refused each time reaches the limit as well
         worked = any(not c.failed for c in compiled)
         limits = [
@@ -388,7 +389,7 @@ def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
             for one in compiled
             if (frame := one.frame)
             and not one.failed
-            and not _is_recompile(one)
+            and not is_recompile(one)
             and not is_resumed(frame.function)
         ),
         lambda met: (met[0].file, met[0].line, met[0].function, met[1].resets),
@@ -652,7 +653,7 @@ def _break_before(trace: RunTrace, compiled: Compiled) -> m.Location | None:
 
 
 def _without_a_reason(compiled: Compiled, knows_resets: bool) -> Guard:
-    if _is_recompile(compiled):
+    if is_recompile(compiled):
         return Guard(kind=OTHER, entry="", text="torch gave no reason")
     if not knows_resets:
         text = "it was created again, or torch._dynamo.reset() was called"

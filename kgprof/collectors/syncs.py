@@ -15,6 +15,7 @@ from kgprof import model as m
 from kgprof.collectors import graph_breaks
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.reading import clocks
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText
 
@@ -84,16 +85,40 @@ WOULD_SYNC = m.Rule(
     judged_from_times=False,
     symptom_of=(),
 )
-RULES = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC)
+OWN_CLOCK = m.Rule(
+    id="KGP204",
+    name="sync-for-own-clock",
+    level=m.Level.NOTE,
+    summary="The program waits for the GPU in order to time itself.",
+    why=(
+        "A program that synchronizes before it reads a clock times GPU work correctly. But the CPU "
+        "launches nothing until the GPU has caught up, so each step is longer than without the "
+        "clock: CPU and GPU time add up where they would overlap. Such a wait counts against no "
+        "budget and no practice, and is not what limits the program."
+    ),
+    example="torch.cuda.synchronize(); times.append(time.perf_counter() - t0) in every step.",
+    remedy=(
+        "Time many steps together (synchronize before the first and after the last), or record "
+        "torch.cuda.Event(enable_timing=True) in each step and read elapsed_time() after the loop."
+    ),
+    topic=m.Topic.SYNCS,
+    seen_in=((m.Witness.CUDA, m.Witness.READS),),
+    can_cost=(m.CostKind.HOST,),
+    judged_from_times=False,
+    symptom_of=(),
+)
+RULES = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH, WOULD_SYNC, OWN_CLOCK)
 WAITING = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH)  # whose reads are counted per step
+_COUNTED = frozenset(rule.id for rule in WAITING)
 
 COMPILED, BREAK, EAGER = "compiled", "break", "eager"
 READ = "aten::_local_scalar_dense"
 _FAKE_TENSORS = "/torch/_subclasses/"  # which only the compiler makes of tensors
 # all that torch's sync-debug mode says; a copy to the CPU is seen by hooks too
 SYNC_DEBUG = "synchronizing operation"
+DEVICE_WAIT = "cuda.synchronize"
 WAITS = {
-    "cuda.synchronize": "device-synchronize",
+    DEVICE_WAIT: "device-synchronize",
     "Event.synchronize": "event-synchronize",
     "Stream.synchronize": "stream-synchronize",
 }
@@ -267,7 +292,7 @@ def _of_run(
             library=library,
             chain=chain[:0:-1],
             expression=first.expression,
-            called=called_function(_doing(first)[1]) if cause == INSIDE else "",
+            called=called_function(doing(first)[1]) if cause == INSIDE else "",
             on_cuda=on_cuda,
             waited_us=_waited(seen, steady, on_cuda),
             identity="\0".join((*source.identity(place), cause, *identity)),
@@ -299,10 +324,20 @@ def _sites(
             record.tensor == "unnamed" and seen.names_a_device
         )
         rule = "" if on_the_host else _rule(record, on_cuda)
+        if rule == HOST_DEVICE_SYNC.id and record.op in WAITS and _is_for_a_clock(source, record):
+            rule = OWN_CLOCK.id
         if own is not None and rule:
             library = record.chain[0] if record.chain else None
             sites[_Site(rule=rule, file=own.file, line=own.line, library=library)].append(record)
     return sites
+
+
+def _is_for_a_clock(source: SourceText, record: m.SyncRecord) -> bool:
+    """A wait of the program's own timing, or of a library that times what it is given."""
+    if record.chain:
+        return record.chain[0].file.endswith(clocks.TIMERS)
+    calls = [(source.tree(frame.file), frame.line) for frame in record.frames]
+    return clocks.waits_for_a_clock(calls)
 
 
 def _place(record: m.SyncRecord, file: str, line: int) -> m.Frame:
@@ -312,18 +347,28 @@ def _place(record: m.SyncRecord, file: str, line: int) -> m.Frame:
 def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
     """Empty for what is no sync on CUDA: a value that lies on the host already, an assertion that
     is checked on the device (a read within a graph of which Dynamo captured no operator that
-    reads), a Python number that is assigned, a number that the compiler reads."""
+    reads), a Python number that is assigned, a number that the compiler reads; and for torch's own
+    waits in compiled code, where it tries kernels."""
     if on_cuda and record.device == "cpu":
         return ""
     if record.chain and _FAKE_TENSORS in record.chain[0].file:
         return ""
+    if _is_torchs_own_wait(record):
+        return ""
     if record.op == READ and (
-        (record.compile_id and not record.operator) or _doing(record)[0] == "STORE_SUBSCR"
+        (record.compile_id and not record.operator) or doing(record)[0] == "STORE_SUBSCR"
     ):
         return ""
     if record.source in ("python-call", "captured graph") and not on_cuda:
         return WOULD_SYNC.id
     return SYNC_IN_GRAPH.id if record.compile_id else HOST_DEVICE_SYNC.id
+
+
+def _is_torchs_own_wait(record: m.SyncRecord) -> bool:
+    """Dynamo captures no ``torch.cuda.synchronize()``: in compiled code a line waits only where it
+    says so itself, as a custom operator's does."""
+    is_captured = bool(record.compile_id) and record.op == DEVICE_WAIT
+    return is_captured and called_function(record.expression) != "synchronize"
 
 
 def _by_source(records: Sequence[m.SyncRecord], steady: range, waits: bool) -> list[list[float]]:
@@ -381,10 +426,10 @@ def _reads_in_its_own_words(record: m.SyncRecord) -> bool:
         return bool(record.operator)
     if called := called_function(record.expression):
         return called in CAUSES or called == "synchronize"
-    return _is_tested(record) or _is_indexed(record)
+    return is_tested(record) or _is_indexed(record)
 
 
-def _doing(record: m.SyncRecord) -> tuple[str, str]:
+def doing(record: m.SyncRecord) -> tuple[str, str]:
     """Python's instruction and the expression of the line that reads: a library's, where one
     does."""
     if record.chain and not record.compile_id:
@@ -392,18 +437,19 @@ def _doing(record: m.SyncRecord) -> tuple[str, str]:
     return record.instruction, record.expression
 
 
-def _is_tested(record: m.SyncRecord) -> bool:
-    instruction, _ = _doing(record)
+def is_tested(record: m.SyncRecord) -> bool:
+    """Tell whether a condition reads the value."""
+    instruction, _ = doing(record)
     return "JUMP" in instruction or instruction in ("UNARY_NOT", "TO_BOOL")
 
 
 def _is_indexed(record: m.SyncRecord) -> bool:
-    return _doing(record)[0].endswith("_SUBSCR")
+    return doing(record)[0].endswith("_SUBSCR")
 
 
 def _is_printed(record: m.SyncRecord) -> bool:
     """Whether torch makes a tensor's text, for which it masks and counts its values."""
-    instruction, expression = _doing(record)
+    instruction, expression = doing(record)
     by_operator = instruction.startswith("FORMAT_") or (
         instruction == "BINARY_OP" and "%" in expression
     )
@@ -424,9 +470,9 @@ def cause_of(record: m.SyncRecord) -> str:
     if record.op != READ and record.source == "dispatch":
         within = INSIDE if _is_printed(record) else OF_OPERATORS.get(record.op, INSIDE)
         return "mask-index" if _is_indexed(record) else within
-    if _is_tested(record):
+    if is_tested(record):
         return "truth-value"
-    called = called_function(_doing(record)[1])
+    called = called_function(doing(record)[1])
     if not called:
         masked = record.source == "sync-debug" and _is_indexed(record)
         return "mask-index" if masked else "item"
@@ -454,12 +500,12 @@ def called_function(expression: str) -> str:
 def syncs_per_step(events: Sequence[Sync], run: m.RunKey) -> float:
     """Reads of a step that wait, or would on CUDA, and dispatch something: KGP201 and KGP202."""
     return sum(
-        event.reads_per_step for event in events if event.run == run and event.rule != WOULD_SYNC.id
+        event.reads_per_step for event in events if event.run == run and event.rule in _COUNTED
     )
 
 
 def syncs_of_steps(events: Sequence[Sync], run: m.RunKey) -> list[int]:
-    """The same of each step after warm-up; empty without any."""
+    """The same of each step after warm-up, with the waits for a clock; empty without any."""
     counted = (event.reads for event in events if event.run == run and event.rule != WOULD_SYNC.id)
     return [sum(of_step) for of_step in zip(*counted, strict=True)]
 
@@ -469,7 +515,7 @@ def reads_by_finding(events: Sequence[Sync], run: m.RunKey) -> dict[str, float]:
     one between them."""
     reads: dict[str, float] = defaultdict(float)
     for event in events:
-        if event.run == run and event.rule != WOULD_SYNC.id:
+        if event.run == run and event.rule in _COUNTED:
             reads[fingerprint(event.rule, event.run, event.identity)] += event.reads_per_step
     return dict(reads)
 
@@ -494,6 +540,8 @@ def _finding(event: Sync) -> m.Finding:
     message = f"{what} forces a GPU sync{where}, {often}"
     if event.rule == WOULD_SYNC.id or not event.on_cuda:
         message = f"on a GPU {what} would force a sync{where}, {often}"
+    elif rule is OWN_CLOCK:
+        message = f"the program's own clock waits for the GPU ({what}), {often}"
     cost: m.FindingCost | m.Skipped
     if isinstance(event.waited_us, m.Skipped):
         cost = event.waited_us
@@ -522,7 +570,7 @@ def _finding(event: Sync) -> m.Finding:
         no_fix="it reads in few steps only, as writing a log does" if seldom else "",
         count=max(1, round(event.reads_per_step)),
         library=event.library,
-        fix="" if event.library else DRAWN if event.called == "multinomial" else _fix(event, cause),
+        fix=_own_fix(event, cause),
         reads=m.Reads(
             operator=event.operator,
             events=event.events,
@@ -533,6 +581,13 @@ def _finding(event: Sync) -> m.Finding:
         ),
         cost=cost,
     )
+
+
+def _own_fix(event: Sync, cause: str) -> str:
+    """Code for the project's own line; a library's is looked up elsewhere."""
+    if event.library or event.rule == OWN_CLOCK.id:
+        return ""
+    return DRAWN if event.called == "multinomial" else _fix(event, cause)
 
 
 def _fix(event: Sync, cause: str) -> str:

@@ -94,10 +94,16 @@ class LimitKind(StrEnum):
     SMALL_KERNELS = "small kernels"  # too small to fill the GPU
     LAUNCHES = "launches"
     SYNC = "sync"
+    CLOCK = "its own clock"  # waits so that the program can time itself
     INPUT = "input"
     COMMUNICATION = "communication"
     HOST = "host code"
     UNKNOWN = "unknown"
+    # Of a whole run:
+    COMPILING = "compiling"  # for the first time
+    RECOMPILING = "compiling again"
+    RECORDING = "recording CUDA graphs"
+    STEPS = "its steps"
 
 
 class Rule(Model):
@@ -245,7 +251,8 @@ class Saving(Tagged):
     us_per_step: float
     how: str  # what the bound is made of
     measured_in: tuple[PassName, ...]
-    per: str = "step"  # or "window", the whole traced one, where no steps are marked in it
+    # Or "window", the whole traced one, where no steps are marked in it; or "run", once in all.
+    per: str = "step"
 
 
 class Finding(Model):

@@ -11,8 +11,8 @@ class LimitShare(Model):
     """A part of the step that one thing accounts for."""
 
     limit: LimitKind
-    us: Amount  # per step
-    share: Amount  # of the step, 0..1
+    us: Amount  # per step, of WholeRun in all
+    share: Amount  # of the step, or of the run, 0..1
     name: str = ""  # what it is, where one thing stands out: an operator, a call
     location: Location | None = None  # the line that does it, where it is known
 
@@ -39,6 +39,35 @@ class RunLimits(Tagged):
     def leading(self) -> LimitShare | None:
         """The largest kind; None where that is not decided."""
         return None if self.undecided else self.by_kind[0]
+
+
+# Of the time that is left without compiling for the first time, which every run pays.
+MOST = 0.5
+
+
+class WholeRun(Tagged):
+    """All steps of a script together, on cold caches and under kgprof's listeners.
+
+    ``shares`` are disjoint, largest first, and add up to ``total_us``; ``us`` is of the run.
+    """
+
+    total_us: Amount
+    steps: int
+    shares: tuple[LimitShare, ...]
+
+    @property
+    def once(self) -> tuple[LimitShare, ...]:
+        """The shares that are paid once, but for compiling for the first time."""
+        kinds = (LimitKind.RECOMPILING, LimitKind.RECORDING)
+        return tuple(share for share in self.shares if share.limit in kinds)
+
+    @property
+    def leading(self) -> LimitShare | None:
+        """The largest of ``once``; None where the steps themselves take longer than these."""
+        first_us = sum(each.us for each in self.shares if each.limit is LimitKind.COMPILING)
+        once_us = sum(share.us for share in self.once)
+        limits = once_us > 0 and once_us >= MOST * (self.total_us - first_us)
+        return self.once[0] if limits else None
 
 
 def _sum(shares: Sequence[LimitShare]) -> LimitShare:

@@ -29,7 +29,7 @@ from kgprof.model.kernels import (
     MemoryCurve,
     RankBalance,
 )
-from kgprof.model.limits import RunLimits
+from kgprof.model.limits import RunLimits, WholeRun
 from kgprof.model.passes import (
     CacheFolder,
     Compilation,
@@ -201,6 +201,7 @@ class RunReport(Model):
     )
     phases: TrainingPhases | Skipped = Skipped("this run is not training, or was not traced")
     limits: RunLimits | Skipped = Skipped("this report was made before limits were judged")
+    whole: WholeRun | Skipped = Skipped("this report was made before runs were accounted for")
 
     @property
     def counts_units(self) -> bool:

@@ -25,6 +25,7 @@ WAITS = (
     *(f"cuda{what}Synchronize" for what in ("Stream", "Device", "Event")),
     *(f"cu{what}Synchronize" for what in ("Stream", "Ctx", "Event")),
 )
+TIMED_BY_TORCH = " (dynamo_timed)"  # how torch._dynamo.utils.dynamo_timed ends its spans
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 GRAPH_LAUNCH_PREFIXES = ("cudaGraphLaunch", "cuGraphLaunch")
 LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver")
@@ -149,6 +150,19 @@ def waits(columns: Columns, steps: timeline.Intervals) -> npt.NDArray[np.int64]:
     begun = np.searchsorted(np.sort(steps[:, 0]), starts, side="right")
     ended = np.searchsorted(np.sort(steps[:, 1]), starts, side="right")
     return np.bincount(begun[(begun > ended) & ~own] - 1, minlength=len(steps))
+
+
+def torch_works_in(columns: Columns, steps: timeline.Intervals) -> Mask:
+    """Which of ``steps`` hold a compilation, an autotuning or a recording of a CUDA graph: torch
+    marks these itself, with the names of its own timers. Shape [steps]."""
+    timers = np.array([name.endswith(TIMED_BY_TORCH) for name in columns.names], np.bool_)
+    own = timers[columns.name] & columns.of_category("cpu_op", "user_annotation")
+    own |= columns.named("cudaStreamBeginCapture") & columns.of_category(*LAUNCH_CATEGORIES)
+    starts = np.sort(columns.start_ns[own])
+    before = np.searchsorted(starts, steps[:, 0], side="left")
+    until = np.searchsorted(starts, steps[:, 1], side="left")
+    found: Mask = until > before
+    return found
 
 
 def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.LaunchQueue | m.Skipped:

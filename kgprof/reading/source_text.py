@@ -107,6 +107,10 @@ class SourceText:
         repositories = {file.repository for file in self._files.values() if file.repository}
         return (self.project.named(place.file, repositories), place.function, place.text.strip())
 
+    def tree(self, file: str) -> ast.Module:
+        """The file's syntax tree; empty where its text is not known."""
+        return self._parsed(file).tree
+
     def package_line(self, place: m.Location) -> m.PackageLine:
         """A library's line with the package that it belongs to, in the version that was installed
         where it ran."""

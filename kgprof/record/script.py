@@ -500,7 +500,12 @@ class Capture:
             step_us = (*step_us, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
         syncs = self._syncs.records()
         steps = (
-            msgspec.structs.replace(one, calls=_summed(one.calls, number)) for one in syncs.records
+            msgspec.structs.replace(
+                one,
+                calls=_summed(one.calls, number),
+                waited_us=added_up(one.waited_us, number),
+            )
+            for one in syncs.records
         )
         graphs = self._graphs.records()
         named = (
@@ -687,6 +692,15 @@ def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int
 def _main() -> str:
     """The script's file, as its sources name it."""
     return getattr(sys.modules.get("__main__"), "__file__", None) or ""
+
+
+def added_up(times_us: Mapping[int, float], number: Callable[[int], int]) -> dict[int, float]:
+    """Add up by step what was timed by mark."""
+    found: dict[int, float] = {}
+    for label, us in times_us.items():
+        step = number(label)
+        found[step] = found.get(step, 0.0) + us
+    return found
 
 
 def _what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:

@@ -133,6 +133,9 @@ PLUMBING = tuple(
 # Where torch waits for what is its own: it warms up and records a CUDA graph, or tries kernels.
 CUDA_GRAPHS = (f"{TORCH}/_inductor/cudagraph", f"{TORCH}/cuda/graphs.py")
 INDUCTOR = f"{TORCH}/_inductor"
+TRITON = f"{Path(TORCH).parent}/triton/"
+# Calls of Python's that wait and read nothing.
+WAITS = ("cuda.synchronize", "Event.synchronize", "Stream.synchronize")
 
 
 class Syncs(Source):
@@ -315,7 +318,8 @@ class Syncs(Source):
             (source == "python-call" and self._device.type == "cpu") or id(tensor) in graph.numbers
         ):
             return None, True  # counted when the graph began, or no tensor of the program's
-        if derives in ON_A_CPU_ALONE or _is_torchs_own(above, in_graph=graph is not None):
+        reads_in_graph = graph is not None and op not in WAITS
+        if derives in ON_A_CPU_ALONE or _is_torchs_own(above, reads_in_graph=reads_in_graph):
             return None, True
         operator, place, _ = graph.next_operator(source) if graph else ("", (), "")
         inside, chain = self._captured_at(place)
@@ -383,17 +387,20 @@ class Syncs(Source):
         seen.calls[call] = seen.calls.get(call, 0) + 1
 
 
-def _is_torchs_own(above: tuple[FrameType, ...], *, in_graph: bool) -> bool:
+def _is_torchs_own(above: tuple[FrameType, ...], *, reads_in_graph: bool) -> bool:
     """Or kgprof's: what torch waits for in order to record a CUDA graph, to try a kernel, or to
-    begin and end a profile that kgprof asked for."""
+    begin and end a profile that kgprof asked for.
+
+    What reads in compiled code stands below Inductor's wrapper too; what waits there does so only
+    where Inductor tries kernels, by itself or through Triton.
+    """
     files = tuple(frame.f_code.co_filename for frame in above)
-    by_torch = tuple(takewhile(lambda file: file.startswith(IN_TORCH), files))
+    by_torch = tuple(takewhile(lambda file: file.startswith((IN_TORCH, TRITON)), files))
     beyond = files[len(by_torch)] if len(by_torch) < len(files) else ""
-    if beyond.startswith(RECORD) and not in_graph:
+    if beyond.startswith(RECORD) and not reads_in_graph:
         return True
-    return any(
-        file.startswith(CUDA_GRAPHS if in_graph else (INDUCTOR, *CUDA_GRAPHS)) for file in by_torch
-    )
+    own = CUDA_GRAPHS if reads_in_graph else (INDUCTOR, *CUDA_GRAPHS)
+    return any(file.startswith(own) for file in by_torch)
 
 
 def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameType, ...]:

@@ -590,12 +590,13 @@ class _Graph:
         return written
 
     def call_ended(self, call: int) -> None:
-        """An output that outlives the call after its own is held."""
+        """An output that outlives the call after its own is held, if that one ran the graph again:
+        a CUDA graph keeps its outputs itself until then."""
         now = [result for result in self.results if result.call == call]
         for result in now:
             result.count()
         for result in self.results:
-            if result.call == call - 1 and result.is_held(now):
+            if now and result.call == call - 1 and result.is_held(now):
                 _note(self._held.setdefault(result.output, []), result.call)
         self.results = now
 

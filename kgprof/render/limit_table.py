@@ -12,15 +12,35 @@ from kgprof.render.table import Block, plain
 TITLE = "Limits of the step"
 SMALLEST = 0.01  # of the step: smaller shares stand together in the last row
 _HEADINGS = ("what", "line", "share", "per step")
+WHOLE_TITLE = "Limits of the run"
+_WHOLE_HEADINGS = ("what", "line", "share", "in all")
 
 
 def limit_blocks(runs: Sequence[m.RunReport], root: str) -> tuple[Block, ...]:
-    """Show the run that a reader would choose; nothing where no step was traced on a GPU."""
+    """Show the run that a reader would choose: all of it, if it is a script, and its step, if one
+    was traced on a GPU."""
     order = importance(runs)
-    found = runs[order[0]].limits if order else m.Skipped("there are no runs")
-    if isinstance(found, m.Skipped):
+    if not order:
         return ()
     run = runs[order[0]]
+    return (*_whole_blocks(run, root), *_step_blocks(run, root))
+
+
+def _whole_blocks(run: m.RunReport, root: str) -> tuple[Block, ...]:
+    """Show what is paid once beside the steps; nothing where nothing is."""
+    found = run.whole
+    if isinstance(found, m.Skipped) or not found.once:
+        return ()
+    rows = [_cells(share, root) for share in found.shares if share.share >= SMALLEST]
+    steps, took = wording.plural(found.steps, "step"), duration(found.total_us)
+    said = f"{run.key.slug}: {steps} took {took}, with cold caches and kgprof's listeners on"
+    return said, plain(WHOLE_TITLE, _WHOLE_HEADINGS, rows, style="", words=2)
+
+
+def _step_blocks(run: m.RunReport, root: str) -> tuple[Block, ...]:
+    found = run.limits
+    if isinstance(found, m.Skipped):
+        return ()
     kinds = [share.limit for share in found.by_kind]
     shown = [share for share in found.shares if share.share >= SMALLEST]
     shown.sort(key=lambda share: kinds.index(share.limit))
@@ -29,7 +49,7 @@ def limit_blocks(runs: Sequence[m.RunReport], root: str) -> tuple[Block, ...]:
     if rest:
         us, share = sum(each.us for each in rest), sum(each.share for each in rest)
         rows.append((wording.plural(len(rest), "smaller share"), "", percent(share), duration(us)))
-    leads = limits.words(run) or f"not decided: {found.undecided}"
+    leads = limits.step_words(run) or f"not decided: {found.undecided}"
     return f"{run.key.slug}: {leads}", plain(TITLE, _HEADINGS, rows, style="", words=2)
 
 

@@ -125,6 +125,7 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
 
 
 NEXT_STEPS = "What to do next"
+_PER = {"step": "per step", "run": "in this run"}
 
 
 def next_steps(profile: m.Profile) -> Iterator[tuple[str, str, str]]:
@@ -157,5 +158,5 @@ def _saves(action: m.Action) -> tuple[str, str, str]:
     if isinstance(action.saves, m.Skipped):
         return "not known", "", action.saves.reason
     share = "" if action.share is None else f"{100 * action.share:.0f} % of the step"
-    per = "per step" if action.saves.per == "step" else "of the traced window"
+    per = _PER.get(action.saves.per, "of the traced window")
     return f"{duration(action.saves.us_per_step)} {per}", share, action.saves.how

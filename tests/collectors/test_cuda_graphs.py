@@ -8,12 +8,22 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 
 from kgprof.collectors import cuda_graphs
 from kgprof.collectors.cuda_graphs import NOT_ON_CPU, CudaGraphs, Partitioning, Recorded, Skip
-from kgprof.model import Finding, Level, Recording, RunKey, Skipped
+from kgprof.model import (
+    CompilePass,
+    Finding,
+    Level,
+    Recording,
+    RunKey,
+    Saving,
+    ScriptRun,
+    Skipped,
+)
 from kgprof.reading.evidence import Evidence
-from tests.collectors import written
+from tests.collectors import written, written_syncs
 from tests.collectors.written import (
     FILE,
     LIBRARY,
@@ -58,7 +68,9 @@ def test_a_graph_that_is_launched_in_every_step_is_no_finding() -> None:
         requested=True,
         graphs=1,
         launches_per_step=1.0,
-        recorded=(Recorded(compile_id="0/0", call=1, again="", location=STEPS_DEF),),
+        recorded=(
+            Recorded(compile_id="0/0", call=1, again="", location=STEPS_DEF, function="step"),
+        ),
         skips=(),
         partitions=(),
         would_skip=(),
@@ -341,3 +353,105 @@ def test_a_buffer_at_a_fixed_address_may_be_written_to(caches: int) -> None:
 
 def test_a_cpu_run_that_asked_for_no_cuda_graphs_gets_no_prediction() -> None:
     assert rules(written.recording(*compiled_once(), metadata(True))) == []
+
+
+# ---------------------------------------------------------------- a graph for each size
+
+STEPS = 24
+
+
+def as_script(*lines: Any, step_us: dict[int, float] | None = None, **fields: Any) -> Recording:
+    """Steps of a script, 500 us each but for these; it compiled ``0/0`` and, for sizes, ``0/1``."""
+    whole = written.on_cuda(*written.recompiled(1), *lines, **fields)
+    (run,) = whole.runs
+    assert isinstance(run.compile, CompilePass)
+    times = tuple((step_us or {}).get(step, 500.0) for step in range(STEPS))
+    run = msgspec.structs.replace(
+        run,
+        compile=msgspec.structs.replace(run.compile, calls=STEPS, compiled_in=(0, 1)),
+        memory=written_syncs.memory(step_us=times),
+        script=ScriptRun(step="a call of a compiled function", steps=STEPS, counted={}),
+    )
+    return msgspec.structs.replace(whole, runs=(run,))
+
+
+def sized(*lines: Any, **fields: Any) -> tuple[Finding, ...]:
+    return tuple(f for f in diagnosed(as_script(*lines, **fields)) if f.rule == "KGP304")
+
+
+def test_a_graph_for_each_size_says_how_many_and_what_each_takes() -> None:
+    slow = dict.fromkeys(range(2, 20), 8000.0)
+    warns = written.said("maybe_warning_due_to_dynamic_shape", "We have observed 9 distinct sizes.")
+
+    (found,) = sized(*written.many_sizes(20), warns, step_us=slow)
+
+    assert found.level is Level.WARNING
+    assert found.message == (
+        "a CUDA graph is recorded for each of 10 input sizes: 17 of 21 steps record one or run a "
+        "size for the first time, 8.00 ms each where a replay takes 0.500 ms; torch warns of it"
+    )
+    assert found.fix.startswith("x = torch.nn.functional.pad(x, (0, 0, 0, -x.shape[0] % 32))")
+    assert isinstance(found.saves, Saving)
+    # 18 steps of 7.5 ms beyond a replay (steps 0 and 1 compile); torch gave no time for compiling
+    assert (found.saves.us_per_step, found.saves.per) == (pytest.approx(18 * 7500.0), "run")
+
+
+def test_the_padding_that_is_written_gives_few_sizes() -> None:
+    scope = {"torch": torch, "x": torch.ones(37, 8)}
+    (found,) = sized(*written.many_sizes(20))
+
+    exec(found.fix, scope)
+
+    assert scope["x"].shape == (64, 8)  # type: ignore[attr-defined]
+
+
+def test_sizes_that_stop_coming_are_a_note() -> None:
+    # given: two sizes; two of the 21 steps after warm-up are for the second
+    first, second = written.many_sizes(2), [*written.new_size(4, 99), written.sized_graph(5, 99)]
+
+    (found,) = sized(*first, *second)
+
+    assert found.level is Level.NOTE
+    assert "torch warns" not in found.message
+
+
+def test_without_times_the_sizes_are_counted() -> None:
+    recording = written.on_cuda(*written.recompiled(1), *written.many_sizes(20))
+
+    (found,) = (f for f in diagnosed(recording) if f.rule == "KGP304")
+
+    assert found.message.endswith("each of 10 input sizes, 9 of them after warm-up")
+    assert isinstance(found.saves, Skipped)
+
+
+def test_one_size_is_no_finding_and_the_same_size_again_is_recorded_again() -> None:
+    once = [*written.new_size(1, 10), written.sized_graph(2, 10)]
+    again = [*once, written.sized_graph(9, 10)]
+
+    assert sized(*once) == ()
+    (found,) = sized(*again)
+    assert "was recorded again once after warm-up: torch gave no reason" in found.message
+
+
+def test_two_pieces_of_one_graph_are_each_recorded_for_the_first_time() -> None:
+    other = msgspec.structs.replace(
+        written.sized_graph(7, 10), text="[0/1] Recording function=partition_1, inputs: x"
+    )
+
+    assert sized(written.sized_graph(6, 10), other) == ()
+
+
+def test_a_call_that_records_is_not_said_to_launch_nothing() -> None:
+    # given: four runs of report, in all of which torch prepares or records a graph
+    records = of_two(Region("1/0", runs=4, graphs=1, recorded=4))
+    replays = of_two(Region("1/0", runs=4, graphs=1, kernels=120, recorded=1))
+
+    assert diagnosed(records) == ()
+    (found,) = diagnosed(replays)
+    assert "in each of its 3 runs in TRACE" in found.message
+
+
+def test_where_torch_only_records_no_run_had_to_launch() -> None:
+    only = written.on_cuda(*two_graphs(), launches=0, regions=(Region("0/0", 4, 0, recorded=4),))
+
+    assert diagnosed(only) == ()

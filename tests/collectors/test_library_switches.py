@@ -20,6 +20,7 @@ from kgprof.model import (
     KernelOrigin,
     KernelOrigins,
     Level,
+    Location,
     PackageLine,
     Reads,
     Refusal,
@@ -365,3 +366,43 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
         transformers.PreTrainedModel.warn_if_padding_and_no_attention_mask
     )
     assert callable(torch.distributions.Distribution.set_default_validate_args)
+
+
+GENERATE = "out = model.generate(ids, max_new_tokens=64)"
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "fix"),
+    [
+        (
+            "kwargs['past_key_values'].layers[0].keys",
+            GENERATE,
+            'model.generate(..., cache_implementation="static")',
+        ),
+        (
+            "kwargs['past_key_values'].layers[0].keys",
+            "out = model(ids, past_key_values=cache)",
+            "transformers.StaticCache(",
+        ),
+        ("kwargs['input_ids']", GENERATE, ""),
+    ],
+)
+def test_a_cache_that_grows_has_a_static_one_of_its_library(
+    source: str, text: str, fix: str
+) -> None:
+    finding = Finding(
+        rule="KGP103",
+        level=Level.NOTE,
+        message="",
+        location=Location(file=FILE, line=1, text=text),
+        library=PackageLine(package="transformers", version="5.23.0", file="g.py", line=1),
+        names=("kwargs['input_ids']", source),
+    )
+    evidence = Evidence(written_syncs.a_read())
+
+    (mended_one,) = with_switches(evidence, [finding])
+    (other_rule,) = with_switches(evidence, [replace(finding, rule="KGP602")])
+
+    assert mended_one.fix.startswith(fix)
+    assert bool(mended_one.fix) == bool(fix)
+    assert other_rule.fix == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from kgprof import collectors
-from kgprof.analysis import memory
+from kgprof.analysis import analyse, memory
 from kgprof.collectors import disagreements, syncs
 from kgprof.collectors.syncs import (
     CAUSES,
@@ -40,7 +40,18 @@ from kgprof.reading import layout
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED, GONE
 from tests.collectors import written, written_syncs
-from tests.collectors.written_syncs import CALLS, PREDICATE, READ_LINE, STEADY_FROM, predicate, read
+from tests.collectors.written_syncs import (
+    CALLS,
+    ELSEWHERE,
+    IN_A_CLOCK,
+    PREDICATE,
+    READ_LINE,
+    STEADY_FROM,
+    on_a_gpu,
+    predicate,
+    read,
+    waiting,
+)
 
 READ_PLACE, PREDICATE_PLACE = (
     written.place(*written.CALLER),
@@ -729,18 +740,23 @@ def waits_said(
     *reads: SyncRecord,
     waits: int,
     in_the_first: int = 0,
+    timed_in: Collection[int] = (),
     trace: bool = True,
     script: ScriptRun | None = None,
     **fields: Any,
 ) -> list[str]:
     """Of a run whose TRACE has ``waits`` calls, over STEPS steps, in which the host waits, and more
-    in the first."""
+    in the first; in the steps ``timed_in`` torch compiles or records."""
     whole = written_syncs.recording(*reads, device="cuda", **fields)
     path = layout.run_folder(folder, FUSED) / layout.TRACE_FILES[PassName.TRACE]
     path.parent.mkdir(parents=True)
     if trace:
         path.write_bytes(
-            gzip.compress(json.dumps({"traceEvents": [*_trace(waits, in_the_first)]}).encode())
+            gzip.compress(
+                json.dumps(
+                    {"traceEvents": [*_trace(waits, in_the_first), *_timed(timed_in)]}
+                ).encode()
+            )
         )
     traced = TracePass(
         step_us=(100.0,) * STEPS, trace_file=path.name, trace_bytes=1, cpp_kernel_profile=False
@@ -751,6 +767,13 @@ def waits_said(
     )
     assert {one.fact for one in found} <= {"waits"}
     return [one.message for one in found]
+
+
+def _timed(steps: Collection[int]) -> Iterator[dict[str, Any]]:
+    for step in steps:
+        name = "cudagraphify.get_container (dynamo_timed)"
+        event = {"ph": "X", "pid": 1, "tid": 1, "args": {}, "cat": "cpu_op", "name": name}
+        yield {**event, "ts": step * 100.0 + 20, "dur": 5.0}
 
 
 def _trace(waits: int, in_the_first: int) -> Iterator[dict[str, Any]]:
@@ -972,3 +995,101 @@ def test_a_line_that_reads_both_counts_what_would_lie_on_the_gpu() -> None:
     (event,) = events(read(tensor="host", each=9), read(each=2))
 
     assert event.events == 10
+
+
+# ---------------------------------------------------------------- KGP204: the program's own clock
+
+
+def test_a_wait_for_the_programs_own_clock_is_a_kind_of_its_own() -> None:
+    recording = on_a_gpu(waiting(IN_A_CLOCK), waiting(ELSEWHERE))
+    evidence = Evidence(recording)
+
+    clock, other = syncs.diagnose(syncs.collect(evidence))
+
+    assert (clock.rule, clock.level, clock.fix) == ("KGP204", Level.NOTE, "")
+    assert clock.message == (
+        "the program's own clock waits for the GPU (cudaDeviceSynchronize), once per step"
+    )
+    assert isinstance(clock.cost, FindingCost)
+    assert (clock.cost.value, clock.cost.unit) == (40.0, "us/step")
+    assert other.rule == "KGP201"
+
+
+def test_a_clock_counts_against_no_budget_and_is_a_wait_that_the_trace_has() -> None:
+    found = syncs.collect(Evidence(on_a_gpu(waiting(IN_A_CLOCK))))
+
+    assert syncs.syncs_per_step(found, FUSED) == 0
+    assert syncs.reads_by_finding(found, FUSED) == {}
+    assert syncs.syncs_of_steps(found, FUSED) == [1] * (CALLS - STEADY_FROM)
+
+
+def test_a_clock_is_never_something_to_do() -> None:
+    profile = analyse(on_a_gpu(waiting(IN_A_CLOCK)))
+
+    assert [finding.rule for finding in profile.findings] == ["KGP204"]
+    assert profile.actions == ()
+
+
+def test_a_read_beside_a_clock_is_a_read() -> None:
+    record = waiting(IN_A_CLOCK, source="dispatch", op="aten::_local_scalar_dense")
+
+    assert [each.rule for each in syncs.collect(Evidence(on_a_gpu(record)))] == ["KGP201"]
+
+
+@pytest.mark.parametrize(
+    ("file", "rule"),
+    [
+        ("/lib/site-packages/triton/testing.py", "KGP204"),
+        ("/lib/site-packages/torch/utils/benchmark/utils/timer.py", "KGP204"),
+        ("/lib/site-packages/shop/sync.py", "KGP201"),
+    ],
+)
+def test_a_library_that_times_is_a_clock_too(file: str, rule: str) -> None:
+    record = waiting(ELSEWHERE, chain=(Frame(file=file, line=1, function="do_bench"),))
+
+    assert [each.rule for each in syncs.collect(Evidence(on_a_gpu(record)))] == [rule]
+
+
+@pytest.mark.parametrize(
+    ("expression", "rules"), [("m(x)", []), ("torch.cuda.synchronize()", ["KGP202"])]
+)
+def test_where_torch_tries_kernels_no_compiled_line_waits(
+    expression: str, rules: list[str]
+) -> None:
+    record = waiting(ELSEWHERE, compile_id="0/0", expression=expression)
+
+    assert [each.rule for each in syncs.collect(Evidence(on_a_gpu(record)))] == rules
+
+
+# ------------------------------------------------------- KGP503 that would be of our own making
+
+
+def test_steps_in_which_torch_records_or_compiles_are_not_compared(tmp_path: Path) -> None:
+    # given: two waits in each step; in all steps but the first torch times something of its own
+    recorded = range(1, STEPS)
+
+    assert waits_said(tmp_path / "all", waits=2 * STEPS) != []
+    assert waits_said(tmp_path / "own", waits=2 * STEPS, timed_in=range(STEPS)) == []
+    assert waits_said(tmp_path / "one", waits=2 * STEPS, timed_in=recorded) != []
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        # the constructor of DDP reads in C++, and torch's warning does not come to Python
+        read(device="cuda", expression="DDP(net)"),
+        # ``item`` of a class of the program's, below which a library copies
+        read(
+            source="sync-debug",
+            op="synchronizing operation",
+            device="cuda",
+            expression="metric.item()",
+            chain=(Frame(file=written.LIBRARY, line=3, function="compute"),),
+        ),
+    ],
+)
+def test_what_one_of_two_sources_cannot_see_is_no_contradiction(record: SyncRecord) -> None:
+    recording = written_syncs.recording(record, device="cuda")
+    found = disagreements.collect(Evidence(recording))
+
+    assert [one for one in found if one.fact == "reads"] == []

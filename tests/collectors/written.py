@@ -337,6 +337,29 @@ def recorded_graph(call: int, *, compile_id: str = "0/0", again: str = "") -> li
     ]
 
 
+def new_size(call: int, size: int, *, compile_id: str = "0/1") -> list[LogLine]:
+    """What torch 2.11 logs of the first run with a size: no CUDA graph yet."""
+    return [
+        said("deferred_cudagraphify", f"Recording cudagraph tree for symint key {size}", call=call),
+        said("run_eager", f"[{compile_id}] Running warmup function=partition_0", call=call),
+    ]
+
+
+def sized_graph(call: int, size: int, *, compile_id: str = "0/1") -> LogLine:
+    """A recording for a size, with an input that has it and one that never changes."""
+    inputs = f"[0]: Tensor(size=[{size}, 8], dtype=f32), [1]: Tensor(size=[8, 8], dtype=f32)"
+    text = f"[{compile_id}] Recording function=partition_0, cuda_graph_id=1, inputs: {inputs}"
+    return said("record_function", text, call=call)
+
+
+def many_sizes(steps: int) -> list[LogLine]:
+    """Each second step brings a size for the first time, and the next one the same size again."""
+    lines = []
+    for step in range(0, steps - 1, 2):
+        lines += [*new_size(step, 10 + step), sized_graph(step + 1, 10 + step)]
+    return lines
+
+
 # ---------------------------------------------------------------- what holds them
 
 
@@ -459,6 +482,7 @@ class Region(NamedTuple):
     runs: int
     graphs: int
     kernels: int = 1
+    recorded: int = 0  # of the runs, the first ones: torch records a graph in them
 
 
 def _in_regions(regions: tuple[Region, ...]) -> Iterator[dict[str, Any]]:
@@ -468,6 +492,9 @@ def _in_regions(regions: tuple[Region, ...]) -> Iterator[dict[str, Any]]:
         for run in range(region.runs):
             name = f"Torch-Compiled Region: {region.compile_id}"
             yield {**event, "cat": "cpu_op", "name": name, "ts": start + 100 * run, "dur": 90.0}
+        for run in range(region.recorded):
+            name = "cudagraphify.get_container"
+            yield {**event, "cat": "cpu_op", "name": name, "ts": start + 100 * run + 4, "dur": 2.0}
         for launched in range(region.graphs):
             at = start + 100 * (launched % region.runs) + 1 + 2 * (launched // region.runs)
             yield {**event, "cat": "cuda_runtime", "name": LAUNCH, "ts": at, "dur": 1.0}

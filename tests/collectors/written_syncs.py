@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from kgprof.model import MemoryPass, Recording, RunKey, RunRecord
+from kgprof.model.compile_records import SourceFile
 from kgprof.model.memory_records import Frame, GraphTensor, HandmadeGraph, SyncRecord, SyncRecords
 from tests.analysis.recordings import FUSED, GONE
 from tests.collectors import written
@@ -101,3 +102,43 @@ def a_read_predicate() -> Recording:
 
 def a_copy_that_costs_nothing_here() -> Recording:
     return recording(read(source="python-call", op="Tensor.cpu", expression="loss.cpu()"))
+
+
+# ---------------------------------------------------------------- waits, one of them for a clock
+
+TIMED = "/src/shop/timed.py"
+IN_A_CLOCK, ELSEWHERE = 3, 8
+TIMED_TEXT = """\
+for x in y:
+    t = time.time(); f(x)
+    torch.cuda.synchronize()
+    took.append(time.time() - t)
+
+
+def step(x):
+    torch.cuda.synchronize()
+    return f(x)
+"""
+
+
+def waiting(line: int, **fields: Any) -> SyncRecord:
+    frame = Frame(file=TIMED, line=line, function="<module>")
+    given = {
+        "source": "python-call",
+        "op": "cuda.synchronize",
+        "device": "cuda",
+        "expression": "torch.cuda.synchronize()",
+        "waited_us": dict.fromkeys(range(CALLS), 40.0),
+        **fields,
+    }
+    return read(frame, **given)
+
+
+def on_a_gpu(*records: SyncRecord) -> Recording:
+    sources = written.sources()
+    files = {**sources.files, TIMED: SourceFile(sha256="0" * 64, text=TIMED_TEXT)}
+    return recording(*records, device="cuda", sources=msgspec.structs.replace(sources, files=files))
+
+
+def a_wait_for_a_clock() -> Recording:
+    return on_a_gpu(waiting(IN_A_CLOCK))

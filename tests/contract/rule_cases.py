@@ -87,6 +87,7 @@ CASES: dict[str, Case] = {
         written=written_syncs.a_read_predicate(), dirty="cond_predicate", clean="where_in_compiled"
     ),
     "KGP203": Case(written=written_syncs.a_copy_that_costs_nothing_here()),
+    "KGP204": Case(written=written_syncs.a_wait_for_a_clock()),
     "KGP301": Case(
         written=written.on_cuda(
             *written.compiled_once(), written.skipped_graph("mutated inputs", written.LOOP)

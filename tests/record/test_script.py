@@ -30,7 +30,7 @@ from kgprof.model import (
 )
 from kgprof.reading import kineto, layout
 from kgprof.record import children
-from kgprof.record.script import renumbered
+from kgprof.record.script import added_up, renumbered
 from tests.record.scripted import CAPTURED, COMPILES, ran
 
 TRAINS = """
@@ -779,3 +779,8 @@ def test_lines_are_told_the_number_of_their_step() -> None:
         1: 5,
     }
     assert renumbered({"left_out": 3}, number) == {"left_out": 3}
+
+
+def test_what_is_waited_is_told_by_step_like_what_is_counted() -> None:
+    # given: two marks in each step
+    assert added_up({0: 10.0, 1: 5.0, 6: 7.0}, lambda label: label // 2) == {0: 15.0, 3: 7.0}

@@ -566,6 +566,7 @@ def called_in(file: Path, function: Callable[[], object]) -> Callable[[], object
         ((TORCH / "_inductor/cudagraph_trees.py",), None),
         ((TORCH / "cuda/graphs.py",), None),
         ((TORCH / "_inductor/runtime/benchmarking.py", TORCH / "_dynamo/utils.py"), None),
+        ((TORCH.parent / "triton/testing.py", TORCH / "_inductor/runtime/benchmarking.py"), None),
         ((TORCH / "profiler/profiler.py",), ["profiler.py"]),
         (
             (
@@ -590,6 +591,7 @@ def called_in(file: Path, function: Callable[[], object]) -> Callable[[], object
             "a CUDA graph",
             "one by hand",
             "a benchmark",
+            "Triton's for torch",
             "the program's profiler",
             "a library",
         ),
@@ -615,6 +617,31 @@ def test_who_waits_is_told_by_what_stands_between(
     assert [[Path(frame.file).name for frame in one.chain] for one in records] == (
         [] if chain is None else [chain]
     )
+
+
+def test_in_compiled_code_only_what_the_program_says_itself_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given: an operator of the program's that waits, and one below which torch tries a kernel
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    pretend_sync_debug(monkeypatch)
+    benchmarking = TORCH / "_inductor/runtime/benchmarking.py"
+
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> Callable[..., object]:
+        def run(*args: object) -> object:
+            called_in(benchmarking, torch.cuda.synchronize)()
+            torch.cuda.synchronize()  # the program's own
+            return graph(*args)
+
+        return run
+
+    compiled = torch.compile(lambda x: x + 1, backend=backend)
+
+    records = seen(compiled, calls=2, device=CUDA)
+
+    assert [(one.frames[0].line, one.calls) for one in records if one.op == "cuda.synchronize"] == [
+        (line("the program's own"), {0: 1, 1: 1})
+    ]
 
 
 def test_what_torch_warns_of_is_a_record_and_other_warnings_go_where_they_went(

@@ -208,6 +208,22 @@ def test_a_result_that_outlives_the_next_call_is_held() -> None:
     assert only_graph(keeps_the_last).held_outputs == ()
 
 
+def test_where_the_next_run_was_not_looked_at_nothing_is_said_to_be_held() -> None:
+    # given: every third call is looked at, and the graph keeps its result itself, as a CUDA graph
+    compiled, x = torch.compile(torch.sin, backend=gives_out_one_tensor), torch.ones(4)
+    calls = CallIndex()
+    probe = TensorProbe(calls, watches=lambda call: call % 3 == 0)
+
+    with probe:
+        step = calls.counted(lambda: compiled(x) is None)
+        for _ in range(8):
+            step()
+
+    (graph,) = probe.renumbered(lambda call: call).graphs
+    assert graph.runs == 3
+    assert graph.held_outputs == ()
+
+
 def gives_out_one_tensor(
     graph: torch.fx.GraphModule, inputs: list[torch.Tensor]
 ) -> Callable[..., object]:

@@ -6,7 +6,15 @@ import msgspec
 import pytest
 
 from kgprof.analysis import analyse
-from kgprof.model import LimitKind, LimitShare, Location, Profile, RunLimits, Skipped
+from kgprof.model import (
+    LimitKind,
+    LimitShare,
+    Location,
+    Profile,
+    RunLimits,
+    Skipped,
+    WholeRun,
+)
 from kgprof.render import by_name, limit_table
 from kgprof.render.table import Table
 from tests.collectors.written_device import steps
@@ -58,3 +66,28 @@ def test_a_run_without_limits_has_no_table() -> None:
 
     assert limit_table.limit_blocks(runs, "") == ()
     assert limit_table.limit_blocks((), "") == ()
+
+
+def test_a_script_that_compiles_again_has_an_account_of_all_its_steps() -> None:
+    shares = (
+        LimitShare(limit=LimitKind.RECOMPILING, us=6e6, share=0.6),
+        LimitShare(limit=LimitKind.STEPS, us=4e6, share=0.4),
+    )
+    whole = WholeRun(total_us=1e7, steps=120, shares=shares)
+    runs = [msgspec.structs.replace(run, whole=whole) for run in profile().runs]
+
+    said, table, *_ = limit_table.limit_blocks(runs, "")
+
+    assert said == (
+        "fused.default: 120 steps took 10.0 s, with cold caches and kgprof's listeners on"
+    )
+    assert isinstance(table, Table)
+    assert [row.cells[0].text for row in table.rows] == ["compiling again", "its steps"]
+
+
+def test_a_script_that_pays_nothing_twice_has_no_such_account() -> None:
+    shares = (LimitShare(limit=LimitKind.STEPS, us=4e6, share=1.0),)
+    whole = WholeRun(total_us=4e6, steps=120, shares=shares)
+    runs = [msgspec.structs.replace(run, whole=whole) for run in profile().runs]
+
+    assert len(limit_table.limit_blocks(runs, "")) == 2

@@ -1,0 +1,80 @@
+"""Where the time of a script went, from its first step to the end of its last one: compiling for
+the first time, compiling again, recording CUDA graphs, and the steps themselves."""
+
+from collections.abc import Iterator
+
+from kgprof import model as m
+from kgprof.collectors import cuda_graphs, recompiles
+from kgprof.measures.paid_once import PaidOnce, paid_once
+from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.structured_trace import Compiled, RunTrace
+
+
+def whole_run(evidence: Evidence, run: RunEvidence) -> m.WholeRun | m.Skipped:
+    """Account for all steps of a script; the shares are disjoint and add up to the whole."""
+    paid, trace = run.once(paid_once), run.compiler
+    if isinstance(paid, m.Skipped):
+        return paid
+    assert trace is not None  # else nothing is known of what was paid once
+    first_us, again_us = _compiling(paid, trace)
+    total_us = sum(paid.step_us)
+    once = {
+        m.LimitKind.COMPILING: (first_us, None),
+        m.LimitKind.RECOMPILING: (again_us, _recompiled_at(evidence, run.key)),
+        m.LimitKind.RECORDING: (paid.extra_us(paid.recording), _recorded_at(evidence, run.key)),
+    }
+    steps_us = total_us - sum(us for us, _ in once.values())
+    kinds = {**once, m.LimitKind.STEPS: (steps_us, None)}
+    shares = [
+        m.LimitShare(limit=limit, us=us, share=us / total_us, location=place)
+        for limit, (us, place) in kinds.items()
+        if us > 0
+    ]
+    shares.sort(key=lambda share: -share.us)
+    return m.WholeRun(total_us=total_us, steps=len(paid.step_us), shares=tuple(shares))
+
+
+def _compiling(paid: PaidOnce, trace: RunTrace) -> tuple[float, float]:
+    """Divide the steps that compile: for the first time, and again. By torch's own durations, where
+    one step did both."""
+    first_us = again_us = 0.0
+    for step in paid.compiling:
+        extra_us = paid.extra_us([step])
+        made = [each for each in trace.compiled if each.call == step and not each.failed]
+        whole_us = sum(map(_took_us, made))
+        repeated_us = sum(_took_us(each) for each in made if recompiles.is_recompile(each))
+        again = repeated_us / whole_us if whole_us else 0.0
+        again_us += extra_us * again
+        first_us += extra_us * (1 - again)
+    return first_us, again_us
+
+
+def _took_us(compiled: Compiled) -> float:
+    """Add up the compilation and its backward, as torch timed them."""
+    known = (metrics.get("duration_us") for metrics in (compiled.metrics, *compiled.backward))
+    return sum(float(us) for us in known if isinstance(us, int | float))
+
+
+def _recompiled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
+    """Find the function whose recompiles took longest."""
+    events = [event for event in evidence.once(recompiles.collect) if event.run == run]
+    longest = max(events, key=lambda event: sum(_seconds(event)), default=None)
+    return longest.location if longest else None
+
+
+def _seconds(event: recompiles.RecompiledFunction) -> Iterator[float]:
+    for recompile in event.recompiles:
+        if not isinstance(recompile.duration_s, m.Skipped):
+            yield recompile.duration_s
+
+
+def _recorded_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
+    """Find the function that has a CUDA graph for the most sizes."""
+    sizes = [
+        each
+        for event in evidence.once(cuda_graphs.collect)
+        if event.run == run
+        for each in event.sizes
+    ]
+    most = max(sizes, key=lambda each: each.sizes, default=None)
+    return most.location if most else None

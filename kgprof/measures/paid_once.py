@@ -1,0 +1,78 @@
+"""What the steps of a script in which torch compiles or records take beyond the usual.
+
+    step   0        1     2     3        4     5 ...
+           compiles ▁     ▁     records  ▁     ▁       usual: the median of the others
+           └ extra ┘            └ extra ┘
+
+All steps are those of one run, under kgprof's listeners and on cold caches: MEMORY has their times.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from kgprof import model as m
+from kgprof.reading.evidence import RunEvidence
+from kgprof.reading.structured_trace import RunTrace
+
+# Functions of torch._inductor.cudagraph_trees that log what they do, in torch 2.11 to 2.13.
+RECORDS, RUNS_EAGERLY = "record_function", "run_eager"
+WARM_UP = "Running warmup"  # of what the second logs: it goes before a recording
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidOnce:
+    """Times of all steps, and which of them are no usual ones."""
+
+    step_us: tuple[float, ...]
+    steady_from: int
+    usual: tuple[float, ...]  # microseconds of those that neither compile nor record
+    compiling: frozenset[int]
+    recording: frozenset[int]  # CUDA graphs, and nothing was compiled
+
+    @property
+    def usual_us(self) -> float:
+        return median(self.usual)
+
+    def extra_us(self, steps: Iterable[int]) -> float:
+        """Add up what these steps take beyond a usual one."""
+        known = (self.step_us[step] for step in steps if 0 <= step < len(self.step_us))
+        usual_us = self.usual_us
+        return sum(max(0.0, us - usual_us) for us in known)
+
+
+def paid_once(run: RunEvidence) -> PaidOnce | m.Skipped:
+    """Skipped where there are no steps of one run, or none of them is a usual one."""
+    record, trace = run.record, run.compiler
+    if record.script is None or record.script.is_one_window:
+        return m.Skipped(reason="only the steps of a script are all of its work")
+    if isinstance(record.memory, m.Skipped):
+        return record.memory
+    if trace is None or isinstance(record.compile, m.Skipped):
+        return m.Skipped(reason="COMPILE did not come to its end")
+    compiling = frozenset(record.compile.compiled_in)
+    recording = recording_calls(trace) - compiling
+    step_us, steady_from = record.memory.step_us, record.memory.steady_from
+    usual = tuple(
+        us
+        for step, us in enumerate(step_us)
+        if step >= steady_from and step not in compiling and step not in recording
+    )
+    if not usual:
+        return m.Skipped(reason="every step compiled or recorded something")
+    return PaidOnce(
+        step_us=step_us,
+        steady_from=steady_from,
+        usual=usual,
+        compiling=compiling,
+        recording=recording,
+    )
+
+
+def recording_calls(trace: RunTrace) -> frozenset[int]:
+    """Find the calls in which torch recorded a CUDA graph, or ran a size for the first time."""
+    return frozenset(
+        line.call
+        for line in trace.all.logs
+        if line.function == RECORDS or (line.function == RUNS_EAGERLY and WARM_UP in line.text)
+    )

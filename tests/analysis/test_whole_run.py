@@ -1,0 +1,121 @@
+"""Where the time of a script went: what is compiled first, and again, recorded, and the steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from kgprof import limits
+from kgprof.analysis import analyse
+from kgprof.model import (
+    CompilePass,
+    LimitKind,
+    Profile,
+    Recording,
+    Saving,
+    ScriptRun,
+    Skipped,
+    TracePass,
+    WholeRun,
+)
+from tests.collectors import written, written_syncs
+
+CALLS = written.CALLS
+SIZE = "tensor 'x' size mismatch at index 0. expected 8, actual 9"
+
+
+def script(*lines: Any, compiled_in: dict[int, float], steps: int = CALLS) -> Recording:
+    """A script whose steps take 1 ms, but for those that compile; these take so many seconds."""
+    whole = written.recording(*lines)
+    (run,) = whole.runs
+    assert isinstance(run.compile, CompilePass)
+    times = tuple(1e6 * compiled_in.get(step, 0.001) for step in range(steps))
+    run = msgspec.structs.replace(
+        run,
+        compile=msgspec.structs.replace(run.compile, compiled_in=tuple(compiled_in)),
+        memory=written_syncs.memory(step_us=times),
+        script=ScriptRun(step="a call of a compiled function", steps=steps, counted={}),
+        timing=Skipped(reason="not measured"),
+    )
+    return msgspec.structs.replace(whole, runs=(run,))
+
+
+def account(profile: Profile) -> dict[LimitKind, float]:
+    (run,) = profile.runs
+    assert isinstance(run.whole, WholeRun)
+    assert sum(share.us for share in run.whole.shares) == pytest.approx(run.whole.total_us)
+    return {share.limit: share.us for share in run.whole.shares}
+
+
+def test_compiling_again_is_told_from_compiling_for_the_first_time() -> None:
+    found = account(analyse(script(*written.recompiled(5), compiled_in={0: 2.0, 5: 3.0})))
+
+    assert found[LimitKind.COMPILING] == pytest.approx(2e6, rel=0.01)
+    assert found[LimitKind.RECOMPILING] == pytest.approx(3e6, rel=0.01)
+    assert found[LimitKind.STEPS] == pytest.approx(CALLS * 1e3)
+
+
+def test_recording_a_graph_is_neither_compiling_nor_a_step() -> None:
+    lines = [*written.compiled_once(), written.sized_graph(4, 10), *written.new_size(6, 11)]
+    recording = script(*lines, compiled_in={0: 2.0, 4: 0.1, 6: 0.1})
+    (run,) = recording.runs
+    assert isinstance(run.compile, CompilePass)
+    compiled = msgspec.structs.replace(run.compile, compiled_in=(0,))
+    run = msgspec.structs.replace(run, compile=compiled)
+
+    found = account(analyse(msgspec.structs.replace(recording, runs=(run,))))
+
+    assert found[LimitKind.RECORDING] == pytest.approx(0.2e6, rel=0.02)
+
+
+def test_a_script_that_mostly_compiles_again_is_told_so_first_with_what_to_write() -> None:
+    profile = analyse(script(*written.recompiled(5, reason=SIZE), compiled_in={0: 2.0, 5: 3.0}))
+
+    (run,) = profile.runs
+    assert limits.words(run).startswith("limited by compiling again (60 % of the 5.0")
+    first = profile.actions[0]
+    assert first.rule == "KGP103"
+    assert isinstance(first.saves, Saving)
+    assert (first.saves.per, first.share) == ("run", None)
+
+
+def test_a_recompile_that_the_steps_outweigh_is_no_action() -> None:
+    # given: compiling again takes 3 ms, and the steps 9
+    profile = analyse(script(*written.recompiled(5), compiled_in={0: 2.0, 5: 0.004}))
+
+    (run,) = profile.runs
+    assert "compiling again" not in limits.words(run)
+    assert "KGP103" not in {action.rule for action in profile.actions}
+
+
+@pytest.mark.parametrize("lacks", ["script", "memory"])
+def test_without_the_steps_of_one_run_there_is_no_account(lacks: str) -> None:
+    recording = script(*written.recompiled(5), compiled_in={0: 2.0, 5: 3.0})
+    gone = {"script": None, "memory": Skipped(reason="not requested")}
+    run = msgspec.structs.replace(recording.runs[0], **{lacks: gone[lacks]})
+
+    (report,) = analyse(msgspec.structs.replace(recording, runs=(run,))).runs
+
+    assert isinstance(report.whole, Skipped)
+
+
+def test_the_time_of_a_step_is_that_of_all_steps_and_not_of_the_first_few() -> None:
+    # given: the five steps that COMPILE timed took 1 ms, and most of the later ones 0.4
+    recording = script(*written.compiled_once(), compiled_in={0: 2.0}, steps=40)
+    (run,) = recording.runs
+    times = (2e6, *(1000.0 for _ in range(9)), *(400.0 for _ in range(30)))
+    traced = TracePass(
+        step_us=(1200.0,) * 4,
+        trace_file="trace.json.gz",
+        trace_bytes=1,
+        cpp_kernel_profile=False,
+    )
+    run = msgspec.structs.replace(run, memory=written_syncs.memory(step_us=times), trace=traced)
+
+    (report,) = analyse(msgspec.structs.replace(recording, runs=(run,))).runs
+
+    assert not isinstance(report.compile, Skipped)
+    assert not isinstance(report.compile.steady, Skipped)
+    assert report.compile.steady.median == 400.0
