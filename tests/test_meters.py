@@ -26,8 +26,8 @@ from tests.meters import (
 # with a feature.
 MOST_SIZE = 351_720
 CEILINGS = {
-    "nodes per statement": 9.67,
-    "nodes of the median function": 88,
+    "nodes per statement": 9.68,
+    "nodes of the median function": 89,
     "conditional expressions per 1,000 lines": 32.6,
     meters.CLASSES: 723,
     meters.COPIED: 1893,

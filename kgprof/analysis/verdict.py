@@ -135,13 +135,8 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     if not others:
         once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
         varied = within_process(best, unit).variation
-        # A function is called alike each time; a script trains and evaluates, and its last batch is
-        # a smaller one.
-        why = (
-            "the machine was busy"
-            if first.script is None
-            else "its steps do different work, or the machine was busy"
-        )
+        # A step may evaluate or export in every second call; a script's last batch is smaller.
+        why = "its steps do different work, or the machine was busy"
         busy = (f"its times varied {figure(varied)}× within the run: {why}",)
         text = f"{first.key.slug} takes {unit.say(best.median)}{once}"
         return Remark(text=text, notes=busy if varied > NOISY else ())

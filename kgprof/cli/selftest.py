@@ -394,7 +394,7 @@ def _library_calls(seen: Seen) -> Answer:
     lines = {
         line.line for origin in scatters for line in origin.lines if line.file == str(WORKLOAD)
     }
-    return at_line("a scatter from", seen.line["library call"], lines)
+    return at_line("a scatter from", seen.line["aten"], lines)
 
 
 def _ceilings(seen: Seen) -> Answer:

@@ -401,16 +401,24 @@ def _graph_break(
         records=len(records),
         calls=calls_of(records),
         functions=tuple(functions),
-        ways_in=tuple(
-            same[0].site
-            for same in grouped(records, lambda record: line_of(record.site))[1:]
-            if same[0].site is not None
-        ),
+        ways_in=_other_ways_in(records),
         identity=identity_of(trace, first),
         cost=between_graphs(run, broken)
         if run
         else m.Skipped(reason="the Recording has no run of this name"),
     )
+
+
+def _other_ways_in(records: Sequence[BreakRecord]) -> tuple[m.Location, ...]:
+    """The other lines that lead to a line of a library. One that calls another of them is met where
+    compiled code, which stands in no Python stack, lies between: it is no way of its own."""
+    callers = set()
+    for record in records:
+        above = record.compiled.stack[:-1] if record.compiled is not None else ()
+        callers |= {line_of(place) for place in above} - {line_of(record.site)}
+    ways = grouped(records, lambda record: line_of(record.site))[1:]
+    sites = (same[0].site for same in ways)
+    return tuple(site for site in sites if site is not None and line_of(site) not in callers)
 
 
 def calls_of(records: Iterable[BreakRecord]) -> tuple[int, ...]:

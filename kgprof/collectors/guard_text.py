@@ -175,7 +175,7 @@ def _tensor(guard: str) -> Parsed:
     expected, actual = ((found[name] or "").partition(". ")[0] for name in ("expected", "actual"))
     kind = _TENSOR_CLASSES.get(what, OTHER)
     if what == "dispatch key set":
-        kind = "dispatch-keys" if _devices(expected) == _devices(actual) else "device"
+        kind = "dispatch-keys" if devices_of(expected) == devices_of(actual) else "device"
     dimension = found["dimension"]
     return kind, {
         "source": found["source"],
@@ -185,7 +185,7 @@ def _tensor(guard: str) -> Parsed:
     }
 
 
-def _devices(keys: str) -> set[str]:
+def devices_of(keys: str) -> set[str]:
     return set(re.findall(r"\w+", keys)) & _BACKENDS
 
 

@@ -8,6 +8,7 @@ leaves no record at all: it is counted from the graphs that did not run.
 
 import functools
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, fram
 from kgprof.wording import call_name, in_calls, plural
 
 ARTIFACT = "recompile_reasons"
+_POSITIONAL = re.compile(r"args\[(\d+)\]")
 MANY = 3  # recompiles in a row, each for another value, from which on it is taken to go on for ever
 
 IN_STEADY_STATE = m.Rule(
@@ -134,7 +136,7 @@ class Recompile(m.Model, frozen=True, kw_only=True):
 
     compile_id: str
     call: int
-    guard: Guard  # of the newest entry
+    guard: Guard  # the first that no recompile failed on before, else that of the newest entry
     rejected: tuple[Guard, ...]  # of all entries, newest first
     call_site: m.Location | None  # the project's line that called
     duration_s: float | m.Skipped
@@ -171,6 +173,7 @@ class RecompiledFunction(m.Model, frozen=True, kw_only=True):
     calls_known: bool = True  # False: no call was told from another, and nothing is said of warm-up
     wraps: tuple[str, ...] = ()  # what torch's wrapper called, where that was compiled: "Linear"
     limit_fix: str = ""  # for ``limit_guard``
+    unmarked: tuple[str, ...] = ()  # tensors whose sizes cannot be marked as dynamic
     identity: str
 
     @property
@@ -260,6 +263,39 @@ def _reached_limit(trace: RunTrace, compiled: Compiled) -> bool:
 
 def collect(evidence: Evidence) -> tuple[RecompiledFunction, ...]:
     return tuple(event for trace in evidence.compilers for event in _of_run(trace))
+
+
+def _come_with_parameters(
+    trace: RunTrace, compiled: Sequence[Compiled], guards: Sequence[Guard]
+) -> frozenset[str]:
+    """Tensors that come in the sizes of a parameter, an argument too, as its gradient does. torch
+    keeps a parameter's sizes static, and a mark on the other tensor raises."""
+    met: dict[tuple[str, int], set[int]] = {}  # sizes by parameter and dimension
+    for source, sizes in _parameters(trace, {each.compile_id for each in compiled}):
+        for dimension, size in enumerate(sizes):
+            met.setdefault((source, dimension), set()).add(size)
+    tied = set()
+    for same in grouped(guards, lambda guard: (guard.source, guard.dimension)):
+        changing = (sizes for (_, at), sizes in met.items() if at == same[0].dimension)
+        if any(len(sizes) > 1 and sizes <= sizes_of(same) for sizes in changing):
+            tied.add(same[0].source)
+    return frozenset(tied)
+
+
+def _parameters(trace: RunTrace, names: Collection[str]) -> Iterator[tuple[str, Sequence[int]]]:
+    """Dynamo's source of each parameter among the inputs of these compilations, with its sizes."""
+    sizes: dict[tuple[object, ...], Sequence[int]] = {}
+    for record in trace.all.records:
+        metadata = record.metadata
+        if (name := compile_id(metadata)) not in names:
+            continue
+        tensor, source = metadata.get("describe_tensor"), metadata.get("describe_source")
+        if isinstance(tensor, dict) and tensor.get("is_parameter"):
+            sizes[name, tensor.get("describer_id"), tensor.get("id")] = tensor.get("size", ())
+        if isinstance(source, dict):
+            key = name, source.get("describer_id"), source.get("id")
+            if key in sizes:
+                yield str(source.get("source")), sizes[key]
 
 
 def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:
@@ -388,12 +424,15 @@ def _recompiled(
     recompiles = _told_apart(trace, again, guards)
     rejected = [*(guard for recompile in recompiles for guard in recompile.rejected), *refused]
     same = {_subject(guards[0]): _without_repeats(guards) for guards in grouped(rejected, _subject)}
+    sizes = [guard for guard in rejected if guard.kind == "size"]
     advised = Advised(
         trace=trace,
         function=_called_as(trace, compiled, function),
         wrapped=wrapped,
         modules=eager.modules,
         same=same,
+        library=library is not None and not wraps,
+        with_parameters=_come_with_parameters(trace, compiled, sizes) if sizes else frozenset(),
     )
     return RecompiledFunction(
         run=trace.run,
@@ -403,6 +442,7 @@ def _recompiled(
         recompiles=tuple(map(advised.recompile, recompiles)),
         wraps=wraps,
         limit_fix=advised.fix(refused[0]) if refused else "",
+        unmarked=tuple(sorted(advised.with_parameters)),
         steady_from=trace.steady_from,
         limit_call=limit.call if limit else None,
         limit_guard=refused[0] if refused else None,
@@ -439,18 +479,13 @@ def _told_apart(
     trace: RunTrace, again: Sequence[Compiled], guards: dict[str, tuple[Guard, ...]]
 ) -> tuple[Recompile, ...]:
     """The recompiles, and which of them happened once: the same guards of the same code object
-    failed in no other call and, in that call, for no second value. A size that is expected and a
-    range of sizes are two guards: torch compiles for one size, then for all from 2 on, then for 0
-    or 1, and is done."""
-    made = [_recompile(trace, compiled, guards.get(compiled.compile_id, ())) for compiled in again]
+    failed in no other call and, in that call, for no second value."""
+    made = list(_recompiles(trace, again, guards))
     met: dict[object, set[tuple[int, str]]] = {}
     keys = [
         (
             frame_id(each.compile_id),
-            frozenset(
-                (_subject(g), g.kind == "size" and not g.expected.isdecimal())
-                for g in each.rejected
-            ),
+            frozenset((_subject(guard), _size_class(guard)) for guard in each.rejected),
         )
         for each in made
     ]
@@ -462,6 +497,29 @@ def _told_apart(
     )
 
 
+def _size_class(guard: Guard) -> str:
+    """torch compiles for one size, for all from 2 on, for 0 and for 1, in any order, and ends."""
+    if guard.kind != "size":
+        return ""
+    if not guard.expected.isdecimal():
+        return "range"
+    return guard.expected if int(guard.expected) < 2 else "one size"
+
+
+def _recompiles(
+    trace: RunTrace, again: Sequence[Compiled], guards: dict[str, tuple[Guard, ...]]
+) -> Iterator[Recompile]:
+    """Each with the guard that no earlier recompile of its code object failed on: entries for other
+    values reject a value that was met before, but it is compiled again for something else."""
+    met: dict[str, set[_Subject]] = {}
+    for compiled in again:
+        rejected = guards.get(compiled.compile_id, ())
+        subjects = met.setdefault(compiled.frame_id, set())
+        news = [guard for guard in rejected if _subject(guard) not in subjects]
+        subjects.update(map(_subject, rejected))
+        yield _recompile(trace, compiled, rejected, [*news, *rejected])
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Advised:
     """What a guard means for one function of a run: the line that used the value, and what to
@@ -471,6 +529,8 @@ class Advised:
     function: str
     wrapped: Sequence[m.OfferedFrame]  # the function's frames, where it is torch's wrapper
     modules: int  # that share its code and its limit, one entry for each
+    library: bool  # the function is a library's, so that its variables are none of the owner's
+    with_parameters: frozenset[str]  # tensors whose sizes are always those of a parameter
     same: Mapping[_Subject, Sequence[Guard]]  # what failed for this function, by what it is about
     # that were worked out
     fixes: dict[tuple[_Subject, m.Location | None], str] = field(default_factory=dict)
@@ -483,7 +543,12 @@ class Advised:
             recompile,
             used=_used(self.trace, guard),
             fix=self.fix(guard),
-            words=in_words(guard, same=self._same(guard), wraps=wraps, arguments=self._arguments),
+            words=in_words(
+                self._counted(guard),
+                same=self._same(guard),
+                wraps=wraps,
+                arguments=self._arguments,
+            ),
         )
 
     def fix(self, guard: Guard) -> str:
@@ -507,8 +572,18 @@ class Advised:
             schedulers=source.schedulers,
             comparison=source.comparison(used, guard.source) if used and plain else "",
             returned=source.only_returns(used, guard.source) if used and plain else False,
+            library=self.library,
+            with_parameter=guard.source in self.with_parameters,
         )
         return as_code(cause)
+
+    def _counted(self, guard: Guard) -> Guard:
+        """``args[0]`` of a library's wrapper is what the owner passes first."""
+        found = _POSITIONAL.match(guard.source) if self.library else None
+        if found is None:
+            return guard
+        counted = f"positional argument {int(found[1]) + 1}{guard.source[found.end() :]}"
+        return msgspec.structs.replace(guard, source=counted)
 
     def _same(self, guard: Guard) -> Sequence[Guard]:
         return self.same.get(_subject(guard), (guard,))
@@ -553,12 +628,14 @@ def _without_repeats(guards: Sequence[Guard]) -> tuple[Guard, ...]:
     return tuple(kept)
 
 
-def _recompile(trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...]) -> Recompile:
+def _recompile(
+    trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...], causes: Sequence[Guard]
+) -> Recompile:
     duration_us = compiled.metrics.get("duration_us")
     return Recompile(
         compile_id=compiled.compile_id,
         call=compiled.call,
-        guard=rejected[0] if rejected else _without_a_reason(compiled, trace.knows_resets),
+        guard=causes[0] if causes else _without_a_reason(compiled, trace.knows_resets),
         rejected=rejected,
         call_site=trace.source.innermost(compiled.stack[:-1]),
         returned_by=_break_before(trace, compiled)
@@ -900,7 +977,7 @@ def _finding(
                     for c, r in zip(calls, recompiles, strict=True)
                 ),
                 *dict.fromkeys(f"Hint: {guard.hint}" for guard in guards if guard.hint),
-                *_marked(rejected),
+                *_marked(event, rejected),
             ]
         ),
         cost=_cost(recompiles),
@@ -960,14 +1037,24 @@ def _related(recompiles: Sequence[Recompile]) -> tuple[m.Location, ...]:
 
 
 def _fix(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
-    """For the cause of most of the recompiles; where that has none, for the next one."""
-    known = Counter(recompile.fix for recompile in recompiles if recompile.fix)
-    return known.most_common(1)[0][0] if known else event.limit_fix
+    """For the cause of most of the recompiles: a fix for another one would leave most of them."""
+    causes = Counter((_subject(each.guard), each.fix) for each in recompiles)
+    if not causes:
+        return event.limit_fix
+    most = max(causes.values())
+    return next((fix for (_, fix), count in causes.items() if count == most and fix), "")
 
 
-def _marked(guards: Sequence[Guard]) -> Iterator[str]:
-    """The line for each size that changed, with the sizes that came."""
-    named_ones = [guard for guard in guards if guard.source and not is_left_by_a_break(guard)]
+def _marked(event: RecompiledFunction, guards: Sequence[Guard]) -> Iterator[str]:
+    """The line for each size that changed, with the sizes that came, where the program has a name
+    for the tensor."""
+    if event.library or event.wraps:
+        return
+    named_ones = [
+        guard
+        for guard in guards
+        if guard.source and guard.source not in event.unmarked and not is_left_by_a_break(guard)
+    ]
     sizes = [guard for guard in named_ones if guard.kind == "size" and guard.dimension is not None]
     for same in grouped(sizes, lambda guard: (guard.source, guard.dimension)):
         came = sizes_of(same)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from kgprof import model as m
-from kgprof.collectors.guard_text import Guard
+from kgprof.collectors.guard_text import Guard, devices_of
 
 MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as torch writes "self.head"
 
@@ -30,6 +30,8 @@ class Cause(m.Model, frozen=True, kw_only=True):
     # the only comparison for which the function uses the value: "task == 'detect'"
     comparison: str = ""
     returned: bool = False  # the function only calls it, on what it then returns
+    library: bool = False  # the function is a library's: its variables are none of the owner's
+    with_parameter: bool = False  # its sizes are always those of a parameter
 
     @property
     def guard(self) -> Guard:
@@ -59,7 +61,15 @@ class Remedy(m.Model, frozen=True, kw_only=True):
 
 
 def remedy_of(cause: Cause) -> Remedy | None:
-    return next((remedy for remedy in REMEDIES if remedy.holds(cause)), None)
+    return next((remedy for remedy in REMEDIES if _can_be_written(remedy, cause)), None)
+
+
+def _can_be_written(remedy: Remedy, cause: Cause) -> bool:
+    """Whether it holds and names nothing that only a library's function has."""
+    if not remedy.holds(cause):
+        return False
+    source = cause.guard.source
+    return not (cause.library and source and source in remedy.code(cause))
 
 
 def as_code(cause: Cause) -> str:
@@ -262,6 +272,25 @@ def _dtype(cause: Cause) -> str:
     return _DTYPES.get(cause.guard.expected, "")
 
 
+def _device(cause: Cause) -> str:
+    """torch's name for the device that the rejected code was compiled for: "cpu", "cuda"."""
+    names = devices_of(cause.guard.expected)
+    return next(iter(names)).lower() if len(names) == 1 else ""
+
+
+def _more_dimensions(cause: Cause) -> int:
+    """How many more dimensions came than the rejected code was compiled for."""
+    guard = cause.guard
+    known = guard.kind == "rank" and guard.expected.isdecimal() and guard.actual.isdecimal()
+    return int(guard.actual) - int(guard.expected) if known else 0
+
+
+def _aliased(cause: Cause) -> str:
+    """The last of the arguments that are one tensor, as torch lists them."""
+    found = re.findall(r'"([^"]+)"', cause.guard.source) if cause.guard.kind == "aliasing" else []
+    return found[-1] if found and found[-1].isidentifier() else ""
+
+
 def _setter(cause: Cause) -> str:
     return _SETTERS.get(cause.guard.source.split()[0] if cause.guard.source else "", "")
 
@@ -423,7 +452,7 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="static_sizes",
-        holds=lambda c: _is_size(c) and not _is_of_parameter(c),
+        holds=lambda c: _is_size(c) and not _is_of_parameter(c) and not c.with_parameter,
         code=lambda c: mark(c.guards),
         effect=lambda c: (
             f"before the first call; sizes: {', '.join(map(str, sorted(sizes_of(c.guards))))}"
@@ -449,9 +478,58 @@ REMEDIES: tuple[Remedy, ...] = (
         holds=lambda c: c.guard.kind == "grad-mode",
         code=lambda c: f"with torch.no_grad(): {_short(c)}(...)",
         effect=_one(
-            "once before the loop, and once with gradients: both graphs are then made in the "
-            "warm-up"
+            "before the loop, in eval() if that is how it is called, and once with gradients: "
+            "both graphs are then made in the warm-up"
         ),
+        tried=True,
+    ),
+    Remedy(
+        name="training",
+        holds=lambda c: c.guard.kind == "value" and c.guard.source.endswith(".training"),
+        code=_one("model.eval()"),
+        effect=_one(
+            "before the loop, with one call, and then model.train() with another: both graphs are "
+            "then made in the warm-up"
+        ),
+        tried=True,
+    ),
+    Remedy(
+        name="requires_grad",
+        holds=lambda c: c.guard.kind == "requires-grad" and c.name.isidentifier(),
+        code=lambda c: f"{c.name} = {c.name}.detach()",
+        effect=lambda c: (
+            f"before the call, if no gradient of {c.name} is needed: one graph for all"
+        ),
+        tried=True,
+    ),
+    Remedy(
+        name="device",
+        holds=lambda c: c.guard.kind == "device" and bool(_device(c)) and c.name.isidentifier(),
+        code=lambda c: f'{c.name} = {c.name}.to("{_device(c)}")',
+        effect=_one("before the call: one device for all calls"),
+        tried=True,
+    ),
+    Remedy(
+        name="rank",
+        holds=lambda c: _more_dimensions(c) > 0 and c.name.isidentifier(),
+        code=lambda c: f"{c.name} = {c.name}.flatten(0, {_more_dimensions(c)})",
+        effect=_one("before the call, if it treats all but the last dimensions alike"),
+        tried=True,
+    ),
+    Remedy(
+        name="none",
+        holds=lambda c: (
+            c.guard.kind == "type" and c.guard.expected == "None" and c.name.isidentifier()
+        ),
+        code=lambda c: f"{c.name} = ... if {c.name} is None else {c.name}",
+        effect=_one("before the call: a neutral tensor in place of None"),
+        tried=True,
+    ),
+    Remedy(
+        name="aliased",
+        holds=lambda c: bool(_aliased(c)),
+        code=lambda c: f"{_aliased(c)} = {_aliased(c)}.clone()",
+        effect=_one("before the call, where it is also passed as another argument"),
         tried=True,
     ),
     Remedy(

@@ -89,6 +89,7 @@ WAITING = (HOST_DEVICE_SYNC, SYNC_IN_GRAPH)  # whose reads are counted per step
 
 COMPILED, BREAK, EAGER = "compiled", "break", "eager"
 READ = "aten::_local_scalar_dense"
+_FAKE_TENSORS = "/torch/_subclasses/"  # which only the compiler makes of tensors
 # all that torch's sync-debug mode says; a copy to the CPU is seen by hooks too
 SYNC_DEBUG = "synchronizing operation"
 WAITS = {
@@ -241,8 +242,9 @@ def _of_run(
             continue  # torch's own way to a value that is read at this line anyway
         # Of each call the most that one source saw.
         reads = [int(max(counts)) for counts in zip(*_by_source(seen, steady, False), strict=True)]
-        if sum(reads) <= window:  # what a whole program reads once is its result
-            continue
+        is_script = run.record.script is not None
+        if sum(reads) <= window or (is_script and _is_read_at_the_end(reads)):
+            continue  # what a whole program reads once is its result
         first = seen[0]
         place = source.at(site.file, site.line, _place(first, site.file, site.line).function)
         chain = tuple(_package_line(source, frame, first) for frame in first.chain)
@@ -273,6 +275,11 @@ def _of_run(
             waited_us=_waited(seen, steady, on_cuda),
             identity="\0".join((*source.identity(place), cause, *identity)),
         )
+
+
+def _is_read_at_the_end(reads: Sequence[int]) -> bool:
+    """Whether a script reads once, in its last call, to which what follows its loop belongs."""
+    return len(reads) > 1 and sum(reads) == reads[-1] == 1
 
 
 def _package_line(source: SourceText, frame: m.Frame, record: m.SyncRecord) -> m.PackageLine:
@@ -308,8 +315,10 @@ def _place(record: m.SyncRecord, file: str, line: int) -> m.Frame:
 def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
     """Empty for what is no sync on CUDA: a value that lies on the host already, an assertion that
     is checked on the device (a read within a graph of which Dynamo captured no operator that
-    reads), a Python number that is assigned."""
+    reads), a Python number that is assigned, a number that the compiler reads."""
     if on_cuda and record.device == "cpu":
+        return ""
+    if record.chain and _FAKE_TENSORS in record.chain[0].file:
         return ""
     if record.op == READ and (
         (record.compile_id and not record.operator) or _doing(record)[0] == "STORE_SUBSCR"

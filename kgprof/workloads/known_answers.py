@@ -45,8 +45,7 @@ def chooses(x: torch.Tensor) -> torch.Tensor:
 def generated(x: torch.Tensor) -> torch.Tensor:
     sums = (x.sin() * x.cos() + 1).sum(dim=-1)
     # Inductor generates no code for a product of what is scattered.
-    # answer: library call
-    return sums.scatter_reduce(0, torch.arange(ROWS, device=x.device), sums, "prod")
+    return sums.scatter_reduce(0, torch.arange(ROWS, device=x.device), sums, "prod")  # answer: aten
 
 
 def known_work(matrix: torch.Tensor) -> torch.Tensor:

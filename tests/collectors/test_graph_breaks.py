@@ -133,6 +133,23 @@ def test_one_line_of_a_library_is_one_break_however_many_lines_lead_there() -> N
     assert finding.message.endswith("; 2 lines of your code lead there")
 
 
+def test_the_line_that_calls_another_way_in_is_none() -> None:
+    """What a library's function is compiled for by itself has no line of compiled code above it."""
+    inside = (LIBRARY, 12, "forward")
+    (found,) = collected(
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, (FILE, 14, "step"), inside),
+        *compiled("1/0", resumed(STEP, 14)),
+        broken("1/0", CALLER, (FILE, 14, "step"), inside),
+        *compiled("2/0", (LIBRARY, 10, "forward")),
+        broken("2/0", CALLER, inside),
+    )
+
+    assert (found.location, found.ways_in) == (written.place(FILE, 14, "step"), ())
+    (finding,) = graph_breaks.diagnose((found,))
+    assert "lead there" not in finding.message
+
+
 def test_a_break_of_a_library_compiled_by_a_library_has_no_line_of_the_project() -> None:
     (found,) = collected(
         *compiled("0/0", (LIBRARY, 10, "forward"), above=()),

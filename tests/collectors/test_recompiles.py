@@ -261,6 +261,79 @@ def test_several_rejected_entries_give_their_reasons_newest_first() -> None:
     assert found.recompiles[1].guard.entry == "0/1"
 
 
+def test_a_value_that_came_before_is_not_what_the_next_recompile_is_about() -> None:
+    """A name comes, then another, then the first again with another strength."""
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=4),
+        rejected("0/1", "0/0: name == 'a'", call=4),
+        *compiled("0/2", STEP, call=6),
+        rejected("0/2", "0/1: name == 'b'", "0/0: strength == 1.0", call=6),
+        *(ran(f"0/{entry}", *range(first, 20)) for entry, first in enumerate((0, 4, 6))),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert [each.guard.source for each in found.recompiles] == ["name", "strength"]
+
+
+def test_one_size_then_one_then_any_size_happened_once() -> None:
+    size = "tensor 'x' size mismatch at index 0. expected {}, actual {}"
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=4),
+        rejected("0/1", f"0/0: {size.format(6, 1)}", call=4),
+        *compiled("0/2", STEP, call=8),
+        rejected("0/2", f"0/1: {size.format(1, 9)}", f"0/0: {size.format(6, 9)}", call=8),
+        *(ran(f"0/{entry}", *range(first, 20)) for entry, first in enumerate((0, 4, 8))),
+    ]
+
+    assert rules(*lines) == [("KGP103", Level.NOTE)]
+
+
+def test_the_fix_of_the_rarer_of_two_causes_is_not_offered() -> None:
+    lines: list[Any] = [*compiled("0/0", STEP)]
+    reasons = ["0/0: tensor 'x' dtype mismatch. expected Float, actual Double"]
+    reasons += [f"0/{entry}: name == '{entry}'" for entry in range(1, 3)]
+    for entry, reason in enumerate(reasons, 1):
+        call = 3 + 3 * entry
+        lines += [*compiled(f"0/{entry}", STEP, call=call), ran(f"0/{entry}", call, call + 1)]
+        lines.append(rejected(f"0/{entry}", reason, call=call))
+    (event,) = collected(*lines)
+
+    assert [bool(each.fix) for each in event.recompiles] == [True, False, False]
+    assert recompiles._fix(event, event.recompiles) == ""
+    assert recompiles._fix(event, event.recompiles[:2]) == FIX
+
+
+def described(compile_id: str, number: int, source: str, *sizes: int, **more: Any) -> list[Any]:
+    """A tensor as torch describes it among the inputs of a compilation."""
+    key = {"describer_id": 0, "id": number}
+    return [
+        written.record(compile_id, describe_tensor={**key, "size": list(sizes), **more}),
+        written.record(compile_id, describe_source={**key, "source": f"L['{source}']"}),
+    ]
+
+
+@pytest.mark.parametrize(("is_parameter", "offered"), [(False, True), (True, False)])
+def test_a_size_that_a_parameter_keeps_static_is_not_marked(
+    is_parameter: bool, offered: bool
+) -> None:
+    size = "0/0: tensor 'x' size mismatch at index 0. expected 8, actual 6"
+    lines = [
+        *compiled("0/0", STEP),
+        *described("0/0", 0, "weight", 8, is_parameter=is_parameter),
+        *compiled("0/1", STEP, call=10),
+        *described("0/1", 1, "weight", 6, is_parameter=is_parameter),
+        rejected("0/1", size, call=10),
+    ]
+
+    (found,) = diagnosed(*lines, ran("0/0", *range(10)), ran("0/1", *range(10, 20)))
+
+    assert found.fix.startswith("torch._dynamo.mark_dynamic(x, 0)") is offered
+    assert ("mark_dynamic" in found.detail) is offered
+
+
 def test_what_came_is_known_from_what_was_rejected_next() -> None:
     lines = [
         *compiled("0/0", STEP),

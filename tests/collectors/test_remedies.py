@@ -83,9 +83,9 @@ def test_a_remedy_is_offered_and_helps(remedy: Remedy, monkeypatch: pytest.Monke
     counters.clear()
     monkeypatch.setenv("FIX", "1")
     assert of_recompiles(watched(f"remedy_{remedy.name}")) == []
-    # Two remedies make as many graphs or more, in the warm-up: none is made later, and nothing runs
-    # eagerly.
-    assert graphs() < before or remedy.name in ("grad_mode", "shared_wrapper")
+    # Three remedies make as many graphs or more, in the warm-up: none is made later, and nothing
+    # runs eagerly.
+    assert graphs() < before or remedy.name in ("grad_mode", "training", "shared_wrapper")
 
 
 @pytest.mark.parametrize(
@@ -229,3 +229,32 @@ def test_a_global_list_that_the_function_fills_is_no_argument_to_stack() -> None
     assert "torch.stack(past)" in as_code(
         Cause(guards=(parse("0/0: len(past) == 1"),), function="blend")
     )
+
+
+@pytest.mark.parametrize("text", ["args[0]", "x_l"])
+def test_no_fix_names_what_only_a_library_has(text: str) -> None:
+    size = f"0/0: tensor '{text}' size mismatch at index 1. expected 6, actual 9"
+    guards = (parse(size),)
+
+    assert "mark_dynamic" in as_code(Cause(guards=guards, function="forward"))
+    assert as_code(Cause(guards=guards, function="forward", library=True)) == ""
+
+
+def test_what_a_library_has_a_setting_for_is_still_offered() -> None:
+    lr = (parse("0/0: self.param_groups[0]['lr'] == 0.1"),)
+
+    assert "lr=torch.tensor" in as_code(Cause(guards=lr, function="SGD.step", library=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0/0: tensor 'x' rank mismatch. expected 3, actual 2",
+        "0/0: tensor 'self.table' rank mismatch. expected 1, actual 2",
+        "0/0: x is not None",
+        "0/0: tensor 'self._parameters['bias']' requires_grad mismatch. expected requires_grad=0",
+        '0/0: Duplicate tensors found: ["self.a", "self.b"]',
+    ],
+)
+def test_a_remedy_of_the_new_kinds_is_offered_for_plain_names_alone(text: str) -> None:
+    assert as_code(Cause(guards=(parse(text),), function="f")) == ""

@@ -84,6 +84,33 @@ def test_a_program_that_is_one_window_has_reads_in_all_and_its_result_is_none() 
     )
 
 
+def test_a_number_that_the_compiler_reads_is_no_sync_of_the_program() -> None:
+    lies = "/venv/lib/python3.11/site-packages/torch/{}.py"
+    compiler, library = (
+        Frame(file=lies.format(name), line=587, function="f", first_line=451)
+        for name in ("_subclasses/fake_tensor", "nn/functional")
+    )
+
+    assert events(read(chain=(compiler,))) == ()
+    assert len(events(read(chain=(library,)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("calls", "each", "found"),
+    [(range(7, 8), 1, 0), (range(7, 8), 2, 1), (range(6, 7), 1, 1), (range(6, 8), 1, 1)],
+    ids=["once behind the loop", "twice in its last call", "once before the end", "in two calls"],
+)
+def test_what_a_script_reads_once_behind_its_loop_is_in_no_step(
+    calls: range, each: int, found: int
+) -> None:
+    recording = written_syncs.recording(read(each=each, calls=calls))
+    script = ScriptRun(step="a call of f", steps=8, counted={})
+    runs = tuple(msgspec.structs.replace(run, script=script) for run in recording.runs)
+
+    assert len(syncs.collect(Evidence(msgspec.structs.replace(recording, runs=runs)))) == found
+    assert len(syncs.collect(Evidence(recording))) == 1  # of a function, every read is a step's
+
+
 # ---------------------------------------------------------------- each rule
 
 

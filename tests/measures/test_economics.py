@@ -147,7 +147,10 @@ def test_steps_that_vary_too_much_weigh_nothing() -> None:
 
     found = of(eager(900.0, 1000.0, 1100.0), compiled(*busy))
 
-    busy_us = "the times of batched.default varied 2.50× within one process: the machine was busy"
+    busy_us = (
+        "the times of batched.default varied 2.50× within one process: its steps differ, or the "
+        "machine was busy"
+    )
     assert (found.verdict, found.cold, found.warm) == (
         "not decided",
         Skipped(reason=busy_us),

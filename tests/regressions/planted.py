@@ -173,10 +173,15 @@ class Regression:
         return SETTING_OF[self.name[:2]]
 
     @property
+    def recorded(self) -> Path:
+        """The patch as the recorded tree had it: the lines of a recording are that tree's."""
+        return self.patch.with_name("recorded.patch")
+
+    @property
     def added(self) -> frozenset[tuple[str, int]]:
-        """File and number of each line that the patch brings."""
+        """File and number of each line that the patch brought to the recorded tree."""
         file, number, lines = "", 0, set()
-        for text in self.patch.read_text(encoding="utf-8").splitlines():
+        for text in self.recorded.read_text(encoding="utf-8").splitlines():
             if text.startswith("+++ b/"):
                 file = text[6:]
             elif text.startswith("@@ "):

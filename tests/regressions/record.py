@@ -131,6 +131,8 @@ def record(each: Wanted, place: Place, archive: Path) -> str:
             return f"took more than {LONGEST_S} s"
         if (folder / "out" / "recording").is_dir():
             pack(folder / "out" / "recording", archive)
+            if each.patch is not None:
+                shutil.copy(each.patch, archive.with_name("recorded.patch"))
     seconds = f"{time.monotonic() - began:.0f} s"
     if done.returncode or not archive.is_file():
         return f"exit {done.returncode} after {seconds}: {done.stderr[-600:]}"

@@ -134,7 +134,7 @@ def main() -> None:
         profiles = Profiles(Path(scratch))
         recorded = [each for each in regressions() if each.recording.is_file()]
         places = [_say(each, profiles.planted(each)) for each in recorded]
-        lines = sum(profiles.planted(each, each.patch).points_into(each) for each in recorded)
+        lines = sum(profiles.planted(each, each.recorded).points_into(each) for each in recorded)
         pairs = [
             pair
             for pair in NO_CHANGE

@@ -36,7 +36,7 @@ def test_the_first_cause_has_a_line_of_the_patch(
     profiles: Profiles, regression: Regression
 ) -> None:
     """Given what git says changed between the two commits."""
-    cause = profiles.planted(regression, regression.patch).comparison.causes[0]
+    cause = profiles.planted(regression, regression.recorded).comparison.causes[0]
 
     assert cause.changed is not None
     assert (cause.changed.file, cause.changed.line) in regression.added
@@ -47,7 +47,8 @@ def test_among_other_changes_no_wrong_line_is_named(profiles: Profiles) -> None:
     others = [other for other in regressions() if other.name[:2] in ("09", "11", "16", "17")]
     lines = {}
     for one in regressions():
-        pair = profiles.planted(one, *(other.patch for other in others if other != one), one.patch)
+        beside = (other.recorded for other in others if other != one)
+        pair = profiles.planted(one, *beside, one.recorded)
         lines[one] = pair.comparison.causes[0].changed
     named = {one: place for one, place in lines.items() if place is not None}
 

@@ -38,7 +38,7 @@ def nested():
     return {"out": [a + b, (a * b).relu()], "name": "nested"}
 
 
-# correct where nothing is rebound; the rebound case of it is wrong: the graph reads the address of the capture  # noqa: E501
+# correct where nothing is rebound; the rebound case of it is wrong: the graph reads the address of the capture
 def reads_globals():
     return torch.tanh(a @ weight + 1)
 

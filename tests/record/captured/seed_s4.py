@@ -1,4 +1,4 @@
-"""The compiled function that a diagnosis of a hanging CUDA graph was about, in the shapes of an H200's table."""  # noqa: E501
+"""The compiled function that a diagnosis of a hanging CUDA graph was about, in the shapes of an H200's table."""
 
 import torch
 from torch.nn import functional
