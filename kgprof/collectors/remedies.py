@@ -435,7 +435,9 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="static_sizes",
-        holds=lambda c: _is_size(c) and not _is_of_parameter(c) and not c.with_parameter,
+        holds=lambda c: (
+            not c.modules and _is_size(c) and not _is_of_parameter(c) and not c.with_parameter
+        ),
         code=lambda c: mark(c.guards),
         effect=lambda c: (
             f"before the first call; sizes: {', '.join(map(str, sorted(sizes_of(c.guards))))}"
