@@ -230,7 +230,7 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
     for place, source, words, kind, calls in shared:
         # An incoming gradient that is passed on as it is: autograd copies what it keeps of a CUDA
         # graph. A library knows its own caches.
-        in_library = not tensors.source.project.holds(graph.file)
+        in_library = tensors.of_script and not tensors.source.project.holds(graph.file)
         written = place is not None and is_written(graph, place) and not in_library
         serious = written or bool(graph.cuda_graphs and not graph.backward)
         if in_library and not serious:

@@ -18,4 +18,4 @@ def step():
     frames = torch.empty(8, 3, device="cpu" if count > 6 else "meta")
     if os.environ.get("FIX"):
         frames = frames.to("meta")
-    return pool(frames)
+    return tuple(pool(frames).shape)
