@@ -95,8 +95,9 @@ def test_a_workload_that_raises_leads_and_json_stays_json(
 
     report = json.loads(done.stdout)
     assert (done.returncode, report["exit_code"], report["verdict"]["status"]) == (4, 4, "failed")
-    assert report["verdict"]["text"].startswith(
-        "no verdict, the workload failed: raises.as-is raised during COMPILE"
+    assert report["verdict"]["text"] == (
+        "no verdict, the workload failed: graphs.py:26: ValueError: this step does not work "
+        "(raises.as-is, in step 1 of 5 of COMPILE)"
     )
     assert any(
         one.startswith("compiles_nothing.as-is: nothing was compiled")

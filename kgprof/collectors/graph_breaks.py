@@ -362,8 +362,22 @@ def sites(trace: RunTrace, *, fallen: bool) -> Iterator[tuple[list[BreakRecord],
         return way_in, line_of(record.stopped), record.cause.identity, record.cause.operator
 
     for same in grouped(told, site):
-        by_way = sorted(grouped(same, lambda one: line_of(one[0].site)), key=len, reverse=True)
+        ways = grouped(same, lambda one: line_of(one[0].site))
+        by_way = sorted(ways, key=lambda way: (_has_its_line(trace, way[0][0]), len(way)))[::-1]
         yield [record for way in by_way for record, _ in way], by_way[0][0][1]
+
+
+def _has_its_line(trace: RunTrace, record: BreakRecord) -> bool:
+    """Whether torch's stack holds a line of the project's function that was being compiled.
+
+    torch leaves it out where that function calls a library's module and the break lies there: the
+    innermost line of the project is then the caller's.
+    """
+    frame = record.compiled.frame if record.compiled is not None else None
+    if frame is None or not trace.source.project.holds(frame.file):
+        return True
+    name = user_function(frame.function)
+    return any(place.file == frame.file and place.function == name for place in record.stack)
 
 
 # ---------------------------------------------------------------- events and findings
@@ -397,7 +411,7 @@ def _graph_break(
         records=len(records),
         calls=calls_of(records),
         functions=tuple(functions),
-        ways_in=_other_ways_in(records),
+        ways_in=_other_ways_in(trace, records),
         identity=identity_of(trace, first),
         cost=between_graphs(run, broken)
         if run
@@ -405,15 +419,16 @@ def _graph_break(
     )
 
 
-def _other_ways_in(records: Sequence[BreakRecord]) -> tuple[m.Location, ...]:
+def _other_ways_in(trace: RunTrace, records: Sequence[BreakRecord]) -> tuple[m.Location, ...]:
     """The other lines that lead to a line of a library. One that calls another of them is met where
-    compiled code, which stands in no Python stack, lies between: it is no way of its own."""
+    compiled code, which stands in no Python stack, lies between, or where torch leaves a line out:
+    it is no way of its own."""
     callers = set()
     for record in records:
         above = record.compiled.stack[:-1] if record.compiled is not None else ()
         callers |= {line_of(place) for place in above} - {line_of(record.site)}
     ways = grouped(records, lambda record: line_of(record.site))[1:]
-    sites = (same[0].site for same in ways)
+    sites = (same[0].site for same in ways if _has_its_line(trace, same[0]))
     return tuple(site for site in sites if site is not None and line_of(site) not in callers)
 
 

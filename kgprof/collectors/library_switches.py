@@ -60,6 +60,8 @@ _ELSEWHERE = "call it before the loop or every N steps, or use a function that r
 _OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
 _HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
+_SKIPPED = "dont_skip_tracing"  # of a function of torch's: the next line of torch's breaks instead
+_OPERATOR = "Higher Order Operator"
 # With it, the call of a compiled module with a backward hook raises: "BackwardState requires
 # CompiledAutograd".
 _RAISES = "compiled_autograd"
@@ -94,14 +96,16 @@ def _mended(
     trainer: Mapping[str, str],
     compiled: Collection[tuple[m.RunKey, str, str]],
 ) -> m.Finding:
-    decides = (
+    decides = _in_operator(finding) or (
         source is not None and finding.location is not None and source.decides(finding.location)
     )
     fix = _known(finding, decides) or _of_guard(finding) or trainer.get(finding.rule, finding.fix)
     if fix:
         return replace(finding, fix=fix)
     if decides:
-        finding = _without_scalars_hint(finding)
+        finding = _without_hint(finding, _SCALARS)
+    if finding.refusal is not None and finding.refusal.cause.operator.startswith("torch."):
+        finding = _without_hint(finding, _SKIPPED)
     only = (
         source is not None
         and finding.location is not None
@@ -125,9 +129,15 @@ def _of_guard(finding: m.Finding) -> str:
     return next(found, "")
 
 
+def _in_operator(finding: m.Finding) -> bool:
+    """Whether the line lies in what an operator such as an autograd.Function is made of. A number
+    that is captured there is a symbol that it does not return, and the compiler raises."""
+    return finding.refusal is not None and finding.refusal.cause.kind.startswith(_OPERATOR)
+
+
 def _known(finding: m.Finding, decides: bool) -> str:
     """``decides``: a condition depends on the value that the line reads, which breaks the graph
-    next."""
+    next, or the graph cannot hold it."""
     way = finding.reads or finding.refusal
     if way is None:
         return ""
@@ -169,12 +179,12 @@ def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
     return "" if decides and _SCALARS in fix else fix
 
 
-def _without_scalars_hint(finding: m.Finding) -> m.Finding:
-    """Drop torch's hint to capture a number that decides: the condition then breaks the graph."""
+def _without_hint(finding: m.Finding, switch: str) -> m.Finding:
+    """Drop torch's hint at what only moves the break, or ends the program."""
     if finding.refusal is None:
         return finding
     cause = finding.refusal.cause
-    hints = tuple(hint for hint in cause.hints if _SCALARS not in hint)
+    hints = tuple(hint for hint in cause.hints if switch not in hint)
     refusal = replace(finding.refusal, cause=replace(cause, hints=hints))
     return replace(finding, refusal=refusal)
 

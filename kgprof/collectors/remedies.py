@@ -302,8 +302,11 @@ def _one(text: str) -> Callable[[Cause], str]:
 REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="int_attribute",
+        # torch names the switch of a module that is a global, too; tried: it changes nothing there
         holds=lambda c: (
-            any(_STATIC_INT in s for s in c.guard.switches) and not _decides(c, ("range", "str"))
+            any(_STATIC_INT in s for s in c.guard.switches)
+            and not _is_global(c)
+            and not _decides(c, ("range", "str"))
         ),
         code=_switch(_STATIC_INT),
         effect=lambda c: (

@@ -150,6 +150,19 @@ def test_the_line_that_calls_another_way_in_is_none() -> None:
     assert "lead there" not in finding.message
 
 
+def test_a_line_that_torchs_stack_leaves_out_is_taken_from_another_record() -> None:
+    """A compiled forward that is one call of a library's module: torch names its caller."""
+    inside = (LIBRARY, 12, "forward")
+    (found,) = collected(
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, inside),
+        *compiled("1/0", (LIBRARY, 10, "forward")),
+        broken("1/0", CALLER, (FILE, 14, "step"), inside),
+    )
+
+    assert (found.location, found.ways_in) == (written.place(FILE, 14, "step"), ())
+
+
 def test_a_break_of_a_library_compiled_by_a_library_has_no_line_of_the_project() -> None:
     (found,) = collected(
         *compiled("0/0", (LIBRARY, 10, "forward"), above=()),

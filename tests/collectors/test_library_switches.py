@@ -73,9 +73,9 @@ def of_read(library: PackageLine, *chain: PackageLine) -> str:
     return mended(library, *chain, replace(NAN, package="somebody")).fix
 
 
-def of_break(*inside: tuple[str, int, str], reason: str = "") -> Finding:
+def of_break(*inside: tuple[str, int, str], reason: str = "", line: int = 14) -> Finding:
     """A break at the last of ``inside``, which the compiled function of the project calls."""
-    stack = (CALLER, (FILE, 14, "step"), *inside)
+    stack = (CALLER, (FILE, line, "step"), *inside)
     evidence = Evidence(
         written.recording(*compiled("0/0", STEP), broken("0/0", *stack, reason=reason))
     )
@@ -249,6 +249,36 @@ def test_a_break_at_a_line_of_the_program_has_the_setting_that_takes_it_into_the
     assert of_break(reason=input_).fix == ""
     # a library's has its own way
     assert "reorderable" not in of_break((SHELF, 12, "forward"), reason=print_).fix
+
+
+def test_a_number_read_inside_of_an_operator_is_captured_by_no_setting() -> None:
+    """Applied to an autograd.Function, torch's own hint ends the program."""
+    read = (
+        "Unsupported Tensor.item() call\n  Explanation: It reads.\n"
+        "  Hint: Set `torch._dynamo.config.capture_scalar_outputs = True`.\n\n"
+        "  Developer debug context: call_method TensorVariable() item () {}\n\n"
+        " For more details about this graph break, please visit: https://a.org/gb/gb0124.html"
+    )
+    inside = read.replace(
+        "Unsupported Tensor.item() call", "Higher Order Operator: autograd.Function"
+    )
+
+    assert "capture_scalar_outputs" in of_break(reason=read, line=17).fix
+    found = of_break(reason=inside, line=17)
+    assert found.fix == ""
+    assert found.refusal is not None
+    assert found.refusal.cause.hints == ()
+
+
+def test_no_hint_is_shown_that_leads_into_torchs_own_code() -> None:
+    hint = "Hint: Apply `@torch._dynamo.dont_skip_tracing` to it."
+    reason = builtin().replace("Hint: Avoid calling builtin `print`.", hint)
+    called = reason.replace("builtin print", "module: torch.random, qualname: manual_seed")
+    own = reason.replace("builtin print", "module: shelf, qualname: seed")
+
+    hints = [of_break(reason=each).refusal for each in (called, own)]
+
+    assert ["dont_skip_tracing" in str(refusal) for refusal in hints] == [False, True]
 
 
 def test_every_setting_for_a_cause_is_one_of_torchs() -> None:

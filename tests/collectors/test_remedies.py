@@ -183,6 +183,7 @@ INT = (
         (INT, "y = self.layers[self.k](x)"),
         (INT, "if self.k > 2:"),
         (INT, "for _ in range(self.k):"),
+        (INT.replace("self.k", "G['metric'].k"), "y = x * self.k"),
         ("scale == 0.5", "y = x[int(scale)]"),
         ("scale == 0.5", "if scale > 0.1:"),
         ("scale == 0.5", "y = x * min(scale, 1.0)"),
