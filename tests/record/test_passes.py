@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.cli.options import SCRIPT_PASSES, passes_help
