@@ -163,7 +163,7 @@ _COUNTS = re.compile(
 )
 _NODE_REASON = re.compile(r"\S+: reason=(?P<reason>.*?)(?:, ir=.*)?")
 _COMPILE_ID = re.compile(r"\[(?P<id>[^\]\s]+)\] ")
-_FUNCTION = re.compile(r"function=(?P<function>[^,]+),")
+_FUNCTION = re.compile(r"function=(?P<function>[^,=]+),")
 _AGAIN = re.compile(r" reason=(?P<reason>.+)", re.S)
 _MUTATES = re.compile(r"\bmutates_data=(True|False)")
 _OUTPUTS = "output_info="  # the inputs' part of ViewAndMutationMeta ends here

@@ -162,7 +162,7 @@ FRAMEWORK_PREFIXES = (
     "PythonDispatchMode",
 )
 # Compilation inside the traced steps, as dynamo_timed records it.
-COMPILING = re.compile(
+_COMPILING = re.compile(
     r"dynamo|gc|entire_frame_compile|bytecode_tracing|compile_attempt_\d+|.*\(dynamo_timed\)"
 )
 # Nodes of the backward graph: their own time is autograd's, the operators that they call stand for
@@ -294,7 +294,7 @@ def of_operator(name: str) -> Classified:
     kind = kind_of_operator(operator)
     if prefix := next((prefix for prefix in FRAMEWORK_PREFIXES if name.startswith(prefix)), ""):
         why = f"begins with {prefix!r}"
-    elif COMPILING.fullmatch(name):
+    elif _COMPILING.fullmatch(name):
         why = "a part of Dynamo's compilation"
     elif kind is not None:
         return Classified(kind=kind, generator=generator, rule=f"operator {operator}")

@@ -808,7 +808,7 @@ def _device_of(node: torch.fx.Node) -> str:
 
 
 # As tensor_places reads a call in eager code: "cpu", or a variable that is called so.
-_SAYS_CPU = re.compile(r"\.to\([^)]*cpu", re.IGNORECASE)
+_SAYS_CPU = re.compile(r"\.to\((?:torch\.device\()?[^()]*cpu", re.IGNORECASE)
 
 
 def _reads(node: torch.fx.Node, name: str) -> bool:
