@@ -604,10 +604,16 @@ def _used(trace: RunTrace, guard: Guard) -> m.Location | None:
     """The project's line that made a value a constant: the one that torch quotes, else the nearest
     of the stack."""
     if guard.used is not None:
-        files = [file for file in trace.source.own if f"/{file}".endswith(f"/{guard.used.file}")]
+        files = [file for file in trace.source.own if _is_shown_as(file, guard.used.file)]
         if len(files) == 1:
             return trace.source.at(files[0], guard.used.line, guard.used.function)
     return trace.source.innermost(guard.stack)
+
+
+def _is_shown_as(file: str, shown: str) -> bool:
+    """torch leaves out what a path has in common with its own, and one character more
+    (torch.utils._traceback.shorten_filename): "/tmp/a/model.py" is "mp/a/model.py"."""
+    return f"/{file}".endswith(shown) or f"/{shown}".endswith(f"/{file}")
 
 
 def _subject(guard: Guard) -> _Subject:
@@ -752,12 +758,14 @@ def _one_entry_each(own: Sequence[m.CompiledCallable], limit_call: int) -> int:
     """How many modules there are, if torch compiled each of them once at most; else 0: room for all
     would not help.
 
-    Where a module was first called after the limit, the program makes new ones, and no number is
-    enough.
+    Where modules are first called after the limit and in the later half of all calls too, the
+    program makes new ones, and no number is enough.
     """
     alone = all(each.module and len(each.compilations) <= 1 for each in own)
     without = any(not each.compilations and each.eager for each in own)
-    known = all(min(each.calls, default=0) <= limit_call for each in own)
+    newest = max(min(each.calls, default=0) for each in own)
+    last = max(max(each.calls, default=0) for each in own)
+    known = newest <= max(limit_call, last // 2)
     return len(own) if alone and without and known else 0
 
 

@@ -11,7 +11,17 @@ from kgprof.collectors import recompiles
 from kgprof.collectors.guard_text import Guard, parse
 from kgprof.collectors.guard_words import in_words
 from kgprof.collectors.recompiles import Recompile, RecompiledFunction
-from kgprof.model import Finding, FindingCost, Level, PackageLine, PassName, RecompileEntry, Skipped
+from kgprof.model import (
+    CompiledCallable,
+    Finding,
+    FindingCost,
+    Level,
+    PackageLine,
+    PassName,
+    RecompileEntry,
+    Skipped,
+    SourceLine,
+)
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
@@ -430,6 +440,31 @@ def test_new_values_within_one_call_are_unbounded_too() -> None:
     assert rules(*lines, calls=1) == [("KGP105", Level.WARNING)]
 
 
+@pytest.mark.parametrize(
+    ("rounds", "entries"),
+    [(20, 11), (1, 0)],
+    ids=["the modules come again", "all calls are of new modules"],
+)
+def test_room_is_for_modules_that_come_again(rounds: int, entries: int) -> None:
+    """Eleven modules of one class, which a script calls one after the other; the eighth call meets
+    the limit."""
+    line = SourceLine(file=FILE, line=4, function="forward")
+    modules = [
+        CompiledCallable(
+            number=number,
+            function="Head.forward",
+            module="Head",
+            definition=line,
+            offered=line,
+            calls={11 * turn + number: 1 for turn in range(rounds)},
+            eager={11 * turn + number: 1 for turn in range(rounds) if number > 7},
+        )
+        for number in range(11)
+    ]
+
+    assert recompiles._one_entry_each(modules, 8) == entries
+
+
 def test_values_that_come_again_after_the_limit_were_not_new_in_every_call() -> None:
     lines = to_the_limit(*range(1, 8), limit=8, reason="name == 'left'")
 
@@ -437,9 +472,11 @@ def test_values_that_come_again_after_the_limit_were_not_new_in_every_call() -> 
     assert rules(*lines, ran("0/3", 12)) == [("KGP104", Level.WARNING)]
 
 
-def test_the_line_that_used_a_value_is_named_and_related() -> None:
+@pytest.mark.parametrize("shown", ["shop/model.py", "rc/shop/model.py", "hop/model.py"])
+def test_the_line_that_used_a_value_is_named_and_related(shown: str) -> None:
+    """torch shows a path without what it has in common with its own, and one character less."""
     reason = (
-        "n == 2     # y = x.sin()  # shop/model.py:14 in step\nUser stack trace:\n  "
+        f"n == 2     # y = x.sin()  # {shown}:14 in step\nUser stack trace:\n  "
         f'File "{FILE}", line 14, in step'
     )
     lines = [
