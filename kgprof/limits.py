@@ -114,9 +114,21 @@ def step_words(run: m.RunReport, *, says_step: bool = False) -> str:
 
 
 def is_gpu_bound(run: m.RunReport) -> bool:
-    """Tell whether the GPU works all the time, as far as that was measured."""
+    """Tell whether the GPU works in most of the step, as far as that was measured."""
     found = run.limits
     return isinstance(found, m.RunLimits) and found.busy_us >= GPU_BOUND * found.step_us
+
+
+def ahead_of_the_gpu(run: m.RunReport) -> str:
+    """Say why steps by the CPU's clock may differ where the GPU's work does not; else nothing.
+
+    A busy GPU does not hold the CPU up until too much is waiting for it.
+    """
+    found = run.limits
+    if not isinstance(found, m.RunLimits) or not is_gpu_bound(run):
+        return ""
+    busy = 100 * found.busy_us / found.step_us
+    return f"the GPU works {busy:.0f} % of the step, so the CPU may run ahead of it and then wait"
 
 
 def whole_words(found: m.WholeRun) -> str:

@@ -154,11 +154,7 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
     cpu = ""
     if isinstance(run.cpu, m.Spread) and unit is PER_STEP:
         cpu = f"; CPU time {unit.say(run.cpu.median)}"
-    why = times.why_unsteady(run)
-    if limits.is_gpu_bound(run):
-        # Steps are timed by the CPU's clock, which a busy GPU does not hold up until too much is
-        # waiting for it.
-        why = "the GPU is always busy, and the CPU runs ahead of it until it has to wait"
+    why = limits.ahead_of_the_gpu(run) or times.why_unsteady(run)
     notes = (f"{varied}{cpu}: {why}",)
     return Remark(text=text, status=INCONCLUSIVE, notes=notes)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.collectors import recompiles
-from kgprof.measures.paid_once import RECORDS, RUNS_EAGERLY, WARM_UP, PaidOnce, paid_once
+from kgprof.measures.paid_once import RECORDS, PaidOnce, is_recording, paid_once
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.structured_trace import RunTrace, frame_id
 
@@ -95,7 +95,7 @@ def _logs(trace: RunTrace) -> dict[str, _Log]:
             waiting = ""
         if line.function == RECORDS:
             log.recorded.append((line.call, inputs(line.text)))
-        if line.function == RECORDS or (line.function == RUNS_EAGERLY and WARM_UP in line.text):
+        if is_recording(line):
             log.calls.add(line.call)
     return logs
 

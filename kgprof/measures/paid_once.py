@@ -71,8 +71,9 @@ def paid_once(run: RunEvidence) -> PaidOnce | m.Skipped:
 
 def recording_calls(trace: RunTrace) -> frozenset[int]:
     """Find the calls in which torch recorded a CUDA graph, or ran a size for the first time."""
-    return frozenset(
-        line.call
-        for line in trace.all.logs
-        if line.function == RECORDS or (line.function == RUNS_EAGERLY and WARM_UP in line.text)
-    )
+    return frozenset(line.call for line in trace.all.logs if is_recording(line))
+
+
+def is_recording(line: m.LogLine) -> bool:
+    """Tell a recording, and the run of a size without a graph that goes before it."""
+    return line.function == RECORDS or (line.function == RUNS_EAGERLY and WARM_UP in line.text)

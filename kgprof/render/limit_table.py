@@ -9,6 +9,7 @@ from kgprof.render.limits import importance
 from kgprof.render.quantity import duration, percent
 from kgprof.render.table import Block, plain
 
+SECTION = "Limits"  # of the step and of the run: each sentence says of which
 TITLE = "Limits of the step"
 SMALLEST = 0.01  # of the step: smaller shares stand together in the last row
 _HEADINGS = ("what", "line", "share", "per step")

@@ -450,7 +450,7 @@ def _limited(profile: m.Profile) -> Iterable[Section]:
     """Print the limits of the step of the run that a reader would choose."""
     for block in limit_table.limit_blocks(profile.runs, profile.environment.source_root):
         if isinstance(block, str):
-            yield Section(head=(f"**{limit_table.TITLE}**", "", escaped(block, 400)))
+            yield Section(head=(f"**{limit_table.SECTION}**", "", escaped(block, 400)))
         elif isinstance(block, Table):
             yield _tabled(block, "shares", words=2)
 

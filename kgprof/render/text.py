@@ -89,7 +89,7 @@ class Text:
             console.print()
         limited = limit_table.limit_blocks(profile.runs, profile.environment.source_root)
         if limited:
-            say(console, limit_table.TITLE, "bold")
+            say(console, limit_table.SECTION, "bold")
             _blocks(console, limited)
             console.print()
         if not profile.trace_files:

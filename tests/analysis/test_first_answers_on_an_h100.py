@@ -128,7 +128,7 @@ def test_a_busy_gpu_is_told_that_there_is_nothing_to_do_and_why_its_times_vary(
     verdict = profiles["busy_gpu"].verdict
 
     assert verdict.text.endswith("; no finding asks for a change")
-    assert "the CPU runs ahead of it until it has to wait" in verdict.trust
+    assert "the GPU works 100 % of the step, so the CPU may run ahead of it" in verdict.trust
     assert all(
         "no finding asks" not in profiles[name].verdict.text for name in TRUTHS if TRUTHS[name].rule
     )
