@@ -35,9 +35,10 @@ from typing import Any
 import msgspec
 
 from kgprof import model as m
+from kgprof.document.quantity import duration
+from kgprof.document.sheet import Section, Sheet
+from kgprof.document.table import Cell, Column, Row, Table, missing
 from kgprof.render import sheet
-from kgprof.render.quantity import duration
-from kgprof.render.table import Cell, Column, Row, Table, missing
 from kgprof.wording import figure as digits
 from kgprof.wording import plural
 
@@ -329,7 +330,7 @@ def summary(outcomes: list[Outcome]) -> str:
     return f"{plural(len(outcomes), 'claim')} of five documents: {counted}"
 
 
-def page(outcomes: list[Outcome]) -> sheet.Sheet:
+def page(outcomes: list[Outcome]) -> Sheet:
     environment = read_results(FILES["numbers"][0]).get("environment") or {}
     names = [
         f"{word}{environment[key]}" for key, word in _ENVIRONMENT.items() if environment.get(key)
@@ -344,17 +345,17 @@ def page(outcomes: list[Outcome]) -> sheet.Sheet:
         "--device cuda; the claims and expressions are in docs/seeds.toml, what was measured in "
         "benchmarks/results/."
     )
-    sections = [sheet.Section(title="How to read this", blocks=(intro,))]
+    sections = [Section(title="How to read this", blocks=(intro,))]
     for short, title in DOCUMENTS.items():
         rows = tuple(row_of(each) for each in outcomes if each.claim.where.startswith(short))
         sections.append(
-            sheet.Section(title=title, blocks=(Table(label=title, columns=COLUMNS, rows=rows),))
+            Section(title=title, blocks=(Table(label=title, columns=COLUMNS, rows=rows),))
         )
     sections += [
-        sheet.Section(title="Speed-up by operator mix", blocks=(mixes(),), intro=MIXES),
-        sheet.Section(title="What kgprof answers", blocks=(answers(),), intro=ANSWERS),
+        Section(title="Speed-up by operator mix", blocks=(mixes(),), intro=MIXES),
+        Section(title="What kgprof answers", blocks=(answers(),), intro=ANSWERS),
     ]
-    return sheet.Sheet(
+    return Sheet(
         title="The documents' figures, measured again",
         status=m.VerdictStatus.OK if all_measured else m.VerdictStatus.ATTENTION,
         verdict=summary(outcomes),

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.cli.sweeping import further
+from kgprof.document.capture_sheet import capture_sheet
+from kgprof.document.sweep import sheet as sweep_sheet
 from kgprof.measures.sweep import weighed
 from kgprof.render import sheet
-from kgprof.render.capture_sheet import capture_sheet
-from kgprof.render.sweep import sheet as sweep_sheet
 from tests.regressions.planted import regressions, unchanged
 
 ROOT = Path(__file__).resolve().parent.parent

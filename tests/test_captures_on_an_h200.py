@@ -9,9 +9,9 @@ import pytest
 
 from kgprof import model as m
 from kgprof.analysis.capture_advice import advise
+from kgprof.document.capture_sheet import capture_sheet
 from kgprof.model import CaptureOutcome
 from kgprof.render import sheet
-from kgprof.render.capture_sheet import capture_sheet
 from tests.record.test_captures import TRUTH
 
 ROOT = Path(__file__).resolve().parents[1]

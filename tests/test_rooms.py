@@ -27,7 +27,9 @@ ROOMS = (
     "record",  # imports torch, starts processes
     "collectors",  # Evidence -> events -> findings
     "analysis",  # Evidence and events -> Profile
-    *("compare", "gate", "render", "export"),  # of Profiles
+    *("compare", "gate"),  # of Profiles
+    "document",  # what a reader sees of a Profile, said once
+    *("render", "export"),  # its printers
     *("watching", "cli", "__init__", "__main__"),
 )
 # Modules of the vocabulary, each importing only those before it.
@@ -55,6 +57,7 @@ PURE = (
     "analysis",
     "compare",
     "gate",
+    "document",
     "render",
     "export",
 )

@@ -15,12 +15,12 @@ from kgprof.cli.options import Context
 from kgprof.cli.recording import making
 from kgprof.cli.saying import inform, say
 from kgprof.cli.writing import emit_sheet
+from kgprof.document.capture_sheet import capture_sheet
 from kgprof.errors import EXIT_OK, EXIT_WORKLOAD, UsageError
 from kgprof.record import captures, default_folder, store
 from kgprof.record.private_names import private_names
 from kgprof.record.scratch import scratch_folder
 from kgprof.render import sheet
-from kgprof.render.capture_sheet import capture_sheet
 from kgprof.workloads import catalog, loading, programs
 
 FILES = ("capture.json", "capture.html")

@@ -17,6 +17,7 @@ from kgprof.cli.saying import inform
 from kgprof.compare import DEFAULT_BUDGETS, SIDES, CompareSettings, history, method_of
 from kgprof.compare import compare as compared
 from kgprof.compare.verdict import metric_words
+from kgprof.document.history import sheet as history_sheet
 from kgprof.errors import EXIT_OK, NoBaseError, UsageError
 from kgprof.judge import looks
 from kgprof.reading import layout
@@ -25,7 +26,6 @@ from kgprof.record.job import Checkout
 from kgprof.record.private_names import private_names
 from kgprof.record.unfinished import refuse_in_the_way, refuse_overwriting, results
 from kgprof.render import sheet
-from kgprof.render.history import sheet as history_sheet
 from kgprof.workloads import loading, programs
 
 HISTORY_FILES = ("history.json", "history.html")

@@ -18,6 +18,8 @@ from kgprof.cli.recording import making
 from kgprof.cli.saying import inform, say
 from kgprof.cli.writing import emit_sheet
 from kgprof.collectors import compilations
+from kgprof.document.sheet import Section
+from kgprof.document.sweep import ladder_section, shapes_section, sheet, shipped_section
 from kgprof.errors import EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD, InputError
 from kgprof.measures.sweep import ahead, weighed
 from kgprof.reading import files, layout
@@ -32,8 +34,6 @@ from kgprof.record.size_policies import compare_policies
 from kgprof.record.sweep import NOTHING_COMPILED, Grid, Session, refuse_another_question
 from kgprof.record.trials import TIME_UP, CellTrials
 from kgprof.render import sheet as printers
-from kgprof.render.sheet import Section
-from kgprof.render.sweep import ladder_section, shapes_section, sheet, shipped_section
 from kgprof.wording import plural, short
 from kgprof.workloads import loading, programs
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TextIO
 
 from kgprof import model as m
+from kgprof.document.sheet import Sheet
 from kgprof.progress import is_terminal
 from kgprof.render import sheet as sheets
-from kgprof.render.sheet import Sheet
 from kgprof.render.text import WIDTH, Text
 
 NARROWEST, WIDEST = 40, 200  # columns

@@ -22,6 +22,8 @@ from kgprof.cli.options import Context, Sharing
 from kgprof.cli.reading import read
 from kgprof.cli.saying import Job, append_summary, inert, inert_document, inform, say, to_stdout
 from kgprof.collectors import accepted
+from kgprof.document import failures, practices
+from kgprof.document.sheet import Sheet
 from kgprof.errors import (
     EXIT_GATE_FAILED,
     EXIT_INCONCLUSIVE,
@@ -35,7 +37,6 @@ from kgprof.reading import files, layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.record.unfinished import Unfinished
-from kgprof.render import failures, practices
 from kgprof.render import sheet as sheets
 from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.render.html import directory
@@ -399,7 +400,7 @@ def emit(
 
 
 def emit_sheet(
-    page: sheets.Sheet,
+    page: Sheet,
     data: m.Sweep | m.CaptureReport | m.History,
     context: Context,
     *,

@@ -9,7 +9,6 @@ script reads it from there.
 
 import base64
 import binascii
-import gzip
 import re
 import zlib
 from collections.abc import Callable, Collection, Sequence
@@ -21,12 +20,12 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from kgprof import model as m
+from kgprof.document.escaping import one_line, zipped
+from kgprof.document.limits import Limits, Share
+from kgprof.document.quantity import size
+from kgprof.document.table import View
 from kgprof.errors import InputError
 from kgprof.reading import files
-from kgprof.render.escaping import one_line
-from kgprof.render.limits import Limits, Share
-from kgprof.render.quantity import size
-from kgprof.render.table import View
 
 T = TypeVar("T")
 
@@ -48,8 +47,6 @@ _LEFT_OUT = re.compile(r'\bdata-left-out="([^"]*)"')
 _NOT_OURS, _OURS = "not a report.html written by kgprof", "give a report.html written by kgprof"
 _AGAIN = "fetch or write the report again"
 _SEPARATOR = "; "
-# the byte of gzip's header that differs between versions of Python; 255: unknown
-_OPERATING_SYSTEM = 9
 
 
 # What a COMPARABLE Profile is without, in the page's words. Each is long, and no comparison reads
@@ -114,13 +111,6 @@ def packed(profile: m.Profile, share: Share) -> Packed:
     if len(data) > MAX_JSON_BYTES:
         return packed(profile, Share(share - 1))
     return Packed(text=zipped(data), left_out=() if share is Share.WHOLE else LONG)
-
-
-def zipped(data: bytes) -> str:
-    """gzip in base64: the same bytes with every version of Python."""
-    made = bytearray(gzip.compress(data, compresslevel=9, mtime=0))
-    made[_OPERATING_SYSTEM] = 255
-    return base64.b64encode(made).decode("ascii")
 
 
 def comparable(profile: m.Profile) -> m.Profile:

@@ -9,10 +9,10 @@ there are besides.
 from collections.abc import Iterable
 
 from kgprof import model as m
-from kgprof.render import compare_words
-from kgprof.render.escaping import clip, visible
-from kgprof.render.finding_list import cost_order, failing, level_in_ci, with_advice
-from kgprof.render.quantity import amount
+from kgprof.document import compare_words
+from kgprof.document.escaping import clip, visible
+from kgprof.document.finding_list import cost_order, failing, level_in_ci, with_advice
+from kgprof.document.quantity import amount
 from kgprof.wording import relative
 
 LIMIT = 10  # of each kind

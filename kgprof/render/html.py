@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof.document.escaping import visible
+from kgprof.document.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, Share, importance
 from kgprof.render import page
 from kgprof.render.embedded_profile import TraceFile, embedded, packed, trace_links
-from kgprof.render.escaping import visible
-from kgprof.render.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, Share, importance
 from kgprof.render.markdown import blob
 
 if TYPE_CHECKING:

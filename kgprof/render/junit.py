@@ -13,11 +13,11 @@ from xml.etree import ElementTree
 
 from kgprof import coverage
 from kgprof import model as m
+from kgprof.document import compare_words
+from kgprof.document.escaping import visible
+from kgprof.document.finding_list import failing, where, with_advice
+from kgprof.document.quantity import counted
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_WORKLOAD
-from kgprof.render import compare_words
-from kgprof.render.escaping import visible
-from kgprof.render.finding_list import failing, where, with_advice
-from kgprof.render.quantity import counted
 
 EVERY_RUN = "all runs"
 # What XML 1.0 has no character for, escaped or not (section 2.2 of the recommendation).

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from kgprof import coverage
 from kgprof import model as m
-from kgprof.measures.times import ranked, said
-from kgprof.render import (
+from kgprof.document import (
     breakdown,
     compare_words,
     economics_table,
@@ -27,12 +26,13 @@ from kgprof.render import (
     summary,
     trace_table,
 )
-from kgprof.render.environment_facts import cores, gathered
-from kgprof.render.escaping import CELL, clip, escaped, one_line
-from kgprof.render.finding_list import Grouped, cost_order, failing, grouped
-from kgprof.render.quantity import DASH
-from kgprof.render.table import Block, Table, View, plain
-from kgprof.render.table import markdown as printed
+from kgprof.document.environment_facts import cores, gathered
+from kgprof.document.escaping import CELL, clip, escaped, one_line
+from kgprof.document.finding_list import Grouped, cost_order, failing, grouped
+from kgprof.document.quantity import DASH
+from kgprof.document.table import Block, Table, View, plain
+from kgprof.document.table import markdown as printed
+from kgprof.measures.times import ranked, said
 from kgprof.wording import and_more, figure, plural, ranges, relative
 
 ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&*+,;=%-]+")

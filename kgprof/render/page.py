@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kgprof import coverage
 from kgprof import model as m
-from kgprof.render import (
+from kgprof.document import (
     breakdown,
     compare_words,
     compile_table,
@@ -32,21 +32,20 @@ from kgprof.render import (
     timeline_chart,
     trace_table,
 )
-from kgprof.render.compare_part import compare_part
-from kgprof.render.economics_table import break_even_plots
-from kgprof.render.embedded_profile import Packed, TraceFile, TraceLink, trace_links
-from kgprof.render.environment_facts import logs
-from kgprof.render.escaping import one_line
-from kgprof.render.finding_list import FindingList, finding_list
-from kgprof.render.first_screen import first_screen
-from kgprof.render.flame_chart import (
+from kgprof.document.compare_part import compare_part
+from kgprof.document.economics_table import break_even_plots
+from kgprof.document.environment_facts import logs
+from kgprof.document.escaping import one_line
+from kgprof.document.finding_list import FindingList, finding_list
+from kgprof.document.first_screen import first_screen
+from kgprof.document.flame_chart import (
     DIFFERENCES,
     differing,
     drawable,
     flame_difference_folds,
     flame_folds,
 )
-from kgprof.render.limits import (
+from kgprof.document.limits import (
     FIRST_RUNS,
     MORE_KERNELS,
     TOP_KERNELS,
@@ -55,9 +54,10 @@ from kgprof.render.limits import (
     importance,
     kept,
 )
-from kgprof.render.memory_table import memory_folds
-from kgprof.render.quantity import count, figure
-from kgprof.render.table import Facts, View, bounded
+from kgprof.document.memory_table import memory_folds
+from kgprof.document.quantity import count, figure
+from kgprof.document.table import Facts, View, bounded
+from kgprof.render.embedded_profile import Packed, TraceFile, TraceLink, trace_links
 from kgprof.wording import plural
 
 # ok, attention, failed, inconclusive

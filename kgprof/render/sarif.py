@@ -20,10 +20,10 @@ from urllib.parse import quote
 import msgspec
 
 from kgprof import model as m
+from kgprof.document import compare_words
+from kgprof.document.escaping import visible
+from kgprof.document.finding_list import failing, level_in_ci, with_advice
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_INCONCLUSIVE, EXIT_NOTHING_MEASURED, EXIT_OK
-from kgprof.render import compare_words
-from kgprof.render.escaping import visible
-from kgprof.render.finding_list import failing, level_in_ci, with_advice
 from kgprof.wording import relative
 
 SCHEMA = (

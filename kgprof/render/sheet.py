@@ -1,56 +1,23 @@
-"""A sheet: what a verb that is no profile shows, a verdict and sections of tables, as a page, as
-Markdown and as text.
+"""A sheet as a page, as Markdown and as text.
 
 Texts may come from anybody: each printer makes them visible, on one line, and escapes them.
 """
 
 import re
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from kgprof import model as m
 from kgprof._version import __version__
-from kgprof.render.escaping import escaped, one_line, visible
+from kgprof.document.escaping import escaped, one_line, visible
+from kgprof.document.sheet import Code, Sheet
+from kgprof.document.table import Block, Facts, Fold, Table, terminal
+from kgprof.document.table import markdown as table_lines
 from kgprof.render.html import assets, environment
 from kgprof.render.page import SYMBOLS
-from kgprof.render.table import Block, Drawing, Facts, Fold, Table, View, terminal
-from kgprof.render.table import markdown as table_lines
 from kgprof.render.text import STATUS_STYLES, WIDTH, new_console, printed, say
 
 TEMPLATE = "sheet.html.jinja"
 _TEXT = 2_000  # characters of a sentence
-
-
-class Code(Drawing):
-    """Lines to copy."""
-
-    kind: ClassVar[str] = "code"
-    text: str
-
-
-class Section(View):
-    title: str
-    blocks: tuple[Block, ...]
-    intro: str = ""
-    folded: bool = False  # on the page the intro is behind a line that opens it
-
-    @property
-    def anchor(self) -> str:
-        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
-
-
-class Sheet(View):
-    """``trust`` is one line on how far the verdict can be relied on; ``facts`` name machine,
-    versions and date."""
-
-    title: str
-    status: m.VerdictStatus
-    verdict: str
-    trust: str = ""
-    facts: tuple[str, ...] = ()
-    # drawn on the page's first screen; the tables of the sections are their twins
-    pictures: tuple[Fold, ...] = ()
-    sections: tuple[Section, ...]
 
 
 def html(sheet: Sheet) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from kgprof import coverage
 from kgprof import model as m
-from kgprof.render import (
+from kgprof.document import (
     breakdown,
     compare_words,
     economics_table,
@@ -26,11 +26,11 @@ from kgprof.render import (
     summary,
     trace_table,
 )
-from kgprof.render.environment_facts import gathered
-from kgprof.render.escaping import one_line, visible
-from kgprof.render.finding_list import grouped
-from kgprof.render.quantity import EXTREMES, FEWEST_FOR_PERCENTILES, count, milliseconds, percent
-from kgprof.render.table import Block, Table, terminal
+from kgprof.document.environment_facts import gathered
+from kgprof.document.escaping import one_line, visible
+from kgprof.document.finding_list import grouped
+from kgprof.document.quantity import EXTREMES, FEWEST_FOR_PERCENTILES, count, milliseconds, percent
+from kgprof.document.table import Block, Table, terminal
 from kgprof.wording import plural
 
 if TYPE_CHECKING:

@@ -12,6 +12,8 @@ import pytest
 from kgprof import limits
 from kgprof.analysis import analyse
 from kgprof.collectors import nothing_measured
+from kgprof.document import practices
+from kgprof.document.finding_list import grouped
 from kgprof.model import (
     Action,
     CompileRecords,
@@ -31,8 +33,6 @@ from kgprof.model import (
 )
 from kgprof.model.memory_records import Frame
 from kgprof.reading import recordings
-from kgprof.render import practices
-from kgprof.render.finding_list import grouped
 from kgprof.render.markdown import Markdown
 from tests.analysis.recordings import recording, run
 from tests.collectors import written, written_gpu_time, written_syncs

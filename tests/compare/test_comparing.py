@@ -13,6 +13,7 @@ from kgprof.compare.causes import CLOCKLESS, changed_results
 from kgprof.compare.metrics import BREAKS, named
 from kgprof.compare.parts import more_calls
 from kgprof.compare.verdict import reasons
+from kgprof.document import compare_words
 from kgprof.errors import EXIT_INCONCLUSIVE, UsageError
 from kgprof.model import (
     ComparedMetric,
@@ -32,7 +33,7 @@ from kgprof.model import (
     TakenInTurn,
     Undecided,
 )
-from kgprof.render import by_name, compare_words
+from kgprof.render import by_name
 from tests.analysis.compared import (
     BEFORE,
     KEY,

@@ -13,8 +13,9 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+from kgprof.document import compare_words
 from kgprof.model import Comparison, FindingStatus, Profile
-from kgprof.render import by_name, compare_words
+from kgprof.render import by_name
 from tests.render import profiles
 
 STATES: dict[str, Callable[[], Profile]] = {

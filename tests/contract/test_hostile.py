@@ -13,10 +13,10 @@ import jsonschema
 import msgspec
 import pytest
 
+from kgprof.document.escaping import visible
 from kgprof.model import Profile, Skipped
 from kgprof.render import RENDERERS, Renderer, by_name, embedded_profile
 from kgprof.render import json as json_renderer
-from kgprof.render.escaping import visible
 from kgprof.render.html import MAX_BYTES
 from kgprof.render.markdown import LIMIT as MARKDOWN_LIMIT
 from tests.contract.test_renderers import OURS, tokens

@@ -19,15 +19,15 @@ from markdown_it.token import Token
 
 from kgprof import render
 from kgprof.cli import verbs
+from kgprof.document.escaping import visible
+from kgprof.document.finding_list import grouped
+from kgprof.document.limits import MORE_KERNELS, TOP_KERNELS
 from kgprof.errors import UsageError
 from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, Location, Profile
 from kgprof.render import RENDERERS, Renderer, by_name, embedded_profile
 from kgprof.render import json as json_renderer
 from kgprof.render import markdown as markdown_renderer
-from kgprof.render.escaping import visible
-from kgprof.render.finding_list import grouped
 from kgprof.render.html import MAX_BYTES
-from kgprof.render.limits import MORE_KERNELS, TOP_KERNELS
 from tests.render import profiles
 
 every_renderer = pytest.mark.parametrize("renderer", RENDERERS, ids=lambda renderer: renderer.name)

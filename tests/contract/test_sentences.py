@@ -22,11 +22,11 @@ import pytest
 
 from kgprof.analysis import analyse
 from kgprof.compare import compare
+from kgprof.document.finding_list import grouped
 from kgprof.gate import judge
 from kgprof.gate.settings import Configuration, combined
 from kgprof.model import Profile, Recording
 from kgprof.reading import recordings
-from kgprof.render.finding_list import grouped
 from kgprof.render.junit import Junit
 from kgprof.render.sarif import Sarif
 from tests.regressions.planted import regressions, unchanged

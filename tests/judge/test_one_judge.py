@@ -17,17 +17,17 @@ from kgprof.analysis.trade_off import weigh
 from kgprof.analysis.verdict import fastest
 from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
 from kgprof.compare import CompareSettings, compare
+from kgprof.document.economics_table import economics_table
+from kgprof.document.finding_list import finding_list
+from kgprof.document.first_screen import RunBar, first_screen
+from kgprof.document.summary import columns
+from kgprof.document.sweep import sheet
 from kgprof.judge import APART, NOISY, Doubt, InTurn, Samples, Unknown, judge
 from kgprof.measures.buckets import best_policy
 from kgprof.measures.sweep import weighed
 from kgprof.measures.times import PER_STEP, held, samples, spread
-from kgprof.render.economics_table import economics_table
-from kgprof.render.finding_list import finding_list
-from kgprof.render.first_screen import RunBar, first_screen
 from kgprof.render.html import LEVELS
 from kgprof.render.markdown import Markdown
-from kgprof.render.summary import columns
-from kgprof.render.sweep import sheet
 from tests import sweeps
 from tests.analysis.recordings import COMPILED, EAGER, recording, run
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from kgprof.analysis import analyse
+from kgprof.document import summary
 from kgprof.errors import EXIT_OK, EXIT_WORKLOAD
 from kgprof.measures.times import COLD, ONE_ROUND, rounds, step_series, taken_in_turn
 from kgprof.model import (
@@ -27,7 +28,6 @@ from kgprof.model import (
     TimingPass,
 )
 from kgprof.reading.link_prediction import UNIT
-from kgprof.render import summary
 from tests.record import handmade
 
 OK = Exit(outcome="ok")

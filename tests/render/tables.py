@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from kgprof.render.table import Block, Cell, Drawing, Fold, Table
+from kgprof.document.table import Block, Cell, Drawing, Fold, Table
 
 _Drawing = TypeVar("_Drawing", bound=Drawing)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kgprof.document import breakdown
 from kgprof.model import KernelBreakdown, Profile
-from kgprof.render import breakdown, by_name
+from kgprof.render import by_name
 from tests.render import profiles
 from tests.render.tables import texts
 

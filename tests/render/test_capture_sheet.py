@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from kgprof import model as m
+from kgprof.document.capture_sheet import capture_sheet
 from kgprof.model import CaptureCase, CaptureOutcome, CaptureWay
 from kgprof.render import sheet
-from kgprof.render.capture_sheet import capture_sheet
 from tests.record.test_captures import environment
 
 HOSTILE = "<script>x</script>\x1b[31m"

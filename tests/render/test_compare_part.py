@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from kgprof.document import compare_words
+from kgprof.document.breakdown import Bars
+from kgprof.document.compare_part import compare_part
+from kgprof.document.limits import Limits
+from kgprof.document.table import Table, bounded
 from kgprof.model import ComparedMetric, MetricVerdict, Profile, RunKey, Skipped
-from kgprof.render import compare_words
-from kgprof.render.breakdown import Bars
-from kgprof.render.compare_part import compare_part
 from kgprof.render.html import LEVELS, Html
-from kgprof.render.limits import Limits
-from kgprof.render.table import Table, bounded
 from tests.render import profiles
 from tests.render.tables import texts
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.model import Compilation, CompileStages, CompileSummary, RunReport, Skipped
-from kgprof.render.compile_table import (
+from kgprof.document.compile_table import (
     STAGES,
     compilation_folds,
     compile_table,
@@ -14,8 +13,9 @@ from kgprof.render.compile_table import (
     stage_bars,
     stage_table,
 )
+from kgprof.document.quantity import DASH
+from kgprof.model import Compilation, CompileStages, CompileSummary, RunReport, Skipped
 from kgprof.render.html import LEVELS
-from kgprof.render.quantity import DASH
 from tests.render import profiles
 from tests.render.tables import small, tables, texts
 

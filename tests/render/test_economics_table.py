@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from kgprof.document.economics_table import HEADINGS, economics_table, sentences
+from kgprof.document.finding_list import finding_list
+from kgprof.document.first_screen import first_screen
 from kgprof.model import Economics, Skipped
 from kgprof.render import by_name
-from kgprof.render.economics_table import HEADINGS, economics_table, sentences
-from kgprof.render.finding_list import finding_list
-from kgprof.render.first_screen import first_screen
 from kgprof.render.html import LEVELS
 from tests.render import profiles
 from tests.render.tables import texts

@@ -8,11 +8,11 @@ import re
 import msgspec
 import pytest
 
+from kgprof.document.breakdown import Legend
+from kgprof.document.economics_table import break_even_plots, weighed
+from kgprof.document.plot import ACROSS, HIGH, TOP, Plot
 from kgprof.model import Skipped
-from kgprof.render.breakdown import Legend
-from kgprof.render.economics_table import break_even_plots, weighed
 from kgprof.render.html import LEVELS
-from kgprof.render.plot import ACROSS, HIGH, TOP, Plot
 from tests.render import profiles
 
 POINT = re.compile(r"([\d.]+) ([\d.]+)")

@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kgprof.document.limits import Share
 from kgprof.errors import InputError
 from kgprof.model import PROFILE_SCHEMA_VERSION, KernelBreakdown, LogExcerpt, Profile, Skipped
 from kgprof.render import embedded_profile
 from kgprof.render.embedded_profile import LONG
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
-from kgprof.render.limits import Share
 from tests.render import profiles
 
 

@@ -8,10 +8,10 @@ from functools import partial
 import msgspec
 import pytest
 
+from kgprof.document.limits import importance
 from kgprof.model import LogExcerpt, PassName, RunKey
 from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile, embedded
 from kgprof.render.html import MAX_BYTES, Html
-from kgprof.render.limits import importance
 from tests.render import profiles
 
 PLENTY = 10 * EMBEDDED_BYTES

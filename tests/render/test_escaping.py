@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgprof.render.escaping import clip, escaped, one_line, visible
+from kgprof.document.escaping import clip, escaped, one_line, visible
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from kgprof.analysis import analyse
+from kgprof.document import failures
 from kgprof.model import Exit, Failure, Location, Profile, RunKey, RunRecord, VerdictStatus
-from kgprof.render import failures
 from kgprof.render.html import Html
 from tests.analysis.recordings import died, recording, run
 

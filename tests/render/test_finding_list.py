@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from kgprof.document.finding_list import OPEN, FindingLine, Place, finding_list
 from kgprof.model import (
     Finding,
     FindingCost,
@@ -17,7 +18,6 @@ from kgprof.model import (
     TorchCause,
     unknown_rule,
 )
-from kgprof.render.finding_list import OPEN, FindingLine, Place, finding_list
 from kgprof.render.html import LEVELS
 from tests.render import profiles
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kgprof.document.finding_list import grouped, said_cost, times
 from kgprof.model import Finding, FindingCost, Level, Location, PassName
 from kgprof.render import by_name
-from kgprof.render.finding_list import grouped, said_cost, times
 from tests.render import profiles
 
 EAGER, DEFAULT = profiles.KEYS[:2]

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from kgprof.document.flame_chart import Icicle, flame_folds, short_name
+from kgprof.document.table import Fold
 from kgprof.model import FlameGraph, RunReport, Skipped
 from kgprof.render import by_name
-from kgprof.render.flame_chart import Icicle, flame_folds, short_name
 from kgprof.render.html import LEVELS
-from kgprof.render.table import Fold
 from tests.render import profiles
 from tests.render.flames import flame
 from tests.render.tables import drawn, notes, tables, texts

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from kgprof.render.flame_chart import Box, Item, icicle
+from kgprof.document.flame_chart import Box, Item, icicle
 from kgprof.render.html import LEVELS
 
 LIMITS = LEVELS[0]

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from kgprof.compare.flame_diff import flame_difference
+from kgprof.document.flame_chart import Icicle, change, differing, flame_difference_folds, style_of
+from kgprof.document.table import Fold
 from kgprof.model import Presence, RunComparison
 from kgprof.render import by_name
-from kgprof.render.flame_chart import Icicle, change, differing, flame_difference_folds, style_of
 from kgprof.render.html import LEVELS
-from kgprof.render.table import Fold
 from tests.render import profiles
 from tests.render.flames import SLOWER, flame
 from tests.render.tables import drawn, tables, texts

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kgprof.document.gate_table import accepted_table, budget_table
 from kgprof.model import Gate
 from kgprof.render import by_name
-from kgprof.render.gate_table import accepted_table, budget_table
 from kgprof.render.html import LEVELS
 from tests.render import profiles
 from tests.render.tables import small, texts

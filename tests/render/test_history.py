@@ -8,11 +8,11 @@ import re
 import pytest
 
 from kgprof.compare import CompareSettings, history
+from kgprof.document.compare_words import MINUS
+from kgprof.document.history import Line, sheet
+from kgprof.document.table import DASH, Table
 from kgprof.model import History, VerdictStatus
 from kgprof.render import sheet as printers
-from kgprof.render.compare_words import MINUS
-from kgprof.render.history import Line, sheet
-from kgprof.render.table import DASH, Table
 from tests.analysis.compared import STEP_US, profile, slower
 
 HOSTILE = "<script>alert(1)</script>"

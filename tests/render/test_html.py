@@ -15,12 +15,12 @@ import jinja2
 import msgspec
 import pytest
 
+from kgprof.document.kernel_table import distinct_names
+from kgprof.document.limits import Limits, Share
 from kgprof.model import LogExcerpt, PassName, Profile, Skipped
 from kgprof.render import html, page
 from kgprof.render.embedded_profile import packed
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
-from kgprof.render.kernel_table import distinct_names
-from kgprof.render.limits import Limits, Share
 from tests.render import profiles
 
 TEMPLATES = sorted(Path(str(html.directory("templates"))).rglob("*.jinja"))

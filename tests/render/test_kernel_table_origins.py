@@ -5,6 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kgprof.document.kernel_table import (
+    device_folds,
+    host_sentence,
+    idle_sentence,
+    input_copies_sentence,
+    kernel_table,
+    known_lines,
+    place,
+    places,
+    queue_sentence,
+    steps_sentence,
+)
 from kgprof.model import (
     DeviceIdle,
     HostSpan,
@@ -21,18 +33,6 @@ from kgprof.model import (
 )
 from kgprof.render import by_name
 from kgprof.render.html import LEVELS
-from kgprof.render.kernel_table import (
-    device_folds,
-    host_sentence,
-    idle_sentence,
-    input_copies_sentence,
-    kernel_table,
-    known_lines,
-    place,
-    places,
-    queue_sentence,
-    steps_sentence,
-)
 from tests.render import profiles
 from tests.render.tables import notes, small, tables, texts
 

@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from kgprof.analysis import analyse
+from kgprof.document import limit_table
+from kgprof.document.table import Table
 from kgprof.model import (
     LimitKind,
     LimitShare,
@@ -15,8 +17,7 @@ from kgprof.model import (
     Skipped,
     WholeRun,
 )
-from kgprof.render import by_name, limit_table
-from kgprof.render.table import Table
+from kgprof.render import by_name
 from tests.collectors.written_device import steps
 
 SHARES = (

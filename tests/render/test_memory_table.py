@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kgprof.document.memory_table import COLUMNS, columns, line, signed, unknown
 from kgprof.model import MemoryPeaks, MemorySummary, RunReport, Skipped
 from kgprof.render import by_name
-from kgprof.render.memory_table import COLUMNS, columns, line, signed, unknown
 from tests.render import profiles
 
 NONE = Skipped(reason="not asked for")

@@ -6,11 +6,11 @@ import re
 
 import msgspec
 
+from kgprof.document.memory_table import memory_folds
+from kgprof.document.plot import ACROSS, Plot
+from kgprof.document.table import Fold
 from kgprof.model import MemoryCurve, PassName, Skipped
 from kgprof.render.html import LEVELS, Html
-from kgprof.render.memory_table import memory_folds
-from kgprof.render.plot import ACROSS, Plot
-from kgprof.render.table import Fold
 from tests.render import profiles
 from tests.render.tables import drawn, notes, tables, texts
 

@@ -7,6 +7,9 @@ import msgspec
 import pytest
 
 from kgprof.analysis import analyse
+from kgprof.document.finding_list import finding_list
+from kgprof.document.first_screen import first_screen
+from kgprof.document.summary import columns
 from kgprof.model import (
     Load,
     Profile,
@@ -17,11 +20,8 @@ from kgprof.model import (
     TimingPass,
     VerdictStatus,
 )
-from kgprof.render.finding_list import finding_list
-from kgprof.render.first_screen import first_screen
 from kgprof.render.html import LEVELS, Html
 from kgprof.render.markdown import Markdown
-from kgprof.render.summary import columns
 from kgprof.render.text import Text
 from tests.analysis.recordings import recording, run
 from tests.render.profiles import kernels_of

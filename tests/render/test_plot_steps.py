@@ -6,9 +6,9 @@ import re
 
 import msgspec
 
+from kgprof.document.plot import ACROSS, HIGH, Plot, step_time_folds
 from kgprof.model import Skipped
 from kgprof.render.html import LEVELS
-from kgprof.render.plot import ACROSS, HIGH, Plot, step_time_folds
 from tests.render import profiles
 from tests.render.tables import drawn, notes, tables, texts
 

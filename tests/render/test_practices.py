@@ -5,11 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from kgprof.analysis.checklist import TITLES
-from kgprof.model import PracticeStatus
-from kgprof.render import by_name
-from kgprof.render.finding_list import Place, finding_list
-from kgprof.render.html import LEVELS
-from kgprof.render.practices import (
+from kgprof.document.finding_list import Place, finding_list
+from kgprof.document.practices import (
     MEMORY_CONTRACT,
     Practice,
     Weighing,
@@ -18,7 +15,10 @@ from kgprof.render.practices import (
     tally,
     weighings,
 )
-from kgprof.render.table import Fact
+from kgprof.document.table import Fact
+from kgprof.model import PracticeStatus
+from kgprof.render import by_name
+from kgprof.render.html import LEVELS
 from tests.render import profiles
 
 LIMITS = LEVELS[0]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgprof.render import quantity
+from kgprof.document import quantity
 
 
 @pytest.mark.parametrize(

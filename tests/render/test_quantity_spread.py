@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kgprof.document.quantity import of_speedup, ranged, sampled
 from kgprof.model import PassName, Skipped, Speedup, Spread
-from kgprof.render.quantity import of_speedup, ranged, sampled
 
 
 @pytest.mark.parametrize(

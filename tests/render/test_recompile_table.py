@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from kgprof.document.compile_table import OPEN, recompile_blocks, recompile_summary
 from kgprof.model import CompileSummary, Location, RecompileEntry, RunReport, Skipped
-from kgprof.render.compile_table import OPEN, recompile_blocks, recompile_summary
 from kgprof.render.html import LEVELS
 from tests.render import profiles
 from tests.render.tables import notes, small, tables, texts

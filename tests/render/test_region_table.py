@@ -6,16 +6,16 @@ import msgspec
 import pytest
 
 from kgprof import model as m
-from kgprof.render import by_name
-from kgprof.render.html import LEVELS
-from kgprof.render.quantity import DASH
-from kgprof.render.region_table import (
+from kgprof.document.quantity import DASH
+from kgprof.document.region_table import (
     buffer_blocks,
     fusion_blocks,
     generator_table,
     place_table,
     tuning_blocks,
 )
+from kgprof.render import by_name
+from kgprof.render.html import LEVELS
 from tests.render import profiles
 from tests.render.tables import notes, tables, texts
 

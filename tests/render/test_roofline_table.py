@@ -8,19 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from kgprof.model import Bound, KernelBreakdown, KernelLaunches, Profile, Roofline, Skipped
-from kgprof.render.html import Html
-from kgprof.render.kernel_table import kernel_folds
-from kgprof.render.limits import Limits
-from kgprof.render.markdown import Markdown
-from kgprof.render.roofline_table import (
+from kgprof.document.kernel_table import kernel_folds
+from kgprof.document.limits import Limits
+from kgprof.document.roofline_table import (
     Scatter,
     roofline_blocks,
     roofline_table,
     sentence,
     unplaced,
 )
-from kgprof.render.table import Cell, Fold, Small, missing
+from kgprof.document.table import Cell, Fold, Small, missing
+from kgprof.model import Bound, KernelBreakdown, KernelLaunches, Profile, Roofline, Skipped
+from kgprof.render.html import Html
+from kgprof.render.markdown import Markdown
 from kgprof.render.text import Text
 from tests.render import profiles
 from tests.render.tables import tables

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from kgprof import model as m
+from kgprof.document.sheet import Code, Section, Sheet
+from kgprof.document.table import Fact, Facts, Fold, missing, number, plain
 from kgprof.render import sheet
-from kgprof.render.table import Fact, Facts, Fold, missing, number, plain
 
 HOSTILE = "<script>x</script>\x1b[31m|`_"
-SHEET = sheet.Sheet(
+SHEET = Sheet(
     title="sweep of model.py:step",
     status=m.VerdictStatus.OK,
     verdict="Use mode='default'.",
     trust="Three processes a cell.",
     facts=("NVIDIA H200", "torch 2.13"),
     sections=(
-        sheet.Section(
+        Section(
             title="Cells & modes",
             intro="Medians.",
             blocks=(
@@ -26,7 +27,7 @@ SHEET = sheet.Sheet(
                 "A note.",
                 ("About", HOSTILE),
                 Fold("more", blocks=("folded",)),
-                sheet.Code(text="torch.compile(f)\n```"),
+                Code(text="torch.compile(f)\n```"),
                 Facts((Fact(name="cache", value="12 MB"),)),
             ),
         ),

@@ -6,9 +6,9 @@ from __future__ import annotations
 import msgspec
 
 from kgprof.analysis.redaction import redacted
+from kgprof.document.source_view import SourceOfRun, left_out, source_view
 from kgprof.model import PrivateNames, Profile, RunKey
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
-from kgprof.render.source_view import SourceOfRun, left_out, source_view
 from tests.render.page_states import annotated
 
 NOBODY = PrivateNames()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kgprof.document import summary
 from kgprof.model import (
     Compilation,
     CompileSummary,
@@ -16,7 +17,7 @@ from kgprof.model import (
     RunReport,
     Skipped,
 )
-from kgprof.render import by_name, summary
+from kgprof.render import by_name
 from tests.record import handmade
 from tests.render import profiles
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from kgprof import model as m
+from kgprof.document.quantity import DASH
+from kgprof.document.sheet import Section, Sheet
+from kgprof.document.sweep import sheet
+from kgprof.document.table import Table
 from kgprof.measures.sweep import weighed
 from kgprof.render import sheet as printers
-from kgprof.render.quantity import DASH
-from kgprof.render.sheet import Section, Sheet
-from kgprof.render.sweep import sheet
-from kgprof.render.table import Table
 from tests.sweeps import DEFAULT, EAGER, TUNED, cell, dead, sweep
 
 TIMES = "\N{MULTIPLICATION SIGN}"

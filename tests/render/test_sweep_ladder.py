@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from kgprof import model as m
+from kgprof.document.sheet import Code, Section, Sheet
+from kgprof.document.sweep import ladder_section, shapes_section, shipped_section
 from kgprof.render import sheet as printers
-from kgprof.render.sheet import Code, Section, Sheet
-from kgprof.render.sweep import ladder_section, shapes_section, shipped_section
 
 WRONG = m.TensorDifference(
     name="result",

@@ -8,9 +8,7 @@ import pytest
 from markupsafe import Markup
 from rich.console import Console
 
-from kgprof.model import PassName, Skipped, Spread
-from kgprof.render import html
-from kgprof.render.table import (
+from kgprof.document.table import (
     Cell,
     Column,
     Fact,
@@ -30,6 +28,8 @@ from kgprof.render.table import (
     timed,
     whole,
 )
+from kgprof.model import PassName, Skipped, Spread
+from kgprof.render import html
 from tests.render import profiles
 
 LIMITS = html.LEVELS[0]

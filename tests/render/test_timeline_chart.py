@@ -16,12 +16,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kgprof.document.table import Fold
+from kgprof.document.timeline_chart import ACROSS, Lanes, events, step_folds
 from kgprof.measures import kernels
 from kgprof.model import KernelBreakdown, Lane, PassName, Profile, Skipped, StepTimeline
 from kgprof.reading import kineto
 from kgprof.render.html import LEVELS, MAX_BYTES, Html
-from kgprof.render.table import Fold
-from kgprof.render.timeline_chart import ACROSS, Lanes, events, step_folds
 from tests.render import profiles
 from tests.render.tables import drawn, notes, tables, texts
 

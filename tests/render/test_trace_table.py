@@ -8,10 +8,10 @@ import pytest
 
 from kgprof import cli
 from kgprof.analysis import analyse
+from kgprof.document.trace_table import IN_TEXT, difference, file_table, rank_blocks, signed
 from kgprof.model import Profile
 from kgprof.reading import recordings
 from kgprof.render import RENDERERS
-from kgprof.render.trace_table import IN_TEXT, difference, file_table, rank_blocks, signed
 from tests.analysis.events import event, step, write
 from tests.render.tables import tables, texts
 

@@ -7,12 +7,9 @@ import json
 import msgspec
 import pytest
 
-from kgprof.model import HolisticCall, HolisticCheck, HolisticFigure, Profile, Skipped
-from kgprof.render import by_name
-from kgprof.render.escaping import one_line
-from kgprof.render.html import LEVELS
-from kgprof.render.table import Fold
-from kgprof.render.trace_table import (
+from kgprof.document.escaping import one_line
+from kgprof.document.table import Fold
+from kgprof.document.trace_table import (
     call_outcomes,
     holistic_folds,
     hta_caption,
@@ -20,6 +17,9 @@ from kgprof.render.trace_table import (
     hta_quantity,
     hta_sentence,
 )
+from kgprof.model import HolisticCall, HolisticCheck, HolisticFigure, Profile, Skipped
+from kgprof.render import by_name
+from kgprof.render.html import LEVELS
 from tests.render import profiles
 from tests.render.tables import notes, small, tables, texts
 

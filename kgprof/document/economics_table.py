@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.render.breakdown import Legend, legend_of
-from kgprof.render.escaping import one_line
-from kgprof.render.limits import Limits
-from kgprof.render.plot import Axis, Plot, Shape, line, plot
-from kgprof.render.quantity import FEWEST_FOR_PERCENTILES, count, duration, figure, milliseconds
-from kgprof.render.table import Block, Cell, Table, known, number, plain, row, timed
+from kgprof.document.breakdown import Legend, legend_of
+from kgprof.document.escaping import one_line
+from kgprof.document.limits import Limits
+from kgprof.document.plot import Axis, Plot, Shape, line, plot
+from kgprof.document.quantity import FEWEST_FOR_PERCENTILES, count, duration, figure, milliseconds
+from kgprof.document.table import Block, Cell, Table, known, number, plain, row, timed
 from kgprof.wording import plural
 
 HEADINGS = (

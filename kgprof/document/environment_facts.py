@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.render.escaping import one_line, visible
-from kgprof.render.limits import Limits
-from kgprof.render.quantity import DASH, count, figure, ratio, size
-from kgprof.render.table import Cell, Fact, Table, View, plain, row
+from kgprof.document.escaping import one_line, visible
+from kgprof.document.limits import Limits
+from kgprof.document.quantity import DASH, count, figure, ratio, size
+from kgprof.document.table import Cell, Fact, Table, View, plain, row
 from kgprof.wording import plural
 
 # in git's own words

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from kgprof import limits, wording
 from kgprof import model as m
-from kgprof.render.limits import importance
-from kgprof.render.quantity import duration, percent
-from kgprof.render.table import Block, plain
+from kgprof.document.limits import importance
+from kgprof.document.quantity import duration, percent
+from kgprof.document.table import Block, plain
 
 SECTION = "Limits"  # of the step and of the run: each sentence says of which
 TITLE = "Limits of the step"

@@ -4,11 +4,11 @@ terminal and a log each finding at its line, then the budgets, then the verdict 
 from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
-from kgprof.render.escaping import one_line, visible
-from kgprof.render.finding_list import advice, failing, times, way_in, where
-from kgprof.render.limits import Limits
-from kgprof.render.quantity import DASH, amount, count
-from kgprof.render.table import Block, Cell, Column, Fold, Small, Table, columns, row
+from kgprof.document.escaping import one_line, visible
+from kgprof.document.finding_list import advice, failing, times, way_in, where
+from kgprof.document.limits import Limits
+from kgprof.document.quantity import DASH, amount, count
+from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, columns, row
 from kgprof.wording import plural, relative
 
 INDUCTOR = "inductor"

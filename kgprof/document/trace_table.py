@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from kgprof import model as m
-from kgprof.render import breakdown
-from kgprof.render.kernel_table import distinct_names
-from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import DASH, count, figure, milliseconds, percent, ratio, size
-from kgprof.render.table import Block, Cell, Column, Fold, Small, Table, View, columns, plain, row
+from kgprof.document import breakdown
+from kgprof.document.kernel_table import distinct_names
+from kgprof.document.limits import Limits, anchor
+from kgprof.document.quantity import DASH, count, figure, milliseconds, percent, ratio, size
+from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, View, columns, plain, row
 from kgprof.wording import plural
 
 CHANGES = 20  # rows of a table of kernels or spans, the largest differences first

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kgprof import model as m
-from kgprof.render.escaping import one_line, visible
-from kgprof.render.table import View
+from kgprof.document.escaping import one_line, visible
+from kgprof.document.table import View
 from kgprof.wording import plural, relative
 
 _TEXT = 300  # characters of an error, and of a line

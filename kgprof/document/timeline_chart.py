@@ -14,13 +14,12 @@ from typing import ClassVar
 import msgspec
 
 from kgprof import model as m
-from kgprof.render.breakdown import KINDS, LETTERS, Legend, broken_down, legend, legend_of
-from kgprof.render.embedded_profile import zipped
-from kgprof.render.escaping import one_line
-from kgprof.render.limits import Limits, anchor, kept
-from kgprof.render.plot import Shape
-from kgprof.render.quantity import count, figure, milliseconds, of_width, percent, span
-from kgprof.render.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, View, plain
+from kgprof.document.breakdown import KINDS, LETTERS, Legend, broken_down, legend, legend_of
+from kgprof.document.escaping import one_line, zipped
+from kgprof.document.limits import Limits, anchor, kept
+from kgprof.document.plot import Shape
+from kgprof.document.quantity import count, figure, milliseconds, of_width, percent, span
+from kgprof.document.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, View, plain
 from kgprof.wording import plural, short_name
 
 _ROW = 38  # pixels from lane to lane: a line of text above the blocks

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
-from kgprof.render.escaping import one_line
-from kgprof.render.finding_list import where
-from kgprof.render.gate_table import LENGTH, NAME, aligned, verdict
-from kgprof.render.quantity import DASH, count, figure, milliseconds, size
-from kgprof.render.table import Cell, Column, Small, Table, columns, row
+from kgprof.document.escaping import one_line
+from kgprof.document.finding_list import where
+from kgprof.document.gate_table import LENGTH, NAME, aligned, verdict
+from kgprof.document.quantity import DASH, count, figure, milliseconds, size
+from kgprof.document.table import Cell, Column, Small, Table, columns, row
 from kgprof.wording import plural
 
 MINUS = "\N{MINUS SIGN}"

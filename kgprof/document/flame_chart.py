@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from kgprof import model as m
-from kgprof.render.breakdown import legend_of
-from kgprof.render.escaping import one_line
-from kgprof.render.limits import Limits, anchor, importance
-from kgprof.render.quantity import figure, milliseconds, of_width, percent
-from kgprof.render.table import Block, Drawing, Fold, Table, View, plain
+from kgprof.document.breakdown import legend_of
+from kgprof.document.escaping import one_line
+from kgprof.document.limits import Limits, anchor, importance
+from kgprof.document.quantity import figure, milliseconds, of_width, percent
+from kgprof.document.table import Block, Drawing, Fold, Table, View, plain
 from kgprof.wording import plural, relative
 
 ROW = 24  # pixels

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from kgprof import model as m
-from kgprof.render import breakdown, compare_words, trace_table
-from kgprof.render.breakdown import LETTERS, Bar, Bars, Part, legend, of_parts
-from kgprof.render.finding_list import grouped, place
-from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import DASH, count, figure, milliseconds, of_width
-from kgprof.render.table import Fold, Table, View, columns, plain, row
+from kgprof.document import breakdown, compare_words, trace_table
+from kgprof.document.breakdown import LETTERS, Bar, Bars, Part, legend, of_parts
+from kgprof.document.finding_list import grouped, place
+from kgprof.document.limits import Limits, anchor
+from kgprof.document.quantity import DASH, count, figure, milliseconds, of_width
+from kgprof.document.table import Fold, Table, View, columns, plain, row
 
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels

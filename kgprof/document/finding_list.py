@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from kgprof import model as m
-from kgprof.render.escaping import clip, one_line, visible
-from kgprof.render.limits import Limits
-from kgprof.render.quantity import count, figure, span
-from kgprof.render.table import View
+from kgprof.document.escaping import clip, one_line, visible
+from kgprof.document.limits import Limits
+from kgprof.document.quantity import count, figure, span
+from kgprof.document.table import View
 from kgprof.wording import relative
 
 

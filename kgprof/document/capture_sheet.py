@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kgprof import model as m
-from kgprof.render.breakdown import lengths
-from kgprof.render.sheet import Code, Section, Sheet
-from kgprof.render.table import (
+from kgprof.document.breakdown import lengths
+from kgprof.document.sheet import Code, Section, Sheet
+from kgprof.document.table import (
     Block,
     Cell,
     Column,

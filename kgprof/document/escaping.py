@@ -1,6 +1,8 @@
 """What a reader cannot see in a name or a log, or what would steer a terminal or a page, is spelt
 out."""
 
+import base64
+import gzip
 import re
 import unicodedata
 
@@ -8,6 +10,8 @@ import unicodedata
 # unassigned, Zl and Zp line separators that JavaScript and editors take for line ends.
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 _NOT_PLAIN = re.compile(r"[^ -~]")
+# the byte of gzip's header that differs between versions of Python; 255: unknown
+_OPERATING_SYSTEM = 9
 
 
 def visible(text: str, *, keep: str = "") -> str:
@@ -77,3 +81,10 @@ def escaped(text: str, limit: int = CELL) -> str:
     safe = _LEADING.sub(r"\1\\\2", safe)
     # A backslash does not keep GitHub from mentioning somebody; an empty comment between does.
     return _MENTION.sub("@<!-- -->", safe)
+
+
+def zipped(data: bytes) -> str:
+    """gzip in base64: the same bytes with every version of Python."""
+    made = bytearray(gzip.compress(data, compresslevel=9, mtime=0))
+    made[_OPERATING_SYSTEM] = 255
+    return base64.b64encode(made).decode("ascii")

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kgprof import model as m
-from kgprof.render.escaping import clip, one_line, visible
-from kgprof.render.limits import FIRST_RUNS, Limits, anchor, kept
-from kgprof.render.quantity import count, duration, figure, size
-from kgprof.render.table import View
+from kgprof.document.escaping import clip, one_line, visible
+from kgprof.document.limits import FIRST_RUNS, Limits, anchor, kept
+from kgprof.document.quantity import count, duration, figure, size
+from kgprof.document.table import View
 from kgprof.wording import plural, relative
 
 _AROUND = 3  # lines shown before and after one with figures

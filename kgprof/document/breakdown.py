@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from kgprof import model as m
-from kgprof.render.limits import Limits
-from kgprof.render.quantity import figure, milliseconds, of_width, percent
-from kgprof.render.table import Cell, Drawing, Table, View, plain, row
+from kgprof.document.limits import Limits
+from kgprof.document.quantity import figure, milliseconds, of_width, percent
+from kgprof.document.table import Cell, Drawing, Table, View, plain, row
 from kgprof.wording import plural
 
 IDLE = "idle"

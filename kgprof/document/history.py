@@ -8,11 +8,11 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.render.compare_words import SYMBOLS, change, signed_percent, value
-from kgprof.render.escaping import one_line
-from kgprof.render.quantity import of_width
-from kgprof.render.sheet import Section, Sheet
-from kgprof.render.table import Block, Cell, Drawing, Table, View, missing, plain
+from kgprof.document.compare_words import SYMBOLS, change, signed_percent, value
+from kgprof.document.escaping import one_line
+from kgprof.document.quantity import of_width
+from kgprof.document.sheet import Section, Sheet
+from kgprof.document.table import Block, Cell, Drawing, Table, View, missing, plain
 from kgprof.wording import plural
 
 _HIGH, _TOP, _LEFT = 120, 20, 0.04  # pixels; pixels; of the width

@@ -10,12 +10,12 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.render.breakdown import broken_down, legend_of
-from kgprof.render.escaping import one_line
-from kgprof.render.kernel_table import distinct_names, extent, name_cell, occupancy
-from kgprof.render.limits import Limits, anchor, kept
-from kgprof.render.quantity import figure, of_width, percent, size
-from kgprof.render.table import (
+from kgprof.document.breakdown import broken_down, legend_of
+from kgprof.document.escaping import one_line
+from kgprof.document.kernel_table import distinct_names, extent, name_cell, occupancy
+from kgprof.document.limits import Limits, anchor, kept
+from kgprof.document.quantity import figure, of_width, percent, size
+from kgprof.document.table import (
     Block,
     Cell,
     Column,

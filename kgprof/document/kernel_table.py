@@ -8,12 +8,12 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.render import breakdown
-from kgprof.render.breakdown import LETTERS, broken_down
-from kgprof.render.escaping import one_line
-from kgprof.render.limits import FIRST_RUNS, Limits, anchor, kept
-from kgprof.render.quantity import DASH, count, figure, milliseconds, percent, size, span
-from kgprof.render.table import (
+from kgprof.document import breakdown
+from kgprof.document.breakdown import LETTERS, broken_down
+from kgprof.document.escaping import one_line
+from kgprof.document.limits import FIRST_RUNS, Limits, anchor, kept
+from kgprof.document.quantity import DASH, count, figure, milliseconds, percent, size, span
+from kgprof.document.table import (
     Block,
     Cell,
     Column,

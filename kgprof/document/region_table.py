@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from kgprof import model as m
-from kgprof.render import breakdown
-from kgprof.render.breakdown import broken_down
-from kgprof.render.kernel_table import distinct_names
-from kgprof.render.limits import Limits
-from kgprof.render.quantity import DASH, figure, percent, ratio, size
-from kgprof.render.table import (
+from kgprof.document import breakdown
+from kgprof.document.breakdown import broken_down
+from kgprof.document.kernel_table import distinct_names
+from kgprof.document.limits import Limits
+from kgprof.document.quantity import DASH, figure, percent, ratio, size
+from kgprof.document.table import (
     Block,
     Cell,
     Row,

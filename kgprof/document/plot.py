@@ -9,11 +9,11 @@ from itertools import groupby
 from typing import ClassVar
 
 from kgprof import model as m
-from kgprof.render.breakdown import legend_of
-from kgprof.render.escaping import one_line
-from kgprof.render.limits import Limits, anchor, kept
-from kgprof.render.quantity import count, figure, milliseconds, of_width, span
-from kgprof.render.table import Block, Drawing, Fold, View, plain
+from kgprof.document.breakdown import legend_of
+from kgprof.document.escaping import one_line
+from kgprof.document.limits import Limits, anchor, kept
+from kgprof.document.quantity import count, figure, milliseconds, of_width, span
+from kgprof.document.table import Block, Drawing, Fold, View, plain
 from kgprof.wording import plural
 
 ACROSS = 1000  # units of the width

@@ -7,12 +7,12 @@ from functools import partial
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.render.breakdown import Bar, LegendEntry, Part, of_parts
-from kgprof.render.escaping import one_line
-from kgprof.render.limits import Limits, anchor
-from kgprof.render.memory_table import peak_cell
-from kgprof.render.quantity import DASH, count, figure, percent, size
-from kgprof.render.table import (
+from kgprof.document.breakdown import Bar, LegendEntry, Part, of_parts
+from kgprof.document.escaping import one_line
+from kgprof.document.limits import Limits, anchor
+from kgprof.document.memory_table import peak_cell
+from kgprof.document.quantity import DASH, count, figure, percent, size
+from kgprof.document.table import (
     Block,
     Cell,
     Fold,

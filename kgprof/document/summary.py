@@ -7,10 +7,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.measures.times import PER_STEP, within_process
-from kgprof.render.limits import Limits, anchor
-from kgprof.render.quantity import count, figure, fixed, of_speedup, percent, ratio
-from kgprof.render.table import (
+from kgprof.document.limits import Limits, anchor
+from kgprof.document.quantity import count, figure, fixed, of_speedup, percent, ratio
+from kgprof.document.table import (
     Cell,
     Column,
     Fact,
@@ -25,6 +24,7 @@ from kgprof.render.table import (
     plain,
     timed,
 )
+from kgprof.measures.times import PER_STEP, within_process
 from kgprof.wording import plural, short
 
 REASONS = 5  # below a verdict; most of them are findings, which follow in full

@@ -11,19 +11,19 @@ from msgspec.structs import replace
 
 from kgprof import coverage
 from kgprof import model as m
+from kgprof.document import breakdown, compare_words
+from kgprof.document.breakdown import Part, Segment, legend, of_parts
+from kgprof.document.compare_part import Plot, parts_of, plot
+from kgprof.document.escaping import clip, one_line
+from kgprof.document.failures import measured_nothing
+from kgprof.document.finding_list import FindingList
+from kgprof.document.limit_table import limit_blocks
+from kgprof.document.limits import Limits, anchor, importance
+from kgprof.document.quantity import DASH, count, duration, figure, of_width, percent, ratio
+from kgprof.document.summary import made
+from kgprof.document.table import View, bounded
 from kgprof.judge import NOISY
 from kgprof.measures.times import PER_STEP, Ranked, ranked, within_process
-from kgprof.render import breakdown, compare_words
-from kgprof.render.breakdown import Part, Segment, legend, of_parts
-from kgprof.render.compare_part import Plot, parts_of, plot
-from kgprof.render.escaping import clip, one_line
-from kgprof.render.failures import measured_nothing
-from kgprof.render.finding_list import FindingList
-from kgprof.render.limit_table import limit_blocks
-from kgprof.render.limits import Limits, anchor, importance
-from kgprof.render.quantity import DASH, count, duration, figure, of_width, percent, ratio
-from kgprof.render.summary import made
-from kgprof.render.table import View, bounded
 from kgprof.wording import plural, ranges, relative
 
 RUNS = 8  # bars of the first screen; the table of results has every run

@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from kgprof import model as m
-from kgprof.judge import APART
-from kgprof.measures.buckets import best_policy
-from kgprof.measures.economics import NEVER, NOT_KNOWN
-from kgprof.render.quantity import duration, figure, percent, ratio, size
-from kgprof.render.sheet import Code, Section, Sheet
-from kgprof.render.table import (
+from kgprof.document.quantity import duration, figure, percent, ratio, size
+from kgprof.document.sheet import Code, Section, Sheet
+from kgprof.document.table import (
     Block,
     Cell,
     Fold,
@@ -26,6 +23,9 @@ from kgprof.render.table import (
     timed,
     whole,
 )
+from kgprof.judge import APART
+from kgprof.measures.buckets import best_policy
+from kgprof.measures.economics import NEVER, NOT_KNOWN
 from kgprof.wording import plural, short
 
 _STAGES = (

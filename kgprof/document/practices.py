@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from kgprof import model as m
-from kgprof.render.finding_list import Place, place
-from kgprof.render.limits import Limits
-from kgprof.render.quantity import DASH, duration, figure
-from kgprof.render.table import Fact, View, timed
+from kgprof.document.finding_list import Place, place
+from kgprof.document.limits import Limits
+from kgprof.document.quantity import DASH, duration, figure
+from kgprof.document.table import Fact, View, timed
 from kgprof.wording import ranges, relative
 
 # In the order in which they are shown.

@@ -6,12 +6,12 @@ from functools import partial
 from itertools import pairwise
 
 from kgprof import model as m
-from kgprof.render.escaping import one_line
-from kgprof.render.limits import Limits, anchor, kept
-from kgprof.render.plot import Axis, Plot, Shape, bar, plot
-from kgprof.render.quantity import count, figure, milliseconds, ratio, size
-from kgprof.render.summary import RunColumn
-from kgprof.render.table import Block, Cell, Fold, known, number, plain
+from kgprof.document.escaping import one_line
+from kgprof.document.limits import Limits, anchor, kept
+from kgprof.document.plot import Axis, Plot, Shape, bar, plot
+from kgprof.document.quantity import count, figure, milliseconds, ratio, size
+from kgprof.document.summary import RunColumn
+from kgprof.document.table import Block, Cell, Fold, known, number, plain
 from kgprof.wording import plural
 
 

@@ -13,13 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.render.escaping import escaped, one_line
-from kgprof.render.quantity import DASH, EXTREMES, figure, of_width, percent, ranged, sampled
+from kgprof.document.escaping import escaped, one_line
+from kgprof.document.quantity import DASH, EXTREMES, figure, of_width, percent, ranged, sampled
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-    from kgprof.render.limits import Limits
+    from kgprof.document.limits import Limits
 
 _Value = TypeVar("_Value")
 _SHORT = 16  # characters: on the page such details share a line, and longer ones may be wrapped

@@ -1,0 +1,2 @@
+"""What a reader sees, said once: tables, lists, drawings and sentences, which the printers of
+render/ lay out."""

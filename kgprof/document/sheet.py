@@ -1,0 +1,39 @@
+"""What a verb that is no profile shows: a verdict, and sections of tables."""
+
+import re
+from typing import ClassVar
+
+from kgprof import model as m
+from kgprof.document.table import Block, Drawing, Fold, View
+
+
+class Code(Drawing):
+    """Lines to copy."""
+
+    kind: ClassVar[str] = "code"
+    text: str
+
+
+class Section(View):
+    title: str
+    blocks: tuple[Block, ...]
+    intro: str = ""
+    folded: bool = False  # on the page the intro is behind a line that opens it
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+class Sheet(View):
+    """``trust`` is one line on how far the verdict can be relied on; ``facts`` name machine,
+    versions and date."""
+
+    title: str
+    status: m.VerdictStatus
+    verdict: str
+    trust: str = ""
+    facts: tuple[str, ...] = ()
+    # drawn on the page's first screen; the tables of the sections are their twins
+    pictures: tuple[Fold, ...] = ()
+    sections: tuple[Section, ...]
