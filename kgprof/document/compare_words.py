@@ -1,13 +1,11 @@
 """A compared metric in words and as a row: what every renderer says of it, so that they cannot
-disagree; and the whole comparison for a terminal and a log."""
+disagree."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from kgprof import model as m
-from kgprof.document.escaping import one_line
 from kgprof.document.finding_list import where
-from kgprof.document.gate_table import LENGTH, NAME, aligned, verdict
 from kgprof.document.quantity import DASH, count, figure, milliseconds, size
 from kgprof.document.table import Cell, Column, Small, Table, columns, row
 from kgprof.wording import plural
@@ -69,11 +67,18 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
             Column("run", style=""),
             Column("verdict", style="kind"),
             *columns("base", "head", "change", words=0),
-            Column("95 % interval", style=""),
+            Column("95 % interval", style="", details=2),
         ),
         rows=tuple(rows),
         style="sortable compared",
     )
+
+
+def is_shown(metric: m.ComparedMetric) -> bool:
+    """Whether a reader looks for it: what decides, what may have changed, and times."""
+    timed = metric.time_of is not None and not isinstance(metric.base, m.Skipped)
+    measured = timed and not isinstance(metric.head, m.Skipped)
+    return metric.decides or metric.verdict in CHANGED or measured
 
 
 def value(metric: m.ComparedMetric, side: float | m.Skipped) -> str:
@@ -336,130 +341,10 @@ def comparability(comparison: m.Comparison) -> str:
 
 
 REGRESSION = "REGRESSION"  # what a comparison that fails is called
-_CAUSES = 5
-_FINDINGS = 10  # of each status
-_IN_TEXT = ("run", "metric", "base", "head", "change", "95 % interval", "verdict")
-
-
-def lines(profile: m.Profile, compared: m.Comparison) -> Iterable[str]:
-    root = profile.environment.source_root
-    yield (
-        f"kgprof compare: {one_line(profile.workload, NAME)} on "
-        f"{one_line(profile.environment.device_name, NAME)}"
-    )
-    for name, side in (("base", compared.base), ("head", compared.head)):
-        commit = (
-            "" if isinstance(side.git_commit, m.Skipped) else f", commit {side.git_commit[:12]}"
-        )
-        dirty = " with local changes" if side.git_dirty is True else ""
-        made = f"{one_line(side.created_utc, 40)}{one_line(commit + dirty, NAME)}"
-        yield f"  {name}: {one_line(side.source, 200)} ({made})"
-    yield ""
-    yield from verdict(profile.verdict, REGRESSION)
-    yield ""
-    yield from _causes(compared, root)
-    yield from _table(compared)
-    yield f"findings: {tally(compared)}"
-    found = by_status(compared)
-    unchanged, unknown = (
-        found.pop(m.FindingStatus.UNCHANGED),
-        found.pop(m.FindingStatus.NOT_LOOKED_FOR),
-    )
-    for status, same in found.items():
-        yield from _listed(same, status, root)
-    yield from _listed([each for each in unchanged if each.grew], "more often", root)
-    for escaped in ("base", "head"):
-        same = tuple(each for each in unknown if each.escaped == escaped)
-        yield from _listed(same, f"not looked for in {escaped}", root)
-    yield from (one_line(line, LENGTH) for line in unchecked(compared))
-    yield ""
-    if compared.environment:
-        so = "compared anyway, as requested" if compared.comparable else "so no time is judged"
-        yield f"the environments differ, {so}"
-        for change in compared.environment:
-            yield f"  {one_line(f'{change.name}: {change.base} -> {change.head}', LENGTH)}"
-    for setting in compared.settings:
-        yield (
-            "settings differ: "
-            f"{one_line(f'{setting.name}: {setting.base} -> {setting.head}', LENGTH)}"
-        )
-    for run in compared.runs:
-        if run.status is not m.Presence.BOTH:
-            yield (
-                f"only in {'head' if run.status is m.Presence.NEW else 'base'}: "
-                f"{one_line(run.run.slug, NAME)}"
-            )
-    for note in compared.notes:
-        yield f"note: {one_line(note, LENGTH)}"
-    yield one_line(compared.method, LENGTH)
-
-
-def _causes(compared: m.Comparison, root: str) -> Iterable[str]:
-    if not compared.causes:
-        return
-    worse = any(not isinstance(run.explained_us, m.Skipped) for run in compared.runs)
-    yield "likely cause" if worse else "what changed"
-    for number, cause in enumerate(compared.causes[:_CAUSES], start=1):
-        yield f"  {number}. {one_line(caused(cause, compared, root), LENGTH)}"
-    if len(compared.causes) > _CAUSES:
-        yield f"  and {len(compared.causes) - _CAUSES} more"
-    for run in compared.runs:
-        if said := account(run):
-            yield "  " + one_line("; ".join((said, *run.notes)), LENGTH)
-    yield ""
 
 
 def caused(cause: m.Cause, compared: m.Comparison, root: str) -> str:
     """Kind, run, place, sentence, and how much of the change it accounts for."""
     of = f"{cause.run.slug}: " if cause.run else ""
-    share = (
-        "" if isinstance(cause.explains_us, m.Skipped) else f" ({explains(cause, compared.runs)})"
-    )
+    share = "" if unexplained(compared.causes) else f" ({explains(cause, compared.runs)})"
     return f"{cause.cause}: {of}{where(cause.place, root)}{cause_text(cause)}{share}"
-
-
-def _table(compared: m.Comparison) -> Iterable[str]:
-    """What decides or has changed; and of what is the same the times, for which a reader looks."""
-    metrics = [metric for run in compared.runs for metric in run.metrics]
-    shown = [
-        metric
-        for metric in metrics
-        if metric.decides
-        or metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
-        or (
-            metric.time_of
-            and not isinstance(metric.base, m.Skipped)
-            and not isinstance(metric.head, m.Skipped)
-        )
-    ]
-    if not shown:
-        return
-    table = metric_table(shown).only(*_IN_TEXT)
-    rows = [[one_line(cell.text, NAME) for cell in line.cells] for line in table.rows]
-    for cells, metric in zip(rows, shown, strict=True):
-        cells[-1] += (
-            f" (budget {metric.budget_percent:g} %)" if metric.budget_percent is not None else ""
-        )
-    yield from aligned((_IN_TEXT, *rows), [column.number for column in table.columns])
-    if hidden := len(metrics) - len(shown):
-        yield f"{plural(hidden, 'metric')} unchanged or not measured"
-    for note in dict.fromkeys(metric.note for metric in shown if metric.note):
-        yield f"note: {one_line(note, LENGTH)}"
-    yield ""
-
-
-def _listed(found: Sequence[m.ComparedFinding], word: str, root: str) -> Iterable[str]:
-    for each in found[:_FINDINGS]:
-        finding = each.finding
-        run = f" [{finding.run.slug}]" if finding.run else ""
-        times = f" ({each.base_count:,} -> {each.head_count:,} times)" if each.grew else ""
-        fails = "fails: " if each.fails else "accepted: " if finding.accepted else ""
-        place = where(finding.location, root)
-        why = f" ({each.missing})" if each.missing else ""
-        text = (
-            f"{word} {finding.level.value} {fails}{place}{finding.rule} "
-            f"{finding.message}{times}{run}{why}"
-        )
-        yield f"  {one_line(text, LENGTH)}"
-    if len(found) > _FINDINGS:
-        yield f"  and {len(found) - _FINDINGS} more {word}"

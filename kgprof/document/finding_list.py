@@ -3,12 +3,13 @@ rule, so that each is explained once, and below it each place with what was seen
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.document.escaping import clip, one_line, visible
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import count, figure, span
-from kgprof.document.table import View
+from kgprof.document.table import Drawing, View
 from kgprof.wording import relative
 
 
@@ -51,6 +52,17 @@ class Grouped(View):
         """Place, runs, message and how often: "src/step.py:41: fused.default: ... (4 times)"."""
         times = f" ({self.times})" if self.times else ""
         return f"{where(self.first.location, root)}{self.message}{times}"
+
+
+class Found(Drawing):
+    """Findings, in the line that each printer has for one. ``notes``: what else is to be said of
+    each, in the same order."""
+
+    kind: ClassVar[str] = "found"
+    groups: tuple[Grouped, ...]
+    root: str
+    notes: tuple[str, ...] = ()
+    struck: bool = False  # of those that speak against nothing any more
 
 
 def grouped(findings: Iterable[m.Finding]) -> tuple[Grouped, ...]:

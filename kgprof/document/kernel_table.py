@@ -55,6 +55,11 @@ def place(location: m.Location, root: str) -> str:
     return f"{where} in {location.function}" if location.function else where
 
 
+def first_line(kernel: m.KernelRow, root: str) -> str:
+    more = f", and {len(kernel.lines) - 1} more" if len(kernel.lines) > 1 else ""
+    return f"{place(kernel.lines[0], root)}{more}"
+
+
 def places(lines: Sequence[m.Location], root: str, limits: Limits) -> tuple[str, ...]:
     return tuple(place(line, root) for line in lines[: min(_LINES, limits.lines)])
 

@@ -36,25 +36,6 @@ def unknown(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def line(run: m.RunReport) -> str:
-    """One run in a sentence's part: "peak 1.20 GiB resident (+31.0 MiB over eager), 1.00
-    syncs/step"; empty where nothing is known."""
-    if not isinstance(run.memory, m.MemorySummary):
-        return ""
-    peaks, said = run.memory.peaks, []
-    if isinstance(peaks, m.MemoryPeaks):
-        sizes = [(peaks.allocated_bytes, "allocated"), (peaks.resident_bytes, "resident")]
-        said += [f"peak {size(value)} {name}" for value, name in sizes if isinstance(value, int)][
-            :1
-        ]
-    over = run.memory.over_eager_bytes
-    if isinstance(over, int) and said:
-        said[0] += f" ({signed(over)} over eager)"
-    if not isinstance(run.memory.syncs_per_step, m.Skipped):
-        said.append(f"{plural(run.memory.syncs_per_step, 'sync')}/step")
-    return ", ".join(said)
-
-
 def signed(size_bytes: int) -> str:
     return f"{'-' if size_bytes < 0 else '+'}{size(abs(size_bytes))}"
 

@@ -18,7 +18,9 @@ class Section(View):
     title: str
     blocks: tuple[Block, ...]
     intro: str = ""
-    folded: bool = False  # on the page the intro is behind a line that opens it
+    # on the page the intro is behind a line that opens it; in a comment the whole section is
+    folded: bool = False
+    noun: str = "rows"  # what is counted where there is no room for all of them
 
     @property
     def anchor(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -162,13 +162,22 @@ class Facts(View, kw_only=False):
     facts: tuple[Fact, ...]
 
 
+class Points(View, kw_only=False):
+    """Sentences of a list; what follows the first of one stands below it: what to do, then what
+    that brings."""
+
+    kind: ClassVar[str] = "points"
+    points: tuple[tuple[str, ...], ...]
+    numbered: bool = False
+
+
 class Drawing(View):
     """What a macro of its kind's name draws."""
 
     kind: ClassVar[str]
 
 
-Block = Table | Fold | Facts | Drawing | str | tuple[str, str]  # a text is a note
+Block = Table | Fold | Facts | Points | Drawing | str | tuple[str, str]  # a text is a note
 
 
 # ---------------------------------------------------------------- making
@@ -266,8 +275,8 @@ def _fields(kind: type) -> tuple[str, ...]:
     return tuple(part.name for part in parts if part.type not in _FIGURES)
 
 
-def markdown(table: Table, *, words: int = 1) -> tuple[tuple[str, str], tuple[str, ...]]:
-    """The heading's two lines, and a line a row. The first ``words`` columns stand on the left."""
+def markdown(table: Table) -> tuple[tuple[str, str], tuple[str, ...]]:
+    """The heading's two lines, and a line a row."""
 
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(cells)} |"
@@ -280,7 +289,7 @@ def markdown(table: Table, *, words: int = 1) -> tuple[tuple[str, str], tuple[st
             else text
         )
 
-    rule = [":--" if index < words else "--:" for index in range(len(table.columns))]
+    rule = ["--:" if column.number else ":--" for column in table.columns]
     head = line([escaped(column.name) for column in table.columns]), line(rule)
     return head, tuple(
         line([printed(cell) for cell in made.cells]) for made in (*table.rows, *table.totals)
@@ -292,10 +301,9 @@ def terminal(table: Table) -> RichTable:
     from rich.table import Table as RichTable  # late: `kgprof --help` must not pay for it
 
     printed = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for index, column in enumerate(table.columns):
-        printed.add_column(
-            one_line(column.name, _TERMINAL), overflow="fold", justify="right" if index else "left"
-        )
+    for column in table.columns:
+        side: Literal["left", "right"] = "right" if column.number else "left"
+        printed.add_column(one_line(column.name, _TERMINAL), overflow="fold", justify=side)
     for made in table.rows:
         printed.add_row(*(one_line(cell.plain, _TERMINAL) for cell in made.cells))
         details = [

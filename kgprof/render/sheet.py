@@ -3,21 +3,16 @@
 Texts may come from anybody: each printer makes them visible, on one line, and escapes them.
 """
 
-import re
-from collections.abc import Callable, Sequence
-
 from kgprof import model as m
 from kgprof._version import __version__
-from kgprof.document.escaping import escaped, one_line, visible
-from kgprof.document.sheet import Code, Sheet
-from kgprof.document.table import Block, Facts, Fold, Table, terminal
-from kgprof.document.table import markdown as table_lines
+from kgprof.document.escaping import escaped
+from kgprof.document.sheet import Sheet
 from kgprof.render.html import assets, environment
+from kgprof.render.markdown import block_lines
 from kgprof.render.page import SYMBOLS
-from kgprof.render.text import STATUS_STYLES, WIDTH, new_console, printed, say
+from kgprof.render.text import STATUS_STYLES, WIDTH, new_console, printed, put, say
 
 TEMPLATE = "sheet.html.jinja"
-_TEXT = 2_000  # characters of a sentence
 
 
 def html(sheet: Sheet) -> str:
@@ -37,33 +32,8 @@ def markdown(sheet: Sheet) -> str:
     for section in sheet.sections:
         lines += ["", f"### {escaped(section.title)}", ""]
         lines += [escaped(section.intro), ""] if section.intro else []
-        lines += _markdown(section.blocks)
+        lines += [*block_lines(section.blocks), ""]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _markdown(blocks: Sequence[Block]) -> list[str]:
-    lines: list[str] = []
-    for block in blocks:
-        match block:
-            case Table():
-                head, rows = table_lines(block)
-                lines += [*head, *rows, "", *_markdown(block.notes)]
-            case Fold():
-                lines += ["<details>", f"<summary>{escaped(block.title)}</summary>", ""]
-                lines += [*_markdown(block.blocks), "</details>", ""]
-            case Code():
-                fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", block.text)), 3)
-                lines += [f"{fence}python", *map(visible, block.text.splitlines()), fence, ""]
-            case Facts():
-                lines += [
-                    *(f"- {escaped(fact.name)}: {escaped(fact.value)}" for fact in block.facts),
-                    "",
-                ]
-            case str():
-                lines += [escaped(block, _TEXT), ""]
-            case (name, text):
-                lines += [f"**{escaped(name)}:** {escaped(text, _TEXT)}", ""]
-    return lines
 
 
 def text(sheet: Sheet, *, color: bool = False, width: int = WIDTH) -> str:
@@ -78,27 +48,5 @@ def text(sheet: Sheet, *, color: bool = False, width: int = WIDTH) -> str:
         say(console, section.title, "bold")
         if section.intro:
             say(console, section.intro)
-        _print(section.blocks, console.print, lambda line: say(console, line))
+        put(console, section.blocks)
     return printed(console)
-
-
-def _print(
-    blocks: Sequence[Block], put: Callable[[object], None], sentence: Callable[[str], None]
-) -> None:
-    """Of a fold the title alone: what it holds is on the page."""
-    for block in blocks:
-        match block:
-            case Table():
-                put(terminal(block))
-                _print(block.notes, put, sentence)
-            case Fold():
-                sentence(f"{block.title}: on the page")
-            case Code():
-                put("\n".join(f"    {visible(line)}" for line in block.text.splitlines()))
-            case Facts():
-                for fact in block.facts:
-                    sentence(f"{fact.name}: {fact.value}")
-            case str():
-                sentence(block)
-            case (name, words):
-                sentence(f"{name}: {one_line(words, _TEXT)}")

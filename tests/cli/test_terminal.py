@@ -112,8 +112,8 @@ def test_verbose_shows_all_of_it(recorded: Path) -> None:
     _, short = on_a_terminal("report", str(recorded))
     _, whole = on_a_terminal("report", str(recorded), "-v")
 
-    assert "not measured" in whole
-    assert "not measured" not in short
+    assert "Not measured" in whole
+    assert "Not measured" not in short
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130)])

@@ -84,10 +84,10 @@ def test_markdown_tallies_what_the_json_holds(state: str) -> None:
 
     counts = statuses(found)
     tally = (
-        f"**Findings: {counts['new']} new, {counts['fixed']} fixed, "
+        f"**Findings**: {counts['new']} new, {counts['fixed']} fixed, "
         f"{counts['unchanged']} unchanged, "
     )
-    assert f"{tally}{counts['not looked for']} not looked for in head**" in text
+    assert f"{tally}{counts['not looked for']} not looked for in head\n" in text
     assert (
         "**Regression:** " in text
         if profile.verdict.status == "failed"
@@ -102,7 +102,7 @@ def test_markdown_tallies_what_the_json_holds(state: str) -> None:
         if one.status == "fixed":
             assert f"- <s>**{one.finding.rule}** " in text
         if one.status == "not looked for":
-            assert f" **{one.finding.rule}** " in text.partition("Not looked for:")[2]
+            assert f" **{one.finding.rule}** " in text.partition("**Not looked for**")[2]
 
 
 @every_comparison

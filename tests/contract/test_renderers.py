@@ -19,6 +19,7 @@ from markdown_it.token import Token
 
 from kgprof import render
 from kgprof.cli import verbs
+from kgprof.document.build import FINDINGS
 from kgprof.document.escaping import visible
 from kgprof.document.finding_list import grouped
 from kgprof.document.limits import MORE_KERNELS, TOP_KERNELS
@@ -334,7 +335,7 @@ def test_markdown_tables_have_one_row_a_run_and_no_torn_row(state: str) -> None:
     assert len(text) <= markdown_renderer.LIMIT
     if state != "huge":
         said = sum(text.count(sign) for sign in ("❌ **", "⚠️ **", "ℹ️ **", "- <s>**"))  # noqa: RUF001
-        assert said >= min(len(grouped(profile.findings)), markdown_renderer.FINDINGS)
+        assert said >= min(len(grouped(profile.findings)), FINDINGS)
 
 
 def test_markdown_mentions_nobody() -> None:

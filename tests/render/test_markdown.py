@@ -42,7 +42,7 @@ def test_a_verdict_three_rows_a_cause_and_a_fix_stand_open_and_the_rest_is_folde
     assert len([line for line in open_part.splitlines() if line.startswith("| `")]) == 3
     assert [part for part in ("**Cause:** `KGP501` ", "**Fix:** ") if part not in open_part] == []
     assert said(open_part) == 1
-    assert "- 15 more below\n" in text
+    assert "<sub>15 more below</sub>\n" in text
     assert "| run | ms/step |" in text
     assert said(text) == 26
     assert depth_at(text, "finding 24") == 2
@@ -81,7 +81,7 @@ def test_each_finding_has_its_fix_as_code_or_why_there_is_none() -> None:
 def test_of_hundreds_of_findings_those_in_the_json_only_are_counted() -> None:
     text = Markdown(limit=10**6).render(with_findings(500))
 
-    assert "- 490 more below, 290 of them in report.json only\n" in text
+    assert "<sub>490 more below, 290 of them in report.json only</sub>\n" in text
     assert said(text) == 211
 
 

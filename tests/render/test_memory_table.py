@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.document.memory_table import COLUMNS, columns, line, signed, unknown
-from kgprof.model import MemoryPeaks, MemorySummary, RunReport, Skipped
+from kgprof.document.memory_table import COLUMNS, columns, signed, unknown
+from kgprof.model import MemorySummary, RunReport, Skipped
 from kgprof.render import by_name
 from tests.render import profiles
 
@@ -53,29 +53,6 @@ def test_a_cell_says_what_was_held_before() -> None:
     assert (cells["syncs/step"].text, cells["syncs/step"].value) == ("0", 0.0)
 
 
-def test_a_run_in_a_line() -> None:
-    peaks = MemoryPeaks(
-        allocated_bytes=3 * 2**30,
-        reserved_bytes=4 * 2**30,
-        resident_bytes=5 * 2**30,
-        allocated_before_bytes=2**30,
-        resident_before_bytes=2**30,
-    )
-    known = MemorySummary(
-        steps=17,
-        peaks=peaks,
-        over_eager_bytes=-(2**20),
-        over_eager_of="allocated",
-        syncs_per_step=1.5,
-    )
-    bare = msgspec.structs.replace(known, peaks=NONE, over_eager_bytes=NONE, syncs_per_step=NONE)
-
-    assert (
-        line(with_memory(known)) == "peak 3.00 GiB allocated (-1.00 MiB over eager), 1.5 syncs/step"
-    )
-    assert line(with_memory(bare)) == line(with_memory(NONE)) == ""
-
-
 @pytest.mark.parametrize(
     ("size_bytes", "said"), [(0, "+0 B"), (2048, "+2.00 KiB"), (-2048, "-2.00 KiB")]
 )
@@ -88,12 +65,13 @@ def test_a_report_without_the_pass_has_no_section_for_it() -> None:
     assert "Syncs and memory" not in by_name("markdown").render(profiles.clean())
 
 
-def test_text_says_it_in_one_line() -> None:
-    words = " ".join(by_name("text").render(profiles.watched()).split())
+def test_text_says_it_in_sections() -> None:
+    text = by_name("text").render(profiles.watched())
 
+    row = next(line for line in text.splitlines() if line.endswith("over eager"))
+    assert row.split() == ["run", "syncs/step", "peak", "resident", "over", "eager"]
+    assert "batched.default 0 731 MiB +31.0 MiB" in " ".join(text.split())
     assert (
-        "memory: batched.eager peak 700 MiB resident, 0 syncs/step; batched.default peak 731 MiB"
-        in words
+        "Checklist: 1 fail, 1 pass, 1 not observed\n- No value is read back in the step: " in text
     )
-    assert "checklist: 1 fail, 1 pass, 1 not observed (No value is read back in the step)" in words
-    assert "trade-off: remove the sync: Reading the predicate costs 0.310 ms per step" in words
+    assert "Trade-offs\nremove the sync: Reading the predicate costs 0.310 ms per step" in text

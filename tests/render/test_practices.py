@@ -96,7 +96,7 @@ def test_the_summary_holds_what_failed_and_counts_the_rest() -> None:
     assert "**Checklist**: 1 fail, 1 pass, 1 not observed" in text
     assert "- No value is read back in the step: 11 places read 22 values a step" in text
     assert "Shapes are static" not in text
-    assert "- **remove the sync**: Reading the predicate costs" in text
+    assert "**remove the sync:** Reading the predicate costs" in text
 
 
 def test_the_memory_contract_names_items_that_the_checklist_has() -> None:

@@ -3,6 +3,7 @@ in Markdown."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -198,13 +199,13 @@ def test_markdown_has_the_ten_largest_of_the_run_that_could_be_placed_and_text_a
 
     page, said = Markdown().render(profile), Text().render(profile)
 
-    rows = [row for row in page.splitlines() if row.startswith("| triton_")]
+    rows = [row for row in page.splitlines() if re.match(r"\| triton_\d", row)]
     assert len(rows) == 10
     assert rows[0] == (
         "| triton_0 | memory-bound<br><sub>81.0 % of peak</sub> | 7.50 | 3,300<br><sub>3.00 "
         "MiB</sub> | \N{EN DASH} | 53<br><sub>6 spilled</sub> | 48 % |"
     )
-    assert "roofline: 900.0 % of GPU time classified" in " ".join(said.split())
+    assert "900.0 % of GPU time classified" in " ".join(said.split())
 
 
 def test_the_table_of_kernels_says_what_binds_each_and_what_it_could_save() -> None:

@@ -1,0 +1,416 @@
+"""A report in the order in which it is read, said once for a comment, a job summary and a log:
+sections of tables, lists and sentences, which the printers lay out.
+
+The page shows more of everything, and draws (render/page.py).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from kgprof import coverage
+from kgprof import model as m
+from kgprof.document import (
+    breakdown,
+    compare_words,
+    economics_table,
+    gate_table,
+    kernel_table,
+    limit_table,
+    memory_table,
+    practices,
+    region_table,
+    roofline_table,
+    summary,
+    trace_table,
+)
+from kgprof.document.environment_facts import gathered
+from kgprof.document.finding_list import Found, Grouped, cost_order, failing, grouped
+from kgprof.document.quantity import EXTREMES, FEWEST_FOR_PERCENTILES, milliseconds, percent
+from kgprof.document.sheet import Section
+from kgprof.document.table import Block, Points, Table, plain
+
+FINDINGS = 10  # places that stand open; the others are folded
+_MORE_FINDINGS = 200  # of those; report.json holds the rest
+_METRICS = 8  # columns of the table of runs
+_KERNELS = 10  # rows of kernels; the page holds more
+_LINES = 5  # of them with the lines that they compute
+_NAME = 60  # characters of a kernel, more where two would look alike
+_ON_THE_PAGE = ("dropped",)  # keys of columns that are nowhere else
+_NARROW = ("first call",)  # of those that a terminal has no room for
+_RANGES = (
+    f"ranges: 10th to 90th percentile; {EXTREMES} for fewer than {FEWEST_FOR_PERCENTILES} samples"
+)
+_BUDGETS = ("run", "budget", "limit", "observed", "status")
+_LIMITS = trace_table.IN_TEXT
+
+
+def sections(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
+    """``wide``: there is room for tables of many columns, and what is long is folded."""
+    if profile.comparison is not None:
+        yield from compared(profile, profile.comparison)
+    else:
+        yield from next_steps(profile)
+        yield from _limits(profile)
+    yield from _runs(profile, wide)
+    yield from _traces(profile)
+    if profile.gate is not None and profile.gate.budgets:
+        budgets = gate_table.budget_table(profile.gate, rows=len(profile.gate.budgets))
+        yield Section(title="", blocks=(budgets.only(*_BUDGETS),), noun="budgets")
+    yield from _findings(profile, wide)
+    yield from _accepted(profile)
+    yield from _watched(profile)
+    if wide and (times := breakdown.time_table(profile.runs)).rows:
+        intro = "ms per traced step; idle includes profiler overhead"
+        yield Section(title="Where the time went", intro=intro, blocks=(times,), noun="runs")
+    yield from _kernels(profile)
+    yield from _checked(profile)
+    yield from _compiled(profile, wide)
+    yield from _roofline(profile)
+    if wide and (rest := by_weight(profile)[FINDINGS : FINDINGS + _MORE_FINDINGS]):
+        yield _listed("More findings", rest, profile, folded=True)
+    yield from _not_measured(profile)
+
+
+def next_steps(profile: m.Profile) -> Iterator[Section]:
+    if profile.actions:
+        steps = Points(
+            tuple(
+                (what, f"fix: {fix}", saves) for what, fix, saves in practices.next_steps(profile)
+            ),
+            numbered=True,
+        )
+        yield Section(title=practices.NEXT_STEPS, blocks=(steps,), noun="actions")
+
+
+def _limits(profile: m.Profile) -> Iterator[Section]:
+    limited = limit_table.limit_blocks(profile.runs, profile.environment.source_root)
+    if limited:
+        yield Section(title=limit_table.SECTION, blocks=limited, noun="shares")
+
+
+def _runs(profile: m.Profile, wide: bool) -> Iterator[Section]:
+    """A row a run; the trace files, in place of runs that were timed."""
+    if profile.trace_files:
+        files = trace_table.file_table(profile, _LIMITS)
+        yield Section(title="", blocks=(replace(files, notes=()), *files.notes), noun="traces")
+        return
+    hidden = _ON_THE_PAGE if wide else (*_ON_THE_PAGE, *_NARROW)
+    shown = [column for column in summary.columns(profile) if column.key not in hidden]
+    table = summary.run_table(profile.runs, shown[:_METRICS], "")
+    ended = [f"{run.key.slug} {words}" for run in profile.runs if (words := summary.ended(run))]
+    notes = [f"{run.key.slug}: {note}" for run in profile.runs for note in run.notes]
+    blocks: tuple[Block, ...] = (table, _RANGES, *ended, *notes, *summary.footnotes(profile))
+    yield Section(title="", blocks=blocks, noun="runs")
+
+
+def _traces(profile: m.Profile) -> Iterator[Section]:
+    """The ranks beside each other, and what changed between two traces."""
+    if profile.rank_balance is not None:
+        blocks = trace_table.rank_blocks(profile.rank_balance, _LIMITS)
+        yield Section(title="Ranks", intro=profile.rank_balance.text, blocks=blocks)
+    for each in profile.differences:
+        found = trace_table.difference(each, _LIMITS, rows=_KERNELS, name=_NAME)
+        yield Section(title=found.title, intro=found.text, blocks=found.tables)
+
+
+# ---------------------------------------------------------------- findings
+
+
+def by_weight(profile: m.Profile) -> list[Grouped]:
+    """Order those that nobody accepts: what fails the gate first."""
+    fails, levels = failing(profile), tuple(m.Level)
+    return sorted(
+        (group for group in grouped(profile.findings) if not group.first.accepted),
+        key=lambda group: (
+            fails.isdisjoint(group.members),
+            levels.index(group.first.level),
+            *cost_order(group.members),
+        ),
+    )
+
+
+def _listed(
+    title: str, groups: Iterable[Grouped], profile: m.Profile, *more: str, folded: bool = False
+) -> Section:
+    found = Found(groups=tuple(groups), root=profile.environment.source_root)
+    return Section(title=title, blocks=(found, *more), folded=folded, noun="findings")
+
+
+def _findings(profile: m.Profile, wide: bool) -> Iterator[Section]:
+    """A log shows all of them, a comment the first; the others are folded below."""
+    if not profile.findings:
+        said = f"no finding; {coverage.tally(profile.coverage, profile.rules)}"
+        if wide:
+            checked = coverage.checked(profile.coverage, profile.rules)
+            said += f" (rules checked: {', '.join(rule.id for rule in checked)})"
+        yield Section(title="", blocks=(said,))
+        return
+    groups = by_weight(profile)
+    title = f"Findings ({len(profile.findings):,})"
+    beyond = max(0, len(groups) - FINDINGS)
+    if not wide or not beyond:
+        yield _listed(title, groups, profile)
+        return
+    unlisted = max(0, beyond - _MORE_FINDINGS)
+    only = f", {unlisted:,} of them in report.json only" if unlisted else ""
+    yield _listed(title, groups[:FINDINGS], profile, f"{beyond:,} more below{only}")
+
+
+def _accepted(profile: m.Profile) -> Iterator[Section]:
+    groups = tuple(group for group in grouped(profile.findings) if group.first.accepted)
+    entries = profile.gate.accepted if profile.gate else profile.accepted
+    expired = [
+        f"expired on {entry.expires}: {entry.rule} in {entry.file} {entry.function} "
+        f"({entry.owner}: {entry.reason})"
+        for entry in entries
+        if entry.status is m.AcceptedStatus.EXPIRED
+    ]
+    blocks: list[Block] = []
+    if groups:
+        found = Found(
+            groups=groups,
+            root=profile.environment.source_root,
+            notes=tuple(f"accepted by {group.first.accepted}" for group in groups),
+            struck=True,
+        )
+        blocks.append(found)
+    if expired:
+        blocks.append(_points(expired))
+    if blocks:
+        title = "Accepted findings"
+        yield Section(title=title, blocks=tuple(blocks), folded=True, noun=title.lower())
+
+
+# ---------------------------------------------------------------- what was measured
+
+
+def _watched(profile: m.Profile) -> Iterator[Section]:
+    """Trade-offs, the runs that pay, what failed of the checklist, syncs and memory."""
+    weighed = [
+        (practices.WEIGHED.get(each.verdict, each.verdict), each.text)
+        for each in profile.trade_offs
+    ]
+    if weighed:
+        yield Section(title="Trade-offs", blocks=tuple(weighed), noun="trade-offs")
+    if paying := economics_table.sentences(profile):
+        yield Section(title="Economics", blocks=(_points(paying),), noun="runs")
+    if profile.checklist:
+        failed = [
+            f"{item.title}: {item.evidence}"
+            for item in profile.checklist
+            if item.status == m.PracticeStatus.FAIL
+        ]
+        intro = practices.tally(profile.checklist)
+        yield Section(title="Checklist", intro=intro, blocks=(_points(failed),), noun="items")
+    if columns := memory_table.columns(profile.runs):
+        table = summary.run_table(profile.runs, columns, "")
+        yield Section(title="Syncs and memory", blocks=(table,), noun="runs")
+
+
+def _points(sentences: Iterable[str]) -> Points:
+    return Points(tuple((sentence,) for sentence in sentences))
+
+
+def _kernels(profile: m.Profile) -> Iterator[Section]:
+    """Of each run what ran, whose lines it computes, why the device was idle, and the host's
+    step."""
+    root = profile.environment.source_root
+    limits = replace(_LIMITS, kernel_rows=_KERNELS)
+    for run in profile.runs:
+        kernels = run.kernels
+        if not isinstance(kernels, m.KernelBreakdown):
+            continue
+        per_step = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
+        shares = ", ".join(
+            f"{breakdown.NAMES[part.kind]} {percent(part.share)}"
+            for part in breakdown.parts(kernels)
+        )
+        intro = (
+            f"{per_step} ms/{breakdown.per(kernels)} in {kernels.measured_in.upper()}, "
+            f"{breakdown.busy_caption(kernels, run.step)}: {shares}"
+        )
+        table = kernel_table.kernel_table(run, kernels, root, limits, length=_NAME)
+        table = table.only("kernel", "kind", "count", "total ms", "share")
+        lines = [
+            f"kernel {rank}: {kernel_table.first_line(row, root)}"
+            for rank, row in enumerate(kernels.rows[:_LINES], start=1)
+            if row.lines
+        ]
+        blocks: list[Block] = [
+            replace(table, totals=table.totals[:-1]),  # what all of them take is said above
+            kernel_table.known_lines(kernels),
+            *lines,
+            *kernel_table.sentences(kernels),
+            *kernels.warnings,
+        ]
+        title = f"Kernels of {run.key.slug}"
+        yield Section(title=title, intro=intro, blocks=tuple(blocks), folded=True, noun="kernels")
+
+
+def _checked(profile: m.Profile) -> Iterator[Section]:
+    """HolisticTraceAnalysis' figures; what it was not asked, or did not say, once for all runs."""
+    checks = [
+        (run.key.slug, run.holistic)
+        for run in profile.runs
+        if isinstance(run.holistic, m.HolisticCheck)
+    ]
+    if not checks:
+        return
+    said = _points(f"{slug}: {trace_table.hta_sentence(check)}" for slug, check in checks)
+    calls = (call for _, check in checks for call in check.calls if call.reason)
+    reasons = dict.fromkeys(f"{call.name} {call.outcome}: {call.reason}" for call in calls)
+    blocks = (said, f"HTA: {'; '.join(reasons)}") if reasons else (said,)
+    intro = "HolisticTraceAnalysis; difference = HTA minus kgprof"
+    yield Section(title="Cross-check with HTA", intro=intro, blocks=blocks, noun="runs")
+
+
+def _compiled(profile: m.Profile, wide: bool) -> Iterator[Section]:
+    """What compiling made of each graph."""
+    fused = region_table.fusion_blocks(profile.runs, _LIMITS)
+    if not wide:
+        fused = tuple(map(_narrow, fused))
+    tuned = region_table.tuning_blocks(profile.runs, _LIMITS)
+    for title, blocks in (
+        ("Fusion, graph by graph", fused),
+        ("Autotuning and Triton's stages", tuned),
+        ("Buffers that Inductor allocates", region_table.buffer_blocks(profile.runs, _LIMITS)),
+    ):
+        if blocks:
+            yield Section(title=title, blocks=blocks, folded=True)
+
+
+def _narrow(block: Block) -> Block:
+    return block.only(*region_table.IN_TERMINAL) if isinstance(block, Table) else block
+
+
+def _roofline(profile: m.Profile) -> Iterator[Section]:
+    """The largest kernels of the run of which most could be placed, and how much of each run
+    was."""
+    found = roofline_table.placed(profile.runs)
+    if not found:
+        return
+    _, run, _, roofline = max(found, key=lambda each: each[3].placed_us / (each[2].total_us or 1.0))
+    limits = replace(_LIMITS, kernel_rows=_KERNELS)
+    table = roofline_table.roofline_table(run, roofline, limits)
+    ceilings = ", ".join(
+        f"{roofline_table.ceiling_name(each)} {roofline_table.rate(each.median, each.unit)}"
+        for each in roofline.ceilings
+    )
+    against = f"Measured on this GPU: {ceilings}."
+    if not ceilings:
+        against = f"No peak rates: {roofline.without}."
+    shares = [
+        f"{each.key.slug}: {roofline_table.sentence(kernels, of)}" for _, each, kernels, of in found
+    ]
+    largest = table.only(*roofline_table.IN_MARKDOWN)
+    yield Section(
+        title=f"Roofline: the largest kernels of {run.key.slug}",
+        blocks=(largest, against, *shares),
+        folded=True,
+        noun="kernels",
+    )
+
+
+def _not_measured(profile: m.Profile) -> Iterator[Section]:
+    gaps = []
+    for gap in gathered(profile.omissions):
+        runs = f" ({', '.join(gap.runs)})" if gap.runs else ""
+        gaps.append(f"{', '.join(gap.what)}: {gap.reason}{runs}")
+    if gaps:
+        yield Section(title="Not measured", blocks=(_points(gaps),), folded=True, noun="lines")
+
+
+# ---------------------------------------------------------------- a comparison
+
+
+def compared(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
+    """Both sides, the likely cause, the metrics that changed, and what is new or fixed among the
+    findings."""
+    sides: tuple[Block, ...] = (("base", _side(found.base)), ("head", _side(found.head)))
+    yield Section(title="", blocks=(*sides, compare_words.comparability(found)))
+    differ = [(one.name, one.base, one.head) for one in (*found.environment, *found.settings)]
+    if differ:
+        table = plain("", ("differs", "base", "head"), differ, words=3)
+        yield Section(title="", blocks=(table,), noun="differences")
+    yield from _causes(profile, found)
+    yield _metrics(found)
+    yield from _compared_findings(profile, found)
+    alone = [
+        f"only in {'head' if run.status is m.Presence.NEW else 'base'}: {run.run.slug}"
+        for run in found.runs
+        if run.status is not m.Presence.BOTH
+    ]
+    yield Section(title="", blocks=(*alone, *found.notes, found.method))
+
+
+def _side(side: m.ComparedSide) -> str:
+    made = [side.created_utc]
+    if isinstance(side.git_commit, str):
+        dirty = " with local changes" if side.git_dirty is True else ""
+        made.append(f"commit {side.git_commit[:12]}{dirty}")
+    return f"{side.source} ({', '.join(made)})"
+
+
+def _causes(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
+    if not found.causes:
+        return
+    worse = any(not isinstance(run.explained_us, m.Skipped) for run in found.runs)
+    root = profile.environment.source_root
+    causes = tuple((compare_words.caused(cause, found, root),) for cause in found.causes)
+    notes = [f"{run.run.slug}: {note}" for run in found.runs for note in run.notes]
+    accounts = (*compare_words.accounts(found), *notes)
+    yield Section(
+        title="Likely cause" if worse else "Changes",
+        blocks=(Points(causes, numbered=True), *accounts),
+        noun="causes",
+    )
+
+
+def _metrics(found: m.Comparison) -> Section:
+    """What decides or may have changed, and of what is the same the times, for which a reader
+    looks; the others are a count."""
+    metrics = compare_words.metrics_of(found)
+    shown = [metric for metric in metrics if compare_words.is_shown(metric)]
+    rest = Counter(metric.verdict for metric in metrics if metric not in shown)
+    others = ", ".join(f"{number:,} {verdict}" for verdict, number in rest.items())
+    blocks: list[Block] = [compare_words.metric_table(shown)] if shown else []
+    blocks += [f"Other metrics: {others}."] if others else []
+    return Section(title="", blocks=tuple(blocks), noun="metrics")
+
+
+def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
+    tally, missing = compare_words.tally(found), compare_words.unchecked(found)
+    yield Section(title="Findings", intro=tally, blocks=missing)
+    by_status = compare_words.by_status(found)
+    grown = [each for each in by_status[m.FindingStatus.UNCHANGED] if each.grew]
+    for title, same in (
+        ("New", by_status[m.FindingStatus.NEW]),
+        ("Fixed", by_status[m.FindingStatus.FIXED]),
+        ("More often", grown),
+        ("Not looked for", by_status[m.FindingStatus.NOT_LOOKED_FOR]),
+    ):
+        if same:
+            each = {id(one.finding): one for one in same}
+            groups = grouped(one.finding for one in same)
+            notes = [_note([each[id(member)] for member in group.members]) for group in groups]
+            listed = Found(
+                groups=groups[:FINDINGS],
+                root=profile.environment.source_root,
+                notes=tuple(notes[:FINDINGS]),
+                struck=title == "Fixed",
+            )
+            more = len(groups) - FINDINGS
+            rest = (f"{more:,} more in the report",) if more > 0 else ()
+            yield Section(title=title, blocks=(listed, *rest), noun="findings")
+
+
+def _note(members: list[m.ComparedFinding]) -> str:
+    """Say of the same finding in several runs what the comparison adds."""
+    said = {}
+    for each in members:
+        said["fails"] = each.fails
+        said[f"{each.base_count:,} -> {each.head_count:,} times"] = each.grew
+        said[f"not looked for in {each.escaped}: {each.missing}"] = bool(each.missing)
+    return ", ".join(words for words, holds in said.items() if holds)
