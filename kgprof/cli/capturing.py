@@ -26,12 +26,12 @@ from kgprof.workloads import catalog, loading, programs
 FILES = ("capture.json", "capture.html")
 
 
-def cases_of(workload: str, names: Sequence[str], *, every: bool) -> tuple[m.CaptureCase, ...]:
+def cases_of(workload: str, names: Sequence[str]) -> tuple[m.CaptureCase, ...]:
     """Raises UsageError for a case or a workload that cannot be."""
     if programs.is_program(workload):
         why = f"{workload} is a script, so nothing in it can be captured"
         raise UsageError(why, hint="name one of its functions: file.py:name")
-    return captures.chosen(names, every=every, built_in=workload in catalog.BUILT_IN)
+    return captures.chosen(names, built_in=workload in catalog.BUILT_IN)
 
 
 def captured(options: m.Options, cases: Sequence[m.CaptureCase], context: Context) -> int:

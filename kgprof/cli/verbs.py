@@ -792,12 +792,6 @@ def compare(
     "Try only cases that match this pattern (capture-default*). Repeatable.",
 )
 @click.option("--list", "listing", is_flag=True, help="Print the cases and exit.")
-@click.option(
-    "--all",
-    "every",
-    is_flag=True,
-    help="Try every combination instead of one change at a time: hundreds of cases.",
-)
 @click.option("--strategy", metavar="NAME", help="Strategy of the workload.  [default: its first]")
 @options.time_limit(
     options.CASE_TIMEOUT_S,
@@ -816,7 +810,6 @@ def capture(
     workload: str | None,
     cases: tuple[str, ...],
     listing: bool,
-    every: bool,
     strategy: str | None,
     timeout: float,
     seed: int,
@@ -841,7 +834,7 @@ def capture(
     from kgprof.workloads import loading
 
     workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
-    chosen = capturing.cases_of(workload or "", cases, every=every)
+    chosen = capturing.cases_of(workload or "", cases)
     if listing:
         to_stdout(capturing.listed(chosen))
         return EXIT_OK

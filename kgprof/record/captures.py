@@ -1,7 +1,6 @@
 """The parent's side of ``kgprof capture``: which cases there are, each tried in a child, and what
 came of it."""
 
-import itertools
 import os
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -19,23 +18,21 @@ from kgprof.record.flags import flags
 from kgprof.record.native_stacks import native_stacks
 
 CAPTURE, CALL, CALLABLES = m.CaptureWay.CAPTURE, m.CaptureWay.CALL, m.CaptureWay.CALLABLES
-AXIS = (0, 1, 3, 5, 11)  # warm-up calls
 SURVEY, MEASURE = (f"kgprof.record.capture_cases:{name}" for name in ("survey", "measure"))
 _STACK_CHARS = 12_000  # of a child's log, which ends with its stacks
 
 
-def usual_cases(*, built_in: bool) -> tuple[m.CaptureCase, ...]:
-    """A capture in each mode, warm and cold, and from the default mode one axis at a time. A user's
-    own step may hold a torch.compile, so it is captured as it stands too."""
+def all_cases(*, built_in: bool) -> tuple[m.CaptureCase, ...]:
+    """A capture in each mode, warm and cold, and from the default mode one change at a time. A
+    user's own step may hold a torch.compile, so it is captured as it stands too."""
     modes = m.CAPTURE_MODES if built_in else (m.AS_IS, *m.CAPTURE_MODES)
     changed = partial(m.CaptureCase, way=CAPTURE)
     compiled, plain = partial(changed, mode="default"), partial(changed, mode=m.EAGER)
     return (
         *(m.CaptureCase(way=CALL, mode=mode) for mode in modes),
         *(changed(mode=mode, warmups=number) for mode in modes for number in (m.WARMUPS, 0)),
-        compiled(new_shape=True),
-        *(compiled(warmups=number) for number in AXIS if number not in (0, m.WARMUPS)),
-        *(compiled(own_stream=True), compiled(beside=m.Beside.RNG), compiled(rebound=True)),
+        *(compiled(new_shape=True), compiled(own_stream=True)),
+        *(compiled(beside=m.Beside.RNG), compiled(rebound=True)),
         *(plain(beside=m.Beside.RNG), plain(beside=m.Beside.SYNC), plain(rebound=True)),
         *(plain(beside=m.Beside.THREAD, error_mode=error_mode) for error_mode in m.ERROR_MODES),
         *(m.CaptureCase(way=CALLABLES, mode=mode) for mode in (m.EAGER, "default")),
@@ -43,57 +40,19 @@ def usual_cases(*, built_in: bool) -> tuple[m.CaptureCase, ...]:
     )
 
 
-def all_cases(*, built_in: bool) -> Iterator[m.CaptureCase]:
-    """The usual ones, then every other combination."""
-    usual = usual_cases(built_in=built_in)
-    yield from usual
-    modes = m.CAPTURE_MODES if built_in else (m.AS_IS, *m.CAPTURE_MODES)
-    besides: list[tuple[m.Beside, str]] = [
-        (beside, m.ERROR_MODES[0]) for beside in m.Beside if beside is not m.Beside.THREAD
-    ]
-    besides += [(m.Beside.THREAD, error_mode) for error_mode in m.ERROR_MODES]
-    yes_or_no = (False, True)
-    for mode, number, stream, (beside, error_mode), rebound, new_shape in itertools.product(
-        modes, AXIS, yes_or_no, besides, yes_or_no, yes_or_no
-    ):
-        case = m.CaptureCase(
-            way=CAPTURE,
-            mode=mode,
-            warmups=number,
-            own_stream=stream,
-            beside=beside,
-            error_mode=error_mode,
-            rebound=rebound,
-            new_shape=new_shape,
-        )
-        # Without a compilation there is none for another shape; the shape that is new was never
-        # called.
-        if case not in usual and not (new_shape and (not case.compiled or not number)):
-            yield case
-
-
-def chosen(names: Sequence[str], *, every: bool, built_in: bool) -> tuple[m.CaptureCase, ...]:
-    """The cases that ``--case`` names (patterns as a shell has them), or the usual ones.
+def chosen(names: Sequence[str], *, built_in: bool) -> tuple[m.CaptureCase, ...]:
+    """Those that ``--case`` names (patterns as a shell has them); all of them where it names none.
 
     Raises UsageError for a name that no case has.
     """
-    known = tuple(all_cases(built_in=built_in))
-    if not names:
-        return known if every else usual_cases(built_in=built_in)
-    for name in names:
-        if not any(fnmatchcase(case.name, name) for case in known):
-            raise UsageError(
-                f"no case {name!r}",
-                hint="kgprof capture --list names the usual ones, --list --all all",
-            )
-    # A pattern is for the usual ones where it fits any of them: `capture-*` would be hundreds.
-    usual = () if every else usual_cases(built_in=built_in)
+    known = all_cases(built_in=built_in)
     wanted: dict[str, m.CaptureCase] = {}
     for name in names:
-        fitting = [case for case in usual if fnmatchcase(case.name, name)]
-        for case in fitting or [case for case in known if fnmatchcase(case.name, name)]:
-            wanted.setdefault(case.name, case)
-    return tuple(wanted.values())
+        fitting = {case.name: case for case in known if fnmatchcase(case.name, name)}
+        if not fitting:
+            raise UsageError(f"no case {name!r}", hint="kgprof capture --list names them")
+        wanted |= fitting
+    return tuple(wanted.values()) if names else known
 
 
 class Captures:

@@ -79,7 +79,7 @@ def tried(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Tries:
     ) -> m.CaptureResult:
         backend = "aot_eager" if capturer == TAPE else ""
         options = m.Options(workload=f"{PROGRAMS}:{program}", timeout_s=timeout_s, backend=backend)
-        (case,) = captures.chosen([name], every=False, built_in=False)
+        (case,) = captures.chosen([name], built_in=False)
         question = m.CaptureQuestion(case=case, capturer=capturer)
         (result,) = captures.Captures(options, scratch, Silent(), question).results([case], SURVEY)
         return result
@@ -127,7 +127,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tries]:
     monkeypatch.delitem(sys.modules, PROGRAMS.stem, raising=False)
 
     def attempt(program: str, name: str) -> m.CaptureResult:
-        (case,) = captures.chosen([name], every=False, built_in=False)
+        (case,) = captures.chosen([name], built_in=False)
         question = m.encode_json(m.CaptureQuestion(case=case, capturer=TAPE))
         answers: list[Any] = []
         capture_cases.measure(
