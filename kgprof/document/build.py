@@ -42,7 +42,6 @@ _NARROW = ("first call",)  # of those that a terminal has no room for
 _RANGES = (
     f"ranges: 10th to 90th percentile; {EXTREMES} for fewer than {FEWEST_FOR_PERCENTILES} samples"
 )
-_BUDGETS = ("run", "budget", "limit", "observed", "status")
 _LIMITS = trace_table.IN_TEXT
 
 
@@ -56,8 +55,8 @@ def sections(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
     yield from _runs(profile, wide)
     yield from _traces(profile)
     if profile.gate is not None and profile.gate.budgets:
-        budgets = gate_table.budget_table(profile.gate, rows=len(profile.gate.budgets))
-        yield Section(title="", blocks=(budgets.only(*_BUDGETS),), noun="budgets")
+        budgets = gate_table.in_lines(profile.gate, rows=len(profile.gate.budgets))
+        yield Section(title="", blocks=(budgets,), noun="budgets")
     yield from _findings(profile, wide)
     yield from _accepted(profile)
     yield from _watched(profile)

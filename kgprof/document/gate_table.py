@@ -1,7 +1,9 @@
 """What the gate held the runs to: each budget beside what was observed, and what is accepted; for a
 terminal and a log each finding at its line, then the budgets, then the verdict as the last line."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.escaping import one_line, visible
@@ -74,7 +76,17 @@ def budget_table(gate: m.Gate, rows: int) -> Table:
         ),
         rows=tuple(made),
         style="sortable",
+        notes=tuple(
+            f"not counted: {budget.run.slug} {budget.metric}: {uncounted(budget)}"
+            for budget in gate.budgets
+            if budget.made_by_torch
+        ),
     )
+
+
+def in_lines(gate: m.Gate, rows: int) -> Table:
+    """The budgets where each figure stands in one line with what qualifies it."""
+    return budget_table(gate, rows).only("run", "budget", "limit", "observed", "status")
 
 
 def uncounted(budget: m.BudgetCheck) -> str:
@@ -103,14 +115,13 @@ def accepted_table(gate: m.Gate, limits: Limits) -> Table:
 
 def gate_blocks(gate: m.Gate, limits: Limits) -> tuple[Block, ...]:
     """The budgets, what is to be known of them, and what is accepted."""
-    blocks: list[Block] = [
-        budget_table(gate, limits.lines).only(
-            "budget", "status", "observed", "limit", "accepted", "limit set by"
-        )
-        if gate.budgets
-        else "No budget was set.",
-        *gate.notes[: limits.lines],
-    ]
+    blocks: list[Block] = ["No budget was set."]
+    if gate.budgets:
+        # the page says below each budget what is not counted
+        table = replace(budget_table(gate, limits.lines), notes=())
+        names = ("budget", "status", "observed", "limit", "accepted", "limit set by")
+        blocks = [table.only(*names)]
+    blocks += gate.notes[: limits.lines]
     if gate.accepted:
         entries = plural(len(gate.accepted), "entry", "entries")
         accepted = accepted_table(gate, limits)
@@ -121,12 +132,11 @@ def gate_blocks(gate: m.Gate, limits: Limits) -> tuple[Block, ...]:
 LENGTH = 2000  # characters of a line
 NAME = 60
 _RELATED = 3
-_SHOWN = ("run", "budget", "limit", "observed", "accepted", "status")
 
 
-def lines(profile: m.Profile, gate: m.Gate) -> Iterable[str]:
-    """Plain lines; the findings that fail the gate first, then the others, then the accepted ones
-    in one line each."""
+def lines(profile: m.Profile, gate: m.Gate) -> Iterator[str | Table]:
+    """Plain lines and the table of the budgets; the findings that fail the gate first, then the
+    others, then the accepted ones in one line each."""
     fails, root = failing(profile), profile.environment.source_root
     remedies = {rule.id: rule.remedy for rule in profile.rules}
     for finding in sorted(
@@ -140,7 +150,8 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterable[str]:
         yield from _finding(finding, finding in fails, root, shown)
     if profile.findings:
         yield ""
-    yield from _budget_lines(gate)
+    if gate.budgets:
+        yield in_lines(gate, rows=len(gate.budgets))
     for entry in gate.accepted:
         if entry.status is m.AcceptedStatus.EXPIRED:
             place = f"{entry.file}:{entry.function} ({entry.owner}, {entry.reason})"
@@ -154,25 +165,8 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterable[str]:
     )
     yield f"{one_line(backend_words(gate), NAME)}, --fail-on {gate.fail_on}, {findings}"
     yield ""
-    yield from verdict(profile.verdict)
-
-
-def verdict(given: m.Verdict, failed: str = "FAILED") -> Iterable[str]:
-    status = failed if given.status is m.VerdictStatus.FAILED else given.status.upper()
-    yield f"{status}: {one_line(given.text, LENGTH)}"
-    for reason in given.reasons:
-        yield f"  also: {one_line(reason, LENGTH)}"
-
-
-def aligned(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> Iterable[str]:
-    """Cells on one line, each as wide as its column; ``numbers`` says which columns stand on the
-    right."""
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    for cells in rows:
-        each = zip(cells, widths, numbers, strict=True)
-        yield "  ".join(
-            cell.rjust(n) if number else cell.ljust(n) for cell, n, number in each
-        ).rstrip()
+    yield f"{profile.verdict.status.upper()}: {one_line(profile.verdict.text, LENGTH)}"
+    yield from (f"  also: {one_line(reason, LENGTH)}" for reason in profile.verdict.reasons)
 
 
 def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) -> Iterable[str]:
@@ -201,21 +195,3 @@ def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) ->
             "    related: "
             f"{one_line(f'{relative(other.file, root)}:{other.line}{function}', LENGTH)}"
         )
-
-
-def _budget_lines(gate: m.Gate) -> Iterable[str]:
-    """The table of the budgets, and below it what a figure in it does not say."""
-    if not gate.budgets:
-        return
-    table = budget_table(gate, rows=len(gate.budgets)).only(*_SHOWN)
-    rows = [[one_line(cell.text, NAME) for cell in row.cells] for row in table.rows]
-    yield from aligned((_SHOWN, *rows), [column.number for column in table.columns])
-    for budget in gate.budgets:
-        if budget.made_by_torch:
-            yield one_line(
-                f"not counted: {budget.run.slug} {budget.metric}: {uncounted(budget)}", LENGTH
-            )
-    for reason in dict.fromkeys(
-        b.observed.reason for b in gate.budgets if isinstance(b.observed, m.Skipped)
-    ):
-        yield f"not observed: {one_line(reason, LENGTH)}"

@@ -91,9 +91,9 @@ class Front:
                 change = escaped(f"{compare_words.change(metric)}, {metric.verdict}", _NAMED)
                 yield name, escaped(base, 30), escaped(head, 30), change
         elif profile.gate is not None and profile.gate.budgets:
-            budgets = gate_table.budget_table(profile.gate, rows=_ROWS)
+            budgets = gate_table.in_lines(profile.gate, rows=_ROWS)
             yield "budget", "limit", "observed", "status"
-            for row in budgets.only("run", "budget", "limit", "observed", "status").rows:
+            for row in budgets.rows:
                 slug, budget, *others = (cell.text for cell in row.cells)
                 yield (
                     f"{code(budget, _NAMED, cell=True)} ({code(slug, _NAMED, cell=True)})",

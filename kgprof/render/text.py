@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 120
-_UNWRAPPED = 100_000  # columns: what a comparison says stands on one line of a log
+_UNWRAPPED = 100_000  # columns: what a gate or a comparison says stands on one line of a log
 _ACTIONS = 3  # causes of a comparison in brief
 _METRICS = 12  # rows of its table
 _IN_BRIEF = ("metric", "base", "head", "change", "verdict")
@@ -54,9 +54,7 @@ class Text:
         compares = profile.comparison is not None
         if profile.gate is not None and not compares:
             return self._gate(profile, profile.gate)
-        unwrapped = compares and not self._color and not self._brief
-        width = _UNWRAPPED if unwrapped else self._width
-        console = new_console(self._color, width - 1)  # one for what `document` may add
+        console = self._console(unwrapped=compares)
         _head(console, profile, self._brief)
         if profile.comparison is not None:
             if self._brief:
@@ -71,15 +69,20 @@ class Text:
 
     def _gate(self, profile: m.Profile, gate: m.Gate) -> str:
         """As compilers write: a line that an editor opens, and below it what to do."""
-        lines = map(visible, gate_table.lines(profile, gate))
-        if not self._color and not self._brief:
-            return document(lines)
-        console = new_console(self._color, self._width - 1)
-        status = profile.verdict.status
-        for line in lines:
-            style = STATUS_STYLES.get(status) if line.startswith(f"{status.upper()}: ") else None
-            console.print(line, style=style)
+        status, console = profile.verdict.status, self._console(unwrapped=True)
+        for line in gate_table.lines(profile, gate):
+            if isinstance(line, Table):
+                put(console, (line,))
+                continue
+            judges = line.startswith(f"{status.upper()}: ")
+            console.print(visible(line), style=STATUS_STYLES.get(status) if judges else None)
         return printed(console)
+
+    def _console(self, *, unwrapped: bool) -> Console:
+        """``unwrapped``: a log gets each sentence on one line."""
+        in_log = unwrapped and not self._color and not self._brief
+        width = _UNWRAPPED if in_log else self._width
+        return new_console(self._color, width - 1)  # one for what `document` may add
 
 
 def printed(console: Console) -> str:
