@@ -64,7 +64,7 @@ def compare_part(
             changed, "Metrics that changed, or that the measurement does not settle"
         ),
         "unchanged": _metrics(unchanged, "Metrics that are the same, or were not observed"),
-        "legend": legend({kind for bar in bars for kind in bar}),
+        "keys": legend({kind for bar in bars for kind in bar}),
         # The bars of base and head, and what traces, compilations and settings differ in.
         "runs": tuple(
             _run(run, at.get(run.run, ""), longest, limits) for run in found.runs[: limits.runs]

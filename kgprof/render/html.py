@@ -145,7 +145,7 @@ class Layout:
         for section in made.sections:
             if section.anchor not in self._laid_out or self._laid_out[section.anchor][0] != section:
                 template = environment().get_template(f"partials/{section.anchor}.html.jinja")
-                module = template.make_module({"page": made, "section": section})
+                module = template.make_module({"page": made, **section.content})
                 self._laid_out[section.anchor] = (section, module)
         style, script, policy = assets()
         return (
@@ -154,7 +154,7 @@ class Layout:
             .render(
                 page=made,
                 chapters=[
-                    (name, [self._laid_out[section.anchor][1] for section in sections])
+                    (name, [self._laid_out[section.anchor] for section in sections])
                     for name, sections in made.chapters
                 ],
                 # The only two strings that are not escaped, and both are files of ours.

@@ -84,7 +84,7 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class Section(View):
-    """``anchor`` is also the name of the partial that lays out the content."""
+    """``anchor`` is also the name of the partial that lays out the content by its names."""
 
     anchor: str
     title: str
@@ -273,8 +273,8 @@ def _sections(
         yield _section(limits, "compare", "Comparison", as_it_is=compared)
     if gate is not None:
         backend, fails_on = gate_table.backend_words(gate), gate_table.FAILS_ON[gate.fail_on]
-        blocks = gate_table.gate_blocks(gate, limits)
-        yield _section(limits, "gate", "Budgets", backend=backend, fails_on=fails_on, blocks=blocks)
+        budgets = gate_table.gate_blocks(gate, limits)
+        yield _section(limits, "gate", "Budgets", backend=backend, fails_on=fails_on, shown=budgets)
         yield findings
     if files:
         yield _traces(profile, limits)
@@ -341,9 +341,9 @@ def _environment(profile: m.Profile, limits: Limits) -> Section:
 def _contents(
     profile: m.Profile, own: Packed, links: tuple[TraceLink, ...], limits: Limits
 ) -> Section:
-    facts = environment_facts.contents(profile)
+    held = environment_facts.contents(profile)
     inside = {"links": links, "packed": bool(own.text)}
-    return _section(limits, "contents", environment_facts.CONTENTS, facts=facts, as_it_is=inside)
+    return _section(limits, "contents", environment_facts.CONTENTS, held=held, as_it_is=inside)
 
 
 def _traces(profile: m.Profile, limits: Limits) -> Section:
@@ -422,7 +422,7 @@ def _kernels_and_host(
             places=by_place,
         )
     if against := roofline_table.roofline_blocks(runs, limits):
-        yield _section(limits, "roofline", "Roofline", as_it_is={"blocks": against})
+        yield _section(limits, "roofline", "Roofline", as_it_is={"shown": against})
     if traced:
         yield _time(profile, limits)
     if links:
@@ -434,7 +434,7 @@ def _kernels_and_host(
             "folds": timeline_chart.step_folds(runs, limits),
             "events": timeline_chart.events(runs, limits),
         }
-        yield _section(limits, "step", "One step", as_it_is=steps)
+        yield _section(limits, "step", "Timeline of one step", as_it_is=steps)
     if timed:
         yield _section(
             limits, "host", "Python functions", folds=kernel_table.host_folds(runs, limits)
@@ -463,8 +463,8 @@ def _compiled_and_watched(
             "compile",
             "Compilation",
             as_it_is={
-                "bars": compile_table.stage_bars(runs, limits),
-                "legend": compile_table.LEGEND,
+                "drawn": compile_table.stage_bars(runs, limits),
+                "keys": compile_table.LEGEND,
             },
             isa_probe=f"not measured: {probe.reason}"
             if isinstance(probe, m.Skipped)
@@ -487,7 +487,7 @@ def _compiled_and_watched(
         yield _section(
             limits,
             "economics",
-            "Economics",
+            "Is compiling worth it?",
             as_it_is=curves,
             table=table,
             units=profile.unit.plural,
