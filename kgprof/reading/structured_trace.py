@@ -44,6 +44,12 @@ class Compiled:
     def failed(self) -> bool:
         return bool(self.metrics.get("fail_type"))
 
+    @property
+    def took_us(self) -> float:
+        """Of the compilation and its backward, as torch timed them; 0 where it did not."""
+        known = (metrics.get("duration_us") for metrics in (self.metrics, *self.backward))
+        return sum(float(us) for us in known if isinstance(us, int | float))
+
 
 class RunTrace:
     """One run's records, frames and graphs, with the source text that explains them."""

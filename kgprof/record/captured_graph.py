@@ -4,7 +4,6 @@ operators write."""
 from __future__ import annotations
 
 import operator
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -13,9 +12,9 @@ import torch
 
 from kgprof import model as m
 from kgprof.record.graph_hook import name_of
+from kgprof.record.graph_lines import frames_of
 from kgprof.record.tensor_memory import storage_id
 
-STACK = 8  # frames that are kept of one operator
 LEAVES = 1024  # tensors that are looked at in what a function returns
 
 _AUGMENTED = frozenset(
@@ -33,7 +32,6 @@ _AUGMENTED = frozenset(
         "rshift",
     )
 ) | {operator.iand, operator.ior, operator.ixor}
-_FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>\S+)')
 # Normalisation in training writes its second and third argument, which no name tells.
 _RUNNING_STATISTICS, _IN_TRAINING = ("batch_norm", "instance_norm"), 5
 
@@ -172,16 +170,6 @@ def operator_of(node: torch.fx.Node) -> str:
         if isinstance(node.target, str)
         else str(getattr(node.target, "__name__", node.target))
     )
-
-
-def frames_of(node: torch.fx.Node) -> tuple[m.Frame, ...]:
-    """The user's stack where the operator was traced, innermost first."""
-    text = node.meta.get("stack_trace") or ""
-    found = [
-        m.Frame(file=match["file"], line=int(match["line"]), function=match["function"])
-        for match in _FRAME.finditer(text)
-    ]
-    return tuple(reversed(found))[:STACK]
 
 
 # ---------------------------------------------------------------- what is returned
