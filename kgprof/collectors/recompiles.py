@@ -143,6 +143,8 @@ class Recompile(m.Model):
     duration_s: float | m.Skipped
     # the same guards of the same code failed in no other call, and for no other value
     once: bool = False
+    begins: bool = False  # it is part of the first calls of its own module, however late they came
+    last: bool = False  # no compiled code of the function ran in a later call
     used: m.Location | None = None  # the project's line that made the value a constant
     returned_by: m.Location | None = None  # the line of the graph break that returned the value
     fix: str = ""  # what to write so that this guard no longer fails
@@ -176,9 +178,10 @@ class RecompiledFunction(Event):
 
     @property
     def in_steady_state(self) -> tuple[Recompile, ...]:
-        return tuple(
-            recompile for recompile in self.recompiles if recompile.call >= self.steady_from
-        )
+        return tuple(each for each in self.recompiles if self.is_steady(each))
+
+    def is_steady(self, recompile: Recompile) -> bool:
+        return recompile.call >= self.steady_from and not recompile.begins
 
     @property
     def name(self) -> str:
@@ -194,9 +197,7 @@ class RecompiledFunction(Event):
 
     @property
     def before(self) -> tuple[Recompile, ...]:
-        return tuple(
-            recompile for recompile in self.recompiles if recompile.call < self.steady_from
-        )
+        return tuple(each for each in self.recompiles if not self.is_steady(each))
 
 
 # ---------------------------------------------------------------- reading records
@@ -649,7 +650,15 @@ def _recompile(
         duration_s=m.Skipped("torch gave no duration")
         if duration_us is None
         else duration_us / 1e6,
+        begins=compiled_callables.begins_with(trace, compiled),
+        last=_runs_no_more(trace, compiled),
     )
+
+
+def _runs_no_more(trace: RunTrace, compiled: Compiled) -> bool:
+    """Whether nothing shows that its code was called again without another compilation."""
+    runs = _runs(trace, {compiled.frame_id})
+    return max(runs, default=trace.calls - 1) <= compiled.call
 
 
 def _break_before(trace: RunTrace, compiled: Compiled) -> m.Location | None:
@@ -682,7 +691,7 @@ def _entries(event: RecompiledFunction) -> Iterator[m.RecompileEntry]:
             compile_id=recompile.compile_id,
             location=event.location,
             call=recompile.call if event.calls_known else None,
-            steady=event.calls_known and recompile.call >= event.steady_from,
+            steady=event.calls_known and event.is_steady(recompile),
             reason=recompile.words,
             words=recompile.guard.text,
             guard=recompile.guard.kind,
@@ -908,7 +917,16 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         if went_on:
             yield _finding(IN_STEADY_STATE, event, went_on, ", during warm-up", WENT_ON)
         if apart:
-            yield _finding(IN_STEADY_STATE, event, apart, f" and {CONVERGED}", CONVERGED)
+            yield _finding(IN_STEADY_STATE, event, apart, _ended(event, apart), CONVERGED)
+
+
+def _ended(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
+    """What is known of recompiles in first calls, on subjects that no later call failed on."""
+    if any(each.call >= event.steady_from for each in recompiles):
+        return ", each in the first calls of its module"
+    if any(each.last for each in recompiles):
+        return ", during warm-up"
+    return f" and {CONVERGED}"
 
 
 def _of_breaks(event: RecompiledFunction) -> Iterator[m.Finding]:

@@ -22,6 +22,7 @@ from kgprof.model import (
     Skipped,
     SourceLine,
 )
+from kgprof.model.compile_records import GraphRuns
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
@@ -262,6 +263,62 @@ def test_what_recompiles_again_after_the_warm_up_did_not_converge() -> None:
 
     assert "recompiled 1 time in call 1, 0.50 s, during warm-up: dtype of x" in note.message
     assert "converged" not in note.message
+
+
+def heads(*own: int) -> CompiledCallable:
+    """One of the modules of a script, which is called in these calls of it."""
+    entry = own[0]
+    return written.called(
+        STEP,
+        number=entry,
+        module="Head",
+        path=f"heads.{entry}",
+        calls=dict.fromkeys(own, 1),
+        compilations=(written.begun(f"0/{entry}", entry),),
+    )
+
+
+def compiled_for_each_head(*calls: int) -> list[Any]:
+    lines = [*compiled("0/0", STEP), ran("0/0", 0)]
+    for entry in calls:
+        lines += [
+            *compiled(f"0/{entry}", STEP, call=entry),
+            rejected(f"0/{entry}", f"0/{entry - 1}: self.width == {entry}", call=entry),
+            ran(f"0/{entry}", *range(entry, 25, 5)),
+        ]
+    return lines
+
+
+def test_the_first_call_of_a_module_is_not_after_the_warm_up() -> None:
+    # given: five modules of a class, which a script calls in turn
+    lines = compiled_for_each_head(1, 2, 3, 4)
+    modules = [heads(*range(number, 25, 5)) for number in range(5)]
+
+    (found,) = diagnosed(*lines, *modules, calls=25)
+
+    assert (found.rule, found.level, found.count) == ("KGP103", Level.NOTE, 4)
+    assert ", each in the first calls of its module: value of self.width" in found.message
+
+
+def test_a_module_of_one_call_has_but_one_first_call() -> None:
+    """A module that is made for each of two calls, and recompiles in both, has no warm-up."""
+    lines = compiled_for_each_head(3, 4)
+    of_two_calls = [heads(number, number + 1) for number in (0, 3)]
+    both = written.begun("0/3", 3), written.begun("0/4", 4)
+    of_two_calls[1] = msgspec.structs.replace(of_two_calls[1], compilations=both)
+
+    found = collected(*lines, *of_two_calls, calls=25)
+
+    assert [each.call for each in found[0].in_steady_state] == [4]
+
+
+def test_nothing_has_converged_in_the_last_call() -> None:
+    lines = [*recompiled(1)]
+    last = [line for line in lines if not isinstance(line, GraphRuns)]
+
+    (ended,) = diagnosed(*last, ran("0/0", 0), ran("0/1", 1), calls=2)
+
+    assert "recompiled 1 time in call 1, 0.50 s, during warm-up: " in ended.message
 
 
 def test_several_rejected_entries_give_their_reasons_newest_first() -> None:
