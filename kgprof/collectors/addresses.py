@@ -11,7 +11,7 @@ trace, beside a launch; which inputs it were is told by what Dynamo marked as fi
 are a prediction.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -186,8 +186,9 @@ def _buffer(tensors: RunTensors, buffer: m.WatchedBuffer) -> BufferUse:
 
 
 def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Iterator[AddressChange]:
-    """One event a line, whatever the number of tensors and graphs that it moves. A declared buffer
-    that is captured has an event of its own, at the line that rebinds it."""
+    """One event a line for all tensors and graphs that it moves in the same calls, and one for
+    those that a graph had made. A declared buffer that is captured has an event of its own, at the
+    line that rebinds it."""
     captured = {buffer.name.rpartition(".")[2] for buffer in tensors.tensors.buffers or ()}
     moving = []
     for graph, tensor, held in _inputs(tensors):
@@ -198,7 +199,9 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
         costs = not tensors.of_script or bool(graph.cuda_graphs and held.made_before)
         if costs and tensors.steady(held.moved) and len(held.moved) > from_this_call and not told:
             moving.append((graph, tensor, held))
-    for lines, passed in _by_line(tensors, moving):
+    for lines, passed in _by_line(
+        tensors, moving, lambda held: (bool(held.made_before), tensors.steady(held.moved))
+    ):
         yield AddressChange(
             **_fields(tensors, lines, passed),
             related=lines[1:],
@@ -223,17 +226,23 @@ def _inputs(tensors: RunTensors) -> Iterator[Passed]:
 
 
 def _by_line(
-    tensors: RunTensors, passed: list[Passed]
+    tensors: RunTensors,
+    passed: list[Passed],
+    by: Callable[[m.Held], tuple[object, ...]] = lambda held: (),
 ) -> Iterator[tuple[tuple[m.Location, ...], list[Passed]]]:
     """With the lines that pass the first of each group, or bind its name; those of backwards for
-    themselves."""
+    themselves, and those that differ in ``by``."""
     inputs = [
         (tensors.passing(graph, tensor.name, held), (graph, tensor, held))
         for graph, tensor, held in passed
     ]
     for group in grouped(
         inputs,
-        lambda one: (line_of(next(iter(one[0]), None), one[1][0].compile_id), one[1][0].backward),
+        lambda one: (
+            line_of(next(iter(one[0]), None), one[1][0].compile_id),
+            one[1][0].backward,
+            *by(one[1][2]),
+        ),
     ):
         yield group[0][0], [one for _, one in group]
 
@@ -421,6 +430,5 @@ def _copied_finding(event: CopiedInput) -> m.Finding:
         event.identity,
         *event.names,
         level=m.Level.WARNING if proven and event.size_bytes >= COPY_BYTES else m.Level.NOTE,
-        count=len(event.names),
         cost=event.cost,
     )
