@@ -230,12 +230,12 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
         if source and source not in given_out:
             shared.append((place, source, "it is returned without a copy", IDENTITY, graph.runs))
     for place, source, words, kind, calls in shared:
-        # An incoming gradient that is passed on as it is: autograd copies what it keeps of a CUDA
-        # graph. A library knows its own caches.
+        # An incoming gradient that is passed on does no harm: autograd copies what it keeps of a
+        # CUDA graph. A library knows its own caches.
         in_library = not tensors.source.project.holds(graph.file)
         written = place is not None and is_written(graph, place) and not in_library
         serious = written or bool(graph.cuda_graphs and not graph.backward)
-        if in_library and not serious:
+        if (in_library or graph.backward) and not serious:
             continue
         pair = f"{said(source)}: {words}"
         yield _alias(tensors, graph, OUTPUT_INPUT, kind, pair, serious=serious, calls=calls)

@@ -22,7 +22,7 @@ from kgprof.model import (
     Skipped,
     SourceLine,
 )
-from kgprof.model.compile_records import GraphRuns
+from kgprof.model.compile_records import GraphRuns, TraceRecord
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
@@ -159,6 +159,41 @@ def test_two_guards_that_failed_once_each_are_one_note() -> None:
         "it ran with gradients and without (torch.no_grad), and torch compiles for each"
         in found.message
     )
+
+
+def test_two_dtypes_of_autocast_are_not_called_autocast_and_none() -> None:
+    of_dtype = parse("0/0: GLOBAL_STATE changed: autocast(cpu)_dtype ")
+
+    assert (
+        in_words(of_dtype) == "autocast was set in more than one way, and torch compiles for each"
+    )
+    assert "with autocast and without" in in_words(
+        parse("0/0: GLOBAL_STATE changed: autocast(cpu)_enabled ")
+    )
+
+
+def test_a_size_that_a_line_made_a_constant_of_is_not_to_be_marked() -> None:
+    size = "tensor 'x' size mismatch at index 0. expected {}, actual {}"
+    line = {"line": 14, "name": "step", "filename": 7}
+    sources = {"sources": ["L['x'].size()[0]"], "value": "9", "user_stack": [line]}
+    lines = [
+        TraceRecord(metadata={"str": [FILE, 7]}),
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=4),
+        rejected("0/1", f"0/0: {size.format(6, 9)}", call=4),
+        *compiled("0/2", STEP, call=8),
+        rejected("0/2", f"0/1: {size.format(9, 12)}", call=8),
+        *(ran(f"0/{entry}", *range(first, 20)) for entry, first in enumerate((0, 4, 8))),
+    ]
+    fixed = written.record("0/1", 4, symbolic_shape_specialization=sources)
+
+    (marked,) = diagnosed(*lines)
+    (padded,) = diagnosed(*lines, fixed)
+
+    assert marked.fix.startswith("torch._dynamo.mark_dynamic(x, 0)")
+    assert padded.fix.startswith("x = torch.nn.functional.pad(x, ...)  # before the call")
+    assert "used in line 14" in padded.message
+    assert "mark_dynamic" not in padded.detail
 
 
 def test_a_guard_that_failed_once_stands_beside_one_that_failed_again() -> None:
