@@ -32,6 +32,8 @@ class Cause(m.Model):
     returned: bool = False  # the function only calls it, on what it then returns
     library: bool = False  # the function is a library's: its variables are none of the owner's
     with_parameter: bool = False  # its sizes are always those of a parameter
+    is_constant: bool = False  # the function's own code makes a constant of this size
+    constant_at: m.Location | None = None  # the project's line that does
 
     @property
     def guard(self) -> Guard:
@@ -439,11 +441,26 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="static_sizes",
         holds=lambda c: (
-            not c.modules and _is_size(c) and not _is_of_parameter(c) and not c.with_parameter
+            not c.modules
+            and _is_size(c)
+            and not _is_of_parameter(c)
+            and not c.with_parameter
+            and not c.is_constant
         ),
         code=lambda c: mark(c.guards),
         effect=lambda c: (
             f"before the first call; sizes: {', '.join(map(str, sorted(sizes_of(c.guards))))}"
+        ),
+    ),
+    Remedy(
+        name="constant_sizes",
+        holds=lambda c: (
+            c.is_constant and c.constant_at is not None and c.name.isidentifier() and not c.wraps
+        ),
+        code=lambda c: f"{c.name} = torch.nn.functional.pad({c.name}, ...)",
+        effect=lambda c: (
+            f"before the call, to few sizes: line {c.constant_at.line if c.constant_at else 0} "
+            "makes a constant of each, so it cannot be dynamic"
         ),
     ),
     Remedy(

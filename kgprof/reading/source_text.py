@@ -213,6 +213,16 @@ class SourceText:
         )
         return in_test or any(_uses(test, name) for test in tests for name in names)
 
+    def condition(self, place: m.Location) -> ast.If | ast.While | None:
+        """The ``if`` or ``while`` whose condition a line is in."""
+        function = self._function(place)
+        for node in ast.walk(function) if function else ():
+            if isinstance(node, ast.If | ast.While):
+                last = node.test.end_lineno or node.test.lineno
+                if node.test.lineno <= place.line <= last:
+                    return node
+        return None
+
     def is_all_of_its_function(self, place: m.Location) -> bool:
         """Whether the statement at ``place`` is the only one of its function, but for a
         docstring."""

@@ -48,6 +48,7 @@ class CapturedGraph(m.Model):
     in_place: tuple[m.InPlace, ...]
     returns: bool  # False where a graph break follows
     returned_inputs: tuple[str, ...]
+    returned_outputs: tuple[int, ...]
     returned_twice: tuple[str, ...]
 
 
@@ -76,10 +77,19 @@ def captured(output: Any, returned: Iterable[Returned]) -> CapturedGraph:
         in_place=tuple(_in_place(graph, placeholders)),
         returns=not getattr(reason, "graph_break", False),
         returned_inputs=tuple(dict.fromkeys(leaf.source for leaf in leaves if leaf.source)),
+        returned_outputs=tuple(_given_back(graph, {leaf.identity for leaf in leaves})),
         returned_twice=tuple(
             dict.fromkeys(leaf.name for leaf in leaves if seen[leaf.identity] > 1)
         ),
     )
+
+
+def _given_back(graph: torch.fx.Graph, returned: set[object]) -> Iterator[int]:
+    """The graph's outputs that the function returns; it gives out others to assign them."""
+    for node in graph.find_nodes(op="output"):
+        for index, value in enumerate(_nodes(node.args[0])):
+            if value in returned:
+                yield index
 
 
 # ---------------------------------------------------------------- what writes

@@ -162,9 +162,10 @@ class Steps(CallIndex):
 
     @property
     def running(self) -> int | None:
-        """The number of the step that runs, from 1; None where none of the chosen kind has
-        begun."""
-        return None if self.reported is None else self.ended(self.reported) + 1
+        """The number of the step that runs, from 1; None where none of the chosen kind has begun,
+        and for calls, of which the program's own step may make several."""
+        kind = self.reported
+        return self.ended(kind) + 1 if kind in (Kind.EXPLICIT, Kind.OPTIMIZER) else None
 
     def _ahead(self, kind: Kind) -> int:
         """1 where the first step began before the first mark of a kind that ends steps: compiled
