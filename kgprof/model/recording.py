@@ -174,6 +174,7 @@ class ScriptRun(Model):
     # of such a program, and of one without steps: functions without arguments that it never calls
     uncalled: tuple[str, ...] = ()
     workers: int = 0  # processes of torch's data loaders, which may compile by themselves
+    loop: SourceLine | None = None  # whose iterations are the steps
 
     def why_nothing_compiled(self, workload: str) -> str:
         """What hides a compilation that its text asks for, and what to do; empty where it asks for

@@ -31,7 +31,7 @@ class Rerun:
         self._ended_ns: int | None = None  # at the program's last line, where its exit code is 0
 
     def begin(self) -> None:
-        self._stack.enter_context(StepMarks(self._steps))
+        self._stack.enter_context(StepMarks(self._steps, self._place.project))
         self._stack.enter_context(self._instrument)
         self._began_ns = time.perf_counter_ns()
 
@@ -98,7 +98,8 @@ class Clock:
     def marked(self, kind: Kind) -> None:
         """At each mark, which stands before the step that it begins; ``steps`` has its time, which
         this is no part of."""
-        self._cpu_ns.append(time.process_time_ns())
+        if len(self._cpu_ns) <= self._steps.current:  # a mark may be of two kinds
+            self._cpu_ns.append(time.process_time_ns())
 
     def __exit__(self, *_: object) -> None:
         warmup, kind = self._options.warmup, self._steps.reported

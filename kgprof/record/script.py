@@ -285,7 +285,7 @@ class Capture:
         self._place, self._options = place, place.options
         self._project = place.project
         self._steps = Steps(self._marked)
-        self._marks = StepMarks(self._steps)
+        self._marks = StepMarks(self._steps, place.project)
         self._compile = CompileSources(self._steps, self._project, to_stderr=False)
         self._launchers, self._checkpoints = Launchers(place.project), Checkpoints()
         self._isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
@@ -541,13 +541,13 @@ class Capture:
         trace: m.TracePass | m.Skipped | None,
         unfinished: bool,
     ) -> None:
-        rank, counts = os.environ.get(RANK, ""), self._steps.counts
+        rank = os.environ.get(RANK, "")
         script = m.ScriptRun(
             step=kind.words if kind is not None else "",
             steps=self._step_count(kind),
             traced=self._window.kind.words if self._window.kind not in (None, kind) else "",
             counted={
-                other.words: self._step_count(kind) if other is kind else counts[other]
+                other.words: self._step_count(kind) if other is kind else self._steps.count(other)
                 for other in Kind
             },
             stopped=self._stopped,
@@ -556,6 +556,7 @@ class Capture:
             checkpoints=tuple(self._checkpoints.found),
             closure=self._closure(),
             module=self._module() if kind is Kind.MODULE else "",
+            loop=self._marks.iterations.location if kind is Kind.ITERATION else None,
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
         if not unfinished and not any(compilations(self._compile.records())):
@@ -611,10 +612,12 @@ class Capture:
                 none = "the only optimizer step has an end, and no beginning that kgprof could see"
             yield f"the program has no steps: {none}; times are of the whole program"
         else:
-            seen = [(self._steps.counts[other], other.words) for other in Kind if other is not kind]
+            seen = [(self._steps.count(other), other.words) for other in Kind if other is not kind]
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)
             also = f" (also seen: {others})" if others else ""
-            yield f"a step is {kind.words}; {self._step_count(kind):,} counted{also}"
+            loop = self._marks.iterations.location if kind is Kind.ITERATION else None
+            where = f" ({Path(loop.file).name}:{loop.line})" if loop else ""
+            yield f"a step is {kind.words}{where}; {self._step_count(kind):,} counted{also}"
             for function in (one.function for one in self._launchers.found if one.function):
                 yield (
                     f"{function} ran in processes of its own, which are not in this report; "
