@@ -34,6 +34,7 @@ ROOMS = (
 MODEL = (
     *(
         "structs",
+        "accounts",
         "compile_records",
         "memory_records",
         "passes",

@@ -35,7 +35,7 @@ from kgprof.reading import files, layout, recordings
 from kgprof.reading.files import MAX_EXPANSION, content
 from kgprof.record import kept_traces, store
 from kgprof.record.unfinished import Unfinished
-from kgprof.render import failures, practices
+from kgprof.render import account, failures, practices
 from kgprof.render import sheet as sheets
 from kgprof.render.embedded_profile import EMBEDDED_BYTES, TraceFile, stay
 from kgprof.render.html import directory
@@ -196,7 +196,8 @@ def ended(profile: m.Profile, page: Path, context: Context) -> int:
     elif not context.quiet:
         actions = (f"{what}; fix: {fix}" for what, fix, _ in practices.next_steps(profile))
         sentences = () if raised else profile.verdict.sentences
-        for sentence in (*sentences, *actions):
+        accounted = account.sentence(profile)
+        for sentence in (*sentences, *([accounted] if accounted else ()), *actions):
             inform(sentence)
     add_to_job_summary(profile, context.job)
     emit(profile, page.parent / layout.FOLDER, context, otherwise=str(page))

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from kgprof.model.accounts import NOT_ACCOUNTED, ScriptAccount
 from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins, SourceLine
 from kgprof.model.evaluation import Agreement, Evaluation
 from kgprof.model.kernels import Ceilings, Holistic
@@ -175,6 +176,7 @@ class ScriptRun(Model):
     uncalled: tuple[str, ...] = ()
     workers: int = 0  # processes of torch's data loaders, which may compile by themselves
     loop: SourceLine | None = None  # whose iterations are the steps
+    account: ScriptAccount | Skipped = Skipped(NOT_ACCOUNTED)  # with the listeners on
 
     def why_nothing_compiled(self, workload: str) -> str:
         """What hides a compilation that its text asks for, and what to do; empty where it asks for

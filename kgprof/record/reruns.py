@@ -9,7 +9,10 @@ from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any
 
+import msgspec
+
 from kgprof import model as m
+from kgprof.record.account import Account
 from kgprof.record.host_profiler import host_table
 from kgprof.record.load import LoadWatch
 from kgprof.record.run import Place
@@ -25,6 +28,7 @@ class Rerun:
         self._place, self._name = place, name
         self._steps = Steps(self._marked)
         self._instrument = INSTRUMENTS[name](place, self._steps)
+        self._account = Account(self._steps)
         self._stack = ExitStack()
         self._over = False
         self._began_ns = 0
@@ -32,6 +36,8 @@ class Rerun:
 
     def begin(self) -> None:
         self._stack.enter_context(StepMarks(self._steps, self._place.project))
+        if self._name is m.PassName.TIMING:
+            self._stack.enter_context(self._account)
         self._stack.enter_context(self._instrument)
         self._began_ns = time.perf_counter_ns()
 
@@ -52,9 +58,17 @@ class Rerun:
             result = self._instrument.result or m.Skipped("the program ended before its first line")
             if self._name is m.PassName.TIMING and isinstance(result, m.Skipped) and self._ended_ns:
                 result = self._as_one_window(result, self._ended_ns)
+            if isinstance(result, m.TimingPass):
+                result = msgspec.structs.replace(result, account=self._accounted())
             self._place.write(self._name, result)
         if self._steps.fault is not None:
             raise self._steps.fault
+
+    def _accounted(self) -> m.ScriptAccount | m.Skipped:
+        ended_ns = self._ended_ns
+        if ended_ns is None:
+            return m.Skipped("the rerun for TIMING did not come to the program's last line")
+        return self._account.answer(self._steps.reported, ended_ns, under_listeners=False)
 
     def ended_well(self) -> None:
         """The program came to its last line; its atexit handlers and compile workers are no part of

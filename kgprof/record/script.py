@@ -36,6 +36,7 @@ from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.reading.compile_calls import first_compile, uncalled
 from kgprof.record import kept_records, project_sources, skip_records, standard_input, store
+from kgprof.record.account import Account
 from kgprof.record.call_index import CallIndex
 from kgprof.record.checkpoints import Checkpoints
 from kgprof.record.compiled_kernels import compiled_kernels
@@ -287,6 +288,7 @@ class Capture:
         self._steps = Steps(self._marked)
         self._marks = StepMarks(self._steps, place.project)
         self._compile = CompileSources(self._steps, self._project, to_stderr=False)
+        self._account = Account(self._steps)
         self._launchers, self._checkpoints = Launchers(place.project), Checkpoints()
         self._isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
         self._syncs = Syncs(self._steps, place.device, self._project)
@@ -326,6 +328,7 @@ class Capture:
             *self._compile.sources,
             *others,
             self._marks,
+            self._account,
             self._launchers,
             self._checkpoints,
         ):
@@ -557,6 +560,7 @@ class Capture:
             closure=self._closure(),
             module=self._module() if kind is Kind.MODULE else "",
             loop=self._marks.iterations.location if kind is Kind.ITERATION else None,
+            account=self._accounted(kind, unfinished),
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
         if not unfinished and not any(compilations(self._compile.records())):
@@ -566,6 +570,14 @@ class Capture:
         if not unfinished and (script.compile_call or script.is_one_window):
             script = msgspec.structs.replace(script, uncalled=self._uncalled())
         store.write_json(self._place.folder / layout.SCRIPT, script)
+
+    def _accounted(self, kind: Kind | None, unfinished: bool) -> m.ScriptAccount | m.Skipped:
+        """Of a program that was watched to its end."""
+        if unfinished:
+            return m.Skipped("the process ended abruptly")
+        if self._stopped:
+            return m.Skipped(f"the recording stopped after {self._stopped}")
+        return self._account.answer(kind, self._steps.now_ns(), under_listeners=True)
 
     def _compile_call(self) -> str:
         """Where the program's own text calls torch.compile, of one that compiled nothing."""

@@ -14,6 +14,7 @@ from kgprof import model as m
 from kgprof.judge import NOISY
 from kgprof.measures.times import PER_STEP, Ranked, ranked, within_process
 from kgprof.render import breakdown, compare_words
+from kgprof.render.account import picture
 from kgprof.render.breakdown import Part, Segment, legend, of_parts
 from kgprof.render.compare_part import Plot, parts_of, plot
 from kgprof.render.escaping import clip, one_line
@@ -108,6 +109,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
             f"{clip(one_line(decided.per, limits.name), _UNIT)}"
         )
     return {
+        "account": picture(profile),
         "tiles": tuple(tiles),
         "unit": by_speed.unit.name if by_speed else "",
         "bars": ()

@@ -13,6 +13,7 @@ from kgprof import coverage
 from kgprof import model as m
 from kgprof.measures.times import ranked, said
 from kgprof.render import (
+    account,
     breakdown,
     compare_words,
     economics_table,
@@ -411,7 +412,9 @@ def _reasons(profile: m.Profile) -> Section:
     reasons = [f"- {escaped(reason, 600)}" for reason in said] + (
         [f"- {more:,} more"] if more else []
     )
-    return Section(head=(*whole, *trust), rows=tuple(reasons), noun="reasons")
+    sentence = account.sentence(profile)
+    accounted = (f"<sub>{escaped(sentence, 600)}</sub>", "") if sentence else ()
+    return Section(head=(*whole, *trust, *accounted), rows=tuple(reasons), noun="reasons")
 
 
 def _runs(profile: m.Profile) -> Section:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from kgprof import coverage
 from kgprof import model as m
 from kgprof.render import (
+    account,
     breakdown,
     compare_words,
     economics_table,
@@ -224,6 +225,8 @@ def _head(console: Console, profile: m.Profile) -> None:
     say(console, f"{verdict.status.upper()}: {verdict.text}", STATUS_STYLES.get(verdict.status, ""))
     if verdict.trust:
         say(console, verdict.trust, indent="  ")
+    if accounted := account.sentence(profile):
+        say(console, accounted, indent="  ")
     said, more = summary.reasons(profile)
     for reason in said:
         say(console, reason, indent="  ")
