@@ -249,6 +249,7 @@ class TimingPass(Tagged, tag="timing"):
     cpu_us: tuple[float, ...] = ()
     load: Load | Skipped = Skipped("TIMING did not look at the machine's load")
     account: ScriptAccount | Skipped = Skipped(NOT_ACCOUNTED)  # of a script
+    step: str = ""  # of a script: what was counted as one
     slice_steps: int = 0  # so many steps at a time, in turn with another process; 0: alone
 
     @property

@@ -227,6 +227,9 @@ class Control(Tagged):
     compiled: tuple[SourceLine, ...] = ()
 
 
+NOT_RUN_EAGERLY = Skipped("the program was not run again with compiling switched off")
+
+
 class RunRecord(Model):
     """Everything that one strategy x mode left in the Recording."""
 
@@ -248,6 +251,8 @@ class RunRecord(Model):
     compiled_kernels: CompiledKernels | Skipped = Skipped("this Recording has no compiled kernels")
     control: Control | Skipped | None = None  # None: nothing was in doubt
     script: ScriptRun | None = None  # None: a workload with steps of its own
+    # of a script that compiles, with compiling switched off
+    eager_timing: TimingPass | Skipped = NOT_RUN_EAGERLY
     holistic: Holistic | Skipped = Skipped("HTA was not run on this trace")
     rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1
     # what the passes without a field here left

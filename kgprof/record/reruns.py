@@ -10,8 +10,11 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+import torch
 
 from kgprof import model as m
+from kgprof.reading import layout
+from kgprof.record import store
 from kgprof.record.account import Account
 from kgprof.record.host_profiler import host_table
 from kgprof.record.load import LoadWatch
@@ -24,8 +27,8 @@ from kgprof.wording import plural
 class Rerun:
     """The program's watcher while it runs again for pass ``name``."""
 
-    def __init__(self, place: Place, name: m.PassName) -> None:
-        self._place, self._name = place, name
+    def __init__(self, place: Place, name: m.PassName, *, runs_eagerly: bool = False) -> None:
+        self._place, self._name, self._runs_eagerly = place, name, runs_eagerly
         self._steps = Steps(self._marked)
         self._instrument = INSTRUMENTS[name](place, self._steps)
         self._account = Account(self._steps)
@@ -39,6 +42,8 @@ class Rerun:
         if self._name is m.PassName.TIMING:
             self._stack.enter_context(self._account)
         self._stack.enter_context(self._instrument)
+        if self._runs_eagerly:
+            torch.compiler.set_stance("force_eager")
         self._began_ns = time.perf_counter_ns()
 
     @property
@@ -60,7 +65,11 @@ class Rerun:
                 result = self._as_one_window(result, self._ended_ns)
             if isinstance(result, m.TimingPass):
                 result = msgspec.structs.replace(result, account=self._accounted())
-            self._place.write(self._name, result)
+            if self._runs_eagerly:
+                file = self._place.folder / layout.EAGER_TIMES
+                store.write_json(file, self._of_eager_code(result))
+            else:
+                self._place.write(self._name, result)
         if self._steps.fault is not None:
             raise self._steps.fault
 
@@ -69,6 +78,12 @@ class Rerun:
         if ended_ns is None:
             return m.Skipped("the rerun for TIMING did not come to the program's last line")
         return self._account.answer(self._steps.reported, ended_ns, under_listeners=False)
+
+    def _of_eager_code(self, result: Any) -> Any:
+        """Nothing, where the program has switched compiling on again."""
+        if self._steps.compiled_in(self._steps.reported):
+            return m.Skipped("with compiling switched off, torch compiled all the same")
+        return result
 
     def ended_well(self) -> None:
         """The program came to its last line; its atexit handlers and compile workers are no part of
@@ -150,6 +165,7 @@ class Clock:
             start_us=start_us,
             cpu_us=tuple(cpu_ns[step] / 1e3 for step in timed if step >= first),
             load=self._load.answer(),
+            step=kind.words,
         )
 
 
