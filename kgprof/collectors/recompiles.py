@@ -969,11 +969,15 @@ def _of_breaks(event: RecompiledFunction) -> Iterator[m.Finding]:
         yield _finding(IN_STEADY_STATE, event, same, apart=AFTER_A_BREAK)
 
 
-def _because_of_break(recompiles: Sequence[Recompile]) -> str:
+def _because_of_break(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
+    """Names the lines of the breaks, which lie in the file of the function itself."""
     lines = dict.fromkeys(
         recompile.returned_by.line for recompile in recompiles if recompile.returned_by
     )
-    return f", because of the graph break at line {', '.join(map(str, lines))}" if lines else ""
+    if not lines:
+        return ""
+    of = f" of {event.library.file}" if event.library else ""
+    return f", because of the graph break at line {', '.join(map(str, lines))}{of}"
 
 
 def _finding(
@@ -1006,7 +1010,7 @@ def _finding(
         else sorted({guard.kind for guard in guards})
     )
     of_break = bool(recompiles) and all(recompile.returned_by for recompile in recompiles)
-    times = f"{_times(event, recompiles)}{note}{_because_of_break(recompiles)}"
+    times = f"{_times(event, recompiles)}{note}{_because_of_break(event, recompiles)}"
     return finding(
         rule,
         event,
@@ -1019,7 +1023,7 @@ def _finding(
         if event.modules and event.library and event.library.package == "torch"
         else event.library,
         count=max(1, len(recompiles)),
-        related=_related(recompiles),
+        related=_related(event, recompiles),
         # torch's own sentence for each, one a line, below them its hints, and the code for this
         # tensor.
         detail="\n".join(
@@ -1078,9 +1082,10 @@ def _used_in(recompile: Recompile, event: RecompiledFunction) -> str:
     return "" if recompile.returned_by else used_in(recompile.used, event.location)
 
 
-def _related(recompiles: Sequence[Recompile]) -> tuple[m.Location, ...]:
-    """The break that a value came from, the lines that used one, the calls that recompiled."""
-    breaks = [recompile.returned_by for recompile in recompiles]
+def _related(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> tuple[m.Location, ...]:
+    """The break that a value came from, the lines that used one, the calls that recompiled. A break
+    in a library is no place of the project."""
+    breaks = [] if event.library else [recompile.returned_by for recompile in recompiles]
     places = (*breaks, *(r.used for r in recompiles), *(r.call_site for r in recompiles))
     return tuple(dict.fromkeys(place for place in places if place))
 
