@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
 torch.manual_seed(0)
 data = DataLoader(TensorDataset(torch.randn(70, 6), torch.randn(70, 1)), batch_size=16)
 model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1))
