@@ -445,8 +445,9 @@ def _recompiled(
     sizes = [guard for guard in rejected if guard.kind == "size"]
     advised = Advised(
         trace=trace,
-        function=_called_as(trace, compiled, function),
+        function=_called_as(trace, compiled, function, wraps=bool(wraps)),
         wrapped=wrapped,
+        lines=frozenset(each.call_site for each in recompiles if each.call_site),
         modules=eager.modules,
         same=same,
         library=library is not None and not wraps,
@@ -477,13 +478,13 @@ def _recompiled(
     )
 
 
-def _called_as(trace: RunTrace, compiled: Sequence[Compiled], function: str) -> str:
-    """Name what the program calls: the module in place of its forward."""
-    if function.rpartition(".")[2] != "forward":
+def _called_as(trace: RunTrace, compiled: Sequence[Compiled], function: str, *, wraps: bool) -> str:
+    """Name what the program calls: the module in place of its forward, or of torch's wrapper."""
+    if function.rpartition(".")[2] != "forward" and not wraps:
         return function
     owners = [compiled_callables.of_compilation(trace, each) for each in compiled]
     paths = {each.path for each in owners if each is not None and each.path.isidentifier()}
-    return paths.pop() if len(paths) == 1 else "model"
+    return paths.pop() if len(paths) == 1 else "compiled" if wraps else "model"
 
 
 def _modules(trace: RunTrace, compiled: Sequence[Compiled]) -> str:
@@ -547,6 +548,7 @@ class Advised:
     trace: RunTrace
     function: str
     wrapped: Sequence[m.OfferedFrame]  # the function's frames, where it is torch's wrapper
+    lines: frozenset[m.Location]  # the project's, that call it
     modules: int  # that share its code and its limit, one entry for each
     library: bool  # the function is a library's, so that its variables are none of the owner's
     with_parameters: frozenset[str]  # tensors whose sizes are always those of a parameter
@@ -619,11 +621,16 @@ class Advised:
         return self.wrapped[0].arguments if self.wrapped else ()
 
     def _with_argument(self, guard: Guard) -> Guard:
-        """``args[0]`` of torch's wrapper is an argument of what it calls."""
-        if not self.wrapped or not guard.source.startswith(("args[", "kwargs[")):
+        """``args[0]`` of torch's wrapper is what the owner's line passes there, if that is a
+        variable."""
+        found = _POSITIONAL.match(guard.source)
+        if not self.wrapped or found is None:
             return guard
+        passed = self.trace.source.passed
+        names = {passed(line, self.function, int(found[1])) for line in self.lines}
+        name = names.pop() if len(names) == 1 else ""
         return msgspec.structs.replace(
-            guard, source=named(guard, self.wrapped[0].wraps, self._arguments)
+            guard, source=f"{name}{guard.source[found.end() :]}" if name else guard.source
         )
 
 

@@ -110,6 +110,7 @@ def sizes_of(guards: Sequence[Guard]) -> set[int]:
 
 # ---------------------------------------------------------------- what a value is
 
+_OF_WRAPPER = ("args[", "kwargs[")  # what it passes on; the program has no such names
 _FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
 _INT = re.compile(r"-?\d+")
 _TEXT = re.compile(r"""b?['"].*""", re.DOTALL)
@@ -230,8 +231,8 @@ def _value(cause: Cause) -> str:
 
 
 def _short(cause: Cause) -> str:
-    """The function's name without its class; what torch's wrapper calls has none in the program."""
-    return "compiled" if cause.wraps else cause.function.rpartition(".")[2]
+    """The function's name without its class."""
+    return cause.function.rpartition(".")[2]
 
 
 def _optimizer(cause: Cause) -> str:
@@ -319,7 +320,7 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="float_lr",
         holds=lambda c: is_number(c.guard) and _key(c) == "lr",
-        code=lambda c: f"{_optimizer(c)}(..., lr=torch.tensor({_value(c)}))",
+        code=lambda c: f"{_optimizer(c)}(..., lr=torch.tensor(...))",
         effect=_one("a scheduler then changes a tensor, and no guard depends on its value"),
     ),
     Remedy(
@@ -446,6 +447,7 @@ REMEDIES: tuple[Remedy, ...] = (
             and not _is_of_parameter(c)
             and not c.with_parameter
             and not c.is_constant
+            and not (c.wraps and c.guard.source.startswith(_OF_WRAPPER))
         ),
         code=lambda c: mark(c.guards),
         effect=lambda c: (

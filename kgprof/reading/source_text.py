@@ -213,6 +213,19 @@ class SourceText:
         )
         return in_test or any(_uses(test, name) for test in tests for name in names)
 
+    def passed(self, place: m.Location, function: str, position: int) -> str:
+        """The variable that the one call of ``function`` at ``place`` passes at a position; empty
+        where it passes anything else."""
+        calls = [
+            node
+            for node in ast.walk(self._parsed(place.file).tree)
+            if isinstance(node, ast.Call)
+            and node.lineno <= place.line <= (node.end_lineno or node.lineno)
+            and ast.unparse(node.func).rpartition(".")[2] == function
+        ]
+        given = calls[0].args[position : position + 1] if len(calls) == 1 else []
+        return given[0].id if given and isinstance(given[0], ast.Name) else ""
+
     def condition(self, place: m.Location) -> ast.If | ast.While | None:
         """The ``if`` or ``while`` whose condition a line is in."""
         function = self._function(place)
