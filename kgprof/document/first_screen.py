@@ -127,7 +127,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
         "busy": busy,
         "per": "step" if marked or compared else "window",
         "on_gpu": profile.device == "cuda",
-        "legend": tuple(
+        "kinds": tuple(
             replace(one, name=one.name.replace(", ", "/").replace(" and ", "/"))
             for one in legend(kinds)
         ),

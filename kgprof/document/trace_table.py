@@ -141,10 +141,8 @@ def difference(
     *,
     rows: int = CHANGES,
     name: int = _SHORT,
-    kinds: Sequence[str] = (),
 ) -> Difference:
-    """``rows`` of each table, kernels under names of ``name`` characters; ``kinds``: of tables,
-    empty: all."""
+    """``rows`` of each table, kernels under names of ``name`` characters."""
     title = f"{found.run.strategy} against {found.against.strategy.removeprefix('against-')}"
     if found.missing or found.total is None:
         return Difference(title=title, text=f"not compared: {found.missing}", tables=())
@@ -159,7 +157,7 @@ def difference(
         _changes(label, changes, found, min(rows, limits.lines), name, limits)
         for label, changes in by_name.items()
         # Where nothing was launched in any span, their table is the total once more.
-        if label in (kinds or by_name) and any(change.name != _UNATTRIBUTED for change in changes)
+        if any(change.name != _UNATTRIBUTED for change in changes)
     )
     # The whole, and how many kernels came and went.
     what = "GPU time" if found.device == "cuda" else "self time of operators"
