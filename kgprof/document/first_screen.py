@@ -13,7 +13,7 @@ from kgprof import coverage
 from kgprof import model as m
 from kgprof.document import breakdown, compare_words
 from kgprof.document.breakdown import Part, Segment, legend, of_parts
-from kgprof.document.compare_part import Plot, parts_of, plot
+from kgprof.document.compare_part import Shown, parts_of, plot
 from kgprof.document.escaping import clip, one_line
 from kgprof.document.failures import measured_nothing
 from kgprof.document.finding_list import FindingList
@@ -74,16 +74,6 @@ class BusyBar(View):
     busy: str
     of_step: str
     width: str
-
-
-class Interval(View):
-    """A time's change, drawn about "no change"."""
-
-    name: str
-    change: str
-    tone: str
-    title: str
-    plot: Plot
 
 
 def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict[str, object]:
@@ -373,7 +363,8 @@ def _lines(file: str, lines: Sequence[int], root: str, limits: Limits) -> str:
     return f"{one_line('/'.join(path[-2:]), limits.name)}:{ranges(lines)}"
 
 
-def _intervals(found: m.Comparison) -> Iterator[Interval]:
+def _intervals(found: m.Comparison) -> Iterator[Shown]:
+    """Yield a time's change, drawn about "no change"."""
     times = [each for each in compare_words.metrics_of(found) if each.time_of is not None]
     for metric in times[:_INTERVALS]:
         if (drawn := plot(metric)) is None:
@@ -382,7 +373,7 @@ def _intervals(found: m.Comparison) -> Iterator[Interval]:
         tone = metric.verdict.replace(" ", "-")
         change = compare_words.change(metric)
         title = f"{metric.name}, {metric.run.slug}: {change}, {words}"
-        yield Interval(name=metric.name, change=change, tone=tone, title=title, plot=drawn)
+        yield Shown(name=metric.name, change=change, tone=tone, title=title, plot=drawn)
 
 
 def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:
