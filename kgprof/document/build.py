@@ -110,8 +110,7 @@ def _traces(profile: m.Profile) -> Iterator[Section]:
         blocks = trace_table.rank_blocks(profile.rank_balance, _LIMITS)
         yield Section(title="Ranks", intro=profile.rank_balance.text, blocks=blocks)
     for each in profile.differences:
-        found = trace_table.difference(each, _LIMITS, rows=_KERNELS, name=_NAME)
-        yield Section(title=found.title, intro=found.text, blocks=found.tables)
+        yield trace_table.difference(each, _LIMITS, rows=_KERNELS, name=_NAME)
 
 
 # ---------------------------------------------------------------- findings

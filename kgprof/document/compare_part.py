@@ -11,7 +11,7 @@ from kgprof.document.breakdown import LETTERS, Bar, Bars, Part, legend, of_parts
 from kgprof.document.finding_list import grouped, place
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.quantity import DASH, count, figure, milliseconds, of_width
-from kgprof.document.table import Fold, Table, View, columns, plain, row
+from kgprof.document.table import Block, Fold, Table, View, columns, plain, row
 
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels
@@ -240,13 +240,13 @@ def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) ->
 
 def _tables(
     run: m.RunComparison, trace: m.TraceDifference | None, limits: Limits
-) -> Iterable[Table]:
+) -> Iterable[Block]:
     """What is less than a millisecond of a compilation is none."""
     if trace is not None:
         rows = min(KERNELS, limits.kernel_rows)
         # A page that is too large for any kernel keeps the kinds.
         kept = trace if rows else msgspec.structs.replace(trace, kernels=(), spans=(), regions=())
-        yield from trace_table.difference(kept, limits, rows=rows or KERNELS).tables
+        yield from trace_table.difference(kept, limits, rows=rows or KERNELS).blocks
     stages = [
         (
             phase.name,

@@ -14,7 +14,7 @@ from kgprof import model as m
 from kgprof.document import breakdown, compare_words
 from kgprof.document.account import picture
 from kgprof.document.breakdown import Part, Segment, legend, of_parts
-from kgprof.document.compare_part import Plot, parts_of, plot
+from kgprof.document.compare_part import Shown, parts_of, plot
 from kgprof.document.escaping import clip, one_line
 from kgprof.document.failures import measured_nothing
 from kgprof.document.finding_list import FindingList
@@ -77,16 +77,6 @@ class BusyBar(View):
     width: str
 
 
-class Interval(View):
-    """A time's change, drawn about "no change"."""
-
-    name: str
-    change: str
-    tone: str
-    title: str
-    plot: Plot
-
-
 def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict[str, object]:
     runs = profile.runs[: limits.runs]
     by_speed = ranked(runs)
@@ -129,7 +119,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
         "busy": busy,
         "per": "step" if marked or compared else "window",
         "on_gpu": profile.device == "cuda",
-        "legend": tuple(
+        "kinds": tuple(
             replace(one, name=one.name.replace(", ", "/").replace(" and ", "/"))
             for one in legend(kinds)
         ),
@@ -375,7 +365,8 @@ def _lines(file: str, lines: Sequence[int], root: str, limits: Limits) -> str:
     return f"{one_line('/'.join(path[-2:]), limits.name)}:{ranges(lines)}"
 
 
-def _intervals(found: m.Comparison) -> Iterator[Interval]:
+def _intervals(found: m.Comparison) -> Iterator[Shown]:
+    """Yield a time's change, drawn about "no change"."""
     times = [each for each in compare_words.metrics_of(found) if each.time_of is not None]
     for metric in times[:_INTERVALS]:
         if (drawn := plot(metric)) is None:
@@ -384,7 +375,7 @@ def _intervals(found: m.Comparison) -> Iterator[Interval]:
         tone = metric.verdict.replace(" ", "-")
         change = compare_words.change(metric)
         title = f"{metric.name}, {metric.run.slug}: {change}, {words}"
-        yield Interval(name=metric.name, change=change, tone=tone, title=title, plot=drawn)
+        yield Shown(name=metric.name, change=change, tone=tone, title=title, plot=drawn)
 
 
 def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:

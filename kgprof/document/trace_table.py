@@ -11,7 +11,8 @@ from kgprof.document import breakdown
 from kgprof.document.kernel_table import distinct_names
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.quantity import DASH, count, figure, milliseconds, percent, ratio, size
-from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, View, columns, plain, row
+from kgprof.document.sheet import Section
+from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, columns, plain, row
 from kgprof.wording import plural
 
 CHANGES = 20  # rows of a table of kernels or spans, the largest differences first
@@ -40,13 +41,6 @@ _COLLECTIVES_MEAN = (
     "rank, and how long each rank waits inside for the last one. Waits come from durations, not "
     "from the ranks' clocks."
 )
-
-
-class Difference(View):
-    title: str
-    text: str
-    # the window, kinds, spans, regions, kernels; none where nothing could be compared
-    tables: tuple[Table, ...]
 
 
 # ---------------------------------------------------------------- files and ranks
@@ -141,13 +135,12 @@ def difference(
     *,
     rows: int = CHANGES,
     name: int = _SHORT,
-    kinds: Sequence[str] = (),
-) -> Difference:
-    """``rows`` of each table, kernels under names of ``name`` characters; ``kinds``: of tables,
-    empty: all."""
+) -> Section:
+    """The window, kinds, spans, regions and kernels, ``rows`` of each under names of ``name``
+    characters; no table where nothing could be compared."""
     title = f"{found.run.strategy} against {found.against.strategy.removeprefix('against-')}"
     if found.missing or found.total is None:
-        return Difference(title=title, text=f"not compared: {found.missing}", tables=())
+        return Section(title=title, intro=f"not compared: {found.missing}", blocks=())
     by_name = {
         "the window": found.window,
         "kind": found.kinds,
@@ -159,7 +152,7 @@ def difference(
         _changes(label, changes, found, min(rows, limits.lines), name, limits)
         for label, changes in by_name.items()
         # Where nothing was launched in any span, their table is the total once more.
-        if label in (kinds or by_name) and any(change.name != _UNATTRIBUTED for change in changes)
+        if any(change.name != _UNATTRIBUTED for change in changes)
     )
     # The whole, and how many kernels came and went.
     what = "GPU time" if found.device == "cuda" else "self time of operators"
@@ -174,7 +167,7 @@ def difference(
         f"{what}: {figure(total.after_us)} µs per {per}, before {figure(total.before_us)} "
         f"({signed(total.delta_us)}){steps}; {plural(new, 'new kernel')}, {count(gone)} gone"
     )
-    return Difference(title=title, text=text, tables=tuple(tables))
+    return Section(title=title, intro=text, blocks=tuple(tables))
 
 
 def _changes(

@@ -84,22 +84,16 @@ def _judged(profile: m.Profile) -> Iterable[Annotation]:
         if run.exit.outcome != "ok":
             yield _annotation("error", f"kgprof: {run.key.slug}", run.how_it_ended)
     for budget in profile.gate.budgets if profile.gate is not None else ():
+        seen, command = budget.observed, "warning"
+        value = seen.reason if isinstance(seen, m.Skipped) else amount(seen, budget.unit)
+        text = f"{budget.run.slug}: {budget.metric}: {value}"
         if budget.status is m.BudgetStatus.EXCEEDED:
             never = profile.gate is not None and profile.gate.fail_on is m.FailOn.NEVER
-            seen, limit = budget.observed, amount(budget.limit, budget.unit)
-            value = seen.reason if isinstance(seen, m.Skipped) else amount(seen, budget.unit)
-            text = (
-                f"{budget.run.slug}: {budget.metric}: {value}, the budget is {limit} "
-                f"({budget.origin})"
-            )
-            yield _annotation(
-                "notice" if never else "error", f"kgprof budget {budget.metric}", text
-            )
-        elif budget.status is m.BudgetStatus.WARNED:
-            seen = budget.observed
-            value = seen.reason if isinstance(seen, m.Skipped) else amount(seen, budget.unit)
-            text = f"{budget.run.slug}: {budget.metric}: {value}"
-            yield _annotation("warning", f"kgprof budget {budget.metric}", text)
+            command = "notice" if never else "error"
+            text += f", the budget is {amount(budget.limit, budget.unit)} ({budget.origin})"
+        elif budget.status is not m.BudgetStatus.WARNED:
+            continue
+        yield _annotation(command, f"kgprof budget {budget.metric}", text)
     for metric in (
         compare_words.metrics_of(profile.comparison) if profile.comparison is not None else ()
     ):

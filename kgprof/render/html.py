@@ -145,7 +145,9 @@ class Layout:
         for section in made.sections:
             if section.anchor not in self._laid_out or self._laid_out[section.anchor][0] != section:
                 template = environment().get_template(f"partials/{section.anchor}.html.jinja")
-                module = template.make_module({"page": made, **section.content})
+                module = template.make_module(
+                    {"page": made, "profile": made.profile, **section.content}
+                )
                 self._laid_out[section.anchor] = (section, module)
         style, script, policy = assets()
         return (
@@ -153,6 +155,8 @@ class Layout:
             .get_template(TEMPLATE)
             .render(
                 page=made,
+                profile=made.profile,
+                **made.first,
                 chapters=[
                     (name, [self._laid_out[section.anchor] for section in sections])
                     for name, sections in made.chapters

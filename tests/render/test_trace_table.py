@@ -40,11 +40,11 @@ def test_a_difference_reads_was_and_is(tmp_path: Path, capsys: pytest.CaptureFix
     shown = difference(found, IN_TEXT, rows=1)
     capsys.readouterr()
     assert shown.title == "new against old"
-    assert shown.text == (
+    assert shown.intro == (
         "GPU time: 20.0 µs per step, before 30.0 (\N{MINUS SIGN}10.0), 1 step against 1; 1 new "
         "kernel, 1 gone"
     )
-    by_name = {table.columns[0].name: table for table in shown.tables}
+    by_name = {table.columns[0].name: table for table in tables(shown.blocks)}
     headings = tuple(column.name for column in by_name["kernel"].columns)
     assert headings == (
         "kernel",
