@@ -82,7 +82,7 @@ def _found(
         rule = rule_of(finding)
         gains = rule.fix_gains_speed and finding.run is None and bool(finding.fix)
         unsuited = rule.topic in NOT_ABOUT_SPEED and not gains
-        if finding.run not in (run.key, None) or finding.accepted or unsuited:
+        if finding.run not in (run.key, None) or finding.accepted or unsuited or _is_over(finding):
             continue
         saves = _bound(run, finding, rule, idle_us)
         if isinstance(saves, m.Saving) or gains or _asks_for_something(finding):
@@ -167,6 +167,12 @@ def _habit(finding: m.Finding) -> tuple[object, ...]:
         function = place.function if place.function[:1] != "<" else ""
         return finding.rule, place.file, function, kind, bool(finding.fix), finding.no_fix
     return finding.rule, finding.fix or finding.fingerprint
+
+
+def _is_over(finding: m.Finding) -> bool:
+    """Of compiling, a note without a fix: recompiles that stopped by themselves."""
+    is_note = finding.level is m.Level.NOTE and not finding.fix and not finding.no_fix
+    return is_note and rule_of(finding).topic is m.Topic.COMPILATION
 
 
 def _asks_for_something(finding: m.Finding) -> bool:

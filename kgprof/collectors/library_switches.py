@@ -105,11 +105,9 @@ def _mended(
     compiled: Collection[tuple[m.RunKey, str, str]],
 ) -> m.Finding:
     place = finding.location
-    decides = _in_operator(finding) or (
-        # print() breaks the graph next
-        place is not None and place.text.strip().startswith("print(")
-    )
-    decides = decides or (source is not None and place is not None and source.decides(place))
+    prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
+    tested = source is not None and place is not None and source.decides(place)
+    decides = prints or tested or _in_operator(finding)
     fix = _known(finding, decides) or _of_guard(finding) or trainer.get(finding.rule, finding.fix)
     if fix:
         return replace(finding, fix=fix)

@@ -27,7 +27,7 @@ from kgprof.collectors.guard_words import (
     named,
     used_in,
 )
-from kgprof.collectors.remedies import Cause, as_code, mark, room_for_all, sizes_of
+from kgprof.collectors.remedies import MARK, Cause, as_code, mark, room_for_all, sizes_of
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, resumed_at, user_function
@@ -1098,12 +1098,19 @@ def _related(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> tupl
 
 
 def _fix(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
-    """For the cause of most of the recompiles: a fix for another one would leave most of them."""
+    """For the cause of most of the recompiles, and of half of them at least: a fix for another one
+    would leave most of them. What it leaves is said."""
     causes = Counter((_subject(each.guard), each.fix) for each in recompiles)
     if not causes:
         return event.limit_fix
     most = max(causes.values())
-    return next((fix for (_, fix), count in causes.items() if count == most and fix), "")
+    found = (each for each, count in causes.items() if count == most and each[1])
+    _, fix = next(found, (None, ""))
+    if not fix or 2 * most < len(recompiles):
+        return ""
+    others = {of[:2] if MARK not in fix else of for of, _ in causes}
+    alone = "; the other causes stay" if len(others) > 1 else ""
+    return f"{fix}{alone}"
 
 
 def _marked(event: RecompiledFunction, guards: Sequence[Guard]) -> Iterator[str]:

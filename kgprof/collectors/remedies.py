@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from kgprof import model as m
 from kgprof.collectors.guard_text import Guard, devices_of
 
+MARK = "mark_dynamic"
 MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as torch writes "self.head"
 
 
@@ -98,7 +99,7 @@ def mark(guards: Sequence[Guard]) -> str:
     than a wish.
     """
     sizes = sizes_of(guards)
-    function = "mark_dynamic" if min(sizes, default=2) > 1 else "maybe_mark_dynamic"
+    function = MARK if min(sizes, default=2) > 1 else f"maybe_{MARK}"
     return f"torch._dynamo.{function}({guards[0].source}, {guards[0].dimension})"
 
 

@@ -57,6 +57,17 @@ def test_compiling_again_is_told_from_compiling_for_the_first_time() -> None:
     assert found[LimitKind.STEPS] == pytest.approx(CALLS * 1e3)
 
 
+def test_recompiles_that_have_stopped_ask_for_nothing_though_they_took_most_of_a_short_run() -> (
+    None
+):
+    over = analyse(script(*written.recompiled(1), compiled_in={0: 2.0, 1: 3.0}))
+    again = analyse(script(*written.recompiled(5, 8), compiled_in={0: 2.0, 5: 3.0, 8: 3.0}))
+
+    assert "KGP103" in {finding.rule for finding in over.findings}
+    assert "KGP103" not in {action.rule for action in over.actions}
+    assert "KGP103" in {action.rule for action in again.actions}
+
+
 def test_recording_a_graph_is_neither_compiling_nor_a_step() -> None:
     lines = [*written.compiled_once(), written.sized_graph(4, 10), *written.new_size(6, 11)]
     recording = script(*lines, compiled_in={0: 2.0, 4: 0.1, 6: 0.1})
