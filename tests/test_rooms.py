@@ -36,6 +36,7 @@ ROOMS = (
 MODEL = (
     *(
         "structs",
+        "accounts",
         "compile_records",
         "memory_records",
         "passes",

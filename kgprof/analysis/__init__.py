@@ -240,11 +240,20 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         rounds=rounds(record),
         series=step_series(record),
         memory_curve=run.once(step_timeline.shown),
+        account=_account(record),
         whole=whole_run(run.whole, run),
         slow_first=slow_first,
         economics=run.once(economics),
         phases=phases,
     )
+
+
+def _account(run: m.RunRecord) -> m.ScriptAccount | m.Skipped:
+    """The rerun's without listeners, if there was one."""
+    if run.script is None:
+        return m.Skipped("only a script is run from its first line to its end")
+    timed = run.timing.account if isinstance(run.timing, m.TimingPass) else run.timing
+    return timed if isinstance(timed, m.ScriptAccount) else run.script.account
 
 
 def _agreement(

@@ -522,6 +522,14 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     )
 
 
+def _after_warm_up(compiled: m.CompileSummary, steady_from: int) -> list[m.Compilation]:
+    """Without what belongs to the first calls of a module, as the list of recompiles says."""
+    again = () if isinstance(compiled.recompiles, m.Skipped) else compiled.recompiles
+    warm = {(each.compile_id, each.call) for each in again if not each.steady}
+    late = (each for each in compiled.compilations if (each.call or 0) >= steady_from)
+    return [each for each in late if (each.compile_id, each.call) not in warm]
+
+
 def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
     told_apart = seen.looked_for(*recompiles.RULES)
     steady_from = {
@@ -532,9 +540,7 @@ def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
         and isinstance(run.compile, m.CompilePass)
     }
     warm = {
-        run.key: [
-            one for one in run.compile.compilations if (one.call or 0) >= steady_from[run.key]
-        ]
+        run.key: _after_warm_up(run.compile, steady_from[run.key])
         for run in seen.runs
         if run.key in steady_from
         and isinstance(run.compile, m.CompileSummary)

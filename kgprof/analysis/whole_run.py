@@ -4,10 +4,10 @@ the first time, compiling again, recording CUDA graphs, and the steps themselves
 from collections.abc import Iterator
 
 from kgprof import model as m
-from kgprof.collectors import cuda_graphs, recompiles
+from kgprof.collectors import cuda_graphs, recompiles, unrolled_loops
 from kgprof.measures.paid_once import PaidOnce, paid_once
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.reading.structured_trace import Compiled, RunTrace
+from kgprof.reading.structured_trace import RunTrace
 
 
 def whole_run(evidence: Evidence, run: RunEvidence) -> m.WholeRun | m.Skipped:
@@ -19,7 +19,7 @@ def whole_run(evidence: Evidence, run: RunEvidence) -> m.WholeRun | m.Skipped:
     first_us, again_us = _compiling(paid, trace)
     total_us = sum(paid.step_us)
     once = {
-        m.LimitKind.COMPILING: (first_us, None),
+        m.LimitKind.COMPILING: (first_us, _unrolled_at(evidence, run.key)),
         m.LimitKind.RECOMPILING: (again_us, _recompiled_at(evidence, run.key)),
         m.LimitKind.RECORDING: (paid.extra_us(paid.recording), _recorded_at(evidence, run.key)),
     }
@@ -41,18 +41,19 @@ def _compiling(paid: PaidOnce, trace: RunTrace) -> tuple[float, float]:
     for step in paid.compiling:
         extra_us = paid.extra_us([step])
         made = [each for each in trace.compiled if each.call == step and not each.failed]
-        whole_us = sum(map(_took_us, made))
-        repeated_us = sum(_took_us(each) for each in made if recompiles.is_recompile(each))
+        whole_us = sum(each.took_us for each in made)
+        repeated_us = sum(each.took_us for each in made if recompiles.is_recompile(each))
         again = repeated_us / whole_us if whole_us else 0.0
         again_us += extra_us * again
         first_us += extra_us * (1 - again)
     return first_us, again_us
 
 
-def _took_us(compiled: Compiled) -> float:
-    """Add up the compilation and its backward, as torch timed them."""
-    known = (metrics.get("duration_us") for metrics in (compiled.metrics, *compiled.backward))
-    return sum(float(us) for us in known if isinstance(us, int | float))
+def _unrolled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
+    """Find the loop that took longest to compile."""
+    loops = [event for event in evidence.once(unrolled_loops.collect) if event.run == run]
+    longest = max(loops, key=lambda event: event.loop_s, default=None)
+    return longest.location if longest else None
 
 
 def _recompiled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:

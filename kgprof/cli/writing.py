@@ -22,7 +22,7 @@ from kgprof.cli.options import Context, Sharing
 from kgprof.cli.reading import read
 from kgprof.cli.saying import Job, append_summary, inert, inert_document, inform, say, to_stdout
 from kgprof.collectors import accepted
-from kgprof.document import failures, practices
+from kgprof.document import account, failures, practices
 from kgprof.document.sheet import Sheet
 from kgprof.errors import (
     EXIT_GATE_FAILED,
@@ -197,7 +197,8 @@ def ended(profile: m.Profile, page: Path, context: Context) -> int:
     elif not context.quiet:
         actions = (f"{what}; fix: {fix}" for what, fix, _ in practices.next_steps(profile))
         sentences = () if raised else profile.verdict.sentences
-        for sentence in (*sentences, *actions):
+        accounted = account.sentence(profile)
+        for sentence in (*sentences, *([accounted] if accounted else ()), *actions):
             inform(sentence)
     add_to_job_summary(profile, context.job)
     emit(profile, page.parent / layout.FOLDER, context, otherwise=str(page))

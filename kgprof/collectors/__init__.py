@@ -29,6 +29,7 @@ from kgprof.collectors import (
     skipped_frames,
     small_cuda_graphs,
     syncs,
+    unrolled_loops,
 )
 from kgprof.collectors.library_switches import with_switches
 from kgprof.collectors.nothing_measured import measured
@@ -60,6 +61,7 @@ COLLECTORS: tuple[Collector, ...] = (
     runs_eagerly,
     caches,
     compilations,
+    unrolled_loops,
     cuda_graphs,
     addresses,
     aliases,

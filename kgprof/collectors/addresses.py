@@ -11,7 +11,7 @@ trace, beside a launch; which inputs it were is told by what Dynamo marked as fi
 are a prediction.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,7 @@ class AddressChange(Event):
     names: tuple[str, ...]
     functions: tuple[str, ...]  # that take them
     calls: tuple[int, ...]  # after warm-up, in which one lay elsewhere than in the call before
+    in_turn: bool = False  # some of them moved in some of these calls, others in others
     watched: int
     carried: tuple[str, ...]  # graph outputs of earlier calls that they were: "0/0 output 1"
     declared: bool
@@ -186,8 +187,9 @@ def _buffer(tensors: RunTensors, buffer: m.WatchedBuffer) -> BufferUse:
 
 
 def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Iterator[AddressChange]:
-    """One event a line, whatever the number of tensors and graphs that it moves. A declared buffer
-    that is captured has an event of its own, at the line that rebinds it."""
+    """One event a line for all tensors and graphs that it moves, and one for those that a graph had
+    made. A declared buffer that is captured has an event of its own, at the line that rebinds
+    it."""
     captured = {buffer.name.rpartition(".")[2] for buffer in tensors.tensors.buffers or ()}
     moving = []
     for graph, tensor, held in _inputs(tensors):
@@ -198,13 +200,16 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
         costs = not tensors.of_script or bool(graph.cuda_graphs and held.made_before)
         if costs and tensors.steady(held.moved) and len(held.moved) > from_this_call and not told:
             moving.append((graph, tensor, held))
-    for lines, passed in _by_line(tensors, moving):
+    for lines, passed in _by_line(tensors, moving, lambda held: (bool(held.made_before),)):
+        calls: dict[str, set[int]] = {}
+        for _, tensor, held in passed:
+            calls.setdefault(said(tensor.name), set()).update(tensors.steady(held.moved))
+        every = set().union(*calls.values())
         yield AddressChange(
             **_fields(tensors, lines, passed),
             related=lines[1:],
-            calls=tuple(
-                sorted({call for _, _, held in passed for call in tensors.steady(held.moved)})
-            ),
+            calls=tuple(sorted(every)),
+            in_turn=any(moved != every for moved in calls.values()),
             watched=max(held.watched for _, _, held in passed),
             carried=_once(maker for _, _, held in passed for maker in held.made_before),
             declared=any(
@@ -223,17 +228,23 @@ def _inputs(tensors: RunTensors) -> Iterator[Passed]:
 
 
 def _by_line(
-    tensors: RunTensors, passed: list[Passed]
+    tensors: RunTensors,
+    passed: list[Passed],
+    by: Callable[[m.Held], tuple[object, ...]] = lambda held: (),
 ) -> Iterator[tuple[tuple[m.Location, ...], list[Passed]]]:
     """With the lines that pass the first of each group, or bind its name; those of backwards for
-    themselves."""
+    themselves, and those that differ in ``by``."""
     inputs = [
         (tensors.passing(graph, tensor.name, held), (graph, tensor, held))
         for graph, tensor, held in passed
     ]
     for group in grouped(
         inputs,
-        lambda one: (line_of(next(iter(one[0]), None), one[1][0].compile_id), one[1][0].backward),
+        lambda one: (
+            line_of(next(iter(one[0]), None), one[1][0].compile_id),
+            one[1][0].backward,
+            *by(one[1][2]),
+        ),
     ):
         yield group[0][0], [one for _, one in group]
 
@@ -367,6 +378,7 @@ def diagnose(events: tuple[AddressEvent, ...]) -> tuple[m.Finding, ...]:
 
 def _moved(event: AddressChange) -> m.Finding:
     names, times = ", ".join(event.names), f"in {len(event.calls)} of the calls after warm-up"
+    times += " (not all of them in each)" if event.in_turn else ""
     several = len(event.names) > 1
     buffers = "the declared buffers " if several else "the declared buffer "
     taken = (
@@ -421,6 +433,5 @@ def _copied_finding(event: CopiedInput) -> m.Finding:
         event.identity,
         *event.names,
         level=m.Level.WARNING if proven and event.size_bytes >= COPY_BYTES else m.Level.NOTE,
-        count=len(event.names),
         cost=event.cost,
     )

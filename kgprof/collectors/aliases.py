@@ -23,6 +23,7 @@ from kgprof.collectors.tensor_facts import (
     is_written,
     overlaps_itself,
     relation,
+    returns,
     run_tensors,
     said,
 )
@@ -204,7 +205,7 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
     from_inputs = set()
     for overlap in graph.overlaps:
         (kind, index), (other, _) = at(overlap.left), at(overlap.right)
-        if (kind, other) != ("input", "output"):
+        if (kind, other) != ("input", "output") or not returns(graph, overlap.right):
             continue
         source = tensors.origin(graph, graph.inputs[index])
         if source and (found := relation(overlap)):
@@ -219,21 +220,22 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
                 )
             )
     names = [tensor.name for tensor in graph.inputs]
+    given_out = {source for _, source, _, kind, _ in shared if kind == IDENTITY}
     for name in graph.returned_inputs:
         place = names.index(name) if name in names else None
         if place is not None:
             source = tensors.origin(graph, graph.inputs[place])
         else:
             source = name if tensors.is_users(graph, name) else ""
-        if source:
+        if source and source not in given_out:
             shared.append((place, source, "it is returned without a copy", IDENTITY, graph.runs))
     for place, source, words, kind, calls in shared:
-        # An incoming gradient that is passed on as it is: autograd copies what it keeps of a CUDA
-        # graph. A library knows its own caches.
-        in_library = tensors.of_script and not tensors.source.project.holds(graph.file)
+        # An incoming gradient that is passed on does no harm: autograd copies what it keeps of a
+        # CUDA graph. A library knows its own caches.
+        in_library = not tensors.source.project.holds(graph.file)
         written = place is not None and is_written(graph, place) and not in_library
         serious = written or bool(graph.cuda_graphs and not graph.backward)
-        if in_library and not serious:
+        if (in_library or graph.backward) and not serious:
             continue
         pair = f"{said(source)}: {words}"
         yield _alias(tensors, graph, OUTPUT_INPUT, kind, pair, serious=serious, calls=calls)
@@ -242,6 +244,8 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
             overlap.left,
             overlap.right,
         } <= from_inputs:
+            continue
+        if not (returns(graph, overlap.left) and returns(graph, overlap.right)):
             continue
         if found := relation(overlap):
             pair = (
@@ -446,7 +450,6 @@ def diagnose(events: tuple[Alias, ...]) -> tuple[m.Finding, ...]:
                 event.identity,
                 event.kind,
                 level=rule.level if event.serious else m.Level.NOTE,
-                count=len(event.pairs),
                 related=event.related,
                 detail=event.detail,
             )

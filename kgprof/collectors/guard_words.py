@@ -44,6 +44,8 @@ def in_words(
 ) -> str:
     """``size of x, dimension 0: expected 8, got 9``. ``same``: all guards on the same value;
     ``wraps`` and ``arguments``: what torch's wrapper calls, if it is that which was compiled."""
+    if guard.kind == "autocast" and "enabled" not in guard.source:
+        return "autocast was set in more than one way, and torch compiles for each"
     if guard.kind in STATES:
         return STATES[guard.kind]
     if guard.kind == "global-state" and guard.source:

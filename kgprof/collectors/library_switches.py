@@ -5,6 +5,7 @@ That is the library's argument (library_switches.toml), or the line that calls i
 is a note.
 """
 
+import ast
 import tomllib
 from collections.abc import Collection, Mapping
 from importlib import resources
@@ -62,6 +63,13 @@ _HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
 _SKIPPED = "dont_skip_tracing"  # of a function of torch's: the next line of torch's breaks instead
 _OPERATOR = "Higher Order Operator"
+_BRANCHES = "GB0170"  # on a value
+_COUNTED = (
+    "for _ in range(N): ...  # in place of the while, if the number of turns is known; else "
+    "torch.while_loop"
+)
+_CHECKED = "in place of the if and its raise: the check is then a part of the graph"
+_OF_AN_IF = ("torch.cond", "if tensor_cond", "branchless")
 # With it, the call of a compiled module with a backward hook raises: "BackwardState requires
 # CompiledAutograd".
 _RAISES = "compiled_autograd"
@@ -96,12 +104,17 @@ def _mended(
     trainer: Mapping[str, str],
     compiled: Collection[tuple[m.RunKey, str, str]],
 ) -> m.Finding:
+    place = finding.location
     decides = _in_operator(finding) or (
-        source is not None and finding.location is not None and source.decides(finding.location)
+        # print() breaks the graph next
+        place is not None and place.text.strip().startswith("print(")
     )
+    decides = decides or (source is not None and place is not None and source.decides(place))
     fix = _known(finding, decides) or _of_guard(finding) or trainer.get(finding.rule, finding.fix)
     if fix:
         return replace(finding, fix=fix)
+    if finding.refusal is not None and finding.refusal.cause.gb_id == _BRANCHES:
+        finding = _of_branch(finding, source)
     if decides:
         finding = _without_hint(finding, _SCALARS)
     if finding.refusal is not None and finding.refusal.cause.operator.startswith("torch."):
@@ -127,6 +140,28 @@ def _of_guard(finding: m.Finding) -> str:
         and each["calls"] in line
     )
     return next(found, "")
+
+
+def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
+    """A branch on a value with what suits its own line: torch gives the same hints for each."""
+    place = finding.location
+    known = source is not None and place is not None and finding.library is None
+    branch = source.condition(place) if known and source and place else None
+    if isinstance(branch, ast.While):
+        for hint in _OF_AN_IF:
+            finding = _without_hint(finding, hint)
+        return replace(finding, fix=_COUNTED)
+    if branch is None:
+        return finding
+    if not any(isinstance(node, ast.BoolOp) for node in ast.walk(branch.test)):
+        finding = _without_hint(finding, "`or`/`and`")
+    only_raises = len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise)
+    if not only_raises or branch.orelse or not isinstance(branch.test, ast.Call | ast.Compare):
+        return finding
+    for hint in _OF_AN_IF:
+        finding = _without_hint(finding, hint)
+    check = f'torch._assert_async(~({ast.unparse(branch.test)}), "...")'
+    return replace(finding, fix=f"{check}  # {_CHECKED}")
 
 
 def _in_operator(finding: m.Finding) -> bool:

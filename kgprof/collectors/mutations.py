@@ -85,6 +85,7 @@ def collect(evidence: Evidence) -> tuple[Mutation, ...]:
 def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
     for graph in tensors.graphs:
         definition = tensors.definition(graph)
+        own = tensors.source.project.holds(graph.file) and not tensors.of_script
         for index, tensor in enumerate(graph.inputs):
             name = tensors.origin(graph, tensor)
             if not name or is_gradient(tensor.name) or not is_written(graph, index):
@@ -92,7 +93,7 @@ def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
             giver, given = tensors.giver(graph, name)
             argument = tensors.is_argument(giver, name) or name.startswith(m.INCOMING)
             kind = FIXED if (given or tensor).static else ARGUMENT if argument else CAPTURED
-            if tensors.of_script and (kind == FIXED or not graph.cuda_graphs):
+            if not own and (kind == FIXED or not graph.cuda_graphs):
                 continue  # running statistics and caches of a library: nothing is lost by it
             operators: dict[m.Location | None, list[str]] = {}
             for write in graph.in_place:
@@ -150,7 +151,6 @@ def diagnose(events: tuple[Mutation, ...]) -> tuple[m.Finding, ...]:
                 event.identity,
                 *event.names,
                 level=m.Level.NOTE if event.kind == FIXED else None,
-                count=len(event.names),
                 names=event.names,
             )
         )

@@ -36,6 +36,7 @@ from kgprof.wording import call_name, in_calls, plural
 
 ARTIFACT = "recompile_reasons"
 _POSITIONAL = re.compile(r"args\[(\d+)\]")
+_SIZE = re.compile(r"(?P<source>.+)\.size\(\)\[(?P<dimension>\d+)\]")
 MANY = 3  # recompiles in a row, each for another value, from which on it is taken to go on for ever
 
 IN_STEADY_STATE = m.Rule(
@@ -59,8 +60,9 @@ IN_STEADY_STATE = m.Rule(
     ),
     remedy=(
         "Give the compiled function the same kind of input in every call, or tell torch in "
-        "advance: torch._dynamo.mark_dynamic(tensor, dim) or dynamic=True for a size, a 0-d tensor "
-        "for a number that changes, a warm-up call with each value of a flag."
+        "advance: torch._dynamo.mark_dynamic(tensor, dim) or dynamic=True for a size that no line "
+        "needs as a number, a 0-d tensor for a number that is only computed with, a warm-up call "
+        "with each value of a flag."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.STEADY_CALLS),),
@@ -113,9 +115,10 @@ UNBOUNDED = m.Rule(
         "constant to torch."
     ),
     remedy=(
-        "Keep what changes in every call out of the guards: hold counters in a tensor or in the "
-        "caller, pass numbers as 0-d tensors, mark sizes dynamic, create functions and strings "
-        "once outside."
+        "Keep what changes in every call out of the guards: a counter in the caller; a 0-d tensor "
+        "in place of a number that is only computed with; the slice itself in place of a number "
+        "that slices or counts the turns of a loop; functions and strings made once, outside; a "
+        "size marked dynamic, if no line needs it as a number."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE, m.Witness.STEADY_CALLS, m.Witness.CALLS),),
@@ -143,6 +146,8 @@ class Recompile(m.Model):
     duration_s: float | m.Skipped
     # the same guards of the same code failed in no other call, and for no other value
     once: bool = False
+    begins: bool = False  # it is part of the first calls of its own module, however late they came
+    last: bool = False  # no compiled code of the function ran in a later call
     used: m.Location | None = None  # the project's line that made the value a constant
     returned_by: m.Location | None = None  # the line of the graph break that returned the value
     fix: str = ""  # what to write so that this guard no longer fails
@@ -176,9 +181,10 @@ class RecompiledFunction(Event):
 
     @property
     def in_steady_state(self) -> tuple[Recompile, ...]:
-        return tuple(
-            recompile for recompile in self.recompiles if recompile.call >= self.steady_from
-        )
+        return tuple(each for each in self.recompiles if self.is_steady(each))
+
+    def is_steady(self, recompile: Recompile) -> bool:
+        return recompile.call >= self.steady_from and not recompile.begins
 
     @property
     def name(self) -> str:
@@ -194,9 +200,7 @@ class RecompiledFunction(Event):
 
     @property
     def before(self) -> tuple[Recompile, ...]:
-        return tuple(
-            recompile for recompile in self.recompiles if recompile.call < self.steady_from
-        )
+        return tuple(each for each in self.recompiles if not self.is_steady(each))
 
 
 # ---------------------------------------------------------------- reading records
@@ -279,6 +283,21 @@ def _come_with_parameters(
         if any(len(sizes) > 1 and sizes <= sizes_of(same) for sizes in changing):
             tied.add(same[0].source)
     return frozenset(tied)
+
+
+def _made_constants(
+    trace: RunTrace, compiled: Sequence[Compiled]
+) -> dict[tuple[str, int], m.Location | None]:
+    """The sizes that the function's own code made constants of, by tensor and dimension, with the
+    line; a mark on one raises."""
+    names = {each.compile_id for each in compiled}
+    lines: dict[tuple[str, int], m.Location | None] = {}
+    for name, source, line in trace.specialized():
+        found = _SIZE.fullmatch(source)
+        if name in names and found is not None:
+            tensor = named(Guard(kind="size", entry="", source=found["source"]))
+            lines.setdefault((tensor, int(found["dimension"])), line)
+    return lines
 
 
 def _parameters(trace: RunTrace, names: Collection[str]) -> Iterator[tuple[str, Sequence[int]]]:
@@ -426,12 +445,14 @@ def _recompiled(
     sizes = [guard for guard in rejected if guard.kind == "size"]
     advised = Advised(
         trace=trace,
-        function=_called_as(trace, compiled, function),
+        function=_called_as(trace, compiled, function, wraps=bool(wraps)),
         wrapped=wrapped,
+        lines=frozenset(each.call_site for each in recompiles if each.call_site),
         modules=eager.modules,
         same=same,
         library=library is not None and not wraps,
         with_parameters=_come_with_parameters(trace, compiled, sizes) if sizes else frozenset(),
+        constants=_made_constants(trace, compiled) if sizes else {},
     )
     return RecompiledFunction(
         run=trace.run,
@@ -441,7 +462,7 @@ def _recompiled(
         recompiles=tuple(map(advised.recompile, recompiles)),
         wraps=wraps,
         limit_fix=advised.fix(refused[0]) if refused else "",
-        unmarked=tuple(sorted(advised.with_parameters)),
+        unmarked=tuple(sorted(advised.with_parameters | advised.constant_tensors)),
         steady_from=trace.steady_from,
         limit_call=limit.call if limit else None,
         limit_guard=refused[0] if refused else None,
@@ -457,13 +478,13 @@ def _recompiled(
     )
 
 
-def _called_as(trace: RunTrace, compiled: Sequence[Compiled], function: str) -> str:
-    """Name what the program calls: the module in place of its forward."""
-    if function.rpartition(".")[2] != "forward":
+def _called_as(trace: RunTrace, compiled: Sequence[Compiled], function: str, *, wraps: bool) -> str:
+    """Name what the program calls: the module in place of its forward, or of torch's wrapper."""
+    if function.rpartition(".")[2] != "forward" and not wraps:
         return function
     owners = [compiled_callables.of_compilation(trace, each) for each in compiled]
     paths = {each.path for each in owners if each is not None and each.path.isidentifier()}
-    return paths.pop() if len(paths) == 1 else "model"
+    return paths.pop() if len(paths) == 1 else "compiled" if wraps else "model"
 
 
 def _modules(trace: RunTrace, compiled: Sequence[Compiled]) -> str:
@@ -527,12 +548,18 @@ class Advised:
     trace: RunTrace
     function: str
     wrapped: Sequence[m.OfferedFrame]  # the function's frames, where it is torch's wrapper
+    lines: frozenset[m.Location]  # the project's, that call it
     modules: int  # that share its code and its limit, one entry for each
     library: bool  # the function is a library's, so that its variables are none of the owner's
     with_parameters: frozenset[str]  # tensors whose sizes are always those of a parameter
+    constants: Mapping[tuple[str, int], m.Location | None]  # see _made_constants
     same: Mapping[_Subject, Sequence[Guard]]  # what failed for this function, by what it is about
     # that were worked out
     fixes: dict[tuple[_Subject, m.Location | None], str] = field(default_factory=dict)
+
+    @property
+    def constant_tensors(self) -> frozenset[str]:
+        return frozenset(tensor for tensor, _ in self.constants)
 
     def recompile(self, recompile: Recompile) -> Recompile:
         """With what is known about its guard."""
@@ -540,7 +567,7 @@ class Advised:
         wraps = self.wrapped[0].wraps if self.wrapped else ""
         return msgspec.structs.replace(
             recompile,
-            used=_used(self.trace, guard),
+            used=_used(self.trace, guard) or self.constants.get(_size(guard)),
             fix=self.fix(guard),
             words=in_words(
                 self._counted(guard),
@@ -573,6 +600,8 @@ class Advised:
             returned=source.only_returns(used, guard.source) if used and plain else False,
             library=self.library,
             with_parameter=guard.source in self.with_parameters,
+            is_constant=_size(guard) in self.constants,
+            constant_at=self.constants.get(_size(guard)),
         )
         return as_code(cause)
 
@@ -592,12 +621,23 @@ class Advised:
         return self.wrapped[0].arguments if self.wrapped else ()
 
     def _with_argument(self, guard: Guard) -> Guard:
-        """``args[0]`` of torch's wrapper is an argument of what it calls."""
-        if not self.wrapped or not guard.source.startswith(("args[", "kwargs[")):
+        """``args[0]`` of torch's wrapper is what the owner's line passes there, if that is a
+        variable."""
+        found = _POSITIONAL.match(guard.source)
+        if not self.wrapped or found is None:
             return guard
+        passed = self.trace.source.passed
+        names = {passed(line, self.function, int(found[1])) for line in self.lines}
+        name = names.pop() if len(names) == 1 else ""
         return msgspec.structs.replace(
-            guard, source=named(guard, self.wrapped[0].wraps, self._arguments)
+            guard, source=f"{name}{guard.source[found.end() :]}" if name else guard.source
         )
+
+
+def _size(guard: Guard) -> tuple[str, int]:
+    """The tensor and dimension that a guard is on; of no size, -1."""
+    is_size = guard.kind == "size" and guard.dimension is not None
+    return named(guard), guard.dimension if is_size and guard.dimension is not None else -1
 
 
 def _used(trace: RunTrace, guard: Guard) -> m.Location | None:
@@ -649,7 +689,15 @@ def _recompile(
         duration_s=m.Skipped("torch gave no duration")
         if duration_us is None
         else duration_us / 1e6,
+        begins=compiled_callables.begins_with(trace, compiled),
+        last=_runs_no_more(trace, compiled),
     )
+
+
+def _runs_no_more(trace: RunTrace, compiled: Compiled) -> bool:
+    """Whether nothing shows that its code was called again without another compilation."""
+    runs = _runs(trace, {compiled.frame_id})
+    return max(runs, default=trace.calls - 1) <= compiled.call
 
 
 def _break_before(trace: RunTrace, compiled: Compiled) -> m.Location | None:
@@ -682,7 +730,7 @@ def _entries(event: RecompiledFunction) -> Iterator[m.RecompileEntry]:
             compile_id=recompile.compile_id,
             location=event.location,
             call=recompile.call if event.calls_known else None,
-            steady=event.calls_known and recompile.call >= event.steady_from,
+            steady=event.calls_known and event.is_steady(recompile),
             reason=recompile.words,
             words=recompile.guard.text,
             guard=recompile.guard.kind,
@@ -908,7 +956,16 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
         if went_on:
             yield _finding(IN_STEADY_STATE, event, went_on, ", during warm-up", WENT_ON)
         if apart:
-            yield _finding(IN_STEADY_STATE, event, apart, f" and {CONVERGED}", CONVERGED)
+            yield _finding(IN_STEADY_STATE, event, apart, _ended(event, apart), CONVERGED)
+
+
+def _ended(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
+    """What is known of recompiles in first calls, on subjects that no later call failed on."""
+    if any(each.call >= event.steady_from for each in recompiles):
+        return ", each in the first calls of its module"
+    if any(each.last for each in recompiles):
+        return ", during warm-up"
+    return f" and {CONVERGED}"
 
 
 def _of_breaks(event: RecompiledFunction) -> Iterator[m.Finding]:
@@ -919,11 +976,15 @@ def _of_breaks(event: RecompiledFunction) -> Iterator[m.Finding]:
         yield _finding(IN_STEADY_STATE, event, same, apart=AFTER_A_BREAK)
 
 
-def _because_of_break(recompiles: Sequence[Recompile]) -> str:
+def _because_of_break(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
+    """Names the lines of the breaks, which lie in the file of the function itself."""
     lines = dict.fromkeys(
         recompile.returned_by.line for recompile in recompiles if recompile.returned_by
     )
-    return f", because of the graph break at line {', '.join(map(str, lines))}" if lines else ""
+    if not lines:
+        return ""
+    of = f" of {event.library.file}" if event.library else ""
+    return f", because of the graph break at line {', '.join(map(str, lines))}{of}"
 
 
 def _finding(
@@ -956,7 +1017,7 @@ def _finding(
         else sorted({guard.kind for guard in guards})
     )
     of_break = bool(recompiles) and all(recompile.returned_by for recompile in recompiles)
-    times = f"{_times(event, recompiles)}{note}{_because_of_break(recompiles)}"
+    times = f"{_times(event, recompiles)}{note}{_because_of_break(event, recompiles)}"
     return finding(
         rule,
         event,
@@ -969,7 +1030,7 @@ def _finding(
         if event.modules and event.library and event.library.package == "torch"
         else event.library,
         count=max(1, len(recompiles)),
-        related=_related(recompiles),
+        related=_related(event, recompiles),
         # torch's own sentence for each, one a line, below them its hints, and the code for this
         # tensor.
         detail="\n".join(
@@ -1028,9 +1089,10 @@ def _used_in(recompile: Recompile, event: RecompiledFunction) -> str:
     return "" if recompile.returned_by else used_in(recompile.used, event.location)
 
 
-def _related(recompiles: Sequence[Recompile]) -> tuple[m.Location, ...]:
-    """The break that a value came from, the lines that used one, the calls that recompiled."""
-    breaks = [recompile.returned_by for recompile in recompiles]
+def _related(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> tuple[m.Location, ...]:
+    """The break that a value came from, the lines that used one, the calls that recompiled. A break
+    in a library is no place of the project."""
+    breaks = [] if event.library else [recompile.returned_by for recompile in recompiles]
     places = (*breaks, *(r.used for r in recompiles), *(r.call_site for r in recompiles))
     return tuple(dict.fromkeys(place for place in places if place))
 

@@ -32,6 +32,8 @@ class Cause(m.Model):
     returned: bool = False  # the function only calls it, on what it then returns
     library: bool = False  # the function is a library's: its variables are none of the owner's
     with_parameter: bool = False  # its sizes are always those of a parameter
+    is_constant: bool = False  # the function's own code makes a constant of this size
+    constant_at: m.Location | None = None  # the project's line that does
 
     @property
     def guard(self) -> Guard:
@@ -108,6 +110,7 @@ def sizes_of(guards: Sequence[Guard]) -> set[int]:
 
 # ---------------------------------------------------------------- what a value is
 
+_OF_WRAPPER = ("args[", "kwargs[")  # what it passes on; the program has no such names
 _FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
 _INT = re.compile(r"-?\d+")
 _TEXT = re.compile(r"""b?['"].*""", re.DOTALL)
@@ -228,8 +231,8 @@ def _value(cause: Cause) -> str:
 
 
 def _short(cause: Cause) -> str:
-    """The function's name without its class; what torch's wrapper calls has none in the program."""
-    return "compiled" if cause.wraps else cause.function.rpartition(".")[2]
+    """The function's name without its class."""
+    return cause.function.rpartition(".")[2]
 
 
 def _optimizer(cause: Cause) -> str:
@@ -317,7 +320,7 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="float_lr",
         holds=lambda c: is_number(c.guard) and _key(c) == "lr",
-        code=lambda c: f"{_optimizer(c)}(..., lr=torch.tensor({_value(c)}))",
+        code=lambda c: f"{_optimizer(c)}(..., lr=torch.tensor(...))",
         effect=_one("a scheduler then changes a tensor, and no guard depends on its value"),
     ),
     Remedy(
@@ -439,11 +442,27 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="static_sizes",
         holds=lambda c: (
-            not c.modules and _is_size(c) and not _is_of_parameter(c) and not c.with_parameter
+            not c.modules
+            and _is_size(c)
+            and not _is_of_parameter(c)
+            and not c.with_parameter
+            and not c.is_constant
+            and not (c.wraps and c.guard.source.startswith(_OF_WRAPPER))
         ),
         code=lambda c: mark(c.guards),
         effect=lambda c: (
             f"before the first call; sizes: {', '.join(map(str, sorted(sizes_of(c.guards))))}"
+        ),
+    ),
+    Remedy(
+        name="constant_sizes",
+        holds=lambda c: (
+            c.is_constant and c.constant_at is not None and c.name.isidentifier() and not c.wraps
+        ),
+        code=lambda c: f"{c.name} = torch.nn.functional.pad({c.name}, ...)",
+        effect=lambda c: (
+            f"before the call, to few sizes: line {c.constant_at.line if c.constant_at else 0} "
+            "makes a constant of each, so it cannot be dynamic"
         ),
     ),
     Remedy(

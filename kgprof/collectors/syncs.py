@@ -145,6 +145,10 @@ OF_OPERATORS = {
     **dict.fromkeys(("aten::_unique2", "aten::unique_dim", "aten::unique_consecutive"), "unique"),
 }
 INSIDE = "inside-operator"
+# Operators that check their input on a CPU and not on a GPU. one_hot reads the number of classes
+# anywhere, where it is not given.
+ONE_HOT = "one_hot"
+CHECKS_ON_A_CPU = frozenset({ONE_HOT, "quantile", "nanquantile"})
 PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
 READ_AFTER = "a tensor: read it after the loop"
 SAID = {
@@ -168,6 +172,10 @@ SAID = {
 DRAWN = (
     "torch.argmax(probs / torch.empty_like(probs).exponential_(1), dim=-1, "
     "keepdim=True)  # draws without a sync"
+)
+
+COUNTED_CLASSES = (
+    "torch.nn.functional.one_hot(..., num_classes=...)  # else the largest label is read"
 )
 
 # What is read is the size of the result.
@@ -276,6 +284,11 @@ def _of_run(
             (library.package, library.file, library.function, library.text) if library else ()
         )
         cause = next((cause for record in seen if (cause := cause_of(record))), INSIDE)
+        called = called_function(doing(first)[1]) if cause == INSIDE else ""
+        if not on_cuda and called in CHECKS_ON_A_CPU:
+            if called != ONE_HOT or _is_told_classes(doing(first)[1]):
+                continue
+            reads = [(count + 1) // 2 for count in reads]  # the least label too, on a CPU
         yield Sync(
             run=run.key,
             rule=site.rule,
@@ -292,11 +305,18 @@ def _of_run(
             library=library,
             chain=chain[:0:-1],
             expression=first.expression,
-            called=called_function(doing(first)[1]) if cause == INSIDE else "",
+            called=called,
             on_cuda=on_cuda,
             waited_us=_waited(seen, steady, on_cuda),
             identity="\0".join((*source.identity(place), cause, *identity)),
         )
+
+
+def _is_told_classes(expression: str) -> bool:
+    """Whether a call of one_hot is given the number of classes."""
+    call = ast.parse(expression.strip(), mode="eval").body  # called_function has read it
+    keywords = {each.arg for each in call.keywords} if isinstance(call, ast.Call) else set()
+    return isinstance(call, ast.Call) and (len(call.args) > 1 or "num_classes" in keywords)
 
 
 def _is_read_at_the_end(reads: Sequence[int]) -> bool:
@@ -587,6 +607,8 @@ def _own_fix(event: Sync, cause: str) -> str:
     """Code for the project's own line; a library's is looked up elsewhere."""
     if event.library or event.rule == OWN_CLOCK.id:
         return ""
+    if event.called == ONE_HOT:
+        return COUNTED_CLASSES
     return DRAWN if event.called == "multinomial" else _fix(event, cause)
 
 

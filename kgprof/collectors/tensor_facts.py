@@ -52,9 +52,10 @@ class RunTensors(m.Model):
         return (*self.tensors.graphs, *self.tensors.backwards)
 
     def named(self, graph: m.WatchedGraph) -> str:
-        """The compiled function, or its backward."""
-        place = self.definition(graph)
-        name = place.function if place else graph.function
+        """The compiled function, or its backward; a library's with the package."""
+        own = self.source.project.holds(graph.file)
+        place = self.source.definition(graph.file, graph.first_line, graph.function)
+        name = place.function if own else f"{place.function} in {self.source.package_line(place)}"
         return f"{name}'s backward" if graph.backward else name
 
     def steady(self, calls: tuple[int, ...]) -> tuple[int, ...]:
@@ -105,7 +106,9 @@ class RunTensors(m.Model):
         value of the function's own, made before a graph break and taken up behind it."""
         if not is_resumed(graph.function):
             return tensor.name
-        if found := next((held.lies_in for held in tensor.held if held.lies_in), ""):
+        found = next((held.lies_in for held in tensor.held if held.lies_in), "")
+        # a name of another function's, which took the same tensor before, says nothing here
+        if found and self.giver(graph, found)[1] is not None:
             return found
         made = any(
             held.made_now and sum(held.made_now.values()) >= len(held.moved) for held in tensor.held
@@ -171,6 +174,13 @@ def at(position: str) -> tuple[str, int]:
     """("input", 3) of "input 3"."""
     kind, _, index = position.partition(" ")
     return kind, int(index)
+
+
+def returns(graph: m.WatchedGraph, position: str) -> bool:
+    """Whether the function returns an output; one that it assigns is no result. A Recording may not
+    know."""
+    known = graph.returned_outputs
+    return known is None or at(position)[1] in known
 
 
 def is_gradient(name: str) -> bool:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from kgprof import coverage
 from kgprof import model as m
 from kgprof.document import breakdown, compare_words
+from kgprof.document.account import picture
 from kgprof.document.breakdown import Part, Segment, legend, of_parts
 from kgprof.document.compare_part import Shown, parts_of, plot
 from kgprof.document.escaping import clip, one_line
@@ -98,6 +99,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
             f"{clip(one_line(decided.per, limits.name), _UNIT)}"
         )
     return {
+        "account": picture(profile),
         "tiles": tuple(tiles),
         "unit": by_speed.unit.name if by_speed else "",
         "bars": ()

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from kgprof import model as m
 from kgprof.judge import Answer
@@ -41,7 +42,6 @@ AT_IMPORT = m.Skipped(
 )
 NO_EAGER = m.Skipped("this strategy was not run in mode eager; add --mode eager")
 UNTIMED = m.Skipped("no times were requested")
-ONE_MODE = m.Skipped("a script runs in one mode, so no eager run of it was timed to compare with")
 RESULTS_DIFFER = m.Skipped("results differ")
 NOT_FASTER = m.Skipped("not measurably faster than eager")
 NO_START = m.Skipped("no process with cold caches was measured")
@@ -69,8 +69,12 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     times were asked for."""
     recording, run = evidence.whole.recording, evidence.record
     if recording.header.options.untimed:
-        short_script = run.script is not None and not isinstance(run.timing, m.Skipped)
-        return ONE_MODE if short_script else UNTIMED
+        if run.script is None:
+            return UNTIMED
+        if isinstance(run.timing, m.Skipped):
+            return run.timing
+        if isinstance(run.eager_timing, m.Skipped):
+            return run.eager_timing
     if run.key.mode == m.EAGER:
         return m.Skipped("mode eager is what compiled runs are compared with")
     if isinstance(run.compile, m.Skipped):
@@ -79,7 +83,7 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
         return m.Skipped(m.nothing_compiled(run.compile.unused))
     eager_key = m.RunKey(strategy=run.key.strategy, mode=m.EAGER)
     found = evidence.whole.run(eager_key)
-    eager = found.record if found else None
+    eager = _eager_script(run) if run.script else found.record if found else None
     cold_s, warm_s = _cold_s(run), _warm_s(run)
     eager_s, warm_eager = (
         (NO_EAGER, NO_EAGER) if eager is None else (_cold_s(eager), _warm_s(eager))
@@ -110,6 +114,24 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
         verdict=verdict,
         text=_text(cold_s, times, cold, verdict),
     )
+
+
+def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
+    """The same script with compiling switched off; its start is that of the steps before TIMING's.
+
+    None where it was not run so, or its steps are others.
+    """
+    timing, eager = run.timing, run.eager_timing
+    if isinstance(timing, m.Skipped) or isinstance(eager, m.Skipped) or timing.step != eager.step:
+        return None
+    started = (*eager.start_us, *eager.every_us)
+    compiled = run.compile
+    if isinstance(compiled, m.CompilePass):
+        compiled = structs.replace(
+            compiled, call_us=started, steady_from=len(eager.start_us), while_loading_s=0.0
+        )
+    key = m.RunKey(strategy=run.key.strategy, mode=m.EAGER)
+    return structs.replace(run, key=key, timing=eager, compile=compiled)
 
 
 def _differs(recording: m.Recording, key: m.RunKey) -> bool:

@@ -5,6 +5,7 @@ was not measured is ``Skipped(reason)``, never zero. Every other room writes ``f
 model as m``. Each module imports only modules above it.
 """
 
+from kgprof.model.accounts import *
 from kgprof.model.capturing import *
 from kgprof.model.comparison import *
 from kgprof.model.compile_records import *

@@ -54,6 +54,17 @@ class OfferedFrame(Model):
     arguments: tuple[str, ...] = ()
 
 
+class LineOperators(Model):
+    """A line of a large graph, in any of the frames that Dynamo inlined there."""
+
+    file: str
+    line: int
+    function: str
+    operators: int
+    kinds: int  # of these, different ones: operator and innermost line
+    of: int  # operators of the whole graph
+
+
 class GraphRuns(Model):
     """One compiled graph and how often it ran, seen by the graph hook. Line: ``{"graph":
     {...}}``."""
@@ -63,6 +74,7 @@ class GraphRuns(Model):
     runs: dict[int, int] = {}  # call -> runs in it
     # Inductor was asked for CUDA graphs; None where another backend compiled
     cuda_graphs: bool | None = None
+    lines: tuple[LineOperators, ...] = ()  # none where it has few operators
 
 
 class BackendFailure(Model):

@@ -41,7 +41,7 @@ class RunLimits(Tagged):
         return None if self.undecided else self.by_kind[0]
 
 
-# Of the time that is left without compiling for the first time, which every run pays.
+# Of the time that is left without compiling for the first time, where no cause of that is known.
 MOST = 0.5
 
 
@@ -57,17 +57,26 @@ class WholeRun(Tagged):
 
     @property
     def once(self) -> tuple[LimitShare, ...]:
-        """The shares that are paid once, but for compiling for the first time."""
+        """The shares that are paid once and have a cause in the program. Every run compiles for the
+        first time: that has one where a line is known that makes it long."""
         kinds = (LimitKind.RECOMPILING, LimitKind.RECORDING)
-        return tuple(share for share in self.shares if share.limit in kinds)
+        return tuple(share for share in self.shares if share.limit in kinds or self._is_long(share))
 
     @property
     def leading(self) -> LimitShare | None:
         """The largest of ``once``; None where the steps themselves take longer than these."""
-        first_us = sum(each.us for each in self.shares if each.limit is LimitKind.COMPILING)
-        once_us = sum(share.us for share in self.once)
-        limits = once_us > 0 and once_us >= MOST * (self.total_us - first_us)
-        return self.once[0] if limits else None
+        once = self.once
+        left_us = sum(
+            share.us
+            for share in self.shares
+            if share in once or share.limit is not LimitKind.COMPILING
+        )
+        once_us = sum(share.us for share in once)
+        return once[0] if once_us > 0 and once_us >= MOST * left_us else None
+
+    @staticmethod
+    def _is_long(share: LimitShare) -> bool:
+        return share.limit is LimitKind.COMPILING and share.location is not None
 
 
 def _sum(shares: Sequence[LimitShare]) -> LimitShare:

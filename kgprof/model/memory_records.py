@@ -167,6 +167,8 @@ class WatchedGraph(Model):
     outputs: int = 0
     in_place: tuple[InPlace, ...] = ()
     returned_inputs: tuple[str, ...] = ()  # sources of inputs that the function returns as they are
+    # Outputs that the function returns; the others are assigned to something. None: not recorded.
+    returned_outputs: tuple[int, ...] | None = None
     # names of tensors that stand at two places of what it returns
     returned_twice: tuple[str, ...] = ()
     overlaps: tuple[Overlap, ...] = ()

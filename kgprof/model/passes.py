@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from kgprof.model.accounts import NOT_ACCOUNTED, ScriptAccount
 from kgprof.model.compile_records import Autotuned, Sources
 from kgprof.model.memory_records import HandmadeGraph, SyncRecords, TensorRecords
 from kgprof.model.structs import Location, Model, Skipped, Tagged, Unavailable
@@ -247,6 +248,8 @@ class TimingPass(Tagged, tag="timing"):
     # CPU time of each step of a script; of a function of a mean step in each group of ``step_us``.
     cpu_us: tuple[float, ...] = ()
     load: Load | Skipped = Skipped("TIMING did not look at the machine's load")
+    account: ScriptAccount | Skipped = Skipped(NOT_ACCOUNTED)  # of a script
+    step: str = ""  # of a script: what was counted as one
     slice_steps: int = 0  # so many steps at a time, in turn with another process; 0: alone
 
     @property

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import msgspec
 
+from kgprof.model.accounts import NOT_ACCOUNTED, ScriptAccount
 from kgprof.model.comparison import Comparison, TraceDifference
 from kgprof.model.compile_records import CALLS_NOT_COUNTED, Autotuned, CompiledText, TritonStages
 from kgprof.model.evaluation import AgreementVerdict, Evaluation, RunAgreement
@@ -201,6 +202,7 @@ class RunReport(Model):
     )
     phases: TrainingPhases | Skipped = Skipped("this run is not training, or was not traced")
     limits: RunLimits | Skipped = Skipped("this report was made before limits were judged")
+    account: ScriptAccount | Skipped = Skipped(NOT_ACCOUNTED)
     whole: WholeRun | Skipped = Skipped("this report was made before runs were accounted for")
 
     @property

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from kgprof.model.accounts import NOT_ACCOUNTED, ScriptAccount
 from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins, SourceLine
 from kgprof.model.evaluation import Agreement, Evaluation
 from kgprof.model.kernels import Ceilings, Holistic
@@ -174,6 +175,8 @@ class ScriptRun(Model):
     # of such a program, and of one without steps: functions without arguments that it never calls
     uncalled: tuple[str, ...] = ()
     workers: int = 0  # processes of torch's data loaders, which may compile by themselves
+    loop: SourceLine | None = None  # whose iterations are the steps
+    account: ScriptAccount | Skipped = Skipped(NOT_ACCOUNTED)  # with the listeners on
 
     def why_nothing_compiled(self, workload: str) -> str:
         """What hides a compilation that its text asks for, and what to do; empty where it asks for
@@ -224,6 +227,9 @@ class Control(Tagged):
     compiled: tuple[SourceLine, ...] = ()
 
 
+NOT_RUN_EAGERLY = Skipped("the program was not run again with compiling switched off")
+
+
 class RunRecord(Model):
     """Everything that one strategy x mode left in the Recording."""
 
@@ -245,6 +251,8 @@ class RunRecord(Model):
     compiled_kernels: CompiledKernels | Skipped = Skipped("this Recording has no compiled kernels")
     control: Control | Skipped | None = None  # None: nothing was in doubt
     script: ScriptRun | None = None  # None: a workload with steps of its own
+    # of a script that compiles, with compiling switched off
+    eager_timing: TimingPass | Skipped = NOT_RUN_EAGERLY
     holistic: Holistic | Skipped = Skipped("HTA was not run on this trace")
     rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1
     # what the passes without a field here left

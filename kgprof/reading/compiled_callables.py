@@ -30,6 +30,16 @@ def of_compilation(trace: RunTrace, compiled: Compiled) -> m.CompiledCallable | 
     return next((each for each in callables(trace) if began in each.compilations), None)
 
 
+def begins_with(trace: RunTrace, compiled: Compiled) -> bool:
+    """Whether a compilation is part of its own module's first calls: the very first one, or one of
+    as many as count as warm-up, if the program calls the module beyond them."""
+    called = of_compilation(trace, compiled)
+    if called is None or not called.module:
+        return False
+    own, warmup = sorted(called.calls), trace.steady_from
+    return compiled.call in (own[:warmup] if len(own) > warmup else own[:1])
+
+
 def of_code(trace: RunTrace, frame: m.Location | None) -> tuple[m.CompiledCallable, ...]:
     """All whose calls run this code object first, by its first line."""
     if frame is None:

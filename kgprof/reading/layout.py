@@ -58,6 +58,7 @@ SOURCES = "sources.json"  # beside it
 RESULT = "result.npz"
 SCRIPT = "script.json"
 CONTROL = "control.json"
+EAGER_TIMES = "eager_timing.json"  # of a script with compiling switched off
 GATE = "gate.json"
 ACCEPTED = "accepted.json"
 LOG = "log.txt"

@@ -4,8 +4,9 @@ function's ``def`` is."""
 from __future__ import annotations
 
 import ast
+import builtins
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from kgprof import model as m
@@ -14,6 +15,8 @@ from kgprof.reading.project import ProjectFiles
 # Dynamo continues after a break in a function of this name; its first line is the line of the
 # break.
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)")
+
+_IS_OWN = re.compile(r"(?:self\.)?\w+")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
@@ -56,6 +59,17 @@ class _Definition(m.Model):
     first: int
     line: int
     last: int
+
+
+class Loop(m.Model):
+    """A loop statement of a file: its lines, and what its body calls by a name of the program."""
+
+    first: int
+    last: int
+    calls: tuple[str, ...]
+
+    def holds(self, line: int) -> bool:
+        return self.first <= line <= self.last
 
 
 class SourceText:
@@ -110,6 +124,13 @@ class SourceText:
     def tree(self, file: str) -> ast.Module:
         """The file's syntax tree; empty where its text is not known."""
         return self._parsed(file).tree
+
+    def loops(self, file: str) -> Iterator[Loop]:
+        """Gives each ``for`` and ``while`` of a file."""
+        for node in ast.walk(self.tree(file)):
+            if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+                last = node.end_lineno or node.lineno
+                yield Loop(first=node.lineno, last=last, calls=_called_in(node.body))
 
     def package_line(self, place: m.Location) -> m.PackageLine:
         """A library's line with the package that it belongs to, in the version that was installed
@@ -191,6 +212,29 @@ class SourceText:
             test.lineno <= place.line <= (test.end_lineno or test.lineno) for test in tests
         )
         return in_test or any(_uses(test, name) for test in tests for name in names)
+
+    def passed(self, place: m.Location, function: str, position: int) -> str:
+        """The variable that the one call of ``function`` at ``place`` passes at a position; empty
+        where it passes anything else."""
+        calls = [
+            node
+            for node in ast.walk(self._parsed(place.file).tree)
+            if isinstance(node, ast.Call)
+            and node.lineno <= place.line <= (node.end_lineno or node.lineno)
+            and ast.unparse(node.func).rpartition(".")[2] == function
+        ]
+        given = calls[0].args[position : position + 1] if len(calls) == 1 else []
+        return given[0].id if given and isinstance(given[0], ast.Name) else ""
+
+    def condition(self, place: m.Location) -> ast.If | ast.While | None:
+        """The ``if`` or ``while`` whose condition a line is in."""
+        function = self._function(place)
+        for node in ast.walk(function) if function else ():
+            if isinstance(node, ast.If | ast.While):
+                last = node.test.end_lineno or node.test.lineno
+                if node.test.lineno <= place.line <= last:
+                    return node
+        return None
 
     def is_all_of_its_function(self, place: m.Location) -> bool:
         """Whether the statement at ``place`` is the only one of its function, but for a
@@ -371,6 +415,14 @@ def _calls(tree: ast.AST) -> list[tuple[str, list[str]]]:
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     named = (node for node in nodes if isinstance(node.func, ast.Name | ast.Attribute))
     return [(ast.unparse(node.func), [ast.unparse(each) for each in node.args]) for node in named]
+
+
+def _called_in(body: Sequence[ast.stmt]) -> tuple[str, ...]:
+    """Names the functions and modules of the program that these statements call: ``cell`` and
+    ``self.cell``, no builtin and no method of a local variable."""
+    called = (name for statement in body for name, _ in _calls(statement))
+    own = (name for name in called if not hasattr(builtins, name))
+    return tuple(dict.fromkeys(name for name in own if _IS_OWN.fullmatch(name)))
 
 
 def _works(called: set[str]) -> bool:

@@ -12,6 +12,9 @@ from typing import Any
 from kgprof import model as m
 from kgprof.reading.source_text import SourceText
 
+# torch's record of a size or number that it could vary and made a constant of
+SPECIALIZED = "symbolic_shape_specialization"
+
 Metrics = Mapping[str, Any]
 Frame = tuple[int, str, int, str]  # call, file, first line, function
 
@@ -43,6 +46,12 @@ class Compiled:
     @property
     def failed(self) -> bool:
         return bool(self.metrics.get("fail_type"))
+
+    @property
+    def took_us(self) -> float:
+        """Of the compilation and its backward, as torch timed them; 0 where it did not."""
+        known = (metrics.get("duration_us") for metrics in (self.metrics, *self.backward))
+        return sum(float(us) for us in known if isinstance(us, int | float))
 
 
 class RunTrace:
@@ -91,6 +100,16 @@ class RunTrace:
         """Whether a backend failed for this code object, and not in the control, in which nothing
         listened."""
         return (file, first_line, function) in self._changed
+
+    def specialized(self) -> Iterator[tuple[str, str, m.Location | None]]:
+        """The compilations that made a constant of a size or number although torch could vary it,
+        with its source and the innermost line of the program that needed it."""
+        for record in self.all.records:
+            made = record.metadata.get(SPECIALIZED)
+            if isinstance(made, Mapping):
+                place = self.source.innermost(tuple(self._stack(made.get("user_stack"))))
+                for source in made.get("sources") or ():
+                    yield compile_id(record.metadata), str(source), place
 
     def artifacts(self, name: str) -> Iterator[m.TraceRecord]:
         """The records of one kind of artifact, in torch's order."""

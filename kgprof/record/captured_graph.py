@@ -4,7 +4,6 @@ operators write."""
 from __future__ import annotations
 
 import operator
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -13,9 +12,9 @@ import torch
 
 from kgprof import model as m
 from kgprof.record.graph_hook import name_of
+from kgprof.record.graph_lines import frames_of
 from kgprof.record.tensor_memory import storage_id
 
-STACK = 8  # frames that are kept of one operator
 LEAVES = 1024  # tensors that are looked at in what a function returns
 
 _AUGMENTED = frozenset(
@@ -33,7 +32,6 @@ _AUGMENTED = frozenset(
         "rshift",
     )
 ) | {operator.iand, operator.ior, operator.ixor}
-_FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>\S+)')
 # Normalisation in training writes its second and third argument, which no name tells.
 _RUNNING_STATISTICS, _IN_TRAINING = ("batch_norm", "instance_norm"), 5
 
@@ -50,6 +48,7 @@ class CapturedGraph(m.Model):
     in_place: tuple[m.InPlace, ...]
     returns: bool  # False where a graph break follows
     returned_inputs: tuple[str, ...]
+    returned_outputs: tuple[int, ...]
     returned_twice: tuple[str, ...]
 
 
@@ -78,10 +77,19 @@ def captured(output: Any, returned: Iterable[Returned]) -> CapturedGraph:
         in_place=tuple(_in_place(graph, placeholders)),
         returns=not getattr(reason, "graph_break", False),
         returned_inputs=tuple(dict.fromkeys(leaf.source for leaf in leaves if leaf.source)),
+        returned_outputs=tuple(_given_back(graph, {leaf.identity for leaf in leaves})),
         returned_twice=tuple(
             dict.fromkeys(leaf.name for leaf in leaves if seen[leaf.identity] > 1)
         ),
     )
+
+
+def _given_back(graph: torch.fx.Graph, returned: set[object]) -> Iterator[int]:
+    """The graph's outputs that the function returns; it gives out others to assign them."""
+    for node in graph.find_nodes(op="output"):
+        for index, value in enumerate(_nodes(node.args[0])):
+            if value in returned:
+                yield index
 
 
 # ---------------------------------------------------------------- what writes
@@ -172,16 +180,6 @@ def operator_of(node: torch.fx.Node) -> str:
         if isinstance(node.target, str)
         else str(getattr(node.target, "__name__", node.target))
     )
-
-
-def frames_of(node: torch.fx.Node) -> tuple[m.Frame, ...]:
-    """The user's stack where the operator was traced, innermost first."""
-    text = node.meta.get("stack_trace") or ""
-    found = [
-        m.Frame(file=match["file"], line=int(match["line"]), function=match["function"])
-        for match in _FRAME.finditer(text)
-    ]
-    return tuple(reversed(found))[:STACK]
 
 
 # ---------------------------------------------------------------- what is returned

@@ -292,6 +292,7 @@ def script(job: Job, events: Events) -> BaseException | None:
     from kgprof.record import script as scripts
 
     rerun = job.options.passes[0] if job.is_rerun and not job.control else "script"
+    rerun = "timing with compiling off" if job.runs_eagerly else rerun
     with events.phase("control" if job.control else rerun):
         # else its number may be that of a file of the program's when Python closes it
         events.stream.close()

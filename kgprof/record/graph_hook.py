@@ -10,6 +10,7 @@ import msgspec
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
 from kgprof.record.compiled_calls import RunsHere
+from kgprof.record.graph_lines import lines_of_operators
 from kgprof.record.installed_graphs import Graph, InstalledGraphs
 from kgprof.record.source import aside, words
 
@@ -48,6 +49,9 @@ class GraphHook(InstalledGraphs):
         self._skip_code = skip_code
         super().listen(undo)
 
+    def capture(self, output: Any) -> Any:
+        return lines_of_operators(output.graph)
+
     @aside
     def failed(self, output: Any, error: Exception) -> None:
         if len(self._failures) < FAILURES:
@@ -71,6 +75,7 @@ class GraphHook(InstalledGraphs):
                 inputs=tuple(name_of(node) for node in getattr(output, "placeholders", ())),
                 runs=runs,
                 cuda_graphs=asks_for_cuda_graphs(getattr(output, "compiler_fn", None)),
+                lines=captured or (),
             )
         )
 

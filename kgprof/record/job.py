@@ -85,6 +85,7 @@ class Job(m.Model):
     without: tuple[m.Unavailable, ...] = ()  # sources that do not listen, and why
     # MEASURE, SCRIPT: nothing listens; ``answer`` takes what torch itself counts
     control: bool = False
+    runs_eagerly: bool = False  # SCRIPT: torch compiles nothing
     input_copy: str = ""  # SCRIPT: the file of what its first run reads from its standard input
     # SCRIPT: the file that takes how it ended; a program may close every descriptor, or reuse it
     last_words: str = ""

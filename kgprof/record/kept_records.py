@@ -14,7 +14,7 @@ from typing import Any
 
 from kgprof import model as m
 from kgprof.reading.files import json_object
-from kgprof.reading.structured_trace import compile_id
+from kgprof.reading.structured_trace import SPECIALIZED, compile_id
 from kgprof.record import store
 
 RECORDS_BYTES = 16 * 2**20  # of JSON, before compression; what comes after it is counted
@@ -28,7 +28,7 @@ TEXTS = {"dynamo_output_graph": m.GRAPH, "inductor_output_code": m.CODE}
 KEPT_RECORDS = frozenset(
     (
         "str",  # file names in stacks are numbers that these explain
-        *("dynamo_start", "create_symbol", "link"),
+        *("dynamo_start", "create_symbol", "link", SPECIALIZED),
         *(
             "compilation_metrics",
             "bwd_compilation_metrics",
@@ -146,6 +146,9 @@ def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Iterator
         }
         if cut:
             line["payload_cut"] = cut
+        if isinstance(made := metadata.get(SPECIALIZED), dict):
+            kept = ("sources", "value", "user_stack")  # torch's own stack is 100 lines
+            line["metadata"][SPECIALIZED] = {key: made.get(key) for key in kept}
         if isinstance(metrics := metadata.get("compilation_metrics"), dict):
             if settings_seen:
                 line["metadata"]["compilation_metrics"] = {

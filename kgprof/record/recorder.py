@@ -46,6 +46,8 @@ AGAIN = "--passes compile,memory,trace,timing"  # of a script
 NOT_TIMED = m.Skipped("there is no TIMING")
 NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
+# With compiling switched off it may take so many times as long as with it, in any case so long.
+EAGER_MOST, EAGER_AT_LEAST_S = 2, 20.0
 CONTROLLED_BELOW_S = 60.0  # a program that takes longer is not run again on kgprof's own account
 
 
@@ -257,6 +259,26 @@ class Recorder:
             why = f"run again for TIMING, the program {ended.words}"
         if why and self.timing(key) is None:
             store.write_pass(self.folder, key, m.PassName.TIMING, m.Skipped(why))
+        if not why:
+            self._time_eagerly(key, script, took_s)
+
+    def _time_eagerly(self, key: m.RunKey, script: m.ScriptRun | None, took_s: float) -> None:
+        """Once more with compiling switched off, to say whether it pays; nobody asked for it."""
+        compiled = recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
+        if script is None or not script.step or compiled is None or not compiled.compilations:
+            return
+        limit_s = min(self.header.options.timeout_s, max(EAGER_AT_LEAST_S, EAGER_MOST * took_s))
+        ended = self._start(
+            Task.SCRIPT,
+            key,
+            (m.PassName.TIMING,),
+            decides=False,
+            eager_within_s=limit_s,
+        )
+        if ended.outcome is not m.Outcome.OK:
+            why = f"run again with compiling switched off, the program {ended.words}"
+            file = layout.run_folder(self.folder, key) / layout.EAGER_TIMES
+            store.write_json(file, m.Skipped(why))
 
     def measure(self, key: m.RunKey) -> bool:
         """Child A; whether it wrote every pass."""
@@ -507,12 +529,17 @@ class Recorder:
         decides: bool = True,
         control: bool = False,
         without: tuple[m.Unavailable, ...] = (),
+        eager_within_s: float | None = None,
     ) -> m.Exit:
         """One child to its end; how it ended is in the Recording before anything else happens, if
         it ``decides``."""
         given = self._given(
             task, key, passes, kernels=kernels, number=number, control=control, without=without
         )
+        if eager_within_s is not None:
+            options = msgspec.structs.replace(given.job.options, timeout_s=eager_within_s)
+            job = msgspec.structs.replace(given.job, options=options, runs_eagerly=True)
+            given = msgspec.structs.replace(given, job=job, log=self._files(job)[0])
         echo = (lambda data: None) if given.job.is_rerun or task is not Task.SCRIPT else self._echo
         return self._taken(given, children.run(given, echo=echo), decides=decides)
 
@@ -600,6 +627,8 @@ class Recorder:
             return run / f"{name}_{layout.LOG}", run / f"{name}_exit.json"
         if job.task is Task.PROBE:
             return run / layout.PROBE_LOG, run / layout.exit_name(True)
+        if job.runs_eagerly:
+            return run / f"eager_{layout.LOG}", None
         return run / (
             f"{passes[0]}_{layout.LOG}" if job.is_rerun else layout.LOG
         ), run / layout.exit_name(False)

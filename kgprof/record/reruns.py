@@ -9,7 +9,13 @@ from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any
 
+import msgspec
+import torch
+
 from kgprof import model as m
+from kgprof.reading import layout
+from kgprof.record import store
+from kgprof.record.account import Account
 from kgprof.record.host_profiler import host_table
 from kgprof.record.load import LoadWatch
 from kgprof.record.run import Place
@@ -21,18 +27,23 @@ from kgprof.wording import plural
 class Rerun:
     """The program's watcher while it runs again for pass ``name``."""
 
-    def __init__(self, place: Place, name: m.PassName) -> None:
-        self._place, self._name = place, name
+    def __init__(self, place: Place, name: m.PassName, *, runs_eagerly: bool = False) -> None:
+        self._place, self._name, self._runs_eagerly = place, name, runs_eagerly
         self._steps = Steps(self._marked)
         self._instrument = INSTRUMENTS[name](place, self._steps)
+        self._account = Account(self._steps)
         self._stack = ExitStack()
         self._over = False
         self._began_ns = 0
         self._ended_ns: int | None = None  # at the program's last line, where its exit code is 0
 
     def begin(self) -> None:
-        self._stack.enter_context(StepMarks(self._steps))
+        self._stack.enter_context(StepMarks(self._steps, self._place.project))
+        if self._name is m.PassName.TIMING:
+            self._stack.enter_context(self._account)
         self._stack.enter_context(self._instrument)
+        if self._runs_eagerly:
+            torch.compiler.set_stance("force_eager")
         self._began_ns = time.perf_counter_ns()
 
     @property
@@ -52,9 +63,27 @@ class Rerun:
             result = self._instrument.result or m.Skipped("the program ended before its first line")
             if self._name is m.PassName.TIMING and isinstance(result, m.Skipped) and self._ended_ns:
                 result = self._as_one_window(result, self._ended_ns)
-            self._place.write(self._name, result)
+            if isinstance(result, m.TimingPass):
+                result = msgspec.structs.replace(result, account=self._accounted())
+            if self._runs_eagerly:
+                file = self._place.folder / layout.EAGER_TIMES
+                store.write_json(file, self._of_eager_code(result))
+            else:
+                self._place.write(self._name, result)
         if self._steps.fault is not None:
             raise self._steps.fault
+
+    def _accounted(self) -> m.ScriptAccount | m.Skipped:
+        ended_ns = self._ended_ns
+        if ended_ns is None:
+            return m.Skipped("the rerun for TIMING did not come to the program's last line")
+        return self._account.answer(self._steps.reported, ended_ns, under_listeners=False)
+
+    def _of_eager_code(self, result: Any) -> Any:
+        """Nothing, where the program has switched compiling on again."""
+        if self._steps.compiled_in(self._steps.reported):
+            return m.Skipped("with compiling switched off, torch compiled all the same")
+        return result
 
     def ended_well(self) -> None:
         """The program came to its last line; its atexit handlers and compile workers are no part of
@@ -98,7 +127,8 @@ class Clock:
     def marked(self, kind: Kind) -> None:
         """At each mark, which stands before the step that it begins; ``steps`` has its time, which
         this is no part of."""
-        self._cpu_ns.append(time.process_time_ns())
+        if len(self._cpu_ns) <= self._steps.current:  # a mark may be of two kinds
+            self._cpu_ns.append(time.process_time_ns())
 
     def __exit__(self, *_: object) -> None:
         warmup, kind = self._options.warmup, self._steps.reported
@@ -135,6 +165,7 @@ class Clock:
             start_us=start_us,
             cpu_us=tuple(cpu_ns[step] / 1e3 for step in timed if step >= first),
             load=self._load.answer(),
+            step=kind.words,
         )
 
 

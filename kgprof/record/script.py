@@ -36,6 +36,7 @@ from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.reading.compile_calls import first_compile, uncalled
 from kgprof.record import kept_records, project_sources, skip_records, standard_input, store
+from kgprof.record.account import Account
 from kgprof.record.call_index import CallIndex
 from kgprof.record.checkpoints import Checkpoints
 from kgprof.record.compiled_kernels import compiled_kernels
@@ -137,7 +138,9 @@ def run(job: Job, send: Send) -> BaseException | None:
 def _watcher(job: Job, place: Place) -> Watcher:
     if job.control:
         return Control(Path(job.answer))
-    return Rerun(place, job.options.passes[0]) if job.is_rerun else Capture(place)
+    if job.is_rerun:
+        return Rerun(place, job.options.passes[0], runs_eagerly=job.runs_eagerly)
+    return Capture(place)
 
 
 def _finish(
@@ -285,8 +288,9 @@ class Capture:
         self._place, self._options = place, place.options
         self._project = place.project
         self._steps = Steps(self._marked)
-        self._marks = StepMarks(self._steps)
+        self._marks = StepMarks(self._steps, place.project)
         self._compile = CompileSources(self._steps, self._project, to_stderr=False)
+        self._account = Account(self._steps)
         self._launchers, self._checkpoints = Launchers(place.project), Checkpoints()
         self._isa_probe = ProbeWhenAsked(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")))
         self._syncs = Syncs(self._steps, place.device, self._project)
@@ -326,6 +330,7 @@ class Capture:
             *self._compile.sources,
             *others,
             self._marks,
+            self._account,
             self._launchers,
             self._checkpoints,
         ):
@@ -541,13 +546,13 @@ class Capture:
         trace: m.TracePass | m.Skipped | None,
         unfinished: bool,
     ) -> None:
-        rank, counts = os.environ.get(RANK, ""), self._steps.counts
+        rank = os.environ.get(RANK, "")
         script = m.ScriptRun(
             step=kind.words if kind is not None else "",
             steps=self._step_count(kind),
             traced=self._window.kind.words if self._window.kind not in (None, kind) else "",
             counted={
-                other.words: self._step_count(kind) if other is kind else counts[other]
+                other.words: self._step_count(kind) if other is kind else self._steps.count(other)
                 for other in Kind
             },
             stopped=self._stopped,
@@ -556,6 +561,8 @@ class Capture:
             checkpoints=tuple(self._checkpoints.found),
             closure=self._closure(),
             module=self._module() if kind is Kind.MODULE else "",
+            loop=self._marks.iterations.location if kind is Kind.ITERATION else None,
+            account=self._accounted(kind, unfinished),
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
         if not unfinished and not any(compilations(self._compile.records())):
@@ -565,6 +572,14 @@ class Capture:
         if not unfinished and (script.compile_call or script.is_one_window):
             script = msgspec.structs.replace(script, uncalled=self._uncalled())
         store.write_json(self._place.folder / layout.SCRIPT, script)
+
+    def _accounted(self, kind: Kind | None, unfinished: bool) -> m.ScriptAccount | m.Skipped:
+        """Of a program that was watched to its end."""
+        if unfinished:
+            return m.Skipped("the process ended abruptly")
+        if self._stopped:
+            return m.Skipped(f"the recording stopped after {self._stopped}")
+        return self._account.answer(kind, self._steps.now_ns(), under_listeners=True)
 
     def _compile_call(self) -> str:
         """Where the program's own text calls torch.compile, of one that compiled nothing."""
@@ -611,10 +626,12 @@ class Capture:
                 none = "the only optimizer step has an end, and no beginning that kgprof could see"
             yield f"the program has no steps: {none}; times are of the whole program"
         else:
-            seen = [(self._steps.counts[other], other.words) for other in Kind if other is not kind]
+            seen = [(self._steps.count(other), other.words) for other in Kind if other is not kind]
             others = ", ".join(f"{plural(count, 'time')} {words}" for count, words in seen if count)
             also = f" (also seen: {others})" if others else ""
-            yield f"a step is {kind.words}; {self._step_count(kind):,} counted{also}"
+            loop = self._marks.iterations.location if kind is Kind.ITERATION else None
+            where = f" ({Path(loop.file).name}:{loop.line})" if loop else ""
+            yield f"a step is {kind.words}{where}; {self._step_count(kind):,} counted{also}"
             for function in (one.function for one in self._launchers.found if one.function):
                 yield (
                     f"{function} ran in processes of its own, which are not in this report; "

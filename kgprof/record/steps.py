@@ -1,4 +1,4 @@
-"""What a step of a script is, when the script does not say: five ways to count, and the choice
+"""What a step of a script is, when the script does not say: six ways to count, and the choice
 between them.
 
 All of them are counted while the program runs, because which of them it has is known only then.
@@ -25,13 +25,17 @@ from typing import Any
 import torch
 
 import kgprof
+from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
+from kgprof.record.iterations import Iterations
 from kgprof.record.python_stack import expression_at, upwards
 from kgprof.record.source import Source, aside, preceded, replace
 from kgprof.record.timing import compilations_seen
 
 # beyond it the recording stops: the rows of each graph and of each read grow with them
 MARKS = 200_000
+# below it the calls themselves say more: the first iteration compiles
+FEWEST_ITERATIONS = 5
 
 
 class Kind(IntEnum):
@@ -39,16 +43,21 @@ class Kind(IntEnum):
 
     EXPLICIT = 0  # the program calls kgprof.step(), which begins a step
     OPTIMIZER = 1  # the first optimizer that steps, or what takes its place; its step ends one
-    REGION = 2  # a call of compiled code from code that is not compiled, which begins one
-    REPLAY = 3  # a replay of a CUDA graph that the program recorded itself, which begins one
+    # a call of compiled code that is the first in an iteration of the loop around it, where an
+    # iteration makes several; it begins one, and is a call like the next kind's
+    ITERATION = 2
+    REGION = 3  # a call of compiled code from code that is not compiled, which begins one
+    REPLAY = 4  # a replay of a CUDA graph that the program recorded itself, which begins one
     # a call of an nn.Module from no other nn.Module, which begins one, where nothing is compiled or
     # trained
-    MODULE = 4
+    MODULE = 5
 
     @property
     def words(self) -> str:
         return (
-            *("a call of kgprof.step()", "an optimizer step", "a call of a compiled function"),
+            *("a call of kgprof.step()", "an optimizer step"),
+            "an iteration of the loop that calls compiled functions",
+            "a call of a compiled function",
             *("a replay of a CUDA graph", "a call of the outermost nn.Module"),
         )[self]
 
@@ -66,6 +75,7 @@ class Steps(CallIndex):
         "_times",
         "counts",
         "fault",
+        "has_iterations",
         "paused",
     )
 
@@ -80,6 +90,7 @@ class Steps(CallIndex):
         self._began_in = os.getpid()
         self.counts = [0 for _ in Kind]
         self.paused = False
+        self.has_iterations = False  # that make several calls each
         self.fault: Exception | None = None  # of ``on_mark``, to be told when the program has ended
 
     def mark(self, kind: Kind) -> None:
@@ -90,14 +101,22 @@ class Steps(CallIndex):
         self._times.append(now - self._own_ns)
         self._compiled.append(compilations_seen())
         self._kinds.append(kind)
-        self.counts[kind] += 1
+        kinds = (Kind.REGION, kind) if kind is Kind.ITERATION else (kind,)
+        for each in kinds:
+            self.counts[each] += 1
         self.current += 1
         try:
-            self._on_mark(kind)
+            for each in kinds:
+                self._on_mark(each)
         except Exception as error:  # noqa: BLE001  the program that makes the mark must not see it
             self.fault = error
         # writing and the profiler's start are no part of a step
         self._own_ns += time.perf_counter_ns() - now
+
+    def forget_iterations(self) -> None:
+        """What has begun an iteration so far is a call like any other."""
+        self._kinds = self._kinds.replace(bytes([Kind.ITERATION]), bytes([Kind.REGION]))
+        self.counts[Kind.ITERATION] = 0
 
     def now_ns(self) -> int:
         """On the clock of ``boundaries``."""
@@ -110,7 +129,17 @@ class Steps(CallIndex):
     @property
     def chosen(self) -> Kind | None:
         """The first kind that there was any mark of, in the order of preference."""
-        return next((kind for kind in Kind if self.counts[kind]), None)
+        return next((kind for kind in Kind if self._is_counted(kind)), None)
+
+    def _is_counted(self, kind: Kind) -> bool:
+        """Whether there are any; iterations of one call each are nothing beside their calls."""
+        if kind is not Kind.ITERATION:
+            return self.counts[kind] > 0
+        return self.has_iterations and self.counts[kind] >= FEWEST_ITERATIONS
+
+    def count(self, kind: Kind) -> int:
+        """How many marks there were of it."""
+        return self.counts[kind] if self._is_counted(kind) else 0
 
     @property
     def reported(self) -> Kind | None:
@@ -126,7 +155,7 @@ class Steps(CallIndex):
         """From a label to the number of its step, -1 before the first one."""
         if kind is None:
             return lambda label: BEFORE_THE_FIRST
-        at = [index for index, marked in enumerate(self._kinds) if marked == kind]
+        at = self._at(kind)
         ahead = self._ahead(kind)
 
         def number(label: int) -> int:
@@ -153,8 +182,13 @@ class Steps(CallIndex):
     def _labels(self, kind: Kind | None) -> tuple[int, ...]:
         if kind is None:
             return ()
-        first = (self._kinds.index(Kind.REGION),) if self._ahead(kind) else ()
-        return (*first, *(label for label, marked in enumerate(self._kinds) if marked == kind))
+        first = self._at(Kind.REGION)[:1] if self._ahead(kind) else []
+        return (*first, *self._at(kind))
+
+    def _at(self, kind: Kind) -> list[int]:
+        """List the labels of its marks."""
+        kinds = (kind, Kind.ITERATION) if kind is Kind.REGION else (kind,)
+        return [label for label, marked in enumerate(self._kinds) if marked in kinds]
 
     def ended(self, kind: Kind | None) -> int:
         """How many steps are over."""
@@ -162,14 +196,18 @@ class Steps(CallIndex):
 
     @property
     def running(self) -> int | None:
-        """The number of the step that runs, from 1; None where none of the chosen kind has
-        begun."""
-        return None if self.reported is None else self.ended(self.reported) + 1
+        """The number of the step that runs, from 1; None where none of the chosen kind has begun,
+        and for calls, of which the program's own step may make several."""
+        kind = self.reported
+        return self.ended(kind) + 1 if kind in (Kind.EXPLICIT, Kind.OPTIMIZER) else None
 
     def _ahead(self, kind: Kind) -> int:
         """1 where the first step began before the first mark of a kind that ends steps: compiled
         code ran before it."""
-        return int(kind is Kind.OPTIMIZER and Kind.REGION in self._kinds[: self._kinds.find(kind)])
+        if kind is not Kind.OPTIMIZER:
+            return 0
+        before = self._kinds[: self._kinds.find(kind)]
+        return int(Kind.REGION in before or Kind.ITERATION in before)
 
 
 class StepMarks(Source):
@@ -177,8 +215,9 @@ class StepMarks(Source):
 
     name = "step marks"
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, project: ProjectFiles) -> None:
         self._steps = steps
+        self.iterations = Iterations(project)
         self._optimizer: Callable[[], Any] = lambda: None
         # of outermost modules: file and what is called there
         self.callers: Counter[tuple[str, str]] = Counter()
@@ -255,11 +294,28 @@ class StepMarks(Source):
                 # above it be.
                 wrapper = sys._getframe(1)
                 if all(above.f_code is not wrapper.f_code for above in upwards(wrapper.f_back)):
-                    self._steps.mark(Kind.REGION)
+                    self._entered(wrapper)
             return original(callback)
 
         replace(eval_frame, "_callback_from_stance", entered, undo)
         return ""
+
+    def _entered(self, wrapper: FrameType) -> None:
+        self._steps.mark(Kind.ITERATION if self._begins_iteration(wrapper) else Kind.REGION)
+
+    @aside
+    def _begins_iteration(self, wrapper: FrameType) -> bool:
+        if self._steps.counts[Kind.OPTIMIZER] or self._steps.counts[Kind.EXPLICIT]:
+            return False  # those are the steps
+        loop = self.iterations.loop
+        begins = self.iterations.begins(wrapper)
+        if loop is not None and self.iterations.loop != loop:
+            self._steps.forget_iterations()
+        calls = self._steps.counts[Kind.REGION] + 1
+        self._steps.has_iterations = (
+            self.iterations.has_several_calls and 2 * self.iterations.calls >= calls
+        )
+        return begins
 
     def _watch_replays(self, undo: ExitStack) -> None:
         """torch's own CUDA graphs are replayed inside a call of compiled code, which is the

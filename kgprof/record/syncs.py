@@ -37,7 +37,8 @@ from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import eager_calls, tensor_places
 from kgprof.record.call_index import CallIndex
-from kgprof.record.captured_graph import frames_of, operator_of
+from kgprof.record.captured_graph import operator_of
+from kgprof.record.graph_lines import frames_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
 from kgprof.record.source import Source, aside, replace

@@ -478,6 +478,7 @@ def _described(output: Any, found: CapturedGraph) -> m.WatchedGraph:
         cuda_graphs=asks_for_cuda_graphs(getattr(output, "compiler_fn", None)),
         in_place=found.in_place,
         returned_inputs=found.returned_inputs,
+        returned_outputs=found.returned_outputs,
         returned_twice=found.returned_twice,
     )
 
@@ -516,6 +517,7 @@ class _Graph:
             self._compiled,
             in_place=() if traced is None else tuple(writes_of_backward(traced.graph)),
             returned_inputs=(),
+            returned_outputs=None,
             returned_twice=(),
             returns=True,
             backward=True,

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from urllib.parse import quote
 
 from kgprof import model as m
-from kgprof.document import compare_words, environment_facts, gate_table, summary
+from kgprof.document import account, compare_words, environment_facts, gate_table, summary
 from kgprof.document.build import sections
 from kgprof.document.environment_facts import cores
 from kgprof.document.escaping import clip, escaped, one_line, visible
@@ -409,9 +409,11 @@ def _reasons(profile: m.Profile) -> Part:
     verdict, (said, more) = profile.verdict, summary.reasons(profile)
     whole = (escaped(verdict.text, 600), "") if len(verdict.text) > VERDICT else ()
     trust = (f"<sub>{escaped(verdict.trust, 600)}</sub>", "") if verdict.trust else ()
+    sentence = account.sentence(profile)
+    accounted = (f"<sub>{escaped(sentence, 600)}</sub>", "") if sentence else ()
     reasons = [f"- {escaped(reason, 600)}" for reason in said]
     reasons += [f"- {more:,} more"] if more else []
-    return Part(head=(*whole, *trust), rows=tuple(reasons), noun="reasons")
+    return Part(head=(*whole, *trust, *accounted), rows=tuple(reasons), noun="reasons")
 
 
 def _last(profile: m.Profile) -> tuple[Part, Part]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kgprof import coverage
 from kgprof import model as m
-from kgprof.document import compare_words, gate_table, summary
+from kgprof.document import account, compare_words, gate_table, summary
 from kgprof.document.build import compared, next_steps, runs, sections
 from kgprof.document.escaping import one_line, visible
 from kgprof.document.finding_list import Found, Grouped
@@ -136,6 +136,8 @@ def _head(console: Console, profile: m.Profile, brief: bool) -> None:
     say(console, f"{status}: {verdict.text}", STATUS_STYLES.get(verdict.status, ""))
     if verdict.trust:
         say(console, verdict.trust, indent="  ")
+    if accounted := account.sentence(profile):
+        say(console, accounted, indent="  ")
     most = summary.REASONS if brief else len(verdict.reasons)
     said, more = summary.reasons(profile, at_most=most)
     for reason in said:

@@ -247,6 +247,30 @@ def test_what_is_compiled_in_several_steps_after_warm_up_fails_and_in_one_passes
     ]
 
 
+def test_the_first_call_of_another_module_is_no_compilation_in_the_loop() -> None:
+    lines = [
+        *again("0/1", 4, "0/0: self.width == 4"),
+        *again("0/2", 5, "0/1: self.width == 5"),
+        *(
+            written.called(
+                written.STEP,
+                number=call,
+                module="Head",
+                calls=dict.fromkeys(range(call, 20, 2), 1),
+                compilations=(written.begun(f"0/{call - 3}", call),),
+            )
+            for call in (4, 5)
+        ),
+    ]
+
+    item = items(written.recording(*written.compiled_once(), *lines))[LOOP]
+
+    assert (item.status, item.evidence) == (
+        PracticeStatus.PASS,
+        "nothing was compiled after warm-up in fused.default",
+    )
+
+
 def test_where_no_step_came_after_warm_up_no_loop_was_seen() -> None:
     item = items(written.recording(*written.compiled_once(), calls=3))[LOOP]
 

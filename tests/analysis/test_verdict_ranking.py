@@ -179,11 +179,15 @@ def test_the_times_of_whole_evaluations_are_held_to_the_same_rule() -> None:
     )
 
 
+_BUSY = "the machine was busy: other processes used 1.9 of 2 cores"
+
+
 @pytest.mark.parametrize(
     ("load", "cpu_us", "is_script", "why"),
     [
-        (BUSY, STEADY, False, "the machine was busy: other processes used 1.9 of 2 cores"),
-        (BUSY, UNSTEADY, True, "the machine was busy: other processes used 1.9 of 2 cores"),
+        (BUSY, STEADY, True, _BUSY),
+        (BUSY, STEADY, False, f"{_BUSY}; its steps may also do different work"),
+        (BUSY, UNSTEADY, True, f"{_BUSY}; its steps may also do different work"),
         (QUIET, UNSTEADY, True, "its steps do different work, 0.920 to 24.2 ms of CPU time"),
         (QUIET, STEADY, True, "its steps do different work or wait, or the machine was busy"),
         # a function's groups have mean CPU times only

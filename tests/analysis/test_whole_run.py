@@ -119,3 +119,20 @@ def test_the_time_of_a_step_is_that_of_all_steps_and_not_of_the_first_few() -> N
     assert not isinstance(report.compile, Skipped)
     assert not isinstance(report.compile.steady, Skipped)
     assert report.compile.steady.median == 400.0
+
+
+def test_a_script_that_mostly_compiles_a_loop_is_told_so_first_with_its_line() -> None:
+    profile = analyse(script(*written.an_unrolled_loop(60.0), compiled_in={0: 60.0}))
+
+    (run,) = profile.runs
+    assert limits.words(run).startswith("limited by compiling (100 % of the 60.0 s of its 20 steps")
+    first = profile.actions[0]
+    assert first.rule == "KGP701"
+    assert first.location is not None
+    assert first.location.line == written.LOOP[1] - 1
+
+
+def test_compiling_for_the_first_time_limits_nothing_where_no_cause_is_known() -> None:
+    profile = analyse(script(*written.compiled_once(), compiled_in={0: 60.0}))
+
+    assert "compiling" not in limits.words(profile.runs[0])

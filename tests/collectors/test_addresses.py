@@ -71,6 +71,19 @@ def test_a_state_that_is_carried_from_call_to_call_is_a_warning_at_the_line_that
     )
 
 
+def test_a_batch_is_not_said_to_come_from_the_graph_that_made_the_state() -> None:
+    of_graph = {"0/0 output 0": len(MOVED)}
+    whole = written_tensors.recording(
+        graph(given(moved=MOVED), given("L['state']", moved=MOVED, made_before=of_graph))
+    )
+
+    batch, state = addresses.diagnose(addresses.collect(Evidence(whole)))
+
+    assert (batch.level, batch.names) == (Level.NOTE, ("x",))
+    assert "made by" not in batch.message
+    assert (state.level, state.names) == (Level.WARNING, ("state",))
+
+
 def test_a_fresh_batch_is_a_note() -> None:
     def step(call: int) -> None:
         x = torch.full((4,), float(call))

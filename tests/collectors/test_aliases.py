@@ -141,6 +141,50 @@ def test_what_only_looks_like_it_is_silent(function: Callable[..., object]) -> N
     assert kinds(lambda call: region(x)) == []
 
 
+class Meter(torch.nn.Module):
+    """Sums into a buffer and keeps a part of what it was given, and returns neither."""
+
+    last: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total += x.sum()
+        self.last = x[1:]
+        return x * 2
+
+
+class State(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.zeros(2, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.state += x
+        return self.state
+
+
+def test_what_a_function_assigns_is_no_result_of_it() -> None:
+    meter, state = (torch.compile(one, backend="aot_eager") for one in (Meter(), State()))
+
+    assert events(lambda call: meter(torch.ones(2, 2))) == ()
+    assert [event.pairs for event in events(lambda call: state(torch.ones(2, 2)))] == [
+        ("self.state: output 0 is the same tensor",)
+    ]
+
+
+def test_a_library_knows_what_it_returns() -> None:
+    writes_and_returns = graph(
+        given(written=(4, 5)),
+        file="/venv/lib/python3.11/site-packages/torchmetrics/aggregation.py",
+        returned_inputs=("L['x']",),
+    )
+
+    assert aliases.collect(Evidence(written_tensors.recording(writes_and_returns))) == ()
+
+
 def reads(one: torch.Tensor, other: torch.Tensor) -> object:
     return one.sum() + other.sum()
 

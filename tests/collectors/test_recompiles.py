@@ -22,6 +22,7 @@ from kgprof.model import (
     Skipped,
     SourceLine,
 )
+from kgprof.model.compile_records import GraphRuns, TraceRecord
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED
 from tests.collectors import written
@@ -160,6 +161,41 @@ def test_two_guards_that_failed_once_each_are_one_note() -> None:
     )
 
 
+def test_two_dtypes_of_autocast_are_not_called_autocast_and_none() -> None:
+    of_dtype = parse("0/0: GLOBAL_STATE changed: autocast(cpu)_dtype ")
+
+    assert (
+        in_words(of_dtype) == "autocast was set in more than one way, and torch compiles for each"
+    )
+    assert "with autocast and without" in in_words(
+        parse("0/0: GLOBAL_STATE changed: autocast(cpu)_enabled ")
+    )
+
+
+def test_a_size_that_a_line_made_a_constant_of_is_not_to_be_marked() -> None:
+    size = "tensor 'x' size mismatch at index 0. expected {}, actual {}"
+    line = {"line": 14, "name": "step", "filename": 7}
+    sources = {"sources": ["L['x'].size()[0]"], "value": "9", "user_stack": [line]}
+    lines = [
+        TraceRecord(metadata={"str": [FILE, 7]}),
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=4),
+        rejected("0/1", f"0/0: {size.format(6, 9)}", call=4),
+        *compiled("0/2", STEP, call=8),
+        rejected("0/2", f"0/1: {size.format(9, 12)}", call=8),
+        *(ran(f"0/{entry}", *range(first, 20)) for entry, first in enumerate((0, 4, 8))),
+    ]
+    fixed = written.record("0/1", 4, symbolic_shape_specialization=sources)
+
+    (marked,) = diagnosed(*lines)
+    (padded,) = diagnosed(*lines, fixed)
+
+    assert marked.fix.startswith("torch._dynamo.mark_dynamic(x, 0)")
+    assert padded.fix.startswith("x = torch.nn.functional.pad(x, ...)  # before the call")
+    assert "used in line 14" in padded.message
+    assert "mark_dynamic" not in padded.detail
+
+
 def test_a_guard_that_failed_once_stands_beside_one_that_failed_again() -> None:
     again = [
         *compiled("0/3", STEP, call=15),
@@ -262,6 +298,62 @@ def test_what_recompiles_again_after_the_warm_up_did_not_converge() -> None:
 
     assert "recompiled 1 time in call 1, 0.50 s, during warm-up: dtype of x" in note.message
     assert "converged" not in note.message
+
+
+def heads(*own: int) -> CompiledCallable:
+    """One of the modules of a script, which is called in these calls of it."""
+    entry = own[0]
+    return written.called(
+        STEP,
+        number=entry,
+        module="Head",
+        path=f"heads.{entry}",
+        calls=dict.fromkeys(own, 1),
+        compilations=(written.begun(f"0/{entry}", entry),),
+    )
+
+
+def compiled_for_each_head(*calls: int) -> list[Any]:
+    lines = [*compiled("0/0", STEP), ran("0/0", 0)]
+    for entry in calls:
+        lines += [
+            *compiled(f"0/{entry}", STEP, call=entry),
+            rejected(f"0/{entry}", f"0/{entry - 1}: self.width == {entry}", call=entry),
+            ran(f"0/{entry}", *range(entry, 25, 5)),
+        ]
+    return lines
+
+
+def test_the_first_call_of_a_module_is_not_after_the_warm_up() -> None:
+    # given: five modules of a class, which a script calls in turn
+    lines = compiled_for_each_head(1, 2, 3, 4)
+    modules = [heads(*range(number, 25, 5)) for number in range(5)]
+
+    (found,) = diagnosed(*lines, *modules, calls=25)
+
+    assert (found.rule, found.level, found.count) == ("KGP103", Level.NOTE, 4)
+    assert ", each in the first calls of its module: value of self.width" in found.message
+
+
+def test_a_module_of_one_call_has_but_one_first_call() -> None:
+    """A module that is made for each of two calls, and recompiles in both, has no warm-up."""
+    lines = compiled_for_each_head(3, 4)
+    of_two_calls = [heads(number, number + 1) for number in (0, 3)]
+    both = written.begun("0/3", 3), written.begun("0/4", 4)
+    of_two_calls[1] = msgspec.structs.replace(of_two_calls[1], compilations=both)
+
+    found = collected(*lines, *of_two_calls, calls=25)
+
+    assert [each.call for each in found[0].in_steady_state] == [4]
+
+
+def test_nothing_has_converged_in_the_last_call() -> None:
+    lines = [*recompiled(1)]
+    last = [line for line in lines if not isinstance(line, GraphRuns)]
+
+    (ended,) = diagnosed(*last, ran("0/0", 0), ran("0/1", 1), calls=2)
+
+    assert "recompiled 1 time in call 1, 0.50 s, during warm-up: " in ended.message
 
 
 def test_several_rejected_entries_give_their_reasons_newest_first() -> None:

@@ -141,6 +141,24 @@ def test_the_operator_that_reads_inside_is_named_and_drawing_has_a_way_without()
 
 
 @pytest.mark.parametrize(
+    ("expression", "reads"),
+    [
+        ("F.one_hot(labels)", [1]),
+        ("F.one_hot(labels, 6)", []),
+        ("F.one_hot(labels, num_classes=6)", []),
+        ("torch.quantile(x, 0.5)", []),
+        ("torch.multinomial(x, 1)", [2]),
+    ],
+)
+def test_what_is_checked_on_a_cpu_alone_is_no_read_of_a_gpu(
+    expression: str, reads: list[int]
+) -> None:
+    found = events(read(expression=expression, instruction="CALL", each=2))
+
+    assert [event.reads_per_step for event in found] == reads
+
+
+@pytest.mark.parametrize(
     ("fields", "cause", "code"),
     [
         (

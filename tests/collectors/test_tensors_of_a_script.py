@@ -45,7 +45,7 @@ def found(recording: Recording, *, script: bool) -> list[tuple[str, Level]]:
         (a_written_argument(), [("KGP404", Level.WARNING)], []),
         (
             recording(graph(given(written=ALL), file=LIBRARY, returned_inputs=("L['x']",))),
-            [("KGP402", Level.WARNING), ("KGP404", Level.WARNING)],
+            [],
             [],
         ),
     ],
@@ -82,3 +82,15 @@ def test_what_a_graph_break_left_on_pythons_stack_is_nobodys_argument() -> None:
     )
 
     assert found(recording(resumed), script=False) == []
+
+
+def test_the_name_that_a_library_has_for_a_result_is_no_argument_of_the_function() -> None:
+    taken = graph(given("L['preds']"), file=LIBRARY, function="update", arguments=("preds",))
+    resumed = graph(
+        given("L['guess']", moved=MOVED, lies_in="L['preds']", made_now={"0/0 output 0": CALLS}),
+        compile_id="2/0",
+        function="torch_dynamo_resume_in_step_at_12",
+        returned_inputs=("L['guess']",),
+    )
+
+    assert found(recording(taken, resumed), script=False) == []

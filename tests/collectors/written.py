@@ -34,6 +34,7 @@ from kgprof.model.compile_records import (
     CompiledCalls,
     CompileRecords,
     GraphRuns,
+    LineOperators,
     LogLine,
     OfferedFrame,
     RegistryEntry,
@@ -514,6 +515,22 @@ def _in_regions(regions: tuple[Region, ...]) -> Iterator[dict[str, Any]]:
 def compiled_once() -> list[Any]:
     """A function that is compiled in the first call and runs in all of them."""
     return [*compiled("0/0", STEP), offered(STEP, compile_id="0/0"), ran("0/0", *range(CALLS))]
+
+
+def an_unrolled_loop(seconds: float = 60.0, *, again: int = 20) -> list[Any]:
+    """The loop of ``step`` gives all but one of the graph's operators; each kind of them comes
+    ``again`` times."""
+    file, line, function = LOOP
+    loop = LineOperators(
+        file=file,
+        line=line,
+        function=function,
+        operators=12 * again,
+        kinds=12,
+        of=12 * again + 1,
+    )
+    graph = msgspec.structs.replace(ran("0/0", *range(CALLS)), lines=(loop,))
+    return [*compiled("0/0", STEP, duration_us=int(1e6 * seconds)), graph]
 
 
 def a_break() -> list[Any]:

@@ -184,4 +184,5 @@ CASES: dict[str, Case] = {
         clean="graph_for_all_layers",
     ),
     "KGP603": Case(written=recording(run(EAGER), run(COMPILED, evaluation_s=0.9))),
+    "KGP701": Case(written=written.recording(*written.an_unrolled_loop())),
 }

@@ -9,13 +9,13 @@ import pytest
 from kgprof.measures.economics import (
     NO_EAGER,
     NOT_FASTER,
-    ONE_MODE,
     ONE_ROUND,
     RESULTS_DIFFER,
     UNTIMED,
     economics,
 )
 from kgprof.model import (
+    AS_IS,
     BreakEven,
     CompilePass,
     Economics,
@@ -241,15 +241,60 @@ def test_eager_runs_runs_that_compiled_nothing_and_untimed_ones_have_no_economic
     assert weighed(untimed, fast) == UNTIMED
 
 
-def test_a_short_script_that_was_timed_without_a_request_has_no_eager_run_beside_it() -> None:
-    script = msgspec.structs.replace(
-        compiled(500.0), script=ScriptRun(step="an optimizer step", steps=9, counted={})
+def script(eager: TimingPass | Skipped, compiled_us: float = 500.0) -> Economics | Skipped:
+    """Of a short script, which is timed without a request: compiled, and with compiling off."""
+    timed = compiled(compiled_us, compiled_us)
+    assert isinstance(timed.timing, TimingPass)
+    ran = msgspec.structs.replace(
+        timed,
+        key=msgspec.structs.replace(timed.key, mode=AS_IS),
+        script=ScriptRun(step="an optimizer step", steps=9, counted={}),
+        timing=msgspec.structs.replace(timed.timing, step="an optimizer step"),
+        eager_timing=eager,
     )
-    asked = recording(script)
+    asked = recording(ran)
     options = msgspec.structs.replace(asked.header.options, passes=(PassName.COMPILE,))
     header = msgspec.structs.replace(asked.header, options=options)
+    return weighed(msgspec.structs.replace(asked, header=header), ran)
 
-    assert weighed(msgspec.structs.replace(asked, header=header), script) == ONE_MODE
+
+def eagerly(us: tuple[float, ...], step: str = "an optimizer step") -> TimingPass:
+    return TimingPass(
+        clock="perf_counter", step_us=(us,), evaluation_s=(), start_us=(3 * us[0],), step=step
+    )
+
+
+def test_a_script_is_held_against_itself_with_compiling_off() -> None:
+    faster, slower = script(eagerly((1000.0, 1010.0))), script(eagerly((200.0, 201.0)))
+    assert isinstance(faster, Economics)
+    assert isinstance(slower, Economics)
+
+    assert faster.verdict == "pays"
+    assert faster.eager_s == pytest.approx(1.995e-3)
+    assert isinstance(faster.cold, BreakEven)
+    assert slower.verdict == "never"
+    assert slower.text.startswith("slower than eager;")
+    assert "in mode eager (TIMING, medians, in one process each)" in slower.text
+
+
+def test_a_script_that_was_not_run_so_or_has_other_steps_is_not_compared() -> None:
+    lost = Skipped(reason="run again with compiling switched off, the program raised")
+
+    assert script(lost) == lost
+    other = script(eagerly((900.0, 901.0), step="a call of the outermost nn.Module"))
+    assert isinstance(other, Economics)
+    assert other.verdict == "not observed"
+
+
+def test_times_that_cannot_be_told_apart_say_why() -> None:
+    undecided = script(eagerly((520.0, 530.0)))
+    noisy = script(eagerly((200.0, 900.0)))
+
+    assert isinstance(undecided, Economics)
+    assert isinstance(noisy, Economics)
+    for found in (undecided, noisy):
+        assert found.verdict == "not decided"
+        assert found.text.partition("faster than eager: ")[2]
 
 
 def test_no_call_after_warm_up_leaves_the_cost_of_compiling_unknown() -> None:

@@ -504,6 +504,7 @@ def test_kgprof_step_counts_before_anything_else(tmp_path: Path) -> None:
     assert done.script.counted == {
         "a call of kgprof.step()": 5,
         "an optimizer step": 0,
+        "an iteration of the loop that calls compiled functions": 0,
         "a call of a compiled function": 6,
         "a replay of a CUDA graph": 0,
         "a call of the outermost nn.Module": 0,

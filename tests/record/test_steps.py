@@ -1,4 +1,4 @@
-"""Five ways to count steps at once, and what an event's number is when one of them has been
+"""Six ways to count steps at once, and what an event's number is when one of them has been
 chosen."""
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ import pytest
 import torch
 
 import kgprof
+from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import BEFORE_THE_FIRST
 from kgprof.record.source import listening
 from kgprof.record.steps import Kind, StepMarks, Steps
+
+PROJECT = ProjectFiles(libraries=())
 
 
 def marked(*kinds: Kind) -> Steps:
@@ -21,7 +24,7 @@ def marked(*kinds: Kind) -> Steps:
     return steps
 
 
-E, O, R, G, M = Kind  # noqa: E741
+E, O, I, R, G, M = Kind  # noqa: E741
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_each_kind_is_marked_once_and_afterwards_everything_is_as_it_was() -> No
     first, second = (torch.optim.SGD([weights], lr=0.1) for _ in range(2))
     steps = Steps()
 
-    with listening([StepMarks(steps)]):
+    with listening([StepMarks(steps, PROJECT)]):
         kgprof.step()
         outer(torch.ones(2))  # the compiled function in it is no call of its own
         inner(torch.ones(2))
@@ -119,14 +122,14 @@ def test_each_kind_is_marked_once_and_afterwards_everything_is_as_it_was() -> No
     first.step()
     inner(torch.ones(2))
 
-    assert steps.counts == [1, 2, 2, 0, 0]
+    assert steps.counts == [1, 2, 0, 2, 0, 0]
     assert (eval_frame._callback_from_stance, kgprof._on_step) == before
 
 
 def stepping(*optimizers: torch.optim.Optimizer) -> int:
     """How many steps are counted when these step, one after the other."""
     steps = Steps()
-    with listening([StepMarks(steps)]):
+    with listening([StepMarks(steps, PROJECT)]):
         for optimizer in optimizers:
             optimizer.step()
     return steps.counts[Kind.OPTIMIZER]
@@ -145,7 +148,7 @@ def test_an_optimizer_that_takes_the_place_of_the_first_is_counted() -> None:
 def test_an_optimizer_made_anew_is_counted_at_once() -> None:
     weights, steps = [torch.nn.Parameter(torch.ones(2))], Steps()
 
-    with listening([StepMarks(steps)]):
+    with listening([StepMarks(steps, PROJECT)]):
         for _ in range(3):
             optimizer = torch.optim.SGD(weights, lr=0.1)
             optimizer.step()
@@ -169,11 +172,11 @@ def test_a_compiled_optimizer_step_is_compiled_as_without_the_marks() -> None:
 
     without = graphs_and_breaks()
     steps = Steps()
-    with listening([StepMarks(steps)]):
+    with listening([StepMarks(steps, PROJECT)]):
         with_marks = graphs_and_breaks()
 
     assert with_marks == without
-    assert steps.counts == [0, 0, 2, 0, 0]
+    assert steps.counts == [0, 0, 2, 2, 0, 0]
 
 
 def module_hooks() -> int:
@@ -186,7 +189,7 @@ def test_where_nothing_is_compiled_or_trained_a_call_of_the_outermost_module_is_
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.ReLU()))
     steps = Steps()
 
-    with listening([StepMarks(steps)]):
+    with listening([StepMarks(steps, PROJECT)]):
         for _ in range(3):
             model(torch.ones(2))
         model[0](torch.ones(2))
@@ -206,7 +209,7 @@ def test_transforms_of_single_items_and_a_loss_are_modules_and_no_steps() -> Non
     )
     steps = Steps()
 
-    with listening([StepMarks(steps)]):
+    with listening([StepMarks(steps, PROJECT)]):
         for _ in range(3):
             batch = torch.stack([transform(torch.ones(2)) for _ in range(8)])
             loss(model(batch), batch)
@@ -217,12 +220,12 @@ def test_transforms_of_single_items_and_a_loss_are_modules_and_no_steps() -> Non
 def test_the_hook_on_modules_is_gone_before_anything_is_compiled_or_trained() -> None:
     model, steps = torch.nn.Linear(2, 2), Steps()
 
-    with listening([StepMarks(steps)]):
+    with listening([StepMarks(steps, PROJECT)]):
         assert module_hooks() == 1
         compiled = torch.compile(model, backend="eager", fullgraph=True)
         assert module_hooks() == 0
         compiled(torch.ones(2))
-    with listening([StepMarks(steps)]):
+    with listening([StepMarks(steps, PROJECT)]):
         torch.optim.SGD(model.parameters(), lr=0.1)
         assert module_hooks() == 0
     assert steps.counts[R] == 1

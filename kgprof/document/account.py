@@ -1,0 +1,67 @@
+"""Where the time of a script went, as one sentence and one bar."""
+
+from kgprof import model as m
+from kgprof.document.breakdown import Bar, LegendEntry, Part, of_parts
+from kgprof.document.quantity import duration
+from kgprof.document.table import View
+
+TITLE = "Where the time of the run went"
+NAMED_FROM = 0.01  # of the run: smaller phases are left out of the sentence, not of the bar
+# The colours of the kernel kinds, which stand further down.
+COLOURS = {
+    m.RunPhase.START: "framework",
+    m.RunPhase.START_AND_STEP: "framework",
+    m.RunPhase.COMPILING: "pointwise",
+    m.RunPhase.RECORDING: "copy",
+    m.RunPhase.STEPS: "gemm",
+    m.RunPhase.EVALUATION: "reduction",
+    m.RunPhase.AFTER: "other",
+    m.RunPhase.STEP_AND_AFTER: "other",
+    m.RunPhase.REST: "other",
+}
+
+
+class Picture(View):
+    title: str
+    sentence: str
+    bar: Bar
+    legend: tuple[LegendEntry, ...]
+
+
+def sentence(profile: m.Profile) -> str:
+    """Say where the time of the one script went; empty where that was not measured."""
+    account = _account(profile)
+    if account is None:
+        return ""
+    phases = [each for each in account.phases if each.share >= NAMED_FROM]
+    phases.sort(key=lambda each: -each.us)
+    named = ", ".join(f"{each.phase} {100 * each.share:.0f} %" for each in phases)
+    return f"{duration(account.total_us)} from first line to end: {named} ({measured(account)})"
+
+
+def measured(account: m.ScriptAccount) -> str:
+    if account.under_listeners:
+        return "with kgprof's listeners on and cold compile caches; torch was imported before"
+    return "rerun without instruments, with warm compile caches; torch was imported before"
+
+
+def picture(profile: m.Profile) -> Picture | None:
+    account = _account(profile)
+    if account is None:
+        return None
+    parts, entries = [], []
+    for each in account.phases:
+        colour, title = COLOURS[each.phase], f"{each.phase}: {duration(each.us)}"
+        parts.append(Part(kind=colour, letter="", length=each.share, share=each.share, title=title))
+        entries.append(LegendEntry("k", colour, f"{each.phase} {duration(each.us)}"))
+    words = sentence(profile)
+    bar = Bar(anchor="", run="", caption="", description=words, segments=of_parts(parts))
+    return Picture(title=TITLE, sentence=words, bar=bar, legend=tuple(entries))
+
+
+def _account(profile: m.Profile) -> m.ScriptAccount | None:
+    """Of ranks each has its own; none of them is the run."""
+    if len(profile.runs) != 1 or profile.comparison is not None:
+        return None
+    account = profile.runs[0].account
+    return None if isinstance(account, m.Skipped) else account

@@ -1,0 +1,182 @@
+"""Where the wall time of a script goes: compiling, steps, evaluation, and what lies around them.
+
+It listens to nothing that happens in a usual step: to what torch compiles and records, and to
+modules that change between training and evaluation.
+"""
+
+import contextlib
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from kgprof import model as m
+from kgprof.record.source import Source, replace
+from kgprof.record.steps import Kind, Steps
+
+Span = tuple[int, int]  # nanoseconds on the clock of ``Steps``
+Phase = m.RunPhase
+
+
+class Account(Source):
+    name = "account of the run"
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._began = steps.now_ns()
+        self._compiling: list[Span] = []
+        self._recording: list[Span] = []
+        self._evaluating: list[Span] = []
+        self._in_eval: dict[int, int] = {}  # id of a module -> since when
+        self._in_train = threading.local()
+
+    def listen(self, undo: ExitStack) -> None:
+        try:
+            from torch._dynamo.callback import CallbackTrigger, CompilationCallbackHandler
+        except ImportError as error:
+            self.unavailable = f"this torch has no torch._dynamo.callback ({error})"
+            return
+        install = CompilationCallbackHandler.install_callbacks
+        records = CallbackTrigger.CUDAGRAPH_RECORDING
+
+        @contextlib.contextmanager
+        def installed(handler: Any, trigger: Any, compile_id: str) -> Iterator[None]:
+            spans = self._recording if trigger is records else self._compiling
+            with self._timed(spans), install(handler, trigger, compile_id):
+                yield
+
+        replace(CompilationCallbackHandler, "install_callbacks", installed, undo)
+        self._watch_modes(undo)
+        self._began = self._steps.now_ns()
+
+    @contextlib.contextmanager
+    def _timed(self, spans: list[Span]) -> Iterator[None]:
+        began = self._steps.now_ns()
+        try:
+            yield
+        finally:
+            spans.append((began, self._steps.now_ns()))
+
+    def _watch_modes(self, undo: ExitStack) -> None:
+        original = torch.nn.Module.train
+
+        def train(module: torch.nn.Module, mode: bool = True) -> torch.nn.Module:
+            if torch.compiler.is_compiling() or getattr(self._in_train, "inside", False):
+                return original(module, mode)  # a part of one that changes, or traced by Dynamo
+            before, self._in_train.inside = module.training, True
+            try:
+                return original(module, mode)
+            finally:
+                self._in_train.inside = False
+                self._changed(module, before)
+
+        replace(torch.nn.Module, "train", train, undo)
+
+    def _changed(self, module: torch.nn.Module, before: bool) -> None:
+        now = self._steps.now_ns()
+        if before and not module.training:
+            self._in_eval[id(module)] = now
+        elif module.training and not before and id(module) in self._in_eval:
+            self._evaluating.append((self._in_eval.pop(id(module)), now))
+
+    def answer(
+        self, kind: Kind | None, ended: int, *, under_listeners: bool
+    ) -> m.ScriptAccount | m.Skipped:
+        """``ended``: when the program came to its end, on the clock of ``Steps``."""
+        if self.unavailable:
+            return m.Skipped(self.unavailable)
+        inner = [
+            (Phase.COMPILING, united(self._compiling)),
+            (Phase.RECORDING, united(self._recording)),
+            (Phase.EVALUATION, united(self._evaluations(ended))),
+        ]
+        outer = self._outer(kind, ended)
+        total = sum(end - begin for _, (begin, end) in outer)
+        if total <= 0:
+            return m.Skipped("the program ended before its first line")
+        times = dict.fromkeys(Phase, 0)
+        for phase, span in outer:
+            left = [span]
+            for each, spans in inner:
+                rest = without(left, spans)
+                times[each] += length(left) - length(rest)
+                left = rest
+            times[phase] += length(left)
+        return m.ScriptAccount(
+            total_us=total / 1e3,
+            phases=tuple(
+                m.RunPhaseTime(phase=phase, us=ns / 1e3, share=ns / total)
+                for phase, ns in times.items()
+                if ns
+            ),
+            under_listeners=under_listeners,
+        )
+
+    def _outer(self, kind: Kind | None, ended: int) -> list[tuple[Phase, Span]]:
+        """Divide the run into what comes before its steps, the steps, and what comes after."""
+        boundaries = self._steps.boundaries(kind)
+        if not boundaries:
+            return [(Phase.REST, (self._began, ended))]
+        first, last = boundaries[0], boundaries[-1]
+        is_ended = kind is Kind.OPTIMIZER
+        start = Phase.START
+        if is_ended and len(boundaries) == self._steps.counts[Kind.OPTIMIZER]:
+            start = Phase.START_AND_STEP
+        after = Phase.AFTER if is_ended else Phase.STEP_AND_AFTER
+        return [
+            (start, (self._began, first)),
+            (Phase.STEPS, (first, last)),
+            (after, (last, max(last, ended))),
+        ]
+
+    def _evaluations(self, ended: int) -> list[Span]:
+        """List the spans in eval mode without a step of the optimizer; none in a program without
+        optimizer, which may be in that mode from its first line on."""
+        steps = self._steps.boundaries(Kind.OPTIMIZER)
+        if not steps:
+            return []
+        to_the_end = [(since, ended) for since in self._in_eval.values() if since >= steps[0]]
+        return [
+            (begin, end)
+            for begin, end in (*self._evaluating, *to_the_end)
+            if bisect_right(steps, begin) == bisect_left(steps, end)
+        ]
+
+
+# ---------------------------------------------------------------- spans of time
+
+
+def united(spans: Sequence[Span]) -> list[Span]:
+    """Join those that overlap, as of several threads."""
+    joined: list[Span] = []
+    for begin, end in sorted(spans):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def without(spans: Sequence[Span], cut: Sequence[Span]) -> list[Span]:
+    """Take the spans ``cut`` out of others; both are in order, and none overlaps its neighbour."""
+    left: list[Span] = []
+    at = 0
+    for begin, end in spans:
+        while at < len(cut) and cut[at][1] <= begin:
+            at += 1
+        following = at
+        while following < len(cut) and cut[following][0] < end:
+            if begin < cut[following][0]:
+                left.append((begin, cut[following][0]))
+            begin = max(begin, cut[following][1])
+            following += 1
+        if begin < end:
+            left.append((begin, end))
+    return left
+
+
+def length(spans: Sequence[Span]) -> int:
+    return sum(end - begin for begin, end in spans)

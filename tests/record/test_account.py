@@ -1,0 +1,189 @@
+"""Where the time of a script goes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgprof import model as m
+from kgprof.reading.project import ProjectFiles
+from kgprof.record.account import Account, Span, length, united, without
+from kgprof.record.source import listening
+from kgprof.record.steps import StepMarks, Steps
+
+PAUSE_S = 0.05
+Phase = m.RunPhase
+
+
+def accounted(program: Callable[[], object]) -> dict[Phase, float]:
+    """The seconds of each phase; they add up to the whole."""
+    torch._dynamo.reset()
+    steps = Steps()
+    account, marks = Account(steps), StepMarks(steps, ProjectFiles(libraries=()))
+    before = torch.nn.Module.train
+    with listening([marks, account]):
+        program()
+        found = account.answer(steps.reported, steps.now_ns(), under_listeners=False)
+    assert torch.nn.Module.train is before
+    assert isinstance(found, m.ScriptAccount)
+    assert sum(each.us for each in found.phases) == pytest.approx(found.total_us)
+    assert sum(each.share for each in found.phases) == pytest.approx(1)
+    return {each.phase: each.us / 1e6 for each in found.phases}
+
+
+def model() -> tuple[torch.nn.Sequential, Callable[[], None]]:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step() -> None:
+        net(torch.ones(3, 2)).sum().backward()
+        optimizer.step()
+
+    return net, step
+
+
+def test_what_an_optimizer_does_not_step_in_is_told_from_its_steps() -> None:
+    def program() -> None:
+        net, step = model()
+        time.sleep(PAUSE_S)
+        for _ in range(3):
+            for _ in range(3):
+                step()
+            net.eval()
+            time.sleep(PAUSE_S)
+            net.train()
+        time.sleep(PAUSE_S)
+
+    found = accounted(program)
+
+    assert set(found) == {Phase.START_AND_STEP, Phase.STEPS, Phase.EVALUATION, Phase.AFTER}
+    assert found[Phase.EVALUATION] >= 3 * PAUSE_S
+    assert found[Phase.START_AND_STEP] >= PAUSE_S
+    assert found[Phase.AFTER] >= PAUSE_S
+
+
+def test_an_evaluation_at_the_end_is_one() -> None:
+    def program() -> None:
+        net, step = model()
+        step()
+        step()
+        net.eval()
+        time.sleep(PAUSE_S)
+
+    assert accounted(program)[Phase.EVALUATION] >= PAUSE_S
+
+
+def test_a_module_that_stays_in_eval_mode_while_others_learn_is_no_evaluation() -> None:
+    def program() -> None:
+        teacher = torch.nn.Linear(2, 2).eval()
+        net, step = model()
+        for _ in range(3):
+            net.train()
+            net[1].eval()  # a frozen layer
+            teacher(torch.ones(2))
+            step()
+            step()
+
+    assert Phase.EVALUATION not in accounted(program)
+
+
+def test_a_program_that_only_evaluates_has_steps_and_no_evaluation() -> None:
+    def program() -> None:
+        net = torch.nn.Linear(2, 2)
+        compiled = torch.compile(net, backend="eager")
+        net.eval()
+        for _ in range(4):
+            compiled(torch.ones(2))
+            time.sleep(PAUSE_S)
+
+    found = accounted(program)
+
+    assert Phase.EVALUATION not in found
+    assert set(found) >= {Phase.START, Phase.COMPILING, Phase.STEPS, Phase.STEP_AND_AFTER}
+    assert found[Phase.STEPS] >= 3 * PAUSE_S
+    assert found[Phase.STEP_AND_AFTER] >= PAUSE_S
+
+
+def test_compiling_is_told_apart_wherever_it_happens() -> None:
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> object:
+        time.sleep(PAUSE_S)
+        return graph.forward
+
+    def program() -> None:
+        net, step = model()
+        compiled = torch.compile(lambda x: x + 1, backend=backend)
+        torch.compile(lambda x: x + 2, backend=backend)(torch.ones(2))
+        step()
+        torch._dynamo.reset()  # forgets torch's own listeners
+        compiled(torch.ones(2))
+        step()
+        net.eval()
+        torch.compile(lambda x: x + 3, backend=backend)(torch.ones(2))
+
+    found = accounted(program)
+
+    assert found[Phase.COMPILING] >= 3 * PAUSE_S
+    assert found[Phase.EVALUATION] < PAUSE_S
+    assert found[Phase.STEPS] < PAUSE_S
+
+
+def test_threads_that_compile_at_the_same_time_count_once() -> None:
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> object:
+        return graph.forward
+
+    def compiles() -> None:
+        torch.compile(lambda x: x * 2, backend=backend)(torch.ones(2))
+
+    def program() -> None:
+        threads = [threading.Thread(target=compiles) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+
+    began = time.perf_counter()
+    found = accounted(program)
+
+    assert sum(found.values()) <= time.perf_counter() - began
+
+
+def test_a_program_without_steps_has_one_rest() -> None:
+    assert set(accounted(lambda: time.sleep(PAUSE_S))) == {Phase.REST}
+
+
+def test_what_dynamo_traces_is_not_broken_by_the_account() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    seen = []
+
+    def evaluates(x: torch.Tensor) -> object:
+        return net.eval()(x).sum()
+
+    def program() -> None:
+        seen.append(torch._dynamo.explain(evaluates)(torch.ones(2)).graph_break_count)
+
+    accounted(program)
+
+    assert seen == [torch._dynamo.explain(evaluates)(torch.ones(2)).graph_break_count]
+
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(1, 9)).map(lambda pair: (pair[0], sum(pair))),
+    max_size=8,
+)
+
+
+@given(SPANS, SPANS)
+def test_spans_are_cut_out_of_others_moment_by_moment(spans: list[Span], cut: list[Span]) -> None:
+    def moments(of: list[Span]) -> set[int]:
+        return {at for begin, end in of for at in range(begin, end)}
+
+    left = without(united(spans), united(cut))
+
+    assert moments(left) == moments(spans) - moments(cut)
+    assert length(left) == len(moments(left))
