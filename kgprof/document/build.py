@@ -52,8 +52,7 @@ def sections(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
     else:
         yield from next_steps(profile)
         yield from _limits(profile)
-    yield from _runs(profile, wide)
-    yield from _traces(profile)
+    yield from runs(profile, wide=wide)
     if profile.gate is not None and profile.gate.budgets:
         budgets = gate_table.in_lines(profile.gate, rows=len(profile.gate.budgets))
         yield Section(title="", blocks=(budgets,), noun="budgets")
@@ -89,28 +88,29 @@ def _limits(profile: m.Profile) -> Iterator[Section]:
         yield Section(title=limit_table.SECTION, blocks=limited, noun="shares")
 
 
-def _runs(profile: m.Profile, wide: bool) -> Iterator[Section]:
-    """A row a run; the trace files, in place of runs that were timed."""
+def runs(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
+    """A row a run, or a trace file in place of a run that was timed; ranks and traces beside each
+    other."""
     if profile.trace_files:
         files = trace_table.file_table(profile, _LIMITS)
         yield Section(title="", blocks=(replace(files, notes=()), *files.notes), noun="traces")
-        return
+    else:
+        yield _timed(profile, wide)
+    if profile.rank_balance is not None:
+        blocks = trace_table.rank_blocks(profile.rank_balance, _LIMITS)
+        yield Section(title="Ranks", intro=profile.rank_balance.text, blocks=blocks)
+    for each in profile.differences:
+        yield trace_table.difference(each, _LIMITS, rows=_KERNELS, name=_NAME)
+
+
+def _timed(profile: m.Profile, wide: bool) -> Section:
     hidden = _ON_THE_PAGE if wide else (*_ON_THE_PAGE, *_NARROW)
     shown = [column for column in summary.columns(profile) if column.key not in hidden]
     table = summary.run_table(profile.runs, shown[:_METRICS], "")
     ended = [f"{run.key.slug} {words}" for run in profile.runs if (words := summary.ended(run))]
     notes = [f"{run.key.slug}: {note}" for run in profile.runs for note in run.notes]
     blocks: tuple[Block, ...] = (table, _RANGES, *ended, *notes, *summary.footnotes(profile))
-    yield Section(title="", blocks=blocks, noun="runs")
-
-
-def _traces(profile: m.Profile) -> Iterator[Section]:
-    """The ranks beside each other, and what changed between two traces."""
-    if profile.rank_balance is not None:
-        blocks = trace_table.rank_blocks(profile.rank_balance, _LIMITS)
-        yield Section(title="Ranks", intro=profile.rank_balance.text, blocks=blocks)
-    for each in profile.differences:
-        yield trace_table.difference(each, _LIMITS, rows=_KERNELS, name=_NAME)
+    return Section(title="", blocks=blocks, noun="runs")
 
 
 # ---------------------------------------------------------------- findings

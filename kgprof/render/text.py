@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kgprof import coverage
 from kgprof import model as m
 from kgprof.document import account, compare_words, gate_table, summary
-from kgprof.document.build import compared, next_steps, sections
+from kgprof.document.build import compared, next_steps, runs, sections
 from kgprof.document.escaping import one_line, visible
 from kgprof.document.finding_list import Found, Grouped
 from kgprof.document.quantity import count
@@ -160,8 +160,7 @@ def _compared_in_brief(console: Console, profile: m.Profile, found: m.Comparison
 def _in_brief(console: Console, profile: m.Profile) -> None:
     """The table and what to do next; everything else is on the page."""
     if profile.trace_files:
-        files = [part for part in sections(profile, wide=False) if part.noun == "traces"]
-        _sections(console, files)
+        _sections(console, runs(profile, wide=False))
     else:
         console.print()
         columns = summary.columns(profile)
