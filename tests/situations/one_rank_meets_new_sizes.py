@@ -37,9 +37,9 @@ dist.init_process_group("nccl")
 rank = dist.get_rank()
 torch.cuda.set_device(rank)
 torch.manual_seed(13)
-listener = DistributedDataParallel(Listener().cuda(), device_ids=[rank])
+compiled = torch.compile(Listener().cuda(), dynamic=False)
+listener = DistributedDataParallel(compiled, device_ids=[rank])
 optimizer = torch.optim.AdamW(listener.parameters(), lr=1e-3, fused=True)
-compiled = torch.compile(listener, dynamic=False)
 started = time.perf_counter()
 for i in range(70):
     length = LONGEST
@@ -49,7 +49,7 @@ for i in range(70):
     if FIX:
         clips = F.pad(clips, (0, 0, 0, LONGEST - length))
     speakers = torch.randint(0, 40, (64,), device="cuda")
-    loss = F.cross_entropy(compiled(clips), speakers)
+    loss = F.cross_entropy(listener(clips), speakers)
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
