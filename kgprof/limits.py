@@ -18,6 +18,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.judge import NOISY
+from kgprof.measures.idle import LOADER_PREFIX
 from kgprof.wording import figure, plural
 
 # Of the step that GPU work takes: from here on the CPU's own pace does not matter, since it only
@@ -39,7 +40,6 @@ STANDS_OUT = 0.5
 PYTHON_BETWEEN = "Python between operators"
 # Names in a trace, as torch 2.11 to 2.13 write them (torch/profiler, torch/utils/data/dataloader).
 _PYTHON = ("(Python between traced operations)", "(outside any traced operation)")
-_LOADER = "enumerate(DataLoader)"
 _OPERATOR = "aten::"
 _WAITS = (
     "aten::_local_scalar_dense",
@@ -258,7 +258,7 @@ def _waited_for(idle: m.DeviceIdle) -> Iterator[Part]:
 
 def _of_span(span: m.HostSpan, host_us: float) -> tuple[m.LimitKind, str]:
     """Tell from its name what a span of the CPU's is."""
-    if span.name.startswith(_LOADER):
+    if span.name.startswith(LOADER_PREFIX):
         return m.LimitKind.INPUT, "DataLoader"
     if span.name in _WAITS:
         return m.LimitKind.SYNC, ""

@@ -66,8 +66,10 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     )
     covered = witnesses.coverage(evidence, collectors.RULES, findings)
     runs = tuple(_with_limits(run, findings) for run in runs)
-    weighed, balance = trade_offs(evidence, runs), rank_balance(evidence, runs)
-    changed, next_actions = differences(plan.trace_files, runs), actions(evidence, runs, findings)
+    weighed, balance = trade_offs(evidence, runs), rank_balance(evidence, runs, findings)
+    late = balance.straggler if balance is not None else None
+    changed = differences(plan.trace_files, runs)
+    next_actions = actions(evidence, runs, findings, late)
     exit_code = _exit_code(recording)
     profile = m.Profile(
         schema_version=m.PROFILE_SCHEMA_VERSION,

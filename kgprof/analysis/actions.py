@@ -28,10 +28,13 @@ NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
 
 
 def actions(
-    evidence: Evidence, runs: Sequence[m.RunReport], findings: Sequence[m.Finding]
+    evidence: Evidence,
+    runs: Sequence[m.RunReport],
+    findings: Sequence[m.Finding],
+    late: m.RunKey | None = None,
 ) -> tuple[m.Action, ...]:
     """Those with a bound by its size, then errors and warnings without one in the order of the
-    report."""
+    report. ``late``: the run that the other ranks wait for; only it makes their steps shorter."""
     # The fastest of those whose results may be believed; without times, the first.
     ended = [run for run in runs if run.exit.outcome == m.Outcome.OK or run.was_stopped]
     sound = [run for run in ended if not run.results_differ]
@@ -42,7 +45,8 @@ def actions(
     ]
     if not sound:
         return ()
-    run = sound[min(timed)[1] if timed else 0]
+    awaited = [run for run in sound if run.key == late]
+    run = awaited[0] if awaited else sound[min(timed)[1] if timed else 0]
     idle_us = {event.run: event.idle_us for event in evidence.once(device_idle.collect)}.get(
         run.key
     )

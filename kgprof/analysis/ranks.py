@@ -13,8 +13,9 @@ from statistics import median
 import numpy as np
 
 from kgprof import model as m
+from kgprof.collectors import recompiles
 from kgprof.collectors.recompiles import rejections
-from kgprof.measures import collectives
+from kgprof.measures import collectives, host_time
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural, short_name
 
@@ -93,9 +94,14 @@ STRAGGLES_FROM = 1.05
 LATE_FROM = 0.05  # of a step, that the others wait for the late rank and do nothing else meanwhile
 # standard errors over the steps, by which the others' waits are longer than its own
 SURE_FROM = 3.0
+# of what the others wait: a late rank's CPU works that much longer than theirs, or it is not named
+EXPLAINS_FROM = 0.5
+RECOMPILES = frozenset(rule.id for rule in recompiles.RULES)
 
 
-def rank_balance(evidence: Evidence, reports: Sequence[m.RunReport]) -> m.RankBalance | None:
+def rank_balance(
+    evidence: Evidence, reports: Sequence[m.RunReport], findings: Sequence[m.Finding] = ()
+) -> m.RankBalance | None:
     """Of traces, or of the ranks of one launch. None where there are no two ranks, or none of a
     launch was traced.
 
@@ -137,10 +143,18 @@ def rank_balance(evidence: Evidence, reports: Sequence[m.RunReport]) -> m.RankBa
         straggler, text = _straggler(ranks)
     else:
         late, text = _late(ranks, waits)
+        last = ranks[int(waits.waits_us.mean(axis=1).argmin())]
+        if recompiled := _compiled_alone(last, ranks, findings):
+            straggler, cause, text = last.run, m.LateCause.COMPILING, recompiled
+            late = None
     if late is not None:
-        straggler = late.run
-        cause, why = _cause(late, [load for load in ranks if load is not late], kernels)
+        others = [load for load in ranks if load is not late]
+        cause, why = _cause(late, others, kernels)
         text = f"{text}, {why}"
+        if cause is m.LateCause.HOST and (unexplained := _unexplained(late, others, kernels)):
+            cause, text = None, unexplained
+        else:
+            straggler = late.run
     return m.RankBalance(
         ranks=ranks,
         straggler=straggler,
@@ -181,6 +195,74 @@ def _late(ranks: Sequence[m.RankLoad], waits: collectives.Matched) -> tuple[m.Ra
         f"({cost_us / step_us:.0%})"
     )
     return late, f"rank {late.rank} is late: {who} {part} for it"
+
+
+def _compiled_alone(
+    last: m.RankLoad, ranks: Sequence[m.RankLoad], findings: Sequence[m.Finding]
+) -> str:
+    """Say what the rank that comes last recompiles and no other does; empty where it does not, or
+    where nobody waits for it."""
+    others = [load for load in ranks if load is not last]
+    waited_us = median(load.exposed_us for load in others) - last.exposed_us
+    if waited_us < LATE_FROM * last.step_us:
+        return ""
+    compiled = [each for each in findings if each.rule in RECOMPILES]
+    elsewhere = {(each.rule, each.location) for each in compiled if each.run != last.run}
+    alone = [
+        each
+        for each in compiled
+        if each.run == last.run and (each.rule, each.location) not in elsewhere
+    ]
+    if not alone:
+        return ""
+    who = f"rank {others[0].rank} waits" if len(others) == 1 else "the other ranks wait"
+    took = f"{figure(waited_us / 1000)} of {figure(last.step_us / 1000)} ms per traced step"
+    first = alone[0]
+    at = ""
+    if first.location is not None:
+        at = f" (line {first.location.line})"
+    return f"rank {last.rank} alone recompiles, and {who} for it, {took}: {first.message}{at}"
+
+
+def _unexplained(
+    late: m.RankLoad,
+    others: Sequence[m.RankLoad],
+    kernels: Mapping[m.RunKey, m.KernelBreakdown | m.Skipped],
+) -> str:
+    """Say why a rank is not called late whose CPU works hardly longer than the others'; empty where
+    it works longer, and where the traces do not show what the CPU did.
+
+    All ranks may be as slow as their CPUs, the more so under instruments: the one that comes last
+    is then a matter of little, and the others wait in its place.
+    """
+    worked = {load.run: _cpu_us(kernels[load.run]) for load in (late, *others)}
+    mine = worked.pop(late.run)
+    theirs = [each for each in worked.values() if each is not None]
+    if mine is None or len(theirs) < len(others):
+        return ""
+    longer_us = max(own - median(each[place] for each in theirs) for place, own in enumerate(mine))
+    waited_us = median(load.exposed_us for load in others) - late.exposed_us
+    if longer_us >= EXPLAINS_FROM * waited_us:
+        return ""
+    who = f"rank {others[0].rank} waits" if len(others) == 1 else "the other ranks wait"
+    return (
+        f"no rank is called late: {who} {figure(waited_us / 1000)} of "
+        f"{figure(late.step_us / 1000)} ms per traced step, but the CPU of rank {late.rank} works "
+        f"only {figure(max(0.0, longer_us) / 1000)} ms longer"
+    )
+
+
+def _cpu_us(kernels: m.KernelBreakdown | m.Skipped) -> tuple[float, float] | None:
+    """Microseconds per traced step in which the CPU worked and did not wait for the GPU: with, and
+    without, what nothing in the trace names. None where that is not known, or on a CPU."""
+    if isinstance(kernels, m.Skipped) or kernels.device != "cuda":
+        return None
+    times = kernels.host_time
+    if isinstance(times, m.Skipped):
+        return None
+    parts = {part.name: part.mean_us for part in times.parts}
+    worked_us = times.mean_us - parts.get(host_time.WAITING, 0.0)
+    return worked_us, worked_us - parts.get(host_time.UNEXPLAINED, 0.0)
 
 
 def _cause(

@@ -294,6 +294,8 @@ def verdict(
             limited += "; no finding asks for a change"
         remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {limited}")
     here = [action for action in actions if not action.only_on_gpu]
+    if balance is not None and balance.straggler is not None:
+        here = []  # what makes the late rank faster is not known beyond its cause
     if here and any(run.script is not None and run.script.step for run in runs):
         first = here[0]
         places = [

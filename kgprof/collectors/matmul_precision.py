@@ -131,7 +131,7 @@ def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
     traced = run.once(traced_steps)
     if (
         isinstance(traced, m.Skipped)
-        or not traced.is_gpu_bound
+        or not traced.is_mostly_busy
         or run.compute_capability < FIRST_WITH_TF32
     ):
         return

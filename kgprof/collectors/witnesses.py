@@ -179,7 +179,7 @@ def _not_in_trace(run: RunEvidence) -> dict[m.Witness, str]:
         lacking[m.Witness.TENSOR_CORES] = (
             f"compute capability {major}.{minor} has no tensor cores for TF32"
         )
-    if not traced.is_gpu_bound and m.PassName.TIMING not in traced.extent.measured_in:
+    if not traced.is_mostly_busy and m.PassName.TIMING not in traced.extent.measured_in:
         busy = (
             "under the profiler the GPU is busy "
             f"{100 * traced.busy_us / traced.extent.step_us:.0f} % of the time"

@@ -22,6 +22,8 @@ from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 
 HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
 BETWEEN_SPANS = "(outside any traced operation)"  # Python that nothing in the trace names
+# torch.utils.data.dataloader's span; what it names after it is the kind of loader
+LOADER_PREFIX = "enumerate(DataLoader)"
 IN_A_STEP = "(Python between traced operations)"  # likewise; each step's mark has a name of its own
 
 
@@ -77,11 +79,15 @@ def device_idle(columns: Columns, launched: Launched, window: Window) -> m.Devic
 
 def _host_spans(columns: Columns, waiting: Intervals, calls: Indices) -> tuple[m.HostSpan, ...]:
     """What the launching threads did while the device waited for them, by the innermost span's
-    name; largest first."""
+    name; largest first. All that a DataLoader calls counts as the DataLoader's: it makes a batch,
+    and launches nothing."""
     on_host = columns.of_category(*HOST_CATEGORIES)
+    loaders = columns.named(LOADER_PREFIX)
     spent_ns = np.zeros(len(columns.names) + 1, np.int64)  # by name; what stands in no span last
     for thread in launches.threads_of(columns, calls):
         mine = np.flatnonzero(on_host & (columns.thread == thread))
+        in_loader = launches.innermost(columns, loaders, mine) != NOBODY
+        mine = mine[loaders[mine] | ~in_loader]
         owners = timeline.owners(timeline.intervals_of(columns, mine))
         owner, length_ns = owners.within(waiting[columns.thread[calls] == thread])
         names = np.append(columns.name[mine], len(columns.names))  # NOBODY takes the last one

@@ -20,7 +20,7 @@ from kgprof.wording import plural
 
 WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
 # share of the step in which the GPU works: from here on a faster kernel can make the step shorter
-GPU_BOUND = 0.5
+MOSTLY_BUSY = 0.5
 
 
 class Extent(m.Model):
@@ -69,8 +69,8 @@ class TracedSteps:
         )
 
     @property
-    def is_gpu_bound(self) -> bool:
-        return self.busy_us >= GPU_BOUND * self.extent.step_us
+    def is_mostly_busy(self) -> bool:
+        return self.busy_us >= MOSTLY_BUSY * self.extent.step_us
 
     def device_us(self, which: Mask) -> float:
         """Device time of these events of ``work`` (a mask of shape [events])."""

@@ -539,6 +539,7 @@ class LateCause(StrEnum):
     # nothing runs: the GPU has no work yet, or Python runs between the operators
     HOST = "its CPU is late"
     COPIES = "slower copies"
+    COMPILING = "it alone recompiles"
 
 
 class RankLoad(Model):

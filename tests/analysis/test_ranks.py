@@ -71,6 +71,10 @@ def test_the_late_rank_and_its_cause_lead(
                 event("gpu_memcpy", "Memcpy HtoD", at + 500.0, copy_us, thread=7, stream=7)
                 for at in range(0, 4000, 1000)
             ]
+        if is_late and cause is LateCause.HOST:
+            events += [
+                event("cpu_op", "aten::sort", at + 500.0, 300.0) for at in range(0, 4000, 1000)
+            ]
         traces.append(saved(tmp_path / f"rank{rank}.json", events, rank=rank, world=3))
 
     found, verdict = compared(tmp_path, capsys, *traces)
@@ -85,6 +89,24 @@ def test_the_late_rank_and_its_cause_lead(
     (call,) = found.collectives
     assert (call.last_rank, call.last_in, call.apart_us) == (late, 4, 300.0)
     assert call.wait_us == tuple(0.0 if rank == late else 300.0 for rank in range(3))
+
+
+def test_a_rank_whose_cpu_works_no_longer_than_the_others_is_not_called_late(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = []
+    for rank, talk_us in enumerate((500.0, 200.0)):
+        events = work(compute_us=200.0, talk_us=talk_us, steps=4)
+        traces.append(saved(tmp_path / f"rank{rank}.json", events, rank=rank))
+
+    found, verdict = compared(tmp_path, capsys, *traces)
+
+    assert (found.straggler, found.cause) == (None, None)
+    assert found.text == (
+        "no rank is called late: rank 0 waits 0.300 of 1.00 ms per traced step, but the CPU of "
+        "rank 1 works only 0 ms longer"
+    )
+    assert "late" not in verdict
 
 
 @pytest.mark.parametrize("first_late", [True, False])
