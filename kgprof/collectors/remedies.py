@@ -481,10 +481,10 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="grad_mode",
         holds=lambda c: c.guard.kind == "grad-mode",
-        code=lambda c: f"with torch.no_grad(): {_short(c)}(...)",
+        code=_one("with torch.no_grad(): ..."),
         effect=_one(
-            "before the loop, in eval() if that is how it is called, and once with gradients: "
-            "both graphs are then made in the warm-up"
+            "one such call before the loop, in eval() if that is how it is called, and one with "
+            "gradients: both graphs are then made in the warm-up"
         ),
     ),
     Remedy(

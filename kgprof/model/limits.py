@@ -43,6 +43,7 @@ class RunLimits(Tagged):
 
 # Of the time that is left without compiling for the first time, where no cause of that is known.
 MOST = 0.5
+LEAST = 0.2  # of the whole run: a smaller share is not said to limit it
 
 
 class WholeRun(Tagged):
@@ -72,7 +73,8 @@ class WholeRun(Tagged):
             if share in once or share.limit is not LimitKind.COMPILING
         )
         once_us = sum(share.us for share in once)
-        return once[0] if once_us > 0 and once_us >= MOST * left_us else None
+        leads = once_us >= max(MOST * left_us, LEAST * self.total_us)
+        return once[0] if once and leads else None
 
     @staticmethod
     def _is_long(share: LimitShare) -> bool:

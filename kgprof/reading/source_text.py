@@ -88,7 +88,7 @@ class SourceText:
 
     def at(self, file: str, line: int, function: str = "") -> m.Location:
         """A line as a place to point at, with the function that it is in and its text."""
-        name = function_at(self._text(file), line) or user_function(function)
+        name = function_at(self._text(file), line, function) or user_function(function)
         return m.Location(file=file, line=line, function=name, text=self._line(file, line))
 
     def definition(self, file: str, first_line: int, function: str) -> m.Location:
@@ -379,10 +379,17 @@ def _parsed(text: str) -> _Parsed:
     return _Parsed(lines=text.splitlines(), tree=tree, definitions=tuple(_inside(tree, "")))
 
 
-def function_at(text: str, line: int) -> str:
+def function_at(text: str, line: int, running: str = "") -> str:
     """The qualified name of the innermost function that a line is in, or that it decorates; empty
-    outside of all."""
+    outside of all.
+
+    ``running``: the function that ran the line, where it is known. A decorator may be run by the
+    function around.
+    """
     inside = [found for found in _parsed(text).definitions if found.first <= line <= found.last]
+    name = user_function(running)
+    if any(found.name == name for found in inside):
+        inside = [found for found in inside if found.line <= line or found.name == name]
     return max(inside, key=lambda found: found.line).qualified if inside else ""
 
 

@@ -245,8 +245,9 @@ class StepMarks(Source):
 
         def stepped(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             # An optimizer step that is being compiled is traced through this: nothing of it must
-            # stay in the graph.
-            if torch.compiler.is_compiling():
+            # stay in the graph. One that steps as soon as a gradient is there ends no step: the
+            # backward goes on, and a profiler must not be switched inside of it.
+            if torch.compiler.is_compiling() or torch._C._current_graph_task_id() != -1:
                 return
             self._stepped(optimizer, (*args[1:], *kwargs.values()))
 
