@@ -412,8 +412,8 @@ def _reasons(profile: m.Profile) -> Section:
     reasons = [f"- {escaped(reason, 600)}" for reason in said] + (
         [f"- {more:,} more"] if more else []
     )
-    sentence = account.sentence(profile)
-    accounted = (f"<sub>{escaped(sentence, 600)}</sub>", "") if sentence else ()
+    about = "<br>".join(escaped(line, 600) for line in account.lines(profile))
+    accounted = (f"<sub>{about}</sub>", "") if about else ()
     return Section(head=(*whole, *trust, *accounted), rows=tuple(reasons), noun="reasons")
 
 

@@ -225,8 +225,8 @@ def _head(console: Console, profile: m.Profile) -> None:
     say(console, f"{verdict.status.upper()}: {verdict.text}", STATUS_STYLES.get(verdict.status, ""))
     if verdict.trust:
         say(console, verdict.trust, indent="  ")
-    if accounted := account.sentence(profile):
-        say(console, accounted, indent="  ")
+    for line in account.lines(profile):
+        say(console, line, indent="  ")
     said, more = summary.reasons(profile)
     for reason in said:
         say(console, reason, indent="  ")
