@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import RULES, device_idle, rule_of, syncs, weight
+from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
 from kgprof.reading.evidence import Evidence
 
 MOST = 3
@@ -68,7 +69,13 @@ def actions(
     relieving = {rule.id for rule in RULES if not limiting.isdisjoint(rule.relieves)}
     in_order.sort(key=lambda action: action.rule not in relieving)
     reasons_said = [action.rule for action in in_order if action.fix and action.rule in relieving]
-    in_order = [action for action in in_order if not _is_explained(action, reasons_said)]
+    never = {NEVER_BREAKS_EVEN.id} if _never_pays(run) else set()
+    in_order = [
+        action
+        for action in in_order
+        if action.rule in never or not _is_explained(action, reasons_said)
+    ]
+    in_order.sort(key=lambda action: action.rule not in never)
     in_order.sort(key=lambda action: action.only_on_gpu)
     # one that mends several places is named once, at the first of them
     fixes = [action.fix for action in in_order]
@@ -135,6 +142,17 @@ def _limiting(run: m.RunReport) -> set[m.LimitKind]:
         return {share.limit for share in run.whole.once}
     leading = run.limits.leading if isinstance(run.limits, m.RunLimits) else None
     return {leading.limit} if leading is not None else set()
+
+
+def _never_pays(run: m.RunReport) -> bool:
+    """Whether a script is slower compiled: that no step of TIMING's compiles is known, so mending
+    its recompiles leaves a slower step."""
+    economics = run.economics
+    return (
+        run.script is not None
+        and isinstance(economics, m.Economics)
+        and economics.verdict is m.Payoff.NEVER
+    )
 
 
 def _is_explained(action: m.Action, reasons_said: Sequence[str]) -> bool:

@@ -197,8 +197,8 @@ def ended(profile: m.Profile, page: Path, context: Context) -> int:
     elif not context.quiet:
         actions = (f"{what}; fix: {fix}" for what, fix, _ in practices.next_steps(profile))
         sentences = () if raised else profile.verdict.sentences
-        accounted = account.sentence(profile)
-        for sentence in (*sentences, *([accounted] if accounted else ()), *actions):
+        accounted = () if raised else account.lines(profile)
+        for sentence in (*sentences, *accounted, *actions):
             inform(sentence)
     add_to_job_summary(profile, context.job)
     emit(profile, page.parent / layout.FOLDER, context, otherwise=str(page))

@@ -39,6 +39,14 @@ def sentence(profile: m.Profile) -> str:
     return f"{duration(account.total_us)} from first line to end: {named} ({measured(account)})"
 
 
+def lines(profile: m.Profile) -> tuple[str, ...]:
+    """Say where the time of the one script went, and whether its compiling pays."""
+    runs = profile.runs if profile.comparison is None else ()
+    economics = runs[0].economics if len(runs) == 1 else None
+    pays = economics.text if isinstance(economics, m.Economics) else ""
+    return tuple(line for line in (sentence(profile), f"compiled: {pays}" if pays else "") if line)
+
+
 def measured(account: m.ScriptAccount) -> str:
     if account.under_listeners:
         return "with kgprof's listeners on and cold compile caches; torch was imported before"

@@ -66,7 +66,7 @@ from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import SAMPLE, WATCHED_CALLS, TensorProbe
 from kgprof.record.torch_trace import CompileSources
-from kgprof.record.trace_window import TraceWindow
+from kgprof.record.trace_window import ENOUGH_CPU_S, TraceWindow
 from kgprof.wording import plural
 from kgprof.workloads import programs
 from kgprof.workloads.backend import as_in, in_place_of_inductor
@@ -653,6 +653,12 @@ class Capture:
             yield f"the recording stopped after {self._stopped}; the program continued"
         if isinstance(trace, m.TracePass):
             yield _what_the_profiler_cost(trace, bare_us)
+            if self._window.enough_after:
+                yield (
+                    f"TRACE followed {self._window.enough_after} of the "
+                    f"{plural(self._options.steps, 'step')} it may follow: they took "
+                    f"{ENOUGH_CPU_S:g} s of CPU time under torch.profiler"
+                )
             if self._window.kind not in (None, kind):
                 each = self._window.kind.words
                 yield (

@@ -29,6 +29,9 @@ from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last
 ELSEWHERE = (
     "steps are taken on another thread than the main one, where torch.profiler cannot be used"
 )
+# Under the profiler: steps that take so much CPU time hold so many operators that a few of them say
+# all there is, and each of the others costs as much again to write and to read.
+ENOUGH_CPU_S, FEWEST_STEPS = 0.4, 5
 BARE_STEPS = 5  # after warm-up and before the window: what the steps inside it are set against
 
 
@@ -67,6 +70,9 @@ class TraceWindow(Source):
         self._profiler: torch_profile | None = None
         self._times: list[int] = []
         self._ours = False
+        self._began_cpu_s = 0.0
+        self._ends_at_mark = False  # else the program ended in a step that has begun
+        self.enough_after = 0  # steps, where those that were wanted would have been more
         self._whole: tuple[m.TracePass | m.Skipped | None, Kind | None, int | None] = (
             None,
             None,
@@ -113,10 +119,20 @@ class TraceWindow(Source):
             return
         self._in_first.close()
         self._times.append(time.perf_counter_ns())
-        if len(self._times) > self._wanted:
+        if not self._began_cpu_s:
+            self._began_cpu_s = time.process_time()
+        if len(self._times) > self._wanted or self._has_enough():
+            self._ends_at_mark = True
             self.close(for_good=False)
         else:
             self._tell(self._profiler.step)
+
+    def _has_enough(self) -> bool:
+        steps = len(self._times) - 1
+        if steps < FEWEST_STEPS or time.process_time() - self._began_cpu_s < ENOUGH_CPU_S:
+            return False
+        self.enough_after = steps
+        return True
 
     def _begin_again(self) -> None:
         self._in_first.close()
@@ -125,6 +141,7 @@ class TraceWindow(Source):
         self._whole = self.result, self.kind, self.opened_at
         self._profiler = self.result = self.kind = self.opened_at = None
         self._times.clear()
+        self._began_cpu_s, self.enough_after, self._ends_at_mark = 0.0, 0, False
 
     def close(self, why: str = "", *, for_good: bool = True) -> None:
         """Once; ``why`` it was not open for as long as it should have been."""
@@ -166,7 +183,7 @@ class TraceWindow(Source):
         self, profiler: torch_profile, step_us: tuple[float, ...]
     ) -> m.TracePass | m.Skipped:
         most_bytes, mark = stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES, b""
-        if len(self._times) <= self._wanted:
+        if not self._ends_at_mark:
             # The program ended, or went on to something else, in the last step, which torch began
             # to mark.
             mark = f'"{STEP_PREFIX}{profiler.step_num}"'.encode()

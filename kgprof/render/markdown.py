@@ -409,8 +409,8 @@ def _reasons(profile: m.Profile) -> Part:
     verdict, (said, more) = profile.verdict, summary.reasons(profile)
     whole = (escaped(verdict.text, 600), "") if len(verdict.text) > VERDICT else ()
     trust = (f"<sub>{escaped(verdict.trust, 600)}</sub>", "") if verdict.trust else ()
-    sentence = account.sentence(profile)
-    accounted = (f"<sub>{escaped(sentence, 600)}</sub>", "") if sentence else ()
+    about = "<br>".join(escaped(line, 600) for line in account.lines(profile))
+    accounted = (f"<sub>{about}</sub>", "") if about else ()
     reasons = [f"- {escaped(reason, 600)}" for reason in said]
     reasons += [f"- {more:,} more"] if more else []
     return Part(head=(*whole, *trust, *accounted), rows=tuple(reasons), noun="reasons")

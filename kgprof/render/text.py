@@ -136,8 +136,8 @@ def _head(console: Console, profile: m.Profile, brief: bool) -> None:
     say(console, f"{status}: {verdict.text}", STATUS_STYLES.get(verdict.status, ""))
     if verdict.trust:
         say(console, verdict.trust, indent="  ")
-    if accounted := account.sentence(profile):
-        say(console, accounted, indent="  ")
+    for line in account.lines(profile):
+        say(console, line, indent="  ")
     most = summary.REASONS if brief else len(verdict.reasons)
     said, more = summary.reasons(profile, at_most=most)
     for reason in said:
