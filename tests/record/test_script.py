@@ -785,3 +785,19 @@ def test_lines_are_told_the_number_of_their_step() -> None:
 def test_what_is_waited_is_told_by_step_like_what_is_counted() -> None:
     # given: two marks in each step
     assert added_up({0: 10.0, 1: 5.0, 6: 7.0}, lambda label: label // 2) == {0: 15.0, 3: 7.0}
+
+
+def test_steps_of_many_operators_are_traced_no_longer_than_needed(tmp_path: Path) -> None:
+    text = (
+        f"{COMPILES}\nimport time\nfor _ in range(30):\n    doubled(torch.ones(3))\n"
+        "    until = time.process_time() + 0.09\n    while time.process_time() < until:\n"
+        "        pass\n"
+    )
+
+    done = ran(tmp_path, text, passes=(PassName.COMPILE, PassName.TRACE), steps=20, warmup=1)
+
+    run = done.run
+    assert run.script is not None
+    assert isinstance(run.trace, TracePass)
+    assert len(run.trace.step_us) == 5
+    assert any(note.startswith("TRACE followed 5 of the 20 steps") for note in run.script.notes)
