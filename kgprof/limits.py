@@ -18,7 +18,6 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.judge import NOISY
-from kgprof.measures.idle import LOADER_PREFIX
 from kgprof.wording import figure, plural
 
 # Of the step that GPU work takes: from here on the CPU's own pace does not matter, since it only
@@ -37,6 +36,7 @@ UNLIKE_OTHERS = 3.0
 # Of the CPU's time while the GPU was idle: an operator above it is slow itself and no launch.
 STANDS_OUT = 0.5
 
+LOADER_PREFIX = "enumerate(DataLoader)"  # of the span of a batch, in torch 2.11 to 2.13
 PYTHON_BETWEEN = "Python between operators"
 # Names in a trace, as torch 2.11 to 2.13 write them (torch/profiler, torch/utils/data/dataloader).
 _PYTHON = ("(Python between traced operations)", "(outside any traced operation)")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kgprof import model as m
+from kgprof.limits import LOADER_PREFIX
 from kgprof.reading import launches, timeline
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import Indices, Launched
@@ -23,7 +24,6 @@ from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
 BETWEEN_SPANS = "(outside any traced operation)"  # Python that nothing in the trace names
 # torch.utils.data.dataloader's span; what it names after it is the kind of loader
-LOADER_PREFIX = "enumerate(DataLoader)"
 IN_A_STEP = "(Python between traced operations)"  # likewise; each step's mark has a name of its own
 
 
