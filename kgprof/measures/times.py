@@ -174,6 +174,7 @@ def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
     return tuple(costs)
 
 
+AGAIN = "profile it several times: a script takes no --rounds"
 ONE_ROUND = m.Skipped("TIMING ran in one process; --rounds N runs it in N")
 NO_EVALUATION = m.Skipped("the workload has no whole evaluation")
 _ENTRIES, _FEWEST_ENTRIES = 60, 12  # of steps over time: of a run, and of one of many processes
@@ -442,6 +443,7 @@ class RunTimes(m.Model):
     rounds: m.Rounds | m.Skipped
     evaluation: m.Evaluation | m.Skipped
     unit: m.WorkUnit
+    script: m.ScriptRun | None
 
     @classmethod
     def of(cls, run: m.RunRecord) -> RunTimes:
@@ -452,6 +454,7 @@ class RunTimes(m.Model):
             rounds=rounds(run),
             evaluation=run.evaluation,
             unit=run.unit,
+            script=run.script,
         )
 
 
@@ -600,4 +603,7 @@ def why_not(answer: Answer, run: tuple[str, Run], other: tuple[str, Run], unit: 
         high=figure(answer.interval.high) if answer.interval else "",
         rounds=" + ".join(str(len(side.rounds)) for side in sides.values()),
     )
-    return f"{sentence}; add --rounds 3" if why is Doubt.CLOSE else sentence
+    if why is not Doubt.CLOSE:
+        return sentence
+    is_script = any(each.script is not None for _, each in (run, other))
+    return f"{sentence}; {AGAIN if is_script else 'add --rounds 3'}"

@@ -14,6 +14,7 @@ from kgprof.measures.economics import (
     UNTIMED,
     economics,
 )
+from kgprof.measures.times import AGAIN
 from kgprof.model import (
     AS_IS,
     BreakEven,
@@ -295,6 +296,8 @@ def test_times_that_cannot_be_told_apart_say_why() -> None:
     for found in (undecided, noisy):
         assert found.verdict == "not decided"
         assert found.text.partition("faster than eager: ")[2]
+        assert "add --rounds" not in found.text  # a script takes none
+    assert AGAIN in undecided.text
 
 
 def test_no_call_after_warm_up_leaves_the_cost_of_compiling_unknown() -> None:

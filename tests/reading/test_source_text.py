@@ -75,6 +75,16 @@ def test_the_innermost_function_of_a_line_is_named_with_what_it_stands_in() -> N
     ]
 
 
+def test_a_decorator_belongs_to_the_function_that_runs_it() -> None:
+    text = "def outer(x):\n    @apart\n    def inner(x):\n        return x\n    return inner(x)\n"
+
+    found = source(text)
+
+    assert found.at(FILE, 2, "outer").function == "outer"
+    assert found.at(FILE, 2, "inner").function == "outer.inner"
+    assert found.at(FILE, 2).function == "outer.inner"
+
+
 @pytest.mark.parametrize("text", [None, "", "this is ( no Python"])
 def test_without_readable_text_places_stay_as_they_are(text: str | None) -> None:
     found = source(text)

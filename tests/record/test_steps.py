@@ -156,6 +156,19 @@ def test_an_optimizer_made_anew_is_counted_at_once() -> None:
     assert steps.counts[Kind.OPTIMIZER] == 3
 
 
+def test_an_optimizer_that_steps_inside_of_a_backward_ends_no_step() -> None:
+    weights, steps = torch.nn.Parameter(torch.ones(2)), Steps()
+    optimizer = torch.optim.SGD([weights], lr=0.1)
+    weights.register_post_accumulate_grad_hook(lambda _: optimizer.step())
+
+    with listening([StepMarks(steps, PROJECT)]):
+        for _ in range(3):
+            weights.sum().backward()
+
+    assert steps.counts[Kind.OPTIMIZER] == 0
+    assert weights[0] < 1  # it did step
+
+
 def test_a_compiled_optimizer_step_is_compiled_as_without_the_marks() -> None:
     from torch._dynamo.utils import counters
 
