@@ -462,8 +462,9 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
         code=lambda c: f"{c.name} = torch.nn.functional.pad({c.name}, ...)",
         effect=lambda c: (
-            f"before the call, to few sizes: line {c.constant_at.line if c.constant_at else 0} "
-            "makes a constant of each, so it cannot be dynamic"
+            "before the call, to few sizes, if what is added changes no result: line "
+            f"{c.constant_at.line if c.constant_at else 0} makes a constant of each size, so it "
+            "cannot be dynamic"
         ),
     ),
     Remedy(
