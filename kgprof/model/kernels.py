@@ -299,6 +299,8 @@ class DeviceIdle(Tagged):
     edges_us: float  # before the first and after the last device work of the window
     gaps: int
     host_spans: tuple[HostSpan, ...]  # what the host did meanwhile: they add up to ``host_us``
+    # Of ``launch_us``, between two copies from pageable memory.
+    copy_launch_us: float = 0.0
 
 
 class SpanTotal(Model):

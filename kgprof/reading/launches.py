@@ -27,6 +27,8 @@ WAITS = (
 )
 TIMED_BY_TORCH = " (dynamo_timed)"  # how torch._dynamo.utils.dynamo_timed ends its spans
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+# Of a copy to the GPU out of memory that is not pinned.
+PAGEABLE = "Memcpy HtoD (Pageable"
 GRAPH_LAUNCH_PREFIXES = ("cudaGraphLaunch", "cuGraphLaunch")
 LAUNCH_CATEGORIES = ("cuda_runtime", "cuda_driver")
 
