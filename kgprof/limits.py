@@ -36,7 +36,6 @@ UNLIKE_OTHERS = 3.0
 # Of the CPU's time while the GPU was idle: an operator above it is slow itself and no launch.
 STANDS_OUT = 0.5
 
-LOADER_PREFIX = "enumerate(DataLoader)"  # of the span of a batch, in torch 2.11 to 2.13
 PYTHON_BETWEEN = "Python between operators"
 # Names in a trace, as torch 2.11 to 2.13 write them (torch/profiler, torch/utils/data/dataloader).
 _PYTHON = ("(Python between traced operations)", "(outside any traced operation)")
@@ -127,8 +126,15 @@ def ahead_of_the_gpu(run: m.RunReport) -> str:
     found = run.limits
     if not isinstance(found, m.RunLimits) or not is_gpu_bound(run):
         return ""
-    busy = 100 * found.busy_us / found.step_us
-    return f"the GPU works {busy:.0f} % of the step, so the CPU may run ahead of it and then wait"
+    return f"{busy_words(run)}, so the CPU may run ahead of it and then wait"
+
+
+def busy_words(run: m.RunReport) -> str:
+    """Say how much of the step the GPU works; empty where that was not measured."""
+    found = run.limits
+    if not isinstance(found, m.RunLimits):
+        return ""
+    return f"the GPU works {100 * found.busy_us / found.step_us:.0f} % of the step"
 
 
 def whole_words(found: m.WholeRun) -> str:
@@ -199,7 +205,8 @@ def _of_work(kernels: m.KernelBreakdown, busy_us: float) -> Iterator[m.LimitShar
     if isinstance(kernels.roofline, m.Skipped) or not kernels.total_us:
         yield _part(m.LimitKind.UNKNOWN, left_us, "GPU kernels")
         return
-    placed_us = 0.0
+    placed_us = sum(row.total_us for row in kernels.rows if row.name.startswith(m.PAGEABLE))
+    yield _part(m.LimitKind.COPIES, left_us * placed_us / kernels.total_us)
     for total in kernels.roofline.placed:
         limit = _OF_BOUND.get(m.Bound(total.what))
         if limit is not None:
@@ -250,7 +257,8 @@ def causes(idle: m.DeviceIdle) -> Sequence[Part]:
 
 def _waited_for(idle: m.DeviceIdle) -> Iterator[Part]:
     """Give each stretch of the trace its cause."""
-    yield m.LimitKind.LAUNCHES, "", idle.launch_us
+    yield m.LimitKind.LAUNCHES, "", idle.launch_us - idle.copy_launch_us
+    yield m.LimitKind.COPIES, "", idle.copy_launch_us
     yield m.LimitKind.UNKNOWN, "GPU idle", idle.unknown_us + idle.edges_us
     for span in idle.host_spans:
         yield *_of_span(span, idle.host_us), span.total_us
@@ -258,8 +266,10 @@ def _waited_for(idle: m.DeviceIdle) -> Iterator[Part]:
 
 def _of_span(span: m.HostSpan, host_us: float) -> tuple[m.LimitKind, str]:
     """Tell from its name what a span of the CPU's is."""
-    if span.name.startswith(LOADER_PREFIX):
+    if span.name.startswith(m.LOADER_PREFIX):
         return m.LimitKind.INPUT, "DataLoader"
+    if span.name == m.BETWEEN_COPIES:
+        return m.LimitKind.COPIES, ""
     if span.name in _WAITS:
         return m.LimitKind.SYNC, ""
     if span.name in _PYTHON:
@@ -294,7 +304,8 @@ def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
         both = f"{largest.limit} ({100 * largest.share:.0f} %) and {others[0].limit}"
         return f"{both} ({100 * others[0].share:.0f} %) take similar shares of the step"
     # The larger half decides: a GPU that is mostly idle is not said to be limited by its kernels.
-    if (largest.limit in _WORK) != (busy_share > MOSTLY):
+    is_work = largest.limit in _WORK
+    if largest.limit is not m.LimitKind.COPIES and is_work != (busy_share > MOSTLY):
         state, share = ("busy", busy_share) if busy_share > MOSTLY else ("idle", 1 - busy_share)
         return f"the GPU is {state} for {100 * share:.0f} % of the step, for several reasons"
     return ""

@@ -113,6 +113,10 @@ def leading(
             {"enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__": 90, "aten::mm": 10},
             (LimitKind.INPUT, "DataLoader"),
         ),
+        pytest.param(
+            {"(between copies from pageable memory)": 90, "aten::mm": 10},
+            (LimitKind.COPIES, ""),
+        ),
     ],
 )
 def test_an_idle_gpu_is_limited_by_what_the_cpu_did_meanwhile(
@@ -260,6 +264,14 @@ def test_a_busy_gpu_without_a_roofline_is_not_decided() -> None:
 
     assert found.leading is None
     assert "unexplained" in found.undecided
+
+
+def test_a_busy_gpu_whose_limit_is_not_decided_is_given_with_its_share() -> None:
+    busy = analyse(steps(step_us=100.0, kernels=10, kernel_us=9.7)).verdict.text
+    idle_text = analyse(steps(step_us=400.0, kernels=10, kernel_us=10.0)).verdict.text
+
+    assert busy.startswith("fused.default takes 0.100 ms/step; the GPU works 97 % of the step")
+    assert "the GPU works" not in idle_text
 
 
 def test_collectives_that_nothing_hides_are_communication() -> None:

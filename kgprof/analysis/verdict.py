@@ -293,6 +293,8 @@ def verdict(
         if not actions and limits.is_gpu_bound(runs[0]):
             limited += "; no finding asks for a change"
         remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {limited}")
+    if len(runs) == 1 and not limited and limits.is_gpu_bound(runs[0]):
+        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {limits.busy_words(runs[0])}")
     here = [action for action in actions if not action.only_on_gpu]
     if balance is not None and balance.straggler is not None:
         here = []  # what makes the late rank faster is not known beyond its cause

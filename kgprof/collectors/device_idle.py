@@ -262,6 +262,8 @@ def _message(event: DeviceTime) -> str:
     share = f"{100 * us / event.idle.total_us:.0f} % of that"
     if limit is m.LimitKind.LAUNCHES:
         return f"{message}; {share} while the CPU issues launches"
+    if limit is m.LimitKind.COPIES:
+        return f"{message}; {share} between {limit}"
     return f"{message}; {share} in {name or 'a sync'} on the CPU"
 
 

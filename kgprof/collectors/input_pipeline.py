@@ -16,7 +16,7 @@ from kgprof.wording import plural
 
 _LOADER = "enumerate(DataLoader)#"
 _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
-_PAGEABLE = re.compile(r"Memcpy HtoD \(Pageable")
+_PAGEABLE = re.compile(re.escape(m.PAGEABLE))
 _COPIES = ("aten::copy_", "aten::_to_copy")
 
 SLOW_DATA_LOADER = m.Rule(
@@ -66,6 +66,7 @@ PAGEABLE_COPY = m.Rule(
     can_cost=(m.CostKind.COPIES, m.CostKind.HOST),
     judged_from_times=True,
     symptom_of=(),
+    relieves=(m.LimitKind.COPIES,),
 )
 RULES = (SLOW_DATA_LOADER, PAGEABLE_COPY)
 

@@ -15,15 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from kgprof import model as m
-from kgprof.limits import LOADER_PREFIX
 from kgprof.reading import launches, timeline
 from kgprof.reading.kineto import Columns
-from kgprof.reading.launches import Indices, Launched
+from kgprof.reading.launches import Indices, Launched, Mask
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 
 HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
 BETWEEN_SPANS = "(outside any traced operation)"  # Python that nothing in the trace names
-# torch.utils.data.dataloader's span; what it names after it is the kind of loader
 IN_A_STEP = "(Python between traced operations)"  # likewise; each step's mark has a name of its own
 
 
@@ -38,14 +36,18 @@ class Idle:
     edges: Intervals
     gaps: int
     asked_by: Indices  # of each stretch of ``host`` the call that it waited for
+    # Of each stretch of ``host`` and ``launch``: it lies between two copies from pageable memory.
+    between_copies: Mask
 
 
 def idle_stretches(columns: Columns, launched: Launched, window: Window) -> Idle:
     """Of a window in which something ran on the device."""
     intervals = window.clip(timeline.intervals_of(columns, launched.events))
     gaps = timeline.gaps(intervals)
-    calls = launched.calls[np.searchsorted(intervals[:, 0], gaps[:, 1])]  # of what ended each gap
+    ended_by = np.searchsorted(intervals[:, 0], gaps[:, 1])
+    calls = launched.calls[ended_by]
     known = calls != NOBODY
+    copies = columns.named(m.PAGEABLE)[launched.events]
     asked_ns = np.clip(columns.start_ns[calls[known]], gaps[known, 0], gaps[known, 1])
     work = timeline.window_of(intervals)
     edges = [(window.start_ns, work.start_ns), (work.end_ns, window.end_ns)]
@@ -56,6 +58,7 @@ def idle_stretches(columns: Columns, launched: Launched, window: Window) -> Idle
         edges=timeline.as_intervals(edges),
         gaps=len(gaps),
         asked_by=calls[known],
+        between_copies=(copies[ended_by] & copies[ended_by - 1])[known],
     )
 
 
@@ -64,7 +67,7 @@ def device_idle(columns: Columns, launched: Launched, window: Window) -> m.Devic
     causes."""
     idle = idle_stretches(columns, launched, window)
     causes = (idle.host, idle.launch, idle.unknown, idle.edges)
-    spent_ns = [int((stretches[:, 1] - stretches[:, 0]).sum()) for stretches in causes]
+    spent_ns = [_length_ns(stretches) for stretches in causes]
     host_us, launch_us, unknown_us, edges_us = (spent / 1000 for spent in spent_ns)
     return m.DeviceIdle(
         total_us=sum(spent_ns) / 1000,
@@ -73,16 +76,22 @@ def device_idle(columns: Columns, launched: Launched, window: Window) -> m.Devic
         unknown_us=unknown_us,
         edges_us=edges_us,
         gaps=idle.gaps,
-        host_spans=_host_spans(columns, idle.host, idle.asked_by),
+        host_spans=_host_spans(columns, idle),
+        copy_launch_us=_length_ns(idle.launch[idle.between_copies]) / 1000,
     )
 
 
-def _host_spans(columns: Columns, waiting: Intervals, calls: Indices) -> tuple[m.HostSpan, ...]:
+def _length_ns(stretches: Intervals) -> int:
+    return int((stretches[:, 1] - stretches[:, 0]).sum())
+
+
+def _host_spans(columns: Columns, idle: Idle) -> tuple[m.HostSpan, ...]:
     """What the launching threads did while the device waited for them, by the innermost span's
     name; largest first. All that a DataLoader calls counts as the DataLoader's: it makes a batch,
-    and launches nothing."""
+    and launches nothing. Between two copies from pageable memory nothing else is named."""
+    waiting, calls = idle.host[~idle.between_copies], idle.asked_by[~idle.between_copies]
     on_host = columns.of_category(*HOST_CATEGORIES)
-    loaders = columns.named(LOADER_PREFIX)
+    loaders = columns.named(m.LOADER_PREFIX)
     spent_ns = np.zeros(len(columns.names) + 1, np.int64)  # by name; what stands in no span last
     for thread in launches.threads_of(columns, calls):
         mine = np.flatnonzero(on_host & (columns.thread == thread))
@@ -95,6 +104,7 @@ def _host_spans(columns: Columns, waiting: Intervals, calls: Indices) -> tuple[m
     totals_ns: Counter[str] = Counter()
     for name, length in zip((*columns.names, BETWEEN_SPANS), spent_ns.tolist(), strict=True):
         totals_ns[IN_A_STEP if name.startswith(STEP_PREFIX) else name] += length
+    totals_ns[m.BETWEEN_COPIES] = _length_ns(idle.host[idle.between_copies])
     spans = [
         m.HostSpan(name=name, total_us=length / 1000)
         for name, length in totals_ns.items()

@@ -96,6 +96,7 @@ class LimitKind(StrEnum):
     SYNC = "sync"
     CLOCK = "its own clock"  # waits so that the program can time itself
     INPUT = "input"
+    COPIES = "copies from pageable memory"
     COMMUNICATION = "communication"
     HOST = "host code"
     UNKNOWN = "unknown"

@@ -283,6 +283,12 @@ class Fusion(Tagged):
     eager_kernels: float | Skipped  # likewise of the same strategy in mode eager
 
 
+# In a trace of torch 2.11 to 2.13: the span of a batch, a copy out of memory that is not pinned.
+LOADER_PREFIX = "enumerate(DataLoader)"
+PAGEABLE = "Memcpy HtoD (Pageable"
+BETWEEN_COPIES = "(between copies from pageable memory)"  # from one such copy to the next
+
+
 class HostSpan(Model):
     name: str  # of the innermost span in the trace
     total_us: float
@@ -299,6 +305,8 @@ class DeviceIdle(Tagged):
     edges_us: float  # before the first and after the last device work of the window
     gaps: int
     host_spans: tuple[HostSpan, ...]  # what the host did meanwhile: they add up to ``host_us``
+    # Of ``launch_us``, between two copies from pageable memory.
+    copy_launch_us: float = 0.0
 
 
 class SpanTotal(Model):

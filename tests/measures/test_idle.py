@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kgprof.measures import collectives, kernels
 from kgprof.measures.idle import BETWEEN_SPANS, IN_A_STEP, device_idle
-from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, PassName, SpanTotal
+from kgprof.model import BETWEEN_COPIES, DeviceIdle, HostSpan, KernelBreakdown, PassName, SpanTotal
 from kgprof.reading import kineto, timeline
 from kgprof.reading.launches import launched, waits
 from tests.analysis.events import event, step, write
@@ -255,3 +255,59 @@ def test_calls_in_which_the_host_waits_are_counted_but_for_the_recorders_own(
     columns = kineto.read(path).columns
 
     assert waits(columns, timeline.profiler_steps(columns)).sum() == 2
+
+
+def test_what_a_data_loader_runs_in_the_training_process_is_the_loaders(tmp_path: Path) -> None:
+    # given: between kernels at [10, 20) and [60, 70) the loader's span [22, 50), which resizes a
+    # picture in [25, 45); the same operator runs outside of it in [51, 55)
+    path = write(
+        tmp_path / "t.json",
+        [
+            step(0, 0.0, 100.0),
+            launch(5.0, 1.0, 1),
+            kernel(10.0, 10.0, 1),
+            event("user_annotation", "enumerate(DataLoader)#_Single.__next__", 22.0, 28.0),
+            event("cpu_op", "aten::upsample", 25.0, 20.0),
+            event("cpu_op", "aten::upsample", 51.0, 4.0),
+            launch(58.0, 1.0, 2),
+            kernel(60.0, 10.0, 2),
+        ],
+    )
+
+    idle = broken_down(path).idle
+
+    assert isinstance(idle, DeviceIdle)
+    spans = {span.name: span.total_us for span in idle.host_spans}
+    assert spans["enumerate(DataLoader)#_Single.__next__"] == 28.0
+    assert spans["aten::upsample"] == 4.0
+
+
+def test_what_stands_between_two_copies_from_pageable_memory_is_the_copies(tmp_path: Path) -> None:
+    # given: copies at [10, 20), [40, 50) and a kernel at [70, 80); the host asked for the second
+    # copy at 32 and for the kernel at 66
+    def copy(start: float, correlation: int) -> dict[str, Any]:
+        made = kernel(start, 10.0, correlation, name="Memcpy HtoD (Pageable -> Device)")
+        return {**made, "cat": "gpu_memcpy"}
+
+    path = write(
+        tmp_path / "t.json",
+        [
+            step(0, 0.0, 100.0),
+            launch(5.0, 1.0, 1, name="cudaMemcpyAsync"),
+            copy(10.0, 1),
+            event("cpu_op", "aten::to", 22.0, 9.0),
+            launch(32.0, 1.0, 2, name="cudaMemcpyAsync"),
+            copy(40.0, 2),
+            launch(66.0, 1.0, 3),
+            kernel(70.0, 10.0, 3),
+        ],
+    )
+
+    idle = broken_down(path).idle
+
+    assert isinstance(idle, DeviceIdle)
+    assert (idle.host_us, idle.launch_us, idle.copy_launch_us) == (28.0, 12.0, 8.0)
+    assert idle.host_spans == (
+        HostSpan(name=IN_A_STEP, total_us=16.0),
+        HostSpan(name=BETWEEN_COPIES, total_us=12.0),
+    )
