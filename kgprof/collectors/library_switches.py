@@ -44,6 +44,8 @@ GUARDS = _TABLE["guard"]
 _OF_GUARDS = tuple(rule.id for rule in recompiles.RULES)
 CAUSES = {(each["gb_id"], each.get("operator", "")): each["fix"] for each in _TABLE["cause"]}
 _ON_PURPOSE, _WARNS = "torch._dynamo.graph_break", "_warnings.warn"
+_LEVELS = ("critical", "debug", "error", "exception", "fatal", "info", "log", "warn", "warning")
+_WRITES = frozenset(f"Logger.{method}" for method in _LEVELS)
 # a layer's own work: nobody can call it elsewhere or less often
 _OF_MODULES = ("forward", "__call__")
 _READ = (
@@ -176,7 +178,7 @@ def _known(finding: m.Finding, decides: bool) -> str:
         return ""
     cause = finding.refusal.cause if finding.refusal else m.TorchCause(kind="")
     called = cause.operator
-    if called == _WARNS or called.startswith("Logger."):  # in whatever package
+    if called == _WARNS or called in _WRITES:  # in whatever package
         message = "warnings.warn" if called == _WARNS else f"logging.{called}"
         return (
             f"torch._dynamo.config.ignore_logging_functions.add({message})  # compiled "

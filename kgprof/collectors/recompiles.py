@@ -251,8 +251,9 @@ def is_recompile(compiled: Compiled) -> bool:
 
 def _reached_limit(trace: RunTrace, compiled: Compiled) -> bool:
     """torch refused it: a compilation that failed where the frame hook saw that compiled code may
-    run, and no more."""
-    if not compiled.failed or not is_recompile(compiled):
+    run, and no more. A program that makes each recompile an error reaches no limit."""
+    is_an_error = compiled.metrics.get("fail_type") == "RecompileError"
+    if is_an_error or not compiled.failed or not is_recompile(compiled):
         return False
     rows = trace.frame_rows(compiled)
     if rows:

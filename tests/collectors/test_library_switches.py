@@ -240,6 +240,14 @@ def test_a_message_is_left_out_of_compiled_code_whoever_writes_it(
     ]
 
 
+def test_a_method_of_a_logger_that_writes_nothing_leaves_no_message_out() -> None:
+    context = "method: <Logger shelf (WARNING)>.isEnabledFor, args: [ConstantVariable(int: 20)]"
+
+    found = of_break(reason=builtin().replace("context: builtin print", f"context: {context}"))
+
+    assert "leaves the message out" not in found.fix
+
+
 def test_a_break_at_a_line_of_the_program_has_the_setting_that_takes_it_into_the_graph() -> None:
     print_, input_ = builtin(), builtin().replace("builtin print", "builtin input")
 

@@ -465,6 +465,25 @@ def test_the_limit_is_reached_and_silence_is_counted() -> None:
     )
 
 
+def test_a_recompile_that_the_program_makes_an_error_reaches_no_limit() -> None:
+    lines = to_the_limit(2, limit=4, reason="n == 1")
+    refused = {"fail_type": "RecompileError", "co_name": None}
+    lines = [
+        line
+        for line in lines
+        if not (
+            isinstance(line, TraceRecord)
+            and line.call == 4
+            and "compilation_metrics" in line.metadata
+        )
+    ]
+    raised = written.offered(STEP, "raised", call=4)
+
+    events = collected(*lines, written.record("0/2", 4, compilation_metrics=refused), raised)
+
+    assert all(event.limit_call is None for event in events)
+
+
 def test_values_seen_before_still_run_compiled_after_the_limit() -> None:
     lines = to_the_limit(2, 4, 6, limit=8, reason="len(xs) == 2")
     revisited = [ran("0/0", 9, 11, 13)]  # the first entry's value comes back
