@@ -24,13 +24,13 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 363_640
+MOST_SIZE = 363_670
 CEILINGS = {
     "nodes per statement": 9.57,
     "nodes of the median function": 87,
     "conditional expressions per 1,000 lines": 32.2,
     meters.CLASSES: 748,
-    meters.COPIED: 1888,
+    meters.COPIED: 1887,
     meters.SKIPPED: 495,
     meters.LONG_LINES: 30,
 }

@@ -52,7 +52,6 @@ class UnrolledLoop(Event):
     """The innermost loop that most of a graph comes from; ``location`` is its first line."""
 
     function: str  # that was compiled
-    call: int
     operators: int  # of the loop
     of: int  # of the graph
     seconds: float  # to compile the graph
@@ -101,7 +100,6 @@ def _loop(
         location=location,
         identity="\0".join(trace.source.identity(location)),
         function=frame.function if frame else "",
-        call=compiled.call,
         operators=operators,
         of=lines[0].of,
         seconds=compiled.took_us / 1e6,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 
 from kgprof import model as m
@@ -130,7 +130,7 @@ class SourceText:
         for node in ast.walk(self.tree(file)):
             if isinstance(node, ast.For | ast.AsyncFor | ast.While):
                 last = node.end_lineno or node.lineno
-                yield Loop(first=node.lineno, last=last, calls=_called_in(node.body))
+                yield Loop(first=node.lineno, last=last, calls=_called_in(node))
 
     def package_line(self, place: m.Location) -> m.PackageLine:
         """A library's line with the package that it belongs to, in the version that was installed
@@ -424,11 +424,13 @@ def _calls(tree: ast.AST) -> list[tuple[str, list[str]]]:
     return [(ast.unparse(node.func), [ast.unparse(each) for each in node.args]) for node in named]
 
 
-def _called_in(body: Sequence[ast.stmt]) -> tuple[str, ...]:
-    """Names the functions and modules of the program that these statements call: ``cell`` and
-    ``self.cell``, no builtin and no method of a local variable."""
-    called = (name for statement in body for name, _ in _calls(statement))
-    own = (name for name in called if not hasattr(builtins, name))
+def _called_in(loop: ast.For | ast.AsyncFor | ast.While) -> tuple[str, ...]:
+    """Names the functions and modules of the program that the body calls: ``cell`` and
+    ``self.cell``, no builtin, nothing that the loop itself binds and no method of a variable."""
+    names = (node for node in ast.walk(loop) if isinstance(node, ast.Name))
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    called = (name for statement in loop.body for name, _ in _calls(statement))
+    own = (name for name in called if name not in bound and not hasattr(builtins, name))
     return tuple(dict.fromkeys(name for name in own if _IS_OWN.fullmatch(name)))
 
 

@@ -107,6 +107,7 @@ def test_of_two_loops_the_inner_one_is_named() -> None:
 
     assert finding.location is not None
     assert finding.location.line == 7
+    assert not finding.fix  # ``cell`` is another one in each iteration
 
 
 def test_the_time_of_the_backward_counts_too() -> None:
