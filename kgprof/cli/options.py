@@ -521,7 +521,8 @@ def asked_for(
     if given["warmup"] >= given["steps"]:
         lacking = f"--warmup {given['warmup']} leaves no steady step of --steps {given['steps']}"
         raise UsageError(lacking, hint="use more --steps")
-    rounds, passes = given.get("rounds", DEFAULTS.rounds), given.get("passes", ())
+    rounds = given.get("rounds", DEFAULTS.rounds)
+    passes = given.get("passes", ())
     if programs.is_program(workload):
         refuse_for_a_script(workload, rounds, given.get("modes", ()), passes)
         given |= (

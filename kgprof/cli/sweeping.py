@@ -65,10 +65,8 @@ def swept(
     ends = time.monotonic() + 60 * minutes - ENDING_S
     earlier = earlier_sweep(output) if resume else None
     target = (programs if programs.is_program(asked.workload) else loading).find(asked.workload)
-    inputs, private = (
-        [target.file] if target is not None and target.file is not None else [],
-        private_names(),
-    )
+    inputs = [target.file] if target is not None and target.file is not None else []
+    private = private_names()
 
     def shown(sweep: m.Sweep) -> m.Sweep:
         sharing = context.sharing

@@ -103,7 +103,8 @@ def compare(
         raise UsageError(
             f"{sources[0]} is of {before} and {sources[1]} of {after}: two workloads", hint=hint
         )
-    environment, in_turn = _environment_changes(base, head), _in_turn(base, head)
+    environment = _environment_changes(base, head)
+    in_turn = _in_turn(base, head)
     findings = compared_findings(base, head, settings.fail_on)
     compared = m.Comparison(
         base=_side(base, sources[0]),
@@ -140,7 +141,8 @@ def compare(
 
 def _in_turn(base: m.Profile, head: m.Profile) -> m.InTurn | None:
     """None for sides that were not recorded as two of a pair, or are given the wrong way round."""
-    one, other = base.in_turn, head.in_turn
+    one = base.in_turn
+    other = head.in_turn
     if one is None or other is None or one.id != other.id or (one.side, other.side) != SIDES:
         return None
     return other
@@ -186,10 +188,8 @@ def _runs(
 ) -> Iterator[m.RunComparison]:
     """In head's order, those that only base has last. ``compared`` has no runs yet."""
     on_base, on_head = ({run.key: run for run in side.runs} for side in (base, head))
-    doubt, others = (
-        "",
-        [f"{change.name} {change.base} -> {change.head}" for change in compared.environment],
-    )
+    doubt = ""
+    others = [f"{change.name} {change.base} -> {change.head}" for change in compared.environment]
     if not compared.comparable:
         more = f"; and {len(others) - 3} more" if len(others) > 3 else ""
         doubt = f"the environments differ: {'; '.join(others[:3])}{more}"
@@ -199,7 +199,8 @@ def _runs(
                 run=key, status=m.Presence.GONE if key in on_base else m.Presence.NEW
             )
             continue
-        before, after = on_base[key], on_head[key]
+        before = on_base[key]
+        after = on_head[key]
         machine = OTHER_LOOPS if compared.environment else machine_drift(before, after)
         # The settings that an evaluation declares: batch size, depth, dtype ...
         was, now = (
@@ -278,7 +279,8 @@ def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.ChangedFac
         }
         return {"device": side.device, **facts, **flags}
 
-    was, now = described(base), described(head)
+    was = described(base)
+    now = described(head)
     facts = ["device", *(name for name, _ in _FACTS)]
     names = [*facts, *sorted({*was, *now}.difference(facts))]
     changes = ((name, was.get(name, "not set"), now.get(name, "not set")) for name in names)

@@ -125,7 +125,8 @@ def busy_share(
     where the traced steps hold more work than a usual step is long (one of them evaluates as well),
     it is the traced step.
     """
-    busy, traced = kernels.busy_us / steps_of(kernels), kernels.window_us / steps_of(kernels)
+    busy = kernels.busy_us / steps_of(kernels)
+    traced = kernels.window_us / steps_of(kernels)
     if (
         kernels.device == "cuda"
         and isinstance(bare, m.Spread)
@@ -269,7 +270,8 @@ def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.K
 
 def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
     """One after the other from the left; a letter and a share where there is room for them."""
-    segments, x = [], 0.0
+    segments = []
+    x = 0.0
     for part in parts:
         segments.append(
             Segment(

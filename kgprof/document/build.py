@@ -379,7 +379,8 @@ def _metrics(found: m.Comparison) -> Section:
 
 
 def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
-    tally, missing = compare_words.tally(found), compare_words.unchecked(found)
+    tally = compare_words.tally(found)
+    missing = compare_words.unchecked(found)
     yield Section(title="Findings", intro=tally, blocks=missing)
     by_status = compare_words.by_status(found)
     grown = [each for each in by_status[m.FindingStatus.UNCHANGED] if each.grew]

@@ -38,9 +38,11 @@ _METHOD = (
 
 
 def capture_sheet(report: m.CaptureReport) -> Sheet:
-    advice, machine = report.advice, report.environment
+    advice = report.advice
+    machine = report.environment
     status, verdict = _verdict(report)
-    trust, recommended = "", list[Section]()
+    trust = ""
+    recommended = list[Section]()
     if isinstance(advice, m.CaptureAdvice):
         warnings = (("Warning", text) for text in advice.warnings)
         blocks: tuple[Block, ...] = (Code(text=advice.code), *warnings)

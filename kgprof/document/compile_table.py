@@ -66,9 +66,11 @@ def compile_table(runs: Sequence[m.RunReport]) -> Table:
         seconds = [
             c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)
         ]
-        reported, later = figure(sum(seconds)) if seconds else DASH, compiled.steady
+        reported = figure(sum(seconds)) if seconds else DASH
+        later = compiled.steady
         calls = later.reason if isinstance(later, m.Skipped) else timed(later, 1e-3)
-        first, number_of = number(compiled.first_call_s), f"{len(compiled.compilations):,}"
+        first = number(compiled.first_call_s)
+        number_of = f"{len(compiled.compilations):,}"
         rows.append([run.key.slug, first, number_of, reported, calls])
     headings = [
         "run",
@@ -153,13 +155,15 @@ def bar_scale_s(runs: Sequence[m.RunReport]) -> float:
 
 
 def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
-    scale, bars = bar_scale_s(runs), []
+    scale = bar_scale_s(runs)
+    bars = []
     for index, run, each, total in _totals(runs):
         whole, parts, words = sum(total) or 1.0, [], []
         for (field, letter, name, _), value in zip(STAGES, total, strict=True):
             if value:
                 words.append(f"{name} {figure(value)} s ({percent(value / whole)})")
-                length, share = value / scale, value / whole
+                length = value / scale
+                share = value / whole
                 parts.append(
                     Part(
                         kind=kind(field), letter=letter, length=length, share=share, title=words[-1]
@@ -185,9 +189,11 @@ def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
 def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
     folds = []
     for index, run, compiled in _compiled(runs):
-        made, place = compiled.compilations, f"compile-{anchor(index)}"
+        made = compiled.compilations
+        place = f"compile-{anchor(index)}"
         headings = ("id", "function", "s", "operators", "capture ms/operator", *_NAMES)
-        rows, label = map(_compilation, made[: limits.lines]), f"Compilations of {run.key.slug}"
+        rows = map(_compilation, made[: limits.lines])
+        label = f"Compilations of {run.key.slug}"
         more = (
             (f"{len(made) - limits.lines:,} more in report.json.",)
             if len(made) > limits.lines
@@ -211,8 +217,10 @@ def _compilation(compilation: m.Compilation) -> tuple[Cell | str, ...]:
     below = [Small((compilation.location,), "place")]
     if compilation.fail_reason:
         below.append(Small((f"failed: {compilation.fail_reason}",), "wrong"))
-    operators, stages = compilation.operators, compilation.stages
-    named, each = Cell(compilation.function, below=tuple(below)), DASH
+    operators = compilation.operators
+    stages = compilation.stages
+    named = Cell(compilation.function, below=tuple(below))
+    each = DASH
     if operators and isinstance(stages, m.CompileStages):
         each = figure(stages.capture_s * 1e3 / operators)
     count = DASH if operators is None else f"{operators:,}"
@@ -258,7 +266,8 @@ def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> 
 
 
 def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> tuple[Cell | str, ...]:
-    place, site = entry.location, entry.call_site
+    place = entry.location
+    site = entry.call_site
     places = (
         str(entry.library) if entry.library else "",
         f"{relative(place.file, root)}:{place.line}" if place else "",

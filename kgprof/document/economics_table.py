@@ -61,7 +61,8 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> tuple[Cell, ...]:
             f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} "
             f"ms/{one.per}",
         )
-    scale, per = 1e-3 if one.per == "step" else 1.0, f" ms/{one.per}"
+    scale = 1e-3 if one.per == "step" else 1.0
+    per = f" ms/{one.per}"
 
     def break_even(found: m.BreakEven) -> Cell:
         work = (

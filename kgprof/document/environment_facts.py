@@ -160,12 +160,11 @@ def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[tuple[str, str, s
         return ()
     written = [run for run in runs if run.log.text]
     each = limits.log_chars // max(1, len(written))
-    half, shown = each // 2, []
+    half = each // 2
+    shown = []
     for run in written:
-        text, size_bytes = (
-            visible(run.log.text, keep="\n\t"),
-            len(run.log.text.encode("utf-8", errors="replace")),
-        )
+        text = visible(run.log.text, keep="\n\t")
+        size_bytes = len(run.log.text.encode("utf-8", errors="replace"))
         if len(text) > each:
             text = (
                 f"{text[:half]}\n[... {count(len(text) - 2 * half)} characters left out "
@@ -187,9 +186,11 @@ _SOURCE = {
 
 def contents(profile: m.Profile) -> tuple[Fact, ...]:
     """One for each kind of thing, whether it is in it or not."""
-    held, names = profile.contents, profile.environment.flags
+    held = profile.contents
+    names = profile.environment.flags
     files = "repository files from the top folder, others by the end of their paths"
-    lines, left_out = "from every named file", "nothing: this report is not redacted"
+    lines = "from every named file"
+    left_out = "nothing: this report is not redacted"
     if held is None or not held.redaction:
         files = "full paths"
     elif not held.redacted:

@@ -59,7 +59,8 @@ def peak_cell(name: str, peaks: m.MemoryPeaks) -> Cell:
 
 def _cells(memory: m.MemorySummary) -> tuple[Cell, ...]:
     """In the order of _TITLES."""
-    alone, peaks = len(memory.warm_up_reads), memory.peaks
+    alone = len(memory.warm_up_reads)
+    peaks = memory.peaks
     warm_up = (f"{plural(alone, 'line')} in warm-up only",) if alone else ()
     overhead = (f"{memory.tier} overhead",) if memory.tier else ()
     return (
@@ -113,7 +114,8 @@ def memory_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ..
     reasons = [run.memory_curve.reason for run in runs if isinstance(run.memory_curve, m.Skipped)]
     if len(reasons) == len(runs) and len(set(reasons)) == 1:
         return (f"Memory over a step is not drawn: {one_line(reasons[0], limits.name)}.",)
-    folds, drawn = list[Block](), kept(runs, limits.timelines)
+    folds = list[Block]()
+    drawn = kept(runs, limits.timelines)
     for index, run in enumerate(runs):
         name, curve, caption, blocks = (
             one_line(run.key.slug, limits.name),
@@ -154,13 +156,12 @@ def memory_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ..
 
 def _curve(curve: m.MemoryCurve, name: str) -> Plot:
     levels = [curve.before_bytes, *curve.allocated_bytes]
-    low, high = min(levels) / _MIB, max(curve.peak_bytes, *levels) / _MIB
+    low = min(levels) / _MIB
+    high = max(curve.peak_bytes, *levels) / _MIB
     # From zero, unless what changes would be a ripple on what is always held.
     start = 0.0 if high - low > 0.2 * high else max(0.0, low - 0.2 * (high - low))
-    x, y = (
-        Axis(low=0.0, high=curve.duration_us),
-        Axis(low=start, high=high + 0.1 * (high - start) or 1.0),
-    )
+    x = Axis(low=0.0, high=curve.duration_us)
+    y = Axis(low=start, high=high + 0.1 * (high - start) or 1.0)
     moments = (0.0, *curve.at_us, curve.duration_us)
     shapes = []
     for (at, until), held in zip(pairwise(moments), levels, strict=True):

@@ -252,11 +252,10 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
         for entry, (least, mid, most) in enumerate(
             zip(process.low_us, process.middle_us, process.high_us, strict=True)
         ):
-            first, many = (
-                entry * process.every,
-                min(process.every, process.time.samples - entry * process.every),
-            )
-            left, wide = x.x(at + first), x.x(at + first + many) - x.x(at + first)
+            first = entry * process.every
+            many = min(process.every, process.time.samples - entry * process.every)
+            left = x.x(at + first)
+            wide = x.x(at + first + many) - x.x(at + first)
             when = (
                 f"step {count(first + 1)}"
                 if many == 1

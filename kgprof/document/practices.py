@@ -86,7 +86,8 @@ def memory_contract(
 def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
     weighed = []
     for trade_off in profile.trade_offs[: limits.lines]:
-        guarded, always = trade_off.guarded.slug, trade_off.always.slug
+        guarded = trade_off.guarded.slug
+        always = trade_off.always.slug
         took, saved = (
             us if isinstance(us, m.Skipped) else us / 1000
             for us in (trade_off.sync_us, trade_off.saved_us)

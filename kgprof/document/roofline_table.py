@@ -61,9 +61,11 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
     found = placed(runs)
     if not found:
         return ()
-    first, rows = found[0][3], []
+    first = found[0][3]
+    rows = []
     for ceiling in first.ceilings:
-        name, unit = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),)), ceiling.unit
+        name = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),))
+        unit = ceiling.unit
         least_to_most = (
             f"{rate(ceiling.minimum, unit)} to {rate(ceiling.maximum, unit)}, n = "
             f"{ceiling.samples:,}"
@@ -78,7 +80,8 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
         notes = [f"{unplaced(kernels, roofline)}."] if roofline.unplaced else []
         drawing = scatter(run, kernels, roofline)
         drawn = (drawing, BOUNDS) if drawing.points and index in first_runs else ()
-        caption, place = sentence(kernels, roofline), anchor(index)
+        caption = sentence(kernels, roofline)
+        place = anchor(index)
         slug = one_line(run.key.slug, limits.name)
         blocks.append(
             Fold(

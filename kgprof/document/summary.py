@@ -69,14 +69,13 @@ def _about(run: m.RunReport) -> m.Spread | m.Skipped:
 
 def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     unit = profile.unit
-    label, step = (
-        "ms/step",
-        "Median step time without profiling; below it the range and the number of samples",
-    )
+    label = "ms/step"
+    step = "Median step time without profiling; below it the range and the number of samples"
     if profile.runs and all(
         run.script is not None and run.script.is_one_window for run in profile.runs
     ):
-        label, step = "ms, whole program", "TIMING: from the program's first line to its end"
+        label = "ms, whole program"
+        step = "TIMING: from the program's first line to its end"
     yield RunColumn(label, step, _step, key="step", details=3, bar=True)
     if any(run.script and isinstance(run.step, m.Skipped) for run in profile.runs):
         about = (
@@ -234,7 +233,8 @@ def _compiled_in_eager(profile: m.Profile) -> Iterator[str]:
 
 def _graphs(profile: m.Profile) -> Iterator[str]:
     """On CUDA, whether the modes that promise CUDA graphs launched any."""
-    none, some = [], []
+    none = []
+    some = []
     for run in profile.runs:
         kernels = run.kernels
         if (
@@ -289,7 +289,8 @@ def _step(run: m.RunReport) -> Cell:
 
 
 def _unit(run: m.RunReport) -> Cell:
-    cell, rate = timed(run.per_unit), run.throughput
+    cell = timed(run.per_unit)
+    rate = run.throughput
     if isinstance(rate, m.Skipped):
         return cell
     return replace(cell, details=(*cell.details, f"{figure(rate.median)} {rate.unit}"))
@@ -344,7 +345,8 @@ def _speedup(run: m.RunReport) -> Cell:
 
 def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
     """What was compared with what, and what came of it. That a run equals itself is not said."""
-    agreement, against = run.agreement, run.compared_with
+    agreement = run.agreement
+    against = run.compared_with
     if not isinstance(agreement, m.RunAgreement):
         return missing(agreement)
     other = "baseline" if against == baseline or against is None else against.slug

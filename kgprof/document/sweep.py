@@ -41,7 +41,8 @@ _LOG_LINES = 40
 
 def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     """``further``: what was tried on the best cell."""
-    asked, machine = sweep.question, sweep.environment
+    asked = sweep.question
+    machine = sweep.environment
     several = len(sweep.verdicts) > 1
     worst = max(sweep.verdicts, key=lambda verdict: list(m.VerdictStatus).index(verdict.status))
     codes = [
@@ -215,7 +216,8 @@ def _consistency(sweep: m.Sweep) -> Iterator[str]:
             and each.cold.median > 0
             and each.cell.compiles
         ):
-            low, high = each.cold.minimum, each.cold.maximum
+            low = each.cold.minimum
+            high = each.cold.maximum
             apart = percent((high - low) / each.cold.median)
             starts = plural(each.cold.samples, "cold start")
             yield (
@@ -235,7 +237,8 @@ def _earnings(sweep: m.Sweep) -> Table:
             None,
         )
         field = "device_bytes" if isinstance(each.device_bytes, int) else "host_bytes"
-        own, base = getattr(each, field), getattr(eager, field, None)
+        own = getattr(each, field)
+        base = getattr(eager, field, None)
         if isinstance(own, m.Skipped):
             return missing(own)
         over = isinstance(base, int) and base > 0 and each is not eager
@@ -258,7 +261,8 @@ def _earnings(sweep: m.Sweep) -> Table:
         )
         for each in _measured(sweep)
     ]
-    returns, benefit = f"return after {sweep.executions:,}", "benefit of 100 executions s"
+    returns = f"return after {sweep.executions:,}"
+    benefit = "benefit of 100 executions s"
     headings = ("cell", "tier", returns, benefit, "pays after, warm disk", "memory")
     return plain("Benefit of each cell over eager", headings, rows, words=2)
 
@@ -467,7 +471,8 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
     if shapes.recommended is None or chosen is None:
         blocks.append("No policy ran with eager's results.")
     else:
-        best, fastest = shapes.recommended, chosen.fastest
+        best = shapes.recommended
+        fastest = chosen.fastest
         noise = (
             f" As fast as {fastest} within noise, and compiles sooner."
             if fastest is not best
@@ -497,7 +502,8 @@ def _policies(shapes: m.Shapes) -> Table:
             continue
         steady = found.steady_ms
         results = Cell(found.differs, wrong=True) if found.differs else "as eager"
-        compile_s, wasted = number(found.compile_s), Cell(percent(found.wasted), value=found.wasted)
+        compile_s = number(found.compile_s)
+        wasted = Cell(percent(found.wasted), value=found.wasted)
         rows.append(
             row(
                 str(policy),
@@ -543,7 +549,8 @@ def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
     title = "Start with shipped caches"
     if isinstance(shipped, m.Skipped):
         return Section(title=title, blocks=(("Not measured", shipped.reason),))
-    cold, loaded = shipped.cold, shipped.loaded
+    cold = shipped.cold
+    loaded = shipped.loaded
     saved = f"saves {figure(shipped.saved_s)} s" if shipped.saved_s > 0 else "saves nothing"
     answer = (
         f"Shipping {size(shipped.artifact_bytes)} of compiler caches {saved} of the first call of "

@@ -132,7 +132,8 @@ def known(runs: Sequence[m.RunReport]) -> bool:
 def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
     """The drawing of each run's step, what its host did, and how far ahead of the device that
     was."""
-    folds, drawn = [], kept(runs, limits.timelines)
+    folds = []
+    drawn = kept(runs, limits.timelines)
     for index, run, kernels in broken_down(runs):
         name, step, queue, caption = (
             one_line(run.key.slug, limits.name),
@@ -302,7 +303,8 @@ def events(runs: Sequence[m.RunReport], limits: Limits) -> str:
     """Of the runs whose step is drawn, for the script: JSON by anchor, packed as the Profile is.
     Times are whole numbers of ``unit`` nanoseconds, starts count from the end of the event before,
     calls from the call before."""
-    drawn, coded = kept(runs, limits.timelines), {}
+    drawn = kept(runs, limits.timelines)
+    coded = {}
     for index, _, kernels in broken_down(runs):
         if (
             index in drawn
@@ -319,7 +321,8 @@ def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
     are missing from the lanes before."""
     unit = 10 ** max(0, math.floor(math.log10(max(1.0, step.window_us * 1000 / _STEPS))))
     styles: dict[tuple[str, int, str], int] = {}
-    lanes, moments = [], set[int]()
+    lanes = []
+    moments = set[int]()
     for lane, label in zip(step.lanes, _labels(step, limits), strict=True):
         starts = [round(start / unit) for start in lane.start_ns]
         ends = [
@@ -330,7 +333,8 @@ def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
         if (role := _ROLES.get(lane.content, 0)) == 3:
             links = sorted({*starts, *ends} - moments)
             places = {moment: place for place, moment in enumerate(sorted({*moments, *links}))}
-            starts, ends = [places[start] for start in starts], [places[end] for end in ends]
+            starts = [places[start] for start in starts]
+            ends = [places[end] for end in ends]
         elif role:
             moments.update(starts, ends if role == 2 else ())
         busy = f"{milliseconds(lane.busy_us)} ms, {percent(lane.busy_us / (step.window_us or 1.0))}"

@@ -21,7 +21,8 @@ def judge(profile: m.Profile, settings: m.GateSettings) -> m.Profile:
     findings are marked."""
     from kgprof.analysis import memory  # with numpy, which no --help has to wait for
 
-    root, today = profile.environment.source_root, profile.created_utc[:10]
+    root = profile.environment.source_root
+    today = profile.created_utc[:10]
     findings, entries = accepted.apply(settings.accepted, profile.findings, root=root, today=today)
     counted = [finding for finding in findings if not finding.accepted]
     excused = [finding for finding in findings if finding.accepted]

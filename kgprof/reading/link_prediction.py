@@ -83,7 +83,8 @@ class CandidateResults(m.Tagged, tag="evaluation"):
         )
 
     def _tallies(self) -> tuple[m.Tally, ...]:
-        kinds, dropped = m.TallyKind, msgspec.structs.asdict(self.dropped).items()
+        kinds = m.TallyKind
+        dropped = msgspec.structs.asdict(self.dropped).items()
         return (
             m.Tally(name="proved", count=self.proved, always=True, can_turn=True),
             m.Tally(

@@ -51,10 +51,8 @@ def survey(question: bytes, options: m.Options, write: Write) -> None:
     unavailable = capturer.unavailable()
     device = torch.device("cpu") if unavailable else capturer.device
     workload = loading.load(options.workload, options.workload_args, options.seed)
-    described, strategy = (
-        environment.describe(device, decoded.flags),
-        _strategy(workload, decoded.strategy, device),
-    )
+    described = environment.describe(device, decoded.flags)
+    strategy = _strategy(workload, decoded.strategy, device)
     write(m.CaptureSurvey(environment=described, strategy=strategy, unavailable=unavailable))
 
 

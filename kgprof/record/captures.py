@@ -27,7 +27,8 @@ def all_cases(*, built_in: bool) -> tuple[m.CaptureCase, ...]:
     user's own step may hold a torch.compile, so it is captured as it stands too."""
     modes = m.CAPTURE_MODES if built_in else (m.AS_IS, *m.CAPTURE_MODES)
     changed = partial(m.CaptureCase, way=CAPTURE)
-    compiled, plain = partial(changed, mode="default"), partial(changed, mode=m.EAGER)
+    compiled = partial(changed, mode="default")
+    plain = partial(changed, mode=m.EAGER)
     return (
         *(m.CaptureCase(way=CALL, mode=mode) for mode in modes),
         *(changed(mode=mode, warmups=number) for mode in modes for number in (m.WARMUPS, 0)),

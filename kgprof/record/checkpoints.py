@@ -32,7 +32,8 @@ class Checkpoints(Source):
         self.found: list[m.Checkpoint] = []
 
     def listen(self, undo: ExitStack) -> None:
-        save, load = torch.save, torch.nn.Module.load_state_dict
+        save = torch.save
+        load = torch.nn.Module.load_state_dict
 
         @functools.wraps(save)
         def saved(obj: object, *args: Any, **kwargs: Any) -> None:

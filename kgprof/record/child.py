@@ -124,7 +124,8 @@ def _failure(error: BaseException, job: Job) -> m.Failure | None:
     """Where the workload raised; of a step of COMPILE or MEMORY also in which one."""
     if isinstance(error, KgprofError) and not isinstance(error, WorkloadError):
         return None
-    number, own = CallIndex.raised_in, project_sources.project_files(job.options.workload)
+    number = CallIndex.raised_in
+    own = project_sources.project_files(job.options.workload)
     if number is None:
         return failure(error, own.holds)
     return failure(error, own.holds, number + 1, job.options.steps)

@@ -93,7 +93,8 @@ def run(
 
     Raises OSError when the log could not be written, UsageError for a name that is not UTF-8.
     """
-    job_file, last_words = given.scratch / "job.json", given.scratch / "last_words.jsonl"
+    job_file = given.scratch / "job.json"
+    last_words = given.scratch / "last_words.jsonl"
     if given.job.task is Task.SCRIPT:
         last_words.write_bytes(b"")  # made here: the program may set an umask
         job = msgspec.structs.replace(

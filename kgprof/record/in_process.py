@@ -120,7 +120,8 @@ class InProcess:
         if self._step is None:
             return
         self._step_us.append((time.perf_counter_ns() - self._step_began) / 1e3)
-        step, self._step = self._step, None
+        step = self._step
+        self._step = None
         if error is None:
             step.__exit__(None, None, None)
         else:
@@ -141,7 +142,8 @@ class InProcess:
             device=self._device.type,
             passes=(m.PassName.COMPILE, m.PassName.MEMORY),
         )
-        environment, why = _environment(self._device), _NOT_HERE.reason
+        environment = _environment(self._device)
+        why = _NOT_HERE.reason
         plan = foreign.as_it_stands(WORKLOAD, (key,), self._device.type, environment, reason=why)
         header = m.RecordingHeader(
             schema_version=m.RECORDING_SCHEMA_VERSION,
@@ -167,7 +169,8 @@ class InProcess:
                 traceback=failed.traceback,
                 exit_code=1,
             )
-        read, held = self._syncs.records(), self._tensors.records()
+        read = self._syncs.records()
+        held = self._tensors.records()
         named = (*self._files, *files_named(read, held))
         return m.RunRecord(
             key=key,

@@ -62,7 +62,8 @@ def record_in_turn(
         made = base, head
         keys = [key for key in head.plan.runs if key in base.plan.runs]
         progress.expect(keys, tuple(name for name in m.PASSES if options.wants(name)))
-        pairs, beside = 0, _can_take_turns(sides)
+        pairs = 0
+        beside = _can_take_turns(sides)
         try:
             for key in dict.fromkeys((*head.plan.runs, *base.plan.runs)):
                 for each in (one for one in made if key in one.plan.runs):

@@ -137,7 +137,8 @@ def describe_failure(error: BaseException) -> Failed:
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(shown), shown, frames))
     if isinstance(error, KgprofError):
-        unwritable, code = isinstance(error, OutputError), error.exit_code
+        unwritable = isinstance(error, OutputError)
+        code = error.exit_code
         return Failed(
             message=error.message,
             hint=error.hint,

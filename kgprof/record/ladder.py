@@ -152,7 +152,8 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
             for name, tensor in tensors.items():
                 arrays |= dict(named_arrays(tensor, name))
         seconds = time.perf_counter() - began  # named_arrays waits for the GPU
-    folder, at = Path(question.folder), m.RunKey(strategy=question.strategy, mode=question.rung)
+    folder = Path(question.folder)
+    at = m.RunKey(strategy=question.strategy, mode=question.rung)
     store.write_result(folder, at, arrays)
     if job is not None:
         store.write_json(folder / f"{at.slug}.json", job)
@@ -208,7 +209,8 @@ def prepared(
     from kgprof.workloads.backend import as_in, in_place_of_inductor
     from kgprof.workloads.protocol import DivisibleWorkload
 
-    cell, rung = question.cell, question.rung
+    cell = question.cell
+    rung = question.rung
     if rung in (m.Rung.FLOAT64, m.Rung.EAGER):
         precision = cell.precision if rung is m.Rung.EAGER else m.Precision.AS_IS
         cell = msgspec.structs.replace(cell, mode=m.EAGER, backend=m.EAGER, precision=precision)

@@ -38,7 +38,8 @@ def unloaded_plan(job: Job) -> m.Plan:
     run, as it stands."""
     device = environment.choose_device(job.options.device)
     name = job.options.workload.rpartition(":")[2]
-    key, described = m.RunKey(strategy=name, mode=m.AS_IS), environment.describe(device, job.flags)
+    key = m.RunKey(strategy=name, mode=m.AS_IS)
+    described = environment.describe(device, job.flags)
     why = "the workload could not be loaded"
     return foreign.as_it_stands(job.options.workload, (key,), device.type, described, reason=why)
 
@@ -92,7 +93,8 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
 def loaded(job: Job) -> tuple[Workload, dict[str, str]]:
     """And the variables that it sets in time for a torch that it imports itself. Here torch is
     imported already."""
-    before, by_then = flags(os.environ), list[dict[str, str]]()
+    before = flags(os.environ)
+    by_then = list[dict[str, str]]()
 
     def noting(name: str, *given: Any, **named: Any) -> ModuleType:
         importer = str(
@@ -121,10 +123,8 @@ def alternatives_of(workload: Workload) -> tuple[m.Alternative, ...]:
     """Raises UsageError for a name that is none of the workload's strategies."""
     if not isinstance(workload, WeighedWorkload):
         return ()
-    offered, pairs = (
-        [strategy.name for strategy in workload.strategies()],
-        tuple(workload.alternatives()),
-    )
+    offered = [strategy.name for strategy in workload.strategies()]
+    pairs = tuple(workload.alternatives())
     for name in (name for pair in pairs for name in (pair.guarded, pair.always)):
         _check(f"alternatives of {workload.name}: no strategy", name, offered)
     return pairs
@@ -153,7 +153,8 @@ def select_runs(
             mode for strategy in offered.values() for mode in strategy.modes
         )
         _check(f"{workload.name} has no mode", mode, list(modes_offered))
-    strategies, modes = dict.fromkeys(options.strategies), dict.fromkeys(options.modes)
+    strategies = dict.fromkeys(options.strategies)
+    modes = dict.fromkeys(options.modes)
     if strategies and modes:
         runs = [m.RunKey(strategy=name, mode=mode) for name in strategies for mode in modes]
         for run in runs:

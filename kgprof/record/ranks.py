@@ -49,7 +49,8 @@ def launch(environment: Mapping[str, str]) -> Launch | None:
     if "RANK" not in environment or world_size in ("", "1"):
         return None
     try:
-        rank, size = int(environment["RANK"]), int(world_size)
+        rank = int(environment["RANK"])
+        size = int(world_size)
     except ValueError:
         raise UsageError(
             f"RANK={environment['RANK']} and WORLD_SIZE={world_size} do not name a valid rank",

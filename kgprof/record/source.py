@@ -125,7 +125,8 @@ class LogListener(logging.Handler):
         """``wanted``: names of the records and artifacts that it reads; nobody else's are computed
         for it."""
         super().__init__(logging.DEBUG)
-        self._take, self.wanted = take, wanted
+        self._take = take
+        self.wanted = wanted
 
     def emit(self, record: logging.LogRecord) -> None:
         self._take(record)

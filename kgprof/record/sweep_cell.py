@@ -43,7 +43,8 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         session = workload.prepare(m.RunKey(strategy=asked.strategy, mode=asked.mode), device)
         if asked.cell.precision is m.Precision.TF32:  # a workload may have set its own
             torch.set_float32_matmul_precision("high")
-        calls, count = CallIndex(), max(1, options.warmup)
+        calls = CallIndex()
+        count = max(1, options.warmup)
         listened = CompileSources(
             calls, project_sources.project_files(options.workload), to_stderr=False
         )
@@ -97,7 +98,8 @@ def steady_us(
         max(steps, int(GROUP_LEAST_S / step_s)), max(FEWEST_STEPS, int(GROUPS_S / 2 / step_s))
     )
     groups: list[float] = []
-    began, longest = time.monotonic(), 0.0
+    began = time.monotonic()
+    longest = 0.0
     while len(groups) < GROUPS and time.monotonic() - began + longest <= GROUPS_S:
         group_began = time.monotonic()
         groups.append(group_us(session, device, steps))

@@ -81,7 +81,8 @@ def compile_pass(
     The sources listen while it loads, before the first call. ``calling`` is entered around the
     calls.
     """
-    calls, project = CallIndex(), project_sources.project_files(options.workload)
+    calls = CallIndex()
+    project = project_sources.project_files(options.workload)
     listened = CompileSources(calls, project)
     cached = cache_folder()
 

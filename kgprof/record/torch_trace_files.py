@@ -107,7 +107,8 @@ class TraceFile(KeptRecords):
             yield f"{self.path.name}: {self.left_out:,} records left out beyond {limit} MiB"
 
     def take(self, prefix: re.Match[bytes], payload: bytes | None) -> None:
-        metadata, text = json_object(prefix["metadata"]), None
+        metadata = json_object(prefix["metadata"])
+        text = None
         whole = bool(metadata) and is_whole(metadata)
         if (md5 := metadata.get("has_payload")) is not None:
             data = payload or b""
@@ -131,7 +132,8 @@ class TraceFile(KeptRecords):
             month, day, time, pid = (
                 prefix[name].decode() for name in ("month", "day", "time", "pid")
             )
-            self.began, self.pid = f"{month}-{day} {time}", pid
+            self.began = f"{month}-{day} {time}"
+            self.pid = pid
             named = _RANK_IN_NAME.search(self.path.name)
             self.rank = int(named[1]) if named else None
         if isinstance(rank := metadata.get("rank"), int):
@@ -226,7 +228,8 @@ def _records(
     """(a record's first line, its payload), in the file's order."""
     prefix: re.Match[bytes] | None = None
     payload: list[bytes] = []
-    room, foreign_lines = LONGEST_PAYLOAD, 0
+    room = LONGEST_PAYLOAD
+    foreign_lines = 0
     for line in chain(lines(path, within, longest=LONGEST_LINE, most_bytes=MOST_BYTES), (b"",)):
         if line.startswith(b"\t") and prefix is not None:
             room -= len(line) + 64  # with what a line takes in memory

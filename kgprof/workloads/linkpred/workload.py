@@ -227,7 +227,8 @@ class LinkPrediction:
         # How many corruptions a query has on a side, which filtering may have made fewer than asked
         # for.
         counts = (candidates.slots[:, :, 1:] >= 0).sum(axis=2)
-        fewest, most = counts.min(), counts.max()
+        fewest = counts.min()
+        most = counts.max()
         effective = {
             "graph": graph.name,
             "seed": str(self.seed),
