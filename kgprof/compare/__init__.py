@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import coverage
 from kgprof import model as m
@@ -129,9 +129,9 @@ def compare(
     budgets = {**DEFAULT_BUDGETS, **stated, **settings.budgets}
     runs = tuple(_runs(base, head, compared, budgets, changes.between(base, head, diff)))
     causes = overall(runs, [each for each in findings if each.finding.run is None])
-    compared = msgspec.structs.replace(compared, runs=runs, causes=causes)
+    compared = replace(compared, runs=runs, causes=causes)
     reasons = verdict.reasons(base, head, compared)
-    return msgspec.structs.replace(
+    return replace(
         head,
         comparison=compared,
         verdict=verdict.verdict(reasons, compared, head.environment.source_root),
@@ -232,7 +232,7 @@ def _runs(
             note = (
                 f"whether the machine was slower during head's rounds is unknown: {machine.reason}"
             )
-        yield msgspec.structs.replace(
+        yield replace(
             causes,
             causes=changes.put_down(causes, changed, mine, after, head),
             phases=_phases(before, after),

@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.reading.source_text import function_at
@@ -162,7 +162,7 @@ def put_down(
     texts = _texts(head)
     known = {each.finding.fingerprint: each.finding for each in findings}
     return tuple(
-        msgspec.structs.replace(
+        replace(
             cause,
             changed=_line_of(
                 cause, changed, known.get(cause.fingerprint), compared.settings, run, root, texts

@@ -3,7 +3,7 @@ findings are new."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document import breakdown, compare_words, trace_table
@@ -249,7 +249,7 @@ def _tables(
     if trace is not None:
         rows = min(KERNELS, limits.kernel_rows)
         # A page that is too large for any kernel keeps the kinds.
-        kept = trace if rows else msgspec.structs.replace(trace, kernels=(), spans=(), regions=())
+        kept = trace if rows else replace(trace, kernels=(), spans=(), regions=())
         yield from trace_table.difference(kept, limits, rows=rows or KERNELS).blocks
     stages = [
         (

@@ -4,7 +4,7 @@ words that every renderer uses."""
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.finding_list import Place, place
@@ -80,7 +80,7 @@ def memory_contract(
     """What CUDA graphs ask of the tensors: where they lie, who writes to them, how long they
     live."""
     about = tuple(item for item in profile.checklist if item.id in MEMORY_CONTRACT)
-    return practices(msgspec.structs.replace(profile, checklist=about), anchors, limits)
+    return practices(replace(profile, checklist=about), anchors, limits)
 
 
 def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:

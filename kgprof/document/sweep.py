@@ -4,7 +4,7 @@ caches."""
 
 from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.quantity import duration, figure, percent, ratio, size
@@ -146,7 +146,7 @@ def _speedup(each: m.CellWorth) -> Cell:
     cell = _estimate(each.speedup, ratio)
     if not cell.measured or each.verdict in (m.Judged.FASTER, m.Judged.SLOWER):
         return cell
-    return msgspec.structs.replace(cell, details=(str(each.verdict), *cell.details))
+    return replace(cell, details=(str(each.verdict), *cell.details))
 
 
 def _step(step: m.Spread | m.Skipped) -> Cell:
@@ -201,7 +201,7 @@ def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None)
     over = (f"over {against.name}",) if against is not None else ()
     if isinstance(value, m.Estimate):
         cell = _estimate(value, lambda steps: f"{steps:,.0f}" if steps >= 10 else short(steps, 2))
-        return msgspec.structs.replace(cell, details=(*cell.details, *over))
+        return replace(cell, details=(*cell.details, *over))
     if value in (NEVER, NOT_KNOWN):
         return Cell("never" if value == NEVER else "not known", title=value.reason, details=over)
     return missing(value)

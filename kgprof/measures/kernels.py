@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.measures import collectives
@@ -65,7 +65,7 @@ def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
             continue
         kernels = run.once(of_trace) if name is m.PassName.TRACE else _of_pass(run, name)
         if isinstance(kernels, m.KernelBreakdown):
-            return msgspec.structs.replace(kernels, warnings=(*reasons, *kernels.warnings))
+            return replace(kernels, warnings=(*reasons, *kernels.warnings))
         reasons.append(f"{name.upper()}: {kernels.reason}")
     if reasons:
         return m.Skipped("; ".join(reasons))

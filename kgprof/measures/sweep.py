@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from math import exp
 from statistics import fmean, median
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.judge import Answer, Samples, judge
@@ -53,9 +53,7 @@ def weighed(sweep: m.Sweep, executions: int, memory_bytes: int | None = None) ->
         )
         for size in sizes(sweep)
     ]
-    return msgspec.structs.replace(
-        sweep, executions=executions, worth=tuple(worth), verdicts=tuple(verdicts)
-    )
+    return replace(sweep, executions=executions, worth=tuple(worth), verdicts=tuple(verdicts))
 
 
 def sizes(sweep: m.Sweep) -> tuple[tuple[str, ...], ...]:
@@ -381,7 +379,7 @@ def _held(found: m.SweepVerdict, ladder: m.Ladder | m.Skipped) -> m.SweepVerdict
         return found
     text = f"{found.text}; but {ladder.cell} changes the results (at {ladder.first})"
     status = m.VerdictStatus.ATTENTION if found.status is m.VerdictStatus.OK else found.status
-    return msgspec.structs.replace(found, text=text, status=status)
+    return replace(found, text=text, status=status)
 
 
 def _trust(

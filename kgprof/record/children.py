@@ -97,7 +97,7 @@ def run(
     last_words = given.scratch / "last_words.jsonl"
     if given.job.task is Task.SCRIPT:
         last_words.write_bytes(b"")  # made here: the program may set an umask
-        job = msgspec.structs.replace(
+        job = replace(
             given.job,
             last_words=str(last_words.resolve()),
             input_copy=str((given.scratch / "stdin").resolve()),
@@ -148,7 +148,7 @@ class _AtOnce(contextlib.ExitStack):
 
     def start(self, given: Start, ends: tuple[int, int] | None = None) -> _Child:
         job_file = given.scratch / f"job-{len(self.news)}.json"
-        job_file.write_bytes(msgspec.json.encode(msgspec.structs.replace(given.job, turns=ends)))
+        job_file.write_bytes(msgspec.json.encode(replace(given.job, turns=ends)))
         return _Child(given, job_file, signals=self.signals, news=self.hears(), pass_fds=ends or ())
 
     def wait_for(
@@ -208,7 +208,7 @@ def run_beside(starts: Sequence[Start]) -> list[Ended]:
                 concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
             if several.signals.came:
                 break
-            begun = replace(given, job=msgspec.structs.replace(given.job, beside=folder))
+            begun = replace(given, job=replace(given.job, beside=folder))
             with alone.locked(others):
                 child = several.start(begun)
                 (others / str(child.pid)).touch()

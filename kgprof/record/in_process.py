@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 
-import msgspec
 import torch
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import UsageError
@@ -209,7 +209,7 @@ class InProcess:
                 found[file] = m.SourceFile(
                     sha256=hashlib.sha256(text.encode()).hexdigest(), text=text
                 )
-        return msgspec.structs.replace(sources, files=found)
+        return replace(sources, files=found)
 
 
 def _environment(device: torch.device) -> m.Environment:

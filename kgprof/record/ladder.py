@@ -26,7 +26,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.reading import recordings
@@ -90,9 +90,7 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
     soonest = (m.Rung.FLOAT64, m.Rung.EAGER, wanted[-1])
     for rung in sorted(rungs, key=lambda rung: rung not in soonest):
         of.on_phase(f"correctness ladder: {rung}")
-        rungs[rung] = of.answered(
-            FUNCTION, msgspec.structs.replace(question, rung=rung), m.RungResult
-        )
+        rungs[rung] = of.answered(FUNCTION, replace(question, rung=rung), m.RungResult)
     first = next(
         (
             rung
@@ -104,9 +102,7 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
     minified: m.Minified | m.Skipped = m.Skipped("no rung differs")
     if first is not None:
         of.on_phase(f"smallest graph that differs: {first}")
-        minified = minifier.smallest(
-            msgspec.structs.replace(question, rung=first, folder=str(output)), of
-        )
+        minified = minifier.smallest(replace(question, rung=first, folder=str(output)), of)
     return m.Ladder(
         strategy=of.strategy,
         cell=cell.name,
@@ -213,10 +209,10 @@ def prepared(
     rung = question.rung
     if rung in (m.Rung.FLOAT64, m.Rung.EAGER):
         precision = cell.precision if rung is m.Rung.EAGER else m.Precision.AS_IS
-        cell = msgspec.structs.replace(cell, mode=m.EAGER, backend=m.EAGER, precision=precision)
+        cell = replace(cell, mode=m.EAGER, backend=m.EAGER, precision=precision)
     elif rung is not m.Rung.MODE:
         mode = m.AS_IS if cell.mode == m.AS_IS else "default"
-        cell = msgspec.structs.replace(cell, mode=mode, backend=m.BACKEND_OF.get(rung, m.INDUCTOR))
+        cell = replace(cell, mode=mode, backend=m.BACKEND_OF.get(rung, m.INDUCTOR))
     device = torch.device(question.device)
     recording = in_place_of_inductor(instead, chosen_too=True)
     with recording, as_in(cell, device.type), config.patch(fallback_random=True):

@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-import msgspec
 import torch
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import UsageError
@@ -75,7 +75,7 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
     probe = m.Skipped(why), False
     assert why or job.probe_cache  # else its files would come to the working directory
     probe_s, isa_works = probe if why else environment.probe_vector_isa(Path(job.probe_cache))
-    return msgspec.structs.replace(
+    return replace(
         unloaded,
         workload=workload.name,
         strategies=tuple(workload.strategies()),

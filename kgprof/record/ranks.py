@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import InputError, UsageError
@@ -130,9 +130,9 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
         m.StrategyPlan(name=key.strategy, modes=(key.mode,), summary=f"rank {i}")
         for i, key in enumerate(keys)
     )
-    plan = msgspec.structs.replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
+    plan = replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
     interrupted = interrupted or header.interrupted
-    store.create(folder, msgspec.structs.replace(header, plan=plan, interrupted=interrupted))
+    store.create(folder, replace(header, plan=plan, interrupted=interrupted))
     store.write_json(folder / layout.CEILINGS, m.Skipped(NOT_ALONE))
     for rank, key in enumerate(keys):
         if found[rank] is None:

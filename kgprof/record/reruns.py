@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import torch
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.reading import layout
@@ -64,7 +64,7 @@ class Rerun:
             if self._name is m.PassName.TIMING and isinstance(result, m.Skipped) and self._ended_ns:
                 result = self._as_one_window(result, self._ended_ns)
             if isinstance(result, m.TimingPass):
-                result = msgspec.structs.replace(result, account=self._accounted())
+                result = replace(result, account=self._accounted())
             if self._runs_eagerly:
                 file = self._place.folder / layout.EAGER_TIMES
                 store.write_json(file, self._of_eager_code(result))

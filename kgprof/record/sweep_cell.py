@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 import torch
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.record import project_sources, timing
@@ -52,9 +53,7 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         with listening(listened.sources if asked.cold else ()):
             start_s = tuple(timing.wall_us(step, device) / 1e6 for _ in range(count))
         spans = tuple(
-            msgspec.structs.replace(
-                record, metadata=msgspec.to_builtins(record.metadata, enc_hook=str)
-            )
+            replace(record, metadata=msgspec.to_builtins(record.metadata, enc_hook=str))
             for record in listened.records()
             if SPANS & record.metadata.keys()
         )
@@ -66,7 +65,7 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         if not asked.steady:
             return
         groups = steady_us(session, device, options.steps, step_s=start_s[-1])
-        times = msgspec.structs.replace(
+        times = replace(
             times,
             step_us=groups,
             frames=timing.frames_seen_by_dynamo(),
@@ -81,9 +80,7 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         write(m.CellAnswer(times=times, spans=spans))
         if asked.last and times.frames:
             torch.compiler.reset()
-            times = msgspec.structs.replace(
-                times, again_s=timing.wall_us(session.step, device) / 1e6
-            )
+            times = replace(times, again_s=timing.wall_us(session.step, device) / 1e6)
             write(m.CellAnswer(times=times))
 
 
