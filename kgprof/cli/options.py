@@ -214,7 +214,7 @@ report_options = in_order(
 )
 
 
-class Output(m.Model):
+class Output(m.Model, kw_only=False):
     """One ``--format``: to a file, or to stdout."""
 
     form: str
@@ -235,7 +235,7 @@ def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[s
 
 
 def _outputs(given: Iterable[tuple[str, str]]) -> tuple[Output, ...]:
-    outputs = [Output(form=name, path=Path(path) if path else None) for name, path in given]
+    outputs = [Output(name, Path(path) if path else None) for name, path in given]
     if sum(output.path is None for output in outputs) > 1:
         raise UsageError(
             "two formats cannot share stdout", hint="write one to a file: --format json=report.json"

@@ -158,7 +158,7 @@ def tried(
     )
     if cell is None:
         return msgspec.structs.replace(found, ladder=m.Skipped("no cell that compiles was timed"))
-    key = m.RunKey(strategy=found.question.strategy, mode=cell.name)
+    key = m.RunKey(found.question.strategy, cell.name)
     trials = CellTrials(
         options=asked,
         strategy=key.strategy,
@@ -245,7 +245,7 @@ def stages_of(records: tuple[m.TraceRecord, ...]) -> m.CompileStages | m.Skipped
     """The seconds of all compilations in each stage; Skipped if there is none, or one whose spans
     are missing."""
     trace = RunTrace(
-        m.RunKey(strategy="", mode=""),
+        m.RunKey("", ""),
         m.CompileRecords(records=records),
         calls=0,
         steady_from=0,

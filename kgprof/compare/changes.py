@@ -143,7 +143,7 @@ def _place(
 ) -> m.Location:
     if texts and file in texts:
         function = function_at(texts[file], line)
-    return m.Location(file=file, line=line, function=function, text=text.strip())
+    return m.Location(file, line, function, text=text.strip())
 
 
 # ---------------------------------------------------------------- which of them it is

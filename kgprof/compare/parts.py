@@ -245,7 +245,7 @@ def _own_place(row: m.HostRow, root: str) -> m.Location | None:
     path = relative(row.file, root)
     if not path.endswith(".py") or path.startswith(("/", "<", "~")) or path[1:2] == ":":
         return None
-    return m.Location(file=row.file, line=row.line, function=row.function)
+    return m.Location(row.file, row.line, row.function)
 
 
 def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:

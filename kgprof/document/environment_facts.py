@@ -50,8 +50,8 @@ def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
     ]
     return tuple(
         Fact(
-            name=name,
-            value=value if isinstance(value, str) else value.reason,
+            name,
+            value if isinstance(value, str) else value.reason,
             missing=not isinstance(value, str),
         )
         for name, value in pairs[: limits.lines]
@@ -78,7 +78,7 @@ def options(profile: m.Profile) -> tuple[Fact, ...]:
         ("time limit per process", f"{figure(asked.timeout_s)} s"),
         ("workload options", " ".join(asked.workload_args) or "none"),
     )
-    return tuple(Fact(name=name, value=value) for name, value in pairs)
+    return tuple(Fact(name, value) for name, value in pairs)
 
 
 def observer_table(runs: Sequence[m.RunReport], *, drawn: bool = True) -> Table:
@@ -208,19 +208,17 @@ def contents(profile: m.Profile) -> tuple[Fact, ...]:
         f"versions, the type of machine, and {plural(len(names), 'variable')}: {', '.join(names)}"
     )
     return (
-        Fact(name="Names", value="functions, kernels, modules and the workload"),
-        Fact(name="Files", value=files),
-        Fact(name="Source lines", value=lines),
-        Fact(name="Command line", value="the full command with the workload's options"),
+        Fact("Names", "functions, kernels, modules and the workload"),
+        Fact("Files", files),
+        Fact("Source lines", lines),
+        Fact("Command line", "the full command with the workload's options"),
         Fact(
-            name="Logs",
-            value=f"output of torch and the workload in {plural(logged, 'run')}"
-            if logged
-            else "none",
+            "Logs",
+            f"output of torch and the workload in {plural(logged, 'run')}" if logged else "none",
         ),
         Fact(
-            name="Environment",
-            value=variables if names else "versions and the type of machine; no variables",
+            "Environment",
+            variables if names else "versions and the type of machine; no variables",
         ),
-        Fact(name="Left out", value=left_out),
+        Fact("Left out", left_out),
     )

@@ -95,7 +95,7 @@ def sheet(found: m.History) -> Sheet:
         verdict=f"{first}; {whole}" if whole else first,
         trust=f"The environments differ: {trust}" if trust else "",
         facts=tuple(facts),
-        sections=tuple(Section(title=run.slug, blocks=tuple(_blocks(found, run))) for run in runs),
+        sections=tuple(Section(run.slug, tuple(_blocks(found, run))) for run in runs),
     )
 
 

@@ -168,7 +168,7 @@ def _curve(curve: m.MemoryCurve, name: str) -> Plot:
         mib = held / _MIB
         title = f"{size(held)} from {figure(at)} \N{MICRO SIGN}s"
         path = bar(x.x(at), x.x(until) - x.x(at), y.y(mib), y.y(start) - y.y(mib))
-        shapes.append(Shape(style="p-bar", path=path, title=title))
+        shapes.append(Shape("p-bar", path, title))
     return plot(
         f"Memory of {name} on {curve.device} over a step: {size(curve.before_bytes)} before, at "
         f"most {size(curve.peak_bytes)}; the table below has the figures",

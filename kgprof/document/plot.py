@@ -22,7 +22,7 @@ _ACROSS_TICKS, _UP_TICKS = 8, 4  # at most
 _NICE = (1, 2, 2.5, 5, 10)
 
 
-class Shape(View):
+class Shape(View, kw_only=False):
     """``path``: in units of ACROSS by pixels."""
 
     style: str
@@ -196,9 +196,9 @@ def _distribution(series: m.StepSeries, name: str) -> Plot:
             wide = x.x(begin + width) - x.x(begin) - 1.5
             shapes.append(
                 Shape(
-                    style="p-bar",
-                    path=bar(x.x(begin), wide, y.y(many), y.y(0) - y.y(many)),
-                    title=title,
+                    "p-bar",
+                    bar(x.x(begin), wide, y.y(many), y.y(0) - y.y(many)),
+                    title,
                 )
             )
     if series.above:
@@ -212,7 +212,7 @@ def _distribution(series: m.StepSeries, name: str) -> Plot:
             y.y(series.above),
             y.y(0) - y.y(series.above),
         )
-        shapes.append(Shape(style="p-far", path=path, title=title))
+        shapes.append(Shape("p-far", path, title))
     return plot(
         f"Distribution of {plural(steps, 'step')} of {name}: median {milliseconds(time.median)} "
         f"ms, {count(series.above)} far above; the table below has the figures",
@@ -233,9 +233,9 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
     x = Axis(low=0, high=steps)
     shapes = [
         Shape(
-            style="p-band",
-            path=bar(0, x.x(steps), y.y(high / 1000), y.y(low / 1000) - y.y(high / 1000)),
-            title=f"p10 to p90: {span(milliseconds(low), milliseconds(high))} ms",
+            "p-band",
+            bar(0, x.x(steps), y.y(high / 1000), y.y(low / 1000) - y.y(high / 1000)),
+            f"p10 to p90: {span(milliseconds(low), milliseconds(high))} ms",
         )
     ]
     at, far, marks, middles = 0, list[Shape](), list[tuple[float, str]](), list[str]()
@@ -271,13 +271,13 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
             )
             foot = 0.0 if _single(series) else least / 1000
             path = bar(left, max(0.8 * wide, 0.5), y.y(most / 1000), y.y(foot) - y.y(most / 1000))
-            shapes.append(Shape(style="p-range", path=path, title=title))
+            shapes.append(Shape("p-range", path, title))
             middles.append(line(((left, y.y(mid / 1000)), (left + 0.8 * wide, y.y(mid / 1000)))))
             if most > top and len(far) < _FAR:
-                far.append(Shape(style="p-far", path=bar(left, max(wide, 3.0), 16, 6), title=title))
+                far.append(Shape("p-far", bar(left, max(wide, 3.0), 16, 6), title))
         at += process.time.samples
     if not _single(series):
-        shapes.append(Shape(style="p-middle", path="".join(middles)))
+        shapes.append(Shape("p-middle", "".join(middles)))
     return plot(
         f"{plural(steps, 'step')} of {name} in their order, "
         f"{plural(len(series.processes), 'process', 'processes')}: median {milliseconds(middle)} "

@@ -111,7 +111,7 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
                     else timed(value, 1.0, f" {value.unit}")
                 )
                 text = f"{cell.text} ({cell.detail})"
-            facts.append(Fact(name=what, value=text, missing=isinstance(value, m.Skipped)))
+            facts.append(Fact(what, text, missing=isinstance(value, m.Skipped)))
         at = trade_off.location
         weighing = Weighing(
             verdict=WEIGHED.get(trade_off.verdict, trade_off.verdict),

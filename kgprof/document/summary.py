@@ -481,7 +481,7 @@ def strategies(profile: m.Profile) -> tuple[Fact, ...]:
     """What each strategy that ran computes differently, in the workload's own words."""
     ran = {run.key.strategy for run in profile.runs}
     return tuple(
-        Fact(name=strategy.name, value=strategy.summary)
+        Fact(strategy.name, strategy.summary)
         for strategy in profile.strategies
         if strategy.name in ran and strategy.summary
     )
@@ -577,5 +577,5 @@ def settings(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fact, ...]:
     facts = []
     for name, by_value in list(values.items())[: limits.lines]:
         each = "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
-        facts.append(Fact(name=name, value=next(iter(by_value)) if len(by_value) == 1 else each))
+        facts.append(Fact(name, next(iter(by_value)) if len(by_value) == 1 else each))
     return tuple(facts)

@@ -72,19 +72,19 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     named = ("capture s", "front end s", "scheduling s", "codegen s", "machine code s", "caching s")
     sections = (
         Section(
-            title="Recommended mode",
-            blocks=(*code, _cells(sweep)),
+            "Recommended mode",
+            (*code, _cells(sweep)),
             intro=_TOTAL.format(sweep.executions),
         ),
         Section(
-            title="Cost of compiling",
-            blocks=(
+            "Cost of compiling",
+            (
                 plain("Cost of a start, and the stages of a cold start", (*headings, *named), rows),
                 *_consistency(sweep),
             ),
             intro=_STARTING,
         ),
-        Section(title="Benefit of compiling", blocks=(_earnings(sweep),), intro=_EARNINGS),
+        Section("Benefit of compiling", (_earnings(sweep),), intro=_EARNINGS),
         *further,
         *_missing(sweep),
     )
@@ -281,7 +281,7 @@ def _missing(sweep: m.Sweep) -> Iterator[Section]:
                     Fold(f"The end of the log of {each.cell.name}", blocks=(Code(text=lines),))
                 )
     if blocks:
-        yield Section(title="Not measured", blocks=tuple(blocks))
+        yield Section("Not measured", tuple(blocks))
 
 
 _TENSORS = 8  # of a rung, in its fold
@@ -304,7 +304,7 @@ _RULE = (
 def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
     title = "Are the results still right?"
     if isinstance(ladder, m.Skipped):
-        return Section(title=title, blocks=(("Not checked", ladder.reason),))
+        return Section(title, (("Not checked", ladder.reason),))
     judged = (
         found
         for _, found in ladder.rungs
@@ -312,8 +312,8 @@ def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
     )
     parts = dict.fromkeys(("Compared on", found.note) for found in judged if found.note)
     return Section(
-        title=title,
-        blocks=(*_answer(ladder), *parts, _rungs(ladder), *_tensors(ladder)),
+        title,
+        (*_answer(ladder), *parts, _rungs(ladder), *_tensors(ladder)),
         intro=_RULE,
     )
 
@@ -462,7 +462,7 @@ _POLICIES = {
 def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
     title = "Varying sizes"
     if isinstance(shapes, m.Skipped):
-        return Section(title=title, blocks=(("Not measured", shapes.reason),))
+        return Section(title, (("Not measured", shapes.reason),))
     sizes = ", ".join(map(str, dict.fromkeys(shapes.sizes[:12])))
     more = "" if len(set(shapes.sizes)) <= 12 else f" and {len(set(shapes.sizes)) - 12} more"
     whose = "the program's own calls" if shapes.collected else "--sizes"
@@ -491,7 +491,7 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
         f"{plural(len(shapes.sizes), 'call')} with {sizes}{more} ({whose}). Buckets: "
         f"{', '.join(map(str, shapes.buckets))}."
     )
-    return Section(title=title, blocks=tuple(blocks), intro=intro)
+    return Section(title, tuple(blocks), intro=intro)
 
 
 def _policies(shapes: m.Shapes) -> Table:
@@ -548,7 +548,7 @@ def _sizes(shapes: m.Shapes) -> Fold:
 def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
     title = "Start with shipped caches"
     if isinstance(shipped, m.Skipped):
-        return Section(title=title, blocks=(("Not measured", shipped.reason),))
+        return Section(title, (("Not measured", shipped.reason),))
     cold = shipped.cold
     loaded = shipped.loaded
     saved = f"saves {figure(shipped.saved_s)} s" if shipped.saved_s > 0 else "saves nothing"
@@ -562,7 +562,7 @@ def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
     before, after = shipped.code
     lines = f"{before}  # after the first calls here\n{after}  # before the first call there"
     return Section(
-        title=title,
-        blocks=(answer, Code(text=lines)),
+        title,
+        (answer, Code(text=lines)),
         intro=("One fresh process each, so there is no spread."),
     )

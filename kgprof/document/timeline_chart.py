@@ -277,9 +277,9 @@ def _shapes(step: m.StepTimeline, lane: m.Lane) -> Iterator[Shape]:
         style, _, called = _style(lane, step.kinds[kind])
         took = f"{milliseconds(sum(totals[kind]) / 1000)} ms"
         yield Shape(
-            style=style,
-            path="".join(paths[kind]),
-            title=f"{called}: {plural(len(totals[kind]), 'event')}, {took}",
+            style,
+            "".join(paths[kind]),
+            f"{called}: {plural(len(totals[kind]), 'event')}, {took}",
         )
 
 
@@ -448,4 +448,4 @@ def _queue(queue: m.LaunchQueue) -> Facts:
         f"launched and not begun, over the window; none in {percent(queue.empty_share)} of it. A "
         "CUDA graph's come all at once"
     )
-    return Facts((Fact(name="launch delay", value=delay), Fact(name="queue depth", value=depth)))
+    return Facts((Fact("launch delay", delay), Fact("queue depth", depth)))

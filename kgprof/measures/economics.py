@@ -82,7 +82,7 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
         return run.compile
     if not run.compile.compilations:
         return m.Skipped(m.nothing_compiled(run.compile.unused))
-    eager_key = m.RunKey(strategy=run.key.strategy, mode=m.EAGER)
+    eager_key = m.RunKey(run.key.strategy, m.EAGER)
     found = evidence.whole.run(eager_key)
     eager = _eager_script(run) if run.script else found.record if found else None
     cold_s = _cold_s(run)
@@ -133,7 +133,7 @@ def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
         compiled = structs.replace(
             compiled, call_us=started, steady_from=len(eager.start_us), while_loading_s=0.0
         )
-    key = m.RunKey(strategy=run.key.strategy, mode=m.EAGER)
+    key = m.RunKey(run.key.strategy, m.EAGER)
     return structs.replace(run, key=key, timing=eager, compile=compiled)
 
 

@@ -294,10 +294,7 @@ def _fields(
                 median_us=int(middle_ns.sum()) / 2 / 1000,
                 max_us=int(times_ns[-1]) / 1000,
                 ops=found.ops,
-                lines=tuple(
-                    m.Location(file=one.file, line=one.line, function=one.function)
-                    for one in from_lines
-                ),
+                lines=tuple(m.Location(one.file, one.line, one.function) for one in from_lines),
                 lines_us=known_ns / 1000,
                 rule=found.rule,
             )
@@ -352,7 +349,7 @@ def fusion(run: RunEvidence) -> m.Fusion | m.Skipped:
         return graphs
     if not graphs:
         return m.Skipped("Inductor compiled no graph")
-    eager = run.whole.run(m.RunKey(strategy=run.key.strategy, mode=m.EAGER))
+    eager = run.whole.run(m.RunKey(run.key.strategy, m.EAGER))
     not_run = m.Skipped(f"{run.key.strategy} was not run in mode eager")
     return m.Fusion(
         graphs=tuple(_graphs(run, graphs)),

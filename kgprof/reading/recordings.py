@@ -314,11 +314,9 @@ def backend_failures(folder: Path, key: m.RunKey) -> tuple[m.BackendFailure, ...
 
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:
     if began:
-        return m.Exit(
-            outcome=m.Outcome.INTERRUPTED, message="kgprof itself ended before this run did"
-        )
+        return m.Exit(m.Outcome.INTERRUPTED, "kgprof itself ended before this run did")
     why = "kgprof was interrupted before it" if header.interrupted else "kgprof ended before it"
-    return m.Exit(outcome=m.Outcome.INTERRUPTED, message=f"never started: {why}")
+    return m.Exit(m.Outcome.INTERRUPTED, f"never started: {why}")
 
 
 def _why_missing(ended: m.Exit, what: str = "run") -> str:

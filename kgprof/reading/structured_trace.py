@@ -177,9 +177,7 @@ class RunTrace:
         for entry in entries if isinstance(entries, list) else ():
             number = entry.get("filename")
             file = self._names.get(number, str(number)) if isinstance(number, int) else str(number)
-            yield m.Location(
-                file=file, line=int(entry.get("line") or 0), function=str(entry.get("name") or "")
-            )
+            yield m.Location(file, int(entry.get("line") or 0), str(entry.get("name") or ""))
 
 
 def is_whole(metadata: Any) -> bool:

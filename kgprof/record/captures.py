@@ -100,7 +100,7 @@ class Captures:
                     why=survey.unavailable,
                 )
                 continue
-            key = m.RunKey(strategy=survey.strategy, mode=case.name)
+            key = m.RunKey(survey.strategy, case.name)
             self._progress.phase(f"case {number} of {len(cases)}", key)
             native: list[str | m.Skipped] = []
             question = replace(self._question, case=case)

@@ -61,9 +61,9 @@ class Checkpoints(Source):
         names = () if into is None else (name for name, _ in into.named_parameters())
         one = m.Checkpoint(
             location=m.Location(
-                file=frame.f_code.co_filename,
-                line=frame.f_lineno,
-                function=frame.f_code.co_qualname,
+                frame.f_code.co_filename,
+                frame.f_lineno,
+                frame.f_code.co_qualname,
             ),
             compiled_keys=any(m.COMPILED_KEY in key for key in keys),
             into_compiled=None

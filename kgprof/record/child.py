@@ -68,7 +68,7 @@ class Events:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        self.send(Phase(name=name))
+        self.send(Phase(name))
         # what the workload printed; it may have set stdout to None
         print(end="", flush=True)  # noqa: T201
         if self._last_words is None:  # what a program writes to stderr is shown

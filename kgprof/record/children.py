@@ -483,8 +483,8 @@ class _Child:
         # What a signal or a time limit ended was raised by no line of the program.
         raised = failed.failure if failed and outcome is m.Outcome.RAISED else None
         ended = m.Exit(
-            outcome=outcome,
-            message=message,
+            outcome,
+            message,
             traceback="" if failed is None else failed.traceback,
             during="" if outcome is m.Outcome.OK else self._phase,
             exit_code=self._process.returncode if exit_code is None else exit_code,

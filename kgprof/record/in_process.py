@@ -134,7 +134,7 @@ class InProcess:
 
     def recording(self) -> m.Recording:
         """As far as it has come."""
-        key = m.RunKey(strategy=self._name, mode=m.AS_IS)
+        key = m.RunKey(self._name, m.AS_IS)
         options = m.Options(
             workload=WORKLOAD,
             steps=self.steps,
@@ -160,12 +160,12 @@ class InProcess:
         records = records_of(
             lines, self._typed(project_sources.gather(lines, self._project, imported=True), files)
         )
-        ended = m.Exit(outcome=m.Outcome.OK, exit_code=0)
+        ended = m.Exit(m.Outcome.OK, exit_code=0)
         if self._failure is not None:
             failed = describe_failure(self._failure)
             ended = m.Exit(
-                outcome=m.Outcome.RAISED,
-                message=failed.message,
+                m.Outcome.RAISED,
+                failed.message,
                 traceback=failed.traceback,
                 exit_code=1,
             )

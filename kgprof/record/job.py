@@ -99,7 +99,7 @@ class Job(m.Model):
         return self.task is Task.SCRIPT and (self.control or of_a_pass)
 
 
-class Phase(m.Model, tag_field="event", tag="phase"):
+class Phase(m.Model, kw_only=False, tag_field="event", tag="phase"):
     """The child begins something; the last one is where it was when it died."""
 
     name: str
@@ -177,13 +177,13 @@ def failure(
     found = None
     if isinstance(raised, SyntaxError) and raised.filename and raised.lineno:
         text = (raised.text or "").strip()
-        found = m.Location(file=raised.filename, line=raised.lineno, text=text)
+        found = m.Location(raised.filename, raised.lineno, text=text)
     elif own and own[-1].lineno is not None:
         last = own[-1]
         found = m.Location(
-            file=last.filename,
-            line=own[-1].lineno,
-            function=last.name,
+            last.filename,
+            own[-1].lineno,
+            last.name,
             text=last.line or "",
         )
     if found is None:

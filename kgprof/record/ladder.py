@@ -149,7 +149,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
                 arrays |= dict(named_arrays(tensor, name))
         seconds = time.perf_counter() - began  # named_arrays waits for the GPU
     folder = Path(question.folder)
-    at = m.RunKey(strategy=question.strategy, mode=question.rung)
+    at = m.RunKey(question.strategy, question.rung)
     store.write_result(folder, at, arrays)
     if job is not None:
         store.write_json(folder / f"{at.slug}.json", job)
@@ -229,9 +229,7 @@ def prepared(
             if plan.name == question.strategy
             for mode in plan.modes
         }
-        key = m.RunKey(
-            strategy=question.strategy, mode=cell.mode if cell.mode in offered else m.AS_IS
-        )
+        key = m.RunKey(question.strategy, cell.mode if cell.mode in offered else m.AS_IS)
         yield workload, workload.prepare(key, device), part
 
 
@@ -334,15 +332,12 @@ def _own_comparison(
     workload: ComparableWorkload, question: Question, arrays: Arrays, job: m.Evaluation | None
 ) -> tuple[m.RunAgreement | m.Skipped, list[tuple[m.Metric, float]]]:
     """With eager, and of each metric eager's value."""
-    baseline = m.RunKey(strategy=question.strategy, mode=m.EAGER)
-    own = m.RunKey(strategy=question.strategy, mode="default")
+    baseline = m.RunKey(question.strategy, m.EAGER)
+    own = m.RunKey(question.strategy, "default")
     own = own if question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else baseline
     eager = left_by(question, m.Rung.EAGER) or arrays
     judged = dict(workload.agreement({baseline: eager, own: arrays}, baseline).runs)[own]
-    path = (
-        Path(question.folder)
-        / f"{m.RunKey(strategy=baseline.strategy, mode=m.Rung.EAGER).slug}.json"
-    )
+    path = Path(question.folder) / f"{m.RunKey(baseline.strategy, m.Rung.EAGER).slug}.json"
     before = m.decode_json(path.read_bytes(), m.Evaluation).metrics if path.exists() else ()
     pairs = zip(job.metrics if job else (), before, strict=False)
     return judged, [(metric, other.value) for metric, other in pairs if metric.label == other.label]
@@ -350,5 +345,5 @@ def _own_comparison(
 
 def left_by(question: Question, rung: m.Rung) -> Arrays:
     """Nothing where that rung's process left nothing."""
-    key = m.RunKey(strategy=question.strategy, mode=rung)
+    key = m.RunKey(question.strategy, rung)
     return recordings.read_result(Path(question.folder), key) or {}

@@ -38,7 +38,7 @@ def unloaded_plan(job: Job) -> m.Plan:
     run, as it stands."""
     device = environment.choose_device(job.options.device)
     name = job.options.workload.rpartition(":")[2]
-    key = m.RunKey(strategy=name, mode=m.AS_IS)
+    key = m.RunKey(name, m.AS_IS)
     described = environment.describe(device, job.flags)
     why = "the workload could not be loaded"
     return foreign.as_it_stands(job.options.workload, (key,), device.type, described, reason=why)
@@ -156,7 +156,7 @@ def select_runs(
     strategies = dict.fromkeys(options.strategies)
     modes = dict.fromkeys(options.modes)
     if strategies and modes:
-        runs = [m.RunKey(strategy=name, mode=mode) for name in strategies for mode in modes]
+        runs = [m.RunKey(name, mode) for name in strategies for mode in modes]
         for run in runs:
             if run.mode not in offered[run.strategy].modes:
                 raise UsageError(
@@ -166,20 +166,13 @@ def select_runs(
         return tuple(runs)
     if strategies:
         mine = {name: [run for run in usual if run.strategy == name] for name in strategies}
-        first = {
-            name: [m.RunKey(strategy=name, mode=offered[name].modes[0])] for name in strategies
-        }
+        first = {name: [m.RunKey(name, offered[name].modes[0])] for name in strategies}
         return tuple(run for name in strategies for run in mine[name] or first[name])
     if not modes:
         return tuple(usual)
     # The usual strategies; one that has none of the modes stays out, but not all of them.
     names = dict.fromkeys(run.strategy for run in usual)
-    runs = [
-        m.RunKey(strategy=name, mode=mode)
-        for name in names
-        for mode in modes
-        if mode in offered[name].modes
-    ]
+    runs = [m.RunKey(name, mode) for name in names for mode in modes if mode in offered[name].modes]
     if not runs:
         raise UsageError(
             f"no default strategy has mode {' or '.join(modes)}",

@@ -123,7 +123,7 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
     found = [_recording(output, launched, rank) for rank in range(launched.world_size)]
     lacking = (f"{_RANK.sub('', mine.strategy)}-rank{rank}" for rank in range(launched.world_size))
     keys = [
-        m.RunKey(strategy=name, mode=mine.mode) if recording is None else recording.runs[0].key
+        m.RunKey(name, mine.mode) if recording is None else recording.runs[0].key
         for recording, name in zip(found, lacking, strict=True)
     ]
     strategies = (
@@ -140,7 +140,7 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
                 f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} "
                 "s after rank 0 ended"
             )
-            store.write_exit(folder, key, m.Exit(outcome=m.Outcome.KILLED, message=why))
+            store.write_exit(folder, key, m.Exit(m.Outcome.KILLED, why))
         else:
             there = layout.run_folder(output / f"rank{rank}" / layout.FOLDER, key)
             shutil.copytree(there, layout.run_folder(folder, key), copy_function=_linked)

@@ -44,7 +44,7 @@ from kgprof.workloads import programs
 
 AGAIN = "--passes compile,memory,trace,timing"  # of a script
 NOT_TIMED = m.Skipped("there is no TIMING")
-NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
+NOT_REPEATED = m.Exit(m.Outcome.NOT_STARTED, "the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
 # With compiling switched off it may take so many times as long as with it, in any case so long.
 EAGER_MOST = 2
@@ -297,7 +297,7 @@ class Recorder:
             store.write_exit(
                 self.folder,
                 key,
-                m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"),
+                m.Exit(m.Outcome.RAISED, lacking, during="prepare"),
             )
             return False
         ended = self._without_what_changed_it(
@@ -338,7 +338,7 @@ class Recorder:
         if ended.outcome is m.Outcome.OK or control.exit.outcome is not m.Outcome.OK:
             return ended  # a control that fails may do so for being a second run
         why = f"{ended.message.strip()} came through it; without it the run ends well"
-        without = tuple(m.Unavailable(capture=name, why=why) for name in ended.through)
+        without = tuple(m.Unavailable(name, why) for name in ended.through)
         if without:
             # compiled in the run that failed
             shutil.rmtree(self._caches(task, key, 1).folder, ignore_errors=True)
@@ -352,9 +352,7 @@ class Recorder:
         answer.unlink(missing_ok=True)
         ended = self._start(task, key, control=True, decides=False)
         counted = (
-            m.decode_json(answer.read_bytes(), m.Control)
-            if answer.is_file()
-            else m.Control(exit=ended)
+            m.decode_json(answer.read_bytes(), m.Control) if answer.is_file() else m.Control(ended)
         )
         return msgspec.structs.replace(counted, exit=ended)
 

@@ -269,7 +269,7 @@ def captured(question: Question, options: m.Options) -> Called:
                 )
                 if mode not in plan.modes:
                     continue
-                key = m.RunKey(strategy=question.strategy, mode=mode)
+                key = m.RunKey(question.strategy, mode)
                 session = workload.prepare(key, torch.device(question.device))
                 for _ in range(STEPS):
                     session.step()
@@ -308,7 +308,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
 
     own = question.precision is m.Precision.AS_IS
     precise = {} if own else results()
-    cell = m.Cell(mode=m.AS_IS, backend=options.backend or m.INDUCTOR, precision=question.precision)
+    cell = m.Cell(m.AS_IS, backend=options.backend or m.INDUCTOR, precision=question.precision)
     with as_in(cell, torch.device(question.device).type):
         write(_measured(question, called, inputs, results(), precise))
 

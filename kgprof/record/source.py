@@ -218,8 +218,8 @@ def unavailable(sources: Iterable[Source]) -> tuple[m.Unavailable, ...]:
     """Each source that this torch does not offer, or that has lost a part of its facts."""
     return tuple(
         m.Unavailable(
-            capture=source.name,
-            why=source.unavailable or source.lost,
+            source.name,
+            source.unavailable or source.lost,
             incomplete=not source.unavailable,
         )
         for source in sources

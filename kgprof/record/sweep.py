@@ -59,7 +59,7 @@ class Grid(m.Model):
             cells = list(self._product())
         else:
             cells = list(_usual(device, own_settings))
-        cells = [m.Cell(mode=m.EAGER, backend=m.EAGER), *cells]
+        cells = [m.Cell(m.EAGER, backend=m.EAGER), *cells]
         sized = (
             msgspec.structs.replace(cell, size=size)
             for size in self.sizes or ((),)
@@ -73,12 +73,10 @@ class Grid(m.Model):
                 # Modes are Inductor's.
                 for mode in (self.modes or ("default",)) if backend == m.INDUCTOR else ("default",):
                     if mode == m.EAGER:
-                        yield m.Cell(mode=mode, backend=m.EAGER, precision=precision)
+                        yield m.Cell(mode, backend=m.EAGER, precision=precision)
                         continue
                     for dynamic in self.dynamic or (m.Dynamic.AS_IS,):
-                        yield m.Cell(
-                            mode=mode, backend=backend, dynamic=dynamic, precision=precision
-                        )
+                        yield m.Cell(mode, backend=backend, dynamic=dynamic, precision=precision)
 
 
 def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
@@ -87,14 +85,14 @@ def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
     there is no time for all of them."""
     gpu = device == "cuda"
     cells = (
-        (own_settings, m.Cell(mode=m.AS_IS)),
-        (True, m.Cell(mode="default")),
-        (gpu, m.Cell(mode="reduce-overhead")),
-        (True, m.Cell(mode="max-autotune-no-cudagraphs")),
-        (gpu, m.Cell(mode="max-autotune")),
-        (gpu, m.Cell(mode="default", dynamic=m.Dynamic.TRUE)),
-        (True, m.Cell(mode="default", backend="aot_eager")),
-        (gpu, m.Cell(mode="default", precision=m.Precision.BF16)),
+        (own_settings, m.Cell(m.AS_IS)),
+        (True, m.Cell("default")),
+        (gpu, m.Cell("reduce-overhead")),
+        (True, m.Cell("max-autotune-no-cudagraphs")),
+        (gpu, m.Cell("max-autotune")),
+        (gpu, m.Cell("default", dynamic=m.Dynamic.TRUE)),
+        (True, m.Cell("default", backend="aot_eager")),
+        (gpu, m.Cell("default", precision=m.Precision.BF16)),
     )
     return (cell for wanted, cell in cells if wanted)
 
@@ -372,7 +370,7 @@ class Session:
                 self._left_out(cell)
             return
         number = len(found.processes) + 1
-        key = m.RunKey(strategy=self.strategy, mode=cell.name)
+        key = m.RunKey(self.strategy, cell.name)
         self._progress.phase(f"process {number}, {'cold caches' if cold else 'warm caches'}", key)
         began = time.monotonic()
         name = self._caches.setdefault(cell, f"caches-{len(self._caches)}")

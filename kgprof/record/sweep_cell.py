@@ -41,7 +41,7 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         workload = loading.load(
             options.workload, (*options.workload_args, *asked.cell.size), options.seed
         )
-        session = workload.prepare(m.RunKey(strategy=asked.strategy, mode=asked.mode), device)
+        session = workload.prepare(m.RunKey(asked.strategy, asked.mode), device)
         if asked.cell.precision is m.Precision.TF32:  # a workload may have set its own
             torch.set_float32_matmul_precision("high")
         calls = CallIndex()

@@ -353,19 +353,16 @@ def _write_run(
     kept_records.write_records(records, lines)
     sources = project_sources.gather(lines, _project(file.records), recorded_here=False)
     store.write_json(records.with_name(layout.SOURCES), sources)
-    lost = [
-        m.Unavailable(capture="structured trace", why=why, incomplete=True)
-        for why in file.problems()
-    ]
+    lost = [m.Unavailable("structured trace", why, incomplete=True) for why in file.problems()]
     if file.changed_by_the_trace:
-        lost.append(m.Unavailable(capture="compilation", why=file.changed_by_the_trace))
+        lost.append(m.Unavailable("compilation", file.changed_by_the_trace))
     compiled = m.CompilePass(
         call_us=(),
         steady_from=options.warmup,
         compilations=tuple(kept_records.compilations(file.records)),
         capture_unavailable=(
             *lost,
-            *(m.Unavailable(capture=name, why=NOT_THERE) for name in UNSEEN),
+            *(m.Unavailable(name, NOT_THERE) for name in UNSEEN),
         ),
         calls=0,
     )

@@ -56,7 +56,7 @@ def run(
     started is left when this returns. Raises OSError where ``scratch`` cannot be written.
     """
     if (left_s := until - time.monotonic()) <= 0:
-        return Trial(exit=m.Exit(outcome=m.Outcome.TIMED_OUT), answer=None, log="", time_up=True)
+        return Trial(exit=m.Exit(m.Outcome.TIMED_OUT), answer=None, log="", time_up=True)
     folder = Path(tempfile.mkdtemp(dir=scratch, prefix="trial-"))
     answer = folder / "answer.json"
     log = folder / "log.txt"

@@ -430,7 +430,7 @@ def _reasons(profile: m.Profile) -> Part:
 def _last(profile: m.Profile) -> tuple[Part, Part]:
     """What a reader should know before this is shown to others, and how it was made."""
     held = Facts(environment_facts.contents(profile))
-    contents = Section(title=environment_facts.CONTENTS, blocks=(held,), folded=True)
+    contents = Section(environment_facts.CONTENTS, (held,), folded=True)
     environment = profile.environment
     commit = environment.git_commit if isinstance(environment.git_commit, str) else "no git commit"
     facts = (

@@ -122,7 +122,7 @@ class ProgramWorkload:
         return [m.StrategyPlan(name=self._label, modes=(m.AS_IS,), summary=SUMMARY)]
 
     def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
-        return [m.RunKey(strategy=self._label, mode=m.AS_IS)]
+        return [m.RunKey(self._label, m.AS_IS)]
 
     def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         return None

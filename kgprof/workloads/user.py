@@ -215,7 +215,7 @@ class UserWorkload:
         return self._alternatives
 
     def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
-        return [m.RunKey(strategy=label, mode=m.AS_IS) for label in self._strategies]
+        return [m.RunKey(label, m.AS_IS) for label in self._strategies]
 
     def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         """The declared strategy (eager before as it stands); without one, the first eager run."""
@@ -359,7 +359,7 @@ def _evaluation(
         steps=steps,
         metrics=tuple(metric for metric in metrics if metric not in broken),
         tallies=tuple(
-            m.Tally(name=f"{x.label} is {x.value}", count=1, kind=m.TallyKind.FAULT) for x in broken
+            m.Tally(f"{x.label} is {x.value}", 1, kind=m.TallyKind.FAULT) for x in broken
         ),
     )
 

@@ -130,7 +130,7 @@ class Evaluation:
         slots = np.empty((0, 2, 1), dtype=np.int64)
         empty = Candidates(queries=nothing, triples=nothing, slots=slots, notes=self.sampling.notes)
         self.workload = LinkPrediction(run, graph, empty, asked.seed)
-        self.key = m.RunKey(strategy=asked.strategy, mode=asked.mode)
+        self.key = m.RunKey(asked.strategy, asked.mode)
         self.workload.check_strategy(asked.strategy)
         self.scorer: Scorer | None = None
         if asked.score != evaluation_options.SCORES[0]:
