@@ -7,6 +7,7 @@ from typing import ClassVar
 from kgprof import model as m
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import figure, milliseconds, of_width, percent
+from kgprof.document.run_parts import having
 from kgprof.document.table import Cell, Drawing, Table, View, plain, row
 from kgprof.wording import plural
 
@@ -164,11 +165,11 @@ def overrides(profile: m.Profile, limits: Limits) -> tuple[tuple[str, str], ...]
 
 def time_table(runs: Sequence[m.RunReport]) -> Table:
     """Milliseconds of a traced step, run by run and kind by kind."""
-    broken_down = [(run, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
-    present = {part.kind for _, kernels in broken_down for part in parts(kernels)}
+    found = broken_down(runs)
+    present = {part.kind for _, _, kernels in found for part in parts(kernels)}
     kinds = [kind for kind, _, _ in KINDS if kind in present]
     rows = []
-    for run, kernels in broken_down:
+    for _, run, kernels in found:
         known = {part.kind: part for part in parts(kernels)}
         cells = (
             Cell(milliseconds(known[kind].per_step_us), details=(percent(known[kind].share),))
@@ -261,11 +262,7 @@ class Legend(Drawing):
 
 
 def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
-    return [
-        (i, run, run.kernels)
-        for i, run in enumerate(runs)
-        if isinstance(run.kernels, m.KernelBreakdown)
-    ]
+    return having(runs, "kernels", m.KernelBreakdown)
 
 
 def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:

@@ -12,6 +12,7 @@ from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.memory_table import peak_cell
 from kgprof.document.quantity import DASH, count, figure, percent, size
+from kgprof.document.run_parts import having, run_part
 from kgprof.document.table import (
     Block,
     Cell,
@@ -51,11 +52,7 @@ LEGEND = tuple(
 
 
 def _compiled(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.CompileSummary]]:
-    return [
-        (i, run, run.compile)
-        for i, run in enumerate(runs)
-        if isinstance(run.compile, m.CompileSummary)
-    ]
+    return having(runs, "compile", m.CompileSummary)
 
 
 def compile_table(runs: Sequence[m.RunReport]) -> Table:
@@ -186,11 +183,9 @@ def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
     return tuple(bars)
 
 
-def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
-    folds = []
+def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Fold]:
     for index, run, compiled in _compiled(runs):
         made = compiled.compilations
-        place = f"compile-{anchor(index)}"
         headings = ("id", "function", "s", "operators", "capture ms/operator", *_NAMES)
         rows = map(_compilation, made[: limits.lines])
         label = f"Compilations of {run.key.slug}"
@@ -201,16 +196,7 @@ def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold
         )
         blocks = (plain(label, headings, rows, style="", first="kind", words=2), *more)
         if made:
-            folds.append(
-                Fold(
-                    run.key.slug,
-                    blocks=blocks,
-                    caption="each compilation",
-                    anchor=place,
-                    run=anchor(index),
-                )
-            )
-    return tuple(folds)
+            yield run_part(index, run, blocks, "each compilation", "compile")
 
 
 def _compilation(compilation: m.Compilation) -> tuple[Cell | str, ...]:
@@ -239,10 +225,9 @@ def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> 
     nothing is known."""
     known = [
         (run, entry)
-        for run in runs
-        if isinstance(run.compile, m.CompileSummary)
-        and not isinstance(run.compile.recompiles, m.Skipped)
-        for entry in run.compile.recompiles
+        for _, run, compiled in _compiled(runs)
+        if not isinstance(compiled.recompiles, m.Skipped)
+        for entry in compiled.recompiles
     ]
     rows = [_recompile_row(run, entry, root) for run, entry in known[: limits.lines]]
     blocks: list[Block] = []
@@ -254,11 +239,9 @@ def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> 
     if len(known) > limits.lines:
         blocks.append(f"{len(known) - limits.lines:,} more in report.json.")
     unknown: dict[str, list[str]] = {}
-    for run in runs:
-        if isinstance(run.compile, m.CompileSummary) and isinstance(
-            run.compile.recompiles, m.Skipped
-        ):
-            unknown.setdefault(run.compile.recompiles.reason, []).append(run.key.slug)
+    for _, run, compiled in _compiled(runs):
+        if isinstance(compiled.recompiles, m.Skipped):
+            unknown.setdefault(compiled.recompiles.reason, []).append(run.key.slug)
     for reason, slugs in unknown.items():
         of = f" of {', '.join(slugs[: limits.lines])}" if len(slugs) < len(runs) else ""
         blocks.append(f"Unknown{of}: {reason}.")
@@ -290,7 +273,7 @@ def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> tupl
 def recompile_summary(runs: Sequence[m.RunReport]) -> str:
     """ "3 recompiles, 1 of them after warm-up, 4.21 s in all; 1 refused"; empty where no run's are
     known."""
-    found = [run.compile.recompiles for run in runs if isinstance(run.compile, m.CompileSummary)]
+    found = [compiled.recompiles for _, _, compiled in _compiled(runs)]
     known = [entries for entries in found if not isinstance(entries, m.Skipped)]
     if not known:
         return ""

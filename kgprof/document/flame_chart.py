@@ -15,8 +15,9 @@ from typing import ClassVar
 from kgprof import model as m
 from kgprof.document.breakdown import legend_of
 from kgprof.document.escaping import one_line
-from kgprof.document.limits import Limits, anchor, importance
+from kgprof.document.limits import Limits, importance
 from kgprof.document.quantity import figure, milliseconds, of_width, percent
+from kgprof.document.run_parts import having, run_part
 from kgprof.document.table import Block, Drawing, Fold, Table, View, plain
 from kgprof.wording import plural, relative
 
@@ -134,25 +135,18 @@ KINDS: dict[str, tuple[str, str]] = {
 
 
 def drawable(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.FlameGraph]]:
-    return [
-        (index, run, run.flame)
-        for index, run in enumerate(runs)
-        if isinstance(run.flame, m.FlameGraph)
-    ]
+    return having(runs, "flame", m.FlameGraph)
 
 
-def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Fold, ...]:
+def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Iterator[Fold]:
     graphs = drawable(runs)
     first = [index for index in importance(runs) if any(index == at for at, _, _ in graphs)][
         : limits.flames
     ]
-    folds = []
     for index, run, flame in graphs:
-        name, summary, blocks = (
-            one_line(run.key.slug, limits.name),
-            _summary(flame, limits),
-            list[Block](),
-        )
+        name = one_line(run.key.slug, limits.name)
+        summary = _summary(flame, limits)
+        blocks = list[Block]()
         per = "window" if flame.per == "window" else "step"
         drawing = None
         if index in first:
@@ -172,20 +166,10 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
             title = "Functions by self time, as a table"
             blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits))))
         time = milliseconds(_whole(flame) / flame.steps / 1e3)
-        folds.append(
-            Fold(
-                name,
-                blocks=tuple(blocks),
-                caption=(
-                    f"{time} ms per {per} over {plural(flame.steps, per)}, "
-                    f"{flame.measured_in.upper()} pass"
-                ),
-                lead=f"{summary}.",
-                anchor=f"flame-{anchor(index)}",
-                run=anchor(index),
-            )
+        caption = (
+            f"{time} ms per {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass"
         )
-    return tuple(folds)
+        yield run_part(index, run, blocks, caption, "flame", f"{summary}.")
 
 
 # ---------------------------------------------------------------- of one run, and of two

@@ -2,7 +2,7 @@
 what the device waited for, and in which region or span its work began."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -11,8 +11,9 @@ from kgprof import model as m
 from kgprof.document import breakdown
 from kgprof.document.breakdown import LETTERS, broken_down
 from kgprof.document.escaping import one_line
-from kgprof.document.limits import FIRST_RUNS, Limits, anchor, kept
+from kgprof.document.limits import FIRST_RUNS, Limits, kept
 from kgprof.document.quantity import DASH, count, figure, milliseconds, percent, size, span
+from kgprof.document.run_parts import having, run_part
 from kgprof.document.table import (
     Block,
     Cell,
@@ -94,9 +95,8 @@ def _idle(us: float, kernels: m.KernelBreakdown) -> tuple[str, str]:
     return figure(us / breakdown.steps_of(kernels)), percent(share)
 
 
-def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Fold]:
     """Of each CUDA run where its device's time went, and what its idle time waited for."""
-    folds = []
     for index, run, kernels in broken_down(runs):
         if kernels.device != "cuda":
             continue
@@ -113,9 +113,7 @@ def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...
                 blocks.append(
                     _span_table(f"GPU time of {name} by {title}", title, spans, kernels, limits)
                 )
-        caption = "Why the GPU was idle"
-        folds.append(Fold(name, blocks=tuple(blocks), caption=caption, run=anchor(index)))
-    return tuple(folds)
+        yield run_part(index, run, blocks, "Why the GPU was idle")
 
 
 def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple[Block, ...]:
@@ -273,8 +271,7 @@ _OPS = 8  # that a generated kernel shows at once; a large one fuses dozens
 _WHOLE = 20_000  # characters: no compiler makes longer names
 
 
-def kernel_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Fold, ...]:
-    folds = []
+def kernel_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Iterator[Fold]:
     first = kept(runs, FIRST_RUNS)
     for index, run, kernels in broken_down(runs):
         unit = breakdown.unit(kernels)
@@ -300,17 +297,7 @@ def kernel_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tupl
             f"{plural(kernels.steps, 'step')}, {kernels.measured_in.upper()} pass"
         )
         blocks.append(f"{known_lines(kernels)}.")
-        place = anchor(index)
-        folds.append(
-            Fold(
-                run.key.slug,
-                blocks=tuple(blocks),
-                caption=caption,
-                anchor=f"kernels-{place}",
-                run=place,
-            )
-        )
-    return tuple(folds)
+        yield run_part(index, run, blocks, caption, "kernels")
 
 
 def _more_kernels(
@@ -546,12 +533,8 @@ def _kernel_row(rank: int, kernel: m.KernelRow, name: str, root: str, limits: Li
     )
 
 
-def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
-    folds = []
-    for index, run in enumerate(runs):
-        host = run.host
-        if isinstance(host, m.Skipped):
-            continue
+def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Fold]:
+    for index, run, host in having(runs, "host", m.HostBreakdown):
         shown = host.rows[: limits.host_rows]
         rows = []
         for function in shown:
@@ -578,13 +561,4 @@ def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
             f"{milliseconds(host.total_self_us)} ms in {plural(host.steps, 'step')} under "
             "cProfile, HOST pass"
         )
-        folds.append(
-            Fold(
-                run.key.slug,
-                blocks=tuple(blocks),
-                caption=caption,
-                anchor=f"host-{anchor(index)}",
-                run=anchor(index),
-            )
-        )
-    return tuple(folds)
+        yield run_part(index, run, blocks, caption, "host")

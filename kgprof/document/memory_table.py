@@ -7,11 +7,12 @@ from itertools import pairwise
 
 from kgprof import model as m
 from kgprof.document.escaping import one_line
-from kgprof.document.limits import Limits, anchor, kept
+from kgprof.document.limits import Limits, kept
 from kgprof.document.plot import Axis, Plot, Shape, bar, plot
 from kgprof.document.quantity import count, figure, milliseconds, ratio, size
+from kgprof.document.run_parts import run_part
 from kgprof.document.summary import RunColumn
-from kgprof.document.table import Block, Cell, Fold, known, number, plain
+from kgprof.document.table import Block, Cell, known, number, plain
 from kgprof.wording import plural
 
 
@@ -117,12 +118,10 @@ def memory_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ..
     folds = list[Block]()
     drawn = kept(runs, limits.timelines)
     for index, run in enumerate(runs):
-        name, curve, caption, blocks = (
-            one_line(run.key.slug, limits.name),
-            run.memory_curve,
-            "",
-            list[Block](),
-        )
+        name = one_line(run.key.slug, limits.name)
+        curve = run.memory_curve
+        caption = ""
+        blocks = list[Block]()
         if isinstance(curve, m.Skipped):
             blocks.append(
                 f"Memory over a step is not drawn: {one_line(curve.reason, limits.name)}."
@@ -150,7 +149,7 @@ def memory_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ..
                 blocks.append(
                     "On a CPU, memory counts from the start of the trace: parameters are not in it."
                 )
-        folds.append(Fold(name, blocks=tuple(blocks), caption=caption, run=anchor(index)))
+        folds.append(run_part(index, run, blocks, caption))
     return tuple(folds)
 
 

@@ -11,9 +11,10 @@ from typing import ClassVar
 from kgprof import model as m
 from kgprof.document.breakdown import legend_of
 from kgprof.document.escaping import one_line
-from kgprof.document.limits import Limits, anchor, kept
+from kgprof.document.limits import Limits, kept
 from kgprof.document.quantity import count, figure, milliseconds, of_width, span
-from kgprof.document.table import Block, Drawing, Fold, View, plain
+from kgprof.document.run_parts import run_part
+from kgprof.document.table import Block, Drawing, View, plain
 from kgprof.wording import plural
 
 ACROSS = 1000  # units of the width
@@ -162,9 +163,7 @@ def step_time_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
         else:
             left_out += 1
             continue
-        folds.append(
-            Fold(name, blocks=tuple(blocks), anchor=f"steps-{anchor(index)}", run=anchor(index))
-        )
+        folds.append(run_part(index, run, blocks, name="steps"))
     if left_out:
         folds.append(
             f"The step times of {plural(left_out, 'run')} are left out of this page; report.json "

@@ -13,8 +13,9 @@ from kgprof import model as m
 from kgprof.document.breakdown import broken_down, legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.kernel_table import distinct_names, extent, name_cell, occupancy
-from kgprof.document.limits import Limits, anchor, kept
+from kgprof.document.limits import Limits, kept
 from kgprof.document.quantity import figure, of_width, percent, size
+from kgprof.document.run_parts import run_part
 from kgprof.document.table import (
     Block,
     Cell,
@@ -81,17 +82,7 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
         drawing = scatter(run, kernels, roofline)
         drawn = (drawing, BOUNDS) if drawing.points and index in first_runs else ()
         caption = sentence(kernels, roofline)
-        place = anchor(index)
-        slug = one_line(run.key.slug, limits.name)
-        blocks.append(
-            Fold(
-                slug,
-                blocks=(*drawn, *notes),
-                caption=caption,
-                anchor=f"roofline-{place}",
-                run=place,
-            )
-        )
+        blocks.append(run_part(index, run, (*drawn, *notes), caption, "roofline"))
     if not first.ceilings:
         return (
             *blocks,

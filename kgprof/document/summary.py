@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.quantity import count, figure, fixed, of_speedup, percent, ratio
+from kgprof.document.run_parts import having
 from kgprof.document.table import (
     Cell,
     Column,
@@ -510,7 +511,7 @@ def evaluation_folds(units: str, runs: Sequence[m.RunReport], limits: Limits) ->
 
 
 def _evaluated(runs: Sequence[m.RunReport]) -> list[tuple[m.RunReport, m.Evaluation]]:
-    return [(run, run.evaluation) for run in runs if isinstance(run.evaluation, m.Evaluation)]
+    return [(run, found) for _, run, found in having(runs, "evaluation", m.Evaluation)]
 
 
 def outcomes(runs: Sequence[m.RunReport]) -> Table:

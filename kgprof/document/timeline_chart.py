@@ -19,6 +19,7 @@ from kgprof.document.escaping import one_line, zipped
 from kgprof.document.limits import Limits, anchor, kept
 from kgprof.document.plot import Shape
 from kgprof.document.quantity import count, figure, milliseconds, of_width, percent, span
+from kgprof.document.run_parts import run_part
 from kgprof.document.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, View, plain
 from kgprof.wording import plural, short_name
 
@@ -129,18 +130,15 @@ def known(runs: Sequence[m.RunReport]) -> bool:
     )
 
 
-def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Fold]:
     """The drawing of each run's step, what its host did, and how far ahead of the device that
     was."""
-    folds = []
     drawn = kept(runs, limits.timelines)
     for index, run, kernels in broken_down(runs):
-        name, step, queue, caption = (
-            one_line(run.key.slug, limits.name),
-            kernels.timeline,
-            kernels.queue,
-            "no timeline",
-        )
+        name = one_line(run.key.slug, limits.name)
+        step = kernels.timeline
+        queue = kernels.queue
+        caption = "no timeline"
         blocks: list[Block] = []
         if isinstance(step, m.Skipped):
             blocks.append(f"No timeline: {one_line(step.reason, limits.name)}.")
@@ -166,16 +164,7 @@ def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
                 "Launch delay and queue depth are not known: "
                 f"{one_line(queue.reason, limits.name)}."
             )
-        folds.append(
-            Fold(
-                name,
-                blocks=tuple(blocks),
-                caption=caption,
-                anchor=f"step-{anchor(index)}",
-                run=anchor(index),
-            )
-        )
-    return tuple(folds)
+        yield run_part(index, run, blocks, caption, "step")
 
 
 # ---------------------------------------------------------------- the drawing

@@ -393,7 +393,7 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
         "time",
         "Time per step by kind",
         table=breakdown.time_table(runs),
-        devices=kernel_table.device_folds(runs, limits),
+        devices=tuple(kernel_table.device_folds(runs, limits)),
         phases=breakdown.phase_table(runs),
         overrides=breakdown.overrides(profile, limits),
         kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
@@ -409,7 +409,7 @@ def _kernels_and_host(
     if traced:
         fused = region_table.fusion_blocks(runs, limits)
         generators = region_table.generator_table(runs)
-        folds = kernel_table.kernel_folds(runs, root, limits)
+        folds = tuple(kernel_table.kernel_folds(runs, root, limits))
         by_place = region_table.place_table(runs, root, limits)
         yield _section(
             limits,
@@ -430,13 +430,13 @@ def _kernels_and_host(
         yield _section(limits, "trace-files", "Trace files", as_it_is=carried)
     if timeline_chart.known(profile.runs):
         steps = {
-            "folds": timeline_chart.step_folds(runs, limits),
+            "folds": tuple(timeline_chart.step_folds(runs, limits)),
             "events": timeline_chart.events(runs, limits),
         }
         yield _section(limits, "step", "Timeline of one step", as_it_is=steps)
     if timed:
         yield _section(
-            limits, "host", "Python functions", folds=kernel_table.host_folds(runs, limits)
+            limits, "host", "Python functions", folds=tuple(kernel_table.host_folds(runs, limits))
         )
     if differing(compared):
         places = {run.key: anchor(index) for index, run in enumerate(runs)}
@@ -447,7 +447,7 @@ def _kernels_and_host(
             limits, "flame-difference", "CPU stacks, base and head", as_it_is=differences
         )
     if drawable(profile.runs):
-        flames = {"folds": flame_folds(runs, root, limits)}
+        flames = {"folds": tuple(flame_folds(runs, root, limits))}
         yield _section(limits, "flame", "CPU stacks", as_it_is=flames)
 
 
@@ -474,7 +474,7 @@ def _compiled_and_watched(
             stages=compile_table.stage_table(runs),
             recompiled=compile_table.recompile_summary(runs),
             recompiles=compile_table.recompile_blocks(runs, root, limits),
-            folds=compile_table.compilation_folds(runs, limits),
+            folds=tuple(compile_table.compilation_folds(runs, limits)),
             tuning=region_table.tuning_blocks(runs, limits),
         )
     if economics_table.weighed(profile):
