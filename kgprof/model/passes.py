@@ -32,7 +32,7 @@ class Failure(Model):
     steps: int | None = None  # of how many that were to be made
 
 
-class Exit(Model):
+class Exit(Model, kw_only=False):
     """How a child ended."""
 
     outcome: Outcome
@@ -447,7 +447,7 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
-class RunKey(Model, order=True):
+class RunKey(Model, order=True, kw_only=False):
     """One strategy (what is computed differently) in one mode (how the same thing runs)."""
 
     strategy: str

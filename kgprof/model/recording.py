@@ -216,7 +216,7 @@ class ScriptRun(Model):
         )
 
 
-class Control(Tagged):
+class Control(Tagged, kw_only=False):
     """The same run once more, in a process in which nothing of kgprof's listens."""
 
     exit: Exit

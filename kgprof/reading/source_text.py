@@ -89,7 +89,7 @@ class SourceText:
     def at(self, file: str, line: int, function: str = "") -> m.Location:
         """A line as a place to point at, with the function that it is in and its text."""
         name = function_at(self._text(file), line, function) or user_function(function)
-        return m.Location(file=file, line=line, function=name, text=self._line(file, line))
+        return m.Location(file, line, name, text=self._line(file, line))
 
     def definition(self, file: str, first_line: int, function: str) -> m.Location:
         """The ``def`` line of a code object. A lambda or a comprehension has none: its own line
@@ -106,9 +106,9 @@ class SourceText:
             return self.at(file, first_line, function)
         nearest = max(found, key=lambda each: each.line)
         return m.Location(
-            file=file,
-            line=nearest.line,
-            function=nearest.qualified,
+            file,
+            nearest.line,
+            nearest.qualified,
             text=self._line(file, nearest.line),
         )
 

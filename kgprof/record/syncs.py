@@ -555,7 +555,8 @@ def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
 
 
 def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    op, see = f"Tensor.{name}", hooks.see
+    op = f"Tensor.{name}"
+    see = hooks.see
 
     @outside_of_dynamo
     def seen_in(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -617,7 +618,8 @@ def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[.
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def watched(*args: Any, **kwargs: Any) -> Any:
-        seen, began = see("python-call", op, "cuda"), time.perf_counter_ns()
+        seen = see("python-call", op, "cuda")
+        began = time.perf_counter_ns()
         found = function(*args, **kwargs)
         _took(seen, began)
         return found
@@ -627,7 +629,8 @@ def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[.
 
 def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
     """torch warns at each synchronising call; the warnings that are the user's still reach them."""
-    before, shown = torch.cuda.get_sync_debug_mode(), warnings.showwarning
+    before = torch.cuda.get_sync_debug_mode()
+    shown = warnings.showwarning
     caught = warnings.catch_warnings()
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
