@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from kgprof import model as m
 from kgprof.collectors.guard_text import TENSOR_KINDS, Guard
-from kgprof.collectors.remedies import MEMBER, keys_of, param_group
+from kgprof.collectors.input_sizes import MEMBER
+from kgprof.collectors.remedies import keys_of, param_group
 
 STATES = {  # of the process, of which torch says no more
     "grad-mode": "it ran with gradients and without (torch.no_grad), and torch compiles for each",

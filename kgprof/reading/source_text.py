@@ -6,10 +6,11 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 from kgprof import model as m
+from kgprof.reading.number_uses import is_used, only_computed_with
 from kgprof.reading.project import ProjectFiles
 
 # Dynamo continues after a break in a function of this name; its first line is the line of the
@@ -178,6 +179,23 @@ class SourceText:
         inside = sum(_uses(node, name) for node in compared)
         alone = function is not None and inside == _uses(function, name)
         return about_it.pop() if alone and len(about_it) == 1 else ""
+
+    def only_computed(
+        self,
+        places: Sequence[m.Location],
+        name: str,
+        tensors: Collection[str],
+        *,
+        is_symbol: bool,
+    ) -> bool:
+        """Whether the functions around ``places`` that use a number use it only in operations with
+        tensors, and one does: see ``number_uses``."""
+        known = []
+        for place in places:
+            function, tree = self._function(place), self.tree(place.file)
+            if function is not None and is_used(function, name):
+                known.append(only_computed_with(tree, function, name, tensors, is_symbol=is_symbol))
+        return bool(known) and all(known)
 
     def only_returns(self, place: m.Location, name: str) -> bool:
         """Whether the function around ``place`` uses ``name`` once, as ``f`` in ``return f(x)``."""
