@@ -28,6 +28,7 @@ from kgprof.collectors.guard_words import (
 )
 from kgprof.collectors.input_sizes import Inputs, InputSize, inputs_of
 from kgprof.collectors.remedies import (
+    NUMBERS,
     STATIC_INT,
     Cause,
     as_code,
@@ -548,6 +549,7 @@ class Advised:
 
     def _fix(self, guard: Guard, used: m.Location | None) -> str:
         source, plain = self.trace.source, guard.source.isidentifier()
+        changed, only_grows = source.changes(used, name_of(guard)) if used else (False, False)
         cause = Cause(
             guards=tuple(
                 replace(each, source=self._argument(each.source)) for each in self._same(guard)
@@ -565,6 +567,9 @@ class Advised:
             constant_at=self.inputs.constants.get(_size(guard)),
             together=self._together(guard),
             only_computed=self._only_computed(guard, used),
+            of_many_types=self._is_of_many_types(guard),
+            is_changed=changed,
+            only_grows=only_grows,
         )
         return as_code(cause)
 
@@ -603,7 +608,7 @@ class Advised:
 
     def _only_computed(self, guard: Guard, used: m.Location | None) -> bool:
         """Whether each use of a number, where the text shows them all, may take a tensor."""
-        if not is_number(guard):
+        if not is_number(guard) and guard.expected not in NUMBERS:
             return False
         return self.trace.source.only_computed(
             [place for place in (self.definition, used) if place],
@@ -611,6 +616,16 @@ class Advised:
             self.inputs.tensors,
             is_symbol=any(STATIC_INT in switch for switch in guard.switches),
         )
+
+    def _is_of_many_types(self, guard: Guard) -> bool:
+        """Whether a value came as numbers of two types, or as a number and as a tensor."""
+        types = [
+            each
+            for (kind, source, _), same in self.same.items()
+            if kind == "type" and source == guard.source
+            for each in same
+        ]
+        return bool(types) and all(each.expected in NUMBERS for each in types)
 
     def _counted(self, guard: Guard) -> Guard:
         """``args[0]`` of a library's wrapper is what the owner passes first."""

@@ -33,6 +33,9 @@ class Cause(m.Model):
     constant_at: m.Location | None = None  # the project's line that does
     together: tuple[InputSize, ...] = ()  # what varied with this size, itself included
     only_computed: bool = False  # a number, and each use of it may take a tensor
+    of_many_types: bool = False  # it comes as numbers of several types, or as a tensor, too
+    is_changed: bool = False  # the function itself puts something into it
+    only_grows: bool = False  # a list of which the function only appends to
 
     @property
     def guard(self) -> Guard:
@@ -153,6 +156,11 @@ _PARTIAL = re.compile(r"(?P<partial>.+)\.keywords\['(?P<name>\w+)'\]")
 _PARAM_GROUP = re.compile(r"(?:.*\.)?param_groups\[(?P<group>\d+)\]\['(?P<key>\w+)'\](?P<part>.*)")
 STATIC_INT = "allow_unspec_int_on_nn_module"
 _STATIC_PARAMETER = "force_parameter_static_shapes"
+_OPTIMIZERS = (
+    *("Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "Muon", "NAdam", "RAdam"),
+    *("RMSprop", "Rprop", "SGD"),
+)
+NUMBERS = ("<class 'int'>", "<class 'float'>", "a tensor")
 _CYCLES_MOMENTUM = ("OneCycleLR", "CyclicLR")
 _DTYPES = {
     "Float": "float32",
@@ -226,8 +234,9 @@ def _short(cause: Cause) -> str:
 
 
 def _optimizer(cause: Cause) -> str:
+    """The class of torch's own whose step was compiled; empty for any other."""
     owner = cause.function.rpartition(".")[0].rpartition(".")[2]
-    return f"torch.optim.{owner}" if owner[:1].isupper() else "optimizer"
+    return f"torch.optim.{owner}" if cause.library and owner in _OPTIMIZERS else ""
 
 
 def _key(cause: Cause) -> str:
@@ -302,9 +311,13 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="float_lr",
-        holds=lambda c: is_number(c.guard) and _key(c) == "lr",
+        # an optimizer of the owner's own may need a number
+        holds=lambda c: is_number(c.guard) and _key(c) == "lr" and bool(_optimizer(c)),
         code=lambda c: f"{_optimizer(c)}(..., lr=torch.tensor(...))",
-        effect=_one("a scheduler then changes a tensor, and no guard depends on its value"),
+        effect=_one(
+            "without foreach=True; a scheduler then changes a tensor, and no guard depends on its "
+            "value"
+        ),
     ),
     Remedy(
         name="cycled_betas",
@@ -350,6 +363,12 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
     ),
     Remedy(
+        name="number_or_tensor",
+        holds=lambda c: c.of_many_types and c.only_computed and c.name.isidentifier(),
+        code=lambda c: f"{_short(c)}(..., {c.name}=torch.as_tensor({c.name}, dtype=...))",
+        effect=_one("a tensor of one dtype in every call: torch compiles for each type"),
+    ),
+    Remedy(
         name="float_argument",
         holds=lambda c: c.name.isidentifier() and _is_tensor_instead(c),
         code=lambda c: f"{_short(c)}(..., {c.name}=torch.tensor({c.name}))",
@@ -390,9 +409,21 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
     ),
     Remedy(
+        name="list_that_only_grows",
+        holds=lambda c: c.guard.kind == "length" and c.only_grows,
+        code=lambda c: f"{c.name}.append(...)",
+        effect=lambda c: (
+            f"after the call of {_short(c)}, with what it returns: it compiles for each length of "
+            "a list that it appends to"
+        ),
+    ),
+    Remedy(
         name="growing_dict",
         holds=lambda c: (
-            c.guard.kind == "length" and c.guard.expected.startswith("!=") and c.name.isidentifier()
+            c.guard.kind == "length"
+            and c.guard.expected.startswith("!=")
+            and c.name.isidentifier()
+            and not c.is_changed
         ),
         code=_stacked,
         effect=_reduced,
@@ -404,6 +435,7 @@ REMEDIES: tuple[Remedy, ...] = (
             and c.guard.expected.isdecimal()
             and c.name.isidentifier()
             and not _is_global(c)
+            and not c.is_changed
         ),
         code=_stacked,
         effect=_reduced,

@@ -25,6 +25,7 @@ _TAKES_A_TENSOR: dict[str, tuple[int | str, ...]] = {
 _NO_TENSORS = ("bool", "float", "getattr", "int", "len", "max", "min", "range", "round", "str")
 _NO_TENSOR_MODULES = ("math.", "random.", "time.")
 _NO_TENSOR_METHODS = ("dim", "get", "item", "numel", "size", "tolist")
+_GROWING = ("append", "extend", "insert", "appendleft", "setdefault", "update")
 _VIEWS = ("T", "mT", "H", "data", "grad", "real", "imag")
 _OF_A_TENSOR = ("device", "dtype", "ndim", "shape", "size", "new_zeros", "new_ones")
 _MODULES = ("torch", "F", "functional")
@@ -40,6 +41,44 @@ def only_computed_with(
     may also be compared for the smallest.
     """
     return _Uses(tree, tensors, is_symbol).hold(function, name)
+
+
+def needs_what_is_read(function: Function, line: int) -> bool:
+    """Tell whether a condition, a loop, the index of a list or a function of ``math`` depends on a
+    number or a size that a line reads from a tensor: it is there, or in a variable that is."""
+    nodes = list(ast.walk(function))
+    names = _derived(nodes, line)
+    for node in nodes:
+        for place in _decided_by(node):
+            if _is_on(place, line) or _reads(place) & names:
+                return True
+        for place in _needs_a_number(node):
+            is_read_here = _is_on(place, line) and _reads_a_number(place)
+            if is_read_here or (_reads(place) & names and _reads_a_number_at(nodes, line)):
+                return True
+    return False
+
+
+def changes_of(function: Function, name: str) -> tuple[bool, bool]:
+    """Tell whether a function puts something into a list or dict, and whether it only appends."""
+    nodes = list(ast.walk(function))
+    appended = [
+        node.func.value
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _GROWING
+        and ast.unparse(node.func.value) == name
+    ]
+    stored = any(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and ast.unparse(node.value) == name
+        for node in nodes
+    )
+    reads = [node for node in nodes if _is_read(node, name)]
+    only_appends = len(appended) == len(reads) and not any(_counts(node, name) for node in nodes)
+    return bool(appended) or stored, bool(appended) and only_appends
 
 
 def is_used(function: Function, name: str) -> bool:
@@ -187,6 +226,69 @@ class _Uses:
         return bool(values) and all(
             self._is_tensor(function, value, met | {name}) for value in values
         )
+
+
+def _decided_by(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
+        return [node.test]
+    return [node.iter] if isinstance(node, ast.For) else []
+
+
+def _needs_a_number(node: ast.AST) -> list[ast.expr]:
+    """An index, which may be one of a list, and what ``math`` is given."""
+    if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice | ast.Tuple):
+        return [node.slice]
+    if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(_NO_TENSOR_MODULES):
+        return list(node.args)
+    return []
+
+
+def _is_on(place: ast.expr, line: int) -> bool:
+    return place.lineno <= line <= (place.end_lineno or place.lineno)
+
+
+def _reads(place: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(place) if isinstance(node, ast.Name)}
+
+
+def _reads_a_number(place: ast.AST) -> bool:
+    calls = (node for node in ast.walk(place) if isinstance(node, ast.Call))
+    return any(not _returns_a_tensor(call) for call in calls)
+
+
+def _reads_a_number_at(nodes: list[ast.AST], line: int) -> bool:
+    here = (node for node in nodes if isinstance(node, ast.Assign) and node.lineno == line)
+    return any(_reads_a_number(node.value) for node in here)
+
+
+def _derived(nodes: list[ast.AST], line: int) -> set[str]:
+    """The variables that a line assigns, and those that are computed from them as numbers."""
+    assigned = [node for node in nodes if isinstance(node, ast.Assign)]
+    names = {name for node in assigned if node.lineno == line for name in _targets(node)}
+    while True:
+        more = {
+            name
+            for node in assigned
+            if not any(_is_call_of_a_tensor(each) for each in ast.walk(node.value))
+            and names & _reads(node.value)
+            for name in _targets(node)
+        }
+        if more <= names:
+            return names
+        names |= more
+
+
+def _is_call_of_a_tensor(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and _returns_a_tensor(node)
+
+
+def _targets(statement: ast.Assign) -> set[str]:
+    return {
+        node.id
+        for target in statement.targets
+        for node in ast.walk(target)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def _negates(node: ast.AST) -> bool:

@@ -238,6 +238,14 @@ def test_no_fix_names_what_only_a_library_has(text: str) -> None:
     assert as_code(msgspec.structs.replace(cause, library=True)) == ""
 
 
+def test_an_optimizer_of_the_owners_own_may_need_a_number_for_its_rate() -> None:
+    lr = (parse("0/0: self.param_groups[0]['lr'] == 0.1"),)
+    step = "Optimizer.profile_hook_step.<locals>.wrapper"
+
+    assert as_code(Cause(guards=lr, function=step, library=True)) == ""
+    assert as_code(Cause(guards=lr, function="SGD.step")) == ""
+
+
 def test_what_a_library_has_a_setting_for_is_still_offered() -> None:
     lr = (parse("0/0: self.param_groups[0]['lr'] == 0.1"),)
 

@@ -5,7 +5,12 @@ from textwrap import dedent
 
 import pytest
 
-from kgprof.reading.number_uses import Function, only_computed_with
+from kgprof.reading.number_uses import (
+    Function,
+    changes_of,
+    needs_what_is_read,
+    only_computed_with,
+)
 
 TENSORS = {"x", "y", "self.weight"}
 
@@ -125,3 +130,54 @@ def test_an_object_that_is_passed_on_may_be_asked_there() -> None:
 
 def test_a_counter_that_only_counts_is_a_symbol_without_a_guard() -> None:
     assert of_body("self.calls += 1", "return x", name="self.calls", is_symbol=True)
+
+
+def first_function(text: str) -> Function:
+    return next(node for node in ast.walk(ast.parse(text)) if isinstance(node, Function))
+
+
+@pytest.mark.parametrize(
+    ("lines", "needs"),
+    [
+        (("n = x.sum().item()", "return y / n"), False),
+        (("n = int(x.sum())", "return y[:n]"), False),
+        (("n = int(x.sum())", "return y.narrow(0, 0, n)"), False),
+        (("return y, {'loss': x.item()}",), False),
+        (("m = x > 0", "return y[m]"), False),
+        (("rows = x.nonzero()", "return y[rows]"), False),
+        (("n = x.sum().item()", "if n > 3: y = y + 1", "return y"), True),
+        (
+            ("n = x.sum().item()", "half = n / 2", "while half > 1: half = half / 2", "return y"),
+            True,
+        ),
+        (("n = int(x.sum())", "for _ in range(n): y = y.sin()", "return y"), True),
+        (("n = int(x.argmax())", "return y, names[n]"), True),
+        (("return y, names[int(x.argmax())]",), True),
+        (("return y * math.log(x.sum().item())",), True),
+        (("n = x.sum().item()", "k = max(n, 1)", "return y * math.sqrt(k)"), True),
+        (("rows = x.nonzero()", "if rows.numel() == 0: return y", "return y[rows]"), True),
+        (("if x.any(): y = y + 1", "return y"), True),
+    ],
+)
+def test_whether_python_needs_what_the_first_line_reads(
+    lines: tuple[str, ...], needs: bool
+) -> None:
+    function = first_function("\n    ".join(("def step(x, y):", *lines)))
+
+    assert needs_what_is_read(function, 2) is needs
+
+
+@pytest.mark.parametrize(
+    ("line", "changes", "only_appends"),
+    [
+        ("self.kept.append(x)", True, True),
+        ("self.kept.append(x); return torch.stack(self.kept)", True, False),
+        ("self.kept[0] = x", True, False),
+        ("return sum(self.kept)", False, False),
+        ("self.kept += [x]; self.kept.append(x)", True, False),
+    ],
+)
+def test_what_a_function_does_to_a_list(line: str, changes: bool, only_appends: bool) -> None:
+    function = first_function(f"def step(self, x):\n    {line}")
+
+    assert changes_of(function, "self.kept") == (changes, only_appends)
