@@ -17,6 +17,7 @@ from kgprof import limits
 from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
+from kgprof.collectors.nothing_measured import NOTHING_MEASURED
 from kgprof.judge import FEWEST_ROUNDS, Level
 from kgprof.measures import times
 from kgprof.measures.times import PER_STEP, Ranked, Unit, ranked, timed, whole_jobs, within_process
@@ -305,14 +306,18 @@ def verdict(
     doubts = [
         each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS
     ]
-    trust = "; ".join((*answer.notes, *(remark.text for remark in rest), *_by_message(doubts)))
+    eager = [f for f in findings if f.rule == NOTHING_MEASURED.id and f.level is m.Level.NOTE]
+    silent = [f for f in eager if not f.fix]  # what to write is an action
+    trusted = (*(remark.text for remark in rest), *_by_message((*doubts, *silent)))
+    trust = "; ".join((*answer.notes, *trusted))
     if not headlines:
         statuses = [remark.status for remark in remarks]
         statuses += [ATTENTION] if expired or lead or doubts else []
         status = max(statuses, key=WORST_LAST.index)
         # an action has the long sentence of what compiling costs, and that is enough
         costs = {each.finding for each in actions if each.rule == NEVER_BREAKS_EVEN.id}
-        notes = (*expired, *_by_message([f for f in findings if f.fingerprint not in costs]))
+        others = [f for f in findings if f.fingerprint not in costs and f not in silent]
+        notes = (*expired, *_by_message(others))
         return m.Verdict(
             status=status, lead=lead, text=answer.text, trust=trust, reasons=_once(notes)
         )
