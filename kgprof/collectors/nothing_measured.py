@@ -52,7 +52,7 @@ class CoverageEvent(m.Model):
     # scripts and functions that a script without a step started in processes
     beside: tuple[m.Launched, ...] = ()
     workers: int = 0  # processes of a script's data loaders
-    hidden: str = ""  # of a script that asks for a compilation: why there was none
+    hidden: str = ""  # of a program that asks for a compilation: why there was none
     # of a script: compiles its module or the method that it calls, else the function that its loop
     # calls
     fix: str = ""
@@ -85,7 +85,8 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         has_time = measured(run, options)
         not_asked = options.for_a_gate or (options.untimed and has_time)
         compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
-        if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable:
+        off = _switched_off(run)
+        if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable and not off:
             # an empty list from a torch whose hook is missing says nothing
             compilations = compilations or None
         unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
@@ -96,6 +97,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             raised=run.exit.failure is not None,
             compilations=compilations,
             unused=unused,
+            hidden=off,
         )
         if (script := run.script) is not None:
             beside = (
@@ -109,13 +111,21 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             )
             if script.is_one_window and (function := source.looped):
                 fix = f"@torch.compile  # above the line def {function}(...)"
-            hidden = script.why_nothing_compiled(options.workload)
+            hidden = off or script.why_nothing_compiled(options.workload)
             words = {"workers": script.workers, "hidden": hidden, "fix": fix}
             event = msgspec.structs.replace(
                 event, launched=script.work_is_in, beside=beside, **words
             )
         events.append(event)
     return tuple(events)
+
+
+def _switched_off(run: m.RunRecord) -> str:
+    """What keeps torch.compile from doing anything; empty where nothing does, or it did."""
+    if isinstance(run.compile, m.Skipped) or run.compile.compilations:
+        return ""
+    lost = run.compile.capture_unavailable
+    return next((one.why for one in lost if one.capture == m.SWITCHED_OFF), "")
 
 
 def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
@@ -171,6 +181,7 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
 
 def _not_compiled(event: CoverageEvent) -> m.Finding:
     message = f"mode {event.run.mode} was requested, but {m.nothing_compiled(event.unused)}"
+    message += f": {event.hidden}" if event.hidden else ""
     return _finding(m.Level.WARNING, event.run, message, "not-compiled")
 
 

@@ -58,6 +58,7 @@ _SKIPPED = {
     "skip-list": "torch never compiles code of this file",
     "disabled": "torch._dynamo.config.disable is set",
 }
+_SWITCHED_ON = "torch._dynamo.config.disable = False  # or without the line that sets it"
 TORCH_MODULES = "/torch/nn/"
 _INSIDE_DDP = (
     "DistributedDataParallel(torch.compile(module))  # compile what it holds: its own forward "
@@ -230,7 +231,8 @@ def _skipped(trace: RunTrace, called: m.CompiledCallable, *, of: tuple[str, ...]
     for row in trace.all.frames:
         same = (row.file, row.first_line, row.function) == (code.file, code.line, code.function)
         if same and row.outcome == "skipped" and row.why in of:
-            return _Cause(kind=row.why, words=_SKIPPED[row.why], identity=row.why)
+            fix = _SWITCHED_ON if row.why == "disabled" else ""
+            return _Cause(kind=row.why, words=_SKIPPED[row.why], identity=row.why, fix=fix)
     return None
 
 

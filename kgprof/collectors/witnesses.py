@@ -22,7 +22,7 @@ from kgprof.wording import plural
 # what was looked at (empty: that is no part of the run's), or why nothing could be
 Answer = str | m.Skipped
 # Captures without which no compilation is seen at all; of the others each has a second source.
-INDISPENSABLE = ("structured trace", "compilation")
+INDISPENSABLE = ("structured trace", m.SWITCHED_OFF)
 # of COMPILE, by their names
 CAPTURES = (m.Witness.FRAME_HOOK, m.Witness.GRAPH_HOOK, m.Witness.CUDA_GRAPH_LOG)
 IN_TRACE = (

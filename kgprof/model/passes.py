@@ -100,6 +100,10 @@ class Compilation(Model):
 NAMED = 2  # functions in a sentence
 
 
+# The capture that is lacking where torch.compile does nothing at all.
+SWITCHED_OFF = "compilation"
+
+
 def nothing_compiled(unused: Sequence[Compilation], workers: int = 0) -> str:
     """Of a run without compiled code in its calls. ``unused``: what it compiled while it was
     loaded; ``workers``: its other processes, which kgprof does not see."""

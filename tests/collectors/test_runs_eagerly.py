@@ -112,11 +112,18 @@ def test_a_function_that_torch_skipped_is_the_skipped_frames_finding() -> None:
     assert list(known.eager.values()) == [AFTER_WARM_UP]
 
 
-@pytest.mark.parametrize("why", ["skip-list", "disabled"])
-def test_a_skip_that_is_no_fault_of_a_line_is_named(why: str) -> None:
+@pytest.mark.parametrize(
+    ("why", "fix"),
+    [
+        ("skip-list", ""),
+        ("disabled", "torch._dynamo.config.disable = False  # or without the line that sets it"),
+    ],
+)
+def test_a_skip_that_is_no_fault_of_a_line_is_named(why: str, fix: str) -> None:
     (found,) = diagnosed(offered(STEP, "skipped", why=why), called(STEP, *EVERY))
 
     assert "no graph at all: 17 of 17 calls" in found.message
+    assert found.fix == fix
 
 
 def test_what_was_compiled_before_the_recording_says_nothing() -> None:
