@@ -262,13 +262,17 @@ def verdict(
     expired: Sequence[str] = (),
     actions: Sequence[m.Action] = (),
     workload: str = "",
+    hang: str = "",
 ) -> m.Verdict:
     """The worst thing that happened leads; what stands in spite of it follows as reasons.
 
     ``uncompared``: why a workload that can compare its results did not. ``findings``: those that
     nobody accepts. ``actions``: of a script the first of them stands in the first line.
+    ``hang``: which collective the ranks wait in.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
+    if hang:
+        headlines.insert(0, (FAILED, hang))
     rank, results, (work, lead) = (
         fastest(runs, baseline, workload),
         _results(runs, uncompared),

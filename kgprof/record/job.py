@@ -89,6 +89,8 @@ class Job(m.Model):
     input_copy: str = ""  # SCRIPT: the file of what its first run reads from its standard input
     # SCRIPT: the file that takes how it ended; a program may close every descriptor, or reuse it
     last_words: str = ""
+    # SCRIPT: where torch writes what a launched rank knows of its collectives; empty: nowhere
+    collectives: str = ""
 
     @property
     def is_rerun(self) -> bool:

@@ -33,7 +33,7 @@ from kgprof.errors import (
 from kgprof.measures import times
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
-from kgprof.record import children, foreign, fork_server, ranks, store
+from kgprof.record import children, flight_recorder, foreign, fork_server, ranks, store
 from kgprof.record.children import Caches, Echo, Ended, Start
 from kgprof.record.flags import flags
 from kgprof.record.job import VECTOR_ISA_WORKS, Checkout, Job, Task, not_asked_for
@@ -541,7 +541,14 @@ class Recorder:
             job = msgspec.structs.replace(given.job, options=options, runs_eagerly=True)
             given = msgspec.structs.replace(given, job=job, log=self._files(job)[0])
         echo = (lambda data: None) if given.job.is_rerun or task is not Task.SCRIPT else self._echo
-        return self._taken(given, children.run(given, echo=echo), decides=decides)
+        prefix = given.job.collectives
+
+        def hangs(pid: int) -> None:
+            if prefix:
+                flight_recorder.ask(Path(prefix))
+
+        ended = children.run(given, echo=echo, on_timeout=hangs)
+        return self._taken(given, ended, decides=decides)
 
     def _given(
         self,
@@ -574,6 +581,7 @@ class Recorder:
             control=control,
             without=without,
             answer=str((self._scratch / layout.CONTROL).resolve()) if control else "",
+            collectives=str(self._collectives) if self._is_rank(task) else "",
         )
         first = task.value if key is None else "prepare"
         round_ = f"pair {number - 1}" if self._side else f"round {number}"
@@ -601,6 +609,9 @@ class Recorder:
             )
         if exit_file is not None and decides:
             store.write_json(exit_file, ended.exit)
+        key, prefix = given.job.key, given.job.collectives
+        if key is not None and prefix and ended.exit.outcome is not m.Outcome.OK:
+            flight_recorder.keep(Path(prefix), layout.run_folder(self.folder, key))
         if ended.interrupted:
             raise KeyboardInterrupt
         fault = ended.lost if ended.lost is not None else ended.failed
@@ -612,6 +623,14 @@ class Recorder:
             )
             raise KgprofError(fault.message, hint=fault.hint or where)
         return ended.exit
+
+    @property
+    def _collectives(self) -> Path:
+        """What torch's flight recorder writes of this rank begins with it."""
+        return self._scratch.resolve() / "collectives_"
+
+    def _is_rank(self, task: Task) -> bool:
+        return task is Task.SCRIPT and ranks.launch(os.environ) is not None
 
     def _files(self, job: Job) -> tuple[Path, Path | None]:
         """A child's log, and the file that says how a child of a run ended."""
@@ -650,10 +669,15 @@ class Recorder:
         folder = self._scratch / (
             f"caches-{self.plan.runs.index(key)}" if shared and key is not None else "caches"
         )
+        of_rank: dict[str, str] = {}
+        if self._is_rank(task):
+            of_rank = flight_recorder.variables(self._collectives, os.environ)
         isa_works = self.plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file()
         return Caches(
             folder=folder,
             seed=self._scratch / PROBE_CACHE,
-            extra=self.plan.variables | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {}),
+            extra=self.plan.variables
+            | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {})
+            | of_rank,
             kept=shared and (task is not last or number < options.rounds),
         )
