@@ -302,7 +302,8 @@ def verdict(
     here = [action for action in actions if not action.only_on_gpu]
     if balance is not None and balance.straggler is not None:
         here = []  # what makes the late rank faster is not known beyond its cause
-    if here and any(run.script is not None and run.script.step for run in runs):
+    bounded = bool(here) and isinstance(here[0].saves, m.Saving)
+    if here and any(run.script is not None and (run.script.step or bounded) for run in runs):
         first = here[0]
         places = [
             f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in first.lines.items()

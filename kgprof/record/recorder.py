@@ -48,6 +48,7 @@ NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round ha
 PROBE_CACHE = "vector-isa"
 # With compiling switched off it may take so many times as long as with it, in any case so long.
 EAGER_MOST, EAGER_AT_LEAST_S = 2, 20.0
+TRACED_WHOLE_BELOW_S = 20.0  # a trace grows with the operators of the program
 CONTROLLED_BELOW_S = 60.0  # a program that takes longer is not run again on kgprof's own account
 
 
@@ -240,6 +241,7 @@ class Recorder:
                 return
         if options.timing_below_s is not None:
             self._time_program(key, took_s, options.timing_below_s)
+            self._trace_program(key, took_s)
 
     def _time_program(self, key: m.RunKey, took_s: float, below_s: float) -> None:
         """Nobody asked for this rerun: whatever becomes of it, the run ended as it ended."""
@@ -261,6 +263,23 @@ class Recorder:
             store.write_pass(self.folder, key, m.PassName.TIMING, m.Skipped(why))
         if not why:
             self._time_eagerly(key, script, took_s)
+
+    def _trace_program(self, key: m.RunKey, took_s: float) -> None:
+        """All of a program on a GPU that has no steps, if it is short; nobody asked for this
+        rerun."""
+        written = layout.run_folder(self.folder, key) / layout.SCRIPT
+        if not written.is_file() or not self.header.options.wants(m.PassName.TRACE):
+            return
+        script = m.decode_json(written.read_bytes(), m.ScriptRun)
+        is_alone = ranks.launch(os.environ) is None and script.work_is_in is None
+        if self.plan.device != "cuda" or not script.is_one_window or not is_alone:
+            return
+        if took_s >= TRACED_WHOLE_BELOW_S:
+            limit = f"only one that takes less than {TRACED_WHOLE_BELOW_S:g} s is traced as a whole"
+            why = m.Skipped(f"the program has no steps, and {limit}")
+            store.write_pass(self.folder, key, m.PassName.TRACE, why)
+            return
+        self._start(Task.SCRIPT, key, (m.PassName.TRACE,), decides=False, traces_all=True)
 
     def _time_eagerly(self, key: m.RunKey, script: m.ScriptRun | None, took_s: float) -> None:
         """Once more with compiling switched off, to say whether it pays; nobody asked for it."""
@@ -530,12 +549,16 @@ class Recorder:
         control: bool = False,
         without: tuple[m.Unavailable, ...] = (),
         eager_within_s: float | None = None,
+        traces_all: bool = False,
     ) -> m.Exit:
         """One child to its end; how it ended is in the Recording before anything else happens, if
         it ``decides``."""
         given = self._given(
             task, key, passes, kernels=kernels, number=number, control=control, without=without
         )
+        if traces_all:
+            job = msgspec.structs.replace(given.job, traces_all=True)
+            given = msgspec.structs.replace(given, job=job, log=self._files(job)[0])
         if eager_within_s is not None:
             options = msgspec.structs.replace(given.job.options, timeout_s=eager_within_s)
             job = msgspec.structs.replace(given.job, options=options, runs_eagerly=True)
