@@ -43,7 +43,7 @@ RUNS_EAGERLY = m.Rule(
     can_cost=tuple(m.CostKind),
     judged_from_times=False,
     symptom_of=(),
-    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST),
+    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST, m.LimitKind.UNFUSED),
 )
 RULES = (RUNS_EAGERLY,)
 
