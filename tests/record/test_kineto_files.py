@@ -218,8 +218,8 @@ def test_ranks_are_compared_and_the_straggler_named(
     )
     assert balance.straggler == RunKey(strategy="rank2", mode="as-is")
     assert balance.text == (
-        "rank 2 is late: the other ranks wait 0.300 of 1.00 ms per traced step (30%) for it, because "
-        "it computes longer: 0.600 vs 0.300 ms per step, most of it triton_poi_fused_add_0"
+        "rank 2 is late: the other ranks wait 0.300 of 1.00 ms per traced step (30%) for it, "
+        "because it computes longer: 0.600 vs 0.300 ms per step, most of it triton_poi_fused_add_0"
     )
     assert "largest over median" in out
 
