@@ -283,6 +283,8 @@ def verdict(
     remarks = [rank, *([results] if results else []), *work]
     if balance is not None and balance.straggler is not None:
         remarks.insert(0, Remark(text=balance.text, status=ATTENTION))
+    elif balance is not None:
+        remarks.append(Remark(text=balance.text, status=OK))
     # Of traces held against others, what became of the whole.
     remarks += tuple(
         Remark(

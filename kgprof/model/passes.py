@@ -294,6 +294,8 @@ class TracePass(Tagged, tag="trace"):
     trace_file: str  # name inside the run's folder
     trace_bytes: int
     cpp_kernel_profile: bool  # Inductor's C++ kernels are visible by name
+    # of a script: the median of the steps just before, without torch.profiler
+    bare_us: float | None = None
     cut: str = ""  # STACK: why there are fewer steps than were meant
 
     @property

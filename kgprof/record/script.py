@@ -456,6 +456,8 @@ class Capture:
         bare_us = [
             us for step, us in enumerate(call_us) if step >= warmup and step not in compiled_in
         ]
+        if isinstance(trace, m.TracePass) and bare_us:
+            trace = msgspec.structs.replace(trace, bare_us=statistics.median(bare_us))
 
         def write_trace() -> None:
             if trace is not None:
