@@ -63,6 +63,8 @@ _INTENDED = (
 )
 _ELSEWHERE = "call it before the loop or every N steps, or use a function that reads nothing"
 _OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
+_AROUND = "outside of what is compiled: enter the context around the call of it"
+_ENTERS = ("__enter__", "enter_context")
 _HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
 _SKIPPED = "dont_skip_tracing"  # of a function of torch's: the next line of torch's breaks instead
@@ -293,7 +295,8 @@ def _without_switch(
     inside = any((finding.run, at.file, _last(at.function)) in compiled for at in way.stack)
     wanted = way.cause.operator == _ON_PURPOSE
     if inside and own and not only and not wanted and (direct or finding.level is m.Level.ERROR):
-        return replace(finding, fix=f"{own}  # {_OUTSIDE}")
+        enters = any(_last(line.function) in _ENTERS for line in (library, *way.chain))
+        return replace(finding, fix=f"{own}  # {_AROUND if enters else _OUTSIDE}")
     if finding.level is m.Level.ERROR:
         return replace(finding, fix=_SUPPRESSED)
     return replace(finding, level=m.Level.NOTE, no_fix=_INTENDED if wanted else _BREAK)
