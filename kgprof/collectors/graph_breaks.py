@@ -48,7 +48,7 @@ GRAPH_BREAK = m.Rule(
     can_cost=(m.CostKind.HOST, m.CostKind.LAUNCHES, m.CostKind.COPIES, m.CostKind.REPLACED),
     judged_from_times=False,
     symptom_of=(),
-    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST),
+    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST, m.LimitKind.UNFUSED),
 )
 RULES = (GRAPH_BREAK,)
 

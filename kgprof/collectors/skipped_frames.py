@@ -56,7 +56,7 @@ SKIPPED_FRAME = m.Rule(
     can_cost=tuple(m.CostKind),
     judged_from_times=False,
     symptom_of=(),
-    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST),
+    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST, m.LimitKind.UNFUSED),
 )
 RULES = (SKIPPED_FRAME,)
 

@@ -40,10 +40,13 @@ def sentence(profile: m.Profile) -> str:
 
 
 def lines(profile: m.Profile) -> tuple[str, ...]:
-    """Say where the time of the one script went, and whether its compiling pays."""
+    """Say where the time of the one script went, and whether its compiling pays, unless an action
+    says it."""
     runs = profile.runs if profile.comparison is None else ()
     economics = runs[0].economics if len(runs) == 1 else None
     pays = economics.text if isinstance(economics, m.Economics) else ""
+    if any(action.text == pays for action in profile.actions):
+        pays = ""
     return tuple(line for line in (sentence(profile), f"compiled: {pays}" if pays else "") if line)
 
 

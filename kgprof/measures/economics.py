@@ -40,7 +40,6 @@ ONE_ROUND = m.Skipped(
 AT_IMPORT = m.Skipped(
     "the workload compiles while it is imported, which the further rounds do not time"
 )
-NO_EAGER = m.Skipped("this strategy was not run in mode eager; add --mode eager")
 UNTIMED = m.Skipped("no times were requested")
 RESULTS_DIFFER = m.Skipped("results differ")
 NOT_FASTER = m.Skipped("not measurably faster than eager")
@@ -87,9 +86,8 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     eager = _eager_script(run) if run.script else found.record if found else None
     cold_s = _cold_s(run)
     warm_s = _warm_s(run)
-    eager_s, warm_eager = (
-        (NO_EAGER, NO_EAGER) if eager is None else (_cold_s(eager), _warm_s(eager))
-    )
+    without = _without_eager(run)
+    eager_s, warm_eager = (without, without) if eager is None else (_cold_s(eager), _warm_s(eager))
     # Eager code has no cache, and its start varies: its own further rounds count, where there are
     # any.
     warm_eager_s = warm_eager.median if isinstance(warm_eager, m.Spread) else eager_s
@@ -135,6 +133,16 @@ def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
         )
     key = m.RunKey(run.key.strategy, m.EAGER)
     return structs.replace(run, key=key, timing=eager, compile=compiled)
+
+
+def _without_eager(run: m.RunRecord) -> m.Skipped:
+    """Say why a run has no eager one beside it; nobody chooses the modes of a script."""
+    if run.script is None:
+        both = f"--mode {run.key.mode} --mode {m.EAGER}"
+        return m.Skipped(f"this strategy was not run in mode eager; {both} runs it in both")
+    if isinstance(run.eager_timing, m.Skipped):
+        return run.eager_timing
+    return m.Skipped("with compiling switched off it has other steps")
 
 
 def _differs(recording: m.Recording, key: m.RunKey) -> bool:
@@ -212,7 +220,7 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
     """Of units of work where both runs finished theirs; over rounds where both have them."""
     mine = RunTimes.of(run)
     if eager is None:
-        return _Times(compiled=mine.step, eager=NO_EAGER)
+        return _Times(compiled=mine.step, eager=_without_eager(run))
     theirs = RunTimes.of(eager)
     counted = isinstance(run.evaluation, m.Evaluation) and isinstance(
         eager.evaluation, m.Evaluation

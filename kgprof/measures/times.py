@@ -14,9 +14,7 @@ from kgprof.judge import FEWEST_ROUNDS, Answer, Doubt, Faster, Samples, Unknown,
 from kgprof.wording import figure, plural
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
-NO_BASELINE = m.Skipped(
-    "no run is declared as the baseline; add --mode eager to compare with eager"
-)
+NO_BASELINE = m.Skipped("no run is declared as the baseline")
 STEPS_DIFFER = "there is no evaluation to compare, and strategies differ in work per step"
 
 
@@ -379,6 +377,9 @@ def with_speedups(runs: Sequence[m.RunReport]) -> tuple[m.RunReport, ...]:
 
 
 def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Skipped:
+    if baseline is None and run.script is None:
+        both = f"--mode {run.key.mode} --mode {m.EAGER}"
+        return m.Skipped(f"{NO_BASELINE.reason}; {both} compares with eager")
     if baseline is None:
         return NO_BASELINE
     if run is baseline:

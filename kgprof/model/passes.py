@@ -100,6 +100,10 @@ class Compilation(Model):
 NAMED = 2  # functions in a sentence
 
 
+# The capture that is lacking where torch.compile does nothing at all.
+SWITCHED_OFF = "compilation"
+
+
 def nothing_compiled(unused: Sequence[Compilation], workers: int = 0) -> str:
     """Of a run without compiled code in its calls. ``unused``: what it compiled while it was
     loaded; ``workers``: its other processes, which kgprof does not see."""
@@ -290,6 +294,8 @@ class TracePass(Tagged, tag="trace"):
     trace_file: str  # name inside the run's folder
     trace_bytes: int
     cpp_kernel_profile: bool  # Inductor's C++ kernels are visible by name
+    # of a script: the median of the steps just before, without torch.profiler
+    bare_us: float | None = None
     cut: str = ""  # STACK: why there are fewer steps than were meant
 
     @property

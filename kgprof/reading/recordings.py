@@ -182,6 +182,7 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         records=_read_records(run, folder) or missing,
         control=_read_if_there(run / layout.CONTROL, m.Control | m.Skipped, folder),
         script=_read_if_there(run / layout.SCRIPT, m.ScriptRun, folder),
+        collectives=_read_if_there(run / layout.COLLECTIVES, m.CollectiveOrder, folder),
         eager_timing=_read_if_there(run / layout.EAGER_TIMES, m.TimingPass | m.Skipped, folder)
         or m.NOT_RUN_EAGERLY,
         holistic=_read_if_there(run / layout.HOLISTIC, m.Holistic | m.Skipped, folder)

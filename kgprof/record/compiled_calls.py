@@ -103,6 +103,7 @@ class CompiledCalls(Source):
             weakref.WeakKeyDictionary()
         )
         self._stance_set_at: dict[str, m.SourceLine] = {}
+        self.was_asked = False  # a line of the program called torch.compile
 
     # ---- what is written down
 
@@ -190,6 +191,7 @@ class CompiledCalls(Source):
         """The line on which the program asks torch to compile something."""
         if (place := _line(self._innermost_of_project(sys._getframe(3)))) is not None:
             self._compiled_at[context] = place
+            self.was_asked = True
 
     @aside
     def _note_stance(self, stance: Any) -> None:

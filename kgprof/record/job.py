@@ -86,9 +86,12 @@ class Job(m.Model):
     # MEASURE, SCRIPT: nothing listens; ``answer`` takes what torch itself counts
     control: bool = False
     runs_eagerly: bool = False  # SCRIPT: torch compiles nothing
+    traces_all: bool = False  # SCRIPT: torch.profiler is on from its first line to its end
     input_copy: str = ""  # SCRIPT: the file of what its first run reads from its standard input
     # SCRIPT: the file that takes how it ended; a program may close every descriptor, or reuse it
     last_words: str = ""
+    # SCRIPT: where torch writes what a launched rank knows of its collectives; empty: nowhere
+    collectives: str = ""
 
     @property
     def is_rerun(self) -> bool:
@@ -96,7 +99,7 @@ class Job(m.Model):
         own, or none."""
         passes = self.options.passes
         of_a_pass = len(passes) == 1 and m.PASSES[passes[0]].reruns
-        return self.task is Task.SCRIPT and (self.control or of_a_pass)
+        return self.task is Task.SCRIPT and (self.control or self.traces_all or of_a_pass)
 
 
 class Phase(m.Model, kw_only=False, tag_field="event", tag="phase"):

@@ -23,6 +23,7 @@ from kgprof.reading import layout, recordings
 from kgprof.record import store
 
 WAIT_S = 120.0  # for the other ranks, after rank 0 has written its own
+FAILED_WAIT_S = 10.0  # for rank 0, before a rank that failed makes its launcher end them all
 POLL_S = 0.2
 # in a rank's folder, with the launch that it was part of; the last thing that a rank writes
 DONE = "done.txt"
@@ -99,6 +100,14 @@ def begin(output: Path, launched: Launch) -> None:
 def done(output: Path, launched: Launch) -> None:
     """This rank's Recording is whole."""
     store.write_export(launched.folder(output) / DONE, launched.identity.encode())
+
+
+def await_first(output: Path, launched: Launch) -> None:
+    """Give rank 0 time to end by itself: the launcher ends all ranks when one has failed, and what
+    they know by then of why they wait is lost."""
+    until = time.monotonic() + FAILED_WAIT_S
+    while time.monotonic() < until and not _is_done(output, launched, 0):
+        time.sleep(POLL_S)
 
 
 def gather(output: Path, launched: Launch, into: Path) -> Path:

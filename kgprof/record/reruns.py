@@ -1,5 +1,5 @@
-"""TIMING, HOST and STACK of a script: it runs once more from its first line on, under one
-instrument alone."""
+"""TIMING, HOST and STACK of a script, and TRACE of one without steps: it runs once more from its
+first line on, under one instrument alone."""
 
 import cProfile
 import time
@@ -20,7 +20,7 @@ from kgprof.record.host_profiler import host_table
 from kgprof.record.load import LoadWatch
 from kgprof.record.run import Place
 from kgprof.record.steps import Kind, StepMarks, Steps
-from kgprof.record.trace_window import TraceWindow
+from kgprof.record.trace_window import TraceWindow, WholeTrace
 from kgprof.wording import plural
 
 
@@ -211,6 +211,9 @@ class HostProfile(Clock):
 
 
 INSTRUMENTS: Mapping[m.PassName, Callable[[Place, Steps], Clock | TraceWindow]] = {
+    m.PassName.TRACE: lambda place, steps: WholeTrace(
+        steps, place.device, place.options, place.trace_path(m.PassName.TRACE)
+    ),
     m.PassName.TIMING: Clock,
     m.PassName.HOST: HostProfile,
     m.PassName.STACK: lambda place, steps: TraceWindow(

@@ -1,4 +1,5 @@
-"""TRACE of a script, and STACK: torch.profiler over some of its steps, while it runs.
+"""TRACE of a script, and STACK: torch.profiler over some of its steps, while it runs, or over all
+of one that has none.
 
 Kineto has one session a process. A program that profiles itself has the first claim on it: the
 window closes before the program's own session begins. It sees one thread, and unless that is the
@@ -215,3 +216,26 @@ class TraceWindow(Source):
 
         undo.callback(self.close)
         replace(session, "_prepare_trace", prepare, undo)
+
+
+class WholeTrace(TraceWindow):
+    """All of a program that has no steps, as one window."""
+
+    def listen(self, undo: ExitStack) -> None:
+        super().listen(undo)
+        self._profiler = torch_profile(activities=activities(self._device))
+        self._tell(self._profiler.start)
+
+    def marked(self, kind: Kind) -> None:
+        """A step that came after all begins nothing."""
+
+    def close(self, why: str = "", *, for_good: bool = True) -> None:
+        """Once; ``why``: the program begins a session of its own."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is None or _elsewhere():
+            self.result = self.result or m.Skipped(ELSEWHERE)
+            return
+        timing.synchronize(self._device)
+        self._tell(profiler.stop)
+        self._ends_at_mark = True  # none was begun
+        self.result = m.Skipped(why) if why else self._exported(profiler, ())

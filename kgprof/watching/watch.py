@@ -26,6 +26,7 @@ from kgprof.errors import UsageError
 from kgprof.reading.evidence import Evidence
 from kgprof.record.in_process import InProcess, device_of, is_tensor
 from kgprof.record.source import replace
+from kgprof.watching import cells
 from kgprof.wording import plural
 
 ASIDE = "kgprof runs and measures this program itself, so nothing is watched here; see its report"
@@ -296,7 +297,8 @@ class Watch:
             for found in (run.compile, run.memory)
             if not isinstance(found, m.Skipped)
         ]
-        return tuple(lost.words for found in passes for lost in found.capture_unavailable)
+        words = tuple(lost.words for found in passes for lost in found.capture_unavailable)
+        return cells.named(words, tuple[str, ...])
 
     @property
     def _summaries(self) -> tuple[m.MemorySummary | m.Skipped, ...]:
@@ -316,10 +318,9 @@ class Watch:
             evidence = Evidence(recording)
             not_about_code = {rule.id for rule in nothing_measured.RULES}
             found = tuple(f for f in collectors.findings(evidence) if f.rule not in not_about_code)
-            self._known = (
-                state,
-                _Collected(recording, found, witnesses.coverage(evidence, collectors.RULES, found)),
-            )
+            covered = witnesses.coverage(evidence, collectors.RULES, found)
+            found = cells.named(found, tuple[m.Finding, ...])
+            self._known = state, _Collected(recording, found, covered)
         return self._known[1]
 
     def __repr__(self) -> str:
