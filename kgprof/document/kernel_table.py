@@ -2,7 +2,8 @@
 what the device waited for, and in which region or span its work began."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -364,26 +365,25 @@ def _against_the_card(kernels: m.KernelBreakdown, table: Table) -> Table:
     return replace(table, rows=tuple(rows), totals=totals, columns=columns_)
 
 
+# What is said of a launch, by the field that holds it.
+_OF_A_LAUNCH: Mapping[str, Callable[[Any], str]] = {
+    "grid": lambda sizes: f"grid {extent(sizes)}",
+    "block": lambda sizes: f"block {extent(sizes)}",
+    "registers": "{} registers".format,
+    "spills": lambda number: f"{number} spilled" if number else "",
+    "shared_bytes": lambda number: f"{size(number)} shared" if number else "",
+    "warps": lambda number: plural(number, "warp"),
+    "stages": lambda number: plural(number, "stage"),
+    "occupancy_percent": lambda percent: f"occupancy {occupancy(percent)}",
+    "bytes_per_s": lambda rate: f"{figure(rate / 1e9)} GB/s",
+    "flops_per_s": lambda rate: f"{figure(rate / 1e12)} TFLOP/s",
+}
+
+
 def launch_words(one: m.KernelLaunches) -> str:
     """ "132x256 threads, 32 registers, 4.0 KiB shared, 50 % occupancy, 1,020 GB/s"."""
-    parts = (
-        "" if isinstance(one.grid, m.Skipped) else f"grid {extent(one.grid)}",
-        "" if isinstance(one.block, m.Skipped) else f"block {extent(one.block)}",
-        "" if isinstance(one.registers, m.Skipped) else f"{one.registers} registers",
-        "" if isinstance(one.spills, m.Skipped) or not one.spills else f"{one.spills} spilled",
-        ""
-        if isinstance(one.shared_bytes, m.Skipped) or not one.shared_bytes
-        else f"{size(one.shared_bytes)} shared",
-        "" if isinstance(one.warps, m.Skipped) else plural(one.warps, "warp"),
-        "" if isinstance(one.stages, m.Skipped) else plural(one.stages, "stage"),
-        ""
-        if isinstance(one.occupancy_percent, m.Skipped)
-        else f"occupancy {occupancy(one.occupancy_percent)}",
-        "" if isinstance(one.bytes_per_s, m.Skipped) else f"{figure(one.bytes_per_s / 1e9)} GB/s",
-        ""
-        if isinstance(one.flops_per_s, m.Skipped)
-        else f"{figure(one.flops_per_s / 1e12)} TFLOP/s",
-    )
+    values = [(getattr(one, field), words) for field, words in _OF_A_LAUNCH.items()]
+    parts = [words(value) for value, words in values if not isinstance(value, m.Skipped)]
     times = f"{one.count:,} \N{MULTIPLICATION SIGN} {figure(one.median_us)} \N{MICRO SIGN}s"
     return f"{times}: {', '.join(filter(None, parts))}"
 
