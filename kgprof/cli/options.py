@@ -547,7 +547,7 @@ def asked_for(
             f"--rounds {rounds} repeats TIMING, but --passes leaves it out",
             hint="add timing to --passes",
         )
-    return m.Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
+    return m.Options(workload, workload_args=workload_args, timeout_s=timeout, **given)
 
 
 def refuse_for_a_script(
@@ -593,7 +593,7 @@ def traced_options(context: Context, torch_trace: Path) -> m.Options:
             f"--torch-trace runs nothing, so {' and '.join(given) or '-m'} cannot be used with it",
             hint="use one of the two",
         )
-    return m.Options(workload=f"TORCH_TRACE={torch_trace}", passes=(m.PassName.COMPILE,))
+    return m.Options(f"TORCH_TRACE={torch_trace}", passes=(m.PassName.COMPILE,))
 
 
 def unknown(kind: str, name: str, known: Sequence[str], *, near: str = "") -> str:

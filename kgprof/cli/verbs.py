@@ -384,7 +384,7 @@ def trace(
         if context.output is not None
         else default_folder(kineto_files.title(traces[:1]))
     )
-    asked = m.Options(workload=kineto_files.title(traces), passes=(m.PassName.TRACE,))
+    asked = m.Options(kineto_files.title(traces), passes=(m.PassName.TRACE,))
     named = (*traces, *against)
     files = [
         path
@@ -634,7 +634,7 @@ def sweep(
     strategies = (strategy,) if strategy else ()
     measured = {name: given.pop(name) for name in ("device", "steps", "warmup", "seed")}
     asked = m.Options(
-        workload=workload,
+        workload,
         workload_args=context.workload_args,
         strategies=strategies,
         timeout_s=timeout,
@@ -844,7 +844,7 @@ def capture(
     loading.check_arguments(workload, context.workload_args)
     strategies = (strategy,) if strategy else ()
     asked = m.Options(
-        workload=workload,
+        workload,
         workload_args=context.workload_args,
         strategies=strategies,
         timeout_s=timeout,

@@ -243,7 +243,7 @@ class Bar(View):
     segments: tuple[Segment, ...]
 
 
-class Bars(Drawing):
+class Bars(Drawing, kw_only=False):
     kind: ClassVar[str] = "bars"
     bars: tuple[Bar, ...]
 
@@ -256,7 +256,7 @@ class LegendEntry(View, kw_only=False):
     letter: str = ""
 
 
-class Legend(Drawing):
+class Legend(Drawing, kw_only=False):
     kind: ClassVar[str] = "legend"
     entries: tuple[LegendEntry, ...]
 
@@ -288,7 +288,7 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
 
 def legend_of(family: str, *entries: tuple[str, ...]) -> Legend:
     """``entries``: kind and name, and where they have them a meaning and a letter."""
-    return Legend(entries=tuple(LegendEntry(family, *entry) for entry in entries))
+    return Legend(tuple(LegendEntry(family, *entry) for entry in entries))
 
 
 def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:

@@ -132,7 +132,7 @@ def by_weight(profile: m.Profile) -> list[Grouped]:
 def _listed(
     title: str, groups: Iterable[Grouped], profile: m.Profile, *more: str, folded: bool = False
 ) -> Section:
-    found = Found(groups=tuple(groups), root=profile.environment.source_root)
+    found = Found(tuple(groups), profile.environment.source_root)
     return Section(title, (found, *more), folded=folded, noun="findings")
 
 
@@ -168,8 +168,8 @@ def _accepted(profile: m.Profile) -> Iterator[Section]:
     blocks: list[Block] = []
     if groups:
         found = Found(
-            groups=groups,
-            root=profile.environment.source_root,
+            groups,
+            profile.environment.source_root,
             notes=tuple(f"accepted by {group.first.accepted}" for group in groups),
             struck=True,
         )
@@ -395,8 +395,8 @@ def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Sect
             groups = grouped(one.finding for one in same)
             notes = [_note([each[id(member)] for member in group.members]) for group in groups]
             listed = Found(
-                groups=groups[:FINDINGS],
-                root=profile.environment.source_root,
+                groups[:FINDINGS],
+                profile.environment.source_root,
                 notes=tuple(notes[:FINDINGS]),
                 struck=title == "Fixed",
             )

@@ -7,7 +7,7 @@ from kgprof import model as m
 from kgprof.document.table import Block, Drawing, Fold, View
 
 
-class Code(Drawing):
+class Code(Drawing, kw_only=False):
     """Lines to copy."""
 
     kind: ClassVar[str] = "code"

@@ -176,7 +176,7 @@ def _drawn(step: m.StepTimeline, name: str, at: str, limits: Limits) -> Iterator
     marks = legend_of(
         "t", *((kind, *words) for mark, (kind, _, *words) in _MARKS.items() if mark in present)
     )
-    yield Legend(entries=(*legend(present.intersection(m.KernelKind)), *marks.entries))
+    yield Legend((*legend(present.intersection(m.KernelKind)), *marks.entries))
     labels = _labels(step, limits)
     yield _lanes(step, labels, at)
     yield from (f"{note[:1].upper()}{note[1:]}." for note in _notes(step))

@@ -172,7 +172,7 @@ def make_plan(
     )
     caches = Caches(folder=scratch / "caches")
     progress.phase("plan", None)
-    ended = children.run(Start(job=job, scratch=scratch, log=log, caches=caches))
+    ended = children.run(Start(job, scratch, log, caches))
     if ended.interrupted:
         raise KeyboardInterrupt
     well = ended.exit.outcome == "ok"
@@ -618,10 +618,10 @@ class Recorder:
         if not waits:
             self._progress.phase(said + first, key)
         return Start(
-            job=job,
-            scratch=self._scratch,
-            log=self._files(job)[0],
-            caches=caches,
+            job,
+            self._scratch,
+            self._files(job)[0],
+            caches,
             on_phase=lambda name: (
                 self._progress.phase(said + name, key, beside=waits)
                 if waits or name != first
