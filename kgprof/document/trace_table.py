@@ -49,11 +49,14 @@ _COLLECTIVES_MEAN = (
 def file_table(profile: m.Profile, limits: Limits) -> Table:
     """In the order of the runs; none of a workload that kgprof ran itself."""
     index = {run.key: number for number, run in enumerate(profile.runs)}
-    files, rows = [file for file in profile.trace_files[: limits.runs] if file.key in index], []
+    files = [file for file in profile.trace_files[: limits.runs] if file.key in index]
+    rows = []
     for file in files:
-        kernels, figures = profile.runs[index[file.key]].kernels, (DASH,) * 5
+        kernels = profile.runs[index[file.key]].kernels
+        figures = (DASH,) * 5
         if isinstance(kernels, m.KernelBreakdown):
-            steps, window_us = breakdown.steps_of(kernels), kernels.window_us or 1.0
+            steps = breakdown.steps_of(kernels)
+            window_us = kernels.window_us or 1.0
             of = "" if kernels.steps else " in all"
             figures = (
                 count(kernels.steps) if kernels.steps else "not marked",
@@ -159,7 +162,8 @@ def difference(
     )
     # The whole, and how many kernels came and went.
     what = "GPU time" if found.device == "cuda" else "self time of operators"
-    total, per = found.total, found.per
+    total = found.total
+    per = found.per
     new, gone = (sum(row.status == status for row in found.kernels) for status in ("new", "gone"))
     steps = (
         f", {plural(found.after_steps, 'step')} against {count(found.before_steps)}"
@@ -181,7 +185,8 @@ def _changes(
     length: int,
     limits: Limits,
 ) -> Table:
-    shown, rest = changes[:rows], changes[rows:]
+    shown = changes[:rows]
+    rest = changes[rows:]
     names = distinct_names([change.name for change in shown], length, limits.name)
     lines: list[tuple[str, Sequence[m.Change]]] = [
         (name if change.status == "both" else f"{name} ({change.status})", [change])
@@ -200,10 +205,8 @@ def _changes(
         )
         for name, group in lines
     )
-    per, title = (
-        f"\N{MICRO SIGN}s/{found.per}",
-        f"{found.run.strategy} against {found.against.strategy}",
-    )
+    per = f"\N{MICRO SIGN}s/{found.per}"
+    title = f"{found.run.strategy} against {found.against.strategy}"
     headings = (
         label,
         f"before, {per}",

@@ -133,7 +133,8 @@ def owners(intervals: npt.ArrayLike) -> Owners:
 def _parents(ordered: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
     """Of properly nested intervals each one's parent (NOBODY where it has none) and depth; None of
     others."""
-    starts, ends = ordered[:, 0], ordered[:, 1]
+    starts = ordered[:, 0]
+    ends = ordered[:, 1]
     depth = np.arange(len(ordered)) - np.searchsorted(np.sort(ends), starts, side="right")
     parent = np.full(len(ordered), NOBODY, np.int64)
     above = np.flatnonzero(depth == 0)
@@ -160,7 +161,8 @@ def _of_nested(
     # starts first.
     rank = np.concatenate([[-_NEVER], -1 - depth, depth])
     order = np.lexsort((rank, moments))
-    moments, owner = moments[order], owner[order]
+    moments = moments[order]
+    owner = owner[order]
     last = np.append(moments[1:] != moments[:-1], True)
     return Owners(start_ns=moments[last], owner=owner[last])
 
@@ -168,7 +170,8 @@ def _of_nested(
 def _of_overlapping(ordered: Intervals) -> Owners:
     """One after the other, for intervals that are not properly nested."""
     ends: list[int] = ordered[:, 1].tolist()
-    starts_ns, owner = [-_NEVER], [NOBODY]
+    starts_ns = [-_NEVER]
+    owner = [NOBODY]
     open_now: list[int] = []
 
     def give(start: int, to: int) -> None:

@@ -637,7 +637,8 @@ class Recorder:
             )
         if exit_file is not None and decides:
             store.write_json(exit_file, ended.exit)
-        key, prefix = given.job.key, given.job.collectives
+        key = given.job.key
+        prefix = given.job.collectives
         if key is not None and prefix and ended.exit.outcome is not m.Outcome.OK:
             flight_recorder.keep(Path(prefix), layout.run_folder(self.folder, key))
         if ended.interrupted:
