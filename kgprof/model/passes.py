@@ -32,6 +32,10 @@ class Failure(Model):
     steps: int | None = None  # of how many that were to be made
 
 
+def _after(steps: int) -> str:
+    return f"after step {steps:,} of the program" if steps else "before its first step ended"
+
+
 class Exit(Model, kw_only=False):
     """How a child ended."""
 
@@ -47,13 +51,16 @@ class Exit(Model, kw_only=False):
 
     @property
     def where(self) -> str:
-        """In which step of which pass it ended: "in step 3 of 20 of COMPILE"."""
+        """In which step of which pass it ended: "in step 3 of 20 of COMPILE".
+
+        Where a script's steps end is not known before the next one has ended, so that of a script
+        the last whole step is given."""
         step = self.failure.step if self.failure else None
         steps = self.failure.steps if self.failure else None
         if self.during in ("plan", "prepare"):
             return "while it was loaded"
         if self.during == "script":
-            return "in the program" if step is None else f"in step {step:,} of the program"
+            return "in the program" if step is None else _after(step - 1)
         if step is not None and steps is not None:
             return f"in step {step:,} of {steps:,} of {self.during.upper()}"
         return f"during {self.during.upper()}"

@@ -22,6 +22,7 @@ from kgprof.reading.project import ProjectFiles
 # break.
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)")
 
+LAMBDA = "<lambda>"  # as a code object names it
 _IS_OWN = re.compile(r"(?:self\.)?\w+")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -279,8 +280,10 @@ class SourceText:
         )
 
     def _function(self, place: m.Location) -> _Function | None:
-        """The innermost function that a line is in."""
+        """The innermost function that a line is in; of lambdas, the only one of the line."""
         tree = self._parsed(place.file).tree
+        if user_function(place.function) == LAMBDA:
+            return _lambda_as_function(tree, place.line)
         functions = [node for node in ast.walk(tree) if isinstance(node, _Function)]
         around = [
             node
@@ -419,6 +422,18 @@ def function_at(text: str, line: int, running: str = "") -> str:
     if any(found.name == name for found in inside):
         inside = [found for found in inside if found.line <= line or found.name == name]
     return max(inside, key=lambda found: found.line).qualified if inside else ""
+
+
+def _lambda_as_function(tree: ast.Module, line: int) -> ast.FunctionDef | None:
+    """None where several lambdas begin in the line: nothing says which one is meant."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
+    here = [node for node in found if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    if len(here) != 1:
+        return None
+    only = here[0]
+    body: list[ast.stmt] = [ast.copy_location(ast.Return(only.body), only.body)]
+    function = ast.FunctionDef(LAMBDA, only.args, body, [])
+    return ast.copy_location(function, only)
 
 
 def _uses(tree: ast.AST, name: str) -> int:
