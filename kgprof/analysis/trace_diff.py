@@ -18,9 +18,7 @@ _Amount = tuple[float, int | None]  # microseconds and how many, of the whole wi
 _Side = dict[_Name, _Amount]
 
 
-def differences(
-    files: Sequence[m.TraceFile], reports: Sequence[m.RunReport]
-) -> tuple[m.TraceDifference, ...]:
+def differences(files: Sequence[m.TraceFile], reports: m.Runs) -> tuple[m.TraceDifference, ...]:
     """Each trace against the one of the same rank on the other side, or against the only one that
     there is."""
     kernels = {report.key: report.kernels for report in reports}

@@ -32,7 +32,7 @@ NOT_RUN = m.Skipped("it was not run in this mode")
 Time = m.Spread | m.Skipped
 
 
-def trade_offs(evidence: Evidence, runs: Sequence[m.RunReport]) -> tuple[m.TradeOff, ...]:
+def trade_offs(evidence: Evidence, runs: m.Runs) -> tuple[m.TradeOff, ...]:
     """One for each pair that the workload declares and each mode in which the guarded one ran.
 
     None where no times were asked for: there is nothing to weigh.

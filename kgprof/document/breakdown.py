@@ -163,7 +163,7 @@ def overrides(profile: m.Profile, limits: Limits) -> tuple[tuple[str, str], ...]
     return tuple(made)
 
 
-def time_table(runs: Sequence[m.RunReport]) -> Table:
+def time_table(runs: m.Runs) -> Table:
     """Milliseconds of a traced step, run by run and kind by kind."""
     found = broken_down(runs)
     present = {part.kind for _, _, kernels in found for part in parts(kernels)}
@@ -184,7 +184,7 @@ def time_table(runs: Sequence[m.RunReport]) -> Table:
     )
 
 
-def phase_table(runs: Sequence[m.RunReport]) -> Table:
+def phase_table(runs: m.Runs) -> Table:
     """Empty where no run trains."""
     headings = ("run", *(phase.value for phase in m.TrainingPhase))
     trained = (
@@ -261,7 +261,7 @@ class Legend(Drawing, kw_only=False):
     entries: tuple[LegendEntry, ...]
 
 
-def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
+def broken_down(runs: m.Runs) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
     return having(runs, "kernels", m.KernelBreakdown)
 
 

@@ -96,7 +96,7 @@ def _idle(us: float, kernels: m.KernelBreakdown) -> tuple[str, str]:
     return figure(us / breakdown.steps_of(kernels)), percent(share)
 
 
-def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Fold]:
+def device_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     """Of each CUDA run where its device's time went, and what its idle time waited for."""
     for index, run, kernels in broken_down(runs):
         if kernels.device != "cuda":
@@ -272,7 +272,7 @@ _OPS = 8  # that a generated kernel shows at once; a large one fuses dozens
 _WHOLE = 20_000  # characters: no compiler makes longer names
 
 
-def kernel_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Iterator[Fold]:
+def kernel_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     first = kept(runs, FIRST_RUNS)
     for index, run, kernels in broken_down(runs):
         unit = breakdown.unit(kernels)
@@ -533,7 +533,7 @@ def _kernel_row(rank: int, kernel: m.KernelRow, name: str, root: str, limits: Li
     )
 
 
-def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Fold]:
+def host_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     for index, run, host in having(runs, "host", m.HostBreakdown):
         shown = host.rows[: limits.host_rows]
         rows = []

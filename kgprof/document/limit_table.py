@@ -1,8 +1,6 @@
 """The limits of one run's step on a GPU: one line for each share, and why no limit is named where
 none is."""
 
-from collections.abc import Sequence
-
 from kgprof import limits, wording
 from kgprof import model as m
 from kgprof.document.limits import importance
@@ -17,7 +15,7 @@ WHOLE_TITLE = "Limits of the run"
 _WHOLE_HEADINGS = ("what", "line", "share", "in all")
 
 
-def limit_blocks(runs: Sequence[m.RunReport], root: str) -> tuple[Block, ...]:
+def limit_blocks(runs: m.Runs, root: str) -> tuple[Block, ...]:
     """Show the run that a reader would choose: all of it, if it is a script, and its step, if one
     was traced on a GPU."""
     order = importance(runs)

@@ -141,11 +141,11 @@ _NAMED = 5  # processes whose marks say so; of more they have numbers only
 _FAR = 20  # entries above the picture that it marks
 
 
-def timed_steps(runs: Sequence[m.RunReport]) -> bool:
+def timed_steps(runs: m.Runs) -> bool:
     return any(isinstance(run.series, m.StepSeries) for run in runs)
 
 
-def step_time_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+def step_time_folds(runs: m.Runs, limits: Limits) -> tuple[Block, ...]:
     """Of the runs that there is room for; what is left out is said once."""
     folds, drawn, left_out = list[Block](), kept(runs, limits.timelines), 0
     for index, run in enumerate(runs):

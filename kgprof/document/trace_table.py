@@ -235,7 +235,7 @@ def signed(more: float) -> str:
 _SAID = ("kernels, copies and fills", "GPU idle")  # in a sentence, beside what differs
 
 
-def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+def holistic_folds(runs: m.Runs, limits: Limits) -> tuple[Fold, ...]:
     folds = []
     for index, run in enumerate(runs):
         if not isinstance(check := run.holistic, m.HolisticCheck):
