@@ -8,6 +8,7 @@ from kgprof.document.breakdown import lengths
 from kgprof.document.sheet import Code, Section, Sheet
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Column,
     Fold,
@@ -45,7 +46,7 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
     recommended = list[Section]()
     if isinstance(advice, m.CaptureAdvice):
         warnings = (("Warning", text) for text in advice.warnings)
-        blocks: tuple[Block, ...] = (Code(advice.code), *warnings)
+        blocks: Blocks = (Code(advice.code), *warnings)
         recommended.append(
             Section("Code to write", intro=advice.reason, blocks=blocks, folded=True)
         )

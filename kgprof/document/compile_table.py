@@ -15,6 +15,7 @@ from kgprof.document.quantity import DASH, count, figure, percent, size
 from kgprof.document.run_parts import having, run_part
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Fold,
     Small,
@@ -220,7 +221,7 @@ OPEN = 8  # rows that stand open; the others are folded
 _RECOMPILE_HEADINGS = ("function", "reason", "run", "call", "s")
 
 
-def recompile_blocks(runs: m.Runs, root: str, limits: Limits) -> tuple[Block, ...]:
+def recompile_blocks(runs: m.Runs, root: str, limits: Limits) -> Blocks:
     """The first ones in sight, the others folded, how many are not on the page, and of which runs
     nothing is known."""
     known = [

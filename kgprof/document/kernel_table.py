@@ -17,6 +17,7 @@ from kgprof.document.quantity import DASH, count, figure, milliseconds, percent,
 from kgprof.document.run_parts import having, run_part
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Column,
     Fold,
@@ -117,7 +118,7 @@ def device_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
         yield run_part(index, run, blocks, "Why the GPU was idle")
 
 
-def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple[Block, ...]:
+def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> Blocks:
     """Idle time by cause, and by what the CPU did if it had not launched yet; or why that is not
     known."""
     idle = kernels.idle

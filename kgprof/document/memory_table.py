@@ -11,7 +11,7 @@ from kgprof.document.plot import Axis, Plot, Shape, bar, plot
 from kgprof.document.quantity import count, figure, milliseconds, ratio, size
 from kgprof.document.run_parts import run_part
 from kgprof.document.summary import RunColumn
-from kgprof.document.table import Block, Cell, known, number, plain
+from kgprof.document.table import Block, Blocks, Cell, known, number, plain
 from kgprof.wording import plural
 
 
@@ -109,7 +109,7 @@ COLUMNS = tuple(
 _MIB = 2**20
 
 
-def memory_folds(runs: m.Runs, limits: Limits) -> tuple[Block, ...]:
+def memory_folds(runs: m.Runs, limits: Limits) -> Blocks:
     """A reason that all runs share stands once."""
     reasons = [run.memory_curve.reason for run in runs if isinstance(run.memory_curve, m.Skipped)]
     if len(reasons) == len(runs) and len(set(reasons)) == 1:

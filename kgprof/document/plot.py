@@ -14,7 +14,7 @@ from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, kept
 from kgprof.document.quantity import count, figure, milliseconds, of_width, span
 from kgprof.document.run_parts import run_part
-from kgprof.document.table import Block, Drawing, View, plain
+from kgprof.document.table import Block, Blocks, Drawing, View, plain
 from kgprof.wording import plural
 
 ACROSS = 1000  # units of the width
@@ -145,7 +145,7 @@ def timed_steps(runs: m.Runs) -> bool:
     return any(isinstance(run.series, m.StepSeries) for run in runs)
 
 
-def step_time_folds(runs: m.Runs, limits: Limits) -> tuple[Block, ...]:
+def step_time_folds(runs: m.Runs, limits: Limits) -> Blocks:
     """Of the runs that there is room for; what is left out is said once."""
     folds, drawn, left_out = list[Block](), kept(runs, limits.timelines), 0
     for index, run in enumerate(runs):

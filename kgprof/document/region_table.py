@@ -12,6 +12,7 @@ from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, figure, percent, ratio, size
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Row,
     Table,
@@ -66,7 +67,7 @@ def _bytes(value: int) -> Cell:
     return Cell(size(value), value=float(value))
 
 
-def fusion_blocks(runs: m.Runs, limits: Limits) -> tuple[Block, ...]:
+def fusion_blocks(runs: m.Runs, limits: Limits) -> Blocks:
     """A row a graph, and how many kernels a step takes in all; none where Inductor compiled
     nothing."""
     graphs = list(_graphs(runs))
@@ -216,7 +217,7 @@ def _of(lines: Sequence[m.Location], root: str) -> str:
     return f"{files[0]} {functions.pop()}".rstrip() if files else ""
 
 
-def buffer_blocks(runs: m.Runs, limits: Limits) -> tuple[Block, ...]:
+def buffer_blocks(runs: m.Runs, limits: Limits) -> Blocks:
     """What a call of each graph allocates; of a backward, what the forward keeps for it."""
     graphs = list(_graphs(runs))
     if not graphs:
@@ -252,7 +253,7 @@ def buffer_blocks(runs: m.Runs, limits: Limits) -> tuple[Block, ...]:
     return (plain(BUFFERS, headings, rows),)
 
 
-def tuning_blocks(runs: m.Runs, limits: Limits) -> tuple[Block, ...]:
+def tuning_blocks(runs: m.Runs, limits: Limits) -> Blocks:
     """A row for each choice that was timed, the longest search first, and one for each kernel's way
     through Triton."""
     compiled = [(run, run.compile) for run in runs if isinstance(run.compile, m.CompileSummary)]

@@ -17,6 +17,7 @@ from kgprof.document.quantity import figure, of_width, percent, size
 from kgprof.document.run_parts import run_part
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Column,
     Drawing,
@@ -56,7 +57,7 @@ def placed(
     ]
 
 
-def roofline_blocks(runs: m.Runs, limits: Limits) -> tuple[Block, ...]:
+def roofline_blocks(runs: m.Runs, limits: Limits) -> Blocks:
     """A drawing a run, then the ceilings and the rule once; none where no run was on a GPU."""
     found = placed(runs)
     if not found:

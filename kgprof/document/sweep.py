@@ -11,6 +11,7 @@ from kgprof.document.quantity import duration, figure, percent, ratio, size
 from kgprof.document.sheet import Code, Section, Sheet
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Fold,
     Row,
@@ -49,9 +50,7 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
         f"# {_size(sweep, at)}\n{each.code}" if several else each.code
         for at, each in enumerate(sweep.verdicts)
     ]
-    code: tuple[Block, ...] = (
-        (Code("\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
-    )
+    code: Blocks = (Code("\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
 
     def stages(found: m.CompileStages | m.Skipped) -> tuple[Cell, ...]:
         if isinstance(found, m.Skipped):

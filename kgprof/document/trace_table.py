@@ -12,7 +12,18 @@ from kgprof.document.kernel_table import distinct_names
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.quantity import DASH, count, figure, milliseconds, percent, ratio, size
 from kgprof.document.sheet import Section
-from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, columns, plain, row
+from kgprof.document.table import (
+    Block,
+    Blocks,
+    Cell,
+    Column,
+    Fold,
+    Small,
+    Table,
+    columns,
+    plain,
+    row,
+)
 from kgprof.wording import plural
 
 CHANGES = 20  # rows of a table of kernels or spans, the largest differences first
@@ -86,7 +97,7 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
     )
 
 
-def rank_blocks(balance: m.RankBalance, limits: Limits) -> tuple[Block, ...]:
+def rank_blocks(balance: m.RankBalance, limits: Limits) -> Blocks:
     """One row a rank, then median, largest and their ratio; then the collectives."""
     blocks: list[Block] = []
     if balance.ranks:
