@@ -155,20 +155,20 @@ def break_records(trace: RunTrace) -> list[BreakRecord]:
     same line: of the records that it writes of this, only the last one is kept.
     """
     artifacts = [record for record in trace.artifacts(ARTIFACT) if record.payload]
-    reasoned = {_attempt(record) for record in artifacts if not _is_raw(record.payload)}
+    reasoned = {_attempt(record) for record in artifacts if not _is_raw(record)}
     written = [
-        _break_record(trace, record, record.payload)
+        _break_record(trace, record, record.payload or "")
         for record in artifacts
-        if not (_is_raw(record.payload) and _attempt(record) in reasoned)
+        if not (_is_raw(record) and _attempt(record) in reasoned)
     ]
     last = {_attempted(record): record for record in written if fell_back(trace, record)}
     return [record for record in written if last.get(_attempted(record), record) is record]
 
 
-def _is_raw(payload: str) -> bool:
+def _is_raw(record: m.TraceRecord) -> bool:
     """Whether torch wrote the traceback of an error alone. Of a backend's error it writes this
     first, and then a record with the reason."""
-    return payload.startswith(_NOT_CONVERTED)
+    return (record.payload or "").startswith(_NOT_CONVERTED)
 
 
 def _attempt(record: m.TraceRecord) -> object:
@@ -214,8 +214,8 @@ def _last_error(payload: str) -> str:
     """What the exception says that ends a traceback; of several torch's own, which explains."""
     errors = list(_ERROR.finditer(payload))
     own = [error for error in errors if error["kind"].startswith("torch._dynamo.exc.")]
-    last = (own or errors or [None])[-1]
-    return payload[last.end() :] if last else payload
+    explaining = own or errors
+    return payload[explaining[-1].end() :] if explaining else payload
 
 
 def stack_in(text: str, *, anywhere: bool = True) -> Iterator[m.Location]:

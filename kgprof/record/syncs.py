@@ -20,7 +20,7 @@ import sysconfig
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -136,6 +136,7 @@ PLUMBING = tuple(
 # Where torch waits for what is its own: it warms up and records a CUDA graph, or tries kernels.
 CUDA_GRAPHS = (f"{TORCH}/_inductor/cudagraph", f"{TORCH}/cuda/graphs.py")
 INDUCTOR = f"{TORCH}/_inductor"
+FAKE_TENSORS = f"{TORCH}/_subclasses/"  # while Dynamo traces, of a number that became a tensor
 TRITON = f"{Path(TORCH).parent}/triton/"
 # Calls of Python's that wait and read nothing.
 WAITS = ("cuda.synchronize", "Event.synchronize", "Stream.synchronize")
@@ -406,7 +407,7 @@ def _is_torchs_own(above: tuple[FrameType, ...], *, reads_in_graph: bool) -> boo
     beyond = files[len(by_torch)] if len(by_torch) < len(files) else ""
     if beyond.startswith(RECORD) and not reads_in_graph:
         return True
-    own = CUDA_GRAPHS if reads_in_graph else (INDUCTOR, *CUDA_GRAPHS)
+    own = CUDA_GRAPHS if reads_in_graph else (INDUCTOR, FAKE_TENSORS, *CUDA_GRAPHS)
     return any(file.startswith(own) for file in by_torch)
 
 
@@ -676,6 +677,21 @@ ALL_HOOKS = (
 # ---------------------------------------------------------------- what is no read
 
 
+def _is_made_of(node: torch.fx.Node, inputs: Collection[torch.fx.Node]) -> bool:
+    """Whether what a node computes comes from these inputs of its graph alone, or is a number that
+    Dynamo took for a constant and hands on as a tensor of the CPU."""
+    met = {node}
+    left = [node]
+    while left:
+        for source in left.pop().all_input_nodes:
+            if source not in met:
+                met.add(source)
+                left.append(source)
+    placeholders = {each for each in met if each.op in ("placeholder", "get_attr")}
+    of_none = node.target is torch.scalar_tensor
+    return placeholders <= set(inputs) if placeholders else of_none
+
+
 def _is_wrapped_number(tensor: torch.Tensor) -> bool:
     """A Python number that torch made a tensor of gives way to any other of its kind in type
     promotion."""
@@ -725,7 +741,8 @@ Captured = tuple[str, tuple[m.Frame, ...], str]
 
 class _Graph:
     """A compiled graph, and what in it comes to a read, in the order in which it runs; ``numbers``
-    are the positions of arguments that are no tensors of the program's."""
+    are the positions of arguments that are no tensors of the program's, ``computed`` those of
+    results that are made of these alone."""
 
     def __init__(
         self,
@@ -734,8 +751,10 @@ class _Graph:
         numbers: tuple[int, ...] = (),
         returns: tuple[tuple[m.Frame, ...], ...] = (),
         moves: bool = True,
+        computed: tuple[int, ...] = (),
     ) -> None:
         self.compile_id = compile_id
+        self.computed = computed
         self._numbers = numbers
         self.returns = returns  # the lines of what made each of its results
         self._moves = moves  # a device is named in it
@@ -819,7 +838,8 @@ class _RunningGraphs(InstalledGraphs):
             operator_of(node) in ("to", "cuda") or "device" in node.kwargs
             for node in output.graph.nodes
         )
-        return operators, tuple(numbers.values()), tuple(map(frames_of, returns)), moves
+        computed = tuple(at for at, node in enumerate(returns) if _is_made_of(node, numbers))
+        return operators, tuple(numbers.values()), tuple(map(frames_of, returns)), moves, computed
 
     def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
@@ -838,6 +858,7 @@ class _RunningGraphs(InstalledGraphs):
                 stack.pop()
             if known.computes_on_the_host(args):
                 TENSORS.derived(args, found)
+            TENSORS.lie_on_the_host(found[at] for at in known.computed)
             here.returned = dict(zip(map(id, found), known.returns, strict=False))
             return found
 

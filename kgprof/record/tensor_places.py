@@ -285,6 +285,13 @@ class TensorPlaces:
                     self._remember(result, place)
 
     @aside
+    def lie_on_the_host(self, results: Iterable[Any]) -> None:
+        """A compiled graph made ``results`` of Python's numbers alone."""
+        for result in results:
+            if type(result) is torch.Tensor and not self.idle():
+                self._remember(result, HOST)
+
+    @aside
     def filled(self, _operands: Iterable[Any], tensor: Any) -> None:
         """Something wrote to all of ``tensor``: if it is a factory, this is its result."""
         if type(tensor) is not torch.Tensor or tensor.device.type != "cpu":
