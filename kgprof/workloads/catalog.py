@@ -41,8 +41,8 @@ EXAMPLES: Mapping[str, Example] = {
             "traffic fusion saves"
         ),
         "S2, workload and table",
-        {"batch": 64, "rows": 128, "width": 512},
-        {"batch": 2, "rows": 4, "width": 32},
+        shapes={"batch": 64, "rows": 128, "width": 512},
+        small={"batch": 2, "rows": 4, "width": 32},
     ),
     "pointwise": Example(
         (
@@ -50,14 +50,14 @@ EXAMPLES: Mapping[str, Example] = {
             "one when compiled"
         ),
         "S1, chapters 1 and 7",
-        {"rows": 4096, "columns": 4096},
-        {"rows": 16, "columns": 16},
+        shapes={"rows": 4096, "columns": 4096},
+        small={"rows": 16, "columns": 16},
     ),
     "branches": Example(
         "a Python condition in forward: one graph for each of its values",
         "S2, stage 1",
-        {"batch": 1},
-        {"batch": 1},
+        shapes={"batch": 1},
+        small={"batch": 1},
     ),
     "small-ops": Example(
         (
@@ -65,14 +65,14 @@ EXAMPLES: Mapping[str, Example] = {
             "--layers 10 to 1000"
         ),
         "S1, chapters 2 and 3",
-        {"batch": 8, "width": 256, "layers": 20},
-        {"batch": 2, "width": 16, "layers": 4},
+        shapes={"batch": 8, "width": 256, "layers": 20},
+        small={"batch": 2, "width": 16, "layers": 4},
     ),
     "matmul-gelu": Example(
         "a matmul, a bias and GELU: how many kernels are left in each mode",
         "S1, chapter 7",
-        {"rows": 4096, "inner": 1024, "columns": 4096},
-        {"rows": 16, "inner": 16, "columns": 16},
+        shapes={"rows": 4096, "inner": 1024, "columns": 4096},
+        small={"rows": 16, "inner": 16, "columns": 16},
     ),
     "transformer-block": Example(
         module="transformer",
@@ -90,8 +90,8 @@ EXAMPLES: Mapping[str, Example] = {
             "what they buy"
         ),
         "S1, chapter 2",
-        {"batch": 64, "tokens": 512, "width": 1024, "heads": 16, "layers": 12},
-        {**_SMALL_BLOCK, "layers": 2},
+        shapes={"batch": 64, "tokens": 512, "width": 1024, "heads": 16, "layers": 12},
+        small={**_SMALL_BLOCK, "layers": 2},
     ),
     "scorers": Example(
         (
@@ -99,8 +99,8 @@ EXAMPLES: Mapping[str, Example] = {
             "and without its CPU tensor"
         ),
         "S1, chapter 8",
-        {"batch": 32, "patches": 196, "width": 768},
-        {"batch": 2, "patches": 4, "width": 16},
+        shapes={"batch": 32, "patches": 196, "width": 768},
+        small={"batch": 2, "patches": 4, "width": 16},
     ),
     "silu-mul": Example(
         (
@@ -108,8 +108,8 @@ EXAMPLES: Mapping[str, Example] = {
             "hand-made CUDA graph for each shape"
         ),
         "S4, code",
-        {"m": 256, "n": 4096, "k": 4096},
-        {"m": 8, "n": 16, "k": 16},
+        shapes={"m": 256, "n": 4096, "k": 4096},
+        small={"m": 8, "n": 16, "k": 16},
     ),
     "training": Example(
         (
@@ -117,14 +117,14 @@ EXAMPLES: Mapping[str, Example] = {
             "optimizer, recomputed activations"
         ),
         "S1, chapters 6 and 7",
-        {**_BLOCK, "batch": 8, "layers": 12, "vocabulary": 50_000},
-        {**_SMALL_BLOCK, "layers": 2, "vocabulary": 64},
+        shapes={**_BLOCK, "batch": 8, "layers": 12, "vocabulary": 50_000},
+        small={**_SMALL_BLOCK, "layers": 2, "vocabulary": 64},
     ),
     "variable-length": Example(
         "batches of four sizes: one graph a size, one for all, or padding to the largest",
         "S1, chapter 4",
-        {**_BLOCK, "batch": 64},
-        {**_SMALL_BLOCK, "batch": 8},
+        shapes={**_BLOCK, "batch": 64},
+        small={**_SMALL_BLOCK, "batch": 8},
     ),
     "vit": Example(
         (
@@ -132,7 +132,7 @@ EXAMPLES: Mapping[str, Example] = {
             "document does not hold"
         ),
         "S1, chapter 8",
-        {
+        shapes={
             "batch": 8,
             "side": 224,
             "patch": 16,
@@ -141,7 +141,7 @@ EXAMPLES: Mapping[str, Example] = {
             "layers": 12,
             "classes": 1000,
         },
-        {
+        small={
             "batch": 1,
             "side": 16,
             "patch": 8,
