@@ -86,7 +86,7 @@ def selftest(device: str, progress: Progress, *, timeout_s: float) -> Answers:
 
 def asked(device: str, *, timeout_s: float) -> m.Options:
     return m.Options(
-        workload=f"{WORKLOAD}:{device}",
+        f"{WORKLOAD}:{device}",
         device=device,
         modes=(m.AS_IS,),
         steps=STEPS,

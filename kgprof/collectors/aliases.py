@@ -253,7 +253,8 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
                 if found != "unknown"
                 else "not known exactly"
             )
-            kind, serious = _KINDS.get(found, VIEW), bool(graph.cuda_graphs and not graph.backward)
+            kind = _KINDS.get(found, VIEW)
+            serious = bool(graph.cuda_graphs and not graph.backward)
             yield _alias(tensors, graph, OUTPUTS, kind, pair, serious=serious, calls=overlap.runs)
     for name in graph.returned_twice:
         if name not in names and name not in graph.returned_inputs:
@@ -342,7 +343,8 @@ def _alias(
     serious: bool,
     calls: int,
 ) -> Alias:
-    place, of_backward = tensors.definition(graph), ("backward",) if graph.backward else ()
+    place = tensors.definition(graph)
+    of_backward = ("backward",) if graph.backward else ()
     return Alias(
         run=tensors.key,
         rule=rule.id,

@@ -125,8 +125,10 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
     rows = []
     for compiled in trace.compiled:
         for metrics in (*filter(None, [compiled.metrics]), *compiled.backward):
-            backward, frame = metrics is not compiled.metrics, compiled.frame
-            name, duration_us = frame.function if frame else "", metrics.get("duration_us")
+            backward = metrics is not compiled.metrics
+            frame = compiled.frame
+            name = frame.function if frame else ""
+            duration_us = metrics.get("duration_us")
             unknown = m.Skipped("torch gave no duration_us")
             known = seconds.get((id(compiled), backward), {})
             spent = {
@@ -158,7 +160,8 @@ def _seconds_of_stages(trace: RunTrace) -> dict[tuple[int, bool], dict[str, floa
     open_spans: list[tuple[str, tuple[int, bool], str]] = []
     last_us = 0.0
     for event, compiled in _spans(trace):
-        now_us, name = float(event["ts"]), str(event["name"])
+        now_us = float(event["ts"])
+        name = str(event["name"])
         if open_spans:
             _, owner, stage = open_spans[-1]
             stages = totals.setdefault(owner, {})
@@ -218,10 +221,8 @@ def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
     records = trace.artifacts(BREAK)
     broken = {id(trace.compilation(compile_id(record.metadata), record.call)) for record in records}
     for compiled in trace.compiled:
-        refused_by_limit, why = (
-            compiled.metrics.get("co_name") is None,
-            compiled.metrics.get("fail_reason"),
-        )
+        refused_by_limit = compiled.metrics.get("co_name") is None
+        why = compiled.metrics.get("fail_reason")
         told = refused_by_limit or id(compiled) in broken or refused_branch(str(why))
         if compiled.failed and (frame := compiled.frame) is not None and not told:
             text = f"{compiled.metrics.get('fail_type')}: {why}"
@@ -238,7 +239,8 @@ def _failed(
     """``code``: file, first line and name of the code object; ``seen``: in which call, and what
     torch traced."""
     metrics = compiled.metrics if compiled else {}
-    definition, is_own = trace.source.definition(*code), trace.source.project.holds(code[0])
+    definition = trace.source.definition(*code)
+    is_own = trace.source.project.holds(code[0])
     error, _, said = text.partition(": ")
     cause = cause_of(str(metrics.get("fail_reason") or said), trace.all.sources.registry)
     # the first line says only that constraints are violated
@@ -273,7 +275,8 @@ def _failed(
 
 def _fix(text: str) -> str:
     """What torch names as the remedy in its error, as code."""
-    size, fake = _MARKED.search(text), _REGISTERS_FAKE.search(text)
+    size = _MARKED.search(text)
+    fake = _REGISTERS_FAKE.search(text)
     if size and "maybe_mark_dynamic" in text:
         return (
             f"torch._dynamo.maybe_mark_dynamic({size['name']}, {size['dimension']})"
@@ -312,7 +315,8 @@ def _traced(
         return ()
     if quoted := tuple(stack_in(text, anywhere=False)):
         return quoted
-    file, line = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
+    file = metrics.get("fail_user_frame_filename")
+    line = metrics.get("fail_user_frame_lineno")
     return (m.Location(file=str(file), line=int(line)),) if file and line else ()
 
 

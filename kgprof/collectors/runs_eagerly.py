@@ -139,7 +139,8 @@ def _code(trace: RunTrace, called: m.CompiledCallable) -> tuple[str, int]:
 
 
 def _event(trace: RunTrace, alike: Sequence[m.CompiledCallable], cause: _Cause) -> EagerCallables:
-    first, since = alike[0], trace.steady_from
+    first = alike[0]
+    since = trace.steady_from
     location = _location(trace, first)
     count = _under_a_stance if cause.kind == STANCE else compiled_callables.eager_calls
     eager = sum(count(each, since) for each in alike)

@@ -163,7 +163,7 @@ def overrides(profile: m.Profile, limits: Limits) -> tuple[tuple[str, str], ...]
     return tuple(made)
 
 
-def time_table(runs: Sequence[m.RunReport]) -> Table:
+def time_table(runs: m.Runs) -> Table:
     """Milliseconds of a traced step, run by run and kind by kind."""
     found = broken_down(runs)
     present = {part.kind for _, _, kernels in found for part in parts(kernels)}
@@ -184,7 +184,7 @@ def time_table(runs: Sequence[m.RunReport]) -> Table:
     )
 
 
-def phase_table(runs: Sequence[m.RunReport]) -> Table:
+def phase_table(runs: m.Runs) -> Table:
     """Empty where no run trains."""
     headings = ("run", *(phase.value for phase in m.TrainingPhase))
     trained = (
@@ -243,7 +243,7 @@ class Bar(View):
     segments: tuple[Segment, ...]
 
 
-class Bars(Drawing):
+class Bars(Drawing, kw_only=False):
     kind: ClassVar[str] = "bars"
     bars: tuple[Bar, ...]
 
@@ -256,12 +256,12 @@ class LegendEntry(View, kw_only=False):
     letter: str = ""
 
 
-class Legend(Drawing):
+class Legend(Drawing, kw_only=False):
     kind: ClassVar[str] = "legend"
     entries: tuple[LegendEntry, ...]
 
 
-def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
+def broken_down(runs: m.Runs) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
     return having(runs, "kernels", m.KernelBreakdown)
 
 
@@ -288,7 +288,7 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
 
 def legend_of(family: str, *entries: tuple[str, ...]) -> Legend:
     """``entries``: kind and name, and where they have them a meaning and a letter."""
-    return Legend(entries=tuple(LegendEntry(family, *entry) for entry in entries))
+    return Legend(tuple(LegendEntry(family, *entry) for entry in entries))
 
 
 def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:

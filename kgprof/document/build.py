@@ -29,7 +29,7 @@ from kgprof.document.environment_facts import gathered
 from kgprof.document.finding_list import Found, Grouped, cost_order, failing, grouped
 from kgprof.document.quantity import EXTREMES, FEWEST_FOR_PERCENTILES, milliseconds, percent
 from kgprof.document.sheet import Section
-from kgprof.document.table import Block, Points, Table, plain
+from kgprof.document.table import Block, Blocks, Points, Table, plain
 
 FINDINGS = 10  # places that stand open; the others are folded
 _MORE_FINDINGS = 200  # of those; report.json holds the rest
@@ -109,7 +109,7 @@ def _timed(profile: m.Profile, wide: bool) -> Section:
     table = summary.run_table(profile.runs, shown[:_METRICS], "")
     ended = [f"{run.key.slug} {words}" for run in profile.runs if (words := summary.ended(run))]
     notes = [f"{run.key.slug}: {note}" for run in profile.runs for note in run.notes]
-    blocks: tuple[Block, ...] = (table, _RANGES, *ended, *notes, *summary.footnotes(profile))
+    blocks: Blocks = (table, _RANGES, *ended, *notes, *summary.footnotes(profile))
     return Section("", blocks, noun="runs")
 
 
@@ -132,7 +132,7 @@ def by_weight(profile: m.Profile) -> list[Grouped]:
 def _listed(
     title: str, groups: Iterable[Grouped], profile: m.Profile, *more: str, folded: bool = False
 ) -> Section:
-    found = Found(groups=tuple(groups), root=profile.environment.source_root)
+    found = Found(tuple(groups), profile.environment.source_root)
     return Section(title, (found, *more), folded=folded, noun="findings")
 
 
@@ -168,8 +168,8 @@ def _accepted(profile: m.Profile) -> Iterator[Section]:
     blocks: list[Block] = []
     if groups:
         found = Found(
-            groups=groups,
-            root=profile.environment.source_root,
+            groups,
+            profile.environment.source_root,
             notes=tuple(f"accepted by {group.first.accepted}" for group in groups),
             struck=True,
         )
@@ -326,7 +326,7 @@ def _not_measured(profile: m.Profile) -> Iterator[Section]:
 def compared(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
     """Both sides, the likely cause, the metrics that changed, and what is new or fixed among the
     findings."""
-    sides: tuple[Block, ...] = (("base", _side(found.base)), ("head", _side(found.head)))
+    sides: Blocks = (("base", _side(found.base)), ("head", _side(found.head)))
     yield Section("", (*sides, compare_words.comparability(found)))
     differ = [(one.name, one.base, one.head) for one in (*found.environment, *found.settings)]
     if differ:
@@ -395,8 +395,8 @@ def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Sect
             groups = grouped(one.finding for one in same)
             notes = [_note([each[id(member)] for member in group.members]) for group in groups]
             listed = Found(
-                groups=groups[:FINDINGS],
-                root=profile.environment.source_root,
+                groups[:FINDINGS],
+                profile.environment.source_root,
                 notes=tuple(notes[:FINDINGS]),
                 struck=title == "Fixed",
             )

@@ -8,6 +8,7 @@ from kgprof.document.breakdown import lengths
 from kgprof.document.sheet import Code, Section, Sheet
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Column,
     Fold,
@@ -45,7 +46,7 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
     recommended = list[Section]()
     if isinstance(advice, m.CaptureAdvice):
         warnings = (("Warning", text) for text in advice.warnings)
-        blocks: tuple[Block, ...] = (Code(text=advice.code), *warnings)
+        blocks: Blocks = (Code(advice.code), *warnings)
         recommended.append(
             Section("Code to write", intro=advice.reason, blocks=blocks, folded=True)
         )
@@ -211,10 +212,10 @@ def _detail(result: m.CaptureResult) -> Iterator[Block]:
             yield result.why
         yield from answer.notes
         if answer.traceback:
-            yield Code(text=answer.traceback)
+            yield Code(answer.traceback)
     if result.stacks:
-        yield Code(text=result.stacks)
+        yield Code(result.stacks)
         if isinstance(result.native_stacks, str):
-            yield Code(text=result.native_stacks)
+            yield Code(result.native_stacks)
         else:
             yield ("Native stacks", result.native_stacks.reason)

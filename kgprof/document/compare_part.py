@@ -202,7 +202,7 @@ def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) ->
         missing = "the run is on one side only"
     shown = None if trace is None or trace.missing else trace
     drawn = (
-        Bars(bars=tuple(_bar(name, shown, name == "head", longest_us) for name in ("base", "head")))
+        Bars(tuple(_bar(name, shown, name == "head", longest_us) for name in ("base", "head")))
         if shown
         else None
     )

@@ -15,6 +15,7 @@ from kgprof.document.quantity import DASH, count, figure, percent, size
 from kgprof.document.run_parts import having, run_part
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Fold,
     Small,
@@ -51,11 +52,11 @@ LEGEND = tuple(
 )
 
 
-def _compiled(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.CompileSummary]]:
+def _compiled(runs: m.Runs) -> list[tuple[int, m.RunReport, m.CompileSummary]]:
     return having(runs, "compile", m.CompileSummary)
 
 
-def compile_table(runs: Sequence[m.RunReport]) -> Table:
+def compile_table(runs: m.Runs) -> Table:
     """Columns that no run has a figure for are left out, with a note that says why."""
     found = _compiled(runs)
     rows: list[list[Cell | str]] = []
@@ -117,7 +118,7 @@ def _looks(tallies: Sequence[m.CacheTally] | m.Skipped, what: str) -> Cell:
 
 
 def _totals(
-    runs: Sequence[m.RunReport],
+    runs: m.Runs,
 ) -> Iterator[tuple[int, m.RunReport, list[tuple[float, ...]], list[float]]]:
     """Seconds in each stage of each compilation that recorded them, and their sums; of the runs
     that have any."""
@@ -141,17 +142,17 @@ def _figures(seconds: Sequence[float]) -> tuple[str, ...]:
     )
 
 
-def stage_table(runs: Sequence[m.RunReport]) -> Table:
+def stage_table(runs: m.Runs) -> Table:
     rows = ((run.key.slug, *_figures((*total, sum(total)))) for _, run, _, total in _totals(runs))
     return plain("Seconds of compilation by stage", ("run", *_NAMES, "all six"), rows)
 
 
-def bar_scale_s(runs: Sequence[m.RunReport]) -> float:
+def bar_scale_s(runs: m.Runs) -> float:
     """Length of the longest bar."""
     return max((sum(total) for *_, total in _totals(runs)), default=0.0) or 1.0
 
 
-def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
+def stage_bars(runs: m.Runs, limits: Limits) -> tuple[Bar, ...]:
     scale = bar_scale_s(runs)
     bars = []
     for index, run, each, total in _totals(runs):
@@ -183,7 +184,7 @@ def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
     return tuple(bars)
 
 
-def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Fold]:
+def compilation_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     for index, run, compiled in _compiled(runs):
         made = compiled.compilations
         headings = ("id", "function", "s", "operators", "capture ms/operator", *_NAMES)
@@ -220,7 +221,7 @@ OPEN = 8  # rows that stand open; the others are folded
 _RECOMPILE_HEADINGS = ("function", "reason", "run", "call", "s")
 
 
-def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Block, ...]:
+def recompile_blocks(runs: m.Runs, root: str, limits: Limits) -> Blocks:
     """The first ones in sight, the others folded, how many are not on the page, and of which runs
     nothing is known."""
     known = [
@@ -270,7 +271,7 @@ def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> tupl
     return function, Cell(entry.reason, below=words), run.key.slug, call, number(entry.duration_s)
 
 
-def recompile_summary(runs: Sequence[m.RunReport]) -> str:
+def recompile_summary(runs: m.Runs) -> str:
     """ "3 recompiles, 1 of them after warm-up, 4.21 s in all; 1 refused"; empty where no run's are
     known."""
     found = [compiled.recompiles for _, _, compiled in _compiled(runs)]

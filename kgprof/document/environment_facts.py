@@ -2,7 +2,6 @@
 measured; the logs; and what a report holds that somebody might not want to publish."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -81,7 +80,7 @@ def options(profile: m.Profile) -> tuple[Fact, ...]:
     return tuple(Fact(name, value) for name, value in pairs)
 
 
-def observer_table(runs: Sequence[m.RunReport], *, drawn: bool = True) -> Table:
+def observer_table(runs: m.Runs, *, drawn: bool = True) -> Table:
     """``drawn``: with a bar in each cell."""
     seen = {cost.observer for run in runs for cost in run.observers}
     passes: list[m.PassName] = [
@@ -154,7 +153,7 @@ def gap_table(omissions: tuple[m.Omission, ...], limits: Limits) -> Table:
     return plain("Not measured, with reasons", ("what", "why", "runs"), rows, style="", words=3)
 
 
-def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[tuple[str, str, str], ...]:
+def logs(runs: m.Runs, limits: Limits) -> tuple[tuple[str, str, str], ...]:
     """Run, size and text of each."""
     if not limits.log_chars:
         return ()

@@ -13,7 +13,7 @@ from kgprof.document.table import Drawing, View
 from kgprof.wording import relative
 
 
-class Grouped(View):
+class Grouped(View, kw_only=False):
     """Findings that have the rule, level, message, place and acceptance of ``first``."""
 
     members: tuple[m.Finding, ...]
@@ -54,7 +54,7 @@ class Grouped(View):
         return f"{where(self.first.location, root)}{self.message}{times}"
 
 
-class Found(Drawing):
+class Found(Drawing, kw_only=False):
     """Findings, in the line that each printer has for one. ``notes``: what else is to be said of
     each, in the same order."""
 
@@ -71,7 +71,7 @@ def grouped(findings: Iterable[m.Finding]) -> tuple[Grouped, ...]:
     for finding in findings:
         key = (finding.rule, finding.level, finding.location, finding.message, finding.accepted)
         groups.setdefault(key, []).append(finding)
-    return tuple(Grouped(members=tuple(same)) for same in groups.values())
+    return tuple(Grouped(tuple(same)) for same in groups.values())
 
 
 def failing(profile: m.Profile) -> frozenset[m.Finding]:
@@ -314,7 +314,7 @@ def _line(
     members = tuple(member for member in same.members if member in failing)
     fails = ""
     if members:
-        runs = Grouped(members=members).runs
+        runs = Grouped(members).runs
         where = (
             f" in {one_line(', '.join(runs[: limits.lines]), limits.name)}"
             if members != same.members

@@ -134,11 +134,11 @@ KINDS: dict[str, tuple[str, str]] = {
 }
 
 
-def drawable(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.FlameGraph]]:
+def drawable(runs: m.Runs) -> list[tuple[int, m.RunReport, m.FlameGraph]]:
     return having(runs, "flame", m.FlameGraph)
 
 
-def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Iterator[Fold]:
+def flame_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     graphs = drawable(runs)
     first = [index for index in importance(runs) if any(index == at for at, _, _ in graphs)][
         : limits.flames

@@ -2,7 +2,8 @@
 what the device waited for, and in which region or span its work began."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from kgprof.document.quantity import DASH, count, figure, milliseconds, percent,
 from kgprof.document.run_parts import having, run_part
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Column,
     Fold,
@@ -95,7 +97,7 @@ def _idle(us: float, kernels: m.KernelBreakdown) -> tuple[str, str]:
     return figure(us / breakdown.steps_of(kernels)), percent(share)
 
 
-def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Fold]:
+def device_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     """Of each CUDA run where its device's time went, and what its idle time waited for."""
     for index, run, kernels in broken_down(runs):
         if kernels.device != "cuda":
@@ -116,7 +118,7 @@ def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Fold]:
         yield run_part(index, run, blocks, "Why the GPU was idle")
 
 
-def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple[Block, ...]:
+def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> Blocks:
     """Idle time by cause, and by what the CPU did if it had not launched yet; or why that is not
     known."""
     idle = kernels.idle
@@ -271,7 +273,7 @@ _OPS = 8  # that a generated kernel shows at once; a large one fuses dozens
 _WHOLE = 20_000  # characters: no compiler makes longer names
 
 
-def kernel_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Iterator[Fold]:
+def kernel_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     first = kept(runs, FIRST_RUNS)
     for index, run, kernels in broken_down(runs):
         unit = breakdown.unit(kernels)
@@ -364,26 +366,25 @@ def _against_the_card(kernels: m.KernelBreakdown, table: Table) -> Table:
     return replace(table, rows=tuple(rows), totals=totals, columns=columns_)
 
 
+# What is said of a launch, by the field that holds it.
+_OF_A_LAUNCH: Mapping[str, Callable[[Any], str]] = {
+    "grid": lambda sizes: f"grid {extent(sizes)}",
+    "block": lambda sizes: f"block {extent(sizes)}",
+    "registers": "{} registers".format,
+    "spills": lambda number: f"{number} spilled" if number else "",
+    "shared_bytes": lambda number: f"{size(number)} shared" if number else "",
+    "warps": lambda number: plural(number, "warp"),
+    "stages": lambda number: plural(number, "stage"),
+    "occupancy_percent": lambda percent: f"occupancy {occupancy(percent)}",
+    "bytes_per_s": lambda rate: f"{figure(rate / 1e9)} GB/s",
+    "flops_per_s": lambda rate: f"{figure(rate / 1e12)} TFLOP/s",
+}
+
+
 def launch_words(one: m.KernelLaunches) -> str:
     """ "132x256 threads, 32 registers, 4.0 KiB shared, 50 % occupancy, 1,020 GB/s"."""
-    parts = (
-        "" if isinstance(one.grid, m.Skipped) else f"grid {extent(one.grid)}",
-        "" if isinstance(one.block, m.Skipped) else f"block {extent(one.block)}",
-        "" if isinstance(one.registers, m.Skipped) else f"{one.registers} registers",
-        "" if isinstance(one.spills, m.Skipped) or not one.spills else f"{one.spills} spilled",
-        ""
-        if isinstance(one.shared_bytes, m.Skipped) or not one.shared_bytes
-        else f"{size(one.shared_bytes)} shared",
-        "" if isinstance(one.warps, m.Skipped) else plural(one.warps, "warp"),
-        "" if isinstance(one.stages, m.Skipped) else plural(one.stages, "stage"),
-        ""
-        if isinstance(one.occupancy_percent, m.Skipped)
-        else f"occupancy {occupancy(one.occupancy_percent)}",
-        "" if isinstance(one.bytes_per_s, m.Skipped) else f"{figure(one.bytes_per_s / 1e9)} GB/s",
-        ""
-        if isinstance(one.flops_per_s, m.Skipped)
-        else f"{figure(one.flops_per_s / 1e12)} TFLOP/s",
-    )
+    values = [(getattr(one, field), words) for field, words in _OF_A_LAUNCH.items()]
+    parts = [words(value) for value, words in values if not isinstance(value, m.Skipped)]
     times = f"{one.count:,} \N{MULTIPLICATION SIGN} {figure(one.median_us)} \N{MICRO SIGN}s"
     return f"{times}: {', '.join(filter(None, parts))}"
 
@@ -533,7 +534,7 @@ def _kernel_row(rank: int, kernel: m.KernelRow, name: str, root: str, limits: Li
     )
 
 
-def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Fold]:
+def host_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     for index, run, host in having(runs, "host", m.HostBreakdown):
         shown = host.rows[: limits.host_rows]
         rows = []

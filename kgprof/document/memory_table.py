@@ -1,7 +1,6 @@
 """What a run reads back in a step, and how much memory it takes: the same cells for every renderer,
 and a curve over one step, or why there is none."""
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -12,16 +11,16 @@ from kgprof.document.plot import Axis, Plot, Shape, bar, plot
 from kgprof.document.quantity import count, figure, milliseconds, ratio, size
 from kgprof.document.run_parts import run_part
 from kgprof.document.summary import RunColumn
-from kgprof.document.table import Block, Cell, known, number, plain
+from kgprof.document.table import Block, Blocks, Cell, known, number, plain
 from kgprof.wording import plural
 
 
-def columns(runs: Sequence[m.RunReport]) -> tuple[RunColumn, ...]:
+def columns(runs: m.Runs) -> tuple[RunColumn, ...]:
     """Those that at least one run has a figure for."""
     return tuple(column for column in COLUMNS if any(column.cell(run).measured for run in runs))
 
 
-def unknown(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
+def unknown(runs: m.Runs) -> tuple[tuple[str, str], ...]:
     """Columns, and why they have no figure, each reason once; its runs only where not all share it.
     A dash alone is read by nobody who cannot hover."""
     found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
@@ -110,7 +109,7 @@ COLUMNS = tuple(
 _MIB = 2**20
 
 
-def memory_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+def memory_folds(runs: m.Runs, limits: Limits) -> Blocks:
     """A reason that all runs share stands once."""
     reasons = [run.memory_curve.reason for run in runs if isinstance(run.memory_curve, m.Skipped)]
     if len(reasons) == len(runs) and len(set(reasons)) == 1:

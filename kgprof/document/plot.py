@@ -14,7 +14,7 @@ from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, kept
 from kgprof.document.quantity import count, figure, milliseconds, of_width, span
 from kgprof.document.run_parts import run_part
-from kgprof.document.table import Block, Drawing, View, plain
+from kgprof.document.table import Block, Blocks, Drawing, View, plain
 from kgprof.wording import plural
 
 ACROSS = 1000  # units of the width
@@ -141,11 +141,11 @@ _NAMED = 5  # processes whose marks say so; of more they have numbers only
 _FAR = 20  # entries above the picture that it marks
 
 
-def timed_steps(runs: Sequence[m.RunReport]) -> bool:
+def timed_steps(runs: m.Runs) -> bool:
     return any(isinstance(run.series, m.StepSeries) for run in runs)
 
 
-def step_time_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+def step_time_folds(runs: m.Runs, limits: Limits) -> Blocks:
     """Of the runs that there is room for; what is left out is said once."""
     folds, drawn, left_out = list[Block](), kept(runs, limits.timelines), 0
     for index, run in enumerate(runs):

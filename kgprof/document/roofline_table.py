@@ -3,7 +3,6 @@ a scatter plot of how long a launch takes and how much of the measured peak it r
 circles carry the table's numbers."""
 
 import math
-from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
@@ -18,6 +17,7 @@ from kgprof.document.quantity import figure, of_width, percent, size
 from kgprof.document.run_parts import run_part
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Column,
     Drawing,
@@ -48,7 +48,7 @@ IN_MARKDOWN = (
 
 
 def placed(
-    runs: Sequence[m.RunReport],
+    runs: m.Runs,
 ) -> list[tuple[int, m.RunReport, m.KernelBreakdown, m.Roofline]]:
     return [
         (index, run, kernels, kernels.roofline)
@@ -57,7 +57,7 @@ def placed(
     ]
 
 
-def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+def roofline_blocks(runs: m.Runs, limits: Limits) -> Blocks:
     """A drawing a run, then the ceilings and the rule once; none where no run was on a GPU."""
     found = placed(runs)
     if not found:

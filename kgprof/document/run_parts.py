@@ -1,7 +1,7 @@
 """The parts of a section that are about one run each, and the runs that have what such a part
 needs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TypeVar
 
 from kgprof import model as m
@@ -13,9 +13,7 @@ T = TypeVar("T")
 _NAME = 400  # characters of a run's
 
 
-def having(
-    runs: Sequence[m.RunReport], name: str, kind: type[T]
-) -> list[tuple[int, m.RunReport, T]]:
+def having(runs: m.Runs, name: str, kind: type[T]) -> list[tuple[int, m.RunReport, T]]:
     """Index, run, and what it holds under ``name``; without the runs of which that was not
     measured."""
     values = [(index, run, getattr(run, name)) for index, run in enumerate(runs)]

@@ -4,10 +4,10 @@ import re
 from typing import ClassVar
 
 from kgprof import model as m
-from kgprof.document.table import Block, Drawing, Fold, View
+from kgprof.document.table import Blocks, Drawing, Fold, View
 
 
-class Code(Drawing):
+class Code(Drawing, kw_only=False):
     """Lines to copy."""
 
     kind: ClassVar[str] = "code"
@@ -16,7 +16,7 @@ class Code(Drawing):
 
 class Section(View, kw_only=False):
     title: str
-    blocks: tuple[Block, ...]
+    blocks: Blocks
     intro: str = ""
     # on the page the intro is behind a line that opens it; in a comment the whole section is
     folded: bool = False

@@ -409,7 +409,7 @@ def _dropped(run: m.RunReport) -> Cell:
 
 
 def run_table(
-    runs: Sequence[m.RunReport], shown: Sequence[RunColumn], label: str, *, anchored: bool = False
+    runs: m.Runs, shown: Sequence[RunColumn], label: str, *, anchored: bool = False
 ) -> Table:
     """``anchored``: links to a run lead to this table, and it says how a run ended."""
     figures = []
@@ -491,7 +491,7 @@ def strategies(profile: m.Profile) -> tuple[Fact, ...]:
 _COLUMNS = 16  # of metrics, and of what tells them apart
 
 
-def evaluation_folds(units: str, runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+def evaluation_folds(units: str, runs: m.Runs, limits: Limits) -> tuple[Fold, ...]:
     """What became of the units of work, every metric, and the settings; of these what the workload
     declares."""
     tallied, measured, declared = outcomes(runs), metrics(runs, limits), settings(runs, limits)
@@ -510,11 +510,11 @@ def evaluation_folds(units: str, runs: Sequence[m.RunReport], limits: Limits) ->
     return tuple(folds)
 
 
-def _evaluated(runs: Sequence[m.RunReport]) -> list[tuple[m.RunReport, m.Evaluation]]:
+def _evaluated(runs: m.Runs) -> list[tuple[m.RunReport, m.Evaluation]]:
     return [(run, found) for _, run, found in having(runs, "evaluation", m.Evaluation)]
 
 
-def outcomes(runs: Sequence[m.RunReport]) -> Table:
+def outcomes(runs: m.Runs) -> Table:
     """Every tally of every run; what was left out, and what is wrong, behind the number of
     steps."""
     evaluated = [(run, found) for run, found in _evaluated(runs) if found.units or found.tallies]
@@ -535,7 +535,7 @@ def outcomes(runs: Sequence[m.RunReport]) -> Table:
     return plain("Outcomes per run", ("run", units, *words[0], "steps", *words[1]), rows)
 
 
-def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
+def metrics(runs: m.Runs, limits: Limits) -> Table:
     """One row for each group of metrics; runs with the same figures share their rows."""
     evaluations = [
         (run, evaluation.metrics[: 10 * limits.lines]) for run, evaluation in _evaluated(runs)
@@ -569,7 +569,7 @@ def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
     return plain("Metrics of the evaluation", headings, rows)
 
 
-def settings(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fact, ...]:
+def settings(runs: m.Runs, limits: Limits) -> tuple[Fact, ...]:
     """Once where all runs agree, else each value with its runs."""
     values: dict[str, dict[str, list[str]]] = {}
     for run, evaluation in _evaluated(runs):

@@ -11,6 +11,7 @@ from kgprof.document.quantity import duration, figure, percent, ratio, size
 from kgprof.document.sheet import Code, Section, Sheet
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Fold,
     Row,
@@ -49,9 +50,7 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
         f"# {_size(sweep, at)}\n{each.code}" if several else each.code
         for at, each in enumerate(sweep.verdicts)
     ]
-    code: tuple[Block, ...] = (
-        (Code(text="\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
-    )
+    code: Blocks = (Code("\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
 
     def stages(found: m.CompileStages | m.Skipped) -> tuple[Cell, ...]:
         if isinstance(found, m.Skipped):
@@ -278,7 +277,7 @@ def _missing(sweep: m.Sweep) -> Iterator[Section]:
             if log := next((process.log for process in each.processes if process.log), ""):
                 lines = "\n".join(log.splitlines()[-_LOG_LINES:])
                 blocks.append(
-                    Fold(f"The end of the log of {each.cell.name}", blocks=(Code(text=lines),))
+                    Fold(f"The end of the log of {each.cell.name}", blocks=(Code(lines),))
                 )
     if blocks:
         yield Section("Not measured", tuple(blocks))
@@ -360,9 +359,9 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
         yield "Not run alone", minified.checked.reason
     elif not minified.checked.differs:
         yield "The script alone does not differ", "the fault needs the program around the graph"
-    yield Code(text=f"python {minified.script}")
+    yield Code(f"python {minified.script}")
     if isinstance(minified.checked, m.Reproduction):
-        yield Fold("Output of the script", blocks=(Code(text=minified.checked.output),))
+        yield Fold("Output of the script", blocks=(Code(minified.checked.output),))
 
 
 def _rungs(ladder: m.Ladder) -> Table:
@@ -478,7 +477,7 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
             if fastest is not best
             else ""
         )
-        blocks += [f"Recommended: {best} ({_POLICIES[best]}).{noise}", Code(text=shapes.code)]
+        blocks += [f"Recommended: {best} ({_POLICIES[best]}).{noise}", Code(shapes.code)]
         if chosen.unknown:
             close = (
                 f"One process each cannot tell {fastest} from what is less than {APART:g}× "
@@ -563,6 +562,6 @@ def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
     lines = f"{before}  # after the first calls here\n{after}  # before the first call there"
     return Section(
         title,
-        (answer, Code(text=lines)),
+        (answer, Code(lines)),
         intro=("One fresh process each, so there is no spread."),
     )

@@ -178,6 +178,7 @@ class Drawing(View):
 
 
 Block = Table | Fold | Facts | Points | Drawing | str | tuple[str, str]  # a text is a note
+Blocks = tuple[Block, ...]
 
 
 # ---------------------------------------------------------------- making

@@ -122,7 +122,7 @@ class Lanes(Drawing):
     note: str  # how to read the picture where it does not show single events; the script's does
 
 
-def known(runs: Sequence[m.RunReport]) -> bool:
+def known(runs: m.Runs) -> bool:
     """Whether there is anything to say about a step of any of them."""
     return any(
         not (isinstance(kernels.timeline, m.Skipped) and isinstance(kernels.host_time, m.Skipped))
@@ -130,7 +130,7 @@ def known(runs: Sequence[m.RunReport]) -> bool:
     )
 
 
-def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> Iterator[Fold]:
+def step_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     """The drawing of each run's step, what its host did, and how far ahead of the device that
     was."""
     drawn = kept(runs, limits.timelines)
@@ -176,7 +176,7 @@ def _drawn(step: m.StepTimeline, name: str, at: str, limits: Limits) -> Iterator
     marks = legend_of(
         "t", *((kind, *words) for mark, (kind, _, *words) in _MARKS.items() if mark in present)
     )
-    yield Legend(entries=(*legend(present.intersection(m.KernelKind)), *marks.entries))
+    yield Legend((*legend(present.intersection(m.KernelKind)), *marks.entries))
     labels = _labels(step, limits)
     yield _lanes(step, labels, at)
     yield from (f"{note[:1].upper()}{note[1:]}." for note in _notes(step))
@@ -288,7 +288,7 @@ def _mark(lane: m.Lane, kind: str) -> str:
     return f"idle-{kind}" if lane.content == "idle" else kind
 
 
-def events(runs: Sequence[m.RunReport], limits: Limits) -> str:
+def events(runs: m.Runs, limits: Limits) -> str:
     """Of the runs whose step is drawn, for the script: JSON by anchor, packed as the Profile is.
     Times are whole numbers of ``unit`` nanoseconds, starts count from the end of the event before,
     calls from the call before."""

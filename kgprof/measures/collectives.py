@@ -54,7 +54,8 @@ def by_span(columns: Columns, launched: Launched, spans: Mask) -> tuple[m.SpanTo
     labels = (*(name.removeprefix(REGION_PREFIX) for name in columns.names), UNATTRIBUTED)
     label = np.where(span == NOBODY, len(columns.names), columns.name[span])
     counts = np.bincount(label, minlength=len(labels))
-    totals_ns, first = np.zeros(len(labels), np.int64), np.full(len(labels), len(label))
+    totals_ns = np.zeros(len(labels), np.int64)
+    first = np.full(len(labels), len(label))
     np.add.at(totals_ns, label, columns.duration_ns[launched.events])
     np.minimum.at(first, label, np.arange(len(label)))
     found = sorted(np.flatnonzero(counts[:-1]).tolist(), key=lambda one: int(first[one]))
@@ -72,7 +73,8 @@ def communication(
     kernel = columns.of_category("kernel")[launched.events]
     talks = kernel & kinds.are(columns, launched.events, m.KernelKind.COMMUNICATION)
     every = window.clip(timeline.intervals_of(columns, launched.events))
-    own, others = timeline.union_ns(every[talks]), timeline.union_ns(every[~talks])
+    own = timeline.union_ns(every[talks])
+    others = timeline.union_ns(every[~talks])
     computes = ~talks & ~columns.of_category("gpu_memcpy")[launched.events]
     return m.Communication(
         count=int(talks.sum()),
@@ -146,13 +148,15 @@ class Matched:
 
 def of_run(run: RunEvidence) -> Steps | m.Skipped:
     """Of TRACE, by the number that torch.profiler gave the step in which they were issued."""
-    trace, work = run.trace(m.PassName.TRACE), run.once(launches.launched_in_trace)
+    trace = run.trace(m.PassName.TRACE)
+    work = run.once(launches.launched_in_trace)
     if isinstance(trace, m.Skipped) or isinstance(work, m.Skipped):
         return m.Skipped("there is no TRACE")
     columns = trace.columns
     if len(work.events):
         talks = run.whole.once(kinds_of).are(columns, work.events, m.KernelKind.COMMUNICATION)
-        which, calls = work.events[talks], work.calls[talks]
+        which = work.events[talks]
+        calls = work.calls[talks]
         issued_ns = np.where(calls == NOBODY, columns.start_ns[which], columns.start_ns[calls])
     else:
         which = np.flatnonzero(

@@ -337,7 +337,7 @@ class Ranked(m.Model):
         )
 
 
-def ranked(runs: Sequence[m.RunReport]) -> Ranked | None:
+def ranked(runs: m.Runs) -> Ranked | None:
     """None where nothing ranks them: no time, or steps that are not the same work."""
     sound = [run for run in runs if not run.results_differ]
     per_step = timed(sound, lambda run: run.step)
@@ -352,7 +352,7 @@ def ranked(runs: Sequence[m.RunReport]) -> Ranked | None:
 
 
 def whole_jobs(
-    sound: Sequence[m.RunReport],
+    sound: m.Runs,
 ) -> tuple[tuple[list[tuple[m.RunReport, m.Spread]], Unit], ...]:
     return (
         *((timed(sound, counted_evaluation), per_unit(run.unit)) for run in sound[:1]),
@@ -370,7 +370,7 @@ def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Rank
     return Ranked(unit=unit, in_rounds=len(rounds) == len(found), runs=tuple(runs), answers=answers)
 
 
-def with_speedups(runs: Sequence[m.RunReport]) -> tuple[m.RunReport, ...]:
+def with_speedups(runs: m.Runs) -> tuple[m.RunReport, ...]:
     """Each against the declared baseline, on what ranks the two."""
     baseline = next((run for run in runs if run.is_baseline), None)
     return tuple(structs.replace(run, speedup=_speedup(run, baseline)) for run in runs)
@@ -433,7 +433,7 @@ def evaluates(run: Run) -> bool:
 
 
 def timed(
-    runs: Sequence[m.RunReport], quantity: Callable[[m.RunReport], m.Spread | m.Skipped]
+    runs: m.Runs, quantity: Callable[[m.RunReport], m.Spread | m.Skipped]
 ) -> list[tuple[m.RunReport, m.Spread]]:
     return [(run, time) for run in runs if isinstance(time := quantity(run), m.Spread)]
 

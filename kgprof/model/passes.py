@@ -367,7 +367,7 @@ class PassName(StrEnum):
     KERNELS = "kernels"
 
 
-class Pass(Model):
+class Pass(Model, kw_only=False):
     """A declared pass: ``<name>.json`` in a run's folder holds its Struct, or Skipped."""
 
     name: PassName
@@ -385,11 +385,11 @@ class Pass(Model):
 PASSES: Mapping[PassName, Pass] = {
     row.name: row
     for row in (
-        Pass(name=PassName.COMPILE, kind=CompilePass, module="torch_trace", listens=True),
+        Pass(PassName.COMPILE, CompilePass, "torch_trace", listens=True),
         Pass(
-            name=PassName.TIMING,
-            kind=TimingPass,
-            module="timing",
+            PassName.TIMING,
+            TimingPass,
+            "timing",
             reruns=True,
             not_in_script=(
                 "a script runs once, under instruments; to rerun it: --passes "
@@ -397,16 +397,16 @@ PASSES: Mapping[PassName, Pass] = {
             ),
         ),
         Pass(
-            name=PassName.TRACE,
-            kind=TracePass,
-            module="torch_profiler",
+            PassName.TRACE,
+            TracePass,
+            "torch_profiler",
             trace_file="trace.json.gz",
             listens=True,
         ),
         Pass(
-            name=PassName.HOST,
-            kind=HostPass,
-            module="host_profiler",
+            PassName.HOST,
+            HostPass,
+            "host_profiler",
             reruns=True,
             not_in_script=(
                 "a script runs once, without cProfile; to rerun it: --passes "
@@ -414,9 +414,9 @@ PASSES: Mapping[PassName, Pass] = {
             ),
         ),
         Pass(  # torch.profiler with Python's stacks; it and cProfile silence each other
-            name=PassName.STACK,
-            kind=TracePass,
-            module="stack_profiler",
+            PassName.STACK,
+            TracePass,
+            "stack_profiler",
             trace_file="stack_trace.json.gz",
             reruns=True,
             not_in_script=(
@@ -425,16 +425,16 @@ PASSES: Mapping[PassName, Pass] = {
             ),
         ),
         Pass(  # TRACE again, with a range around each call of a C++ kernel of Inductor's (CPU only)
-            name=PassName.KERNELS,
-            kind=TracePass,
-            module="cpp_kernels",
+            PassName.KERNELS,
+            TracePass,
+            "cpp_kernels",
             in_probe=True,
             trace_file="kernels.json.gz",
             not_in_script=(
                 "a script is not compiled a second time for the names of Inductor's C++ kernels"
             ),
         ),
-        Pass(name=PassName.MEMORY, kind=MemoryPass, module="memory", in_probe=True, listens=True),
+        Pass(PassName.MEMORY, MemoryPass, "memory", in_probe=True, listens=True),
     )
 }
 
@@ -474,7 +474,7 @@ class RunKey(Model, order=True, kw_only=False):
 MOST_ROUNDS = 1000  # a process each
 
 
-class Options(Model):
+class Options(Model, kw_only=False):
     """What the user asked of ``kgprof profile``; the only place where defaults live."""
 
     workload: str = "linkpred"

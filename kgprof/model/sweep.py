@@ -294,6 +294,10 @@ class CellResult(Model):
     processes: tuple[CellProcess, ...] = ()
     not_run: str = ""  # why there is none, or why there are fewer than the others have
 
+    def started(self, *, cold: bool) -> int:
+        """How many processes did with cold caches, or with warm ones."""
+        return sum(process.cold is cold for process in self.processes)
+
     def measured(self, *, cold: bool | None = None) -> tuple[CellTimes, ...]:
         """Of the processes that have times; ``cold``: of those that started so."""
         chosen = (each for each in self.processes if cold is None or each.cold is cold)

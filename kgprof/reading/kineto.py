@@ -354,7 +354,8 @@ def _first_events(pieces: Iterator[bytes], name: str, damage: Sequence[str]) -> 
         # the bare array that the trace event format also allows
         if at_start and head.lstrip()[:1] == b"[":
             return head.lstrip()[1:]
-        head, at_start = head[-_START_BYTES:], nothing
+        head = head[-_START_BYTES:]
+        at_start = nothing
     if nothing and damage:
         raise InputError(f"nothing in it can be read: {'; '.join(damage)}", path=name)
     if nothing:
@@ -388,7 +389,8 @@ class _Text:
         for end in _ends(self.rest, _LAST_END if last else _END):
             events = _decoded(self.rest[:end])
             if events is not None:
-                self.rest, self.closed = self.rest[end:], last
+                self.rest = self.rest[end:]
+                self.closed = last
                 return events
         return None
 
@@ -523,7 +525,8 @@ class _Gathered:
             complete = [
                 event for event, kept in zip(complete, possible.tolist(), strict=True) if kept
             ]
-            start_us, duration_us = start_us[possible], duration_us[possible]
+            start_us = start_us[possible]
+            duration_us = duration_us[possible]
         arguments = [event.args or _NO_ARGUMENTS for event in complete]
         categories, names, threads = self._categories, self._names, self._threads
         self._parts.append(
@@ -621,10 +624,8 @@ def _memory(event: _Event) -> tuple[int, int, int, int] | None:
     found = event.args
     if event.ph != "i" or found is None or not abs(event.ts) <= _LATEST_US:
         return None
-    allocated, device = (
-        _whole(found.allocated),
-        NONE if found.device_type == _CPU else _whole(found.device),
-    )
+    allocated = _whole(found.allocated)
+    device = NONE if found.device_type == _CPU else _whole(found.device)
     if (
         allocated is None
         or device is None

@@ -7,7 +7,6 @@ process that loads it finds its graphs there and still has Dynamo capture them.
 
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,7 +61,7 @@ def shipped_cache(of: trials.CellTrials) -> m.ShippedCache | m.Skipped:
     )
 
 
-def measured_start(question: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def measured_start(question: bytes, options: m.Options, write: trials.Write) -> None:
     """The child: one first call, timed, after loading the artefacts or before packing them."""
     import torch
 

@@ -28,12 +28,12 @@ from kgprof.record.project_sources import project_files
 from kgprof.record.run import seed_everything
 from kgprof.record.static_inputs import ROUNDS, StaticInputs, worst
 from kgprof.record.timing import clock_for, timed_steps, wall_us
+from kgprof.record.trials import Write
 from kgprof.workloads import loading, user
 from kgprof.workloads.backend import in_place_of_inductor
 from kgprof.workloads.protocol import BufferSession, Workload
 
 Step = Callable[[], object]
-Write = Callable[[m.Model], None]
 ELSEWHERE_BYTES = 300 * 2**20  # more than the caching allocator has left over from anything else
 SAMPLES, SAMPLE_US = 15, 5_000.0  # each a group of calls that takes about so long
 MOST_CALLS = 100  # in a group

@@ -74,7 +74,7 @@ class Ended(m.Model):
     lost: Failed | None = None
 
 
-class Start(m.Model):
+class Start(m.Model, kw_only=False):
     job: Job
     scratch: Path
     log: Path

@@ -136,7 +136,7 @@ class InProcess:
         """As far as it has come."""
         key = m.RunKey(self._name, m.AS_IS)
         options = m.Options(
-            workload=WORKLOAD,
+            WORKLOAD,
             steps=self.steps,
             warmup=self._warmup,
             device=self._device.type,

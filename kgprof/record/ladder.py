@@ -32,7 +32,7 @@ from kgprof import model as m
 from kgprof.reading import recordings
 from kgprof.record import store
 from kgprof.record.run import seed_everything
-from kgprof.record.trials import TIME_UP, CellTrials
+from kgprof.record.trials import TIME_UP, CellTrials, Write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,7 +116,7 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
 # ---------------------------------------------------------------- from here on in the child
 
 
-def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def measure(question_json: bytes, options: m.Options, write: Write) -> None:
     """Take the steps of one rung, keep what they left, and compare it with eager and float64."""
     import torch
 

@@ -22,7 +22,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.record.ladder import Question, prepared
-from kgprof.record.trials import CellTrials
+from kgprof.record.trials import CellTrials, Write
 
 if TYPE_CHECKING:
     import torch
@@ -124,7 +124,7 @@ def _import_of(workload: str) -> str:
 # ---------------------------------------------------------------- from here on in the child
 
 
-def check(minified_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def check(minified_json: bytes, options: m.Options, write: Write) -> None:
     """Run the script by itself."""
     script = m.decode_json(minified_json, m.Minified).script
     ended = subprocess.run(
@@ -134,7 +134,7 @@ def check(minified_json: bytes, options: m.Options, write: Callable[[m.Model], N
     write(m.Reproduction(differs=ended.returncode == DIFFERS, output=output))
 
 
-def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def reduce(question_json: bytes, options: m.Options, write: Write) -> None:
     """Take the first graph of one run that differs when it is compiled by itself, and make it
     smaller.
 

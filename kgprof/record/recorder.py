@@ -172,7 +172,7 @@ def make_plan(
     )
     caches = Caches(folder=scratch / "caches")
     progress.phase("plan", None)
-    ended = children.run(Start(job=job, scratch=scratch, log=log, caches=caches))
+    ended = children.run(Start(job, scratch, log, caches))
     if ended.interrupted:
         raise KeyboardInterrupt
     well = ended.exit.outcome == "ok"
@@ -618,10 +618,10 @@ class Recorder:
         if not waits:
             self._progress.phase(said + first, key)
         return Start(
-            job=job,
-            scratch=self._scratch,
-            log=self._files(job)[0],
-            caches=caches,
+            job,
+            self._scratch,
+            self._files(job)[0],
+            caches,
             on_phase=lambda name: (
                 self._progress.phase(said + name, key, beside=waits)
                 if waits or name != first
@@ -637,7 +637,8 @@ class Recorder:
             )
         if exit_file is not None and decides:
             store.write_json(exit_file, ended.exit)
-        key, prefix = given.job.key, given.job.collectives
+        key = given.job.key
+        prefix = given.job.collectives
         if key is not None and prefix and ended.exit.outcome is not m.Outcome.OK:
             flight_recorder.keep(Path(prefix), layout.run_folder(self.folder, key))
         if ended.interrupted:

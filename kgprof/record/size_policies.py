@@ -30,7 +30,7 @@ from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.measures import buckets, times
 from kgprof.record.run import seed_everything
-from kgprof.record.trials import CellTrials
+from kgprof.record.trials import CellTrials, Write
 
 if TYPE_CHECKING:
     import torch
@@ -279,7 +279,7 @@ def captured(question: Question, options: m.Options) -> Called:
     raise UsageError(f"{options.workload} passes no tensor to its compiled function", hint=HINT)
 
 
-def look(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def look(question_json: bytes, options: m.Options, write: Write) -> None:
     called = captured(m.decode_json(question_json, Question), options)
     name = getattr(called.function, "__name__", type(called.function).__name__)
     write(
@@ -291,7 +291,7 @@ def look(question_json: bytes, options: m.Options, write: Callable[[m.Model], No
     )
 
 
-def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def measure(question_json: bytes, options: m.Options, write: Write) -> None:
     """One policy, in the cell's precision. A workload may have set its own when it was loaded."""
     import torch
 

@@ -25,8 +25,9 @@ from typing import Any
 import torch
 
 import kgprof
+from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
-from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
+from kgprof.record.call_index import CallIndex
 from kgprof.record.iterations import Iterations
 from kgprof.record.python_stack import expression_at, upwards
 from kgprof.record.source import Source, aside, preceded, replace
@@ -154,13 +155,13 @@ class Steps(CallIndex):
     def numbers(self, kind: Kind | None) -> Callable[[int], int]:
         """From a label to the number of its step, -1 before the first one."""
         if kind is None:
-            return lambda label: BEFORE_THE_FIRST
+            return lambda label: m.BEFORE_THE_FIRST
         at = self._at(kind)
         ahead = self._ahead(kind)
 
         def number(label: int) -> int:
             passed = bisect_right(at, label)
-            return passed - 1 + ahead if label >= 0 else BEFORE_THE_FIRST
+            return passed - 1 + ahead if label >= 0 else m.BEFORE_THE_FIRST
 
         return number
 

@@ -224,8 +224,7 @@ class Session:
         )
 
     def _turned(self, found: m.CellResult, turns: int) -> bool:
-        warm = [process for process in found.processes if not process.cold]
-        return bool(found.processes) and len(warm) >= self._warm_turns(turns)
+        return bool(found.processes) and found.started(cold=False) >= self._warm_turns(turns)
 
     def _warm_turns(self, turns: int) -> int:
         """A script's cold run is under the listeners of COMPILE, and gives no steady time."""
@@ -249,10 +248,8 @@ class Session:
         seconds = 0.0
         for cell, found in self._cells.items():
             if not found.not_run or found.processes:
-                cold = max(0, max(1, repeats) - len([p for p in found.processes if p.cold]))
-                warm = max(
-                    0, self._warm_turns(turns) - len([p for p in found.processes if not p.cold])
-                )
+                cold = max(0, max(1, repeats) - found.started(cold=True))
+                warm = max(0, self._warm_turns(turns) - found.started(cold=False))
                 seconds += cold * guess_s(cell, cold=True) + warm * guess_s(cell, cold=False)
         return seconds
 
@@ -301,10 +298,7 @@ class Session:
     def _in_turn(self, cells: Sequence[m.Cell], numbers: range, *, cold: bool) -> None:
         for number, cell in itertools.product(numbers, cells):
             found = self._cells[cell]
-            if (
-                not found.failed
-                and len([process for process in found.processes if process.cold == cold]) <= number
-            ):
+            if not found.failed and found.started(cold=cold) <= number:
                 self._one(cell, cold=cold, last=not cold and number == numbers[-1])
 
     def _begun(self, turns: int) -> list[m.Cell]:

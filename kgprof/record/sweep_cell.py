@@ -4,7 +4,6 @@ memory they took."""
 import resource
 import sys
 import time
-from collections.abc import Callable
 
 import msgspec
 import torch
@@ -16,6 +15,7 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.run import seed_everything
 from kgprof.record.source import listening
 from kgprof.record.torch_trace import CompileSources
+from kgprof.record.trials import Write
 from kgprof.workloads import loading
 from kgprof.workloads.backend import as_in
 from kgprof.workloads.protocol import Session
@@ -31,7 +31,7 @@ FEWEST_STEPS = 3  # of a group
 GROUPS_S = 3.0
 
 
-def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def measure(question: bytes, options: m.Options, write: Write) -> None:
     """Writes a CellAnswer three times: after the first calls, after the steps, and with the call
     after a reset."""
     asked = m.decode_json(question, m.CellQuestion)

@@ -20,7 +20,7 @@ from kgprof.reading.project import ProjectFiles
 from kgprof.reading.structured_trace import compile_id
 from kgprof.record import kept_records, memory, project_sources, skip_records, store, timing
 from kgprof.record.autotuning import Autotuning
-from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
+from kgprof.record.call_index import CallIndex
 from kgprof.record.compiled_calls import CompiledCalls
 from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.earlier_code import EarlierCode
@@ -118,7 +118,7 @@ def compile_pass(
         )
     answer = listened.answer(call_us, options.warmup)
     before = compilations(
-        record for record in listened.records() if record.call == BEFORE_THE_FIRST
+        record for record in listened.records() if record.call == m.BEFORE_THE_FIRST
     )
     while_loading_s = sum(
         each.duration_s for each in before if not isinstance(each.duration_s, m.Skipped)

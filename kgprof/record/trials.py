@@ -25,6 +25,7 @@ LOG_CHARS = 200_000  # of the end of what the child printed
 TIME_UP = m.Skipped("the time was up (--minutes; --resume goes on)")
 
 Answer = TypeVar("Answer")
+Write = Callable[[m.Model], None]  # takes an answer, in place of the one before it
 
 
 class Trial(m.Model):

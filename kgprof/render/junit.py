@@ -24,7 +24,7 @@ EVERY_RUN = "all runs"
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class Case(m.Model):
+class Case(m.Model, kw_only=False):
     """``failure``: it was observed and is wrong; ``error``: it could not be told. At most one of
     the two."""
 
@@ -118,9 +118,9 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
     """How each run ended, the budgets, the compared metrics, the rules."""
     for run in profile.runs:
         died = "" if run.exit.outcome == "ok" else run.how_it_ended
-        yield Case(run=run.key.slug, name="the run ended well", error=died)
+        yield Case(run.key.slug, "the run ended well", error=died)
     if not profile.runs:
-        yield Case(run=EVERY_RUN, name="something ran", error=profile.verdict.text)
+        yield Case(EVERY_RUN, "something ran", error=profile.verdict.text)
     if profile.gate is not None:
         gate = profile.gate
         judged = gate.fail_on is not m.FailOn.NEVER
@@ -130,8 +130,8 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
             exceeded = budget.status is m.BudgetStatus.EXCEEDED
             over = _over(budget) if exceeded else ""
             yield Case(
-                run=budget.run.slug,
-                name=f"budget {budget.metric}",
+                budget.run.slug,
+                f"budget {budget.metric}",
                 properties=(
                     ("value", observed),
                     ("budget", limit),
@@ -151,8 +151,8 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
                 filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library))
             )
             yield Case(
-                run=EVERY_RUN,
-                name=f"accepted {entry.rule} in {place}",
+                EVERY_RUN,
+                f"accepted {entry.rule} in {place}",
                 failure=f"expired on {entry.expires}: {entry.reason}" if expired else "",
             )
     if profile.comparison is not None:
@@ -167,8 +167,8 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
     ok = profile.exit_code == EXIT_OK
     failed = profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD)
     yield Case(
-        run=EVERY_RUN,
-        name="head has no regression against base",
+        EVERY_RUN,
+        "head has no regression against base",
         failure=text if failed else "",
         error="" if ok or failed else text,
         output=text if ok else "",
@@ -186,8 +186,8 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
             metric.budget_percent if metric.budget_percent is not None else metric.tolerance_percent
         )
         yield Case(
-            run=metric.run.slug,
-            name=f"compared {metric.name}",
+            metric.run.slug,
+            f"compared {metric.name}",
             properties=(
                 ("verdict", metric.verdict),
                 ("decides", str(metric.decides).lower()),
@@ -240,8 +240,8 @@ def _rules(profile: m.Profile) -> Iterable[Case]:
         rule = rules.get(name)
         wrong = [_line(finding, root) for finding in same if finding in fails]
         yield Case(
-            run=run,
-            name=f"{rule.id} {rule.name}" if rule else name,
+            run,
+            f"{rule.id} {rule.name}" if rule else name,
             properties=(("findings", str(len(same))),) if same else (),
             failure="\n".join(wrong),
             error="" if wrong else _unseen(runs.get(run), rule),

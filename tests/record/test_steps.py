@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import kgprof
+from kgprof.model import BEFORE_THE_FIRST
 from kgprof.reading.project import ProjectFiles
-from kgprof.record.call_index import BEFORE_THE_FIRST
 from kgprof.record.source import listening
 from kgprof.record.steps import Kind, StepMarks, Steps
 
