@@ -131,14 +131,19 @@ def _mended(
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
     tested = source is not None and place is not None and source.decides(place)
     decides = prints or tested or _in_operator(finding)
-    fix = _known(finding, decides) or _of_guard(finding) or trainer.get(finding.rule, finding.fix)
+    in_graph = source is not None and place is not None and source.flows_into_a_graph(place)
+    useless = (
+        *((_DYNAMIC,) if decides else ()),
+        *(() if in_graph and not decides else (_SCALARS,)),
+        *(() if _can_be_put_off(finding) else (_PRINTS,)),
+    )
+    fix = _known(finding, useless) or _of_guard(finding) or trainer.get(finding.rule, finding.fix)
     if fix:
         return replace(finding, fix=fix)
     if finding.refusal is not None and finding.refusal.cause.gb_id == _BRANCHES:
         finding = _of_branch(finding, source)
-    if decides:
-        finding = _without_hint(_without_hint(finding, _SCALARS), _DYNAMIC)
-    finding = _without_hint(finding, _PRINTS)
+    for switch in useless:
+        finding = _without_hint(finding, switch)
     if finding.refusal is not None and finding.refusal.cause.operator.startswith("torch."):
         finding = _without_hint(finding, _SKIPPED)
     only = (
@@ -177,12 +182,14 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
         return finding
     if not any(isinstance(node, ast.BoolOp) for node in ast.walk(branch.test)):
         finding = _without_hint(finding, "`or`/`and`")
+    leaves = (ast.Return, ast.Break, ast.Continue, ast.Raise)
+    if any(isinstance(node, leaves) for each in branch.body for node in ast.walk(each)):
+        for hint in _OF_AN_IF:
+            finding = _without_hint(finding, hint)
     only_raises = len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise)
     wanted = _opposite(branch.test)
     if not only_raises or branch.orelse or not wanted:
         return finding
-    for hint in _OF_AN_IF:
-        finding = _without_hint(finding, hint)
     return replace(finding, fix=f'torch._assert_async({wanted}, "...")  # {_CHECKED}')
 
 
@@ -205,18 +212,35 @@ def _in_operator(finding: m.Finding) -> bool:
     return finding.refusal is not None and finding.refusal.cause.kind.startswith(_OPERATOR)
 
 
-def _known(finding: m.Finding, decides: bool) -> str:
-    """``decides``: a condition depends on the value that the line reads, which breaks the graph
-    next, or the graph cannot hold it."""
+def _written_by(finding: m.Finding, called: str) -> str:
+    """The function that writes a message; ``logging.info`` asks its root logger before it calls
+    it, where torch stops."""
+    if called == _WARNS:
+        return "warnings.warn"
+    if called in _WRITES:
+        return f"logging.{called}"
+    line = finding.library
+    is_logging = line is not None and line.file.endswith("logging/__init__.py")
+    return f"logging.{line.function}" if line and is_logging and line.function in _LEVELS else ""
+
+
+def _can_be_put_off(finding: m.Finding) -> bool:
+    """Whether torch can print later what a print is given."""
+    context = finding.refusal.cause.context if finding.refusal else ""
+    return _PRINTED.fullmatch(context) is not None
+
+
+def _known(finding: m.Finding, useless: Collection[str]) -> str:
+    """``useless``: settings with which the next line breaks the graph, or the call raises."""
     way = finding.reads or finding.refusal
     if way is None:
         return ""
     cause = finding.refusal.cause if finding.refusal else m.TorchCause(kind="")
     called = cause.operator
-    if called == _WARNS or called in _WRITES:  # in whatever package
-        message = "warnings.warn" if called == _WARNS else f"logging.{called}"
+    writes = _written_by(finding, called)
+    if writes:  # in whatever package
         return (
-            f"torch._dynamo.config.ignore_logging_functions.add({message})  # compiled "
+            f"torch._dynamo.config.ignore_logging_functions.add({writes})  # compiled "
             "code leaves the message out"
         )
     places = [
@@ -232,10 +256,10 @@ def _known(finding: m.Finding, decides: bool) -> str:
         if (here or one.below) and _is_at(one, line)
     )
     of_library = next((one.fix.replace("{function}", _last(line.function)) for one, line in at), "")
-    return of_library or _of_cause(cause, in_library=finding.library is not None, decides=decides)
+    return of_library or _of_cause(cause, in_library=finding.library is not None, useless=useless)
 
 
-def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
+def _of_cause(cause: m.TorchCause, *, in_library: bool, useless: Collection[str]) -> str:
     """The table's, else the setting that torch's own hint names. Not one that only moves the break
     to the next line, and not one with which the call raises."""
     table = (
@@ -246,9 +270,7 @@ def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
     switches = (switch for hint in cause.hints for switch in switches_in(hint))
     hinted = next((switch for switch in switches if _RAISES not in switch), "")
     fix = table or (f"{hinted}  # {_HINTED}" if hinted else "")
-    only_moved = decides and (_SCALARS in fix or _DYNAMIC in fix)
-    printed_now = _PRINTS in fix and not _PRINTED.fullmatch(cause.context)
-    return "" if only_moved or printed_now else fix
+    return "" if any(switch in fix for switch in useless) else fix
 
 
 def _without_hint(finding: m.Finding, switch: str) -> m.Finding:

@@ -568,6 +568,7 @@ class Advised:
             together=self._together(guard),
             only_computed=self._only_computed(guard, used),
             of_many_types=self._is_of_many_types(guard),
+            in_turn=compiled_callables.in_turn(self.trace, self.compiled),
             is_changed=changed,
             only_grows=only_grows,
         )
@@ -1034,6 +1035,9 @@ def _finding(
         else ""
     )
     eager += shared if event.limit_call is not None else ""
+    lines = {recompile.call_site for recompile in recompiles}
+    of_library = bool(event.library or event.wraps)
+    called = lines.pop() if of_library and len(lines) == 1 else None
     calls = [f"{call_name(r.call)}, " if event.calls_known else "" for r in recompiles]
     kinds = (
         ()
@@ -1044,7 +1048,7 @@ def _finding(
     times = f"{_times(event, recompiles)}{note}{_because_of_break(event, recompiles)}"
     return finding(
         rule,
-        event,
+        replace(event, location=called or event.location),
         f"{event.name} recompiled {times}: {_why(event, recompiles)}{eager}",
         *([apart] if apart else []),
         event.identity,

@@ -328,19 +328,22 @@ def test_a_check_is_turned_round_if_it_is_a_bool(test: str, check: str) -> None:
     assert written.replace("(", "").replace(")", "") == check.replace("(", "").replace(")", "")
 
 
+def test_a_function_of_logging_is_ignored_by_its_own_name() -> None:
+    """``logging.info`` breaks the graph in its own lines, before a logger is called."""
+    info = ("/lib/site-packages/logging/__init__.py", 2146, "info")
+
+    assert "ignore_logging_functions.add(logging.info)" in of_break(info, reason=builtin()).fix
+
+
 def test_a_number_read_inside_of_an_operator_is_captured_by_no_setting() -> None:
     """Applied to an autograd.Function, torch's own hint ends the program."""
-    read = (
-        "Unsupported Tensor.item() call\n  Explanation: It reads.\n"
+    inside = (
+        "Higher Order Operator: autograd.Function\n  Explanation: It reads.\n"
         "  Hint: Set `torch._dynamo.config.capture_scalar_outputs = True`.\n\n"
         "  Developer debug context: call_method TensorVariable() item () {}\n\n"
         " For more details about this graph break, please visit: https://a.org/gb/gb0124.html"
     )
-    inside = read.replace(
-        "Unsupported Tensor.item() call", "Higher Order Operator: autograd.Function"
-    )
 
-    assert "capture_scalar_outputs" in of_break(reason=read, line=17).fix
     found = of_break(reason=inside, line=17)
     assert found.fix == ""
     assert found.refusal is not None
