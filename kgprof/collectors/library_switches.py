@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import recompiles
+from kgprof.collectors.graph_breaks import break_records
 from kgprof.collectors.guard_text import switches_in
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
@@ -72,7 +73,10 @@ _PRINTS = "reorderable_logging_functions"
 # What torch can print later: its classes, as it names them in the context of the break.
 _PRINTED_CLASS = r"<class '[\w.]+\.(?:Tensor|Constant|StringFormat)Variable'>"
 _PRINTED = re.compile(rf"builtin print \[(?:(?:, )?{_PRINTED_CLASS})*\] False")
-_READ_TOO = "; print tensors themselves: what reads their values in this line breaks the graph, too"
+_READ_TOO = (
+    "and print tensors themselves, not what this line reads from them: the graph then stays whole "
+    "and prints at its end"
+)
 _BRANCHES = "GB0170"  # on a value
 _COUNTED = (
     "for _ in range(N): ...  # in place of the while, if the number of turns is known; else "
@@ -104,21 +108,37 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
     sources: dict[Any, SourceText] = {
         trace.run: trace.source for trace in evidence.compilers_and_cut_off
     }
-    lines = Counter(_line(one) for one in findings if one.refusal is not None)
-    mended = (
-        _mended(one, sources.get(one.run), trainers.get(one.run, {}), compiled) for one in findings
-    )
-    return [_beside_another(one) if lines[_line(one)] > 1 else one for one in mended]
+    lines = Counter(_line(one.run, one.location) for one in findings if one.refusal is not None)
+    prints = _printed_now(evidence) if any("print" in one.names for one in findings) else set()
+    mended = []
+    for one in findings:
+        line = _line(one.run, one.location)
+        new = _mended(
+            one, sources.get(one.run), trainers.get(one.run, {}), compiled, now=line in prints
+        )
+        mended.append(_beside_another(new) if lines[line] > 1 else new)
+    return mended
 
 
-def _line(finding: m.Finding) -> tuple[m.RunKey | None, str, int]:
-    place = finding.location
-    return finding.run, place.file if place else "", place.line if place else 0
+def _line(run: m.RunKey | None, place: m.Location | None) -> tuple[m.RunKey | None, str, int]:
+    return run, place.file if place else "", place.line if place else 0
+
+
+def _printed_now(evidence: Evidence) -> set[tuple[m.RunKey | None, str, int]]:
+    """The lines whose print is given what torch cannot print later, in one compilation at least."""
+    return {
+        _line(trace.run, record.site)
+        for trace in evidence.compilers_and_cut_off
+        for record in break_records(trace)
+        if record.cause.operator == "print" and not _PRINTED.fullmatch(record.cause.context)
+    }
 
 
 def _beside_another(finding: m.Finding) -> m.Finding:
     """Two breaks in one line: a print that is put off leaves the other."""
-    return replace(finding, fix=f"{finding.fix}{_READ_TOO}") if _PRINTS in finding.fix else finding
+    if _PRINTS not in finding.fix:
+        return finding
+    return replace(finding, fix=f"{finding.fix.partition('  #')[0]}  # {_READ_TOO}")
 
 
 def _mended(
@@ -126,7 +146,10 @@ def _mended(
     source: SourceText | None,
     trainer: Mapping[str, str],
     compiled: Collection[tuple[m.RunKey, str, str]],
+    *,
+    now: bool,
 ) -> m.Finding:
+    """``now``: what it prints cannot be printed later."""
     place = finding.location
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
     tested = source is not None and place is not None and source.decides(place)
@@ -135,7 +158,7 @@ def _mended(
     useless = (
         *((_DYNAMIC,) if decides else ()),
         *(() if in_graph and not decides else (_SCALARS,)),
-        *(() if _can_be_put_off(finding) else (_PRINTS,)),
+        *((_PRINTS,) if now else ()),
     )
     fix = _known(finding, useless) or _of_guard(finding) or trainer.get(finding.rule, finding.fix)
     if fix:
@@ -222,12 +245,6 @@ def _written_by(finding: m.Finding, called: str) -> str:
     line = finding.library
     is_logging = line is not None and line.file.endswith("logging/__init__.py")
     return f"logging.{line.function}" if line and is_logging and line.function in _LEVELS else ""
-
-
-def _can_be_put_off(finding: m.Finding) -> bool:
-    """Whether torch can print later what a print is given."""
-    context = finding.refusal.cause.context if finding.refusal else ""
-    return _PRINTED.fullmatch(context) is not None
 
 
 def _known(finding: m.Finding, useless: Collection[str]) -> str:

@@ -117,7 +117,7 @@ def mark(sizes: Sequence[InputSize]) -> str:
     by_tensor: dict[str, list[InputSize]] = {}
     for size in sizes:
         by_tensor.setdefault(_written(size.source), []).append(size)
-    if len(by_tensor) > _MOST_MARKS:
+    if len(by_tensor) > _MOST_MARKS or not all(size.is_always for size in sizes):
         return "torch.compile(..., dynamic=True)"
     can_vary = all(size.is_symbol and min(size.sizes) > 1 for size in sizes)
     function = "mark_dynamic" if can_vary else "maybe_mark_dynamic"
