@@ -97,8 +97,9 @@ LIMIT_REACHED = m.Rule(
         "torch._dynamo.config.recompile_limit."
     ),
     remedy=(
-        "Make what varies dynamic (torch._dynamo.mark_dynamic, dynamic=True), reduce the number of "
-        "different values, or compile separate functions for them. Raising "
+        "Reduce the number of different values: a size that no line needs as a number can be "
+        "dynamic (torch._dynamo.mark_dynamic, dynamic=True), a number that is only computed with a "
+        "0-d tensor. Or compile separate functions for them. Raising "
         "torch._dynamo.config.recompile_limit only helps if the number of values is known."
     ),
     topic=m.Topic.COMPILATION,
@@ -444,7 +445,9 @@ def _called_as(trace: RunTrace, compiled: Sequence[Compiled], function: str, *, 
     if function.rpartition(".")[2] != "forward" and not wraps:
         return function
     owners = [compiled_callables.of_compilation(trace, each) for each in compiled]
-    paths = {each.path for each in owners if each is not None and each.path.isidentifier()}
+    known = [each for each in owners if each is not None]
+    paths = {each.path or each.function for each in known}
+    paths = {path for path in paths if path.isidentifier()}
     return paths.pop() if len(paths) == 1 else "compiled" if wraps else "model"
 
 
@@ -613,10 +616,16 @@ class Advised:
             return False
         return self.trace.source.only_computed(
             [place for place in (self.definition, used) if place],
-            name_of(guard),
-            self.inputs.tensors,
+            self._inside(name_of(guard)),
+            {self._inside(tensor) for tensor in self.inputs.tensors},
             is_symbol=any(STATIC_INT in switch for switch in guard.switches),
         )
+
+    def _inside(self, source: str) -> str:
+        """``args[0]`` of torch's wrapper as the function that it calls names it."""
+        found = _POSITIONAL.match(source)
+        names = self._arguments[int(found[1]) :] if found else ()
+        return f"{names[0]}{source[found.end() :]}" if found and names else source
 
     def _is_of_many_types(self, guard: Guard) -> bool:
         """Whether a value came as numbers of two types, or as a number and as a tensor."""
