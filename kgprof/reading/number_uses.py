@@ -27,10 +27,11 @@ _NO_TENSOR_MODULES = ("math.", "random.", "time.")
 _NO_TENSOR_METHODS = ("dim", "get", "item", "numel", "size", "tolist")
 # What a number stays in, and what takes one as a size or a value.
 _STILL_NUMBERS = ("int", "float", "round", "min", "max", "abs")
+# methods that tensors have and hardly anything else: a meter may have add() and update(), too
 _TAKES_A_SIZE = (
-    *("narrow", "view", "reshape", "expand", "repeat", "roll", "topk", "split", "chunk", "unfold"),
-    *("new_zeros", "new_ones", "new_full", "new_empty", "fill_", "clamp", "clamp_", "masked_fill"),
-    *("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "pow", "lerp", "index_fill"),
+    *("narrow", "view", "reshape", "expand", "roll", "topk", "unfold", "masked_fill", "clamp"),
+    *("new_zeros", "new_ones", "new_full", "new_empty", "fill_", "clamp_", "add_", "sub_"),
+    *("mul_", "div_", "lerp", "lerp_", "index_fill"),
 )
 _GROWING = ("append", "extend", "insert", "appendleft", "setdefault", "update")
 _VIEWS = ("T", "mT", "H", "data", "grad", "real", "imag")

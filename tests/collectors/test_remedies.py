@@ -117,16 +117,6 @@ def test_the_fix_of_a_break_or_an_error_helps(
     assert [each for each in watched(name) if each.rule == rule] == []
 
 
-def test_a_transform_is_compiled_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched("remedy_vmap")
-    inside = graphs()
-    torch._dynamo.reset()
-    counters.clear()
-    monkeypatch.setenv("FIX", "1")
-    watched("remedy_vmap")
-    assert (inside, graphs()) == (0, 1)
-
-
 MODULE = """
 import torch
 

@@ -195,6 +195,7 @@ def test_what_a_function_does_to_a_list(line: str, changes: bool, only_appends: 
         (("return y.narrow(0, 0, int(x.sum().item()))",), True),
         (("x = x.sum().item()", "return y * x"), True),
         (("meter.update(x.sum().item())", "return y"), False),  # keeps a new number in each call
+        (("meter.add(x.sum().item())", "return y"), False),
         (("self.last = x.sum().item()", "return y"), False),
         (("losses.append(float(x.sum()))", "return y"), False),
         (("print(x.sum().item())", "return y"), False),

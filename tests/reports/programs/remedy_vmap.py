@@ -6,7 +6,7 @@ import torch
 
 
 # Under vmap torch compiles nothing; around it the same operators become one graph.
-@torch.compile(backend="eager")
+@torch.compile(backend="aot_eager")
 def kernel(first, second):
     return (-(first - second).square().sum()).exp()
 
@@ -17,7 +17,7 @@ def plain(first, second):
 
 pairs = torch.vmap(kernel)
 if os.environ.get("FIX"):
-    pairs = torch.compile(torch.vmap(plain), backend="eager")
+    pairs = torch.compile(torch.vmap(plain), backend="aot_eager")
 
 
 def step():
