@@ -5,9 +5,9 @@ begin and an end each). A span's own time, without that of the spans inside it, 
 stage; spans that are not named here belong to the stage around them.
 """
 
-import os
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -345,7 +345,7 @@ def _forbidden(event: FailedCompile, times: str) -> m.Finding:
     place = event.forbidden_at
     at = ""
     if place is not None:
-        of = f" of {os.path.basename(place.file)}" if _is_elsewhere(event, place) else ""
+        of = f" of {PurePosixPath(place.file).name}" if _is_elsewhere(event, place) else ""
         at = f", set in line {place.line}{of},"
     return finding(
         COMPILE_FAILED,

@@ -96,7 +96,7 @@ _SUPPRESSED = (
 def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Finding]:
     """The findings, with what their owner can do where the rule's remedy is none; a note where that
     is nothing."""
-    trainers: dict[Any, dict[str, str]] = {
+    trainers: dict[Any, Mapping[str, Mapping[str, str]]] = {
         run.key: _of_trainer(run.record.kernel_origins) for run in evidence.runs
     }
     compiled = {
@@ -144,10 +144,10 @@ def _beside_another(finding: m.Finding) -> m.Finding:
 def _mended(
     finding: m.Finding,
     source: SourceText | None,
-    trainer: Mapping[str, str],
+    trainer: Mapping[str, Mapping[str, str]],
     compiled: Collection[tuple[m.RunKey, str, str]],
     *,
-    now: bool,
+    now: bool = False,
 ) -> m.Finding:
     """``now``: what it prints cannot be printed later."""
     place = finding.location
@@ -160,7 +160,9 @@ def _mended(
         *(() if in_graph and not decides else (_SCALARS,)),
         *((_PRINTS,) if now else ()),
     )
-    fix = _known(finding, useless) or _of_guard(finding) or trainer.get(finding.rule, finding.fix)
+    spelled = trainer.get("in_place_of", {}).get(finding.fix, finding.fix)
+    of_trainer = trainer.get("fixes", {}).get(finding.rule, spelled)
+    fix = _known(finding, useless) or _of_guard(finding) or of_trainer
     if fix:
         return replace(finding, fix=fix)
     if finding.refusal is not None and finding.refusal.cause.gb_id == _BRANCHES:
@@ -340,12 +342,8 @@ def _last(function: str) -> str:
     return function.rpartition(".")[2]
 
 
-def _of_trainer(origins: m.KernelOrigins | m.Skipped) -> dict[str, str]:
-    """By rule, the arguments of the library that takes this run's training steps."""
+def _of_trainer(origins: m.KernelOrigins | m.Skipped) -> Mapping[str, Mapping[str, str]]:
+    """The arguments of the library that takes this run's training steps."""
     files = {line.file for origin in getattr(origins, "origins", ()) for line in origin.lines}
-    its = (
-        one["fixes"]
-        for one in TRAINERS
-        if any(part in file for part in one["files"] for file in files)
-    )
-    return dict(next(its, {}))
+    its = (one for one in TRAINERS if any(part in file for part in one["files"] for file in files))
+    return next(its, {})

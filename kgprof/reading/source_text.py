@@ -23,6 +23,7 @@ from kgprof.reading.project import ProjectFiles
 # break.
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)")
 
+LAMBDA = "<lambda>"  # as a code object names it
 _IS_OWN = re.compile(r"(?:self\.)?\w+")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -96,7 +97,7 @@ class SourceText:
     def at(self, file: str, line: int, function: str = "") -> m.Location:
         """A line as a place to point at, with the function that it is in and its text."""
         name = function_at(self._text(file), line, function) or user_function(function)
-        return m.Location(file=file, line=line, function=name, text=self._line(file, line))
+        return m.Location(file, line, name, text=self._line(file, line))
 
     def definition(self, file: str, first_line: int, function: str) -> m.Location:
         """The ``def`` line of a code object. A lambda or a comprehension has none: its own line
@@ -113,9 +114,9 @@ class SourceText:
             return self.at(file, first_line, function)
         nearest = max(found, key=lambda each: each.line)
         return m.Location(
-            file=file,
-            line=nearest.line,
-            function=nearest.qualified,
+            file,
+            nearest.line,
+            nearest.qualified,
             text=self._line(file, nearest.line),
         )
 
@@ -285,8 +286,10 @@ class SourceText:
         )
 
     def _function(self, place: m.Location) -> _Function | None:
-        """The innermost function that a line is in."""
+        """The innermost function that a line is in; of lambdas, the only one of the line."""
         tree = self._parsed(place.file).tree
+        if user_function(place.function) == LAMBDA:
+            return _lambda_as_function(tree, place.line)
         functions = [node for node in ast.walk(tree) if isinstance(node, _Function)]
         around = [
             node
@@ -425,6 +428,18 @@ def function_at(text: str, line: int, running: str = "") -> str:
     if any(found.name == name for found in inside):
         inside = [found for found in inside if found.line <= line or found.name == name]
     return max(inside, key=lambda found: found.line).qualified if inside else ""
+
+
+def _lambda_as_function(tree: ast.Module, line: int) -> ast.FunctionDef | None:
+    """None where several lambdas begin in the line: nothing says which one is meant."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
+    here = [node for node in found if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    if len(here) != 1:
+        return None
+    only = here[0]
+    body: list[ast.stmt] = [ast.copy_location(ast.Return(only.body), only.body)]
+    function = ast.FunctionDef(LAMBDA, only.args, body, [])
+    return ast.copy_location(function, only)
 
 
 def _uses(tree: ast.AST, name: str) -> int:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kgprof import gate
 from kgprof.analysis import analyse
-from kgprof.collectors import RULES, findings, library_switches
+from kgprof.collectors import RULES, device_idle, findings, library_switches
 from kgprof.collectors.library_switches import BREAKS, CAUSES, READS, TRAINERS, with_switches
 from kgprof.gate.settings import Configuration, combined
 from kgprof.model import (
@@ -425,6 +425,26 @@ def test_a_library_that_takes_the_steps_is_told_by_its_arguments(file: str, fix:
     assert [one.fix for one in found if one.rule == "KGP609"] == [fix]
 
 
+def test_a_cuda_graph_is_asked_for_by_the_trainers_argument_where_one_is_proposed() -> None:
+    trainer = next(each for each in TRAINERS if "in_place_of" in each)
+    proposed = Finding(
+        rule="KGP602",
+        level=Level.WARNING,
+        message="the GPU is idle",
+        run=None,
+        fingerprint="",
+        fix=device_idle.REPLAY,
+    )
+
+    found, without = (
+        library_switches._mended(replace(proposed, fix=fix), None, trainer, ())
+        for fix in (device_idle.REPLAY, "")
+    )
+
+    assert 'torch_compile_mode="reduce-overhead"' in found.fix
+    assert without.fix == ""
+
+
 def test_the_libraries_have_these_arguments_and_functions() -> None:
     transformers = pytest.importorskip("transformers")
     lightning = pytest.importorskip("pytorch_lightning")
@@ -482,7 +502,11 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
     assert {rule for trainer in TRAINERS for rule in trainer["fixes"]} <= {
         rule.id for rule in RULES
     }
-    for fix in (*fixes, *(fix for trainer in TRAINERS for fix in trainer["fixes"].values())):
+    fixes += [fix for trainer in TRAINERS for fix in trainer["fixes"].values()]
+    in_place = [trainer.get("in_place_of", {}) for trainer in TRAINERS]
+    fixes += [fix for each in in_place for fix in each.values()]
+    assert {fix for each in in_place for fix in each} == {device_idle.REPLAY}
+    for fix in fixes:
         arguments = re.findall(r"([\w.]+)\(\.\.\., (\w+)=", fix)
         assert all(argument in taking[called] for called, argument in arguments)
         assert arguments or fix in WITHOUT_ARGUMENT
