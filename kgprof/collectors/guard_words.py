@@ -16,6 +16,7 @@ STATES = {  # of the process, of which torch says no more
 }
 # modes that act on each call of a torch function, by the name of torch's check
 _MODES = ("___check_torch_function_mode_stack", "TORCH_FUNCTION_MODE")
+_DELETED = "Cache line invalidated because"
 _METADATA = "___check_metadata_"  # of the second value that __tensor_flatten__ returns
 # Dynamo's name for what the line of a graph break left to the code behind it
 _RETURNED = "___stack"
@@ -60,6 +61,8 @@ def in_words(
         )
     if guard.text.startswith(_METADATA):
         return "what a tensor subclass keeps beside its data is another than before"
+    if guard.text.startswith(_DELETED):
+        return "an object that it was compiled for was deleted, and torch drops such code"
     if is_returned_by_a_break(guard):
         return "that line returned another value than before"
     name = (

@@ -27,6 +27,7 @@ class InputSize(m.Model):
     sizes: tuple[int, ...]  # in the order in which they were met first
     is_parameter: bool = False
     is_symbol: bool = False  # torch compiled it for many sizes at least once
+    is_always: bool = True  # the tensor came to every graph of the frame
     is_constant: bool = False  # the function's own code made a constant of it
     constant_at: m.Location | None = None  # the project's line that did
 
@@ -71,13 +72,18 @@ def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
         if name in names and (key := _dimension(name, source)) is not None
     }
     met: dict[_Key, dict[int, None]] = {}
+    came: dict[tuple[str, str], set[str]] = {}  # frame and tensor: compilations
     tensors, parameters = set(), set()
     for name, source, sizes, is_parameter in _described(trace, names):
+        came.setdefault((frame_id(name), source), set()).add(name)
         tensors.add(MEMBER.sub(r".\1", source))
         for dimension, size in enumerate(sizes):
             met.setdefault((frame_id(name), source, dimension), {})[size] = None
         if is_parameter:
             parameters.add(source)
+    most: dict[str, int] = {}
+    for (frame, _), compilations in came.items():
+        most[frame] = max(most.get(frame, 0), len(compilations))
     varied = tuple(
         InputSize(
             frame_id=key[0],
@@ -86,6 +92,7 @@ def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
             sizes=tuple(sizes),
             is_parameter=key[1] in parameters,
             is_symbol=key in symbols,
+            is_always=len(came[key[0], key[1]]) == most[key[0]],
             is_constant=key in constants,
             constant_at=constants.get(key),
         )

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import recompiles
+from kgprof.collectors.graph_breaks import break_records
 from kgprof.collectors.guard_text import switches_in
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
@@ -74,7 +75,10 @@ _PRINTS = "reorderable_logging_functions"
 # What torch can print later: its classes, as it names them in the context of the break.
 _PRINTED_CLASS = r"<class '[\w.]+\.(?:Tensor|Constant|StringFormat)Variable'>"
 _PRINTED = re.compile(rf"builtin print \[(?:(?:, )?{_PRINTED_CLASS})*\] False")
-_READ_TOO = "; print tensors themselves: what reads their values in this line breaks the graph, too"
+_READ_TOO = (
+    "and print tensors themselves, not what this line reads from them: the graph then stays whole "
+    "and prints at its end"
+)
 _BRANCHES = "GB0170"  # on a value
 _COUNTED = (
     "for _ in range(N): ...  # in place of the while, if the number of turns is known; else "
@@ -106,21 +110,37 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
     sources: dict[Any, SourceText] = {
         trace.run: trace.source for trace in evidence.compilers_and_cut_off
     }
-    lines = Counter(_line(one) for one in findings if one.refusal is not None)
-    mended = (
-        _mended(one, sources.get(one.run), trainers.get(one.run, {}), compiled) for one in findings
-    )
-    return [_beside_another(one) if lines[_line(one)] > 1 else one for one in mended]
+    lines = Counter(_line(one.run, one.location) for one in findings if one.refusal is not None)
+    prints = _printed_now(evidence) if any("print" in one.names for one in findings) else set()
+    mended = []
+    for one in findings:
+        line = _line(one.run, one.location)
+        new = _mended(
+            one, sources.get(one.run), trainers.get(one.run, {}), compiled, now=line in prints
+        )
+        mended.append(_beside_another(new) if lines[line] > 1 else new)
+    return mended
 
 
-def _line(finding: m.Finding) -> tuple[m.RunKey | None, str, int]:
-    place = finding.location
-    return finding.run, place.file if place else "", place.line if place else 0
+def _line(run: m.RunKey | None, place: m.Location | None) -> tuple[m.RunKey | None, str, int]:
+    return run, place.file if place else "", place.line if place else 0
+
+
+def _printed_now(evidence: Evidence) -> set[tuple[m.RunKey | None, str, int]]:
+    """The lines whose print is given what torch cannot print later, in one compilation at least."""
+    return {
+        _line(trace.run, record.site)
+        for trace in evidence.compilers_and_cut_off
+        for record in break_records(trace)
+        if record.cause.operator == "print" and not _PRINTED.fullmatch(record.cause.context)
+    }
 
 
 def _beside_another(finding: m.Finding) -> m.Finding:
     """Two breaks in one line: a print that is put off leaves the other."""
-    return replace(finding, fix=f"{finding.fix}{_READ_TOO}") if _PRINTS in finding.fix else finding
+    if _PRINTS not in finding.fix:
+        return finding
+    return replace(finding, fix=f"{finding.fix.partition('  #')[0]}  # {_READ_TOO}")
 
 
 def _mended(
@@ -128,21 +148,29 @@ def _mended(
     source: SourceText | None,
     trainer: Mapping[str, Mapping[str, str]],
     compiled: Collection[tuple[m.RunKey, str, str]],
+    *,
+    now: bool = False,
 ) -> m.Finding:
+    """``now``: what it prints cannot be printed later."""
     place = finding.location
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
     tested = source is not None and place is not None and source.decides(place)
     decides = prints or tested or _in_operator(finding)
+    in_graph = source is not None and place is not None and source.flows_into_a_graph(place)
+    useless = (
+        *((_DYNAMIC,) if decides else ()),
+        *(() if in_graph and not decides else (_SCALARS,)),
+        *((_PRINTS,) if now else ()),
+    )
     spelled = trainer.get("in_place_of", {}).get(finding.fix, finding.fix)
     of_trainer = trainer.get("fixes", {}).get(finding.rule, spelled)
-    fix = _known(finding, decides) or _of_guard(finding) or of_trainer
+    fix = _known(finding, useless) or _of_guard(finding) or of_trainer
     if fix:
         return replace(finding, fix=fix)
     if finding.refusal is not None and finding.refusal.cause.gb_id == _BRANCHES:
         finding = _of_branch(finding, source)
-    if decides:
-        finding = _without_hint(_without_hint(finding, _SCALARS), _DYNAMIC)
-    finding = _without_hint(finding, _PRINTS)
+    for switch in useless:
+        finding = _without_hint(finding, switch)
     if finding.refusal is not None and finding.refusal.cause.operator.startswith("torch."):
         finding = _without_hint(finding, _SKIPPED)
     only = (
@@ -181,12 +209,14 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
         return finding
     if not any(isinstance(node, ast.BoolOp) for node in ast.walk(branch.test)):
         finding = _without_hint(finding, "`or`/`and`")
+    leaves = (ast.Return, ast.Break, ast.Continue, ast.Raise)
+    if any(isinstance(node, leaves) for each in branch.body for node in ast.walk(each)):
+        for hint in _OF_AN_IF:
+            finding = _without_hint(finding, hint)
     only_raises = len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise)
     wanted = _opposite(branch.test)
     if not only_raises or branch.orelse or not wanted:
         return finding
-    for hint in _OF_AN_IF:
-        finding = _without_hint(finding, hint)
     return replace(finding, fix=f'torch._assert_async({wanted}, "...")  # {_CHECKED}')
 
 
@@ -209,18 +239,29 @@ def _in_operator(finding: m.Finding) -> bool:
     return finding.refusal is not None and finding.refusal.cause.kind.startswith(_OPERATOR)
 
 
-def _known(finding: m.Finding, decides: bool) -> str:
-    """``decides``: a condition depends on the value that the line reads, which breaks the graph
-    next, or the graph cannot hold it."""
+def _written_by(finding: m.Finding, called: str) -> str:
+    """The function that writes a message; ``logging.info`` asks its root logger before it calls
+    it, where torch stops."""
+    if called == _WARNS:
+        return "warnings.warn"
+    if called in _WRITES:
+        return f"logging.{called}"
+    line = finding.library
+    is_logging = line is not None and line.file.endswith("logging/__init__.py")
+    return f"logging.{line.function}" if line and is_logging and line.function in _LEVELS else ""
+
+
+def _known(finding: m.Finding, useless: Collection[str]) -> str:
+    """``useless``: settings with which the next line breaks the graph, or the call raises."""
     way = finding.reads or finding.refusal
     if way is None:
         return ""
     cause = finding.refusal.cause if finding.refusal else m.TorchCause(kind="")
     called = cause.operator
-    if called == _WARNS or called in _WRITES:  # in whatever package
-        message = "warnings.warn" if called == _WARNS else f"logging.{called}"
+    writes = _written_by(finding, called)
+    if writes:  # in whatever package
         return (
-            f"torch._dynamo.config.ignore_logging_functions.add({message})  # compiled "
+            f"torch._dynamo.config.ignore_logging_functions.add({writes})  # compiled "
             "code leaves the message out"
         )
     places = [
@@ -236,10 +277,10 @@ def _known(finding: m.Finding, decides: bool) -> str:
         if (here or one.below) and _is_at(one, line)
     )
     of_library = next((one.fix.replace("{function}", _last(line.function)) for one, line in at), "")
-    return of_library or _of_cause(cause, in_library=finding.library is not None, decides=decides)
+    return of_library or _of_cause(cause, in_library=finding.library is not None, useless=useless)
 
 
-def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
+def _of_cause(cause: m.TorchCause, *, in_library: bool, useless: Collection[str]) -> str:
     """The table's, else the setting that torch's own hint names. Not one that only moves the break
     to the next line, and not one with which the call raises."""
     table = (
@@ -250,9 +291,7 @@ def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
     switches = (switch for hint in cause.hints for switch in switches_in(hint))
     hinted = next((switch for switch in switches if _RAISES not in switch), "")
     fix = table or (f"{hinted}  # {_HINTED}" if hinted else "")
-    only_moved = decides and (_SCALARS in fix or _DYNAMIC in fix)
-    printed_now = _PRINTS in fix and not _PRINTED.fullmatch(cause.context)
-    return "" if only_moved or printed_now else fix
+    return "" if any(switch in fix for switch in useless) else fix
 
 
 def _without_hint(finding: m.Finding, switch: str) -> m.Finding:

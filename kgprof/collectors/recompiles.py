@@ -97,8 +97,9 @@ LIMIT_REACHED = m.Rule(
         "torch._dynamo.config.recompile_limit."
     ),
     remedy=(
-        "Make what varies dynamic (torch._dynamo.mark_dynamic, dynamic=True), reduce the number of "
-        "different values, or compile separate functions for them. Raising "
+        "Reduce the number of different values: a size that no line needs as a number can be "
+        "dynamic (torch._dynamo.mark_dynamic, dynamic=True), a number that is only computed with a "
+        "0-d tensor. Or compile separate functions for them. Raising "
         "torch._dynamo.config.recompile_limit only helps if the number of values is known."
     ),
     topic=m.Topic.COMPILATION,
@@ -444,7 +445,9 @@ def _called_as(trace: RunTrace, compiled: Sequence[Compiled], function: str, *, 
     if function.rpartition(".")[2] != "forward" and not wraps:
         return function
     owners = [compiled_callables.of_compilation(trace, each) for each in compiled]
-    paths = {each.path for each in owners if each is not None and each.path.isidentifier()}
+    known = [each for each in owners if each is not None]
+    paths = {each.path or each.function for each in known}
+    paths = {path for path in paths if path.isidentifier()}
     return paths.pop() if len(paths) == 1 else "compiled" if wraps else "model"
 
 
@@ -568,6 +571,7 @@ class Advised:
             together=self._together(guard),
             only_computed=self._only_computed(guard, used),
             of_many_types=self._is_of_many_types(guard),
+            in_turn=compiled_callables.in_turn(self.trace, self.compiled),
             is_changed=changed,
             only_grows=only_grows,
         )
@@ -612,10 +616,16 @@ class Advised:
             return False
         return self.trace.source.only_computed(
             [place for place in (self.definition, used) if place],
-            name_of(guard),
-            self.inputs.tensors,
+            self._inside(name_of(guard)),
+            {self._inside(tensor) for tensor in self.inputs.tensors},
             is_symbol=any(STATIC_INT in switch for switch in guard.switches),
         )
+
+    def _inside(self, source: str) -> str:
+        """``args[0]`` of torch's wrapper as the function that it calls names it."""
+        found = _POSITIONAL.match(source)
+        names = self._arguments[int(found[1]) :] if found else ()
+        return f"{names[0]}{source[found.end() :]}" if found and names else source
 
     def _is_of_many_types(self, guard: Guard) -> bool:
         """Whether a value came as numbers of two types, or as a number and as a tensor."""
@@ -1034,6 +1044,9 @@ def _finding(
         else ""
     )
     eager += shared if event.limit_call is not None else ""
+    lines = {recompile.call_site for recompile in recompiles}
+    of_library = bool(event.library or event.wraps)
+    called = lines.pop() if of_library and len(lines) == 1 else None
     calls = [f"{call_name(r.call)}, " if event.calls_known else "" for r in recompiles]
     kinds = (
         ()
@@ -1044,7 +1057,7 @@ def _finding(
     times = f"{_times(event, recompiles)}{note}{_because_of_break(event, recompiles)}"
     return finding(
         rule,
-        event,
+        replace(event, location=called or event.location),
         f"{event.name} recompiled {times}: {_why(event, recompiles)}{eager}",
         *([apart] if apart else []),
         event.identity,

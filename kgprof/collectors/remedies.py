@@ -34,6 +34,7 @@ class Cause(m.Model):
     together: tuple[InputSize, ...] = ()  # what varied with this size, itself included
     only_computed: bool = False  # a number, and each use of it may take a tensor
     of_many_types: bool = False  # it comes as numbers of several types, or as a tensor, too
+    in_turn: bool = False  # it is of several models, one after the other
     is_changed: bool = False  # the function itself puts something into it
     only_grows: bool = False  # a list of which the function only appends to
 
@@ -116,7 +117,7 @@ def mark(sizes: Sequence[InputSize]) -> str:
     by_tensor: dict[str, list[InputSize]] = {}
     for size in sizes:
         by_tensor.setdefault(_written(size.source), []).append(size)
-    if len(by_tensor) > _MOST_MARKS:
+    if len(by_tensor) > _MOST_MARKS or not all(size.is_always for size in sizes):
         return "torch.compile(..., dynamic=True)"
     can_vary = all(size.is_symbol and min(size.sizes) > 1 for size in sizes)
     function = "mark_dynamic" if can_vary else "maybe_mark_dynamic"
@@ -174,6 +175,7 @@ _DTYPES = {
     "Byte": "uint8",
     "Bool": "bool",
 }
+_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")  # each holds those before it
 _SETTERS = {
     "num_threads": "torch.set_num_threads(...)",
     "default_dtype": "torch.set_default_dtype(...)",
@@ -265,7 +267,14 @@ def _reduced(cause: Cause) -> str:
 
 
 def _dtype(cause: Cause) -> str:
-    return _DTYPES.get(cause.guard.expected, "")
+    """A dtype for all calls: of several floating ones that of the first graph, and one of these in
+    place of an integer's, which would cut values off."""
+    names = [name for guard in cause.guards for name in (guard.expected, guard.actual) if name]
+    known = [_DTYPES[name] for name in names if name in _DTYPES]
+    if not known or len(known) < len(names):
+        return ""
+    floating = [name for name in known if "float" in name]
+    return floating[0] if floating else max(known, key=_INTEGERS.index)
 
 
 def _device(cause: Cause) -> str:
@@ -297,6 +306,14 @@ def _one(text: str) -> Callable[[Cause], str]:
 
 # The first that holds is offered.
 REMEDIES: tuple[Remedy, ...] = (
+    Remedy(
+        name="models_in_turn",
+        holds=lambda c: c.in_turn,
+        code=_one("torch.compiler.reset()"),
+        effect=_one(
+            "before each new model: what is compiled for the earlier ones counts against one limit"
+        ),
+    ),
     Remedy(
         name="int_attribute",
         # torch names the switch of a module that is a global, too; tried: it changes nothing there

@@ -127,6 +127,9 @@ _NO_HINTS = (
     "It may be possible to write",
     "Please ",
     "This graph break ",
+    "If it is a Python builtin, please file",
+    "If it is a third-party C/C++ Python extension, please",
+    "Report an issue to PyTorch",
     "This is likely to be a Dynamo bug",
 )
 _HINTS = 3

@@ -25,6 +25,14 @@ _TAKES_A_TENSOR: dict[str, tuple[int | str, ...]] = {
 _NO_TENSORS = ("bool", "float", "getattr", "int", "len", "max", "min", "range", "round", "str")
 _NO_TENSOR_MODULES = ("math.", "random.", "time.")
 _NO_TENSOR_METHODS = ("dim", "get", "item", "numel", "size", "tolist")
+# What a number stays in, and what takes one as a size or a value.
+_STILL_NUMBERS = ("int", "float", "round", "min", "max", "abs")
+# methods that tensors have and hardly anything else: a meter may have add() and update(), too
+_TAKES_A_SIZE = (
+    *("narrow", "view", "reshape", "expand", "roll", "topk", "unfold", "masked_fill", "clamp"),
+    *("new_zeros", "new_ones", "new_full", "new_empty", "fill_", "clamp_", "add_", "sub_"),
+    *("mul_", "div_", "lerp", "lerp_", "index_fill"),
+)
 _GROWING = ("append", "extend", "insert", "appendleft", "setdefault", "update")
 _VIEWS = ("T", "mT", "H", "data", "grad", "real", "imag")
 _OF_A_TENSOR = ("device", "dtype", "ndim", "shape", "size", "new_zeros", "new_ones")
@@ -41,6 +49,56 @@ def only_computed_with(
     may also be compared for the smallest.
     """
     return _Uses(tree, tensors, is_symbol).hold(function, name)
+
+
+def only_flows_into_a_graph(function: Function, line: int) -> bool:
+    """Tell whether each number that a line reads from a tensor is computed with, is a size or an
+    end of a slice, or is returned, so that torch can make a symbol of it. What an object keeps of
+    it would be a new constant in each call, and what Python decides by it needs the number."""
+    parents = _parents(function)
+    read = [
+        node
+        for node in parents
+        if isinstance(node, ast.Call) and _is_on(node, line) and _reads_a_tensor(node)
+    ]
+    return bool(read) and all(_flows_on(function, node, parents, frozenset()) for node in read)
+
+
+def _flows_on(
+    function: Function, node: ast.AST, parents: dict[ast.AST, ast.AST], met: frozenset[str]
+) -> bool:
+    """Follow a number to where it is used up."""
+    while True:
+        node, parent = parents[node], node
+        match node:
+            case ast.Return() | ast.Slice():
+                return True
+            case ast.Call():
+                if parent is node.func:
+                    continue
+                written = ast.unparse(node.func)
+                if written in _STILL_NUMBERS:
+                    continue
+                owner, _, method = written.rpartition(".")
+                return owner in _MODULES or (bool(owner) and method in _TAKES_A_SIZE)
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                uses = [each for each in parents if _is_read(each, name)]
+                return name in met or all(
+                    _flows_on(function, each, parents, met | {name}) for each in uses
+                )
+            case ast.BinOp() | ast.UnaryOp(op=ast.USub()) | ast.Tuple() | ast.List():
+                continue
+            case ast.Dict() | ast.keyword() | ast.Attribute() | ast.JoinedStr():
+                continue
+            case ast.FormattedValue():
+                continue
+        return False
+
+
+def _reads_a_tensor(call: ast.Call) -> bool:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr in ("item", "tolist")
+    return ast.unparse(call.func) in ("int", "float")
 
 
 def needs_what_is_read(function: Function, line: int) -> bool:
@@ -99,9 +157,7 @@ class _Uses:
         if key in self.met:
             return True
         self.met.add(key)
-        parents = {
-            child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)
-        }
+        parents = _parents(function)
         uses = [node for node in parents if _is_read(node, name)]
         owner = name.rpartition(".")[0]
         passed_on = owner not in ("", "self") and _is_passed(function, owner, parents)
@@ -289,6 +345,10 @@ def _targets(statement: ast.Assign) -> set[str]:
         for node in ast.walk(target)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
+
+
+def _parents(function: Function) -> dict[ast.AST, ast.AST]:
+    return {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
 
 
 def _negates(node: ast.AST) -> bool:

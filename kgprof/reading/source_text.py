@@ -15,6 +15,7 @@ from kgprof.reading.number_uses import (
     is_used,
     needs_what_is_read,
     only_computed_with,
+    only_flows_into_a_graph,
 )
 from kgprof.reading.project import ProjectFiles
 
@@ -241,6 +242,11 @@ class SourceText:
         """Whether Python needs the value that this line reads: see ``number_uses``."""
         function = self._function(place)
         return function is not None and needs_what_is_read(function, place.line)
+
+    def flows_into_a_graph(self, place: m.Location) -> bool:
+        """Whether torch could make a symbol of what this line reads: see ``number_uses``."""
+        function = self._function(place)
+        return function is not None and only_flows_into_a_graph(function, place.line)
 
     def passed(self, place: m.Location, function: str, position: int) -> str:
         """The variable that the one call of ``function`` at ``place`` passes at a position; empty

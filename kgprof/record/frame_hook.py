@@ -178,6 +178,10 @@ def _wrapped(frame: Any) -> dict[str, Any]:
     if not isinstance(function, FunctionType):
         return {"wraps": type(called).__qualname__}
     name = function.__qualname__ if called is function or is_partial else type(called).__qualname__
+    # a decorator such as torch.no_grad() passes on what it is given
+    below = function.__dict__.get("__wrapped__")
+    if not function.__code__.co_argcount and isinstance(below, FunctionType):
+        function = below
     # self, or what the partial brings along
     given = len(called.args) if is_partial else int(is_method)
     arguments = function.__code__.co_varnames[given : function.__code__.co_argcount]

@@ -292,6 +292,23 @@ def test_a_print_is_put_off_if_torch_can_put_off_what_it_is_given(
     assert offered or not any("reorderable" in each for each in found.refusal.cause.hints)
 
 
+def test_a_print_of_a_number_that_became_a_symbol_is_not_put_off() -> None:
+    lines = [
+        [
+            *compiled(f"0/{number}", STEP),
+            broken(f"0/{number}", CALLER, (FILE, 14, "step"), reason=reason),
+        ]
+        for number, reason in enumerate((printed("Constant"), printed("SymNode")))
+    ]
+
+    (found,) = (
+        each for each in findings(Evidence(written.recording(*lines))) if each.rule == "KGP101"
+    )
+
+    assert found.count == 2
+    assert "reorderable" not in found.fix
+
+
 def test_a_print_in_a_line_with_another_break_is_not_all() -> None:
     read = builtin("item", "0124").replace("Failed to trace builtin operator", "Tensor.item()")
     evidence = Evidence(
@@ -328,19 +345,22 @@ def test_a_check_is_turned_round_if_it_is_a_bool(test: str, check: str) -> None:
     assert written.replace("(", "").replace(")", "") == check.replace("(", "").replace(")", "")
 
 
+def test_a_function_of_logging_is_ignored_by_its_own_name() -> None:
+    """``logging.info`` breaks the graph in its own lines, before a logger is called."""
+    info = ("/lib/site-packages/python/logging/__init__.py", 2146, "info")
+
+    assert "ignore_logging_functions.add(logging.info)" in of_break(info, reason=builtin()).fix
+
+
 def test_a_number_read_inside_of_an_operator_is_captured_by_no_setting() -> None:
     """Applied to an autograd.Function, torch's own hint ends the program."""
-    read = (
-        "Unsupported Tensor.item() call\n  Explanation: It reads.\n"
+    inside = (
+        "Higher Order Operator: autograd.Function\n  Explanation: It reads.\n"
         "  Hint: Set `torch._dynamo.config.capture_scalar_outputs = True`.\n\n"
         "  Developer debug context: call_method TensorVariable() item () {}\n\n"
         " For more details about this graph break, please visit: https://a.org/gb/gb0124.html"
     )
-    inside = read.replace(
-        "Unsupported Tensor.item() call", "Higher Order Operator: autograd.Function"
-    )
 
-    assert "capture_scalar_outputs" in of_break(reason=read, line=17).fix
     found = of_break(reason=inside, line=17)
     assert found.fix == ""
     assert found.refusal is not None

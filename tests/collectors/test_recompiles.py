@@ -271,6 +271,17 @@ def test_sizes_that_vary_together_are_marked_together() -> None:
     (unknown,) = diagnosed(*lines)
     (known,) = diagnosed(*lines, *symbols)
 
+    at_times = [
+        *described("0/0", 6, "weights", 8),
+        *compiled("0/2", STEP, call=12),
+        *described("0/2", 7, "x", 6, 3),
+        *described("0/2", 8, "weights", 6),
+        ran("0/2", *range(12, 20)),
+    ]
+
+    assert {each.fix.partition("  #")[0] for each in diagnosed(*lines, *at_times)} >= {
+        "torch.compile(..., dynamic=True)"  # there is not always something to mark
+    }
     both = "torch._dynamo.{0}(x, 0); torch._dynamo.{0}(labels, 0)"
     code, _, effect = unknown.fix.partition("  # ")
     assert code == both.format("maybe_mark_dynamic")

@@ -26,6 +26,7 @@ CALLS = 20
 SETTINGS = (
     "allow_unspec_int_on_nn_module",
     "allow_rnn",
+    "capture_scalar_outputs",
     "force_parameter_static_shapes",
     "recompile_limit",
 )
@@ -73,6 +74,7 @@ def of_recompiles(findings: tuple[Finding, ...]) -> list[Finding]:
     ]
 
 
+MORE_GRAPHS = ("grad_mode", "training", "shared_wrapper", "models_in_turn")
 ALSO = ("labels_of_a_batch",)  # other programs of the same remedies
 
 
@@ -86,15 +88,16 @@ def test_a_remedy_is_offered_and_helps(name: str, monkeypatch: pytest.MonkeyPatc
     counters.clear()
     monkeypatch.setenv("FIX", "1")
     assert of_recompiles(watched(f"remedy_{name}")) == []
-    # Three remedies make as many graphs or more, in the warm-up: none is made later, and nothing
+    # Some make as many graphs or more, in the warm-up or per model: none is made later, and nothing
     # runs eagerly.
-    assert graphs() < before or name in ("grad_mode", "training", "shared_wrapper")
+    assert graphs() < before or name in MORE_GRAPHS
 
 
 @pytest.mark.parametrize(
     ("name", "rule", "line", "code"),
     [
-        ("remedy_layer_drop", "KGP101", 14, "torch.where(torch.rand(()) < p, ..., x)"),
+        ("remedy_layer_drop", "KGP101", 14, "torch.rand(())"),
+        ("remedy_scalar", "KGP101", 15, "torch._dynamo.config.capture_scalar_outputs = True"),
         ("remedy_rnn", "KGP102", 18, "torch._dynamo.config.allow_rnn = True"),
         ("remedy_custom_op", "KGP107", 22, "@halve.register_fake"),
         ("remedy_marked_and_fixed", "KGP107", 14, "torch._dynamo.maybe_mark_dynamic(batch, 1)"),
@@ -236,6 +239,24 @@ def test_no_fix_names_what_only_a_library_has(text: str) -> None:
 
     assert "mark_dynamic" in as_code(cause)
     assert as_code(msgspec.structs.replace(cause, library=True)) == ""
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "dtype"),
+    [
+        ("Float", "Double", "float32"),
+        ("Long", "Float", "float32"),  # 0.5 would become 0
+        ("Half", "Int", "float16"),
+        ("Int", "Long", "int64"),
+        ("Bool", "Byte", "uint8"),
+        ("ComplexFloat", "Float", ""),
+    ],
+)
+def test_no_values_are_cut_off_for_one_dtype(expected: str, actual: str, dtype: str) -> None:
+    text = f"0/0: tensor 'y' dtype mismatch. expected {expected}, actual {actual}"
+    code = as_code(Cause(guards=(parse(text),), function="loss_of")).partition("  #")[0]
+
+    assert code == (f"y = y.to(torch.{dtype})" if dtype else "")
 
 
 def test_an_optimizer_of_the_owners_own_may_need_a_number_for_its_rate() -> None:

@@ -10,6 +10,7 @@ from kgprof.reading.number_uses import (
     changes_of,
     needs_what_is_read,
     only_computed_with,
+    only_flows_into_a_graph,
 )
 
 TENSORS = {"x", "y", "self.weight"}
@@ -181,3 +182,31 @@ def test_what_a_function_does_to_a_list(line: str, changes: bool, only_appends: 
     function = first_function(f"def step(self, x):\n    {line}")
 
     assert changes_of(function, "self.kept") == (changes, only_appends)
+
+
+@pytest.mark.parametrize(
+    ("lines", "flows"),
+    [
+        (("return y * x.sum().item()",), True),
+        (("return y, {'loss': x.mean().item()}",), True),
+        (("n = int(x.sum())", "return y[:n]"), True),
+        (("n = max(x.max().item(), 1e-3)", "return y / n"), True),
+        (("return torch.zeros(int(x.sum()))",), True),
+        (("return y.narrow(0, 0, int(x.sum().item()))",), True),
+        (("x = x.sum().item()", "return y * x"), True),
+        (("meter.update(x.sum().item())", "return y"), False),  # keeps a new number in each call
+        (("meter.add(x.sum().item())", "return y"), False),
+        (("self.last = x.sum().item()", "return y"), False),
+        (("losses.append(float(x.sum()))", "return y"), False),
+        (("print(x.sum().item())", "return y"), False),
+        (("n = x.sum().item()", "kept.append(n)", "return y * n"), False),
+        (("return y[int(x.argmax())]",), False),
+        (("return y",), False),
+    ],
+)
+def test_whether_what_the_first_line_reads_stays_in_the_graph(
+    lines: tuple[str, ...], flows: bool
+) -> None:
+    function = first_function("\n    ".join(("def step(x, y):", *lines)))
+
+    assert only_flows_into_a_graph(function, 2) is flows
