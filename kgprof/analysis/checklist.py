@@ -35,7 +35,7 @@ from kgprof.collectors import (
 )
 from kgprof.collectors.addresses import COPIED_INTO, MUTATED, REBOUND, UNWRITTEN, BufferUse
 from kgprof.collectors.skipped_frames import SKIPPED_FRAME
-from kgprof.collectors.tensor_facts import run_tensors
+from kgprof.collectors.tensor_facts import RunTensors, run_tensors, said
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
@@ -157,7 +157,7 @@ TITLES = {
     "no-dynamic-shapes": "No dynamic shapes are compiled",
     "no-branch-on-values": "No Python branch on a tensor's value in compiled code",
     "no-prints": "Compiled functions neither print nor log",
-    "no-recompile-in-loop": "No recompile in the loop after warm-up",
+    "no-recompile-in-loop": "No function is compiled again and again after warm-up",
     "mixed-precision": (
         "Matmuls run in bfloat16 or float16 if that makes this GPU faster (torch.autocast)"
     ),
@@ -348,26 +348,28 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
         for tensor in graph.inputs
     ]
     kept = sum(not any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
+    against = seen.of(addresses.UNSTABLE)
+    carried = [] if against else [*filter(None, map(_carried, seen.tensors))]
     declared = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
     yield _item(
         "buffers-allocated-once",
-        against=seen.of(addresses.UNSTABLE),
+        against=against,
         failed=[
-            f"{', '.join(one.rebound)} replaced by a new tensor in {one.run.slug}"
-            for one in seen.buffers
-            if one.rebound
+            *carried,
+            *(
+                f"{', '.join(one.rebound)} replaced by a new tensor in {one.run.slug}"
+                for one in seen.buffers
+                if one.rebound
+            ),
         ],
-        passed=(
-            f"{kept:,} of {plural(len(inputs), 'input')} of {of_graphs} kept their "
-            "addresses after warm-up"
-        )
-        + (" (none of the others lives from call to call)" if kept < len(inputs) else "")
+        passed=f"all {plural(len(inputs), 'input')} of {of_graphs} kept their addresses after "
+        "warm-up"
         + (
             f"; {plural(declared, 'declared buffer')}, none replaced by a new tensor"
             if declared
             else ""
         ),
-        unseen=seen.unwatched,
+        unseen=seen.unwatched or _moving(len(inputs) - kept, of_graphs),
     )
     copied = [
         found for found in seen.findings if found.rule == addresses.COPIED.id and seen.on_cuda
@@ -375,9 +377,7 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     none = "no input was copied before a replay"
     unseen = seen.no_replay or seen.missing(addresses.COPIED)
     yield _item("captured-by-reference", against=copied, passed=none, unseen=unseen)
-    wrote_none = f"{of_graphs} wrote only to inputs with fixed addresses"
-    written = seen.of(mutations.INPUT_MUTATED)
-    yield _item("no-writes-inside", against=written, passed=wrote_none, unseen=seen.unwatched)
+    yield _no_writes(seen, of_graphs)
     yield _copied_outside(seen.buffers)
     yield _steps_marked(seen)
     # Also those that are none yet on this CPU and will be one on CUDA.
@@ -386,7 +386,45 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
         "no-reads-inside",
         against=[found for found in syncs.diagnose(tuple(inside)) if _compiles(found)],
         passed=f"no sync in the compiled regions of {_named(seen.read_watched)}",
-        unseen=seen.unread,
+        unseen=seen.unread or seen.unwatched,
+    )
+
+
+def _moving(number: int, of_graphs: str) -> str:
+    """Of inputs at new addresses nobody knows whether they are new batches or replaced buffers."""
+    if not number:
+        return ""
+    inputs = plural(number, "input")
+    return f"{inputs} of {of_graphs} moved after warm-up: new batches, or buffers that are replaced"
+
+
+def _carried(run: RunTensors) -> str:
+    """Name what one call takes from an earlier one at a new address, which a script's owner is told
+    nowhere else; empty where there is nothing."""
+    names = dict.fromkeys(
+        said(tensor.name)
+        for _, tensor, held in addresses.passed_inputs(run)
+        if held.made_before and run.steady(held.moved)
+    )
+    return f"{', '.join(names)} replaced by a new tensor in {run.key.slug}" if names else ""
+
+
+def _no_writes(seen: Seen, of_graphs: str) -> m.ChecklistItem:
+    """A script's findings are about CUDA graphs alone; what it writes to is named here."""
+    written = [event for run in seen.tensors for event in mutations.writes(run)]
+    moving = [event for event in written if event.kind != mutations.FIXED]
+    fixed = "only to inputs with fixed addresses" if written else "to no input"
+    against = seen.of(mutations.INPUT_MUTATED)
+    words = {
+        f"{event.function} writes to {', '.join(event.names)} ({event.run.slug})": None
+        for event in moving
+    }
+    return _item(
+        "no-writes-inside",
+        against=against,
+        failed=() if against else [*words][:NAMED],
+        passed=f"{of_graphs} wrote {fixed}",
+        unseen=seen.unwatched,
     )
 
 
@@ -460,16 +498,13 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     again = [
         found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE
     ]
-    unseen = (
-        f"{plural(seen.eager_calls, 'call')} of compiled functions ran eagerly, with "
-        "sizes that nobody saw"
-    )
-    yield in_compiled(
-        "static-shapes",
-        "no recompile because of a size",
-        again,
-        unseen=unseen if seen.eager_calls else "",
-    )
+    unseen = "what was recompiled because of a size was so in few calls" if for_sizes else ""
+    if seen.eager_calls:
+        unseen = (
+            f"{plural(seen.eager_calls, 'call')} of compiled functions ran eagerly, with "
+            "sizes that nobody saw"
+        )
+    yield in_compiled("static-shapes", "no recompile because of a size", again, unseen=unseen)
     yield _cuda_graphs_tried(seen)
     broken = seen.of(graph_breaks.GRAPH_BREAK, SKIPPED_FRAME)
     by_torch = sum(finding.made_by_torch and _compiles(finding) for finding in seen.findings)

@@ -70,8 +70,8 @@ class Front:
             yield from (f"| {' | '.join(row)} |" for row in others)
             yield ""
         yield from (f"**{name}:** {text}\n" for name, text in self._why() if text)
-        offered = () if profile.comparison else (*profile.actions, *profile.findings)
-        if sentence := not_applied(offered):
+        offered: tuple[m.Finding | m.Action, ...] = (*profile.actions, *profile.findings)
+        if profile.comparison is None and (sentence := not_applied(offered)):
             yield f"<sub>{sentence}</sub>\n"
 
     def folded(self) -> str:
