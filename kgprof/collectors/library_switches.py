@@ -30,7 +30,8 @@ class Switch(m.Model):
     functions: tuple[str, ...]
     words: tuple[str, ...] = ("",)
     below: bool = False
-    fix: str
+    fix: str = ""
+    no_fix: str = ""  # why nothing can be written
 
 
 _TABLE = tomllib.loads(
@@ -106,6 +107,8 @@ def _mended(
     trainer: Mapping[str, str],
     compiled: Collection[tuple[m.RunKey, str, str]],
 ) -> m.Finding:
+    if why := _unavoidable(finding):
+        return replace(finding, level=m.Level.NOTE, no_fix=why)
     place = finding.location
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
     tested = source is not None and place is not None and source.decides(place)
@@ -125,6 +128,14 @@ def _mended(
         and source.is_all_of_its_function(finding.location)
     )
     return _without_switch(finding, compiled, only)
+
+
+def _unavoidable(finding: m.Finding) -> str:
+    """Why a read of a library's is a part of what it does; empty where the table does not say."""
+    line = finding.library
+    if finding.reads is None or line is None:
+        return ""
+    return next((each.no_fix for each in READS if each.no_fix and _is_at(each, line)), "")
 
 
 def _of_guard(finding: m.Finding) -> str:

@@ -183,15 +183,14 @@ COUNTED_CLASSES = (
 
 # What is read is the size of the result.
 SIZED = {
-    "mask-index": "index = {nonzero}(as_tuple=True)  # once, before the loop; then {x}[index]. "
-    "If the mask changes: "
-    "torch.where(mask, x, 0), with both in one shape",
+    "mask-index": "index = {nonzero}(as_tuple=True)  # once, if the mask stays the same; then "
+    "{x}[index]. If it changes: keep all rows, and give those outside of it the weight 0",
     "nonzero": "torch.nonzero_static(mask, size=N)  # N: the most rows there can be, unused "
     "ones hold -1. If the mask "
     "stays the same: nonzero() once, before the loop",
     "unique": "torch.zeros(N, dtype=torch.bool, device=x.device).index_fill_(0, x, True)  "
-    "# which of the indices below "
-    "N occur. If x stays the same: unique() once, before the loop",
+    "# which indices occur, if x holds those from 0 to N - 1. If x stays the same: unique() once, "
+    "before the loop",
 }
 
 
@@ -276,7 +275,9 @@ def _of_run(
         # Of each call the most that one source saw.
         reads = [int(max(counts)) for counts in zip(*_by_source(seen, steady, False), strict=True)]
         is_script = run.record.script is not None
-        if sum(reads) <= window or (is_script and _is_read_at_the_end(reads)):
+        # torch reads several times for one text
+        texts = [min(count, 1) for count in reads] if _is_printed(seen[0]) else reads
+        if sum(texts) <= window or (is_script and _is_read_at_the_end(texts)):
             continue  # what a whole program reads once is its result
         first = seen[0]
         place = source.at(site.file, site.line, _place(first, site.file, site.line).function)

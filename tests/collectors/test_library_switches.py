@@ -389,6 +389,7 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
         switch.fix.replace("{function}", name)
         for switch in (*READS, *BREAKS)
         for name in switch.functions
+        if not switch.no_fix
     ]
     assert {rule for trainer in TRAINERS for rule in trainer["fixes"]} <= {
         rule.id for rule in RULES
@@ -444,3 +445,18 @@ def test_a_cache_that_grows_has_a_static_one_of_its_library(
     assert mended_one.fix.startswith(fix)
     assert bool(mended_one.fix) == bool(fix)
     assert other_rule.fix == ""
+
+
+def test_what_lbfgs_reads_is_a_part_of_it_and_no_other_optimizer_is_offered() -> None:
+    inside = replace(
+        NAN,
+        package="torch",
+        file="optim/lbfgs.py",
+        function="LBFGS.step",
+        text="q.add_(old_dirs[i], alpha=-al[i])",
+    )
+
+    found = mended(inside, text="optimizer.step(closure)")
+
+    assert (found.level, found.fix) == (Level.NOTE, "")
+    assert found.no_fix == "LBFGS decides on the CPU how far to go, in each of its iterations"

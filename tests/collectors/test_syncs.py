@@ -1111,3 +1111,16 @@ def test_what_one_of_two_sources_cannot_see_is_no_contradiction(record: SyncReco
     found = disagreements.collect(Evidence(recording))
 
     assert [one for one in found if one.fact == "reads"] == []
+
+
+@pytest.mark.parametrize(("expression", "found"), [("print(x)", 0), ("x.item()", 1)])
+def test_a_tensor_that_is_printed_behind_the_loop_is_one_read(expression: str, found: int) -> None:
+    """For one text torch reads several times."""
+    last = written_syncs.read(
+        op="aten::masked_select", expression=expression, each=8, calls=range(7, 8)
+    )
+    recording = written_syncs.recording(last)
+    script = ScriptRun(step="a call of f", steps=8, counted={})
+    runs = tuple(msgspec.structs.replace(run, script=script) for run in recording.runs)
+
+    assert len(syncs.collect(Evidence(msgspec.structs.replace(recording, runs=runs)))) == found
