@@ -60,7 +60,10 @@ _BREAK = (
 _INTENDED = (
     "the library breaks the graph here on purpose; what stands before and behind it is compiled"
 )
-_ELSEWHERE = "call it before the loop or every N steps, or use a function that reads nothing"
+_ELSEWHERE = (
+    "if the program allows it, call it before the loop or every N steps, or use a function that "
+    "reads nothing"
+)
 _OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
 _HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
@@ -260,7 +263,7 @@ def _without_switch(
     direct = own and not any(_last(line.function) in _OF_MODULES for line in (library, *way.chain))
     if isinstance(way, m.Reads):
         if direct and not way.chain:
-            return replace(finding, fix=f"{own}  # {_last(library.function)}() reads: {_ELSEWHERE}")
+            return replace(finding, no_fix=f"{_last(library.function)}() reads: {_ELSEWHERE}")
         return replace(finding, level=m.Level.NOTE, no_fix=_READ)
     inside = any((finding.run, at.file, _last(at.function)) in compiled for at in way.stack)
     wanted = way.cause.operator == _ON_PURPOSE

@@ -32,8 +32,8 @@ INPUT_MUTATED = m.Rule(
         "cache a captured tensor."
     ),
     remedy=(
-        "Return the new value and copy it outside the compiled function, or register the tensor as "
-        "a buffer of the module. For a tensor outside a module use "
+        "For CUDA graphs: return the new value and copy it outside the compiled function, or "
+        "register the tensor as a buffer of the module. For a tensor outside a module use "
         "torch._dynamo.mark_static_address(tensor)."
     ),
     topic=m.Topic.TENSORS,

@@ -135,7 +135,7 @@ CAUSES = {
     **dict.fromkeys(("cond", "while_loop"), "cond-predicate"),
     **dict.fromkeys(("nonzero", "argwhere", "where"), "nonzero"),
     **dict.fromkeys(("masked_select", "getitem", "__getitem__", "setitem"), "mask-index"),
-    **dict.fromkeys(("unique", "_unique2", "unique_dim", "unique_consecutive"), "unique"),
+    **dict.fromkeys(("unique", "_unique2", "unique_dim"), "unique"),
     **{name: name for name in ("cpu", "cuda", "numpy", "tolist", "to")},
     "copy_": "blocking-copy",
     **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor-from-data"),
@@ -145,13 +145,21 @@ SELDOM = 1 / 8
 OF_OPERATORS = {
     "aten::nonzero": "nonzero",
     "aten::masked_select": "mask-index",
-    **dict.fromkeys(("aten::_unique2", "aten::unique_dim", "aten::unique_consecutive"), "unique"),
+    **dict.fromkeys(("aten::_unique2", "aten::unique_dim"), "unique"),
 }
 INSIDE = "inside-operator"
-# Operators that check their input on a CPU and not on a GPU. one_hot reads the number of classes
-# anywhere, where it is not given.
 ONE_HOT = "one_hot"
-CHECKS_ON_A_CPU = frozenset({ONE_HOT, "quantile", "nanquantile"})
+# Operators that check their input on a CPU and not on a GPU: how often one reads on a CPU, and of
+# these on a GPU. one_hot reads the number of classes anywhere, where it is not given.
+CHECKS_ON_A_CPU = {
+    ONE_HOT: (2, 1),
+    **dict.fromkeys(("quantile", "nanquantile"), (1, 0)),
+    **dict.fromkeys(("inv", "inverse", "solve"), (3, 1)),  # pivots
+    "lu_solve": (2, 0),
+    "_transformer_encoder_layer_fwd": (1, 0),  # sizes of nested tensors, which lie on the CPU
+}
+# They read in a loop on a CPU, and once at least on a GPU.
+LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
 PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
 READ_AFTER = "a tensor: read it after the loop"
 SAID = {
@@ -289,10 +297,13 @@ def _of_run(
         )
         cause = next((cause for record in seen if (cause := cause_of(record))), INSIDE)
         called = called_function(doing(first)[1]) if cause == INSIDE else ""
+        if not on_cuda and called in LOOPS_ON_A_CPU:
+            reads = [min(count, 1) for count in reads]
         if not on_cuda and called in CHECKS_ON_A_CPU:
-            if called != ONE_HOT or _is_told_classes(doing(first)[1]):
+            on_a_cpu, on_a_gpu = CHECKS_ON_A_CPU[called]
+            if not on_a_gpu or (called == ONE_HOT and _is_told_classes(doing(first)[1])):
                 continue
-            reads = [(count + 1) // 2 for count in reads]  # the least label too, on a CPU
+            reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
         yield Sync(
             run=run.key,
             rule=site.rule,
@@ -492,8 +503,9 @@ def cause_of(record: m.SyncRecord) -> str:
     if record.source == "python-call":
         return CAUSES.get(record.op.rpartition(".")[2], "")
     if record.op != READ and record.source == "dispatch":
-        within = INSIDE if _is_printed(record) else OF_OPERATORS.get(record.op, INSIDE)
-        return "mask-index" if _is_indexed(record) else within
+        if _is_indexed(record):
+            return "mask-index"
+        return INSIDE if _is_printed(record) else _of_operator(record)
     if is_tested(record):
         return "truth-value"
     called = called_function(doing(record)[1])
@@ -503,11 +515,18 @@ def cause_of(record: m.SyncRecord) -> str:
     return CAUSES.get(called, INSIDE)
 
 
+def _of_operator(record: m.SyncRecord) -> str:
+    """What the operator that reads says, where the line calls it by name, or by a backward; inside
+    of another function it is that one's own matter."""
+    cause, called = OF_OPERATORS.get(record.op, INSIDE), called_function(doing(record)[1])
+    return cause if called in ("", "backward") or CAUSES.get(called) == cause else INSIDE
+
+
 def called_function(expression: str) -> str:
     """The name of the outermost call in an expression, ``item`` in ``y.max().item()``; empty where
     there is none."""
     try:
-        tree = ast.parse(expression.strip(), mode="eval").body
+        tree = ast.parse(_closed(expression.strip()), mode="eval").body
     except (SyntaxError, ValueError):
         return ""
     if not isinstance(tree, ast.Call):
@@ -516,6 +535,15 @@ def called_function(expression: str) -> str:
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return str(name)
     return ""
+
+
+def _closed(expression: str) -> str:
+    """A call whose arguments were cut off, without them."""
+    name, opens, arguments = expression.partition("(")
+    is_cut = opens and all(
+        arguments[:end].count("(") >= arguments[:end].count(")") for end in range(len(arguments))
+    )
+    return f"{name}()" if is_cut and arguments.count("(") >= arguments.count(")") else expression
 
 
 # ---------------------------------------------------------------- what is said
