@@ -264,13 +264,17 @@ def verdict(
     expired: Sequence[str] = (),
     actions: Sequence[m.Action] = (),
     workload: str = "",
+    hang: str = "",
 ) -> m.Verdict:
     """The worst thing that happened leads; what stands in spite of it follows as reasons.
 
     ``uncompared``: why a workload that can compare its results did not. ``findings``: those that
     nobody accepts. ``actions``: of a script the first of them stands in the first line.
+    ``hang``: which collective the ranks wait in.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
+    if hang:
+        headlines.insert(0, (FAILED, hang))
     rank, results, (work, lead) = (
         fastest(runs, baseline, workload),
         _results(runs, uncompared),
@@ -279,6 +283,8 @@ def verdict(
     remarks = [rank, *([results] if results else []), *work]
     if balance is not None and balance.straggler is not None:
         remarks.insert(0, Remark(text=balance.text, status=ATTENTION))
+    elif balance is not None:
+        remarks.append(Remark(text=balance.text, status=OK))
     # Of traces held against others, what became of the whole.
     remarks += tuple(
         Remark(
@@ -300,7 +306,8 @@ def verdict(
     here = [action for action in actions if not action.only_on_gpu]
     if balance is not None and balance.straggler is not None:
         here = []  # what makes the late rank faster is not known beyond its cause
-    if here and any(run.script is not None and run.script.step for run in runs):
+    bounded = bool(here) and isinstance(here[0].saves, m.Saving)
+    if here and any(run.script is not None and (run.script.step or bounded) for run in runs):
         remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {_first(here[0])}")
     answer, *rest = remarks
     doubts = [

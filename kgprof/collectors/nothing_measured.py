@@ -35,6 +35,7 @@ NOTHING_MEASURED = m.Rule(
     can_cost=(),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.UNFUSED,),
     fix_gains_speed=True,  # COMPILED
 )
 RULES = (NOTHING_MEASURED,)
@@ -54,6 +55,7 @@ class CoverageEvent(m.Model):
     beside: tuple[m.Launched, ...] = ()
     workers: int = 0  # processes of a script's data loaders
     hidden: str = ""  # of a program that asks for a compilation: why there was none
+    never: str = ""  # of a script: its torch.compile, which no call reached
     # of a script: compiles its module or the method that it calls, else the function that its loop
     # calls
     fix: str = ""
@@ -116,7 +118,8 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
                 fix = f"@torch.compile  # above the line def {function}(...)"
             hidden = off or script.why_nothing_compiled(options.workload)
             fix = "" if run.key in called else fix
-            words = {"workers": script.workers, "hidden": hidden, "fix": fix}
+            never = "" if off else _never_called(run, script)
+            words = {"workers": script.workers, "hidden": hidden, "never": never, "fix": fix}
             event = msgspec.structs.replace(
                 event, launched=script.work_is_in, beside=beside, **words
             )
@@ -130,6 +133,16 @@ def _switched_off(run: m.RunRecord) -> str:
         return ""
     lost = run.compile.capture_unavailable
     return next((one.why for one in lost if one.capture == m.SWITCHED_OFF), "")
+
+
+def _never_called(run: m.RunRecord, script: m.ScriptRun) -> str:
+    """The script's own torch.compile, where it was seen that nothing was handed to it."""
+    if script.compile_under or script.uncalled or script.workers:
+        return ""
+    if isinstance(run.records, m.Skipped) or isinstance(run.records.compiled_calls, m.Skipped):
+        return ""
+    calls = run.records.compiled_calls
+    return "" if calls.callables or calls.left_out else script.compile_call
 
 
 def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
@@ -173,7 +186,9 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
     unused = [made for event in events for made in event.unused]
     workers = max(event.workers for event in events)
     message = m.nothing_compiled(unused, workers) + ("" if unused or workers else " in this run")
-    if hidden := next((event.hidden for event in events if event.hidden), ""):
+    if never := next((event.never for event in events if event.never), ""):
+        message += f": torch.compile stands in {never}, and nothing that it made was called"
+    elif hidden := next((event.hidden for event in events if event.hidden), ""):
         return (_finding(m.Level.NOTE, None, f"{message}: {hidden}", "as-it-stands"),)
     message += "; its times are those of eager code" if timed else ""
     fixes = [event.fix for event in events]

@@ -43,10 +43,11 @@ RUNS_EAGERLY = m.Rule(
     can_cost=tuple(m.CostKind),
     judged_from_times=False,
     symptom_of=(),
-    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST),
+    relieves=(m.LimitKind.LAUNCHES, m.LimitKind.HOST, m.LimitKind.UNFUSED),
 )
 RULES = (RUNS_EAGERLY,)
 
+_SWITCHED_OFF = m.Skipped("kgprof switches torch.compile off in mode eager")
 STANCE = "stance"
 # Why the frame hook saw a frame skipped, in words. Without a reason there was nothing to compile.
 _SKIPPED = {
@@ -88,11 +89,19 @@ class EagerCallables(Event):
     fix: str
 
 
+def counted_calls(run: m.RunKey, records: m.CompileRecords) -> m.CompiledCalls | m.Skipped:
+    """In mode eager kgprof itself switches torch.compile off: no call there is one of compiled
+    code."""
+    return _SWITCHED_OFF if run.mode == m.EAGER else records.compiled_calls
+
+
 def collect(evidence: Evidence) -> tuple[EagerCallables, ...]:
     return tuple(event for trace in evidence.compilers for event in _of_run(evidence, trace))
 
 
 def _of_run(evidence: Evidence, trace: RunTrace) -> Iterator[EagerCallables]:
+    if isinstance(counted_calls(trace.run, trace.all), m.Skipped):
+        return
     breaks = list(break_records(trace))
     skipped = _skipped_frames(evidence, trace)
     explained = []
@@ -269,7 +278,7 @@ def _finding(event: EagerCallables, ordinal: str) -> m.Finding:
 
 def calls_of_compiled(evidence: Evidence, trace: RunTrace) -> m.CallsOfCompiled | m.Skipped:
     """For the gate and the report: of all compiled callables of a run."""
-    counted = trace.all.compiled_calls
+    counted = counted_calls(trace.run, trace.all)
     if isinstance(counted, m.Skipped):
         return counted
     events = evidence.once(collect)

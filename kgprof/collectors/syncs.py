@@ -539,11 +539,10 @@ def called_function(expression: str) -> str:
 
 def _closed(expression: str) -> str:
     """A call whose arguments were cut off, without them."""
-    name, opens, arguments = expression.partition("(")
-    is_cut = opens and all(
-        arguments[:end].count("(") >= arguments[:end].count(")") for end in range(len(arguments))
-    )
-    return f"{name}()" if is_cut and arguments.count("(") >= arguments.count(")") else expression
+    name, _, arguments = expression.partition("(")
+    starts = (arguments[:end] for end in range(len(arguments) + 1))
+    within = all(start.count("(") >= start.count(")") for start in starts)
+    return f"{name}()" if within and len(expression) >= m.EXPRESSION_KEPT else expression
 
 
 # ---------------------------------------------------------------- what is said

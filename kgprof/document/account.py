@@ -60,9 +60,11 @@ def picture(profile: m.Profile) -> Picture | None:
     account = _account(profile)
     if account is None:
         return None
-    parts, entries = [], []
+    parts = []
+    entries = []
     for each in account.phases:
-        colour, title = COLOURS[each.phase], f"{each.phase}: {duration(each.us)}"
+        colour = COLOURS[each.phase]
+        title = f"{each.phase}: {duration(each.us)}"
         parts.append(Part(kind=colour, letter="", length=each.share, share=each.share, title=title))
         entries.append(LegendEntry("k", colour, f"{each.phase} {duration(each.us)}"))
     words = sentence(profile)

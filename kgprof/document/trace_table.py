@@ -118,7 +118,10 @@ def rank_blocks(balance: m.RankBalance, limits: Limits) -> tuple[Block, ...]:
         )
         calls = []
         for call in balance.collectives[: limits.lines]:
-            waits = map(figure, (call.apart_us, *call.wait_us[:_RANKS_WIDE]))
+            waits = (
+                DASH if us is None else figure(us)
+                for us in (call.apart_us, *call.wait_us[:_RANKS_WIDE])
+            )
             last = (f"rank {call.last_rank}", f"{call.last_in} of {call.steps}")
             calls.append((call.name, count(call.place), *last, *waits))
         blocks += [_COLLECTIVES_MEAN, plain("Collectives", headings, calls, style="", first="name")]

@@ -14,7 +14,8 @@ def first_compile(text: str) -> int | None:
     if "compile" not in text or (tree := _parsed(text)) is None:
         return None
     nodes = tuple(ast.walk(tree))
-    modules, functions = {"torch"}, set[str]()
+    modules = {"torch"}
+    functions = set[str]()
     for node in nodes:
         if isinstance(node, ast.Import):
             modules |= {each.asname for each in node.names if each.name == "torch" and each.asname}

@@ -162,6 +162,13 @@ class LaunchShape(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int | None = None  # of a copy or a fill
 
 
+class Collective(msgspec.Struct, frozen=True, kw_only=True):
+    """What c10d says of a kernel that it launched."""
+
+    name: str  # "allreduce", "all_to_allv"; a kernel called SendRecv may be several of them
+    group: str = ""  # the ranks of its process group, as text; empty where it is not known
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemoryPoints:
     """Allocations and frees (``profile_memory``), in the file's order."""
@@ -176,7 +183,8 @@ class MemoryPoints:
 class Columns:
     """Complete events in the file's order, one array a field.
 
-    ``category``, ``name``, ``thread`` and ``shape`` (NONE where an event has none) are indices.
+    ``category``, ``name``, ``thread``, ``shape`` and ``collective`` (NONE where an event has none)
+    are indices.
     """
 
     category: npt.NDArray[np.int32]
@@ -189,10 +197,12 @@ class Columns:
     # of the autograd node, on what makes it in the forward and on what runs it in the backward
     sequence: Column
     shape: npt.NDArray[np.int32]
+    collective: npt.NDArray[np.int32]
     categories: tuple[str, ...]
     names: tuple[str, ...]
     threads: tuple[tuple[int | str, int | str], ...]  # process and thread
     shapes: tuple[LaunchShape, ...]
+    collectives: tuple[Collective, ...]
     memory: MemoryPoints
 
     def __len__(self) -> int:
@@ -264,6 +274,8 @@ class _Arguments(msgspec.Struct, gc=False):
     change: Any = msgspec.field(name="Bytes", default=None)
     device: Any = msgspec.field(name="Device Id", default=None)
     device_type: Any = msgspec.field(name="Device Type", default=None)
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    group: Any = msgspec.field(name="Process Group Ranks", default=None)
 
 
 _NO_ARGUMENTS = _Arguments()
@@ -490,6 +502,7 @@ class _Gathered:
         self._names: _Index[str] = _Index()
         self._threads: _Index[tuple[int | str, int | str]] = _Index()
         self._shapes: dict[LaunchShape, int] = {}
+        self._collectives: _Index[Collective] = _Index()
         self._known_shapes: dict[tuple[Any, ...], int] = {}
         self._impossible = 0
         self._memory: list[tuple[int, int, int, int]] = []  # as MemoryPoints has them
@@ -526,8 +539,18 @@ class _Gathered:
                 "shape": np.array(
                     [self._shape(e) if e.cat in _WITH_SHAPE else NONE for e in complete], np.int32
                 ),
+                "collective": np.array([self._collective(e) for e in complete], np.int32),
             }
         )
+
+    def _collective(self, event: _Event) -> int:
+        arguments = event.args
+        if arguments is None or not isinstance(arguments.collective, str):
+            return NONE
+        if event.cat != "kernel":
+            return NONE
+        group = arguments.group if isinstance(arguments.group, str) else ""
+        return self._collectives[Collective(name=arguments.collective, group=group)]
 
     def _shape(self, event: _Event) -> int:
         arguments = event.args
@@ -576,6 +599,7 @@ class _Gathered:
             names=tuple(self._names),
             threads=tuple(self._threads),
             shapes=tuple(self._shapes),
+            collectives=tuple(self._collectives),
             memory=MemoryPoints(
                 **{
                     name: np.array([point[at] for point in self._memory], np.int64)

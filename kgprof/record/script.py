@@ -35,7 +35,14 @@ import msgspec
 from kgprof import model as m
 from kgprof.reading import layout
 from kgprof.reading.compile_calls import condition, first_compile, uncalled
-from kgprof.record import kept_records, project_sources, skip_records, standard_input, store
+from kgprof.record import (
+    flight_recorder,
+    kept_records,
+    project_sources,
+    skip_records,
+    standard_input,
+    store,
+)
 from kgprof.record.account import Account
 from kgprof.record.call_index import CallIndex
 from kgprof.record.checkpoints import Checkpoints
@@ -127,6 +134,8 @@ def run(job: Job, send: Send) -> BaseException | None:
     sys.settrace(None)
     with _OwnTerms():
         last_word.append(_word(raised, place, watcher.step))
+        if job.collectives and isinstance(last_word[0], Failed):
+            flight_recorder.write(Path(job.collectives))
         if isinstance(watcher, Rerun) and isinstance(last_word[0], Done):
             watcher.ended_well()
     if not atexit._ncallbacks():  # the program cleared them, as what makes a daemon may
@@ -447,6 +456,8 @@ class Capture:
         bare_us = [
             us for step, us in enumerate(call_us) if step >= warmup and step not in compiled_in
         ]
+        if isinstance(trace, m.TracePass) and bare_us:
+            trace = msgspec.structs.replace(trace, bare_us=statistics.median(bare_us))
 
         def write_trace() -> None:
             if trace is not None:

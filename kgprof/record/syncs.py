@@ -20,7 +20,7 @@ import sysconfig
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -98,7 +98,6 @@ UNFOLLOWED = "unfollowed"  # in place of where a tensor lies; UNKNOWN in the rec
 PLACES = 4096
 CODES = 65536  # of Python's stacks
 STACK = 8  # frames of the project above a read
-EXPRESSION = 200  # characters
 TORCH = tensor_places.TORCH
 IN_TORCH = tensor_places.IN_TORCH
 STANDARD = sysconfig.get_path("stdlib")
@@ -138,6 +137,7 @@ PLUMBING = tuple(
 # Where torch waits for what is its own: it warms up and records a CUDA graph, or tries kernels.
 CUDA_GRAPHS = (f"{TORCH}/_inductor/cudagraph", f"{TORCH}/cuda/graphs.py")
 INDUCTOR = f"{TORCH}/_inductor"
+FAKE_TENSORS = f"{TORCH}/_subclasses/"  # while Dynamo traces, of a number that became a tensor
 TRITON = f"{Path(TORCH).parent}/triton/"
 # Calls of Python's that wait and read nothing.
 WAITS = ("cuda.synchronize", "Event.synchronize", "Stream.synchronize")
@@ -408,7 +408,7 @@ def _is_torchs_own(above: tuple[FrameType, ...], *, reads_in_graph: bool) -> boo
     beyond = files[len(by_torch)] if len(by_torch) < len(files) else ""
     if beyond.startswith(RECORD) and not reads_in_graph:
         return True
-    own = CUDA_GRAPHS if reads_in_graph else (INDUCTOR, *CUDA_GRAPHS)
+    own = CUDA_GRAPHS if reads_in_graph else (INDUCTOR, FAKE_TENSORS, *CUDA_GRAPHS)
     return any(file.startswith(own) for file in by_torch)
 
 
@@ -425,7 +425,10 @@ def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameT
 
 
 def _doing(frame: FrameType, instruction: str, expression: str) -> dict[str, str]:
-    return {instruction: instruction_at(frame), expression: expression_at(frame)[:EXPRESSION]}
+    return {
+        instruction: instruction_at(frame),
+        expression: expression_at(frame)[: m.EXPRESSION_KEPT],
+    }
 
 
 class _Read(NamedTuple):
@@ -563,7 +566,8 @@ def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
 
 
 def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    op, see = f"Tensor.{name}", hooks.see
+    op = f"Tensor.{name}"
+    see = hooks.see
 
     @outside_of_dynamo
     def seen_in(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -625,7 +629,8 @@ def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[.
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def watched(*args: Any, **kwargs: Any) -> Any:
-        seen, began = see("python-call", op, "cuda"), time.perf_counter_ns()
+        seen = see("python-call", op, "cuda")
+        began = time.perf_counter_ns()
         found = function(*args, **kwargs)
         _took(seen, began)
         return found
@@ -635,7 +640,8 @@ def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[.
 
 def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
     """torch warns at each synchronising call; the warnings that are the user's still reach them."""
-    before, shown = torch.cuda.get_sync_debug_mode(), warnings.showwarning
+    before = torch.cuda.get_sync_debug_mode()
+    shown = warnings.showwarning
     caught = warnings.catch_warnings()
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
@@ -673,6 +679,21 @@ ALL_HOOKS = (
 
 
 # ---------------------------------------------------------------- what is no read
+
+
+def _is_made_of(node: torch.fx.Node, inputs: Collection[torch.fx.Node]) -> bool:
+    """Whether what a node computes comes from these inputs of its graph alone, or is a number that
+    Dynamo took for a constant and hands on as a tensor of the CPU."""
+    met = {node}
+    left = [node]
+    while left:
+        for source in left.pop().all_input_nodes:
+            if source not in met:
+                met.add(source)
+                left.append(source)
+    placeholders = {each for each in met if each.op in ("placeholder", "get_attr")}
+    of_none = node.target is torch.scalar_tensor
+    return placeholders <= set(inputs) if placeholders else of_none
 
 
 def _is_wrapped_number(tensor: torch.Tensor) -> bool:
@@ -724,7 +745,8 @@ Captured = tuple[str, tuple[m.Frame, ...], str]
 
 class _Graph:
     """A compiled graph, and what in it comes to a read, in the order in which it runs; ``numbers``
-    are the positions of arguments that are no tensors of the program's."""
+    are the positions of arguments that are no tensors of the program's, ``computed`` those of
+    results that are made of these alone."""
 
     def __init__(
         self,
@@ -733,8 +755,10 @@ class _Graph:
         numbers: tuple[int, ...] = (),
         returns: tuple[tuple[m.Frame, ...], ...] = (),
         moves: bool = True,
+        computed: tuple[int, ...] = (),
     ) -> None:
         self.compile_id = compile_id
+        self.computed = computed
         self._numbers = numbers
         self.returns = returns  # the lines of what made each of its results
         self._moves = moves  # a device is named in it
@@ -818,7 +842,8 @@ class _RunningGraphs(InstalledGraphs):
             operator_of(node) in ("to", "cuda") or "device" in node.kwargs
             for node in output.graph.nodes
         )
-        return operators, tuple(numbers.values()), tuple(map(frames_of, returns)), moves
+        computed = tuple(at for at, node in enumerate(returns) if _is_made_of(node, numbers))
+        return operators, tuple(numbers.values()), tuple(map(frames_of, returns)), moves, computed
 
     def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
@@ -837,6 +862,7 @@ class _RunningGraphs(InstalledGraphs):
                 stack.pop()
             if known.computes_on_the_host(args):
                 TENSORS.derived(args, found)
+            TENSORS.lie_on_the_host(found[at] for at in known.computed)
             here.returned = dict(zip(map(id, found), known.returns, strict=False))
             return found
 

@@ -82,7 +82,8 @@ def compile_pass(
     The sources listen while it loads, before the first call. ``calling`` is entered around the
     calls.
     """
-    calls, project = CallIndex(), project_sources.project_files(options.workload)
+    calls = CallIndex()
+    project = project_sources.project_files(options.workload)
     listened = CompileSources(calls, project)
     cached = cache_folder()
 
@@ -211,9 +212,7 @@ class CompileSources:
     ) -> m.CompilePass:
         """The pass, as far as it has come; ``lost``: what else could not be seen."""
         by = self._switched_off_by()
-        off = m.Unavailable(
-            capture=m.SWITCHED_OFF, why=f"{by} is set, so torch.compile compiles nothing"
-        )
+        off = m.Unavailable(m.SWITCHED_OFF, f"{by} is set, so torch.compile compiles nothing")
         return m.CompilePass(
             call_us=tuple(call_us),
             steady_from=warmup,

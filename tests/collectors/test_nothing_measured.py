@@ -172,3 +172,28 @@ def test_what_is_compiled_already_and_runs_eagerly_is_not_to_be_compiled_once_mo
     (found,) = nothing_measured.diagnose(nothing_measured.collect(Evidence(recording(eager))))
 
     assert found.fix == ""
+
+
+def test_a_torch_compile_of_which_nothing_was_called_is_said_with_the_line_to_write() -> None:
+    # given: a script with a torch.compile in its text, and no call of a compiled callable
+    nothing = run(AS_IS, compiled=0)
+    script = ScriptRun(
+        step="a call of the outermost nn.Module",
+        steps=20,
+        counted={},
+        module="net",
+        compile_call="train.py:12",
+    )
+    seen = CompileRecords(records=(), compiled_calls=CompiledCalls())
+    ran = msgspec.structs.replace(nothing, script=script, records=seen)
+    unseen = msgspec.structs.replace(ran, records=CompileRecords(records=()))
+
+    found, doubtful = (
+        nothing_measured.diagnose(nothing_measured.collect(Evidence(recording(each))))[0]
+        for each in (ran, unseen)
+    )
+
+    assert "stands in train.py:12, and nothing that it made was called" in found.message
+    assert found.fix.startswith("net = torch.compile(net)")
+    assert "no call of what it wraps compiled anything here" in doubtful.message
+    assert doubtful.fix == ""

@@ -35,7 +35,7 @@ from kgprof.model import (
     TracePass,
     Unavailable,
 )
-from kgprof.model.memory_records import Frame, SyncRecord, SyncRecords
+from kgprof.model.memory_records import EXPRESSION_KEPT, Frame, SyncRecord, SyncRecords
 from kgprof.reading import layout
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED, GONE
@@ -1154,10 +1154,11 @@ def test_what_an_operator_checks_on_a_cpu_alone_is_no_read_of_a_gpu(
 @pytest.mark.parametrize(
     ("cut", "called"),
     [
-        ("torch._fused_layer(\n    src,\n    self.attn(q), [self.", "_fused_layer"),
-        ("make(src).run(a, b", ""),
+        ("torch._fused_layer(\n    src, self.attn(q), [self.", "_fused_layer"),
+        ("make(src).run(a, b, ", ""),
         ("total + (", ""),
     ],
 )
 def test_a_call_whose_arguments_were_cut_off_has_its_name(cut: str, called: str) -> None:
-    assert syncs.called_function(cut) == called
+    assert syncs.called_function(f"{cut:x<{EXPRESSION_KEPT}}") == called
+    assert syncs.called_function(cut) == ""

@@ -7,6 +7,7 @@ A CPU run: what waits on CUDA is seen here as a read, or as the call that would 
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -520,6 +521,26 @@ def test_a_python_float_that_dynamo_hands_to_a_graph_as_a_tensor_is_no_read(back
         if one.compile_id
     ]
     assert found == [("cond", line("the only read"), {0: 1, 1: 1, 2: 1, 3: 1})]
+
+
+spent = {"down": 0.0}
+
+
+def summed_up_by_a_clock(x: torch.Tensor) -> torch.Tensor:
+    started = time.perf_counter()
+    y = x.sin()
+    spent["down"] += time.perf_counter() - started
+    return y + 1
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin")
+def test_a_float_that_a_graph_returns_as_a_tensor_of_the_cpu_is_no_read() -> None:
+    compiled = torch.compile(summed_up_by_a_clock, backend="eager")
+
+    records = seen(compiled, calls=5)
+
+    assert [one for one in records if one.tensor != syncs.HOST] == []
+    assert spent["down"] > 0
 
 
 # ---------------------------------------------------------------- the waits of CUDA, as calls
