@@ -36,7 +36,7 @@ from kgprof.collectors import (
 )
 from kgprof.collectors.addresses import COPIED_INTO, MUTATED, REBOUND, UNWRITTEN, BufferUse
 from kgprof.collectors.skipped_frames import SKIPPED_FRAME
-from kgprof.collectors.tensor_facts import run_tensors
+from kgprof.collectors.tensor_facts import RunTensors, run_tensors, said
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
@@ -343,19 +343,56 @@ def _allocated_once(seen: Seen) -> Answer:
     ]
     kept = sum(not any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
     declared = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
-    others = " (none of the others lives from call to call)" if kept < len(inputs) else ""
     buffers = f"; {plural(declared, 'declared buffer')}, none replaced by a new tensor"
+    against = seen.of(addresses.UNSTABLE)
+    carried = () if against else tuple(filter(None, map(_carried, seen.tensors)))
     return Answer(
-        f"{kept:,} of {plural(len(inputs), 'input')} of {seen.watched_graphs} kept their addresses "
-        f"after warm-up{others}{buffers if declared else ''}",
-        seen.unwatched,
-        seen.of(addresses.UNSTABLE),
+        f"all {plural(len(inputs), 'input')} of {seen.watched_graphs} kept their addresses "
+        f"after warm-up{buffers if declared else ''}",
+        seen.unwatched or _moving(len(inputs) - kept, seen.watched_graphs),
+        against,
         [
-            f"{', '.join(one.rebound)} replaced by a new tensor in {one.run.slug}"
-            for one in seen.buffers
-            if one.rebound
+            *carried,
+            *(
+                f"{', '.join(one.rebound)} replaced by a new tensor in {one.run.slug}"
+                for one in seen.buffers
+                if one.rebound
+            ),
         ],
     )
+
+
+def _moving(number: int, of_graphs: str) -> str:
+    """Of inputs at new addresses nobody knows whether they are new batches or replaced buffers."""
+    if not number:
+        return ""
+    inputs = plural(number, "input")
+    return f"{inputs} of {of_graphs} moved after warm-up: new batches, or buffers that are replaced"
+
+
+def _carried(run: RunTensors) -> str:
+    """Name what one call takes from an earlier one at a new address, which a script's owner is told
+    nowhere else; empty where there is nothing."""
+    names = dict.fromkeys(
+        said(tensor.name)
+        for _, tensor, held in addresses.passed_inputs(run)
+        if held.made_before and run.steady(held.moved)
+    )
+    return f"{', '.join(names)} replaced by a new tensor in {run.key.slug}" if names else ""
+
+
+def _no_writes_inside(seen: Seen) -> Answer:
+    """A script's findings are about CUDA graphs alone; what it writes to is named here."""
+    written = [event for run in seen.tensors for event in mutations.writes(run)]
+    fixed = "only to inputs with fixed addresses" if written else "to no input"
+    against = seen.of(mutations.INPUT_MUTATED)
+    words = dict.fromkeys(
+        f"{event.function} writes to {', '.join(event.names)} ({event.run.slug})"
+        for event in written
+        if event.kind != mutations.FIXED
+    )
+    failed = () if against else tuple(words)[:NAMED]
+    return Answer(f"{seen.watched_graphs} wrote {fixed}", seen.unwatched, against, failed)
 
 
 def _captured_by_reference(seen: Seen) -> Answer:
@@ -410,7 +447,7 @@ def _no_reads_inside(seen: Seen) -> Answer:
     inside = [event for event in seen.evidence.once(syncs.collect) if event.where == syncs.COMPILED]
     against = [found for found in syncs.diagnose(tuple(inside)) if _compiles(found)]
     passed = f"no sync in the compiled regions of {_named(seen.read_watched)}"
-    return Answer(passed, seen.unread, against)
+    return Answer(passed, seen.unread or seen.unwatched, against)
 
 
 def _cuda_graphs_tried(seen: Seen) -> Answer:
@@ -454,12 +491,13 @@ def _static_shapes(seen: Seen) -> Answer:
     again = [
         found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE
     ]
-    unseen = (
-        f"{plural(seen.eager_calls, 'call')} of compiled functions ran eagerly, with "
-        "sizes that nobody saw"
-    )
-    passed = "no recompile because of a size"
-    return _in_compiled(seen, passed, again, unseen=unseen if seen.eager_calls else "")
+    unseen = "what was recompiled because of a size was so in few calls" if for_sizes else ""
+    if seen.eager_calls:
+        unseen = (
+            f"{plural(seen.eager_calls, 'call')} of compiled functions ran eagerly, with "
+            "sizes that nobody saw"
+        )
+    return _in_compiled(seen, "no recompile because of a size", again, unseen=unseen)
 
 
 def _whole_graphs(seen: Seen) -> Answer:
@@ -721,11 +759,7 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
     (
         "no-writes-inside",
         "Compiled functions return new tensors and do not write to their arguments",
-        lambda seen: Answer(
-            f"{seen.watched_graphs} wrote only to inputs with fixed addresses",
-            seen.unwatched,
-            seen.of(mutations.INPUT_MUTATED),
-        ),
+        _no_writes_inside,
     ),
     (
         "copied-outside",
@@ -757,7 +791,11 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
         _no_branch_on_values,
     ),
     ("no-prints", "Compiled functions neither print nor log", _no_prints),
-    ("no-recompile-in-loop", "No recompile in the loop after warm-up", _no_recompile_in_loop),
+    (
+        "no-recompile-in-loop",
+        "No function is compiled again and again after warm-up",
+        _no_recompile_in_loop,
+    ),
     (
         "mixed-precision",
         "Matmuls run in bfloat16 or float16 if that makes this GPU faster (torch.autocast)",

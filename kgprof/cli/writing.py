@@ -23,6 +23,7 @@ from kgprof.cli.reading import read
 from kgprof.cli.saying import Job, append_summary, inert, inert_document, inform, say, to_stdout
 from kgprof.collectors import accepted
 from kgprof.document import account, failures, practices
+from kgprof.document.finding_list import not_applied
 from kgprof.document.sheet import Sheet
 from kgprof.errors import (
     EXIT_GATE_FAILED,
@@ -198,8 +199,9 @@ def ended(profile: m.Profile, page: Path, context: Context) -> int:
         actions = (f"{what}; fix: {fix}" for what, fix, _ in practices.next_steps(profile))
         sentences = () if raised else profile.verdict.sentences
         accounted = () if raised else account.lines(profile)
-        for sentence in (*sentences, *accounted, *actions):
-            inform(sentence)
+        for sentence in (*sentences, *accounted, *actions, not_applied(profile.actions)):
+            if sentence:
+                inform(sentence)
     add_to_job_summary(profile, context.job)
     emit(profile, page.parent / layout.FOLDER, context, otherwise=str(page))
     return profile.exit_code

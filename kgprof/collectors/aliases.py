@@ -47,7 +47,8 @@ OUTPUT_INPUT = m.Rule(
         "return self.state."
     ),
     remedy=(
-        "Return a copy (x.clone()), or let the caller make the view and return only new tensors."
+        "If the caller writes to one of the two, or keeps the result beyond the next call: return "
+        "a copy (x.clone()), or let the caller make the view and return only new tensors."
     ),
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),

@@ -33,7 +33,8 @@ class Switch(m.Model):
     functions: tuple[str, ...]
     words: tuple[str, ...] = ("",)
     below: bool = False
-    fix: str
+    fix: str = ""
+    no_fix: str = ""  # why nothing can be written
 
 
 _TABLE = tomllib.loads(
@@ -62,7 +63,10 @@ _BREAK = (
 _INTENDED = (
     "the library breaks the graph here on purpose; what stands before and behind it is compiled"
 )
-_ELSEWHERE = "call it before the loop or every N steps, or use a function that reads nothing"
+_ELSEWHERE = (
+    "if the program allows it, call it before the loop or every N steps, or use a function that "
+    "reads nothing"
+)
 _OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
 _AROUND = "outside of what is compiled: enter the context around the call of it"
 _ENTERS = ("__enter__", "enter_context")
@@ -152,6 +156,8 @@ def _mended(
     now: bool = False,
 ) -> m.Finding:
     """``now``: what it prints cannot be printed later."""
+    if why := _unavoidable(finding):
+        return replace(finding, level=m.Level.NOTE, no_fix=why)
     place = finding.location
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
     tested = source is not None and place is not None and source.decides(place)
@@ -179,6 +185,14 @@ def _mended(
         and source.is_all_of_its_function(finding.location)
     )
     return _without_switch(finding, compiled, only)
+
+
+def _unavoidable(finding: m.Finding) -> str:
+    """Why a read of a library's is a part of what it does; empty where the table does not say."""
+    line = finding.library
+    if finding.reads is None or line is None:
+        return ""
+    return next((each.no_fix for each in READS if each.no_fix and _is_at(each, line)), "")
 
 
 def _of_guard(finding: m.Finding) -> str:
@@ -329,7 +343,7 @@ def _without_switch(
     direct = own and not any(_last(line.function) in _OF_MODULES for line in (library, *way.chain))
     if isinstance(way, m.Reads):
         if direct and not way.chain:
-            return replace(finding, fix=f"{own}  # {_last(library.function)}() reads: {_ELSEWHERE}")
+            return replace(finding, no_fix=f"{_last(library.function)}() reads: {_ELSEWHERE}")
         return replace(finding, level=m.Level.NOTE, no_fix=_READ)
     inside = any((finding.run, at.file, _last(at.function)) in compiled for at in way.stack)
     wanted = way.cause.operator == _ON_PURPOSE

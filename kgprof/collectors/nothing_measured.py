@@ -4,6 +4,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural
 
@@ -82,6 +83,8 @@ def measured(run: m.RunRecord, options: m.Options) -> bool:
 
 def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
     options = evidence.recording.header.options
+    # what is compiled already, and runs eagerly, is not to be compiled once more
+    called = {trace.run for trace in evidence.compilers if compiled_callables.callables(trace)}
     events = []
     for run, source in ((each.record, each.source) for each in evidence.runs):
         has_time = measured(run, options)
@@ -114,6 +117,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             if script.is_one_window and (function := source.looped):
                 fix = f"@torch.compile  # above the line def {function}(...)"
             hidden = off or script.why_nothing_compiled(options.workload)
+            fix = "" if run.key in called else fix
             never = "" if off else _never_called(run, script)
             words = {"workers": script.workers, "hidden": hidden, "never": never, "fix": fix}
             event = msgspec.structs.replace(

@@ -150,6 +150,20 @@ def advice(finding: m.Finding, remedy: str = "") -> tuple[str, ...]:
     )
 
 
+# Also true of a fix that names a mode which was measured.
+_NOT_APPLIED = "kgprof has applied none of these fixes: run it again after each one"
+
+
+def not_applied(shown: Iterable[m.Finding | m.Action]) -> str:
+    """Say it of the fixes that these offer; nothing where none of them offers one."""
+    offers = any(
+        each.fix if isinstance(each, m.Finding) else each.fix or not each.no_fix
+        for each in shown
+        if isinstance(each, m.Action) or not each.accepted
+    )
+    return _NOT_APPLIED if offers else ""
+
+
 def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Finding]) -> m.Level:
     """Of a gate, what fails it is an error, and nothing else is one."""
     if gate is None:

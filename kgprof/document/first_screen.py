@@ -17,7 +17,7 @@ from kgprof.document.breakdown import Part, Segment, legend, of_parts
 from kgprof.document.compare_part import Shown, parts_of, plot
 from kgprof.document.escaping import clip, one_line
 from kgprof.document.failures import measured_nothing
-from kgprof.document.finding_list import FindingList
+from kgprof.document.finding_list import FindingList, not_applied
 from kgprof.document.limit_table import limit_blocks
 from kgprof.document.limits import Limits, anchor, importance
 from kgprof.document.quantity import DASH, count, duration, figure, of_width, percent, ratio
@@ -112,6 +112,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
         if compared
         else bounded(limit_blocks(runs, profile.environment.source_root), limits),
         "steps": () if compared else tuple(_steps(profile, found, limits)),
+        "not_applied": not_applied(profile.actions),
         "causes": tuple(
             _causes(profile.comparison, found, profile.environment.source_root, limits)
         ),

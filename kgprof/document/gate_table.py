@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.escaping import one_line, visible
-from kgprof.document.finding_list import advice, failing, times, way_in, where
+from kgprof.document.finding_list import advice, failing, not_applied, times, way_in, where
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, amount, count
 from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, columns, row
@@ -149,6 +149,8 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterator[str | Table]:
         if remedy and any(remedy in line for line in shown):
             del remedies[finding.rule]
         yield from _finding(finding, finding in fails, root, shown)
+    if sentence := not_applied(profile.findings):
+        yield sentence
     if profile.findings:
         yield ""
     if gate.budgets:

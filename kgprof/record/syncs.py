@@ -98,12 +98,13 @@ UNFOLLOWED = "unfollowed"  # in place of where a tensor lies; UNKNOWN in the rec
 PLACES = 4096
 CODES = 65536  # of Python's stacks
 STACK = 8  # frames of the project above a read
-EXPRESSION = 200  # characters
 TORCH = tensor_places.TORCH
 IN_TORCH = tensor_places.IN_TORCH
 STANDARD = sysconfig.get_path("stdlib")
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
+# how many sequences a PackedSequence has at each place lies on the CPU, too
+PACKED = (f"{TORCH}/nn/modules/rnn.py", f"{TORCH}/nn/utils/rnn.py")
 LBFGS = f"{OPTIMIZERS}lbfgs.py"  # has none, and reads losses and directions
 # Dynamo's call behind a graph that makes an array of its result, in a line of its own making.
 TO_NUMPY = "to_numpy_helper"
@@ -303,7 +304,7 @@ class Syncs(Source):
         # kgprof waits for the device as well, and torch's optimizers read their step count on the
         # host.
         if caller.startswith(RECORD) or (
-            caller.startswith(OPTIMIZERS) and caller != LBFGS and device == "cpu"
+            caller.startswith((OPTIMIZERS, *PACKED)) and caller != LBFGS and device == "cpu"
         ):
             return None, True
         stack = tuple(upwards(hook))
@@ -424,7 +425,10 @@ def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameT
 
 
 def _doing(frame: FrameType, instruction: str, expression: str) -> dict[str, str]:
-    return {instruction: instruction_at(frame), expression: expression_at(frame)[:EXPRESSION]}
+    return {
+        instruction: instruction_at(frame),
+        expression: expression_at(frame)[: m.EXPRESSION_KEPT],
+    }
 
 
 class _Read(NamedTuple):

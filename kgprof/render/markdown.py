@@ -12,7 +12,7 @@ from kgprof.document import account, compare_words, environment_facts, gate_tabl
 from kgprof.document.build import sections
 from kgprof.document.environment_facts import cores
 from kgprof.document.escaping import clip, escaped, one_line, visible
-from kgprof.document.finding_list import Found, Grouped, failing
+from kgprof.document.finding_list import Found, Grouped, failing, not_applied
 from kgprof.document.sheet import Code, Section
 from kgprof.document.table import Block, Facts, Fold, Points, Table, View
 from kgprof.document.table import markdown as table_lines
@@ -72,6 +72,9 @@ class Front:
             yield from (f"| {' | '.join(row)} |" for row in others)
             yield ""
         yield from (f"**{name}:** {text}\n" for name, text in self._why() if text)
+        offered: tuple[m.Finding | m.Action, ...] = (*profile.actions, *profile.findings)
+        if profile.comparison is None and (sentence := not_applied(offered)):
+            yield f"<sub>{sentence}</sub>\n"
 
     def folded(self) -> str:
         runs = len(self._profile.runs)

@@ -36,7 +36,7 @@ from kgprof.document.compare_part import compare_part
 from kgprof.document.economics_table import break_even_plots
 from kgprof.document.environment_facts import logs
 from kgprof.document.escaping import one_line
-from kgprof.document.finding_list import FindingList, finding_list
+from kgprof.document.finding_list import FindingList, finding_list, not_applied
 from kgprof.document.first_screen import first_screen
 from kgprof.document.flame_chart import (
     DIFFERENCES,
@@ -266,6 +266,8 @@ def _sections(
         "findings": found.groups,
         "rules": coverage.checked(profile.coverage, profile.rules),
         "checked": coverage.tally(profile.coverage, profile.rules),
+        # below the actions, where there are any
+        "not_applied": not_applied(() if profile.actions else profile.findings),
     }
     # as they are shown: one in several runs once
     lines = sum(group.total for group in found.groups)

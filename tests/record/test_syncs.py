@@ -978,3 +978,10 @@ def test_a_device_in_compiled_code_takes_its_result_from_the_host() -> None:
     moved = torch.compile(lambda x: (x * 2).to(CHOSEN).numpy(), backend="eager")
     records = seen(lambda x: moved(torch.from_numpy(np.ones(3))), calls=2)
     assert {record.tensor for record in records} == {""}
+
+
+def test_the_lengths_of_packed_sequences_lie_on_the_cpu_everywhere() -> None:
+    cells, rows = torch.nn.LSTM(1, 2, batch_first=True), torch.ones(2, 3, 1)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(rows, torch.tensor([3, 2]), batch_first=True)
+
+    assert seen(lambda x: cells(packed)) == ()
