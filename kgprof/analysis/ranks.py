@@ -14,6 +14,7 @@ import numpy as np
 
 from kgprof import model as m
 from kgprof.collectors import recompiles
+from kgprof.collectors.host_code import HOST_CODE
 from kgprof.collectors.recompiles import rejections
 from kgprof.measures import collectives, host_time
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -155,6 +156,7 @@ def rank_balance(
             cause, text = None, unexplained
         else:
             straggler = late.run
+            text += _in_its_code(late, findings)
     return m.RankBalance(
         ranks=ranks,
         straggler=straggler,
@@ -222,6 +224,16 @@ def _compiled_alone(
     if first.location is not None:
         at = f" (line {first.location.line})"
     return f"rank {last.rank} alone recompiles, and {who} for it, {took}: {first.message}{at}"
+
+
+def _in_its_code(late: m.RankLoad, findings: Sequence[m.Finding]) -> str:
+    """Say which Python code of the late rank its GPU waits for; empty where none was seen."""
+    its = [each for each in findings if each.run == late.run and each.rule == HOST_CODE.id]
+    if not its:
+        return ""
+    place = its[0].location
+    at = f" (line {place.line})" if place is not None else ""
+    return f"; {its[0].message}{at}"
 
 
 def _unexplained(
