@@ -139,7 +139,7 @@ def rank_balance(
     waits = collectives.matched(
         [run.once(collectives.of_run) for run in runs], [load.rank for load in ranks]
     )
-    straggler, late, cause = None, None, None
+    straggler, late, cause, unnamed = None, None, None, None
     if isinstance(waits, m.Skipped):
         straggler, text = _straggler(ranks)
     else:
@@ -153,7 +153,7 @@ def rank_balance(
         cause, why = _cause(late, others, kernels)
         text = f"{text}, {why}"
         if cause is m.LateCause.HOST and (unexplained := _unexplained(late, others, kernels)):
-            cause, text = None, unexplained
+            cause, text, unnamed = None, unexplained, late.run
         else:
             straggler = late.run
             text += _in_its_code(late, findings)
@@ -161,6 +161,7 @@ def rank_balance(
         ranks=ranks,
         straggler=straggler,
         cause=cause,
+        last=unnamed,
         text=text,
         collectives=waits if isinstance(waits, m.Skipped) else waits.rows,
         left_out=tuple(left_out),
