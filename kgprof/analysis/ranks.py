@@ -152,11 +152,13 @@ def rank_balance(
         others = [load for load in ranks if load is not late]
         cause, why = _cause(late, others, kernels)
         text = f"{text}, {why}"
-        if cause is m.LateCause.HOST and (unexplained := _unexplained(late, others, kernels)):
+        code = _in_its_code(late, findings)
+        unexplained = "" if code else _unexplained(late, others, kernels)
+        if cause is m.LateCause.HOST and unexplained:
             cause, text, unnamed = None, unexplained, late.run
         else:
             straggler = late.run
-            text += _in_its_code(late, findings)
+            text += code
     return m.RankBalance(
         ranks=ranks,
         straggler=straggler,
@@ -174,7 +176,7 @@ def _late(ranks: Sequence[m.RankLoad], waits: collectives.Matched) -> tuple[m.Ra
     steps = waits.waits_us.shape[1]
     place = int(waits.waits_us.mean(axis=1).argmin())
     late, others = ranks[place], [load for load in ranks if load is not ranks[place]]
-    step_us = median(load.step_us for load in ranks)
+    step_us = median(load.step_us for load in others)  # of those that wait
     cost_us = median(load.exposed_us for load in others) - late.exposed_us
     shorter_us = np.delete(waits.waits_us, place, axis=0).mean(axis=0) - waits.waits_us[place]
     by_chance = steps < 2 or shorter_us.mean() <= SURE_FROM * shorter_us.std(ddof=1) / np.sqrt(
@@ -228,8 +230,11 @@ def _compiled_alone(
 
 
 def _in_its_code(late: m.RankLoad, findings: Sequence[m.Finding]) -> str:
-    """Say which Python code of the late rank its GPU waits for; empty where none was seen."""
-    its = [each for each in findings if each.run == late.run and each.rule == HOST_CODE.id]
+    """Say which Python code of the late rank its GPU waits for; empty where none was seen that no
+    other rank waits for."""
+    found = [each for each in findings if each.rule == HOST_CODE.id]
+    elsewhere = {each.location for each in found if each.run != late.run}
+    its = [each for each in found if each.run == late.run and each.location not in elsewhere]
     if not its:
         return ""
     place = its[0].location

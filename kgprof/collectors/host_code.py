@@ -21,7 +21,8 @@ HOST_CODE = m.Rule(
     why=(
         "Between the operators of a step its own Python code runs, and the GPU has nothing to do "
         "when the queue of launches is empty. A thread samples the main thread's stack over the "
-        "traced steps of a script; what torch does is left out. A function is named if it takes "
+        "traced steps of a script; what torch does, and lines that wait for the GPU, are left out. "
+        "A function is named if it takes "
         f"{100 * WORTH_SHARE:.0f} % of the traced step and the GPU was idle in Python for as long."
     ),
     example="An augmentation in pure Python that prepares each batch inside the training loop.",
@@ -30,7 +31,9 @@ HOST_CODE = m.Rule(
         "process beside the GPU's work, call it less often, or write it with tensor operators."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.STEPS, m.Witness.HOST_LINES),),
+    seen_in=(
+        (m.Witness.CUDA, m.Witness.TRACE, m.Witness.STEPS, m.Witness.HOST_LINES, m.Witness.READS),
+    ),
     can_cost=(m.CostKind.HOST,),
     judged_from_times=True,
     symptom_of=(),
@@ -62,8 +65,15 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
         return
     if isinstance(traced, m.Skipped) or isinstance(found, m.Skipped) or not found.steps:
         return
-    if isinstance(found.idle, m.Skipped):
+    memory = run.record.memory
+    if isinstance(found.idle, m.Skipped) or isinstance(memory, m.Skipped):
         return
+    if isinstance(memory.syncs, m.Skipped):
+        return
+    # The CPU waits in these lines, and does not work.
+    waiting = {
+        (frame.file, frame.line) for record in memory.syncs.records for frame in record.frames
+    }
     waits_us = sum(
         us
         for limit, name, us in limits.causes(found.idle)
@@ -71,6 +81,8 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
     )
     functions: dict[tuple[str, str], list[m.HostLine]] = defaultdict(list)
     for row in trace.host_lines.rows:
+        if (row.at.file, row.at.line) in waiting:
+            continue
         functions[row.at.file, row.at.function].append(row)
     for rows in functions.values():
         most = max(rows, key=lambda row: row.us)

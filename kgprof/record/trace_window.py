@@ -6,6 +6,7 @@ window closes before the program's own session begins. It sees one thread, and u
 main one it ends the process by SIGSEGV.
 """
 
+import os
 import threading
 import time
 import warnings
@@ -23,7 +24,7 @@ from kgprof import model as m
 from kgprof.reading.launches import AFTER_STEPS
 from kgprof.reading.project import ProjectFiles
 from kgprof.reading.timeline import STEP_PREFIX
-from kgprof.record import stack_profiler, timing
+from kgprof.record import ranks, stack_profiler, timing
 from kgprof.record.line_samples import LineSamples
 from kgprof.record.source import Source, replace
 from kgprof.record.steps import Kind, Steps
@@ -139,6 +140,8 @@ class TraceWindow(Source):
             self._tell(self._profiler.step)
 
     def _has_enough(self) -> bool:
+        if ranks.launch(os.environ) is not None:
+            return False  # ranks that end at different steps wait for each other's exports
         steps = len(self._times) - 1
         if steps < FEWEST_STEPS or time.process_time() - self._began_cpu_s < ENOUGH_CPU_S:
             return False

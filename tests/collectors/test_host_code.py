@@ -5,9 +5,23 @@ from __future__ import annotations
 import pytest
 
 from kgprof.collectors.host_code import HOST_CODE, collect, diagnose
-from kgprof.model import Recording, Saving
+from kgprof.model import Recording, Saving, SyncRecord
+from kgprof.model.memory_records import Frame
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_gpu_time import sampled
+
+
+def waits_in(*lines: int) -> list[SyncRecord]:
+    return [
+        SyncRecord(
+            source="dispatch",
+            op="aten::_local_scalar_dense",
+            device="cuda:0",
+            frames=(Frame(file="/src/shop/model.py", line=line, function="jitter"),),
+            calls={8: 1},
+        )
+        for line in lines
+    ]
 
 
 def test_the_function_is_named_at_its_longest_line_with_its_time_as_the_bound() -> None:
@@ -35,6 +49,7 @@ def test_no_more_is_saved_than_the_gpu_is_idle() -> None:
     [
         pytest.param(sampled(in_step_us=100.0), id="a little code"),
         pytest.param(sampled(kernel_us=95.0), id="the GPU works meanwhile"),
+        pytest.param(sampled(*waits_in(7, 9)), id="the CPU waits there"),
     ],
 )
 def test_code_that_the_gpu_does_not_wait_for_is_none(recorded: Recording) -> None:

@@ -12,8 +12,10 @@ from kgprof.model import (
     SourceFile,
     SourceLine,
     Sources,
+    SyncRecord,
     TracePass,
 )
+from tests.collectors import written_syncs
 from tests.collectors.written_device import STEPS, launched_in, replays, steps, traced
 
 SIMT = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nt_align1>(Params)"
@@ -89,7 +91,7 @@ def own_kernel(
     return replace(recorded, runs=(run,))
 
 
-def sampled(*, in_step_us: float = 500.0, kernel_us: float = 10.0) -> Recording:
+def sampled(*reads: SyncRecord, in_step_us: float = 500.0, kernel_us: float = 10.0) -> Recording:
     """Ten kernels with Python between them, and samples in two lines of one function; a traced step
     takes 1,000 us, and 800 without the profiler."""
     recorded = steps(step_us=800.0, kernels=10, kernel_us=kernel_us)
@@ -104,4 +106,5 @@ def sampled(*, in_step_us: float = 500.0, kernel_us: float = 10.0) -> Recording:
         for line, share in lines
     )
     trace = replace(run.trace, host_lines=HostLines(total_us=1000.0 * STEPS, rows=rows))
-    return replace(recorded, runs=(replace(run, trace=trace),))
+    run = replace(run, trace=trace, memory=written_syncs.memory(*reads))
+    return replace(recorded, runs=(run,))
