@@ -38,6 +38,8 @@ ON_A_GPU = frozenset(
         *(aliases.OUTPUT_INPUT, aliases.OUTPUTS),
     )
 )
+# The costs of the others are those of code that was compiled in pieces.
+OF_COMPILING = frozenset(rule.id for rule in RULES if rule.topic is m.Topic.COMPILATION)
 # A wrong result, a contradiction or an empty measurement is no matter of speed, and leads the
 # report anyway.
 NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
@@ -79,7 +81,9 @@ def actions(
         for rule in RULES
     }
     bounded.sort(key=lambda a: explained.get(a.rule, 0.0) > MOST_OF_IT * _per_step(run, a.saves))
-    in_order = [*bounded, *(action for action in found if isinstance(action.saves, m.Skipped))]
+    unbounded = [action for action in found if isinstance(action.saves, m.Skipped)]
+    unbounded.sort(key=lambda action: action.rule not in OF_COMPILING)
+    in_order = [*bounded, *unbounded]
     limiting = _limiting(run)
     relieving = {rule.id for rule in RULES if not limiting.isdisjoint(rule.relieves)}
     in_order.sort(key=lambda action: action.rule not in relieving)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.collectors import recompiles
+from kgprof.collectors.host_code import HOST_CODE
 from kgprof.collectors.recompiles import rejections
 from kgprof.measures import collectives, host_time
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -155,6 +156,7 @@ def rank_balance(
         ranks=ranks,
         straggler=judged.straggler,
         cause=judged.cause,
+        last=judged.last,
         text=judged.text,
         collectives=waits if isinstance(waits, m.Skipped) else waits.rows,
         left_out=tuple(left_out),
@@ -182,6 +184,7 @@ class _Judged:
     waited_us: float = 0.0  # by the others in a step, for the rank that came last
     straggler: m.RunKey | None = None
     cause: m.LateCause | None = None
+    last: m.RunKey | None = None  # that comes last and is not called late, for its cause is unseen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,14 +256,18 @@ def _of_group(job: _Job, group: collectives.Group) -> _Judged:
     if not costs or not _is_always_last(group.waits_us, place):
         return _Judged(text=_nobody(last, group.waits_us, place))
     cause, why = _cause(last, job.kernels)
-    if doubt := _doubt(last, cause, why, job):
+    code = _in_its_code(last.load, job.findings)
+    doubt = "" if cause is m.LateCause.HOST and code else _doubt(last, cause, why, job)
+    if doubt:
         return _Judged(
-            text=f"no rank is called late: {last.who} {last.part}, {doubt}", waited_us=waited_us
+            text=f"no rank is called late: {last.who} {last.part}, {doubt}",
+            waited_us=waited_us,
+            last=last.load.run,
         )
     share = f"{waited_us / last.load.step_us:.0%}"
     return _Judged(
         text=f"rank {last.load.rank} is late: {last.who} {last.part} ({share}) for it, because "
-        f"{why.words}: {why.figures}{why.most}",
+        f"{why.words}: {why.figures}{why.most}{code}",
         waited_us=waited_us,
         straggler=last.load.run,
         cause=cause,
@@ -315,6 +322,19 @@ def _compiled_alone(last: _Last, findings: Sequence[m.Finding]) -> str:
         f"rank {last.load.rank} alone recompiles, and {last.who} for it, {last.part}: "
         f"{first.message}{at}"
     )
+
+
+def _in_its_code(late: m.RankLoad, findings: Sequence[m.Finding]) -> str:
+    """Say which Python code of the late rank its GPU waits for; empty where none was seen that no
+    other rank waits for."""
+    found = [each for each in findings if each.rule == HOST_CODE.id]
+    elsewhere = {each.location for each in found if each.run != late.run}
+    its = [each for each in found if each.run == late.run and each.location not in elsewhere]
+    if not its:
+        return ""
+    place = its[0].location
+    at = f" (line {place.line})" if place is not None else ""
+    return f"; {its[0].message}{at}"
 
 
 @dataclass(frozen=True, kw_only=True)

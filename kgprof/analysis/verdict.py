@@ -303,6 +303,8 @@ def verdict(
         remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {limited}")
     if len(runs) == 1 and not limited and limits.is_gpu_bound(runs[0]):
         remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {limits.busy_words(runs[0])}")
+    if balance is not None and (last := _last(runs, balance)):
+        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {last}")
     here = [action for action in actions if not action.only_on_gpu]
     if balance is not None and balance.straggler is not None:
         here = []  # what makes the late rank faster is not known beyond its cause
@@ -341,6 +343,14 @@ def _first(action: m.Action) -> str:
         return "compiling makes its steps slower"
     places = [f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in action.lines.items()]
     return ": ".join(filter(None, (", ".join(places), action.text)))
+
+
+def _last(runs: Sequence[m.RunReport], balance: m.RankBalance) -> str:
+    """Say what limits the rank that the others wait for, where nobody is called late."""
+    its = [run for run in runs if run.key == balance.last]
+    limited = limits.step_words(its[0]) if its else ""
+    rank = next((load.rank for load in balance.ranks if load.run == balance.last), None)
+    return f"rank {rank}, which comes last, is {limited}" if limited else ""
 
 
 def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from kgprof import model as m
 from kgprof.collectors import (
     cuda_graphs,
     graph_breaks,
+    host_code,
     input_pipeline,
     optimizer_steps,
     recompiles,
@@ -76,7 +77,7 @@ DEVICE_IDLE = m.Rule(
         rule.id
         for rule in (
             *(*syncs.RULES, *graph_breaks.RULES, *recompiles.RULES),
-            *(*input_pipeline.RULES, *optimizer_steps.RULES),
+            *(*input_pipeline.RULES, *optimizer_steps.RULES, *host_code.RULES),
         )
     ),
 )

@@ -96,6 +96,12 @@ def _finding(event: OptimizerTime) -> m.Finding:
     taken_us, name = event.device_us + event.idle_us, event.optimizer or "the optimizer"
     extent, share = event.extent, f"{100 * taken_us / event.extent.step_us:.0f} %"
     kernels = f"{plural(event.launches, 'kernel')} in {extent.words}, {share} of the {extent.per}"
+    saves: m.Saving | m.Skipped = extent.saving(
+        taken_us,
+        "all of the optimizer's GPU time, and GPU idle time while it ran on the CPU",
+    )
+    if event.idle_us > event.device_us and m.PassName.TIMING not in extent.measured_in:
+        saves = m.Skipped("most of it is CPU time, which was only seen under torch.profiler")
     named = f"torch.optim.{name}(..., fused=True)" if name in WITH_FUSED else ""
     return finding(
         UNFUSED_OPTIMIZER,
@@ -103,9 +109,6 @@ def _finding(event: OptimizerTime) -> m.Finding:
         f"{name}.step() is not fused: {kernels}",
         event.optimizer,
         cost=extent.cost(taken_us, "GPU time of the optimizer, and GPU idle while it ran"),
-        saves=extent.saving(
-            taken_us,
-            "all of the optimizer's GPU time, and GPU idle time while it ran on the CPU",
-        ),
+        saves=saves,
         fix=named or "torch.compile(optimizer.step)",
     )

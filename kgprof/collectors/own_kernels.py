@@ -32,7 +32,7 @@ OWN_KERNEL = m.Rule(
         "(@triton.autotune), or write it in torch and compile that."
     ),
     topic=m.Topic.TIME,
-    seen_in=((m.Witness.CUDA, m.Witness.TRACE),),
+    seen_in=((m.Witness.CUDA, m.Witness.TRACE, m.Witness.OWN_FILES),),
     can_cost=(m.CostKind.KERNEL,),
     judged_from_times=True,
     symptom_of=(),

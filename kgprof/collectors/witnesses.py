@@ -27,7 +27,7 @@ INDISPENSABLE = ("structured trace", m.SWITCHED_OFF)
 CAPTURES = (m.Witness.FRAME_HOOK, m.Witness.GRAPH_HOOK, m.Witness.CUDA_GRAPH_LOG)
 IN_TRACE = (
     *(m.Witness.TRACE, m.Witness.OPERATORS, m.Witness.LAUNCHES, m.Witness.STEPS),
-    *(m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS),
+    *(m.Witness.TENSOR_CORES, m.Witness.WHAT_LIMITS, m.Witness.HOST_LINES, m.Witness.OWN_FILES),
 )
 # of MEMORY
 SYNC_HOOKS, TENSOR_PROBE, HANDMADE = "sync hooks", "tensor probe", "CUDA graphs of the program"
@@ -174,6 +174,11 @@ def _not_in_trace(run: RunEvidence) -> dict[m.Witness, str]:
         lacking[m.Witness.LAUNCHES] = "the trace has no CUDA runtime or driver calls"
     if not traced.extent.steps:
         lacking[m.Witness.STEPS] = "no steps are marked in the trace"
+    trace = run.record.trace
+    if isinstance(trace, m.Skipped) or trace.host_lines is None:
+        lacking[m.Witness.HOST_LINES] = "the lines of the CPU were not sampled"
+    if not any(file.text for file in run.source.own.values()):
+        lacking[m.Witness.OWN_FILES] = "the text of the program's files was not recorded"
     major, minor = run.compute_capability
     if not major:
         lacking[m.Witness.TENSOR_CORES] = "the trace does not name the GPU"

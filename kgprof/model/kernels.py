@@ -587,6 +587,9 @@ class RankBalance(Model):
     ranks: tuple[RankLoad, ...]
     straggler: RunKey | None = None
     cause: LateCause | None = None  # of the straggler, where the traces show it
+    # whom the others wait for, where nobody is called late: what makes its step shorter does so for
+    # all
+    last: RunKey | None = None
     text: str
     collectives: tuple[CollectiveWait, ...] | Skipped = Skipped("the ranks were not compared")
     left_out: tuple[str, ...] = ()  # runs that are not among ``ranks``, and why

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from kgprof.model.accounts import NOT_ACCOUNTED, ScriptAccount
-from kgprof.model.compile_records import Autotuned, Sources
+from kgprof.model.compile_records import Autotuned, SourceLine, Sources
 from kgprof.model.memory_records import HandmadeGraph, SyncRecords, TensorRecords
 from kgprof.model.structs import Location, Model, Skipped, Tagged, Unavailable
 from kgprof.wording import and_more, figure, opening, plural
@@ -294,6 +294,20 @@ class RoundRecord(Model):
     measured: TimedRound | Skipped
 
 
+class HostLine(Model):
+    """A line of the program's, and how long the CPU was in it or in a library that it called."""
+
+    at: SourceLine
+    us: float
+
+
+class HostLines(Model):
+    """Samples of the main thread's stack over the traced steps. What torch did is in no row."""
+
+    total_us: float  # of the time that was sampled
+    rows: tuple[HostLine, ...]  # the longest
+
+
 class TracePass(Tagged, tag="trace"):
     """torch.profiler over ``len(step_us)`` steps; the trace lies beside it, gzipped."""
 
@@ -304,6 +318,7 @@ class TracePass(Tagged, tag="trace"):
     # of a script: the median of the steps just before, without torch.profiler
     bare_us: float | None = None
     cut: str = ""  # STACK: why there are fewer steps than were meant
+    host_lines: HostLines | None = None  # of a script
 
     @property
     def watched_us(self) -> tuple[float, ...]:

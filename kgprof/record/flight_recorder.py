@@ -76,7 +76,7 @@ class _Plain(pickle.Unpickler):
     """Numbers, texts and their collections; no class is looked up, and none of its code called."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise pickle.UnpicklingError(f"{module}.{name} is no plain value")
+        raise pickle.UnpicklingError(f"{module}.{name} is not a plain value")
 
 
 class _Entry(msgspec.Struct):

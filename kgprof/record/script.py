@@ -309,7 +309,11 @@ class Capture:
         self._tensors = TensorProbe(self._calls, watches=self._watches_tensors)
         self._tensors_watched = 0
         self._window = TraceWindow(
-            self._steps, place.device, place.options, place.trace_path(m.PassName.TRACE)
+            self._steps,
+            place.device,
+            place.options,
+            place.trace_path(m.PassName.TRACE),
+            project=place.project,
         )
         self._window.first = self._eager = EagerCalls(CallIndex(), place.project)
         self._provenance = KernelProvenance(place.project)

@@ -6,6 +6,7 @@ window closes before the program's own session begins. It sees one thread, and u
 main one it ends the process by SIGSEGV.
 """
 
+import os
 import threading
 import time
 import warnings
@@ -21,8 +22,10 @@ from torch.profiler import schedule
 
 from kgprof import model as m
 from kgprof.reading.launches import AFTER_STEPS
+from kgprof.reading.project import ProjectFiles
 from kgprof.reading.timeline import STEP_PREFIX
-from kgprof.record import stack_profiler, timing
+from kgprof.record import ranks, stack_profiler, timing
+from kgprof.record.line_samples import LineSamples
 from kgprof.record.source import Source, replace
 from kgprof.record.steps import Kind, Steps
 from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step, export
@@ -59,9 +62,11 @@ class TraceWindow(Source):
         options: m.Options,
         path: Path,
         *,
+        project: ProjectFiles | None = None,
         with_stack: bool = False,
     ) -> None:
-        """``with_stack``: STACK, which takes fewer steps."""
+        """``project``: whose lines are sampled; None: nobody's. ``with_stack``: STACK, which takes
+        fewer steps."""
         self.result: m.TracePass | m.Skipped | None = None
         self.opened_at: int | None = None  # the label of the mark
         self.kind: Kind | None = None  # whose marks are its steps
@@ -70,6 +75,9 @@ class TraceWindow(Source):
         self._with_stack = with_stack
         self._wanted = min(options.steps, stack_profiler.STEPS) if with_stack else options.steps
         self._profiler: torch_profile | None = None
+        self._project = project
+        self._samples: LineSamples | None = None
+        self._host_lines: m.HostLines | None = None
         self._times: list[int] = []
         self._ours = False
         self._began_cpu_s = 0.0
@@ -123,6 +131,9 @@ class TraceWindow(Source):
         self._times.append(time.perf_counter_ns())
         if not self._began_cpu_s:
             self._began_cpu_s = time.process_time()
+            if self._project is not None:
+                self._samples = LineSamples(self._project)
+                self._samples.start()
         if len(self._times) > self._wanted or self._has_enough():
             self._ends_at_mark = True
             self.close(for_good=False)
@@ -130,14 +141,22 @@ class TraceWindow(Source):
             self._tell(self._profiler.step)
 
     def _has_enough(self) -> bool:
+        if ranks.launch(os.environ) is not None:
+            return False  # ranks that end at different steps wait for each other's exports
         steps = len(self._times) - 1
         if steps < FEWEST_STEPS or time.process_time() - self._began_cpu_s < ENOUGH_CPU_S:
             return False
         self.enough_after = steps
         return True
 
+    def _sampled(self) -> None:
+        """End the sampling, if there is any."""
+        if self._samples is not None:
+            self._host_lines, self._samples = self._samples.stop(), None
+
     def _begin_again(self) -> None:
         self._in_first.close()
+        self._sampled()
         if self._profiler is not None:
             self._tell(self._profiler.stop)
         self._whole = self.result, self.kind, self.opened_at
@@ -150,6 +169,7 @@ class TraceWindow(Source):
         self._is_last = self._is_last or for_good
         if self.result is not None:
             return
+        self._sampled()
         if self._profiler is not None and _elsewhere():
             self.result = m.Skipped(ELSEWHERE)
             return
@@ -197,7 +217,11 @@ class TraceWindow(Source):
         if self._with_stack:
             return stack_profiler.kept(self._path, step_us, size)
         return m.TracePass(
-            step_us=step_us, trace_file=self._path.name, trace_bytes=size, cpp_kernel_profile=False
+            step_us=step_us,
+            trace_file=self._path.name,
+            trace_bytes=size,
+            cpp_kernel_profile=False,
+            host_lines=self._host_lines,
         )
 
     # ---- beside a program that profiles itself

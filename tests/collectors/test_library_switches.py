@@ -462,7 +462,10 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
             name: inspect.signature(getattr(pyg, name)).parameters
             for name in ("global_add_pool", "global_mean_pool", "global_max_pool")
         },
-        "model.generate": inspect.signature(transformers.GenerationMixin.generate).parameters,
+        "model.generate": {
+            **inspect.signature(transformers.GenerationMixin.generate).parameters,
+            **vars(transformers.GenerationConfig()),
+        },
         "torch.optim.LBFGS": inspect.signature(torch.optim.LBFGS.__init__).parameters,
         "torch.optim.AdamW": inspect.signature(torch.optim.AdamW.__init__).parameters,
         "model": inspect.signature(transformers.BertModel.forward).parameters,
@@ -501,10 +504,10 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
         for name in switch.functions
         if not switch.no_fix
     ]
-    assert {rule for trainer in TRAINERS for rule in trainer["fixes"]} <= {
+    assert {rule for trainer in TRAINERS for rule in trainer.get("fixes", {})} <= {
         rule.id for rule in RULES
     }
-    fixes += [fix for trainer in TRAINERS for fix in trainer["fixes"].values()]
+    fixes += [fix for trainer in TRAINERS for fix in trainer.get("fixes", {}).values()]
     in_place = [trainer.get("in_place_of", {}) for trainer in TRAINERS]
     fixes += [fix for each in in_place for fix in each.values()]
     assert {fix for each in in_place for fix in each} == {device_idle.REPLAY}

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kgprof.model import CompileRecords, Recording, SourceFile, Sources
-from tests.collectors.written_device import launched_in, replays, traced
+from kgprof.model import (
+    CompileRecords,
+    HostLine,
+    HostLines,
+    Recording,
+    SourceFile,
+    SourceLine,
+    Sources,
+    SyncRecord,
+    TracePass,
+)
+from tests.collectors import written_syncs
+from tests.collectors.written_device import STEPS, launched_in, replays, steps, traced
 
 SIMT = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nt_align1>(Params)"
 TF32 = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_execute_kernel__5x_cublas"
@@ -77,4 +88,23 @@ def own_kernel(
     sources = Sources(files={"/src/shop/model.py": SourceFile(sha256="", text=text)})
     (run,) = recorded.runs
     run = replace(run, records=CompileRecords(records=(), sources=sources))
+    return replace(recorded, runs=(run,))
+
+
+def sampled(*reads: SyncRecord, in_step_us: float = 500.0, kernel_us: float = 10.0) -> Recording:
+    """Ten kernels with Python between them, and samples in two lines of one function; a traced step
+    takes 1,000 us, and 800 without the profiler."""
+    recorded = steps(step_us=800.0, kernels=10, kernel_us=kernel_us)
+    (run,) = recorded.runs
+    assert isinstance(run.trace, TracePass)
+    lines = ((7, 0.25), (9, 0.75))
+    rows = tuple(
+        HostLine(
+            at=SourceLine(file="/src/shop/model.py", line=line, function="jitter"),
+            us=share * in_step_us * STEPS,
+        )
+        for line, share in lines
+    )
+    trace = replace(run.trace, host_lines=HostLines(total_us=1000.0 * STEPS, rows=rows))
+    run = replace(run, trace=trace, memory=written_syncs.memory(*reads))
     return replace(recorded, runs=(run,))

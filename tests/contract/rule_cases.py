@@ -184,6 +184,7 @@ CASES: dict[str, Case] = {
         clean="graph_for_all_layers",
     ),
     "KGP611": Case(written=written_gpu_time.own_kernel()),
+    "KGP612": Case(written=written_gpu_time.sampled()),
     "KGP603": Case(written=recording(run(EAGER), run(COMPILED, evaluation_s=0.9))),
     "KGP701": Case(written=written.recording(*written.an_unrolled_loop())),
 }

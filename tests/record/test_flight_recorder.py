@@ -58,7 +58,7 @@ def test_the_order_keeps_each_kind_of_call_once_and_torchs_own_lines_out() -> No
 
 
 def test_a_pickle_that_names_a_class_is_not_loaded() -> None:
-    with pytest.raises(pickle.UnpicklingError, match="is no plain value"):
+    with pytest.raises(pickle.UnpicklingError, match="is not a plain value"):
         flight_recorder.order(pickle.dumps({"entries": Path("x")}), 0)
 
 

@@ -1,0 +1,126 @@
+"""Python code of the program's own that the GPU waits for, by function, at its longest line."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from kgprof import limits
+from kgprof import model as m
+from kgprof.collectors.event import Event, finding
+from kgprof.measures import kernels
+from kgprof.measures.traced_steps import Extent, traced_steps
+from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.wording import figure
+
+WORTH_SHARE = 0.2  # of the step
+
+HOST_CODE = m.Rule(
+    id="KGP612",
+    name="gpu-waits-for-python",
+    level=m.Level.WARNING,
+    summary="The GPU is idle while the step runs Python code of the program.",
+    why=(
+        "Between the operators of a step its own Python code runs, and the GPU has nothing to do "
+        "when the queue of launches is empty. A thread samples the main thread's stack over the "
+        "traced steps of a script; what torch does, and lines that wait for the GPU, are left out. "
+        "A function is named if it takes "
+        f"{100 * WORTH_SHARE:.0f} % of the traced step and the GPU was idle in Python for as long."
+    ),
+    example="An augmentation in pure Python that prepares each batch inside the training loop.",
+    remedy=(
+        "Take it out of the step: prepare batches in worker processes of a DataLoader, run it in a "
+        "process beside the GPU's work, call it less often, or write it with tensor operators."
+    ),
+    topic=m.Topic.TIME,
+    seen_in=(
+        (m.Witness.CUDA, m.Witness.TRACE, m.Witness.STEPS, m.Witness.HOST_LINES, m.Witness.READS),
+    ),
+    can_cost=(m.CostKind.HOST,),
+    judged_from_times=True,
+    symptom_of=(),
+    relieves=(m.LimitKind.HOST,),
+)
+RULES = (HOST_CODE,)
+
+
+class HostCode(Event):
+    """One function of one run that the GPU waits for."""
+
+    function: str
+    function_us: float  # per traced step
+    waits_us: float  # per traced step: the GPU's, for Python between operators
+    traced_us: float  # of a step
+    idle_us: float  # the GPU's per step, by TIMING if there is one
+    extent: Extent
+
+
+def collect(evidence: Evidence) -> tuple[HostCode, ...]:
+    """Of the scripts on a GPU whose lines were sampled in TRACE."""
+    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
+
+
+def _of_run(run: RunEvidence) -> Iterator[HostCode]:
+    trace, traced = run.record.trace, run.once(traced_steps)
+    found = run.once(kernels.of_trace)
+    if isinstance(trace, m.Skipped) or trace.host_lines is None:
+        return
+    if isinstance(traced, m.Skipped) or isinstance(found, m.Skipped) or not found.steps:
+        return
+    memory = run.record.memory
+    if isinstance(found.idle, m.Skipped) or isinstance(memory, m.Skipped):
+        return
+    if isinstance(memory.syncs, m.Skipped):
+        return
+    # The CPU waits in these lines, and does not work.
+    waiting = {
+        (frame.file, frame.line) for record in memory.syncs.records for frame in record.frames
+    }
+    waits_us = sum(
+        us
+        for limit, name, us in limits.causes(found.idle)
+        if limit is m.LimitKind.HOST and name == limits.PYTHON_BETWEEN
+    )
+    functions: dict[tuple[str, str], list[m.HostLine]] = defaultdict(list)
+    for row in trace.host_lines.rows:
+        if (row.at.file, row.at.line) in waiting:
+            continue
+        functions[row.at.file, row.at.function].append(row)
+    for rows in functions.values():
+        most = max(rows, key=lambda row: row.us)
+        yield HostCode(
+            run=run.key,
+            location=run.source.at(most.at.file, most.at.line, most.at.function),
+            function=most.at.function,
+            function_us=sum(row.us for row in rows) / found.steps,
+            waits_us=waits_us / found.steps,
+            traced_us=found.window_us / found.steps,
+            idle_us=max(0.0, traced.extent.step_us - traced.busy_us),
+            extent=traced.extent,
+        )
+
+
+def diagnose(events: tuple[HostCode, ...]) -> tuple[m.Finding, ...]:
+    return tuple(
+        _finding(event)
+        for event in events
+        if min(event.function_us, event.waits_us) >= WORTH_SHARE * event.traced_us
+    )
+
+
+def _finding(event: HostCode) -> m.Finding:
+    name = event.function.replace(".<locals>", "")
+    where = f"{name}()" if name.isidentifier() or "." in name else "the script's own level"
+    function, step = figure(event.function_us / 1e3), figure(event.traced_us / 1e3)
+    return finding(
+        HOST_CODE,
+        event,
+        f"the GPU waits for Python code: {where} takes {function} of {step} ms per traced step",
+        event.function,
+        no_fix=(
+            "take it out of the step: into worker processes of a DataLoader, into a process beside "
+            "the GPU's work, or into tensor operators"
+        ),
+        cost=event.extent.cost(event.function_us, "Python code", (m.PassName.TRACE,)),
+        saves=event.extent.saving(
+            min(event.function_us, event.idle_us), "the time of this Python code"
+        ),
+    )

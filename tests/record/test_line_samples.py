@@ -1,0 +1,58 @@
+"""The thread that looks where the CPU is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import torch
+
+from kgprof.model import HostLines
+from kgprof.reading.project import ProjectFiles
+from kgprof.record.line_samples import LineSamples
+
+HERE = ProjectFiles(libraries=(str(Path(torch.__file__).parent),), own=(__file__,))
+
+
+def spin(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        sum(range(50))
+
+
+def by_function(found: HostLines) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for row in found.rows:
+        sums[row.at.function] = sums.get(row.at.function, 0.0) + row.us / 1e6
+    return sums
+
+
+def test_python_that_holds_the_lock_counts_by_its_time_and_not_by_its_samples() -> None:
+    samples = LineSamples(HERE)
+    samples.start()
+    spin(0.4)
+    time.sleep(0.2)  # lets go of the lock: sampled three times as often
+    found = samples.stop()
+
+    assert found.total_us >= 0.55e6
+    assert by_function(found)["spin"] >= 0.25
+    assert sum(row.us for row in found.rows) <= found.total_us
+
+
+def test_what_torch_does_is_no_line_of_the_program() -> None:
+    def loss(model: torch.nn.Module, rows: torch.Tensor) -> None:
+        for _ in range(20):
+            model(rows).sum().backward()
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(4)))
+    rows = torch.randn(512, 256)
+    samples = LineSamples(HERE)
+    samples.start()
+    loss(model, rows)
+    found = samples.stop()
+
+    # the bare call of .sum() may be seen in the line; the modules and the backward are not
+    own = by_function(found).get(
+        f"{test_what_torch_does_is_no_line_of_the_program.__name__}.<locals>.loss", 0.0
+    )
+    assert own <= 0.5 * found.total_us / 1e6
