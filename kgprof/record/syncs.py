@@ -96,7 +96,7 @@ ON_A_CPU = ("cpu", "numpy", "tolist", "to")
 FOLLOWED = 64
 # or these, if they took so much CPU time: following a step of thousands of operators costs as much
 # again as the step
-FEWEST_FOLLOWED, ENOUGH_CPU_S = 16, 1.0
+FEWEST_FOLLOWED, ENOUGH_CPU_S = 16, 0.4
 UNFOLLOWED = "unfollowed"  # in place of where a tensor lies; UNKNOWN in the records
 PLACES = 4096
 CODES = 65536  # of Python's stacks
