@@ -30,6 +30,8 @@ class Failure(Model):
     location: Location
     step: int | None = None  # which one, from 1; None: in none that kgprof counts
     steps: int | None = None  # of how many that were to be made
+    # of a script whose optimizer ends its steps: how many had ended
+    ended: int | None = None
 
 
 class Exit(Model):
@@ -53,6 +55,9 @@ class Exit(Model):
         if self.during in ("plan", "prepare"):
             return "while it was loaded"
         if self.during == "script":
+            ended = self.failure.ended if self.failure else None
+            if ended is not None:
+                return f"in the program, after {plural(ended, 'optimizer step')}"
             return "in the program" if step is None else f"in step {step:,} of the program"
         if step is not None and steps is not None:
             return f"in step {step:,} of {steps:,} of {self.during.upper()}"

@@ -18,7 +18,7 @@ COMPILATIONS = 4096  # whose metrics torch is to keep; by itself it keeps 64
 class Control:
     """The watcher of a script that watches nothing."""
 
-    step = None  # it counts none
+    steps = None  # it counts none
 
     def __init__(self, answer: Path) -> None:
         self._answer = answer

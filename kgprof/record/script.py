@@ -126,7 +126,7 @@ def run(job: Job, send: Send) -> BaseException | None:
     traced = sys.gettrace()
     sys.settrace(None)
     with _OwnTerms():
-        last_word.append(_word(raised, place, watcher.step))
+        last_word.append(_word(raised, place, watcher.steps))
         if isinstance(watcher, Rerun) and isinstance(last_word[0], Done):
             watcher.ended_well()
     if not atexit._ncallbacks():  # the program cleared them, as what makes a daemon may
@@ -227,7 +227,7 @@ def _run_to_its_end(
     return None
 
 
-def _word(raised: BaseException | None, place: Place, step: int | None) -> Event:
+def _word(raised: BaseException | None, place: Place, steps: Steps | None) -> Event:
     """How the program ended, by what it raised; sys.exit() takes None, a number, or anything else
     to be printed."""
     code = raised.code if isinstance(raised, SystemExit) else 0
@@ -245,12 +245,10 @@ def _word(raised: BaseException | None, place: Place, step: int | None) -> Event
     message = traceback.format_exception_only(raised)[-1].strip()
     if isinstance(raised, SyntaxError) and raised.filename:
         message = f"{message} [{raised.filename}:{raised.lineno}]"
-    return Failed(
-        message=message,
-        traceback=text,
-        failure=failure(raised, place.project.holds, step),
-        through=listeners_in(raised),
-    )
+    found = failure(raised, place.project.holds)
+    if found is not None and steps is not None:
+        found = msgspec.structs.replace(found, step=steps.running, ended=steps.optimizer_steps)
+    return Failed(message=message, traceback=text, failure=found, through=listeners_in(raised))
 
 
 def _last_words(
@@ -359,9 +357,8 @@ class Capture:
             raise self._steps.fault
 
     @property
-    def step(self) -> int | None:
-        """The one that runs, from 1; None before the first and where nothing is a step."""
-        return self._steps.running
+    def steps(self) -> Steps:
+        return self._steps
 
     # ---- while it runs
 

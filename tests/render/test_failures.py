@@ -75,6 +75,18 @@ def test_what_was_measured_before_is_not_denied() -> None:
     assert told(of(measured))[-1] == "step.as-is: during TIMING"
 
 
+def test_of_a_script_whose_optimizer_ends_its_steps_it_is_after_those() -> None:
+    failure = msgspec.structs.replace(RAISED, step=None, steps=None, ended=28)
+    once = msgspec.structs.replace(failure, ended=1)
+
+    words = [Exit(outcome="raised", during="script", failure=f).where for f in (failure, once)]
+
+    assert words == [
+        "in the program, after 28 optimizer steps",
+        "in the program, after 1 optimizer step",
+    ]
+
+
 @pytest.mark.parametrize(
     ("during", "step", "steps", "where"),
     [
