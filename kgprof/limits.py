@@ -11,6 +11,7 @@ GPU work takes as long under torch.profiler as without it, the CPU does not: of 
 only the proportions are used. What nothing explains is ``UNKNOWN``; the shares always add up.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
@@ -54,7 +55,18 @@ _OF_BOUND = {
     m.Bound.LATENCY: m.LimitKind.SMALL_KERNELS,
 }
 
-_WORK = (*_OF_BOUND.values(), m.LimitKind.COMMUNICATION)
+_WORK = (*_OF_BOUND.values(), m.LimitKind.UNFUSED, m.LimitKind.COMMUNICATION)
+# What torch.compile fuses, where eager code launches a kernel of ATen's own for each operator.
+_FUSED_WHEN_COMPILED = (
+    m.KernelKind.NORMALISATION,
+    m.KernelKind.POINTWISE,
+    m.KernelKind.REDUCTION,
+    m.KernelKind.COPY,
+)
+# Of an optimizer's step over many tensors, which is fused in itself.
+_FOREACH = "multi_tensor_apply_kernel"
+# cuDNN's own, between the layout of the tensors and the one that its convolutions work in.
+_LAYOUT_CHANGES = ("nchwToNhwcKernel", "nhwcToNchwKernel")
 
 Part = tuple[m.LimitKind, str, float]  # kind, name, microseconds
 # Microseconds per step that the CPU waits for the GPU: SYNC or CLOCK, and the line that waits.
@@ -202,18 +214,38 @@ def _of_work(kernels: m.KernelBreakdown, busy_us: float) -> Iterator[m.LimitShar
         exposed_us = min(busy_us, kernels.communication.exposed_us / kernels.steps)
         yield _part(m.LimitKind.COMMUNICATION, exposed_us)
     left_us = busy_us - exposed_us
-    if isinstance(kernels.roofline, m.Skipped) or not kernels.total_us:
+    if not kernels.total_us:
         yield _part(m.LimitKind.UNKNOWN, left_us, "GPU kernels")
         return
     placed_us = sum(row.total_us for row in kernels.rows if row.name.startswith(m.PAGEABLE))
     yield _part(m.LimitKind.COPIES, left_us * placed_us / kernels.total_us)
-    for total in kernels.roofline.placed:
+    known = () if isinstance(kernels.roofline, m.Skipped) else kernels.roofline.placed
+    for total in known:
         limit = _OF_BOUND.get(m.Bound(total.what))
         if limit is not None:
             placed_us += total.total_us
             yield _part(limit, left_us * total.total_us / kernels.total_us)
+    name, unfused_us = _unfused(kernels)
+    unfused_us = min(unfused_us, max(0.0, kernels.total_us - placed_us))
+    placed_us += unfused_us
+    yield _part(m.LimitKind.UNFUSED, left_us * unfused_us / kernels.total_us, name)
     unplaced = max(0.0, 1 - placed_us / kernels.total_us)
     yield _part(m.LimitKind.UNKNOWN, left_us * unplaced, "GPU kernels")
+
+
+def _unfused(kernels: m.KernelBreakdown) -> tuple[str, float]:
+    """What eager code's own kernels take that torch.compile fuses, and the kind that is most of
+    it."""
+    by_kind: defaultdict[m.KernelKind, float] = defaultdict(float)
+    for row in kernels.rows:
+        is_atens = row.generator == "aten" and _FOREACH not in row.name
+        if row.kind in _FUSED_WHEN_COMPILED and (
+            is_atens or any(name in row.name for name in _LAYOUT_CHANGES)
+        ):
+            by_kind[row.kind] += row.total_us
+    total_us = sum(by_kind.values())
+    most = next((kind for kind, us in by_kind.items() if us > MOSTLY * total_us), "")
+    return str(most), total_us
 
 
 # ---------------------------------------------------------------- GPU idle

@@ -14,6 +14,8 @@ from kgprof.model import (
     DeviceIdle,
     HostSpan,
     KernelBreakdown,
+    KernelKind,
+    KernelRow,
     LimitKind,
     LimitShare,
     Location,
@@ -257,6 +259,56 @@ def test_a_busy_gpu_is_limited_by_where_its_kernels_lie_in_the_roofline(
     placed: dict[Bound, float], limit: LimitKind
 ) -> None:
     assert leading(report(busy_us=390.0, placed=placed)) == (limit, "")
+
+
+BATCH_NORM = "void at::native::batch_norm_backward_kernel<c10::BFloat16, float>(long)"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+FOREACH = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<float>(long)"
+TO_NHWC = "void cudnn::engines_precompiled::nchwToNhwcKernel<float>(long)"
+
+
+@pytest.mark.parametrize(
+    ("rows", "limit"),
+    [
+        # given: of 390 us of work, these kernels by kind, generator and name
+        (
+            [
+                (KernelKind.NORMALISATION, "aten", BATCH_NORM, 200),
+                (KernelKind.COPY, "library", TO_NHWC, 80),
+            ],
+            (LimitKind.UNFUSED, "normalisation"),
+        ),
+        (
+            [(KernelKind.POINTWISE, "aten", ADD, 150), (KernelKind.COPY, "library", TO_NHWC, 150)],
+            (LimitKind.UNFUSED, ""),
+        ),
+        ([(KernelKind.POINTWISE, "aten", FOREACH, 380)], None),
+        ([(KernelKind.POINTWISE, "triton", "triton_poi_fused_add_0", 380)], None),
+        ([(KernelKind.GEMM, "library", "sm90_xmma_gemm", 380)], None),
+    ],
+)
+def test_kernels_of_eager_code_that_compiling_fuses_limit_a_busy_gpu(
+    rows: list[tuple[KernelKind, str, str, float]], limit: tuple[LimitKind, str] | None
+) -> None:
+    run = report(busy_us=390.0)
+    assert isinstance(run.kernels, KernelBreakdown)
+    kept = tuple(
+        KernelRow(
+            name=name,
+            kind=kind,
+            generator=generator,
+            count=1,
+            total_us=us * STEPS,
+            share=us / 390,
+            min_us=us,
+            median_us=us,
+            max_us=us,
+        )
+        for kind, generator, name, us in rows
+    )
+    kernels = msgspec.structs.replace(run.kernels, rows=kept)
+
+    assert leading(msgspec.structs.replace(run, kernels=kernels)) == limit
 
 
 def test_a_busy_gpu_without_a_roofline_is_not_decided() -> None:

@@ -38,6 +38,7 @@ MODEL = (
         "structs",
         "accounts",
         "compile_records",
+        "collective_calls",
         "memory_records",
         "passes",
         "evaluation",

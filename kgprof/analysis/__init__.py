@@ -16,6 +16,7 @@ from kgprof._version import __version__
 from kgprof.analysis import memory, ranks
 from kgprof.analysis.actions import actions
 from kgprof.analysis.checklist import checklist
+from kgprof.analysis.hangs import hang
 from kgprof.analysis.omissions import omissions
 from kgprof.analysis.ranks import rank_balance
 from kgprof.analysis.trace_diff import differences
@@ -94,6 +95,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
             ],
             actions=next_actions,
             workload=plan.workload,
+            hang=hang(evidence),
         ),
         environment=plan.environment,
         device=plan.device,

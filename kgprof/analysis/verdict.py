@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from kgprof import limits
 from kgprof import model as m
 from kgprof.collectors import rule_of
+from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
+from kgprof.collectors.nothing_measured import NOTHING_MEASURED
 from kgprof.judge import FEWEST_ROUNDS, Level
 from kgprof.measures import times
 from kgprof.measures.times import PER_STEP, Ranked, Unit, ranked, timed, whole_jobs, within_process
@@ -262,13 +264,17 @@ def verdict(
     expired: Sequence[str] = (),
     actions: Sequence[m.Action] = (),
     workload: str = "",
+    hang: str = "",
 ) -> m.Verdict:
     """The worst thing that happened leads; what stands in spite of it follows as reasons.
 
     ``uncompared``: why a workload that can compare its results did not. ``findings``: those that
     nobody accepts. ``actions``: of a script the first of them stands in the first line.
+    ``hang``: which collective the ranks wait in.
     """
     headlines = _headlines(runs, findings, interrupted=interrupted)
+    if hang:
+        headlines.insert(0, (FAILED, hang))
     rank, results, (work, lead) = (
         fastest(runs, baseline, workload),
         _results(runs, uncompared),
@@ -300,23 +306,25 @@ def verdict(
     here = [action for action in actions if not action.only_on_gpu]
     if balance is not None and balance.straggler is not None:
         here = []  # what makes the late rank faster is not known beyond its cause
-    if here and any(run.script is not None and run.script.step for run in runs):
-        first = here[0]
-        places = [
-            f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in first.lines.items()
-        ]
-        what = ": ".join(filter(None, (", ".join(places), first.text)))
-        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {what}")
+    bounded = bool(here) and isinstance(here[0].saves, m.Saving)
+    if here and any(run.script is not None and (run.script.step or bounded) for run in runs):
+        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {_first(here[0])}")
     answer, *rest = remarks
     doubts = [
         each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS
     ]
-    trust = "; ".join((*answer.notes, *(remark.text for remark in rest), *_by_message(doubts)))
+    eager = [f for f in findings if f.rule == NOTHING_MEASURED.id and f.level is m.Level.NOTE]
+    silent = [f for f in eager if not f.fix]  # what to write is an action
+    trusted = (*(remark.text for remark in rest), *_by_message((*doubts, *silent)))
+    trust = "; ".join((*answer.notes, *trusted))
     if not headlines:
         statuses = [remark.status for remark in remarks]
         statuses += [ATTENTION] if expired or lead or doubts else []
         status = max(statuses, key=WORST_LAST.index)
-        notes = (*expired, *_by_message(findings))
+        # an action has the long sentence of what compiling costs, and that is enough
+        costs = {each.finding for each in actions if each.rule == NEVER_BREAKS_EVEN.id}
+        others = [f for f in findings if f.fingerprint not in costs and f not in silent]
+        notes = (*expired, *_by_message(others))
         return m.Verdict(
             status=status, lead=lead, text=answer.text, trust=trust, reasons=_once(notes)
         )
@@ -325,6 +333,14 @@ def verdict(
     return m.Verdict(
         status=status, text=text, reasons=_once((*(line for _, line in more), *expired, *said))
     )
+
+
+def _first(action: m.Action) -> str:
+    """Name what to do first; what compiling costs stands with the action itself."""
+    if action.rule == NEVER_BREAKS_EVEN.id:
+        return "compiling makes its steps slower"
+    places = [f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in action.lines.items()]
+    return ": ".join(filter(None, (", ".join(places), action.text)))
 
 
 def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:

@@ -214,7 +214,7 @@ report_options = in_order(
 )
 
 
-class Output(m.Model):
+class Output(m.Model, kw_only=False):
     """One ``--format``: to a file, or to stdout."""
 
     form: str
@@ -235,7 +235,7 @@ def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[s
 
 
 def _outputs(given: Iterable[tuple[str, str]]) -> tuple[Output, ...]:
-    outputs = [Output(form=name, path=Path(path) if path else None) for name, path in given]
+    outputs = [Output(name, Path(path) if path else None) for name, path in given]
     if sum(output.path is None for output in outputs) > 1:
         raise UsageError(
             "two formats cannot share stdout", hint="write one to a file: --format json=report.json"
@@ -521,7 +521,8 @@ def asked_for(
     if given["warmup"] >= given["steps"]:
         lacking = f"--warmup {given['warmup']} leaves no steady step of --steps {given['steps']}"
         raise UsageError(lacking, hint="use more --steps")
-    rounds, passes = given.get("rounds", DEFAULTS.rounds), given.get("passes", ())
+    rounds = given.get("rounds", DEFAULTS.rounds)
+    passes = given.get("passes", ())
     if programs.is_program(workload):
         refuse_for_a_script(workload, rounds, given.get("modes", ()), passes)
         given |= (

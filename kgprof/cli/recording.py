@@ -150,7 +150,10 @@ def run_here(
     # Rank 0 gives the verdict, this one says only how its own program ended.
     profile = read(own / layout.FOLDER)
     complain_of_runs(profile, own / layout.FOLDER)
-    yield profile.exit_code if profile.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED) else EXIT_OK
+    failed = profile.exit_code in (EXIT_WORKLOAD, EXIT_INTERRUPTED)
+    if failed and not context.interrupted:
+        ranks.await_first(output, launched)
+    yield profile.exit_code if failed else EXIT_OK
 
 
 def echo(quiet: bool) -> Callable[[bytes], None]:

@@ -23,6 +23,7 @@ from kgprof.collectors import (
     mutations,
     nothing_measured,
     optimizer_steps,
+    own_kernels,
     recompiles,
     results,
     runs_eagerly,
@@ -73,6 +74,7 @@ COLLECTORS: tuple[Collector, ...] = (
     input_pipeline,
     optimizer_steps,
     small_cuda_graphs,
+    own_kernels,
     break_even,
     disagreements,
 )

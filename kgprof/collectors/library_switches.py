@@ -6,7 +6,9 @@ is a note.
 """
 
 import ast
+import re
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Mapping
 from importlib import resources
 from typing import Any
@@ -65,12 +67,19 @@ _HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
 _SKIPPED = "dont_skip_tracing"  # of a function of torch's: the next line of torch's breaks instead
 _OPERATOR = "Higher Order Operator"
+_DYNAMIC = "capture_dynamic_output_shape_ops"
+_PRINTS = "reorderable_logging_functions"
+# What torch can print later: its classes, as it names them in the context of the break.
+_PRINTED_CLASS = r"<class '[\w.]+\.(?:Tensor|Constant|StringFormat)Variable'>"
+_PRINTED = re.compile(rf"builtin print \[(?:(?:, )?{_PRINTED_CLASS})*\] False")
+_READ_TOO = "; print tensors themselves: what reads their values in this line breaks the graph, too"
 _BRANCHES = "GB0170"  # on a value
 _COUNTED = (
     "for _ in range(N): ...  # in place of the while, if the number of turns is known; else "
     "torch.while_loop"
 )
 _CHECKED = "in place of the if and its raise: the check is then a part of the graph"
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _OF_AN_IF = ("torch.cond", "if tensor_cond", "branchless")
 # With it, the call of a compiled module with a backward hook raises: "BackwardState requires
 # CompiledAutograd".
@@ -83,7 +92,7 @@ _SUPPRESSED = (
 def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Finding]:
     """The findings, with what their owner can do where the rule's remedy is none; a note where that
     is nothing."""
-    trainers: dict[Any, dict[str, str]] = {
+    trainers: dict[Any, Mapping[str, Mapping[str, str]]] = {
         run.key: _of_trainer(run.record.kernel_origins) for run in evidence.runs
     }
     compiled = {
@@ -95,28 +104,43 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
     sources: dict[Any, SourceText] = {
         trace.run: trace.source for trace in evidence.compilers_and_cut_off
     }
-    return [
+    lines = Counter(_line(one) for one in findings if one.refusal is not None)
+    mended = (
         _mended(one, sources.get(one.run), trainers.get(one.run, {}), compiled) for one in findings
-    ]
+    )
+    return [_beside_another(one) if lines[_line(one)] > 1 else one for one in mended]
+
+
+def _line(finding: m.Finding) -> tuple[m.RunKey | None, str, int]:
+    place = finding.location
+    return finding.run, place.file if place else "", place.line if place else 0
+
+
+def _beside_another(finding: m.Finding) -> m.Finding:
+    """Two breaks in one line: a print that is put off leaves the other."""
+    return replace(finding, fix=f"{finding.fix}{_READ_TOO}") if _PRINTS in finding.fix else finding
 
 
 def _mended(
     finding: m.Finding,
     source: SourceText | None,
-    trainer: Mapping[str, str],
+    trainer: Mapping[str, Mapping[str, str]],
     compiled: Collection[tuple[m.RunKey, str, str]],
 ) -> m.Finding:
     place = finding.location
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
     tested = source is not None and place is not None and source.decides(place)
     decides = prints or tested or _in_operator(finding)
-    fix = _known(finding, decides) or _of_guard(finding) or trainer.get(finding.rule, finding.fix)
+    spelled = trainer.get("in_place_of", {}).get(finding.fix, finding.fix)
+    of_trainer = trainer.get("fixes", {}).get(finding.rule, spelled)
+    fix = _known(finding, decides) or _of_guard(finding) or of_trainer
     if fix:
         return replace(finding, fix=fix)
     if finding.refusal is not None and finding.refusal.cause.gb_id == _BRANCHES:
         finding = _of_branch(finding, source)
     if decides:
-        finding = _without_hint(finding, _SCALARS)
+        finding = _without_hint(_without_hint(finding, _SCALARS), _DYNAMIC)
+    finding = _without_hint(finding, _PRINTS)
     if finding.refusal is not None and finding.refusal.cause.operator.startswith("torch."):
         finding = _without_hint(finding, _SKIPPED)
     only = (
@@ -156,12 +180,25 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
     if not any(isinstance(node, ast.BoolOp) for node in ast.walk(branch.test)):
         finding = _without_hint(finding, "`or`/`and`")
     only_raises = len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise)
-    if not only_raises or branch.orelse or not isinstance(branch.test, ast.Call | ast.Compare):
+    wanted = _opposite(branch.test)
+    if not only_raises or branch.orelse or not wanted:
         return finding
     for hint in _OF_AN_IF:
         finding = _without_hint(finding, hint)
-    check = f'torch._assert_async(~({ast.unparse(branch.test)}), "...")'
-    return replace(finding, fix=f"{check}  # {_CHECKED}")
+    return replace(finding, fix=f'torch._assert_async({wanted}, "...")  # {_CHECKED}')
+
+
+def _opposite(test: ast.expr) -> str:
+    """A condition of torch's bools turned round; of a number, ``~`` would be something else."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return ast.unparse(test.operand) if _is_a_bool(test.operand) else ""
+    return f"~({ast.unparse(test)})" if _is_a_bool(test) else ""
+
+
+def _is_a_bool(test: ast.expr) -> bool:
+    if isinstance(test, ast.Compare):
+        return len(test.ops) == 1 and isinstance(test.ops[0], _COMPARISONS)
+    return isinstance(test, ast.Call) and _last(ast.unparse(test.func)) in ("any", "all")
 
 
 def _in_operator(finding: m.Finding) -> bool:
@@ -211,7 +248,9 @@ def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
     switches = (switch for hint in cause.hints for switch in switches_in(hint))
     hinted = next((switch for switch in switches if _RAISES not in switch), "")
     fix = table or (f"{hinted}  # {_HINTED}" if hinted else "")
-    return "" if decides and _SCALARS in fix else fix
+    only_moved = decides and (_SCALARS in fix or _DYNAMIC in fix)
+    printed_now = _PRINTS in fix and not _PRINTED.fullmatch(cause.context)
+    return "" if only_moved or printed_now else fix
 
 
 def _without_hint(finding: m.Finding, switch: str) -> m.Finding:
@@ -264,12 +303,8 @@ def _last(function: str) -> str:
     return function.rpartition(".")[2]
 
 
-def _of_trainer(origins: m.KernelOrigins | m.Skipped) -> dict[str, str]:
-    """By rule, the arguments of the library that takes this run's training steps."""
+def _of_trainer(origins: m.KernelOrigins | m.Skipped) -> Mapping[str, Mapping[str, str]]:
+    """The arguments of the library that takes this run's training steps."""
     files = {line.file for origin in getattr(origins, "origins", ()) for line in origin.lines}
-    its = (
-        one["fixes"]
-        for one in TRAINERS
-        if any(part in file for part in one["files"] for file in files)
-    )
-    return dict(next(its, {}))
+    its = (one for one in TRAINERS if any(part in file for part in one["files"] for file in files))
+    return next(its, {})

@@ -34,6 +34,7 @@ NOTHING_MEASURED = m.Rule(
     can_cost=(),
     judged_from_times=False,
     symptom_of=(),
+    relieves=(m.LimitKind.UNFUSED,),
     fix_gains_speed=True,  # COMPILED
 )
 RULES = (NOTHING_MEASURED,)
@@ -52,7 +53,8 @@ class CoverageEvent(m.Model):
     # scripts and functions that a script without a step started in processes
     beside: tuple[m.Launched, ...] = ()
     workers: int = 0  # processes of a script's data loaders
-    hidden: str = ""  # of a script that asks for a compilation: why there was none
+    hidden: str = ""  # of a program that asks for a compilation: why there was none
+    never: str = ""  # of a script: its torch.compile, which no call reached
     # of a script: compiles its module or the method that it calls, else the function that its loop
     # calls
     fix: str = ""
@@ -85,7 +87,8 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
         has_time = measured(run, options)
         not_asked = options.for_a_gate or (options.untimed and has_time)
         compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
-        if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable:
+        off = _switched_off(run)
+        if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable and not off:
             # an empty list from a torch whose hook is missing says nothing
             compilations = compilations or None
         unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
@@ -96,6 +99,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             raised=run.exit.failure is not None,
             compilations=compilations,
             unused=unused,
+            hidden=off,
         )
         if (script := run.script) is not None:
             beside = (
@@ -109,13 +113,32 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             )
             if script.is_one_window and (function := source.looped):
                 fix = f"@torch.compile  # above the line def {function}(...)"
-            hidden = script.why_nothing_compiled(options.workload)
-            words = {"workers": script.workers, "hidden": hidden, "fix": fix}
+            hidden = off or script.why_nothing_compiled(options.workload)
+            never = "" if off else _never_called(run, script)
+            words = {"workers": script.workers, "hidden": hidden, "never": never, "fix": fix}
             event = msgspec.structs.replace(
                 event, launched=script.work_is_in, beside=beside, **words
             )
         events.append(event)
     return tuple(events)
+
+
+def _switched_off(run: m.RunRecord) -> str:
+    """What keeps torch.compile from doing anything; empty where nothing does, or it did."""
+    if isinstance(run.compile, m.Skipped) or run.compile.compilations:
+        return ""
+    lost = run.compile.capture_unavailable
+    return next((one.why for one in lost if one.capture == m.SWITCHED_OFF), "")
+
+
+def _never_called(run: m.RunRecord, script: m.ScriptRun) -> str:
+    """The script's own torch.compile, where it was seen that nothing was handed to it."""
+    if script.compile_under or script.uncalled or script.workers:
+        return ""
+    if isinstance(run.records, m.Skipped) or isinstance(run.records.compiled_calls, m.Skipped):
+        return ""
+    calls = run.records.compiled_calls
+    return "" if calls.callables or calls.left_out else script.compile_call
 
 
 def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
@@ -159,7 +182,9 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
     unused = [made for event in events for made in event.unused]
     workers = max(event.workers for event in events)
     message = m.nothing_compiled(unused, workers) + ("" if unused or workers else " in this run")
-    if hidden := next((event.hidden for event in events if event.hidden), ""):
+    if never := next((event.never for event in events if event.never), ""):
+        message += f": torch.compile stands in {never}, and nothing that it made was called"
+    elif hidden := next((event.hidden for event in events if event.hidden), ""):
         return (_finding(m.Level.NOTE, None, f"{message}: {hidden}", "as-it-stands"),)
     message += "; its times are those of eager code" if timed else ""
     fixes = [event.fix for event in events]
@@ -171,6 +196,7 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
 
 def _not_compiled(event: CoverageEvent) -> m.Finding:
     message = f"mode {event.run.mode} was requested, but {m.nothing_compiled(event.unused)}"
+    message += f": {event.hidden}" if event.hidden else ""
     return _finding(m.Level.WARNING, event.run, message, "not-compiled")
 
 

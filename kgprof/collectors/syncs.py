@@ -78,7 +78,10 @@ WOULD_SYNC = m.Rule(
         "on the CPU there too are not counted."
     ),
     example="history.append(loss.cpu().numpy()) in a loop written on a laptop.",
-    remedy="Keep the value on the GPU, and copy it once, after the loop, or every N steps.",
+    remedy=(
+        "Keep the value on the GPU until the CPU needs it. A value for a log or a list is copied "
+        "once, after the loop or every N steps."
+    ),
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.CPU, m.Witness.READS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),

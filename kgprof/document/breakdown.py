@@ -7,6 +7,7 @@ from typing import ClassVar
 from kgprof import model as m
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import figure, milliseconds, of_width, percent
+from kgprof.document.run_parts import having
 from kgprof.document.table import Cell, Drawing, Table, View, plain, row
 from kgprof.wording import plural
 
@@ -125,7 +126,8 @@ def busy_share(
     where the traced steps hold more work than a usual step is long (one of them evaluates as well),
     it is the traced step.
     """
-    busy, traced = kernels.busy_us / steps_of(kernels), kernels.window_us / steps_of(kernels)
+    busy = kernels.busy_us / steps_of(kernels)
+    traced = kernels.window_us / steps_of(kernels)
     if (
         kernels.device == "cuda"
         and isinstance(bare, m.Spread)
@@ -163,11 +165,11 @@ def overrides(profile: m.Profile, limits: Limits) -> tuple[tuple[str, str], ...]
 
 def time_table(runs: Sequence[m.RunReport]) -> Table:
     """Milliseconds of a traced step, run by run and kind by kind."""
-    broken_down = [(run, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
-    present = {part.kind for _, kernels in broken_down for part in parts(kernels)}
+    found = broken_down(runs)
+    present = {part.kind for _, _, kernels in found for part in parts(kernels)}
     kinds = [kind for kind, _, _ in KINDS if kind in present]
     rows = []
-    for run, kernels in broken_down:
+    for _, run, kernels in found:
         known = {part.kind: part for part in parts(kernels)}
         cells = (
             Cell(milliseconds(known[kind].per_step_us), details=(percent(known[kind].share),))
@@ -260,16 +262,13 @@ class Legend(Drawing):
 
 
 def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
-    return [
-        (i, run, run.kernels)
-        for i, run in enumerate(runs)
-        if isinstance(run.kernels, m.KernelBreakdown)
-    ]
+    return having(runs, "kernels", m.KernelBreakdown)
 
 
 def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
     """One after the other from the left; a letter and a share where there is room for them."""
-    segments, x = [], 0.0
+    segments = []
+    x = 0.0
     for part in parts:
         segments.append(
             Segment(

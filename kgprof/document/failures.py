@@ -55,7 +55,8 @@ def _failed(place: str, runs: Sequence[m.RunReport]) -> Failed:
     failure = first.exit.failure
     assert failure is not None
     others = f" and {plural(len(runs) - 1, 'other run')}" if len(runs) > 1 else ""
-    text, number = failure.location.text.strip(), failure.location.line
+    text = failure.location.text.strip()
+    number = failure.location.line
     unmeasured = isinstance(first.compile, m.Skipped) and isinstance(first.step, m.Skipped)
     before = ", before anything was measured" if unmeasured else ""
     return Failed(

@@ -103,7 +103,8 @@ _UNITS = {
 def said_cost(costs: Sequence[m.FindingCost]) -> str:
     """Of one unit: the range of the values, what it is, where it was measured, and how far all
     samples lie apart."""
-    values, first = [cost.value for cost in costs], costs[0]
+    values = [cost.value for cost in costs]
+    first = costs[0]
     passes = "".join(f"{name.upper()}, " for name in first.measured_in)
     samples = span(
         count(min(cost.samples for cost in costs)), count(max(cost.samples for cost in costs))
@@ -157,7 +158,8 @@ def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Find
 
 def way_in(finding: m.Finding) -> tuple[str, ...]:
     """Of what happened in a library: its line, and those between it and the project's."""
-    refusal, line = finding.refusal, finding.library
+    refusal = finding.refusal
+    line = finding.library
     lines = refusal.chain if refusal else finding.reads.chain if finding.reads else ()
     chain = " > ".join(each.words for each in lines)
     said = (
@@ -242,7 +244,8 @@ class FindingList(View):
 def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
     """Rules in the Profile's order, which is by level first; what fails the gate comes first, what
     is accepted last."""
-    rules, fails = {rule.id: rule for rule in profile.rules}, failing(profile)
+    rules = {rule.id: rule for rule in profile.rules}
+    fails = failing(profile)
     ranks = {weight: rank for rank, weight in enumerate(sorted(set(weights(profile.findings))))}
     anchors: dict[str, str] = {}
     groups: dict[tuple[str, m.Level], list[FindingLine]] = {}
@@ -252,7 +255,8 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
         base = clip(_NOT_AN_ID.sub("-", f"{same.first.rule}-{same.first.fingerprint}"), 80).rstrip(
             "\u2026"
         )
-        anchor, number = base, 1
+        anchor = base
+        number = 1
         while anchor in used:
             number += 1
             anchor = f"{base}-{number}"
@@ -300,13 +304,15 @@ def _line(
     limits: Limits,
     ranks: Mapping[tuple[bool, float], int],
 ) -> FindingLine:
-    finding, root = same.first, profile.environment.source_root
+    finding = same.first
+    root = profile.environment.source_root
     context = finding.refusal.cause.context if finding.refusal else ""
     debug = (f"Developer debug context: {context}",) if context else ()
     said = "\n".join((*way_in(finding), *debug, finding.detail))
     detail = visible(clip(said, min(_WORDS, 8 * limits.name)), keep="\n\t")
     # A budget may stand for some of the runs that have the same finding.
-    members, fails = tuple(member for member in same.members if member in failing), ""
+    members = tuple(member for member in same.members if member in failing)
+    fails = ""
     if members:
         runs = Grouped(members=members).runs
         where = (

@@ -33,7 +33,8 @@ def _whole_blocks(run: m.RunReport, root: str) -> tuple[Block, ...]:
     if isinstance(found, m.Skipped) or not found.once:
         return ()
     rows = [_cells(share, root) for share in found.shares if share.share >= SMALLEST]
-    steps, took = wording.plural(found.steps, "step"), duration(found.total_us)
+    steps = wording.plural(found.steps, "step")
+    took = duration(found.total_us)
     said = f"{run.key.slug}: {steps} took {took}, with cold caches and kgprof's listeners on"
     return said, plain(WHOLE_TITLE, _WHOLE_HEADINGS, rows, style="", words=2)
 
@@ -48,7 +49,8 @@ def _step_blocks(run: m.RunReport, root: str) -> tuple[Block, ...]:
     rows = [_cells(share, root) for share in shown]
     rest = [share for share in found.shares if share.share < SMALLEST]
     if rest:
-        us, share = sum(each.us for each in rest), sum(each.share for each in rest)
+        us = sum(each.us for each in rest)
+        share = sum(each.share for each in rest)
         rows.append((wording.plural(len(rest), "smaller share"), "", percent(share), duration(us)))
     leads = limits.step_words(run) or f"not decided: {found.undecided}"
     return f"{run.key.slug}: {leads}", plain(TITLE, _HEADINGS, rows, style="", words=2)

@@ -176,7 +176,8 @@ def place_table(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Table
                 of_run[index] = of_run.get(index, 0.0) + us / breakdown.steps_of(kernels)
     unknown = times.pop("", {})
     places = sorted(times, key=lambda where: -max(times[where].values()))
-    shown, rest = places[: limits.lines], places[limits.lines :]
+    shown = places[: limits.lines]
+    rest = places[limits.lines :]
     rows = [(where, times[where]) for where in shown]
     if rest:
         summed = {
@@ -229,7 +230,8 @@ def buffer_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
     )
     rows = []
     for run, graph in graphs[: limits.lines]:
-        plan, saved = graph.work.buffers, graph.work.saved
+        plan = graph.work.buffers
+        saved = graph.work.saved
         cells = [
             known(plan, lambda plan: whole(plan.allocated)),
             known(plan, lambda plan: _bytes(plan.allocated_bytes)),

@@ -13,8 +13,9 @@ from kgprof import model as m
 from kgprof.document.breakdown import broken_down, legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.kernel_table import distinct_names, extent, name_cell, occupancy
-from kgprof.document.limits import Limits, anchor, kept
+from kgprof.document.limits import Limits, kept
 from kgprof.document.quantity import figure, of_width, percent, size
+from kgprof.document.run_parts import run_part
 from kgprof.document.table import (
     Block,
     Cell,
@@ -61,9 +62,11 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
     found = placed(runs)
     if not found:
         return ()
-    first, rows = found[0][3], []
+    first = found[0][3]
+    rows = []
     for ceiling in first.ceilings:
-        name, unit = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),)), ceiling.unit
+        name = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),))
+        unit = ceiling.unit
         least_to_most = (
             f"{rate(ceiling.minimum, unit)} to {rate(ceiling.maximum, unit)}, n = "
             f"{ceiling.samples:,}"
@@ -78,17 +81,8 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
         notes = [f"{unplaced(kernels, roofline)}."] if roofline.unplaced else []
         drawing = scatter(run, kernels, roofline)
         drawn = (drawing, BOUNDS) if drawing.points and index in first_runs else ()
-        caption, place = sentence(kernels, roofline), anchor(index)
-        slug = one_line(run.key.slug, limits.name)
-        blocks.append(
-            Fold(
-                slug,
-                blocks=(*drawn, *notes),
-                caption=caption,
-                anchor=f"roofline-{place}",
-                run=place,
-            )
-        )
+        caption = sentence(kernels, roofline)
+        blocks.append(run_part(index, run, (*drawn, *notes), caption, "roofline"))
     if not first.ceilings:
         return (
             *blocks,

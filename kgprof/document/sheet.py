@@ -14,7 +14,7 @@ class Code(Drawing):
     text: str
 
 
-class Section(View):
+class Section(View, kw_only=False):
     title: str
     blocks: tuple[Block, ...]
     intro: str = ""

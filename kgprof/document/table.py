@@ -151,7 +151,7 @@ class Fold(View, kw_only=False):
     run: str = ""
 
 
-class Fact(View):
+class Fact(View, kw_only=False):
     name: str
     value: str
     missing: bool = False

@@ -7,6 +7,7 @@ model as m``. Each module imports only modules above it.
 
 from kgprof.model.accounts import *
 from kgprof.model.capturing import *
+from kgprof.model.collective_calls import *
 from kgprof.model.comparison import *
 from kgprof.model.compile_records import *
 from kgprof.model.evaluation import *

@@ -92,6 +92,7 @@ class LimitKind(StrEnum):
     COMPUTE = "compute"
     MEMORY = "memory bandwidth"
     SMALL_KERNELS = "small kernels"  # too small to fill the GPU
+    UNFUSED = "unfused kernels"  # of eager code, each of which reads and writes whole tensors
     LAUNCHES = "launches"
     SYNC = "sync"
     CLOCK = "its own clock"  # waits so that the program can time itself

@@ -30,11 +30,13 @@ class Failure(Model):
     location: Location
     step: int | None = None  # which one, from 1; None: in none that kgprof counts
     steps: int | None = None  # of how many that were to be made
-    # of a script whose optimizer ends its steps: how many had ended
-    ended: int | None = None
 
 
-class Exit(Model):
+def _after(steps: int) -> str:
+    return f"after step {steps:,} of the program" if steps else "before its first step ended"
+
+
+class Exit(Model, kw_only=False):
     """How a child ended."""
 
     outcome: Outcome
@@ -49,16 +51,16 @@ class Exit(Model):
 
     @property
     def where(self) -> str:
-        """In which step of which pass it ended: "in step 3 of 20 of COMPILE"."""
+        """In which step of which pass it ended: "in step 3 of 20 of COMPILE".
+
+        Where a script's steps end is not known before the next one has ended, so that of a script
+        the last whole step is given."""
         step = self.failure.step if self.failure else None
         steps = self.failure.steps if self.failure else None
         if self.during in ("plan", "prepare"):
             return "while it was loaded"
         if self.during == "script":
-            ended = self.failure.ended if self.failure else None
-            if ended is not None:
-                return f"in the program, after {plural(ended, 'optimizer step')}"
-            return "in the program" if step is None else f"in step {step:,} of the program"
+            return "in the program" if step is None else _after(step - 1)
         if step is not None and steps is not None:
             return f"in step {step:,} of {steps:,} of {self.during.upper()}"
         return f"during {self.during.upper()}"
@@ -103,6 +105,10 @@ class Compilation(Model):
 
 
 NAMED = 2  # functions in a sentence
+
+
+# The capture that is lacking where torch.compile does nothing at all.
+SWITCHED_OFF = "compilation"
 
 
 def nothing_compiled(unused: Sequence[Compilation], workers: int = 0) -> str:
@@ -454,7 +460,7 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
-class RunKey(Model, order=True):
+class RunKey(Model, order=True, kw_only=False):
     """One strategy (what is computed differently) in one mode (how the same thing runs)."""
 
     strategy: str

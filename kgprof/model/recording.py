@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from kgprof.model.accounts import NOT_ACCOUNTED, ScriptAccount
+from kgprof.model.collective_calls import CollectiveOrder
 from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins, SourceLine
 from kgprof.model.evaluation import Agreement, Evaluation
 from kgprof.model.kernels import Ceilings, Holistic
@@ -172,6 +173,7 @@ class ScriptRun(Model):
     notes: tuple[str, ...] = ()
     # of a program that compiled nothing: the first torch.compile in its own files, "train.py:12"
     compile_call: str = ""
+    compile_under: str = ""  # what it stands under, if it did not run: "under `if args.compile`"
     # of such a program, and of one without steps: functions without arguments that it never calls
     uncalled: tuple[str, ...] = ()
     workers: int = 0  # processes of torch's data loaders, which may compile by themselves
@@ -183,6 +185,8 @@ class ScriptRun(Model):
         none."""
         if not self.compile_call:
             return ""
+        if self.compile_under:
+            return f"torch.compile did not run: {self.compile_call} stands {self.compile_under}"
         if self.uncalled:
             first, *rest = self.uncalled
             others = f" or {', '.join(rest[:2])}" if rest else ""
@@ -216,7 +220,7 @@ class ScriptRun(Model):
         )
 
 
-class Control(Tagged):
+class Control(Tagged, kw_only=False):
     """The same run once more, in a process in which nothing of kgprof's listens."""
 
     exit: Exit
@@ -251,6 +255,8 @@ class RunRecord(Model):
     compiled_kernels: CompiledKernels | Skipped = Skipped("this Recording has no compiled kernels")
     control: Control | Skipped | None = None  # None: nothing was in doubt
     script: ScriptRun | None = None  # None: a workload with steps of its own
+    # of a launched rank that did not end well; None: nothing was written
+    collectives: CollectiveOrder | None = None
     # of a script that compiles, with compiling switched off
     eager_timing: TimingPass | Skipped = NOT_RUN_EAGERLY
     holistic: Holistic | Skipped = Skipped("HTA was not run on this trace")

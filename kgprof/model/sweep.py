@@ -188,7 +188,7 @@ TF32_LINE = 'torch.set_float32_matmul_precision("high")'
 AUTOCAST_LINE = 'with torch.autocast("{}", dtype=torch.bfloat16):'
 
 
-class Cell(Model, order=True):
+class Cell(Model, order=True, kw_only=False):
     """One way to run the workload. ``mode`` eager compiles nothing, as-is leaves the program's own
     settings."""
 

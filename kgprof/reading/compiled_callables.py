@@ -36,7 +36,8 @@ def begins_with(trace: RunTrace, compiled: Compiled) -> bool:
     called = of_compilation(trace, compiled)
     if called is None or not called.module:
         return False
-    own, warmup = sorted(called.calls), trace.steady_from
+    own = sorted(called.calls)
+    warmup = trace.steady_from
     return compiled.call in (own[:warmup] if len(own) > warmup else own[:1])
 
 
@@ -113,7 +114,8 @@ def _paths(module: str, alike: Sequence[m.CompiledCallable]) -> list[str]:
 
 
 def _follows(before: str, after: str) -> bool:
-    first, second = _NUMBERED.fullmatch(before), _NUMBERED.fullmatch(after)
+    first = _NUMBERED.fullmatch(before)
+    second = _NUMBERED.fullmatch(after)
     if first is None or second is None:
         return False
     same = (first["head"], first["tail"]) == (second["head"], second["tail"])

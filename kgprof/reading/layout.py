@@ -26,6 +26,8 @@ into place.
         trace_records.jsonl.gz           what the sources of COMPILE wrote, one JSON object a line
         script.json                      of a whole program: what a step was taken to be, and how
                                          many there were
+        collectives.json                 of a launched rank that did not end well: the collectives
+                                         that it began
         control.json                     of a run that kgprof may have changed: the same one without
                                          any listener
         sources.json                     source text and break registry for reading it elsewhere
@@ -58,6 +60,7 @@ SOURCES = "sources.json"  # beside it
 RESULT = "result.npz"
 SCRIPT = "script.json"
 CONTROL = "control.json"
+COLLECTIVES = "collectives.json"
 EAGER_TIMES = "eager_timing.json"  # of a script with compiling switched off
 GATE = "gate.json"
 ACCEPTED = "accepted.json"

@@ -57,7 +57,8 @@ class ProjectFiles(msgspec.Struct, frozen=True, kw_only=True):
         the file below that package's folder; an empty name where it is not known."""
         if not posixpath.isabs(file):
             return "", file
-        installed, library = _installed(file), _deepest(file, self.libraries)
+        installed = _installed(file)
+        library = _deepest(file, self.libraries)
         if not installed and (standard := _STANDARD.match(file)):
             return STANDARD_LIBRARY, file[standard.end() :].lstrip(_SEPARATORS)
         name, _, below = (

@@ -26,7 +26,8 @@ def apart(recording: m.Recording) -> m.Recording:
 
 
 def _apart(run: m.RunRecord) -> m.RunRecord:
-    records, compiled = run.records, run.compile
+    records = run.records
+    compiled = run.compile
     if run.script is not None or isinstance(records, m.Skipped) or isinstance(compiled, m.Skipped):
         return run
     unused = _unused(records) if compiled.call_us else frozenset()
@@ -59,7 +60,8 @@ def _unused(records: m.CompileRecords) -> frozenset[str]:
     offered: dict[Function, list[m.OfferedFrame]] = {}
     for frame in records.frames:
         offered.setdefault((frame.file, user_function(frame.function)), []).append(frame)
-    unused, used = set[str](), set[str]()
+    unused = set[str]()
+    used = set[str]()
     for frames in offered.values():
         ids = {frame.compile_id for frame in frames}
         whole = all(

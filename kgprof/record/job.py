@@ -86,9 +86,12 @@ class Job(m.Model):
     # MEASURE, SCRIPT: nothing listens; ``answer`` takes what torch itself counts
     control: bool = False
     runs_eagerly: bool = False  # SCRIPT: torch compiles nothing
+    traces_all: bool = False  # SCRIPT: torch.profiler is on from its first line to its end
     input_copy: str = ""  # SCRIPT: the file of what its first run reads from its standard input
     # SCRIPT: the file that takes how it ended; a program may close every descriptor, or reuse it
     last_words: str = ""
+    # SCRIPT: where torch writes what a launched rank knows of its collectives; empty: nowhere
+    collectives: str = ""
 
     @property
     def is_rerun(self) -> bool:
@@ -96,10 +99,10 @@ class Job(m.Model):
         own, or none."""
         passes = self.options.passes
         of_a_pass = len(passes) == 1 and m.PASSES[passes[0]].reruns
-        return self.task is Task.SCRIPT and (self.control or of_a_pass)
+        return self.task is Task.SCRIPT and (self.control or self.traces_all or of_a_pass)
 
 
-class Phase(m.Model, tag_field="event", tag="phase"):
+class Phase(m.Model, kw_only=False, tag_field="event", tag="phase"):
     """The child begins something; the last one is where it was when it died."""
 
     name: str
@@ -137,7 +140,8 @@ def describe_failure(error: BaseException) -> Failed:
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(shown), shown, frames))
     if isinstance(error, KgprofError):
-        unwritable, code = isinstance(error, OutputError), error.exit_code
+        unwritable = isinstance(error, OutputError)
+        code = error.exit_code
         return Failed(
             message=error.message,
             hint=error.hint,
@@ -176,13 +180,13 @@ def failure(
     found = None
     if isinstance(raised, SyntaxError) and raised.filename and raised.lineno:
         text = (raised.text or "").strip()
-        found = m.Location(file=raised.filename, line=raised.lineno, text=text)
+        found = m.Location(raised.filename, raised.lineno, text=text)
     elif own and own[-1].lineno is not None:
         last = own[-1]
         found = m.Location(
-            file=last.filename,
-            line=own[-1].lineno,
-            function=last.name,
+            last.filename,
+            own[-1].lineno,
+            last.name,
             text=last.line or "",
         )
     if found is None:

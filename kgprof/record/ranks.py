@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import InputError, UsageError
@@ -23,6 +23,7 @@ from kgprof.reading import layout, recordings
 from kgprof.record import store
 
 WAIT_S = 120.0  # for the other ranks, after rank 0 has written its own
+FAILED_WAIT_S = 10.0  # for rank 0, before a rank that failed makes its launcher end them all
 POLL_S = 0.2
 # in a rank's folder, with the launch that it was part of; the last thing that a rank writes
 DONE = "done.txt"
@@ -49,7 +50,8 @@ def launch(environment: Mapping[str, str]) -> Launch | None:
     if "RANK" not in environment or world_size in ("", "1"):
         return None
     try:
-        rank, size = int(environment["RANK"]), int(world_size)
+        rank = int(environment["RANK"])
+        size = int(world_size)
     except ValueError:
         raise UsageError(
             f"RANK={environment['RANK']} and WORLD_SIZE={world_size} do not name a valid rank",
@@ -100,6 +102,14 @@ def done(output: Path, launched: Launch) -> None:
     store.write_export(launched.folder(output) / DONE, launched.identity.encode())
 
 
+def await_first(output: Path, launched: Launch) -> None:
+    """Give rank 0 time to end by itself: the launcher ends all ranks when one has failed, and what
+    they know by then of why they wait is lost."""
+    until = time.monotonic() + FAILED_WAIT_S
+    while time.monotonic() < until and not _is_done(output, launched, 0):
+        time.sleep(POLL_S)
+
+
 def gather(output: Path, launched: Launch, into: Path) -> Path:
     """Rank 0: wait for the others below ``output``, then one Recording of all ranks' runs in
     ``into``; its folder.
@@ -122,16 +132,16 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
     found = [_recording(output, launched, rank) for rank in range(launched.world_size)]
     lacking = (f"{_RANK.sub('', mine.strategy)}-rank{rank}" for rank in range(launched.world_size))
     keys = [
-        m.RunKey(strategy=name, mode=mine.mode) if recording is None else recording.runs[0].key
+        m.RunKey(name, mine.mode) if recording is None else recording.runs[0].key
         for recording, name in zip(found, lacking, strict=True)
     ]
     strategies = (
         m.StrategyPlan(name=key.strategy, modes=(key.mode,), summary=f"rank {i}")
         for i, key in enumerate(keys)
     )
-    plan = msgspec.structs.replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
+    plan = replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
     interrupted = interrupted or header.interrupted
-    store.create(folder, msgspec.structs.replace(header, plan=plan, interrupted=interrupted))
+    store.create(folder, replace(header, plan=plan, interrupted=interrupted))
     store.write_json(folder / layout.CEILINGS, m.Skipped(NOT_ALONE))
     for rank, key in enumerate(keys):
         if found[rank] is None:
@@ -139,7 +149,7 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
                 f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} "
                 "s after rank 0 ended"
             )
-            store.write_exit(folder, key, m.Exit(outcome=m.Outcome.KILLED, message=why))
+            store.write_exit(folder, key, m.Exit(m.Outcome.KILLED, why))
         else:
             there = layout.run_folder(output / f"rank{rank}" / layout.FOLDER, key)
             shutil.copytree(there, layout.run_folder(folder, key), copy_function=_linked)

@@ -33,7 +33,7 @@ from kgprof.errors import (
 from kgprof.measures import times
 from kgprof.progress import Progress
 from kgprof.reading import layout, recordings
-from kgprof.record import children, foreign, fork_server, ranks, store
+from kgprof.record import children, flight_recorder, foreign, fork_server, ranks, store
 from kgprof.record.children import Caches, Echo, Ended, Start
 from kgprof.record.flags import flags
 from kgprof.record.job import VECTOR_ISA_WORKS, Checkout, Job, Task, not_asked_for
@@ -44,10 +44,12 @@ from kgprof.workloads import programs
 
 AGAIN = "--passes compile,memory,trace,timing"  # of a script
 NOT_TIMED = m.Skipped("there is no TIMING")
-NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
+NOT_REPEATED = m.Exit(m.Outcome.NOT_STARTED, "the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
 # With compiling switched off it may take so many times as long as with it, in any case so long.
-EAGER_MOST, EAGER_AT_LEAST_S = 2, 20.0
+EAGER_MOST = 2
+EAGER_AT_LEAST_S = 20.0
+TRACED_WHOLE_BELOW_S = 20.0  # a trace grows with the operators of the program
 CONTROLLED_BELOW_S = 60.0  # a program that takes longer is not run again on kgprof's own account
 
 
@@ -156,7 +158,8 @@ def make_plan(
 ) -> tuple[m.Plan, m.Exit | None]:
     """And how the child ended, where the workload could not be loaded. ``compiles``: also what is
     planned as it is."""
-    answer, log = scratch / "plan.json", scratch / layout.PLAN_LOG
+    answer = scratch / "plan.json"
+    log = scratch / layout.PLAN_LOG
     job = Job(
         task=Task.PLAN,
         options=options,
@@ -215,7 +218,8 @@ class Recorder:
         side: str = "",
     ) -> None:
         self.folder = folder
-        self._checkout, self._side = checkout, side
+        self._checkout = checkout
+        self._side = side
         self._echo = echo
         self.plan = plan
         self._scratch = scratch
@@ -225,14 +229,16 @@ class Recorder:
     def run_program(self, key: m.RunKey) -> None:
         """Once under all that one run gives, and once more for each pass that needs a rerun and was
         asked for; a short program also for TIMING, if nothing else was asked for."""
-        options, began = self.header.options, time.monotonic()
+        options = self.header.options
+        began = time.monotonic()
         for name, declared in m.PASSES.items():
             if name not in options.passes and not declared.listens:
                 store.write_pass(self.folder, key, name, m.Skipped(declared.not_in_script))
         folder = layout.run_folder(self.folder, key)
         store.write_json(folder / layout.EVALUATION, m.Skipped("a script has no evaluation"))
         passes = tuple(n for n in options.passes if not m.PASSES[n].reruns)
-        ended, took_s = self._start(Task.SCRIPT, key, passes), time.monotonic() - began
+        ended = self._start(Task.SCRIPT, key, passes)
+        took_s = time.monotonic() - began
         if self._without_what_changed_it(Task.SCRIPT, key, passes, ended, took_s).outcome != "ok":
             return
         for name in (name for name in options.passes if m.PASSES[name].reruns):
@@ -240,10 +246,12 @@ class Recorder:
                 return
         if options.timing_below_s is not None:
             self._time_program(key, took_s, options.timing_below_s)
+            self._trace_program(key, took_s)
 
     def _time_program(self, key: m.RunKey, took_s: float, below_s: float) -> None:
         """Nobody asked for this rerun: whatever becomes of it, the run ended as it ended."""
-        why, run = "", layout.run_folder(self.folder, key)
+        why = ""
+        run = layout.run_folder(self.folder, key)
         written = run / layout.SCRIPT  # not there where the program ended past Python
         script = m.decode_json(written.read_bytes(), m.ScriptRun) if written.is_file() else None
         if script is not None and script.work_is_in is not None:
@@ -261,6 +269,23 @@ class Recorder:
             store.write_pass(self.folder, key, m.PassName.TIMING, m.Skipped(why))
         if not why:
             self._time_eagerly(key, script, took_s)
+
+    def _trace_program(self, key: m.RunKey, took_s: float) -> None:
+        """All of a program on a GPU that has no steps, if it is short; nobody asked for this
+        rerun."""
+        written = layout.run_folder(self.folder, key) / layout.SCRIPT
+        if not written.is_file() or not self.header.options.wants(m.PassName.TRACE):
+            return
+        script = m.decode_json(written.read_bytes(), m.ScriptRun)
+        is_alone = ranks.launch(os.environ) is None and script.work_is_in is None
+        if self.plan.device != "cuda" or not script.is_one_window or not is_alone:
+            return
+        if took_s >= TRACED_WHOLE_BELOW_S:
+            limit = f"only one that takes less than {TRACED_WHOLE_BELOW_S:g} s is traced as a whole"
+            why = m.Skipped(f"the program has no steps, and {limit}")
+            store.write_pass(self.folder, key, m.PassName.TRACE, why)
+            return
+        self._start(Task.SCRIPT, key, (m.PassName.TRACE,), decides=False, traces_all=True)
 
     def _time_eagerly(self, key: m.RunKey, script: m.ScriptRun | None, took_s: float) -> None:
         """Once more with compiling switched off, to say whether it pays; nobody asked for it."""
@@ -291,7 +316,7 @@ class Recorder:
             store.write_exit(
                 self.folder,
                 key,
-                m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"),
+                m.Exit(m.Outcome.RAISED, lacking, during="prepare"),
             )
             return False
         ended = self._without_what_changed_it(
@@ -332,7 +357,7 @@ class Recorder:
         if ended.outcome is m.Outcome.OK or control.exit.outcome is not m.Outcome.OK:
             return ended  # a control that fails may do so for being a second run
         why = f"{ended.message.strip()} came through it; without it the run ends well"
-        without = tuple(m.Unavailable(capture=name, why=why) for name in ended.through)
+        without = tuple(m.Unavailable(name, why) for name in ended.through)
         if without:
             # compiled in the run that failed
             shutil.rmtree(self._caches(task, key, 1).folder, ignore_errors=True)
@@ -346,9 +371,7 @@ class Recorder:
         answer.unlink(missing_ok=True)
         ended = self._start(task, key, control=True, decides=False)
         counted = (
-            m.decode_json(answer.read_bytes(), m.Control)
-            if answer.is_file()
-            else m.Control(exit=ended)
+            m.decode_json(answer.read_bytes(), m.Control) if answer.is_file() else m.Control(ended)
         )
         return msgspec.structs.replace(counted, exit=ended)
 
@@ -530,18 +553,29 @@ class Recorder:
         control: bool = False,
         without: tuple[m.Unavailable, ...] = (),
         eager_within_s: float | None = None,
+        traces_all: bool = False,
     ) -> m.Exit:
         """One child to its end; how it ended is in the Recording before anything else happens, if
         it ``decides``."""
         given = self._given(
             task, key, passes, kernels=kernels, number=number, control=control, without=without
         )
+        if traces_all:
+            job = msgspec.structs.replace(given.job, traces_all=True)
+            given = msgspec.structs.replace(given, job=job, log=self._files(job)[0])
         if eager_within_s is not None:
             options = msgspec.structs.replace(given.job.options, timeout_s=eager_within_s)
             job = msgspec.structs.replace(given.job, options=options, runs_eagerly=True)
             given = msgspec.structs.replace(given, job=job, log=self._files(job)[0])
         echo = (lambda data: None) if given.job.is_rerun or task is not Task.SCRIPT else self._echo
-        return self._taken(given, children.run(given, echo=echo), decides=decides)
+        prefix = given.job.collectives
+
+        def hangs(pid: int) -> None:
+            if prefix:
+                flight_recorder.ask(Path(prefix))
+
+        ended = children.run(given, echo=echo, on_timeout=hangs)
+        return self._taken(given, ended, decides=decides)
 
     def _given(
         self,
@@ -558,7 +592,8 @@ class Recorder:
     ) -> Start:
         """What a child is started with. Its start is said at once, but of one that ``waits`` when
         it has started."""
-        options, caches = self.header.options, self._caches(task, key, number)
+        options = self.header.options
+        caches = self._caches(task, key, number)
         job = Job(
             task=task,
             options=options if passes is None else msgspec.structs.replace(options, passes=passes),
@@ -574,6 +609,7 @@ class Recorder:
             control=control,
             without=without,
             answer=str((self._scratch / layout.CONTROL).resolve()) if control else "",
+            collectives=str(self._collectives) if self._is_rank(task) else "",
         )
         first = task.value if key is None else "prepare"
         round_ = f"pair {number - 1}" if self._side else f"round {number}"
@@ -601,6 +637,9 @@ class Recorder:
             )
         if exit_file is not None and decides:
             store.write_json(exit_file, ended.exit)
+        key, prefix = given.job.key, given.job.collectives
+        if key is not None and prefix and ended.exit.outcome is not m.Outcome.OK:
+            flight_recorder.keep(Path(prefix), layout.run_folder(self.folder, key))
         if ended.interrupted:
             raise KeyboardInterrupt
         fault = ended.lost if ended.lost is not None else ended.failed
@@ -613,13 +652,22 @@ class Recorder:
             raise KgprofError(fault.message, hint=fault.hint or where)
         return ended.exit
 
+    @property
+    def _collectives(self) -> Path:
+        """What torch's flight recorder writes of this rank begins with it."""
+        return self._scratch.resolve() / "collectives_"
+
+    def _is_rank(self, task: Task) -> bool:
+        return task is Task.SCRIPT and ranks.launch(os.environ) is not None
+
     def _files(self, job: Job) -> tuple[Path, Path | None]:
         """A child's log, and the file that says how a child of a run ended."""
         if job.key is None:
             return self.folder / (
                 layout.CEILINGS_LOG if job.task is Task.CEILINGS else layout.AGREEMENT_LOG
             ), None
-        run, passes = layout.run_folder(self.folder, job.key), job.options.passes
+        run = layout.run_folder(self.folder, job.key)
+        passes = job.options.passes
         if job.control:
             return run / f"control_{layout.LOG}", None
         if job.task is Task.ROUND:
@@ -650,10 +698,15 @@ class Recorder:
         folder = self._scratch / (
             f"caches-{self.plan.runs.index(key)}" if shared and key is not None else "caches"
         )
+        of_rank: dict[str, str] = {}
+        if self._is_rank(task):
+            of_rank = flight_recorder.variables(self._collectives, os.environ)
         isa_works = self.plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file()
         return Caches(
             folder=folder,
             seed=self._scratch / PROBE_CACHE,
-            extra=self.plan.variables | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {}),
+            extra=self.plan.variables
+            | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {})
+            | of_rank,
             kept=shared and (task is not last or number < options.rounds),
         )

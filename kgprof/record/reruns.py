@@ -1,5 +1,5 @@
-"""TIMING, HOST and STACK of a script: it runs once more from its first line on, under one
-instrument alone."""
+"""TIMING, HOST and STACK of a script, and TRACE of one without steps: it runs once more from its
+first line on, under one instrument alone."""
 
 import cProfile
 import time
@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import torch
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.reading import layout
@@ -20,7 +20,7 @@ from kgprof.record.host_profiler import host_table
 from kgprof.record.load import LoadWatch
 from kgprof.record.run import Place
 from kgprof.record.steps import Kind, StepMarks, Steps
-from kgprof.record.trace_window import TraceWindow
+from kgprof.record.trace_window import TraceWindow, WholeTrace
 from kgprof.wording import plural
 
 
@@ -29,22 +29,27 @@ class Rerun:
 
     def __init__(self, place: Place, name: m.PassName, *, runs_eagerly: bool = False) -> None:
         self._place, self._name, self._runs_eagerly = place, name, runs_eagerly
-        self.steps = Steps(self._marked)
-        self._instrument = INSTRUMENTS[name](place, self.steps)
-        self._account = Account(self.steps)
+        self._steps = Steps(self._marked)
+        self._instrument = INSTRUMENTS[name](place, self._steps)
+        self._account = Account(self._steps)
         self._stack = ExitStack()
         self._over = False
         self._began_ns = 0
         self._ended_ns: int | None = None  # at the program's last line, where its exit code is 0
 
     def begin(self) -> None:
-        self._stack.enter_context(StepMarks(self.steps, self._place.project))
+        self._stack.enter_context(StepMarks(self._steps, self._place.project))
         if self._name is m.PassName.TIMING:
             self._stack.enter_context(self._account)
         self._stack.enter_context(self._instrument)
         if self._runs_eagerly:
             torch.compiler.set_stance("force_eager")
         self._began_ns = time.perf_counter_ns()
+
+    @property
+    def step(self) -> int | None:
+        """As of Capture."""
+        return self._steps.running
 
     def write_now(self) -> None:
         return None  # half a rerun is none
@@ -53,47 +58,47 @@ class Rerun:
         """Once: takes the instrument off and writes what it has."""
         if not self._over:
             self._over = True
-            self.steps.paused = True
+            self._steps.paused = True
             self._stack.close()
             result = self._instrument.result or m.Skipped("the program ended before its first line")
             if self._name is m.PassName.TIMING and isinstance(result, m.Skipped) and self._ended_ns:
                 result = self._as_one_window(result, self._ended_ns)
             if isinstance(result, m.TimingPass):
-                result = msgspec.structs.replace(result, account=self._accounted())
+                result = replace(result, account=self._accounted())
             if self._runs_eagerly:
                 file = self._place.folder / layout.EAGER_TIMES
                 store.write_json(file, self._of_eager_code(result))
             else:
                 self._place.write(self._name, result)
-        if self.steps.fault is not None:
-            raise self.steps.fault
+        if self._steps.fault is not None:
+            raise self._steps.fault
 
     def _accounted(self) -> m.ScriptAccount | m.Skipped:
         ended_ns = self._ended_ns
         if ended_ns is None:
             return m.Skipped("the rerun for TIMING did not come to the program's last line")
-        return self._account.answer(self.steps.reported, ended_ns, under_listeners=False)
+        return self._account.answer(self._steps.reported, ended_ns, under_listeners=False)
 
     def _of_eager_code(self, result: Any) -> Any:
         """Nothing, where the program has switched compiling on again."""
-        if self.steps.compiled_in(self.steps.reported):
+        if self._steps.compiled_in(self._steps.reported):
             return m.Skipped("with compiling switched off, torch compiled all the same")
         return result
 
     def ended_well(self) -> None:
         """The program came to its last line; its atexit handlers and compile workers are no part of
         its time."""
-        self._ended_ns = self.steps.now_ns()
+        self._ended_ns = self._steps.now_ns()
 
     def _as_one_window(self, lacking: m.Skipped, ended_ns: int) -> m.TimingPass | m.Skipped:
         """A program that came to its end took a time, whatever is called in it; a step that
         compiles does not count."""
-        kind = self.steps.reported
-        if compiled := len(self.steps.compiled_in(kind)):
+        kind = self._steps.reported
+        if compiled := len(self._steps.compiled_in(kind)):
             return m.Skipped(
                 f"torch compiled in {plural(compiled, 'step')} of the rerun, and there was no other"
             )
-        began = self._began_ns if kind is None else self.steps.boundaries(kind)[-1]
+        began = self._began_ns if kind is None else self._steps.boundaries(kind)[-1]
         took = (ended_ns - began) / 1e3
         what = "from its first line to its end" if kind is None else "from its only step on"
         note = f"TIMING: one rerun of the program {what}, including compilation; {lacking.reason}"
@@ -103,7 +108,7 @@ class Rerun:
 
     def _marked(self, kind: Kind) -> None:
         self._instrument.marked(kind)
-        if self.steps.full:
+        if self._steps.full:
             self.end()
 
 
@@ -112,7 +117,8 @@ class Clock:
     has a ``result``."""
 
     def __init__(self, place: Place, steps: Steps) -> None:
-        self._options, self.steps = place.options, steps
+        self._options = place.options
+        self._steps = steps
         self._load, self._cpu_ns = LoadWatch(), array("q")  # at each mark
         self.result: m.TimingPass | m.HostPass | m.Skipped | None = None
 
@@ -122,14 +128,15 @@ class Clock:
     def marked(self, kind: Kind) -> None:
         """At each mark, which stands before the step that it begins; ``steps`` has its time, which
         this is no part of."""
-        if len(self._cpu_ns) <= self.steps.current:  # a mark may be of two kinds
+        if len(self._cpu_ns) <= self._steps.current:  # a mark may be of two kinds
             self._cpu_ns.append(time.process_time_ns())
 
     def __exit__(self, *_: object) -> None:
-        warmup, kind = self._options.warmup, self.steps.reported
-        compiled_in = frozenset(self.steps.compiled_in(kind))
+        warmup = self._options.warmup
+        kind = self._steps.reported
+        compiled_in = frozenset(self._steps.compiled_in(kind))
         step_us = [
-            (after - before) / 1e3 for before, after in pairwise(self.steps.boundaries(kind))
+            (after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))
         ]
         timed = {
             step: us
@@ -141,8 +148,9 @@ class Clock:
             self.result = m.Skipped(f"the rerun for TIMING saw no complete step{without}")
             return
         first = min((step for step in timed if step >= warmup), default=min(timed))
-        last, kept = max(timed), tuple(us for step, us in timed.items() if step >= first)
-        cpu_ns = [after - before for before, after in pairwise(self.steps.at(kind, self._cpu_ns))]
+        last = max(timed)
+        kept = tuple(us for step, us in timed.items() if step >= first)
+        cpu_ns = [after - before for before, after in pairwise(self._steps.at(kind, self._cpu_ns))]
         short = f", none of them after --warmup {warmup}" if first < warmup else ""
         if compiling := last - first + 1 - len(kept):
             short += f", without {compiling} in which torch compiled"
@@ -174,7 +182,7 @@ class HostProfile(Clock):
         self._kind: Kind | None = None
 
     def marked(self, kind: Kind) -> None:
-        if self.result is not None or kind is not (self._kind or self.steps.chosen):
+        if self.result is not None or kind is not (self._kind or self._steps.chosen):
             return
         if self._kind is not None:
             self._profiler.disable()
@@ -183,7 +191,7 @@ class HostProfile(Clock):
             if len(self._step_us) == self._options.steps:
                 self.__exit__()
                 return
-        elif self.steps.counts[kind] <= self._options.warmup:
+        elif self._steps.counts[kind] <= self._options.warmup:
             return
         self._kind = kind
         try:
@@ -203,6 +211,9 @@ class HostProfile(Clock):
 
 
 INSTRUMENTS: Mapping[m.PassName, Callable[[Place, Steps], Clock | TraceWindow]] = {
+    m.PassName.TRACE: lambda place, steps: WholeTrace(
+        steps, place.device, place.options, place.trace_path(m.PassName.TRACE)
+    ),
     m.PassName.TIMING: Clock,
     m.PassName.HOST: HostProfile,
     m.PassName.STACK: lambda place, steps: TraceWindow(

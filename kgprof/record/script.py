@@ -34,8 +34,15 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.reading import layout
-from kgprof.reading.compile_calls import first_compile, uncalled
-from kgprof.record import kept_records, project_sources, skip_records, standard_input, store
+from kgprof.reading.compile_calls import condition, first_compile, uncalled
+from kgprof.record import (
+    flight_recorder,
+    kept_records,
+    project_sources,
+    skip_records,
+    standard_input,
+    store,
+)
 from kgprof.record.account import Account
 from kgprof.record.call_index import CallIndex
 from kgprof.record.checkpoints import Checkpoints
@@ -126,7 +133,9 @@ def run(job: Job, send: Send) -> BaseException | None:
     traced = sys.gettrace()
     sys.settrace(None)
     with _OwnTerms():
-        last_word.append(_word(raised, place, watcher.steps))
+        last_word.append(_word(raised, place, watcher.step))
+        if job.collectives and isinstance(last_word[0], Failed):
+            flight_recorder.write(Path(job.collectives))
         if isinstance(watcher, Rerun) and isinstance(last_word[0], Done):
             watcher.ended_well()
     if not atexit._ncallbacks():  # the program cleared them, as what makes a daemon may
@@ -227,7 +236,7 @@ def _run_to_its_end(
     return None
 
 
-def _word(raised: BaseException | None, place: Place, steps: Steps | None) -> Event:
+def _word(raised: BaseException | None, place: Place, step: int | None) -> Event:
     """How the program ended, by what it raised; sys.exit() takes None, a number, or anything else
     to be printed."""
     code = raised.code if isinstance(raised, SystemExit) else 0
@@ -245,10 +254,12 @@ def _word(raised: BaseException | None, place: Place, steps: Steps | None) -> Ev
     message = traceback.format_exception_only(raised)[-1].strip()
     if isinstance(raised, SyntaxError) and raised.filename:
         message = f"{message} [{raised.filename}:{raised.lineno}]"
-    found = failure(raised, place.project.holds)
-    if found is not None and steps is not None:
-        found = msgspec.structs.replace(found, step=steps.running, ended=steps.optimizer_steps)
-    return Failed(message=message, traceback=text, failure=found, through=listeners_in(raised))
+    return Failed(
+        message=message,
+        traceback=text,
+        failure=failure(raised, place.project.holds, step),
+        through=listeners_in(raised),
+    )
 
 
 def _last_words(
@@ -357,8 +368,9 @@ class Capture:
             raise self._steps.fault
 
     @property
-    def steps(self) -> Steps:
-        return self._steps
+    def step(self) -> int | None:
+        """The one that runs, from 1; None before the first and where nothing is a step."""
+        return self._steps.running
 
     # ---- while it runs
 
@@ -565,8 +577,12 @@ class Capture:
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
         if not unfinished and not any(compilations(self._compile.records())):
+            place, under = self._compile_call()
             script = msgspec.structs.replace(
-                script, workers=self._launchers.workers, compile_call=self._compile_call()
+                script,
+                workers=self._launchers.workers,
+                compile_call=place,
+                compile_under="" if self._compile.was_asked else under,
             )
         if not unfinished and (script.compile_call or script.is_one_window):
             script = msgspec.structs.replace(script, uncalled=self._uncalled())
@@ -580,13 +596,15 @@ class Capture:
             return m.Skipped(f"the recording stopped after {self._stopped}")
         return self._account.answer(kind, self._steps.now_ns(), under_listeners=True)
 
-    def _compile_call(self) -> str:
-        """Where the program's own text calls torch.compile, of one that compiled nothing."""
+    def _compile_call(self) -> tuple[str, str]:
+        """Where the program's own text calls torch.compile, of one that compiled nothing, and what
+        that line stands under."""
         files, main = self._files(), _main()
         for name in sorted(files, key=lambda file: file != main):
-            if (line := first_compile(files[name].text or "")) is not None:
-                return f"{Path(name).name}:{line}"
-        return ""
+            text = files[name].text or ""
+            if (line := first_compile(text)) is not None:
+                return f"{Path(name).name}:{line}", condition(text, line)
+        return "", ""
 
     def _uncalled(self) -> tuple[str, ...]:
         """Functions of the script itself that no line of it calls."""

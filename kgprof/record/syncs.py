@@ -108,6 +108,8 @@ STANDARD = sysconfig.get_path("stdlib")
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
 LBFGS = f"{OPTIMIZERS}lbfgs.py"  # has none, and reads losses and directions
+# Dynamo's call behind a graph that makes an array of its result, in a line of its own making.
+TO_NUMPY = "to_numpy_helper"
 # A hook and the line that reads.
 BETWEEN = (
     *(__file__, tensor_places.__file__, eager_calls.__file__, warnings.__file__),
@@ -331,8 +333,11 @@ class Syncs(Source):
         if derives in ON_A_CPU_ALONE or _is_torchs_own(above, reads_in_graph=reads_in_graph):
             return None, True
         operator, place, _ = graph.next_operator(source) if graph else ("", (), "")
+        converts = graph is None and _makes_an_array(stack)
+        if converts and tensor is not None:
+            place = self._graphs.returned_at(tensor)
         inside, chain = self._captured_at(place)
-        libraries = () if graph else _libraries(above, frames[0])
+        libraries = () if graph or inside else _libraries(above, frames[0])
         # By name: a code object's hash is that of its constants, and in Dynamo's bytecode a slice
         # may be one.
         named = (
@@ -363,7 +368,8 @@ class Syncs(Source):
             tensor=lies,
         )
         if seen is not None and "instruction" not in seen.fields:
-            seen.fields |= {"text": text, **_doing(frames[0], "instruction", "expression")}
+            doing = {} if converts else _doing(frames[0], "instruction", "expression")
+            seen.fields |= {"text": text, "instruction": "", "expression": "", **doing}
             if libraries:
                 seen.fields |= _doing(libraries[0], "library_instruction", "library_expression")
         return seen, False
@@ -563,7 +569,8 @@ def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
 
 
 def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    op, see = f"Tensor.{name}", hooks.see
+    op = f"Tensor.{name}"
+    see = hooks.see
 
     @outside_of_dynamo
     def seen_in(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -625,7 +632,8 @@ def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[.
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def watched(*args: Any, **kwargs: Any) -> Any:
-        seen, began = see("python-call", op, "cuda"), time.perf_counter_ns()
+        seen = see("python-call", op, "cuda")
+        began = time.perf_counter_ns()
         found = function(*args, **kwargs)
         _took(seen, began)
         return found
@@ -635,7 +643,8 @@ def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[.
 
 def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
     """torch warns at each synchronising call; the warnings that are the user's still reach them."""
-    before, shown = torch.cuda.get_sync_debug_mode(), warnings.showwarning
+    before = torch.cuda.get_sync_debug_mode()
+    shown = warnings.showwarning
     caught = warnings.catch_warnings()
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
@@ -709,6 +718,12 @@ def _target(
     )
 
 
+def _makes_an_array(stack: tuple[FrameType, ...]) -> bool:
+    """Whether the call that reads is Dynamo's own, between a hook and a line of the program."""
+    called = takewhile(lambda frame: frame.f_code.co_filename.startswith(BETWEEN), stack)
+    return any(frame.f_code.co_name == TO_NUMPY for frame in called)
+
+
 # ---------------------------------------------------------------- within a compiled graph
 
 
@@ -721,10 +736,17 @@ class _Graph:
     are the positions of arguments that are no tensors of the program's."""
 
     def __init__(
-        self, compile_id: str, operators: tuple[Captured, ...] = (), numbers: tuple[int, ...] = ()
+        self,
+        compile_id: str,
+        operators: tuple[Captured, ...] = (),
+        numbers: tuple[int, ...] = (),
+        returns: tuple[tuple[m.Frame, ...], ...] = (),
+        moves: bool = True,
     ) -> None:
         self.compile_id = compile_id
         self._numbers = numbers
+        self.returns = returns  # the lines of what made each of its results
+        self._moves = moves  # a device is named in it
         self.numbers: frozenset[int] = frozenset()  # their ids in the run that goes on
         self.on_a_cpu = tuple(found for found in operators if found[0] in ON_A_CPU)
         dispatched = tuple(found for found in operators if found[0] not in ON_A_CPU)
@@ -738,6 +760,11 @@ class _Graph:
     def begins(self, args: tuple[Any, ...]) -> None:
         self._at.clear()
         self.numbers = frozenset(id(args[index]) for index in self._numbers if index < len(args))
+
+    def computes_on_the_host(self, args: tuple[Any, ...]) -> bool:
+        """Whether all that it is given lies there, as the arrays of compiled code of numpy's do."""
+        tensors = [value for value in args if isinstance(value, torch.Tensor)]
+        return not self._moves and bool(tensors) and all(TENSORS.of(x) == HOST for x in tensors)
 
     def next_operator(self, source: str) -> Captured:
         """The captured operator of the next read. ``while_loop`` reads its predicate as often as it
@@ -756,6 +783,8 @@ class _Here(threading.local):
 
     def __init__(self) -> None:
         self.stack: list[_Graph] = []
+        # by the identity of what the last of them returned, the lines that made it
+        self.returned: dict[int, tuple[m.Frame, ...]] = {}
 
 
 class _RunningGraphs(InstalledGraphs):
@@ -774,7 +803,11 @@ class _RunningGraphs(InstalledGraphs):
     def running(self) -> _Graph | None:
         return self._here.stack[-1] if self._here.stack else None
 
-    def capture(self, output: Any) -> tuple[tuple[Captured, ...], tuple[int, ...]]:
+    def returned_at(self, tensor: torch.Tensor) -> tuple[m.Frame, ...]:
+        """The lines that made a result of this thread's last graph; empty for any other tensor."""
+        return self._here.returned.get(id(tensor), ())
+
+    def capture(self, output: Any) -> tuple[Any, ...]:
         """Dynamo turns a Python float (a learning rate, a probability) into a tensor of the CPU
         that the graph reads again, and an array of numpy's into one that shares its memory: neither
         would lie on a GPU."""
@@ -789,7 +822,12 @@ class _RunningGraphs(InstalledGraphs):
             and _reads(node, name)
             and not (node.args and node.args[0] in numbers)
         )
-        return operators, tuple(numbers.values())
+        returns = next(node.args[0] for node in output.graph.nodes if node.op == "output")
+        moves = any(
+            operator_of(node) in ("to", "cuda") or "device" in node.kwargs
+            for node in output.graph.nodes
+        )
+        return operators, tuple(numbers.values()), tuple(map(frames_of, returns)), moves
 
     def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
@@ -803,9 +841,13 @@ class _RunningGraphs(InstalledGraphs):
             self._begins(known)
             stack.append(known)
             try:
-                return graph(*args, **kwargs)
+                found = graph(*args, **kwargs)
             finally:
                 stack.pop()
+            if known.computes_on_the_host(args):
+                TENSORS.derived(args, found)
+            here.returned = dict(zip(map(id, found), known.returns, strict=False))
+            return found
 
         return torch._dynamo.disable(watched)  # type: ignore[no-any-return,no-untyped-call]
 

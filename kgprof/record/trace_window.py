@@ -1,4 +1,5 @@
-"""TRACE of a script, and STACK: torch.profiler over some of its steps, while it runs.
+"""TRACE of a script, and STACK: torch.profiler over some of its steps, while it runs, or over all
+of one that has none.
 
 Kineto has one session a process. A program that profiles itself has the first claim on it: the
 window closes before the program's own session begins. It sees one thread, and unless that is the
@@ -31,7 +32,8 @@ ELSEWHERE = (
 )
 # Under the profiler: steps that take so much CPU time hold so many operators that a few of them say
 # all there is, and each of the others costs as much again to write and to read.
-ENOUGH_CPU_S, FEWEST_STEPS = 0.4, 5
+ENOUGH_CPU_S = 0.4
+FEWEST_STEPS = 5
 BARE_STEPS = 5  # after warm-up and before the window: what the steps inside it are set against
 
 
@@ -182,7 +184,8 @@ class TraceWindow(Source):
     def _exported(
         self, profiler: torch_profile, step_us: tuple[float, ...]
     ) -> m.TracePass | m.Skipped:
-        most_bytes, mark = stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES, b""
+        most_bytes = stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES
+        mark = b""
         if not self._ends_at_mark:
             # The program ended, or went on to something else, in the last step, which torch began
             # to mark.
@@ -213,3 +216,26 @@ class TraceWindow(Source):
 
         undo.callback(self.close)
         replace(session, "_prepare_trace", prepare, undo)
+
+
+class WholeTrace(TraceWindow):
+    """All of a program that has no steps, as one window."""
+
+    def listen(self, undo: ExitStack) -> None:
+        super().listen(undo)
+        self._profiler = torch_profile(activities=activities(self._device))
+        self._tell(self._profiler.start)
+
+    def marked(self, kind: Kind) -> None:
+        """A step that came after all begins nothing."""
+
+    def close(self, why: str = "", *, for_good: bool = True) -> None:
+        """Once; ``why``: the program begins a session of its own."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is None or _elsewhere():
+            self.result = self.result or m.Skipped(ELSEWHERE)
+            return
+        timing.synchronize(self._device)
+        self._tell(profiler.stop)
+        self._ends_at_mark = True  # none was begun
+        self.result = m.Skipped(why) if why else self._exported(profiler, ())

@@ -66,7 +66,8 @@ class Junit:
 
 def _write(suite: ElementTree.Element, case: Case, taken: set[tuple[str, str]]) -> None:
     """``taken``: run and name of the cases before it, to which its own are added."""
-    run, name = _xml(case.run), _xml(case.name)
+    run = _xml(case.run)
+    name = _xml(case.name)
     names = itertools.chain([name], (f"{name} ({number})" for number in itertools.count(2)))
     unique = next(each for each in names if (run, each) not in taken)
     taken.add((run, unique))
@@ -124,7 +125,8 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
         gate = profile.gate
         judged = gate.fail_on is not m.FailOn.NEVER
         for budget in gate.budgets:
-            observed, limit = _plain(budget.observed), _plain(budget.limit)
+            observed = _plain(budget.observed)
+            limit = _plain(budget.limit)
             exceeded = budget.status is m.BudgetStatus.EXCEEDED
             over = _over(budget) if exceeded else ""
             yield Case(
@@ -162,10 +164,8 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
     """The verdict; then of what decides, worse is a failure, and what the measurement does not
     settle an error."""
     text = "\n".join((*profile.verdict.sentences, *profile.verdict.reasons))
-    ok, failed = (
-        profile.exit_code == EXIT_OK,
-        profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD),
-    )
+    ok = profile.exit_code == EXIT_OK
+    failed = profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD)
     yield Case(
         run=EVERY_RUN,
         name="head has no regression against base",
@@ -222,7 +222,8 @@ def _plain(value: float | m.Skipped) -> str:
 def _rules(profile: m.Profile) -> Iterable[Case]:
     """Each rule that was looked for on each run, found or not; a finding about no run stands under
     "all runs"."""
-    root, fails = profile.environment.source_root, _failing(profile)
+    root = profile.environment.source_root
+    fails = _failing(profile)
     found: dict[tuple[str, str], list[m.Finding]] = {
         (run.key.slug, rule.id): []
         for run in profile.runs
@@ -233,10 +234,8 @@ def _rules(profile: m.Profile) -> Iterable[Case]:
         found.setdefault((finding.run.slug if finding.run else EVERY_RUN, finding.rule), []).append(
             finding
         )
-    rules, runs = (
-        {rule.id: rule for rule in profile.rules},
-        {run.key.slug: run for run in profile.runs},
-    )
+    rules = {rule.id: rule for rule in profile.rules}
+    runs = {run.key.slug: run for run in profile.runs}
     for (run, name), same in found.items():
         rule = rules.get(name)
         wrong = [_line(finding, root) for finding in same if finding in fails]

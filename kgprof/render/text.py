@@ -69,7 +69,8 @@ class Text:
 
     def _gate(self, profile: m.Profile, gate: m.Gate) -> str:
         """As compilers write: a line that an editor opens, and below it what to do."""
-        status, console = profile.verdict.status, self._console(unwrapped=True)
+        status = profile.verdict.status
+        console = self._console(unwrapped=True)
         for line in gate_table.lines(profile, gate):
             if isinstance(line, Table):
                 put(console, (line,))
@@ -120,7 +121,8 @@ def say(console: Console, text: str, style: str = "", *, indent: str = "") -> No
 
 
 def _head(console: Console, profile: m.Profile, brief: bool) -> None:
-    verdict, environment = profile.verdict, profile.environment
+    verdict = profile.verdict
+    environment = profile.environment
     compares = profile.comparison is not None
     name = "kgprof compare" if compares else f"kgprof {profile.kgprof_version}"
     say(console, f"{name}: {profile.workload} on {environment.device_name}", "bold")

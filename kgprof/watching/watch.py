@@ -121,7 +121,8 @@ class Watch:
         device: str,
         files: tuple[str, ...],
     ) -> None:
-        self._function, self._buffers = function, buffers
+        self._function = function
+        self._buffers = buffers
         self.declares_buffers = buffers is not None
         self._warmup, self._device, self._files = warmup, device, files
         self._name = (
@@ -314,10 +315,8 @@ class Watch:
         state = (self.steps, self._over)
         if self._known is None or self._known[0] != state:
             recording = self._listening.recording()
-            evidence, not_about_code = (
-                Evidence(recording),
-                {rule.id for rule in nothing_measured.RULES},
-            )
+            evidence = Evidence(recording)
+            not_about_code = {rule.id for rule in nothing_measured.RULES}
             found = tuple(f for f in collectors.findings(evidence) if f.rule not in not_about_code)
             covered = witnesses.coverage(evidence, collectors.RULES, found)
             found = cells.named(found, tuple[m.Finding, ...])

@@ -11,7 +11,13 @@ import msgspec
 import pytest
 
 from kgprof.analysis import analyse
-from kgprof.analysis.checklist import BufferCopies, CopyCost, checklist, copies_together
+from kgprof.analysis.checklist import (
+    BufferCopies,
+    CopyCost,
+    checklist,
+    copies_together,
+    judged,
+)
 from kgprof.model import (
     ChecklistItem,
     Checkpoint,
@@ -487,7 +493,9 @@ def test_copies_one_by_one_fail_on_a_gpu_alone(
 ) -> None:
     on_cuda = Evidence(load(*program)).device == "cuda"
 
-    assert copies_together(buffers, on_cuda=on_cuda).status == status
+    answer = copies_together(buffers, on_cuda=on_cuda)
+
+    assert judged("copied-together", "", answer).status == status
 
 
 def test_a_run_that_left_nothing_passes_nothing(load: Load) -> None:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kgprof.collectors.guard_text import OTHER, Guard, parse
+from kgprof.collectors.guard_words import in_words
 from kgprof.model import Location
 from tests.corpus.truth import GUARD_CLASSES
 
@@ -263,4 +264,10 @@ def test_a_hash_in_the_used_line_does_not_end_it() -> None:
         "x = x[n]  # the n-th",
         "shop/model.py",
         9,
+    )
+
+
+def test_a_mode_on_torch_functions_is_named_as_it_is_written() -> None:
+    assert "`with torch.device(...)`" in in_words(
+        parse("0/0: ___check_torch_function_mode_stack()")
     )

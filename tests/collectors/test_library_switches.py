@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from importlib import import_module
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from kgprof import gate
 from kgprof.analysis import analyse
-from kgprof.collectors import RULES, findings
+from kgprof.collectors import RULES, device_idle, findings, library_switches
 from kgprof.collectors.library_switches import BREAKS, CAUSES, READS, TRAINERS, with_switches
 from kgprof.gate.settings import Configuration, combined
 from kgprof.model import (
@@ -249,7 +250,7 @@ def test_a_method_of_a_logger_that_writes_nothing_leaves_no_message_out() -> Non
 
 
 def test_a_break_at_a_line_of_the_program_has_the_setting_that_takes_it_into_the_graph() -> None:
-    print_, input_ = builtin(), builtin().replace("builtin print", "builtin input")
+    print_, input_ = printed("Constant"), builtin().replace("builtin print", "builtin input")
 
     assert of_break(reason=print_).fix.startswith(
         "torch._dynamo.config.reorderable_logging_functions.add(print)"
@@ -257,6 +258,74 @@ def test_a_break_at_a_line_of_the_program_has_the_setting_that_takes_it_into_the
     assert of_break(reason=input_).fix == ""
     # a library's has its own way
     assert "reorderable" not in of_break((SHELF, 12, "forward"), reason=print_).fix
+
+
+def printed(*classes: str, keywords: bool = False) -> str:
+    """The reason of a print, whose context lists what it is given and whether by keyword."""
+    listed = ", ".join(
+        f"<class 'torch._dynamo.variables.tensor.{each}Variable'>" for each in classes
+    )
+    return builtin().replace(
+        "context: builtin print", f"context: builtin print [{listed}] {keywords}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "offered"),
+    [
+        (printed("Constant", "Tensor"), True),
+        (printed("StringFormat"), True),
+        (printed(), True),
+        (printed("Constant", "Size"), False),
+        (printed("List"), False),
+        (printed("Tensor", keywords=True), False),  # torch forgets file=, sep= and end=
+    ],
+)
+def test_a_print_is_put_off_if_torch_can_put_off_what_it_is_given(
+    reason: str, offered: bool
+) -> None:
+    hint = "Hint: try adding it to `torch._dynamo.config.reorderable_logging_functions`."
+    found = of_break(reason=reason.replace("Hint: Please report an issue to PyTorch.", hint))
+
+    assert ("reorderable_logging_functions.add(print)" in found.fix) is offered
+    assert found.refusal is not None
+    assert offered or not any("reorderable" in each for each in found.refusal.cause.hints)
+
+
+def test_a_print_in_a_line_with_another_break_is_not_all() -> None:
+    read = builtin("item", "0124").replace("Failed to trace builtin operator", "Tensor.item()")
+    evidence = Evidence(
+        written.recording(
+            *compiled("0/0", STEP),
+            broken("0/0", CALLER, (FILE, 14, "step"), reason=printed("Constant")),
+            broken("0/0", CALLER, (FILE, 14, "step"), reason=read),
+        )
+    )
+
+    fixes = [each.fix for each in findings(evidence) if each.refusal is not None]
+
+    (of_print,) = (fix for fix in fixes if "reorderable" in fix)
+    assert "print tensors themselves" in of_print
+
+
+@pytest.mark.parametrize(
+    ("test", "check"),
+    [
+        ("mask.any()", "~mask.any()"),
+        ("x.min() < 0", "~(x.min() < 0)"),
+        ("not torch.isfinite(x).all()", "torch.isfinite(x).all()"),
+        ("x.sum()", ""),  # a number: ~ is no opposite of it
+        ("(x < 0).sum()", ""),
+        ("0 < x.min() < 1", ""),
+        ("x.min() < 0 and y.any()", ""),
+    ],
+)
+def test_a_check_is_turned_round_if_it_is_a_bool(test: str, check: str) -> None:
+    (branch,) = ast.parse(f"if {test}: raise ValueError").body
+    assert isinstance(branch, ast.If)
+    written = library_switches._opposite(branch.test)
+
+    assert written.replace("(", "").replace(")", "") == check.replace("(", "").replace(")", "")
 
 
 def test_a_number_read_inside_of_an_operator_is_captured_by_no_setting() -> None:
@@ -295,7 +364,7 @@ def test_every_setting_for_a_cause_is_one_of_torchs() -> None:
     )
 
     assert [name for name in settings if not hasattr(torch._dynamo.config, name)] == []
-    assert len(settings) == 3
+    assert len(settings) == 5
 
 
 def test_a_failure_to_compile_a_library_has_a_way_to_go_on() -> None:
@@ -334,6 +403,26 @@ def test_a_library_that_takes_the_steps_is_told_by_its_arguments(file: str, fix:
     found = findings(Evidence(replace(recording, runs=(run,))))
 
     assert [one.fix for one in found if one.rule == "KGP609"] == [fix]
+
+
+def test_a_cuda_graph_is_asked_for_by_the_trainers_argument_where_one_is_proposed() -> None:
+    trainer = next(each for each in TRAINERS if "in_place_of" in each)
+    proposed = Finding(
+        rule="KGP602",
+        level=Level.WARNING,
+        message="the GPU is idle",
+        run=None,
+        fingerprint="",
+        fix=device_idle.REPLAY,
+    )
+
+    found, without = (
+        library_switches._mended(replace(proposed, fix=fix), None, trainer, ())
+        for fix in (device_idle.REPLAY, "")
+    )
+
+    assert 'torch_compile_mode="reduce-overhead"' in found.fix
+    assert without.fix == ""
 
 
 def test_the_libraries_have_these_arguments_and_functions() -> None:
@@ -393,7 +482,11 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
     assert {rule for trainer in TRAINERS for rule in trainer["fixes"]} <= {
         rule.id for rule in RULES
     }
-    for fix in (*fixes, *(fix for trainer in TRAINERS for fix in trainer["fixes"].values())):
+    fixes += [fix for trainer in TRAINERS for fix in trainer["fixes"].values()]
+    in_place = [trainer.get("in_place_of", {}) for trainer in TRAINERS]
+    fixes += [fix for each in in_place for fix in each.values()]
+    assert {fix for each in in_place for fix in each} == {device_idle.REPLAY}
+    for fix in fixes:
         arguments = re.findall(r"([\w.]+)\(\.\.\., (\w+)=", fix)
         assert all(argument in taking[called] for called, argument in arguments)
         assert arguments or fix in WITHOUT_ARGUMENT

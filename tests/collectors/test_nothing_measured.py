@@ -9,6 +9,7 @@ from kgprof.collectors import nothing_measured
 from kgprof.model import (
     MULTIPROCESSING,
     PYTHON,
+    CompiledCalls,
     CompilePass,
     CompileRecords,
     Launched,
@@ -159,3 +160,28 @@ def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_whi
     assert of_tensors.fix.startswith("@torch.compile  # above the line def f(...)")
     assert of_function.fix == ""
     assert "--mode default" in nothing_measured.NOTHING_MEASURED.remedy
+
+
+def test_a_torch_compile_of_which_nothing_was_called_is_said_with_the_line_to_write() -> None:
+    # given: a script with a torch.compile in its text, and no call of a compiled callable
+    nothing = run(AS_IS, compiled=0)
+    script = ScriptRun(
+        step="a call of the outermost nn.Module",
+        steps=20,
+        counted={},
+        module="net",
+        compile_call="train.py:12",
+    )
+    seen = CompileRecords(records=(), compiled_calls=CompiledCalls())
+    ran = msgspec.structs.replace(nothing, script=script, records=seen)
+    unseen = msgspec.structs.replace(ran, records=CompileRecords(records=()))
+
+    found, doubtful = (
+        nothing_measured.diagnose(nothing_measured.collect(Evidence(recording(each))))[0]
+        for each in (ran, unseen)
+    )
+
+    assert "stands in train.py:12, and nothing that it made was called" in found.message
+    assert found.fix.startswith("net = torch.compile(net)")
+    assert "no call of what it wraps compiled anything here" in doubtful.message
+    assert doubtful.fix == ""

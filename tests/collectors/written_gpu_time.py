@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kgprof.model import Recording
+from msgspec.structs import replace
+
+from kgprof.model import CompileRecords, Recording, SourceFile, Sources
 from tests.collectors.written_device import launched_in, replays, traced
 
 SIMT = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nt_align1>(Params)"
@@ -65,3 +67,14 @@ def unfused_optimizer(
 def small_graphs(graphs: int = 20) -> Recording:
     """With 10 us of work in each, in a step of 500 us."""
     return traced(replays(graphs, 10.0), step_us=500.0)
+
+
+def own_kernel(
+    *, us: float = 300.0, text: str = "@triton.jit\ndef row_sums(x, out):\n    pass\n"
+) -> Recording:
+    """A kernel of the program's, beside a matmul of 100 us, in each step."""
+    recorded = of_kernels(("row_sums", us), (BF16, 100.0))
+    sources = Sources(files={"/src/shop/model.py": SourceFile(sha256="", text=text)})
+    (run,) = recorded.runs
+    run = replace(run, records=CompileRecords(records=(), sources=sources))
+    return replace(recorded, runs=(run,))

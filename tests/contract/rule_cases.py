@@ -183,6 +183,7 @@ CASES: dict[str, Case] = {
         dirty="graph_for_each_layer",
         clean="graph_for_all_layers",
     ),
+    "KGP611": Case(written=written_gpu_time.own_kernel()),
     "KGP603": Case(written=recording(run(EAGER), run(COMPILED, evaluation_s=0.9))),
     "KGP701": Case(written=written.recording(*written.an_unrolled_loop())),
 }

@@ -74,6 +74,7 @@ def ran(
     timeout_s: float = 120.0,
     max_steps: int | None = None,
     duration_s: float | None = None,
+    traces_all: bool = False,
 ) -> Ran:
     """``text`` is the program; ``workload`` is what the user called it, where that is not the
     file's path."""
@@ -106,6 +107,7 @@ def ran(
         recording=str(recording),
         key=KEY,
         plan=header.plan,
+        traces_all=traces_all,
     )
     log = layout.run_folder(recording, KEY) / layout.LOG
     caches = Caches(folder=folder / "caches")

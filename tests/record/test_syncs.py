@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch._dynamo.output_graph import OutputGraph
@@ -909,3 +910,50 @@ def test_without_cuda_its_hooks_are_said_to_be_missing_and_the_rest_is_taken_off
 
     assert hooks.unavailable == "sync_debug: AssertionError: Torch not compiled with CUDA enabled"
     assert hooked() == before
+
+
+# ------------------------------------------------------------- arrays that compiled code gives back
+
+
+def _opaque(values: Any) -> Any:
+    return values
+
+
+def array_at_a_break(x: torch.Tensor) -> object:
+    doubled = x * 2
+    raised = _opaque(
+        doubled.numpy()  # array at a break
+    )
+    return raised + 1
+
+
+def array_at_the_end(x: torch.Tensor) -> object:
+    halved = x / 2
+    return halved.numpy()  # array at the end
+
+
+@pytest.mark.parametrize("step", [array_at_a_break, array_at_the_end])
+def test_an_array_out_of_compiled_code_is_read_at_the_line_that_asks_for_it(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dynamo's own call makes it, which stands at the function's first line, or at a break's."""
+    monkeypatch.setitem(globals(), "_opaque", torch._dynamo.disable(_opaque))
+    mark = step.__name__.replace("_", " ")
+    # what is computed with the array behind the break lies on the host
+    records = seen(torch.compile(step, backend="eager"), calls=3)
+    (record,) = (record for record in records if record.tensor != "host")
+    assert (record.op, record.frames[0].line) == ("Tensor.numpy", line(mark))
+    assert record.expression == ""
+    assert cause_of(record) == "numpy"
+
+
+def test_arrays_in_and_out_of_compiled_code_stay_on_the_host() -> None:
+    root = torch.compile(lambda array: np.sqrt(array) + 1, backend="eager")
+    records = seen(lambda x: root(np.ones(3)), calls=2)
+    assert {record.tensor for record in records} <= {"host"}
+
+
+def test_a_device_in_compiled_code_takes_its_result_from_the_host() -> None:
+    moved = torch.compile(lambda x: (x * 2).to(CHOSEN).numpy(), backend="eager")
+    records = seen(lambda x: moved(torch.from_numpy(np.ones(3))), calls=2)
+    assert {record.tensor for record in records} == {""}

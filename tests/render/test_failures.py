@@ -75,24 +75,13 @@ def test_what_was_measured_before_is_not_denied() -> None:
     assert told(of(measured))[-1] == "step.as-is: during TIMING"
 
 
-def test_of_a_script_whose_optimizer_ends_its_steps_it_is_after_those() -> None:
-    failure = msgspec.structs.replace(RAISED, step=None, steps=None, ended=28)
-    once = msgspec.structs.replace(failure, ended=1)
-
-    words = [Exit(outcome="raised", during="script", failure=f).where for f in (failure, once)]
-
-    assert words == [
-        "in the program, after 28 optimizer steps",
-        "in the program, after 1 optimizer step",
-    ]
-
-
 @pytest.mark.parametrize(
     ("during", "step", "steps", "where"),
     [
         ("plan", None, None, "while it was loaded"),
         ("prepare", None, None, "while it was loaded"),
-        ("script", 1_204, None, "in step 1,204 of the program"),
+        ("script", 1_205, None, "after step 1,204 of the program"),
+        ("script", 1, None, "before its first step ended"),
         ("script", None, None, "in the program"),
         ("memory", 3, 20, "in step 3 of 20 of MEMORY"),
         ("timing", None, None, "during TIMING"),

@@ -195,7 +195,8 @@ class Checkpoint:
         ]
         if differing or known.version != wanted.version:
             name = (differing or ["version"])[0]
-            before, now = known.settings.get(name, "none"), wanted.settings.get(name, "")
+            before = known.settings.get(name, "none")
+            now = wanted.settings.get(name, "")
             hint = "give the options that it was begun with, or begin another one with --checkpoint"
             raise UsageError(
                 f"{folder} is of another evaluation: {name} was {before}, and is {now}", hint=hint
@@ -283,7 +284,8 @@ def _manifest(path: Path) -> Manifest:
 def bounds(counts: npt.NDArray[np.int64], most: int) -> list[int]:
     """Where chunks begin and end so that each has whole queries and at most ``most`` candidates, or
     one query; ``counts`` int64 [Q, 2] are the corruptions."""
-    found, held = [0], 0
+    found = [0]
+    held = 0
     for query, size in enumerate((counts + 1).sum(axis=1).tolist()):
         if held and held + size > most:
             found.append(query)

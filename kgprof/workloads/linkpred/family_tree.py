@@ -159,7 +159,8 @@ def _couples(draws: Draws, generation: list[Person]) -> list[tuple[Person, Perso
         wife = next((woman for woman in women[:MOST_SUITORS_SEEN] if man.may_marry(woman)), None)
         if wife is not None:
             women.remove(wife)
-            man.spouse, wife.spouse = wife, man
+            man.spouse = wife
+            wife.spouse = man
             couples.append((man, wife))
     return couples
 

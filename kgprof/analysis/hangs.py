@@ -1,0 +1,140 @@
+"""Where the ranks of a job that did not end well stood: the first collective in which they differ.
+
+The n-th collective of a process group must be the same on all of its ranks. One that leaves one out
+takes the next in its place, and the others wait for what never comes, often some calls later.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import PurePath
+
+from kgprof import model as m
+from kgprof.reading.evidence import Evidence, RunEvidence
+
+# Collectives behind the first difference that have to be the same again, one place apart.
+SHIFTED_BY_ONE = 3
+# Whose inputs are as large on all ranks; those of others may differ.
+OF_ONE_SIZE = ("all_reduce", "broadcast", "reduce")
+
+# How a run ends that waits for what never comes, unless that raises.
+STOPPED = (m.Outcome.TIMED_OUT, m.Outcome.INTERRUPTED)
+
+Numbered = Mapping[int, m.CollectiveCall]  # by its number in one process group
+
+
+def hang(evidence: Evidence) -> str:
+    """Name the ranks, the collective and the lines; empty where none of a launch's ranks waits for
+    another, or where nothing was recorded."""
+    known = [(run, order) for run in evidence.runs if (order := run.record.collectives)]
+    for (one, first), (two, second) in combinations(known, 2):
+        for group in sorted({group for group, _, _ in first.begun}):
+            mine, theirs = _of_group(first, group), _of_group(second, group)
+            number = _first_difference(mine, theirs)
+            if number is not None:
+                return _of_difference(number, (one, mine), (two, theirs))
+    return _lacking(known)
+
+
+def _of_group(order: m.CollectiveOrder, group: str) -> Numbered:
+    return {number: order.calls[place] for name, number, place in order.begun if name == group}
+
+
+def _is_like(mine: m.CollectiveCall, theirs: m.CollectiveCall) -> bool:
+    if mine.operation != theirs.operation:
+        return False
+    return mine.operation not in OF_ONE_SIZE or mine.sizes == theirs.sizes
+
+
+def _first_difference(mine: Numbered, theirs: Numbered) -> int | None:
+    both = sorted(mine.keys() & theirs.keys())
+    return next((number for number in both if not _is_like(mine[number], theirs[number])), None)
+
+
+def _of_difference(
+    number: int, one: tuple[RunEvidence, Numbered], two: tuple[RunEvidence, Numbered]
+) -> str:
+    """Say that a rank left one out where its calls are those of the other, one place on."""
+    for (run, mine), (other, theirs) in ((one, two), (two, one)):
+        if _is_shifted(mine, theirs, number):
+            skipped = theirs[number]
+            return (
+                f"{_rank(run)} did not call {_words(other, skipped)}, which {_rank(other)} called "
+                f"as collective {number:,}; {_rank(run)} called {_words(run, mine[number])} "
+                "instead, and both wait"
+            )
+    (run, mine), (other, theirs) = one, two
+    return (
+        f"the ranks call different collectives and wait: as collective {number:,} {_rank(run)} "
+        f"called {_words(run, mine[number])}, and {_rank(other)} {_words(other, theirs[number])}"
+    )
+
+
+def _is_shifted(mine: Numbered, theirs: Numbered, number: int) -> bool:
+    pairs = [
+        (mine[place], theirs[place + 1])
+        for place in range(number, number + SHIFTED_BY_ONE)
+        if place in mine and place + 1 in theirs
+    ]
+    return bool(pairs) and all(_is_like(*pair) for pair in pairs)
+
+
+def _lacking(known: Sequence[tuple[RunEvidence, m.CollectiveOrder]]) -> str:
+    """Say which rank has begun fewer: the others wait in the first that it did not begin."""
+    for (one, first), (two, second) in combinations(known, 2):
+        for group in sorted({group for group, _, _ in (*first.begun, *second.begun)}):
+            sides = ((one, _of_group(first, group)), (two, _of_group(second, group)))
+            (behind, fewer), (ahead, more) = sorted(sides, key=lambda side: max(side[1], default=0))
+            number = max(fewer, default=0) + 1
+            if number not in more or behind.record.exit.outcome not in STOPPED:
+                continue  # what ended by itself has its own reason
+            if _waits(ahead, group, number, more[number]):
+                return (
+                    f"{_rank(ahead)} waits in {_words(ahead, more[number])}, collective "
+                    f"{number:,}, which {_rank(behind)} never called"
+                )
+    return _alone(known)
+
+
+def _alone(known: Sequence[tuple[RunEvidence, m.CollectiveOrder]]) -> str:
+    """Say where one rank waits whose others left nothing."""
+    for run, order in known if len(known) == 1 else ():
+        for group, number, place in order.begun:
+            call = order.calls[place]
+            if number == order.completed.get(group, 0) + 1 and _waits(run, group, number, call):
+                return (
+                    f"{_rank(run)} waits in {_words(run, call)}, collective {number:,}; no other "
+                    "rank left its collectives"
+                )
+    return ""
+
+
+def _waits(run: RunEvidence, group: str, number: int, call: m.CollectiveCall) -> bool:
+    """Tell whether a run ended inside of a call, as far as is known."""
+    order, ended = run.record.collectives, run.record.exit
+    if ended.failure is not None:  # to gloo, a collective that raised is over
+        at = ended.failure.location
+        return any((frame.file, frame.line) == (at.file, at.line) for frame in call.frames)
+    is_over = order is None or order.completed.get(group, 0) >= number
+    return not is_over and ended.outcome in (*STOPPED, m.Outcome.KILLED)
+
+
+def _rank(run: RunEvidence) -> str:
+    order = run.record.collectives
+    return f"rank {order.rank}" if order is not None else run.key.slug
+
+
+def _words(run: RunEvidence, call: m.CollectiveCall) -> str:
+    size = ", ".join(_size(each) for each in call.sizes[:2])
+    at = next(_places(run, call), "")
+    return f"{call.operation} of {size or 'nothing'}{at}"
+
+
+def _size(size: tuple[int, ...]) -> str:
+    return str(list(size)) if size else "one number"
+
+
+def _places(run: RunEvidence, call: m.CollectiveCall) -> Iterator[str]:
+    """The program's own line, else the innermost that is known."""
+    own = [frame for frame in call.frames if run.source.project.holds(frame.file)]
+    for frame in (*own, *call.frames):
+        yield f" ({PurePath(frame.file).name}:{frame.line})"

@@ -1,0 +1,123 @@
+"""torch's flight recorder: each rank's collectives, read where a launched program did not end well.
+
+torch keeps the last 2,000 of them. NCCL's watchdog writes them to a file when a collective has
+taken too long, or when somebody writes to its pipe; what ends by an exception writes its own.
+"""
+
+import contextlib
+import glob
+import io
+import os
+import pickle
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from kgprof import model as m
+from kgprof.reading import layout
+from kgprof.record import store
+
+FILE, PIPE = "TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+MOST_BYTES = 2**26
+ANSWERS_WITHIN_S = 4.0  # NCCL's monitor looks at its pipe once a second
+MOST_FRAMES = 12
+_OF_TORCH = f"{os.sep}torch{os.sep}"
+_OWN = str(Path(__file__).resolve().parent.parent)
+
+
+def variables(prefix: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """What makes torch write below ``prefix``; nothing that the program's owner has set."""
+    wanted = {FILE: str(prefix), PIPE: str(prefix)}
+    return {name: value for name, value in wanted.items() if name not in environment}
+
+
+def write(prefix: Path) -> None:
+    """In the rank itself, from its main thread: the stacks need the interpreter."""
+    import torch  # not in the parent, which reads what was written
+
+    rank, distributed = os.environ.get("RANK", ""), torch.distributed
+    if not rank or not distributed.is_available() or not distributed.is_initialized():
+        return
+    file = Path(f"{prefix}{rank}")
+    if not file.exists():
+        recorder: Any = torch._C._distributed_c10d
+        file.write_bytes(recorder._dump_fr_trace())
+
+
+def ask(prefix: Path) -> None:
+    """Let NCCL's monitor write what it knows of a rank that hangs, and wait for it."""
+    for pipe in glob.glob(f"{glob.escape(str(prefix))}*.pipe"):
+        with contextlib.suppress(OSError):  # nobody reads it any more
+            descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            os.write(descriptor, b"1\n")
+            os.close(descriptor)
+        until = time.monotonic() + ANSWERS_WITHIN_S
+        while time.monotonic() < until and not Path(pipe.removesuffix(".pipe")).is_file():
+            time.sleep(0.1)
+
+
+def keep(prefix: Path, folder: Path) -> None:
+    """Put what this rank's process wrote into its run's folder, in kgprof's own form."""
+    file = Path(f"{prefix}{os.environ.get('RANK', '')}")
+    if not file.is_file() or file.stat().st_size > MOST_BYTES:
+        return
+    try:
+        found = order(file.read_bytes(), int(os.environ.get("RANK", "")))
+    # a process that was killed while it wrote
+    except (ValueError, EOFError, pickle.UnpicklingError, msgspec.ValidationError):
+        return
+    store.write_json(folder / layout.COLLECTIVES, found)
+
+
+class _Plain(pickle.Unpickler):
+    """Numbers, texts and their collections; no class is looked up, and none of its code called."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise pickle.UnpicklingError(f"{module}.{name} is no plain value")
+
+
+class _Entry(msgspec.Struct):
+    frames: list[dict[str, Any]]
+    process_group: tuple[str, str]
+    collective_seq_id: int
+    profiling_name: str  # "nccl:all_reduce"
+    input_sizes: list[list[int]]
+    is_p2p: bool
+
+
+def order(data: bytes, rank: int) -> m.CollectiveOrder:
+    """Read torch's pickle. Raises what pickle and msgspec raise for something else."""
+    written = _Plain(io.BytesIO(data)).load()
+    entries = msgspec.convert(written.get("entries", []), list[_Entry])
+    status: Mapping[Any, Mapping[str, int]] = written.get("pg_status", {})
+    places: dict[m.CollectiveCall, int] = {}
+    begun = []
+    for entry in entries:
+        if entry.is_p2p:
+            continue
+        call = m.CollectiveCall(
+            operation=entry.profiling_name.rpartition(":")[2],
+            sizes=tuple(tuple(size) for size in entry.input_sizes),
+            frames=tuple(_frames(entry.frames)),
+        )
+        place = places.setdefault(call, len(places))
+        begun.append((entry.process_group[0], entry.collective_seq_id, place))
+    return m.CollectiveOrder(
+        rank=rank,
+        calls=tuple(places),
+        begun=tuple(begun),
+        completed={str(group): each["last_completed_collective"] for group, each in status.items()},
+    )
+
+
+def _frames(frames: list[dict[str, Any]]) -> Iterator[m.SourceLine]:
+    outside = (
+        frame
+        for frame in frames
+        if _OF_TORCH not in frame["filename"] and not frame["filename"].startswith(_OWN)
+    )
+    for _, frame in zip(range(MOST_FRAMES), outside, strict=False):
+        yield m.SourceLine(file=frame["filename"], line=frame["line"], function=frame["name"])

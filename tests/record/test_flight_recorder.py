@@ -1,0 +1,94 @@
+"""What torch's flight recorder knows of a rank that did not end well: two ranks over gloo, and
+pickles by hand."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgprof.record import flight_recorder
+from tests.test_scripts import kgprof
+
+WAITS_FOR_ANOTHER = """
+from datetime import timedelta
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo", timeout=timedelta(seconds=5))
+weights = torch.ones(16)
+for batch in range(4):
+    dist.all_reduce(weights)
+if dist.get_rank() == 0:
+    time.sleep(300)
+dist.broadcast(weights, 0)
+"""
+
+
+def entry(number: int, operation: str = "all_reduce", **others: Any) -> dict[str, Any]:
+    return {
+        "frames": [
+            {"name": "all_reduce", "filename": "/x/torch/distributed/c10d.py", "line": 1},
+            {"name": "epoch", "filename": "/home/project/train.py", "line": 7},
+        ],
+        "process_group": ("0", "default_pg"),
+        "collective_seq_id": number,
+        "profiling_name": f"nccl:{operation}",
+        "input_sizes": [[4, 2]],
+        "is_p2p": False,
+        **others,
+    }
+
+
+def test_the_order_keeps_each_kind_of_call_once_and_torchs_own_lines_out() -> None:
+    entries = [entry(1), entry(2), entry(2, is_p2p=True), entry(3, "broadcast")]
+    status = {"0": {"last_enqueued_collective": 3, "last_completed_collective": 2}}
+
+    found = flight_recorder.order(pickle.dumps({"entries": entries, "pg_status": status}), 1)
+
+    assert found.begun == (("0", 1, 0), ("0", 2, 0), ("0", 3, 1))
+    assert [call.operation for call in found.calls] == ["all_reduce", "broadcast"]
+    assert [(frame.file, frame.line) for frame in found.calls[0].frames] == [
+        ("/home/project/train.py", 7)
+    ]
+    assert found.completed == {"0": 2}
+
+
+def test_a_pickle_that_names_a_class_is_not_loaded() -> None:
+    with pytest.raises(pickle.UnpicklingError, match="is no plain value"):
+        flight_recorder.order(pickle.dumps({"entries": Path("x")}), 0)
+
+
+def test_what_the_owner_has_set_stays() -> None:
+    theirs = {flight_recorder.FILE: "/elsewhere"}
+
+    assert flight_recorder.variables(Path("/scratch/c_"), theirs) == {
+        flight_recorder.PIPE: "/scratch/c_"
+    }
+
+
+def test_a_rank_that_waits_for_a_collective_names_it_and_the_rank_that_does_not_come(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "meets.py").write_text(WAITS_FOR_ANOTHER, encoding="utf-8")
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
+
+    kgprof("profile", "meets.py", "-o", "out", cwd=tmp_path, before=torchrun)
+
+    report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
+    assert report["verdict"]["text"] == (
+        "rank 1 waits in broadcast of [16] (meets.py:10), collective 5, which rank 0 never called"
+    )
+    assert report["verdict"]["status"] == "failed"
+
+
+def test_reading_what_was_written_needs_no_torch() -> None:
+    script = "import sys, kgprof.record.flight_recorder; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "False"
