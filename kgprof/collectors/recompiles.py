@@ -822,16 +822,16 @@ def _eager_since(trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled])
     own = _limited(trace, limit, compiled)
     if not own:
         return _Eager(calls=_eager_calls_of_a_part(trace, limit))
-    eager = [each for each in own if _of_the_limit(each)]
+    eager = [each for each in own if _of_the_limit(each, limit.call)]
     return _Eager(
-        calls=sum(sum(_of_the_limit(each).values()) for each in own),
+        calls=sum(sum(_of_the_limit(each, limit.call).values()) for each in own),
         of=sum(compiled_callables.calls(each, limit.call) for each in own),
         names=compiled_callables.named(eager) if any(each.module for each in eager) else "",
         modules=_one_entry_each(own, limit.call),
         steady=sum(
             n
             for each in own
-            for call, n in _of_the_limit(each).items()
+            for call, n in _of_the_limit(each, limit.call).items()
             if call >= trace.steady_from
         ),
     )
@@ -852,11 +852,13 @@ def _one_entry_each(own: Sequence[m.CompiledCallable], limit_call: int) -> int:
     return len(own) if alone and without and known else 0
 
 
-def _of_the_limit(called: m.CompiledCallable) -> dict[int, int]:
-    """Its eager calls by call of the workload, without those under a stance."""
+def _of_the_limit(called: m.CompiledCallable, since: int) -> dict[int, int]:
+    """Its eager calls by call of the workload, without those under a stance and those before the
+    limit, of which torch made no graph."""
     stances = called.stances.values()
-    under = {call: sum(each.get(call, 0) for each in stances) for call in called.eager}
-    return {call: n - under[call] for call, n in called.eager.items() if n > under[call]}
+    eager = {call: n for call, n in called.eager.items() if call >= since}
+    under = {call: sum(each.get(call, 0) for each in stances) for call in eager}
+    return {call: n - under[call] for call, n in eager.items() if n > under[call]}
 
 
 def _limited(

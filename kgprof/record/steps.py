@@ -197,10 +197,12 @@ class Steps(CallIndex):
 
     @property
     def running(self) -> int | None:
-        """The number of the step that runs, from 1; None where none of the chosen kind has begun,
-        and for calls, of which the program's own step may make several."""
-        kind = self.reported
-        return self.ended(kind) + 1 if kind in (Kind.EXPLICIT, Kind.OPTIMIZER) else None
+        """The number of the step that runs, from 1; None where nothing marks where steps begin or
+        end, and for calls, of which the program's own step may make several."""
+        kind = self.chosen
+        if kind is Kind.OPTIMIZER:  # also the first has ended, of which the beginning may be unseen
+            return self.counts[kind] + 1
+        return self.counts[kind] if kind is Kind.EXPLICIT else None
 
     def _ahead(self, kind: Kind) -> int:
         """1 where the first step began before the first mark of a kind that ends steps: compiled

@@ -94,6 +94,9 @@ CAPTURED = frozenset(
 ON_A_CPU = ("cpu", "numpy", "tolist", "to")
 # steps of a script in which tensors are followed, from the last one with a read of a new kind
 FOLLOWED = 64
+# or these, if they took so much CPU time: following a step of thousands of operators costs as much
+# again as the step
+FEWEST_FOLLOWED, ENOUGH_CPU_S = 16, 0.4
 UNFOLLOWED = "unfollowed"  # in place of where a tensor lies; UNKNOWN in the records
 PLACES = 4096
 CODES = 65536  # of Python's stacks
@@ -158,6 +161,7 @@ class Syncs(Source):
         # and whether it is between a hook and the line that reads
         self._codes: dict[int, tuple[CodeType, bool]] = {}
         self._steps_alike = 0  # since a read was the first of its kind
+        self._alike_since_s = 0.0  # CPU time
         # the call from which on tensors were not followed, but for new reads
         self.followed_until: int | None = None
         self._left_out = 0
@@ -274,11 +278,15 @@ class Syncs(Source):
 
     @aside
     def step_begins(self) -> None:
-        """Of a script. After FOLLOWED steps that read nothing new, each place of a read is taken to
-        read what it has read so far, and tensors are not followed any more until there is a new
-        place. All reads are counted."""
+        """Of a script. After FOLLOWED steps that read nothing new (FEWEST_FOLLOWED, if those took
+        ENOUGH_CPU_S), each place of a read is taken to read what it has read so far, and tensors
+        are not followed any more until there is a new place. All reads are counted."""
+        if not self._steps_alike:
+            self._alike_since_s = time.process_time()
         self._steps_alike += 1
-        rests = self._steps_alike > FOLLOWED and len(PLACES_HOOKS.listening) == 1
+        took_s = time.process_time() - self._alike_since_s
+        fewest = FEWEST_FOLLOWED if took_s >= ENOUGH_CPU_S else FOLLOWED
+        rests = self._steps_alike > fewest and len(PLACES_HOOKS.listening) == 1
         if rests and not TENSORS.rest:
             sites = [
                 site

@@ -1087,6 +1087,18 @@ def test_calls_under_a_stance_are_not_the_limits() -> None:
     assert (found.eager_calls, found.calls_since) == (5, 10)
 
 
+def test_calls_before_the_limit_that_made_no_graph_are_not_of_the_limit() -> None:
+    """Each of 20 calls runs eagerly: torch captures nothing of the function, and still compiles it
+    for new sizes until the limit in call 16."""
+    own = written.called(STEP, *range(20))
+    lines = to_the_limit(2, 4, 6, limit=16, reason="len(xs) == 2")
+
+    (found,) = collected(*lines, own)
+
+    assert (found.eager_calls, found.calls_since) == (4, 4)
+
+
+
 def test_modules_of_torchs_own_have_their_names() -> None:
     # given: Dynamo's function around two modules, compiled once for each
     inner = ("/lib/site-packages/torch/_dynamo/external_utils.py", 67, "inner")
