@@ -263,8 +263,8 @@ def test_no_values_are_cut_off_for_one_dtype(expected: str, actual: str, dtype: 
     ("text", "offered"),
     [
         (
-            "tensor 'self._modules['l']._parameters['weight']' size mismatch at index 0. expected 8,"
-            " actual 4",
+            "tensor 'self._modules['l']._parameters['weight']' size mismatch at index 0. "
+            "expected 8, actual 4",
             True,
         ),
         ("len(self._modules['hidden']._modules) != 1", True),
