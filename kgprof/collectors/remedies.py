@@ -212,6 +212,11 @@ def _is_global(cause: Cause) -> bool:
     return cause.guard.source.startswith("G['")
 
 
+def _is_of_the_model(guard: Guard) -> bool:
+    """Whether it is about what a model consists of, which another model has otherwise."""
+    return MEMBER.search(guard.source) is not None or guard.source.endswith("._modules")
+
+
 def _is_of_parameter(cause: Cause) -> bool:
     return any(_STATIC_PARAMETER in switch for guard in cause.guards for switch in guard.switches)
 
@@ -308,7 +313,7 @@ def _one(text: str) -> Callable[[Cause], str]:
 REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="models_in_turn",
-        holds=lambda c: c.in_turn,
+        holds=lambda c: c.in_turn and _is_of_the_model(c.guard),
         code=_one("torch.compiler.reset()"),
         effect=_one(
             "before each new model: what is compiled for the earlier ones counts against one limit"

@@ -46,7 +46,7 @@ def in_turn(trace: RunTrace, compiled: Iterable[Compiled]) -> bool:
     """Whether these compilations are of several callables, each of which is called no more once
     the next one is: the models of a search, one after the other."""
     owners = (of_compilation(trace, each) for each in compiled)
-    by_number = {each.number: each for each in owners if each is not None and each.calls}
+    by_number = {each.number: each for each in owners if each and each.module and each.calls}
     spans = sorted((min(each.calls), max(each.calls)) for each in by_number.values())
     return len(spans) > 2 and all(
         before[1] < after[0] for before, after in itertools.pairwise(spans)

@@ -259,6 +259,25 @@ def test_no_values_are_cut_off_for_one_dtype(expected: str, actual: str, dtype: 
     assert code == (f"y = y.to(torch.{dtype})" if dtype else "")
 
 
+@pytest.mark.parametrize(
+    ("text", "offered"),
+    [
+        (
+            "tensor 'self._modules['l']._parameters['weight']' size mismatch at index 0. "
+            "expected 8, actual 4",
+            True,
+        ),
+        ("len(self._modules['hidden']._modules) != 1", True),
+        # the same model compiled anew for each input: a reset would compile in each call
+        ("tensor 'x' size mismatch at index 0. expected 8, actual 4", False),
+    ],
+)
+def test_what_differs_between_models_asks_for_a_reset(text: str, offered: bool) -> None:
+    cause = Cause(guards=(parse(f"0/0: {text}"),), function="Net.forward", in_turn=True)
+
+    assert ("torch.compiler.reset()" in as_code(cause)) is offered
+
+
 def test_an_optimizer_of_the_owners_own_may_need_a_number_for_its_rate() -> None:
     lr = (parse("0/0: self.param_groups[0]['lr'] == 0.1"),)
     step = "Optimizer.profile_hook_step.<locals>.wrapper"
