@@ -146,8 +146,10 @@ def test_one_fix_for_several_places_is_one_action() -> None:
 
 def test_what_is_set_for_all_graph_breaks_of_a_kind_is_one_action() -> None:
     step, report = (written.FILE, 17, "step"), (written.FILE, 5, "report")
-    first = [*written.compiled("0/0", written.STEP), written.broken("0/0", step)]
-    other = [*written.compiled("1/0", written.REPORT), written.broken("1/0", report)]
+    printed = "builtin print [<class 'torch._dynamo.variables.constant.ConstantVariable'>] False"
+    reason = written.builtin().replace("context: builtin print", f"context: {printed}")
+    first = [*written.compiled("0/0", written.STEP), written.broken("0/0", step, reason=reason)]
+    other = [*written.compiled("1/0", written.REPORT), written.broken("1/0", report, reason=reason)]
 
     profile = analyse(written.recording(*first, *other))
 

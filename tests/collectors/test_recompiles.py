@@ -1098,7 +1098,6 @@ def test_calls_before_the_limit_that_made_no_graph_are_not_of_the_limit() -> Non
     assert (found.eager_calls, found.calls_since) == (4, 4)
 
 
-
 def test_modules_of_torchs_own_have_their_names() -> None:
     # given: Dynamo's function around two modules, compiled once for each
     inner = ("/lib/site-packages/torch/_dynamo/external_utils.py", 67, "inner")
