@@ -203,10 +203,8 @@ def _by_ranges(first: Samples, second: Samples) -> Answer:
         low=second.low / first.high,
         high=second.high / first.low,
     )
-    in_one, by = (
-        min(first.processes, second.processes) == 1,
-        max(measured.ratio, 1 / measured.ratio),
-    )
+    in_one = min(first.processes, second.processes) == 1
+    by = max(measured.ratio, 1 / measured.ratio)
     if in_one and min(first.count, second.count) < FEWEST:
         return Unknown(Doubt.ONCE)
     if in_one and not (first.is_steady and second.is_steady):
@@ -272,14 +270,16 @@ def t_quantile(degrees: int, alpha: float = ALPHA) -> float:
     finite series (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4)."""
 
     def within(angle: float) -> float:
-        cosine, odd = math.cos(angle), degrees % 2
+        cosine = math.cos(angle)
+        odd = degrees % 2
         term = total = (cosine if odd else 1.0) if degrees > 1 else 0.0
         for power in range(3 if odd else 2, degrees - 1, 2):
             term *= cosine * cosine * (power - 1) / power
             total += term
         return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
 
-    low, high = 0.0, math.pi / 2
+    low = 0.0
+    high = math.pi / 2
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if within(middle) < 1 - alpha else (low, middle)
@@ -303,7 +303,8 @@ def pairs(first: Samples, second: Samples, in_turn: InTurn) -> list[Pair]:
     made = []
     for number in range(2, (in_turn.look or in_turn.planned) + 2):
         if number in first.rounds and number in second.rounds:
-            one, other = first.rounds[number], second.rounds[number]
+            one = first.rounds[number]
+            other = second.rounds[number]
             ratio = ratio_in_turn(first.pieces.get(number, ()), second.pieces.get(number, ()))
             made.append(Pair(one, other, ratio or other / one))
     return made

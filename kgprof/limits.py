@@ -152,7 +152,8 @@ def busy_words(run: m.RunReport) -> str:
 def whole_words(found: m.WholeRun) -> str:
     """Name what is paid once, with its share of the run."""
     steps = plural(found.steps, "step")
-    whole = f"of the {figure(found.total_us / 1e6)} s of its {steps}"
+    # a script's account is of a rerun with warm caches, which takes another time
+    whole = f"of the {figure(found.total_us / 1e6)} s of its {steps}, with cold compile caches"
     first, *others = found.once
     parts = [f"{first.limit} ({100 * first.share:.0f} % {whole})"]
     parts += [

@@ -26,7 +26,8 @@ class Signals(contextlib.AbstractContextManager["Signals"]):
 
     def __init__(self, on: Callable[[signal.Signals], None], *, unhandled: bool = False) -> None:
         self.came: signal.Signals | None = None
-        self._on, self._unhandled = on, unhandled
+        self._on = on
+        self._unhandled = unhandled
         self._last = -APART_S
         self._handlers: dict[signal.Signals, Any] = {}
 
@@ -46,7 +47,8 @@ class Signals(contextlib.AbstractContextManager["Signals"]):
             signal.signal(number, handler)
 
     def _take(self, number: int, frame: object) -> None:
-        now, before = time.monotonic(), self._last
+        now = time.monotonic()
+        before = self._last
         self._last = now
         if now - before > APART_S:
             self.came = self.came or signal.Signals(number)

@@ -88,7 +88,8 @@ _INSTALLED = re.compile(r"(?:.*/|<)(?:site|dist)-packages>?/(?P<file>.+)")
 def relative(file: str, root: str) -> str:
     """``file`` as seen from ``root``; one that lies elsewhere, or is relative already, stays as it
     is."""
-    path, top = file.replace("\\", "/"), root.replace("\\", "/").rstrip("/")
+    path = file.replace("\\", "/")
+    top = root.replace("\\", "/").rstrip("/")
     inside = top and path.startswith(f"{top}/")
     return posixpath.normpath(path[len(top) + 1 :]) if inside else path
 

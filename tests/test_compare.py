@@ -17,8 +17,8 @@ from kgprof import cli
 from kgprof.model import PROFILE_SCHEMA_VERSION, History, Profile, decode_json, encode_json
 from kgprof.render import by_name
 from tests.analysis.compared import finding, profile, slower
+from tests.document.test_memory_table_chart import CURVE
 from tests.record import handmade
-from tests.render.test_memory_table_chart import CURVE
 
 
 def here(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:

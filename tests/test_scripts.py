@@ -133,7 +133,7 @@ def test_a_script_that_raises_is_profiled_and_stdout_is_json(tmp_path: Path) -> 
     )
     place, where = done.stderr.splitlines()[-2:]
     assert place.endswith(": ValueError: no more batches")
-    assert where.startswith("training.as-is: in step 6 of the program; its log: out/")
+    assert where.startswith("training.as-is: after step 5 of the program; its log: out/")
     assert "step 0\nstep 1\nstep 2\nstep 3\nstep 4\n" in done.stderr
     assert "kgprof/record" not in run["exit"]["traceback"]
     assert run["script"]["step"] == "an optimizer step"

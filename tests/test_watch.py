@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -464,6 +465,56 @@ def test_what_is_typed_into_a_repl_is_found_by_its_line() -> None:
     )
 
     assert "<stdin>:1: KGP201 on a GPU converting" in done.stdout
+
+
+A_KERNELS_FILES = """
+from IPython.core.compilerop import CachingCompiler
+
+
+class InFiles(CachingCompiler):
+    def get_code_name(self, raw_code, code, number):
+        return f"/tmp/ipykernel_12/{sum(raw_code.encode())}.py"
+
+
+shell.compile = InFiles()
+"""
+NOTEBOOK = """
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+{files}
+for cell in (
+    "import kgprof, torch",
+    "def size_of(x):\\n    return x.sum().item()",
+    "@torch.compile(backend='eager')\\ndef twice(x):\\n    print(0)\\n    return x * 2",
+    "def step():\\n    return size_of(twice(torch.ones(3)))",
+    "watched = kgprof.watch(step)\\nfor _ in range(3):\\n    watched()",
+    "watched.stop(); print(watched)",
+    "watched = kgprof.watch(step)\\nfor _ in range(3):\\n    watched()",
+    "print(watched)",
+):
+    shell.run_cell(cell, store_history=True).raise_error()
+"""
+
+
+@pytest.mark.parametrize("files", ["", A_KERNELS_FILES], ids=["ipython", "a notebook's kernel"])
+def test_a_cell_of_a_notebook_is_named_by_its_number(tmp_path: Path, files: str) -> None:
+    script = tmp_path / "notebook.py"
+    script.write_text(NOTEBOOK.format(files=files))
+
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "IPYTHONDIR": str(tmp_path)},
+    )
+
+    assert "In [2]:2: KGP201 on a GPU converting" in done.stdout
+    assert "In [3]:3: KGP101 print breaks the graph in twice" in done.stdout
+    assert re.search(r"unavailable: .*\(In \[[34]\]:\d\).*compiled before", done.stdout)
+    assert "ipython-input" not in done.stdout
+    assert "ipykernel" not in done.stdout
 
 
 def test_the_example_of_the_documentation_finds_what_it_says(tmp_path: Path) -> None:

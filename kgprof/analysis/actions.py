@@ -14,15 +14,30 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.collectors import RULES, device_idle, rule_of, syncs, weight
+from kgprof.collectors import (
+    RULES,
+    addresses,
+    aliases,
+    device_idle,
+    mutations,
+    rule_of,
+    syncs,
+    weight,
+)
 from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
 from kgprof.reading.evidence import Evidence
 
 MOST = 3
 MOST_OF_IT = 0.5  # of a symptom's bound
 WORTH_SHARE = 0.01  # of the step: a smaller bound is no reason to do anything
-# Whose lines cost nothing on a CPU.
-SYNCS = frozenset(rule.id for rule in syncs.RULES)
+# Which cost nothing on a CPU: lines that would sync, and what CUDA graphs alone ask of tensors.
+ON_A_GPU = frozenset(
+    rule.id
+    for rule in (
+        *(*syncs.RULES, *addresses.RULES, *mutations.RULES),
+        *(aliases.OUTPUT_INPUT, aliases.OUTPUTS),
+    )
+)
 # The costs of the others are those of code that was compiled in pieces.
 OF_COMPILING = frozenset(rule.id for rule in RULES if rule.topic is m.Topic.COMPILATION)
 # A wrong result, a contradiction or an empty measurement is no matter of speed, and leads the
@@ -55,7 +70,7 @@ def actions(
     )
     step_us = run.step.median if isinstance(run.step, m.Spread) else None
     found = [
-        replace(action, only_on_gpu=evidence.device != "cuda" and action.rule in SYNCS)
+        replace(action, only_on_gpu=evidence.device != "cuda" and action.rule in ON_A_GPU)
         for action in _found(run, findings, idle_us, step_us)
     ]
     bounded = [action for action in found if isinstance(action.saves, m.Saving)]

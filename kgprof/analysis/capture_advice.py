@@ -130,7 +130,8 @@ def _confidence(
     results: Sequence[m.CaptureResult],
     costs: dict[str, float],
 ) -> tuple[m.Confidence, tuple[str, ...]]:
-    low, medium = [], []
+    low = []
+    medium = []
     if best.name not in costs:
         low.append("nothing was timed, so the simplest way is recommended")
     if best.answer is not None and best.answer.blind:

@@ -16,7 +16,8 @@ not.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from kgprof.collectors import (
 )
 from kgprof.collectors.addresses import COPIED_INTO, MUTATED, REBOUND, UNWRITTEN, BufferUse
 from kgprof.collectors.skipped_frames import SKIPPED_FRAME
-from kgprof.collectors.tensor_facts import run_tensors
+from kgprof.collectors.tensor_facts import RunTensors, run_tensors, said
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.kineto import Columns
@@ -140,50 +141,11 @@ SEPARATE_COPIES = 3
 NAMED = 3  # runs; beyond it their number says more than their names
 EAGER_SHARE = 0.25  # of the device time: what eager code may take before it is worth compiling
 
-# Every item, in the order of the report.
-TITLES = {
-    "buffers-allocated-once": "Persistent buffers are allocated once",
-    "captured-by-reference": "CUDA graph inputs keep their addresses, so none is copied",
-    "no-writes-inside": "Compiled functions return new tensors and do not write to their arguments",
-    "copied-outside": "Persistent buffers are updated by copy_ outside compiled code",
-    "steps-marked": "No result of a CUDA graph is kept beyond the next replay "
-    "(torch.compiler.cudagraph_mark_step_begin())",
-    "static-shapes": "Every call has the same shapes",
-    "no-reads-inside": "No sync inside a compiled function",
-    "cuda-graphs-tried": (
-        "CUDA graphs (mode='reduce-overhead') are tried where the GPU waits for the CPU"
-    ),
-    "whole-graphs": "Every compiled function is one graph (fullgraph=True would work)",
-    "no-dynamic-shapes": "No dynamic shapes are compiled",
-    "no-branch-on-values": "No Python branch on a tensor's value in compiled code",
-    "no-prints": "Compiled functions neither print nor log",
-    "no-recompile-in-loop": "No recompile in the loop after warm-up",
-    "mixed-precision": (
-        "Matmuls run in bfloat16 or float16 if that makes this GPU faster (torch.autocast)"
-    ),
-    "measured-against-eager": "Compiled code was timed against eager",
-    "plain-checkpoints": "Checkpoints have the uncompiled module's keys, without _orig_mod.",
-    "cond-predicate": "The predicate of torch.cond is one boolean tensor",
-    "cond-branches-match": (
-        "Both branches of torch.cond return the same number of tensors, with equal shapes and "
-        "dtypes"
-    ),
-    "cond-no-aliasing": "No branch of torch.cond returns an operand without a copy",
-    "cond-no-writes": "No branch of torch.cond writes to an operand",
-    "cond-costs-cuda-graphs": "No torch.cond inside CUDA-graph code",
-    "device-profiled": "GPU times come from GPU events, not from a Python profiler",
-    "few-reads": "No sync in the step loop",
-    "copied-together": "Several buffers are copied with one torch._foreach_copy_",
-    "reads-weighed": "Syncs that skip work are worth it",
-    "expensive-parts-compiled": (
-        f"Most GPU time is compiled code (eager code launches at most {EAGER_SHARE:.0%} of it)"
-    ),
-}
-
 # torch's registry: data-dependent operator, assert, branch
 _DATA_DEPENDENT = {"GB0033", "GB0034", "GB0035", "GB0170"}
 _SAYS = re.compile(r"\bprint\s*\(|\blogg(?:er|ing)\.\w+\s*\(|\bwarnings\.warn\s*\(")
 NO_CUDA_GRAPHS = "a CPU has no CUDA graphs"
+NO_COND = "no torch.cond ran in compiled code while MEMORY watched"
 NO_BUFFERS = "the workload declares no persistent buffers"
 
 
@@ -281,6 +243,11 @@ class Seen:
         )
 
     @property
+    def watched_graphs(self) -> str:
+        graphs = sum(len(run.tensors.graphs) for run in self.tensors)
+        return f"{plural(graphs, 'compiled graph')} of {_named(run.key for run in self.tensors)}"
+
+    @property
     def unwatched(self) -> str:
         """Say why no tensor was looked at; empty where some were."""
         if any(graph.inputs for run in self.tensors for graph in run.tensors.graphs):
@@ -314,19 +281,11 @@ def checklist(
     trade_offs: Sequence[m.TradeOff],
     covered: Sequence[m.Coverage],
 ) -> tuple[m.ChecklistItem, ...]:
-    """As TITLES has them, always. Empty for a gate, which has budgets instead."""
+    """As PRACTICES has them, always. Empty for a gate, which has budgets instead."""
     if evidence.recording.header.options.for_a_gate:
         return ()
     seen = Seen(evidence, runs, findings, trade_offs, covered)
-    judged = (
-        *_for_cuda_graphs(seen),
-        *_for_compile(seen),
-        *_for_training(seen),
-        *_for_cond(seen),
-        *_for_speed(seen),
-    )
-    items = {item.id: item for item in judged}
-    return tuple(items[id_] for id_ in TITLES)
+    return tuple(judged(id_, title, answer(seen)) for id_, title, answer in PRACTICES)
 
 
 def _compiles(finding: m.Finding) -> bool:
@@ -338,9 +297,44 @@ def _at(one: m.Finding | aliases.Alias) -> tuple[object, ...]:
     return one.run, one.location and (one.location.file, one.location.line)
 
 
-def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
-    graphs = sum(len(run.tensors.graphs) for run in seen.tensors)
-    of_graphs = f"{plural(graphs, 'compiled graph')} of {_named(run.key for run in seen.tensors)}"
+class Answer(NamedTuple):
+    """To a practice. Something against it outweighs everything; then comes why it could not be
+    seen."""
+
+    passed: str
+    unseen: str = ""
+    against: Sequence[m.Finding] = ()
+    failed: Sequence[str] = ()
+
+
+Question = Callable[[Seen], Answer]
+
+
+def judged(id_: str, title: str, answer: Answer) -> m.ChecklistItem:
+    passed, unseen, against, failed = answer
+    status = m.PracticeStatus.NOT_OBSERVED if unseen else m.PracticeStatus.PASS
+    evidence = unseen or passed
+    if against or failed:
+        status = m.PracticeStatus.FAIL
+        reasons = [*failed]
+        for first in against[:1]:  # its message; the others are behind the links
+            where = f" ({first.run.slug})" if first.run else ""
+            more = f", and {plural(len(against) - 1, 'finding')} more" if len(against) > 1 else ""
+            reasons.append(f"{first.rule}: {first.message}{where}{more}")
+        evidence = "; ".join(reasons)
+    marks = tuple(dict.fromkeys(finding.fingerprint for finding in against if finding.fingerprint))
+    return m.ChecklistItem(id=id_, title=title, status=status, evidence=evidence, findings=marks)
+
+
+def _named(runs: Iterable[m.RunKey]) -> str:
+    names = tuple(dict.fromkeys(key.slug for key in runs))
+    return ", ".join(names) if len(names) <= NAMED else f"{len(names)} runs"
+
+
+# ---------------------------------------------------------------- for CUDA graphs
+
+
+def _allocated_once(seen: Seen) -> Answer:
     inputs = [
         (run, tensor)
         for run in seen.tensors
@@ -349,49 +343,69 @@ def _for_cuda_graphs(seen: Seen) -> Iterator[m.ChecklistItem]:
     ]
     kept = sum(not any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
     declared = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
-    yield _item(
-        "buffers-allocated-once",
-        against=seen.of(addresses.UNSTABLE),
-        failed=[
-            f"{', '.join(one.rebound)} replaced by a new tensor in {one.run.slug}"
-            for one in seen.buffers
-            if one.rebound
+    buffers = f"; {plural(declared, 'declared buffer')}, none replaced by a new tensor"
+    against = seen.of(addresses.UNSTABLE)
+    carried = () if against else tuple(filter(None, map(_carried, seen.tensors)))
+    return Answer(
+        f"all {plural(len(inputs), 'input')} of {seen.watched_graphs} kept their addresses "
+        f"after warm-up{buffers if declared else ''}",
+        seen.unwatched or _moving(len(inputs) - kept, seen.watched_graphs),
+        against,
+        [
+            *carried,
+            *(
+                f"{', '.join(one.rebound)} replaced by a new tensor in {one.run.slug}"
+                for one in seen.buffers
+                if one.rebound
+            ),
         ],
-        passed=(
-            f"{kept:,} of {plural(len(inputs), 'input')} of {of_graphs} kept their "
-            "addresses after warm-up"
-        )
-        + (" (none of the others lives from call to call)" if kept < len(inputs) else "")
-        + (
-            f"; {plural(declared, 'declared buffer')}, none replaced by a new tensor"
-            if declared
-            else ""
-        ),
-        unseen=seen.unwatched,
     )
+
+
+def _moving(number: int, of_graphs: str) -> str:
+    """Of inputs at new addresses nobody knows whether they are new batches or replaced buffers."""
+    if not number:
+        return ""
+    inputs = plural(number, "input")
+    return f"{inputs} of {of_graphs} moved after warm-up: new batches, or buffers that are replaced"
+
+
+def _carried(run: RunTensors) -> str:
+    """Name what one call takes from an earlier one at a new address, which a script's owner is told
+    nowhere else; empty where there is nothing."""
+    names = dict.fromkeys(
+        said(tensor.name)
+        for _, tensor, held in addresses.passed_inputs(run)
+        if held.made_before and run.steady(held.moved)
+    )
+    return f"{', '.join(names)} replaced by a new tensor in {run.key.slug}" if names else ""
+
+
+def _no_writes_inside(seen: Seen) -> Answer:
+    """A script's findings are about CUDA graphs alone; what it writes to is named here."""
+    written = [event for run in seen.tensors for event in mutations.writes(run)]
+    fixed = "only to inputs with fixed addresses" if written else "to no input"
+    against = seen.of(mutations.INPUT_MUTATED)
+    words = dict.fromkeys(
+        f"{event.function} writes to {', '.join(event.names)} ({event.run.slug})"
+        for event in written
+        if event.kind != mutations.FIXED
+    )
+    failed = () if against else tuple(words)[:NAMED]
+    return Answer(f"{seen.watched_graphs} wrote {fixed}", seen.unwatched, against, failed)
+
+
+def _captured_by_reference(seen: Seen) -> Answer:
     copied = [
         found for found in seen.findings if found.rule == addresses.COPIED.id and seen.on_cuda
     ]
-    none = "no input was copied before a replay"
     unseen = seen.no_replay or seen.missing(addresses.COPIED)
-    yield _item("captured-by-reference", against=copied, passed=none, unseen=unseen)
-    wrote_none = f"{of_graphs} wrote only to inputs with fixed addresses"
-    written = seen.of(mutations.INPUT_MUTATED)
-    yield _item("no-writes-inside", against=written, passed=wrote_none, unseen=seen.unwatched)
-    yield _copied_outside(seen.buffers)
-    yield _steps_marked(seen)
-    # Also those that are none yet on this CPU and will be one on CUDA.
-    inside = [event for event in seen.evidence.once(syncs.collect) if event.where == syncs.COMPILED]
-    yield _item(
-        "no-reads-inside",
-        against=[found for found in syncs.diagnose(tuple(inside)) if _compiles(found)],
-        passed=f"no sync in the compiled regions of {_named(seen.read_watched)}",
-        unseen=seen.unread,
-    )
+    return Answer("no input was copied before a replay", unseen, copied)
 
 
-def _copied_outside(buffers: Sequence[BufferCopies]) -> m.ChecklistItem:
+def _copied_outside(seen: Seen) -> Answer:
     """Rebound and written-inside ones break the pattern."""
+    buffers = seen.buffers
     bad = [
         f"{', '.join(names)} {how} in {one.run.slug}"
         for one in buffers
@@ -404,15 +418,14 @@ def _copied_outside(buffers: Sequence[BufferCopies]) -> m.ChecklistItem:
     copied = [one for one in buffers if one.copied]
     none = "" if copied else "no declared buffer is written to" if buffers else NO_BUFFERS
     names = {name for one in copied for name in one.copied}
-    runs = _named(one.run for one in copied)
     passed = (
-        f"{plural(len(names), 'buffer')} updated by copy_, none replaced or written "
-        f"to inside compiled code, in {runs}"
+        f"{plural(len(names), 'buffer')} updated by copy_, none replaced or written to inside "
+        f"compiled code, in {_named(one.run for one in copied)}"
     )
-    return _item("copied-outside", failed=bad, passed=passed, unseen=none)
+    return Answer(passed, none, failed=bad)
 
 
-def _steps_marked(seen: Seen) -> m.ChecklistItem:
+def _steps_marked(seen: Seen) -> Answer:
     events = seen.evidence.once(aliases.collect)
     held = {_at(event) for event in events if event.kind == aliases.REPLAY and event.serious}
     steps = {run.key.slug: run.tensors.steps_marked for run in seen.tensors}
@@ -420,38 +433,56 @@ def _steps_marked(seen: Seen) -> m.ChecklistItem:
         f"{plural(number, 'step')} marked in {slug}" for slug, number in steps.items() if number
     ]
     watched = {*seen.requested} & {run.key for run in seen.tensors}
-    return _item(
-        "steps-marked",
-        against=[finding for finding in seen.of(aliases.OUTPUTS) if _at(finding) in held],
-        passed=f"none kept; {', '.join(marked)}"
+    return Answer(
+        f"none kept; {', '.join(marked)}"
         if marked
-        else ("none kept (cudagraph_mark_step_begin() not called)"),
-        unseen=seen.no_replay or ("" if watched else seen.unwatched),
+        else "none kept (cudagraph_mark_step_begin() not called)",
+        seen.no_replay or ("" if watched else seen.unwatched),
+        [finding for finding in seen.of(aliases.OUTPUTS) if _at(finding) in held],
     )
+
+
+def _no_reads_inside(seen: Seen) -> Answer:
+    """Also those that are none yet on this CPU and will be one on CUDA."""
+    inside = [event for event in seen.evidence.once(syncs.collect) if event.where == syncs.COMPILED]
+    against = [found for found in syncs.diagnose(tuple(inside)) if _compiles(found)]
+    passed = f"no sync in the compiled regions of {_named(seen.read_watched)}"
+    return Answer(passed, seen.unread or seen.unwatched, against)
+
+
+def _cuda_graphs_tried(seen: Seen) -> Answer:
+    """Where the device waits for the host, CUDA graphs are the first thing to try."""
+    if requested := seen.requested:
+        passed = f"CUDA graphs were requested in {_named(requested)}"
+        return Answer(passed, "" if seen.on_cuda else NO_CUDA_GRAPHS)
+    rules = device_idle.RULES
+    return Answer(
+        f"the GPU is busy for most of the step in {_named(seen.looked_for(*rules))}",
+        seen.missing(*rules) if seen.on_cuda else NO_CUDA_GRAPHS,
+        seen.of(*rules),
+    )
+
+
+# ---------------------------------------------------------------- for torch.compile
 
 
 def _made_a_graph(summary: m.CompileSummary) -> bool:
     return any(not compilation.fail_reason for compilation in summary.compilations)
 
 
-def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
-    def in_compiled(
-        id_: str,
-        passed: str,
-        against: Sequence[m.Finding] = (),
-        failed: Sequence[str] = (),
-        unseen: str = "",
-    ) -> m.ChecklistItem:
-        if not seen.compiled:
-            unseen = seen.missing(graph_breaks.GRAPH_BREAK) or "nothing was compiled"
-        return _item(
-            id_,
-            against=against,
-            failed=failed,
-            passed=f"{passed} in {_named(seen.compiled)}",
-            unseen=unseen,
-        )
+def _in_compiled(
+    seen: Seen,
+    passed: str,
+    against: Sequence[m.Finding] = (),
+    failed: Sequence[str] = (),
+    unseen: str = "",
+) -> Answer:
+    if not seen.compiled:
+        unseen = seen.missing(graph_breaks.GRAPH_BREAK) or "nothing was compiled"
+    return Answer(f"{passed} in {_named(seen.compiled)}", unseen, against, failed)
 
+
+def _static_shapes(seen: Seen) -> Answer:
     for_sizes = [
         event
         for event in seen.evidence.once(recompiles.collect)
@@ -460,22 +491,25 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
     again = [
         found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE
     ]
-    unseen = (
-        f"{plural(seen.eager_calls, 'call')} of compiled functions ran eagerly, with "
-        "sizes that nobody saw"
-    )
-    yield in_compiled(
-        "static-shapes",
-        "no recompile because of a size",
-        again,
-        unseen=unseen if seen.eager_calls else "",
-    )
-    yield _cuda_graphs_tried(seen)
-    broken = seen.of(graph_breaks.GRAPH_BREAK, SKIPPED_FRAME)
+    unseen = "what was recompiled because of a size was so in few calls" if for_sizes else ""
+    if seen.eager_calls:
+        unseen = (
+            f"{plural(seen.eager_calls, 'call')} of compiled functions ran eagerly, with "
+            "sizes that nobody saw"
+        )
+    return _in_compiled(seen, "no recompile because of a size", again, unseen=unseen)
+
+
+def _whole_graphs(seen: Seen) -> Answer:
     by_torch = sum(finding.made_by_torch and _compiles(finding) for finding in seen.findings)
     beside = f" besides {plural(by_torch, 'break')} that torch makes on purpose" if by_torch else ""
-    yield in_compiled("whole-graphs", f"no graph break and no skipped frame{beside}", broken)
-    # A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a tensor's.
+    broken = seen.of(graph_breaks.GRAPH_BREAK, SKIPPED_FRAME)
+    return _in_compiled(seen, f"no graph break and no skipped frame{beside}", broken)
+
+
+def _no_dynamic_shapes(seen: Seen) -> Answer:
+    """A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a
+    tensor's."""
     symbolic = [
         f"{run.key.slug} has symbolic sizes: right if they change, else "
         "torch.compile(dynamic=False)"
@@ -487,18 +521,35 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
             for record in run.records.records
         )
     ]
-    yield in_compiled("no-dynamic-shapes", "every size is a constant", failed=symbolic)
+    return _in_compiled(seen, "every size is a constant", failed=symbolic)
+
+
+def _breaks(seen: Seen) -> Iterator[tuple[graph_breaks.GraphBreak, m.Finding]]:
     events = seen.evidence.once(graph_breaks.collect)
-    breaks = list(zip(events, graph_breaks.diagnose(events), strict=True))
+    return zip(events, graph_breaks.diagnose(events), strict=True)
+
+
+def _no_branch_on_values(seen: Seen) -> Answer:
     on_values = [
-        finding for event, finding in breaks if _DATA_DEPENDENT & set(event.refusal.cause.gb_ids)
+        finding
+        for event, finding in _breaks(seen)
+        if _DATA_DEPENDENT & set(event.refusal.cause.gb_ids)
     ]
-    yield in_compiled("no-branch-on-values", "no graph break for a value", on_values)
+    return _in_compiled(seen, "no graph break for a value", on_values)
+
+
+def _no_prints(seen: Seen) -> Answer:
     prints = [
-        finding for event, finding in breaks if event.location and _SAYS.search(event.location.text)
+        finding
+        for event, finding in _breaks(seen)
+        if event.location and _SAYS.search(event.location.text)
     ]
-    yield in_compiled("no-prints", "no graph break at a line that prints, warns or logs", prints)
-    lines, failed = [each for run in seen.runs if run.script for each in run.script.checkpoints], []
+    return _in_compiled(seen, "no graph break at a line that prints, warns or logs", prints)
+
+
+def _plain_checkpoints(seen: Seen) -> Answer:
+    lines = [each for run in seen.runs if run.script for each in run.script.checkpoints]
+    failed = []
     root = seen.evidence.recording.header.plan.environment.source_root
     strip = "{key.replace('_orig_mod.', ''): value for key, value in state.items()}"
     for line in lines:
@@ -517,9 +568,8 @@ def _for_compile(seen: Seen) -> Iterator[m.ChecklistItem]:
                 f"{at} loads keys with _orig_mod. into a module that is not compiled: load {strip}"
             )
     passed = f"{plural(len(lines), 'line')} saved or loaded tensors, none under such keys,"
-    yield in_compiled(
-        "plain-checkpoints", passed, failed=failed, unseen="" if lines else "no checkpoint was seen"
-    )
+    unseen = "" if lines else "no checkpoint was seen"
+    return _in_compiled(seen, passed, failed=failed, unseen=unseen)
 
 
 def _after_warm_up(compiled: m.CompileSummary, steady_from: int) -> list[m.Compilation]:
@@ -530,7 +580,7 @@ def _after_warm_up(compiled: m.CompileSummary, steady_from: int) -> list[m.Compi
     return [each for each in late if (each.compile_id, each.call) not in warm]
 
 
-def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
+def _no_recompile_in_loop(seen: Seen) -> Answer:
     told_apart = seen.looked_for(*recompiles.RULES)
     steady_from = {
         run.key: run.compile.steady_from
@@ -560,13 +610,15 @@ def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
         "function in one step only"
     )
     against = seen.of(recompiles.IN_STEADY_STATE, recompiles.LIMIT_REACHED, recompiles.UNBOUNDED)
-    yield _item(
-        "no-recompile-in-loop",
-        against=against,
-        failed=() if against else late[:1],
-        passed=once if number else f"nothing was compiled after warm-up in {_named(warm)}",
-        unseen="" if warm else seen.missing(*recompiles.RULES) or "nothing was compiled",
+    return Answer(
+        once if number else f"nothing was compiled after warm-up in {_named(warm)}",
+        "" if warm else seen.missing(*recompiles.RULES) or "nothing was compiled",
+        against,
+        () if against else late[:1],
     )
+
+
+def _mixed_precision(seen: Seen) -> Answer:
     in_half = {
         key: next(
             (row.name for row in kernels.rows if matmul_precision.IN_HALF.search(row.name)), ""
@@ -580,116 +632,90 @@ def _for_training(seen: Seen) -> Iterator[m.ChecklistItem]:
         unseen = "not applicable on a CPU"
     elif why := seen.missing(*slow):
         unseen = why
-    yield _item(
-        "mixed-precision",
-        against=[
-            found
-            for found in seen.findings
-            if found.rule in ids and found.run and in_half.get(found.run) == ""
-        ],
-        passed="; ".join(f"{key.slug} runs {name}" for key, name in in_half.items() if name),
-        unseen=unseen,
-    )
+    against = [
+        found
+        for found in seen.findings
+        if found.rule in ids and found.run and in_half.get(found.run) == ""
+    ]
+    passed = "; ".join(f"{key.slug} runs {name}" for key, name in in_half.items() if name)
+    return Answer(passed, unseen, against)
+
+
+def _measured_against_eager(seen: Seen) -> Answer:
     timed = (run.key for run in seen.runs if isinstance(run.step, m.Spread))
     both = [key for key in timed if key.strategy in seen.timed_in_eager]
-    yield _item(
-        "measured-against-eager",
-        passed=f"TIMING has both for {_named(both)}",
-        unseen="" if both else "no compiled run was also timed in eager",
-    )
+    unseen = "" if both else "no compiled run was also timed in eager"
+    return Answer(f"TIMING has both for {_named(both)}", unseen)
 
 
-def _cuda_graphs_tried(seen: Seen) -> m.ChecklistItem:
-    """Where the device waits for the host, CUDA graphs are the first thing to try."""
-    if requested := seen.requested:
-        passed = f"CUDA graphs were requested in {_named(requested)}"
-        return _item(
-            "cuda-graphs-tried", passed=passed, unseen="" if seen.on_cuda else NO_CUDA_GRAPHS
-        )
-    return _item(
-        "cuda-graphs-tried",
-        against=seen.of(*device_idle.RULES),
-        passed=(
-            f"the GPU is busy for most of the step in {_named(seen.looked_for(*device_idle.RULES))}"
-        ),
-        unseen=seen.missing(*device_idle.RULES) if seen.on_cuda else NO_CUDA_GRAPHS,
-    )
+# ---------------------------------------------------------------- for torch.cond
 
 
-def _for_cond(seen: Seen) -> Iterator[m.ChecklistItem]:
-    conds = seen.conds
-    refused = [
-        event for event in seen.evidence.once(aliases.collect) if event.rule == aliases.COND.id
-    ]
-    none = "" if conds or refused else "no torch.cond ran in compiled code while MEMORY watched"
-    unlooked = seen.missing(aliases.COND)
-    for id_, kind, refuses, otherwise in (
-        ("cond-predicate", None, "any other predicate", "before it ran"),
-        ("cond-branches-match", None, "branches that differ", "for another reason"),
-        (
-            "cond-no-aliasing",
-            aliases.ALIASING,
-            "a branch that returns its operand",
-            "for another reason",
-        ),
-        (
-            "cond-no-writes",
-            aliases.MUTATION,
-            "a branch that writes to its operand",
-            "for another reason",
-        ),
-    ):
+def _cond(kind: str | None, refuses: str, otherwise: str) -> Question:
+    """A practice that torch enforces: ``kind`` of the events in which it ``refuses`` a program."""
+
+    def answer(seen: Seen) -> Answer:
+        refused = _refused(seen)
         at = {_at(event) for event in refused if event.kind == kind}
-        yield _item(
-            id_,
-            against=[finding for finding in seen.of(aliases.COND) if _at(finding) in at],
-            passed=f"torch compiled it in {_named(conds)}, and it refuses {refuses}",
-            unseen=unlooked if conds or at else none or f"torch refused the branches {otherwise}",
+        none = "" if seen.conds or refused else NO_COND
+        unseen = none or f"torch refused the branches {otherwise}"
+        return Answer(
+            f"torch compiled it in {_named(seen.conds)}, and it refuses {refuses}",
+            seen.missing(aliases.COND) if seen.conds or at else unseen,
+            [finding for finding in seen.of(aliases.COND) if _at(finding) in at],
         )
+
+    return answer
+
+
+def _refused(seen: Seen) -> list[aliases.Alias]:
+    return [event for event in seen.evidence.once(aliases.collect) if event.rule == aliases.COND.id]
+
+
+def _cond_costs_cuda_graphs(seen: Seen) -> Answer:
     lost_by = (cuda_graphs.SKIPPED, cuda_graphs.PARTITIONED, cuda_graphs.NONE_LAUNCHED)
-    together = (
-        "" if set(seen.requested) & set(conds) else "no run with torch.cond requested CUDA graphs"
-    )
-    on_cpu = f"{NO_CUDA_GRAPHS}; on a GPU they leave torch.cond out"
-    yield _item(
-        "cond-costs-cuda-graphs",
-        against=[finding for finding in seen.of(*lost_by) if finding.run in conds],
-        passed=(
-            f"CUDA graphs were requested in {_named(seen.requested)}, and torch.cond prevented none"
-        ),
-        unseen=none or (together or seen.missing(*lost_by) if seen.on_cuda else on_cpu),
+    unseen = "" if seen.conds or _refused(seen) else NO_COND
+    if not unseen and not seen.on_cuda:
+        unseen = f"{NO_CUDA_GRAPHS}; on a GPU they leave torch.cond out"
+    elif not unseen and not set(seen.requested) & set(seen.conds):
+        unseen = "no run with torch.cond requested CUDA graphs"
+    return Answer(
+        f"CUDA graphs were requested in {_named(seen.requested)}, and torch.cond prevented none",
+        unseen or seen.missing(*lost_by),
+        [finding for finding in seen.of(*lost_by) if finding.run in seen.conds],
     )
 
 
-def _for_speed(seen: Seen) -> Iterator[m.ChecklistItem]:
+# ---------------------------------------------------------------- for speed
+
+
+def _device_profiled(seen: Seen) -> Answer:
     untraced = "no run has a trace with GPU events" if seen.on_cuda else "this is a CPU run"
     traced = f"{m.PassName.TRACE.upper()} has the GPU kernels of {_named(seen.kernels)}"
-    yield _item("device-profiled", passed=traced, unseen="" if seen.kernels else untraced)
-    none = f"0 syncs per step in {_named(seen.read_watched)}"
-    yield _item("few-reads", against=seen.of(*syncs.WAITING), passed=none, unseen=seen.unread)
-    yield copies_together(seen.buffers, on_cuda=seen.on_cuda)
+    return Answer(traced, "" if seen.kernels else untraced)
+
+
+def _reads_weighed(seen: Seen) -> Answer:
     slower = [one for one in seen.trade_offs if one.verdict == m.ReadVerdict.REMOVE]
     faster = [one for one in seen.trade_offs if one.verdict == m.ReadVerdict.KEEP]
     undecided = next(
         (one.text for one in seen.trade_offs), "the workload declares no alternatives to compare"
     )
-    yield _item(
-        "reads-weighed",
+    return Answer(
+        "; ".join(f"{one.guarded.slug} takes less than {one.always.slug}" for one in faster),
+        "" if faster else undecided,
         failed=[f"{one.guarded.slug} takes longer than {one.always.slug}" for one in slower],
-        passed="; ".join(f"{one.guarded.slug} takes less than {one.always.slug}" for one in faster),
-        unseen="" if faster else undecided,
     )
+
+
+def _expensive_parts_compiled(seen: Seen) -> Answer:
     in_regions = {
         key: [one.total_us for one in kernels.by_region] for key, kernels in seen.kernels.items()
     }
     shares = {key: 1 - sum(us[:-1]) / sum(us) for key, us in in_regions.items() if sum(us)}
     eager = {key: share for key, share in shares.items() if share > EAGER_SHARE}
-    yield _item(
-        "expensive-parts-compiled",
-        failed=[_outside(eager)] if eager else [],
-        passed=_outside(shares),
-        unseen="" if shares else "only a GPU trace shows what was launched where",
-    )
+    unseen = "" if shares else "only a GPU trace shows what was launched where"
+    return Answer(_outside(shares), unseen, failed=[_outside(eager)] if eager else [])
 
 
 def _outside(shares: Mapping[m.RunKey, float]) -> str:
@@ -697,7 +723,7 @@ def _outside(shares: Mapping[m.RunKey, float]) -> str:
     return f"launched outside of compiled code: {each}"
 
 
-def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> m.ChecklistItem:
+def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> Answer:
     costs = [
         (one.run.slug, one, one.cost)
         for one in buffers
@@ -705,8 +731,13 @@ def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> m.Chec
     ]
     skipped = [one.cost.reason for one in buffers if isinstance(one.cost, m.Skipped)]
     on_cpu = "" if on_cuda else "a CPU launches no kernels: one copy or several cost the same"
-    return _item(
-        "copied-together",
+    return Answer(
+        "; ".join(
+            f"{slug}: {short(cost.kernels)} {'copy' if cost.kernels == 1 else 'copies'} per step "
+            f"for {plural(len(one.copied), 'buffer')}, {cost.share:.1%} of the time"
+            for slug, one, cost in costs
+        ),
+        on_cpu if costs else next(iter(skipped), NO_BUFFERS),
         failed=[
             f"{slug}: {plural(round(cost.kernels), 'copy', 'copies')} per step for "
             f"{plural(len(one.copied), 'buffer')} of {plural(one.dtypes, 'dtype')}; copy the "
@@ -714,40 +745,117 @@ def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> m.Chec
             for slug, one, cost in costs
             if on_cuda and cost.kernels >= SEPARATE_COPIES and cost.kernels > one.dtypes
         ],
-        passed="; ".join(
-            f"{slug}: {short(cost.kernels)} {'copy' if cost.kernels == 1 else 'copies'} per step "
-            f"for {plural(len(one.copied), 'buffer')}, {cost.share:.1%} of the time"
-            for slug, one, cost in costs
+    )
+
+
+# Every practice in the order of the report: its name, what it says, and how it is judged.
+PRACTICES: tuple[tuple[str, str, Question], ...] = (
+    ("buffers-allocated-once", "Persistent buffers are allocated once", _allocated_once),
+    (
+        "captured-by-reference",
+        "CUDA graph inputs keep their addresses, so none is copied",
+        _captured_by_reference,
+    ),
+    (
+        "no-writes-inside",
+        "Compiled functions return new tensors and do not write to their arguments",
+        _no_writes_inside,
+    ),
+    (
+        "copied-outside",
+        "Persistent buffers are updated by copy_ outside compiled code",
+        _copied_outside,
+    ),
+    (
+        "steps-marked",
+        "No result of a CUDA graph is kept beyond the next replay "
+        "(torch.compiler.cudagraph_mark_step_begin())",
+        _steps_marked,
+    ),
+    ("static-shapes", "Every call has the same shapes", _static_shapes),
+    ("no-reads-inside", "No sync inside a compiled function", _no_reads_inside),
+    (
+        "cuda-graphs-tried",
+        "CUDA graphs (mode='reduce-overhead') are tried where the GPU waits for the CPU",
+        _cuda_graphs_tried,
+    ),
+    (
+        "whole-graphs",
+        "Every compiled function is one graph (fullgraph=True would work)",
+        _whole_graphs,
+    ),
+    ("no-dynamic-shapes", "No dynamic shapes are compiled", _no_dynamic_shapes),
+    (
+        "no-branch-on-values",
+        "No Python branch on a tensor's value in compiled code",
+        _no_branch_on_values,
+    ),
+    ("no-prints", "Compiled functions neither print nor log", _no_prints),
+    (
+        "no-recompile-in-loop",
+        "No function is compiled again and again after warm-up",
+        _no_recompile_in_loop,
+    ),
+    (
+        "mixed-precision",
+        "Matmuls run in bfloat16 or float16 if that makes this GPU faster (torch.autocast)",
+        _mixed_precision,
+    ),
+    ("measured-against-eager", "Compiled code was timed against eager", _measured_against_eager),
+    (
+        "plain-checkpoints",
+        "Checkpoints have the uncompiled module's keys, without _orig_mod.",
+        _plain_checkpoints,
+    ),
+    (
+        "cond-predicate",
+        "The predicate of torch.cond is one boolean tensor",
+        _cond(None, "any other predicate", "before it ran"),
+    ),
+    (
+        "cond-branches-match",
+        "Both branches of torch.cond return the same number of tensors, with equal shapes and "
+        "dtypes",
+        _cond(None, "branches that differ", "for another reason"),
+    ),
+    (
+        "cond-no-aliasing",
+        "No branch of torch.cond returns an operand without a copy",
+        _cond(aliases.ALIASING, "a branch that returns its operand", "for another reason"),
+    ),
+    (
+        "cond-no-writes",
+        "No branch of torch.cond writes to an operand",
+        _cond(aliases.MUTATION, "a branch that writes to its operand", "for another reason"),
+    ),
+    (
+        "cond-costs-cuda-graphs",
+        "No torch.cond inside CUDA-graph code",
+        _cond_costs_cuda_graphs,
+    ),
+    (
+        "device-profiled",
+        "GPU times come from GPU events, not from a Python profiler",
+        _device_profiled,
+    ),
+    (
+        "few-reads",
+        "No sync in the step loop",
+        lambda seen: Answer(
+            f"0 syncs per step in {_named(seen.read_watched)}",
+            seen.unread,
+            seen.of(*syncs.WAITING),
         ),
-        unseen=on_cpu if costs else next(iter(skipped), NO_BUFFERS),
-    )
-
-
-def _item(
-    id_: str,
-    *,
-    passed: str,
-    unseen: str = "",
-    against: Sequence[m.Finding] = (),
-    failed: Sequence[str] = (),
-) -> m.ChecklistItem:
-    """Something against it outweighs everything; then comes why it could not be seen."""
-    status, evidence = (
-        (m.PracticeStatus.NOT_OBSERVED, unseen) if unseen else (m.PracticeStatus.PASS, passed)
-    )
-    if against or failed:
-        status, reasons = m.PracticeStatus.FAIL, [*failed]
-        for first in against[:1]:  # its message; the others are behind the links
-            where = f" ({first.run.slug})" if first.run else ""
-            more = f", and {plural(len(against) - 1, 'finding')} more" if len(against) > 1 else ""
-            reasons.append(f"{first.rule}: {first.message}{where}{more}")
-        evidence = "; ".join(reasons)
-    marks = tuple(dict.fromkeys(finding.fingerprint for finding in against if finding.fingerprint))
-    return m.ChecklistItem(
-        id=id_, title=TITLES[id_], status=status, evidence=evidence, findings=marks
-    )
-
-
-def _named(runs: Iterable[m.RunKey]) -> str:
-    names = tuple(dict.fromkeys(key.slug for key in runs))
-    return ", ".join(names) if len(names) <= NAMED else f"{len(names)} runs"
+    ),
+    (
+        "copied-together",
+        "Several buffers are copied with one torch._foreach_copy_",
+        lambda seen: copies_together(seen.buffers, on_cuda=seen.on_cuda),
+    ),
+    ("reads-weighed", "Syncs that skip work are worth it", _reads_weighed),
+    (
+        "expensive-parts-compiled",
+        f"Most GPU time is compiled code (eager code launches at most {EAGER_SHARE:.0%} of it)",
+        _expensive_parts_compiled,
+    ),
+)

@@ -30,7 +30,8 @@ def hang(evidence: Evidence) -> str:
     known = [(run, order) for run in evidence.runs if (order := run.record.collectives)]
     for (one, first), (two, second) in combinations(known, 2):
         for group in sorted({group for group, _, _ in first.begun}):
-            mine, theirs = _of_group(first, group), _of_group(second, group)
+            mine = _of_group(first, group)
+            theirs = _of_group(second, group)
             number = _first_difference(mine, theirs)
             if number is not None:
                 return _of_difference(number, (one, mine), (two, theirs))
@@ -112,7 +113,8 @@ def _alone(known: Sequence[tuple[RunEvidence, m.CollectiveOrder]]) -> str:
 
 def _waits(run: RunEvidence, group: str, number: int, call: m.CollectiveCall) -> bool:
     """Tell whether a run ended inside of a call, as far as is known."""
-    order, ended = run.record.collectives, run.record.exit
+    order = run.record.collectives
+    ended = run.record.exit
     if ended.failure is not None:  # to gloo, a collective that raised is over
         at = ended.failure.location
         return any((frame.file, frame.line) == (at.file, at.line) for frame in call.frames)

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from kgprof import model as m
-from kgprof.collectors import syncs, witnesses
+from kgprof.collectors import cuda_graphs, syncs, witnesses
 from kgprof.reading.evidence import RunEvidence
 from kgprof.wording import and_more
 
@@ -115,12 +115,25 @@ def _beside_eager(
 
 
 def _taken(run: RunEvidence) -> int | m.Skipped:
-    """What the run keeps from everybody else; on a GPU not known without the pools of CUDA
-    graphs."""
+    """What the run keeps from everybody else. Of a GPU's pools of CUDA graphs older Recordings know
+    nothing; a run that had no CUDA graph kept none."""
     peaks = _peaks(run)
     if isinstance(peaks, m.Skipped):
         return peaks
-    return peaks.taken_bytes if run.whole.device == "cuda" else peaks.resident_bytes
+    if run.whole.device != "cuda":
+        return peaks.resident_bytes
+    if isinstance(peaks.graph_pool_bytes, m.Skipped) and _has_no_cuda_graph(run):
+        return peaks.allocated_bytes
+    return peaks.taken_bytes
+
+
+def _has_no_cuda_graph(run: RunEvidence) -> bool:
+    """False where that was not looked at: neither compiling nor the calls of CUDA may be
+    unknown."""
+    seen = [each for each in run.whole.once(cuda_graphs.collect) if each.run == run.key]
+    return any(
+        not each.requested and not each.recorded and each.launches_per_step == 0 for each in seen
+    )
 
 
 def _allocated(run: RunEvidence) -> int | m.Skipped:

@@ -1,6 +1,6 @@
 """What a reader might look for and will not find, each with its reason."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from kgprof import model as m
@@ -11,7 +11,7 @@ _IN_ORDER = [
 ]
 
 
-def omissions(recording: m.Recording, reports: Sequence[m.RunReport]) -> tuple[m.Omission, ...]:
+def omissions(recording: m.Recording, reports: m.Runs) -> tuple[m.Omission, ...]:
     """Of the whole recording first, then run by run in the plan's order."""
     header = recording.header
     on_a_card = header.plan.device == "cuda" and not header.options.for_a_gate

@@ -8,9 +8,11 @@ longer than the others is the cause.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+import numpy.typing as npt
 
 from kgprof import model as m
 from kgprof.collectors import recompiles
@@ -18,7 +20,7 @@ from kgprof.collectors.host_code import HOST_CODE
 from kgprof.collectors.recompiles import rejections
 from kgprof.measures import collectives, host_time
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.wording import figure, plural, short_name
+from kgprof.wording import and_more, figure, plural, short_name
 
 Graph = tuple[str, str]  # compile id, function and place
 
@@ -139,94 +141,187 @@ def rank_balance(
     waits = collectives.matched(
         [run.once(collectives.of_run) for run in runs], [load.rank for load in ranks]
     )
-    straggler, late, cause, unnamed = None, None, None, None
     if isinstance(waits, m.Skipped):
-        straggler, text = _straggler(ranks)
+        judged = _straggler(ranks, waits.reason)
     else:
-        late, text = _late(ranks, waits)
-        last = ranks[int(waits.waits_us.mean(axis=1).argmin())]
-        if recompiled := _compiled_alone(last, ranks, findings):
-            straggler, cause, text = last.run, m.LateCause.COMPILING, recompiled
-            late = None
-    if late is not None:
-        others = [load for load in ranks if load is not late]
-        cause, why = _cause(late, others, kernels)
-        text = f"{text}, {why}"
-        code = _in_its_code(late, findings)
-        unexplained = "" if code else _unexplained(late, others, kernels)
-        if cause is m.LateCause.HOST and unexplained:
-            cause, text, unnamed = None, unexplained, late.run
-        else:
-            straggler = late.run
-            text += code
+        job = _Job(
+            ranks=ranks,
+            kernels=kernels,
+            bare_us={run.key: us for run in runs if (us := _bare_us(run)) is not None},
+            findings=findings,
+        )
+        of_groups = [_of_group(job, group) for group in waits.groups]
+        judged = max(of_groups, key=lambda each: (each.straggler is not None, each.waited_us))
     return m.RankBalance(
         ranks=ranks,
-        straggler=straggler,
-        cause=cause,
-        last=unnamed,
-        text=text,
+        straggler=judged.straggler,
+        cause=judged.cause,
+        last=judged.last,
+        text=judged.text,
         collectives=waits if isinstance(waits, m.Skipped) else waits.rows,
         left_out=tuple(left_out),
     )
 
 
-def _late(ranks: Sequence[m.RankLoad], waits: collectives.Matched) -> tuple[m.RankLoad | None, str]:
-    """The rank that waits shortest, if that is no chance and costs the others a part of their
-    step."""
-    steps = waits.waits_us.shape[1]
-    place = int(waits.waits_us.mean(axis=1).argmin())
-    late, others = ranks[place], [load for load in ranks if load is not ranks[place]]
-    step_us = median(load.step_us for load in others)  # of those that wait
-    cost_us = median(load.exposed_us for load in others) - late.exposed_us
-    shorter_us = np.delete(waits.waits_us, place, axis=0).mean(axis=0) - waits.waits_us[place]
-    by_chance = steps < 2 or shorter_us.mean() <= SURE_FROM * shorter_us.std(ddof=1) / np.sqrt(
-        steps
+Kernels = Mapping[m.RunKey, m.KernelBreakdown | m.Skipped]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What is known of all ranks."""
+
+    ranks: Sequence[m.RankLoad]
+    kernels: Kernels
+    bare_us: Mapping[m.RunKey, float]  # a step without torch.profiler, where that is known
+    findings: Sequence[m.Finding]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """Of one process group."""
+
+    text: str
+    waited_us: float = 0.0  # by the others in a step, for the rank that came last
+    straggler: m.RunKey | None = None
+    cause: m.LateCause | None = None
+    last: m.RunKey | None = None  # that comes last and is not called late, for its cause is unseen
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Last:
+    """The rank of a process group that comes last, and what that costs the others."""
+
+    load: m.RankLoad
+    others: Sequence[m.RankLoad]
+    everybody: bool  # the group is the whole job
+    steps: int
+    waited_us: float
+
+    @property
+    def who(self) -> str:
+        """ "rank 0 waits", "the other ranks wait", "ranks 4, 6 and 7 wait"."""
+        if len(self.others) == 1:
+            return f"rank {self.others[0].rank} waits"
+        if self.everybody:
+            return "the other ranks wait"
+        numbers = [str(load.rank) for load in self.others]
+        if len(numbers) > NAMED:
+            return f"ranks {', '.join(numbers[:NAMED])}{and_more(numbers, NAMED)} wait"
+        return f"ranks {', '.join(numbers[:-1])} and {numbers[-1]} wait"
+
+    @property
+    def per(self) -> str:
+        return "in the only traced step" if self.steps == 1 else "per traced step"
+
+    @property
+    def part(self) -> str:
+        """ "1.50 of 10.0 ms per traced step"."""
+        waited, step = figure(self.waited_us / 1000), figure(self.load.step_us / 1000)
+        return f"{waited} of {step} ms {self.per}"
+
+
+def _bare_us(run: RunEvidence) -> float | None:
+    timed = run.record.timing
+    if isinstance(timed, m.TimingPass) and timed.every_us:
+        return median(timed.every_us)
+    traced = run.record.trace
+    return None if isinstance(traced, m.Skipped) else traced.bare_us
+
+
+def _of_group(job: _Job, group: collectives.Group) -> _Judged:
+    """Name the rank that the others wait for, if they always do, it costs them a part of their
+    step, and what it does longer than they is seen."""
+    means_us = group.waits_us.mean(axis=1)
+    place = int(means_us.argmin())
+    members = [job.ranks[member] for member in group.members]
+    others = [load for load in members if load is not members[place]]
+    exposed_us = median(load.exposed_us for load in others) - members[place].exposed_us
+    # What a rank waits in another process group is not waited for this one.
+    waited_us = min(exposed_us, float(np.median(np.delete(means_us, place)) - means_us[place]))
+    last = _Last(
+        load=members[place],
+        others=others,
+        everybody=len(members) == len(job.ranks),
+        steps=group.waits_us.shape[1],
+        waited_us=waited_us,
     )
-    if by_chance or cost_us < LATE_FROM * step_us:
-        last = int((waits.waits_us.argmin(axis=0) == place).sum())
-        who = f"rank {others[0].rank}" if len(others) == 1 else "the others"
-        waited = (
-            f"{who} waited {figure(max(0.0, cost_us) / 1000)} of {figure(step_us / 1000)} "
-            "ms per step for it"
+    costs = waited_us >= LATE_FROM * last.load.step_us
+    if costs and (recompiled := _compiled_alone(last, job.findings)):
+        return _Judged(
+            text=recompiled,
+            waited_us=waited_us,
+            straggler=last.load.run,
+            cause=m.LateCause.COMPILING,
         )
+    if not costs or not _is_always_last(group.waits_us, place):
+        return _Judged(text=_nobody(last, group.waits_us, place))
+    cause, why = _cause(last, job.kernels)
+    code = _in_its_code(last.load, job.findings)
+    doubt = "" if cause is m.LateCause.HOST and code else _doubt(last, cause, why, job)
+    if doubt:
+        return _Judged(
+            text=f"no rank is called late: {last.who} {last.part}, {doubt}",
+            waited_us=waited_us,
+            last=last.load.run,
+        )
+    share = f"{waited_us / last.load.step_us:.0%}"
+    return _Judged(
+        text=f"rank {last.load.rank} is late: {last.who} {last.part} ({share}) for it, because "
+        f"{why.words}: {why.figures}{why.most}{code}",
+        waited_us=waited_us,
+        straggler=last.load.run,
+        cause=cause,
+    )
+
+
+def _nobody(last: _Last, waits_us: npt.NDArray[np.float64], place: int) -> str:
+    """Say why no member is late."""
+    most_us = float(waits_us.mean(axis=1).max())
+    waits = f"{figure(most_us / 1000)} of {figure(last.load.step_us / 1000)} ms {last.per}"
+    if most_us < LATE_FROM * last.load.step_us:
+        return f"no rank is late: they wait at most {waits} for each other"
+    if not _is_always_last(waits_us, place):
+        came_last = int((waits_us.argmin(axis=0) == place).sum())
         return (
-            None,
-            f"no rank is late: rank {late.rank} came last in {last} of {plural(steps, 'step')}, "
-            f"and {waited}",
+            f"no rank is late in every step: rank {last.load.rank} came last in {came_last} of "
+            f"{plural(last.steps, 'step')}, and they wait up to {waits} for each other"
         )
-    who = f"rank {others[0].rank} waits" if len(others) == 1 else "the other ranks wait"
-    part = (
-        f"{figure(cost_us / 1000)} of {figure(step_us / 1000)} ms per step "
-        f"({cost_us / step_us:.0%})"
+    has = "has" if len(last.others) == 1 else "have"
+    return (
+        f"no rank is late: {last.who} up to {waits} for rank {last.load.rank}, and {has} other "
+        "work meanwhile"
     )
-    return late, f"rank {late.rank} is late: {who} {part} for it"
 
 
-def _compiled_alone(
-    last: m.RankLoad, ranks: Sequence[m.RankLoad], findings: Sequence[m.Finding]
-) -> str:
-    """Say what the rank that comes last recompiles and no other does; empty where it does not, or
-    where nobody waits for it."""
-    others = [load for load in ranks if load is not last]
-    waited_us = median(load.exposed_us for load in others) - last.exposed_us
-    if waited_us < LATE_FROM * last.step_us:
-        return ""
+def _is_always_last(waits_us: npt.NDArray[np.float64], place: int) -> bool:
+    """Whether it is no chance that this member waits shortest; one step alone cannot tell and is
+    taken as it is."""
+    steps = waits_us.shape[1]
+    shorter_us = np.delete(waits_us, place, axis=0).mean(axis=0) - waits_us[place]
+    if steps == 1:
+        return True
+    return bool(shorter_us.mean() > SURE_FROM * shorter_us.std(ddof=1) / np.sqrt(steps))
+
+
+def _compiled_alone(last: _Last, findings: Sequence[m.Finding]) -> str:
+    """Say what the rank that comes last recompiles and no other does; empty where it does not."""
     compiled = [each for each in findings if each.rule in RECOMPILES]
-    elsewhere = {(each.rule, each.location) for each in compiled if each.run != last.run}
+    elsewhere = {(each.rule, each.location) for each in compiled if each.run != last.load.run}
     alone = [
         each
         for each in compiled
-        if each.run == last.run and (each.rule, each.location) not in elsewhere
+        if each.run == last.load.run and (each.rule, each.location) not in elsewhere
     ]
     if not alone:
         return ""
-    who = f"rank {others[0].rank} waits" if len(others) == 1 else "the other ranks wait"
-    took = f"{figure(waited_us / 1000)} of {figure(last.step_us / 1000)} ms per traced step"
     first = alone[0]
     at = ""
     if first.location is not None:
         at = f" (line {first.location.line})"
-    return f"rank {last.rank} alone recompiles, and {who} for it, {took}: {first.message}{at}"
+    return (
+        f"rank {last.load.rank} alone recompiles, and {last.who} for it, {last.part}: "
+        f"{first.message}{at}"
+    )
 
 
 def _in_its_code(late: m.RankLoad, findings: Sequence[m.Finding]) -> str:
@@ -242,32 +337,58 @@ def _in_its_code(late: m.RankLoad, findings: Sequence[m.Finding]) -> str:
     return f"; {its[0].message}{at}"
 
 
-def _unexplained(
-    late: m.RankLoad,
-    others: Sequence[m.RankLoad],
-    kernels: Mapping[m.RunKey, m.KernelBreakdown | m.Skipped],
-) -> str:
-    """Say why a rank is not called late whose CPU works hardly longer than the others'; empty where
-    it works longer, and where the traces do not show what the CPU did.
+@dataclass(frozen=True, kw_only=True)
+class _Why:
+    """What takes the last rank longer than the others."""
+
+    more_us: float  # than the median of them, in a step
+    words: str  # "it computes longer"
+    figures: str
+    most: str = ""  # the kernel or operator that grew most
+
+
+def _doubt(last: _Last, cause: m.LateCause, why: _Why, job: _Job) -> str:
+    """Say why the last rank is not called late: what it does longer does not explain the wait, or
+    the profiler may be what makes it slow. Empty where neither is so.
 
     All ranks may be as slow as their CPUs, the more so under instruments: the one that comes last
     is then a matter of little, and the others wait in its place.
     """
-    worked = {load.run: _cpu_us(kernels[load.run]) for load in (late, *others)}
-    mine = worked.pop(late.run)
-    theirs = [each for each in worked.values() if each is not None]
-    if mine is None or len(theirs) < len(others):
-        return ""
-    longer_us = max(own - median(each[place] for each in theirs) for place, own in enumerate(mine))
-    waited_us = median(load.exposed_us for load in others) - late.exposed_us
-    if longer_us >= EXPLAINS_FROM * waited_us:
-        return ""
-    who = f"rank {others[0].rank} waits" if len(others) == 1 else "the other ranks wait"
-    return (
-        f"no rank is called late: {who} {figure(waited_us / 1000)} of "
-        f"{figure(late.step_us / 1000)} ms per traced step, but the CPU of rank {late.rank} works "
-        f"only {figure(max(0.0, longer_us) / 1000)} ms longer"
-    )
+    needed_us = EXPLAINS_FROM * last.waited_us
+    on_gpu = _on_gpu(job.kernels[last.load.run])
+    longer_us = _cpu_longer_us(last, job.kernels)
+    if cause is m.LateCause.HOST and longer_us is not None and longer_us < needed_us:
+        return (
+            f"but the CPU of rank {last.load.rank} works only "
+            f"{figure(max(0.0, longer_us) / 1000)} ms longer"
+        )
+    if why.more_us < needed_us:
+        return (
+            f"but only {figure(max(0.0, why.more_us) / 1000)} ms of that are seen in what rank "
+            f"{last.load.rank} does longer"
+        )
+    bare_us = job.bare_us.get(last.load.run)
+    of_cpu = cause is m.LateCause.HOST or not on_gpu
+    if of_cpu and bare_us is not None and last.waited_us - last.load.step_us + bare_us < needed_us:
+        return (
+            f"but without the profiler a step takes {figure(bare_us / 1000)} ms: "
+            f"rank {last.load.rank} may be slow because it is watched"
+        )
+    return ""
+
+
+def _on_gpu(kernels: m.KernelBreakdown | m.Skipped) -> bool:
+    return isinstance(kernels, m.KernelBreakdown) and kernels.device == "cuda"
+
+
+def _cpu_longer_us(last: _Last, kernels: Kernels) -> float | None:
+    """How much longer in a step the CPU of the last rank works than those of the others; None where
+    the traces do not show what the CPUs did."""
+    mine = _cpu_us(kernels[last.load.run])
+    theirs = [each for load in last.others if (each := _cpu_us(kernels[load.run])) is not None]
+    if mine is None or len(theirs) < len(last.others):
+        return None
+    return max(own - median(each[place] for each in theirs) for place, own in enumerate(mine))
 
 
 def _cpu_us(kernels: m.KernelBreakdown | m.Skipped) -> tuple[float, float] | None:
@@ -283,29 +404,18 @@ def _cpu_us(kernels: m.KernelBreakdown | m.Skipped) -> tuple[float, float] | Non
     return worked_us, worked_us - parts.get(host_time.UNEXPLAINED, 0.0)
 
 
-def _cause(
-    late: m.RankLoad,
-    others: Sequence[m.RankLoad],
-    kernels: Mapping[m.RunKey, m.KernelBreakdown | m.Skipped],
-) -> tuple[m.LateCause | None, str]:
-    """What takes the late rank longest, against the median of the others, and the kernel or
+def _cause(last: _Last, kernels: Kernels) -> tuple[m.LateCause, _Why]:
+    """What takes the last rank longest, against the median of the others, and the kernel or
     operator that grew most."""
 
     def beyond(value: Callable[[m.RankLoad], float]) -> tuple[float, str]:
-        mine, theirs = value(late), median(value(load) for load in others)
+        mine = value(last.load)
+        theirs = median(value(load) for load in last.others)
         return mine - theirs, f"{figure(mine / 1000)} vs {figure(theirs / 1000)} ms per step"
 
-    shown = {
-        load.run: found
-        for load in (late, *others)
-        if isinstance(found := kernels[load.run], m.KernelBreakdown)
-    }
-    on_gpu = shown[late.run].device == "cuda"
-    waits = (
-        "its GPU waits longer for its CPU"
-        if on_gpu
-        else "it spends longer in Python between operators"
-    )
+    waits = "it spends longer in Python between operators"
+    if _on_gpu(kernels[last.load.run]):
+        waits = "its GPU waits longer for its CPU"
     causes = {
         m.LateCause.COMPUTE: (
             *beyond(lambda load: load.compute_us - load.copies_us),
@@ -316,28 +426,39 @@ def _cause(
     }
     cause = max(causes, key=lambda each: causes[each][0])
     more_us, figures, words = causes[cause]
-    if more_us <= 0:
-        return None, "but the traces do not show why"
-    if cause is m.LateCause.HOST:
-        return cause, f"because {words}: {figures}"
-    copies, not_work = (
-        cause is m.LateCause.COPIES,
-        (m.KernelKind.FRAMEWORK, m.KernelKind.COMMUNICATION),
-    )
+    most = ""
+    if cause is not m.LateCause.HOST:
+        most = _grew_most(last, kernels, more_us, copies=cause is m.LateCause.COPIES)
+    return cause, _Why(more_us=more_us, words=words, figures=figures, most=most)
+
+
+def _grew_most(last: _Last, kernels: Kernels, more_us: float, *, copies: bool) -> str:
+    """Name the kernel, operator or copy that makes up more than half of it; empty where none
+    does."""
     mine, *theirs = (
-        {
-            row.name: row.total_us / load.steps
-            for row in shown[load.run].rows
-            if row.kind not in not_work and (row.generator == "memcpy") == copies
-        }
-        for load in (late, *others)
+        _by_name(load, kernels[load.run], copies=copies) for load in (last.load, *last.others)
     )
     growth = {
         name: us - median(other.get(name, 0.0) for other in theirs) for name, us in mine.items()
     }
     most = max(growth, key=lambda name: growth[name], default="")
-    named = f", most of it {short_name(most)}" if most and growth[most] > more_us / 2 else ""
-    return cause, f"because {words}: {figures}{named}"
+    if not most or growth[most] <= more_us / 2:
+        return ""
+    return f", most of it {short_name(most)}"
+
+
+def _by_name(
+    load: m.RankLoad, kernels: m.KernelBreakdown | m.Skipped, *, copies: bool
+) -> dict[str, float]:
+    """Microseconds in a step."""
+    if isinstance(kernels, m.Skipped):
+        return {}
+    not_work = (m.KernelKind.FRAMEWORK, m.KernelKind.COMMUNICATION)
+    return {
+        row.name: row.total_us / load.steps
+        for row in kernels.rows
+        if row.kind not in not_work and (row.generator == "memcpy") == copies
+    }
 
 
 def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m.RankLoad | str:
@@ -363,21 +484,19 @@ def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m
     )
 
 
-def _straggler(ranks: Sequence[m.RankLoad]) -> tuple[m.RunKey | None, str]:
+def _straggler(ranks: Sequence[m.RankLoad], why: str) -> _Judged:
+    """By compute alone, where ``why`` the waits are not known."""
     slowest = max(ranks, key=lambda load: load.compute_us)
     middle = median(load.compute_us for load in ranks)
-    evidence = (
+    figures = (
         f"{figure(slowest.compute_us / 1000)} ms of compute per step, median "
         f"{figure(middle / 1000)}"
     )
+    unknown = f"whether the others wait for it is not known: {why}"
     if not middle or slowest.compute_us < STRAGGLES_FROM * middle:
-        return (
-            None,
-            f"no rank computes {STRAGGLES_FROM}× as long as the median (rank {slowest.rank}: "
-            f"{evidence})",
+        return _Judged(
+            text=f"no rank computes {STRAGGLES_FROM}× as long as the median (rank {slowest.rank}: "
+            f"{figures}); {unknown}"
         )
-    said = (
-        f"rank {slowest.rank} computes {slowest.compute_us / middle:.2f}× as long as "
-        f"the median ({evidence})"
-    )
-    return slowest.run, f"{said}; the traces do not show whether the others wait for it"
+    longer = f"{slowest.compute_us / middle:.2f}× as long as the median ({figures})"
+    return _Judged(text=f"rank {slowest.rank} computes {longer}; {unknown}", straggler=slowest.run)

@@ -317,10 +317,8 @@ def _identities_left_out(report: R, private: m.PrivateNames) -> tuple[R, Counter
     """And how often, by category. With the users that its own paths name, as a Recording may come
     from another machine; and with values of variables that are not known to be switches, of which
     two digits say where they are equal."""
-    named, environment = (
-        _NAMED_HOME.findall(msgspec.json.encode(report).decode()),
-        report.environment,
-    )
+    named = _NAMED_HOME.findall(msgspec.json.encode(report).decode())
+    environment = report.environment
     users = tuple(dict.fromkeys((*private.users, *sorted(named))))
     redactor = Redactor(msgspec.structs.replace(private, users=users), root=environment.source_root)
     flags = {name: _value(name, value, redactor) for name, value in environment.flags.items()}

@@ -25,7 +25,8 @@ TOKENS, CREDENTIALS, SECRETS = (
     "credentials in URLs",
     "values of variables named as secrets",
 )
-SECRET, TOKEN = "<secret>", "<token>"
+SECRET = "<secret>"
+TOKEN = "<token>"
 
 _RULES = tomllib.loads(
     resources.files("kgprof.analysis").joinpath("secrets.toml").read_text(encoding="utf-8")
@@ -55,7 +56,8 @@ def named(name: str, *, no_code: bool = False) -> Named:
     words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
     while len(words) > 1 and words[-1] in _WORDS["qualifiers"]:
         words.pop()
-    last, before = (["", "", *words][-1], ["", "", *words][-2])
+    last = ["", "", *words][-1]
+    before = ["", "", *words][-2]
     surely = no_code or (name.isupper() and "_" in name)
     if last.endswith(_WORDS["secret"]) or words[-3:] == ["access", "key", "id"] or last == "jwt":
         return Named.SURELY
@@ -102,10 +104,8 @@ def random(text: str) -> bool:
         *_FIND["run"].findall(joined)[: 8 * len(joined) > 7 * len(bare) > 7 * 28],
     ):
         groups = re.findall("[0-9]+|[a-z]+|[A-Z]+", run)
-        numbers, mixed = (
-            sum(group[0].isdigit() for group in groups),
-            not (run.islower() or run.isupper()),
-        )
+        numbers = sum(group[0].isdigit() for group in groups)
+        mixed = not (run.islower() or run.isupper())
         words = mixed and sum(map(len, _FIND["camel"].findall(run))) > 0.65 * len(run)
         entropy = math.log2(len(run)) - sum(n * math.log2(n) for n in Counter(run).values()) / len(
             run
@@ -134,7 +134,8 @@ def _without_tokens(word: str) -> str:
 # ---------------------------------------------------------------- what is parsed
 
 # characters of the longest text that is parsed, and from several places on
-PARSED, PARSED_OFTEN = 500_000, 10_000
+PARSED = 500_000
+PARSED_OFTEN = 10_000
 
 # for lines that are a part of something
 _WRAPPERS = (("", ""), ("{", "}"), ("f(", ")"), ("", ")"), ("", "\n pass"))
@@ -227,7 +228,8 @@ def _literals(value: Any) -> Iterator[Any]:
 def _without_literals(text: str) -> str:
     """Of Python or JSON, with each literal beside a secret's name emptied between its quotes."""
     code = text.strip()
-    data, lead = code.encode("utf-8", "surrogatepass"), text[: len(text) - len(text.lstrip())]
+    data = code.encode("utf-8", "surrogatepass")
+    lead = text[: len(text) - len(text.lstrip())]
     head, tree = _tree(code if len(code) < PARSED else "")
     starts = [0, *itertools.accumulate(map(len, data.splitlines(keepends=True)))]
     emptied = set()
@@ -239,10 +241,8 @@ def _without_literals(text: str) -> str:
                 part if isinstance(part, str) else repr(part)[2:-1] for part in shown
             ).strip()
             if _hides(named(_name(name)), said, quoted=True):
-                first, last = (
-                    (literal.lineno, literal.col_offset),
-                    (literal.end_lineno, literal.end_col_offset),
-                )
+                first = (literal.lineno, literal.col_offset)
+                last = (literal.end_lineno, literal.end_col_offset)
                 emptied.add(
                     tuple(
                         starts[line - 1] + column - head * (line == 1)

@@ -18,9 +18,7 @@ _Amount = tuple[float, int | None]  # microseconds and how many, of the whole wi
 _Side = dict[_Name, _Amount]
 
 
-def differences(
-    files: Sequence[m.TraceFile], reports: Sequence[m.RunReport]
-) -> tuple[m.TraceDifference, ...]:
+def differences(files: Sequence[m.TraceFile], reports: m.Runs) -> tuple[m.TraceDifference, ...]:
     """Each trace against the one of the same rank on the other side, or against the only one that
     there is."""
     kernels = {report.key: report.kernels for report in reports}
@@ -78,7 +76,8 @@ def difference(
 
     def changes(side: Callable[[m.KernelBreakdown], _Side]) -> tuple[m.Change, ...]:
         """One row a name that either side has, the largest difference first, up or down."""
-        earlier, later = side(before), side(after)
+        earlier = side(before)
+        later = side(after)
         rows = [
             change(name, earlier.get(name), later.get(name))
             for name in dict.fromkeys((*earlier, *later))
@@ -126,7 +125,8 @@ def _incomparable(
     """Empty where the two can be compared."""
     if before.device != after.device:
         measured = {"cuda": "GPU kernels", "cpu": "CPU operators"}
-        ours, theirs = measured[after.device], measured[before.device]
+        ours = measured[after.device]
+        theirs = measured[before.device]
         return f"{run.strategy} has the times of {ours}, {against.strategy} those of {theirs}"
     if bool(before.steps) != bool(after.steps):
         unmarked = run if before.steps else against

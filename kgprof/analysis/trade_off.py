@@ -32,7 +32,7 @@ NOT_RUN = m.Skipped("it was not run in this mode")
 Time = m.Spread | m.Skipped
 
 
-def trade_offs(evidence: Evidence, runs: Sequence[m.RunReport]) -> tuple[m.TradeOff, ...]:
+def trade_offs(evidence: Evidence, runs: m.Runs) -> tuple[m.TradeOff, ...]:
     """One for each pair that the workload declares and each mode in which the guarded one ran.
 
     None where no times were asked for: there is nothing to weigh.
@@ -41,7 +41,8 @@ def trade_offs(evidence: Evidence, runs: Sequence[m.RunReport]) -> tuple[m.Trade
     alternatives = header.plan.alternatives
     if not alternatives or header.options.untimed:
         return ()
-    by_key, events = {run.key: run for run in runs}, evidence.once(syncs.collect)
+    by_key = {run.key: run for run in runs}
+    events = evidence.once(syncs.collect)
     return tuple(
         weigh(run, by_key.get(key), key, events, on_cuda=evidence.device == "cuda")
         for pair in alternatives
@@ -127,7 +128,8 @@ def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, Time
     if found is not None and len(found.runs) == 2:
         (first, best), (_, other) = found.runs
         return found.unit, *((best, other) if first is guarded else (other, best))
-    each, mine = per_unit(guarded.unit), _whole(guarded)
+    each = per_unit(guarded.unit)
+    mine = _whole(guarded)
     if always is None:
         return each, mine, NOT_RUN
     if not (evaluates(guarded) or evaluates(always)):

@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from kgprof import limits
 from kgprof import model as m
 from kgprof.collectors import rule_of
+from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
+from kgprof.collectors.nothing_measured import NOTHING_MEASURED
 from kgprof.judge import FEWEST_ROUNDS, Level
 from kgprof.measures import times
 from kgprof.measures.times import PER_STEP, Ranked, Unit, ranked, timed, whole_jobs, within_process
@@ -281,6 +283,8 @@ def verdict(
     remarks = [rank, *([results] if results else []), *work]
     if balance is not None and balance.straggler is not None:
         remarks.insert(0, Remark(text=balance.text, status=ATTENTION))
+    elif balance is not None:
+        remarks.append(Remark(text=balance.text, status=OK))
     # Of traces held against others, what became of the whole.
     remarks += tuple(
         Remark(
@@ -306,22 +310,23 @@ def verdict(
         here = []  # what makes the late rank faster is not known beyond its cause
     bounded = bool(here) and isinstance(here[0].saves, m.Saving)
     if here and any(run.script is not None and (run.script.step or bounded) for run in runs):
-        first = here[0]
-        places = [
-            f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in first.lines.items()
-        ]
-        what = ": ".join(filter(None, (", ".join(places), first.text)))
-        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {what}")
+        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {_first(here[0])}")
     answer, *rest = remarks
     doubts = [
         each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS
     ]
-    trust = "; ".join((*answer.notes, *(remark.text for remark in rest), *_by_message(doubts)))
+    eager = [f for f in findings if f.rule == NOTHING_MEASURED.id and f.level is m.Level.NOTE]
+    silent = [f for f in eager if not f.fix]  # what to write is an action
+    trusted = (*(remark.text for remark in rest), *_by_message((*doubts, *silent)))
+    trust = "; ".join((*answer.notes, *trusted))
     if not headlines:
         statuses = [remark.status for remark in remarks]
         statuses += [ATTENTION] if expired or lead or doubts else []
         status = max(statuses, key=WORST_LAST.index)
-        notes = (*expired, *_by_message(findings))
+        # an action has the long sentence of what compiling costs, and that is enough
+        costs = {each.finding for each in actions if each.rule == NEVER_BREAKS_EVEN.id}
+        others = [f for f in findings if f.fingerprint not in costs and f not in silent]
+        notes = (*expired, *_by_message(others))
         return m.Verdict(
             status=status, lead=lead, text=answer.text, trust=trust, reasons=_once(notes)
         )
@@ -330,6 +335,14 @@ def verdict(
     return m.Verdict(
         status=status, text=text, reasons=_once((*(line for _, line in more), *expired, *said))
     )
+
+
+def _first(action: m.Action) -> str:
+    """Name what to do first; what compiling costs stands with the action itself."""
+    if action.rule == NEVER_BREAKS_EVEN.id:
+        return "compiling makes its steps slower"
+    places = [f"{PurePosixPath(file).name}:{ranges(lines)}" for file, lines in action.lines.items()]
+    return ": ".join(filter(None, (", ".join(places), action.text)))
 
 
 def _last(runs: Sequence[m.RunReport], balance: m.RankBalance) -> str:

@@ -12,7 +12,8 @@ from kgprof.reading.structured_trace import RunTrace
 
 def whole_run(evidence: Evidence, run: RunEvidence) -> m.WholeRun | m.Skipped:
     """Account for all steps of a script; the shares are disjoint and add up to the whole."""
-    paid, trace = run.once(paid_once), run.compiler
+    paid = run.once(paid_once)
+    trace = run.compiler
     if isinstance(paid, m.Skipped):
         return paid
     assert trace is not None  # else nothing is known of what was paid once

@@ -42,7 +42,8 @@ class Comparing(m.Model):
 
     def recordings(self, base: Path, head: Path) -> int:
         """The exit code; nothing is run."""
-        context, output = self.context, self.context.output
+        context = self.context
+        output = self.context.output
         written = [output / name for name in layout.REPORTS] if output is not None else []
         written += [one.path for one in self.context.outputs if one.path is not None]
         self._refuse_overwriting((base, head), written)
@@ -50,7 +51,8 @@ class Comparing(m.Model):
             reading.named_side(base, context.sharing),
             reading.named_side(head, context.sharing),
         )
-        found, recording = self._compared(base, head, sources), reading.recording_of(head)
+        found = self._compared(base, head, sources)
+        recording = reading.recording_of(head)
         writing.add_to_job_summary(found, context.job)
         if output is not None:
             context.folder = output
@@ -129,7 +131,8 @@ class Comparing(m.Model):
                 judge = partial(self._compared, *places, (one, other))
                 whole = self._record(asked, trees, places, judge, most=most)
                 work.check()
-                self.context.interrupted, self.context.writing = not whole, whole
+                self.context.interrupted = not whole
+                self.context.writing = whole
                 found = judge()
                 writing.write_report(work.folder, found, work.recording)
                 page = work.finish() / layout.REPORTS[0]

@@ -31,7 +31,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     def end(number: signal.Signals) -> None:
         if not context.writing:
             raise KeyboardInterrupt
-        context.writing, context.interrupted = False, True
+        context.writing = False
+        context.interrupted = True
         again = (
             f"kgprof: {words(number)}: measurement is over and the report is being "
             "written; press again to stop\n"

@@ -28,7 +28,6 @@ PASSES = tuple(str(name) for name in m.PassName)
 SCRIPT_PASSES = tuple(sorted(name for name, declared in m.PASSES.items() if declared.listens))
 # of a script whose passes were not chosen: a shorter one runs once more for TIMING
 TIMED_BELOW_S = 60.0
-MODULE, WORKLOAD_ARGS = "kgprof.module", "kgprof.workload_args"  # in click's own notes
 LONGEST_TIMEOUT_S = 7 * 24 * 3600.0
 PAIRS = 10  # of `kgprof compare --record`, at most
 CASE_TIMEOUT_S = 150.0  # of `kgprof capture`; a cold compilation with autotuning has room in it
@@ -59,6 +58,11 @@ class Context:
     sharing: Sharing = field(default_factory=Sharing)
     # outside of CI, and with --no-ci, one that offers nothing
     job: Job = field(default_factory=Job)
+    module: str | None = None  # of -m, in place of a WORKLOAD
+    workload_args: tuple[str, ...] = ()  # what stands after ``--``
+
+
+with_context = click.make_pass_decorator(Context, ensure=True)
 
 
 class Place(click.Path):
@@ -80,7 +84,7 @@ PLACE = Place()
 def remembered(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     """What concerns every verb is no parameter of any: it goes to the Context."""
     context = ctx.ensure_object(Context)
-    if param.name in ("verbose", "output", "outputs", "quiet", "wait_for_idle"):
+    if param.name in ("verbose", "output", "outputs", "quiet", "wait_for_idle", "module"):
         setattr(context, param.name, value)
     elif param.name == "no_redact":
         context.sharing = replace(context.sharing, redact=not value)
@@ -214,7 +218,7 @@ report_options = in_order(
 )
 
 
-class Output(m.Model):
+class Output(m.Model, kw_only=False):
     """One ``--format``: to a file, or to stdout."""
 
     form: str
@@ -235,7 +239,7 @@ def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[s
 
 
 def _outputs(given: Iterable[tuple[str, str]]) -> tuple[Output, ...]:
-    outputs = [Output(form=name, path=Path(path) if path else None) for name, path in given]
+    outputs = [Output(name, Path(path) if path else None) for name, path in given]
     if sum(output.path is None for output in outputs) > 1:
         raise UsageError(
             "two formats cannot share stdout", hint="write one to a file: --format json=report.json"
@@ -295,7 +299,7 @@ def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """The WORKLOAD, or the module that -m names in its place (that option is eager)."""
     from kgprof.workloads.programs import MODULE_OPTION
 
-    module = ctx.meta.get(MODULE)
+    module = ctx.ensure_object(Context).module
     if module is None:
         return value
     if value != param.get_default(ctx):
@@ -336,7 +340,7 @@ module_option = click.option(
     metavar="MODULE",
     is_eager=True,
     expose_value=False,
-    callback=lambda ctx, param, value: ctx.meta.update({MODULE: value}),
+    callback=remembered,
     help="Run a module as a program, like python -m, instead of WORKLOAD.",
 )
 
@@ -449,7 +453,14 @@ recorded_options = in_order(
 )
 
 
-def refuse_unless_recorded(ctx: click.Context, sides: Sequence[Path], *, record: bool) -> None:
+def _given_among(names: Iterable[str], context: Context) -> list[str]:
+    """Those that the command line itself names, and the workload's own options."""
+    source = click.get_current_context().get_parameter_source
+    given = [name for name in names if source(name) is click.core.ParameterSource.COMMANDLINE]
+    return given + ["--"] * bool(context.workload_args)
+
+
+def refuse_unless_recorded(context: Context, sides: Sequence[Path], *, record: bool) -> None:
     """Raises UsageError for too many sides or too few, and for an option of a run without
     --record."""
     if record and not 2 <= len(sides) <= 3:
@@ -475,13 +486,7 @@ def refuse_unless_recorded(ctx: click.Context, sides: Sequence[Path], *, record:
         "seed",
         "timeout",
     )
-    given = [
-        name
-        for name in own
-        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-    ]
-    given += ["--"] * bool(ctx.meta.get(WORKLOAD_ARGS))
-    if given:
+    if given := _given_among(own, context):
         raise UsageError(
             f"compare runs nothing, so {' and '.join(given)} cannot be used", hint="add --record"
         )
@@ -521,7 +526,8 @@ def asked_for(
     if given["warmup"] >= given["steps"]:
         lacking = f"--warmup {given['warmup']} leaves no steady step of --steps {given['steps']}"
         raise UsageError(lacking, hint="use more --steps")
-    rounds, passes = given.get("rounds", DEFAULTS.rounds), given.get("passes", ())
+    rounds = given.get("rounds", DEFAULTS.rounds)
+    passes = given.get("passes", ())
     if programs.is_program(workload):
         refuse_for_a_script(workload, rounds, given.get("modes", ()), passes)
         given |= (
@@ -541,7 +547,7 @@ def asked_for(
             f"--rounds {rounds} repeats TIMING, but --passes leaves it out",
             hint="add timing to --passes",
         )
-    return m.Options(workload=workload, workload_args=workload_args, timeout_s=timeout, **given)
+    return m.Options(workload, workload_args=workload_args, timeout_s=timeout, **given)
 
 
 def refuse_for_a_script(
@@ -568,9 +574,7 @@ def refuse_for_a_script(
         )
 
 
-def traced_options(
-    ctx: click.Context, torch_trace: Path, workload_args: tuple[str, ...]
-) -> m.Options:
+def traced_options(context: Context, torch_trace: Path) -> m.Options:
     """Raises UsageError for what asks for a run as well."""
     run_only = (
         "workload",
@@ -583,17 +587,13 @@ def traced_options(
         "duration_s",
         "backend",
     )
-    given = [
-        name
-        for name in run_only
-        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-    ] + ["--"] * bool(workload_args)
-    if given or ctx.meta.get(MODULE):
+    given = _given_among(run_only, context)
+    if given or context.module:
         raise UsageError(
             f"--torch-trace runs nothing, so {' and '.join(given) or '-m'} cannot be used with it",
             hint="use one of the two",
         )
-    return m.Options(workload=f"TORCH_TRACE={torch_trace}", passes=(m.PassName.COMPILE,))
+    return m.Options(f"TORCH_TRACE={torch_trace}", passes=(m.PassName.COMPILE,))
 
 
 def unknown(kind: str, name: str, known: Sequence[str], *, near: str = "") -> str:

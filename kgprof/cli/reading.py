@@ -278,6 +278,7 @@ def with_accepted(found: m.Profile, entries: Sequence[m.AcceptedEntry]) -> m.Pro
     """Its findings, marked where the project accepts them."""
     if not entries:
         return found
-    root, today = found.environment.source_root, found.created_utc[:10]
+    root = found.environment.source_root
+    today = found.created_utc[:10]
     findings, _ = accepted_findings.apply(entries, found.findings, root=root, today=today)
     return msgspec.structs.replace(found, findings=findings)

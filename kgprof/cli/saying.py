@@ -40,10 +40,12 @@ def job_of(environment: Mapping[str, str]) -> Job:
     summary = environment.get("GITHUB_STEP_SUMMARY", "")
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
     server, repository, run = (environment.get(name, "") for name in names)
-    page, source = environment.get("CI_JOB_URL", ""), environment.get("CI_PROJECT_URL", "")
+    page = environment.get("CI_JOB_URL", "")
+    source = environment.get("CI_PROJECT_URL", "")
     source = f"{source}/-" if source else ""  # GitLab's pages of files stand behind it
     if server.startswith("https://") and repository and run.isdecimal():
-        page, source = f"{server}/{repository}/actions/runs/{run}", f"{server}/{repository}"
+        page = f"{server}/{repository}/actions/runs/{run}"
+        source = f"{server}/{repository}"
     return Job(
         parses_log=environment.get("GITHUB_ACTIONS") == "true",
         summary=Path(summary) if summary else None,

@@ -86,7 +86,7 @@ def selftest(device: str, progress: Progress, *, timeout_s: float) -> Answers:
 
 def asked(device: str, *, timeout_s: float) -> m.Options:
     return m.Options(
-        workload=f"{WORKLOAD}:{device}",
+        f"{WORKLOAD}:{device}",
         device=device,
         modes=(m.AS_IS,),
         steps=STEPS,
@@ -98,7 +98,8 @@ def asked(device: str, *, timeout_s: float) -> m.Options:
 def compare(recording: m.Recording) -> Answers:
     """The answers in a Recording of the workload against those that its source says."""
     profile = analyse(recording)
-    seen, environment = Seen(recording, profile), profile.environment
+    seen = Seen(recording, profile)
+    environment = profile.environment
     release = ".".join(environment.torch.split(".")[:2])
     triton, cuda = (
         value if isinstance(value, str) else f"none ({value.reason})"

@@ -65,10 +65,8 @@ def swept(
     ends = time.monotonic() + 60 * minutes - ENDING_S
     earlier = earlier_sweep(output) if resume else None
     target = (programs if programs.is_program(asked.workload) else loading).find(asked.workload)
-    inputs, private = (
-        [target.file] if target is not None and target.file is not None else [],
-        private_names(),
-    )
+    inputs = [target.file] if target is not None and target.file is not None else []
+    private = private_names()
 
     def shown(sweep: m.Sweep) -> m.Sweep:
         sharing = context.sharing
@@ -160,7 +158,7 @@ def tried(
     )
     if cell is None:
         return msgspec.structs.replace(found, ladder=m.Skipped("no cell that compiles was timed"))
-    key = m.RunKey(strategy=found.question.strategy, mode=cell.name)
+    key = m.RunKey(found.question.strategy, cell.name)
     trials = CellTrials(
         options=asked,
         strategy=key.strategy,
@@ -247,7 +245,7 @@ def stages_of(records: tuple[m.TraceRecord, ...]) -> m.CompileStages | m.Skipped
     """The seconds of all compilations in each stage; Skipped if there is none, or one whose spans
     are missing."""
     trace = RunTrace(
-        m.RunKey(strategy="", mode=""),
+        m.RunKey("", ""),
         m.CompileRecords(records=records),
         calls=0,
         steady_from=0,

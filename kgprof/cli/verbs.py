@@ -11,7 +11,7 @@ import click
 from kgprof import model as m
 from kgprof._version import __version__
 from kgprof.cli import options
-from kgprof.cli.options import DEFAULTS, PLACE, WORKLOAD_ARGS, Context, Spelt
+from kgprof.cli.options import DEFAULTS, PLACE, Context, Spelt, with_context
 from kgprof.cli.saying import inert, inform, to_stdout
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, EXIT_USAGE, UsageError
 from kgprof.export import EXPORTERS
@@ -53,14 +53,16 @@ class WorkloadCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
             at = args.index("--")
-            args, ctx.meta[WORKLOAD_ARGS] = args[:at], tuple(args[at + 1 :])
+            ctx.ensure_object(Context).workload_args = tuple(args[at + 1 :])
+            args = args[:at]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         from kgprof.workloads import loading
 
         workload = ctx.params.get("workload")
-        if workload is None or not loading.asks_for_help(workload, ctx.meta.get(WORKLOAD_ARGS, ())):
+        args = ctx.ensure_object(Context).workload_args
+        if workload is None or not loading.asks_for_help(workload, args):
             return super().invoke(ctx)
         to_stdout(inert(loading.help_text(workload)))
         return EXIT_OK
@@ -146,9 +148,9 @@ def cli(ctx: click.Context) -> None:
 )
 @options.hta_option
 @options.report_options
-@click.pass_context
+@with_context
 def profile(
-    ctx: click.Context, /, workload: str, hta: bool | None, accepted: str | None, **given: Any
+    context: Context, /, workload: str, hta: bool | None, accepted: str | None, **given: Any
 ) -> int:
     """Run WORKLOAD, measure it, and write report.html and report.json.
 
@@ -170,10 +172,9 @@ def profile(
     from kgprof.record import refuse_other_platforms, store
 
     refuse_other_platforms()
-    asked = options.asked_for(workload, ctx.meta.get(WORKLOAD_ARGS, ()), **given)
+    asked = options.asked_for(workload, context.workload_args, **given)
     kernel_kinds()  # a fault in them is told before anything runs
     known = accepted_here(accepted)
-    context = ctx.ensure_object(Context)
     with run_here(asked, configuration(accepted), context) as ran:
         if isinstance(ran, int):
             return ran
@@ -212,9 +213,9 @@ def profile(
 )
 @options.torch_trace_option
 @options.report_options
-@click.pass_context
+@with_context
 def check_graphs(
-    ctx: click.Context,
+    context: Context,
     /,
     workload: str,
     budgets: tuple[str, ...],
@@ -244,19 +245,21 @@ def check_graphs(
     from kgprof.reading import recordings
     from kgprof.record import refuse_other_platforms, store
 
-    workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
     faults: list[str] = []
     settings = reading.gate_settings(
         parse_options(budgets, fail_on, backend, accepted, faults), faults
     )
-    context = ctx.ensure_object(Context)
     if torch_trace is not None:
-        asked = options.traced_options(ctx, torch_trace, workload_args)
+        asked = options.traced_options(context, torch_trace)
         making: Any = torch_trace_read(asked, torch_trace, context)
     else:
         refuse_other_platforms()
         asked = options.asked_for(
-            workload, workload_args, **given, passes=passes(settings), backend=settings.backend
+            workload,
+            context.workload_args,
+            **given,
+            passes=passes(settings),
+            backend=settings.backend,
         )
         making = run_here(asked, reading.configuration(accepted), context)
     with making as ran:
@@ -284,9 +287,9 @@ def check_graphs(
 @options.hta_option
 @options.format_option
 @options.report_options
-@click.pass_context
+@with_context
 def report(
-    ctx: click.Context, recording: Path | None, torch_trace: Path | None, hta: bool | None
+    context: Context, recording: Path | None, torch_trace: Path | None, hta: bool | None
 ) -> int:
     """Write the report of a Recording again; torch is not needed.
 
@@ -309,10 +312,9 @@ def report(
         raise UsageError(
             "report needs exactly one input", hint="give a RECORDING, or --torch-trace DIR"
         )
-    context = ctx.ensure_object(Context)
     output, outputs, page = context.output, context.outputs, None
     if torch_trace is not None:
-        asked = options.traced_options(ctx, torch_trace, ())
+        asked = options.traced_options(context, torch_trace)
         with torch_trace_read(asked, torch_trace, context) as work:
             found, page = writing.finished(work, context, hta=hta)
         folder = page.parent / layout.FOLDER
@@ -352,9 +354,9 @@ def report(
 @options.format_option
 @options.quiet_option
 @options.report_options
-@click.pass_context
+@with_context
 def trace(
-    ctx: click.Context, traces: tuple[Path, ...], against: tuple[Path, ...], hta: bool | None
+    context: Context, traces: tuple[Path, ...], against: tuple[Path, ...], hta: bool | None
 ) -> int:
     """Write a report about traces that torch.profiler wrote in any program; runs nothing.
 
@@ -377,13 +379,12 @@ def trace(
     from kgprof.record import default_folder, kineto_files
 
     kernel_kinds()  # a fault in them is told before anything is read
-    context = ctx.ensure_object(Context)
     where = (
         context.output
         if context.output is not None
         else default_folder(kineto_files.title(traces[:1]))
     )
-    asked = m.Options(workload=kineto_files.title(traces), passes=(m.PassName.TRACE,))
+    asked = m.Options(kineto_files.title(traces), passes=(m.PassName.TRACE,))
     named = (*traces, *against)
     files = [
         path
@@ -433,9 +434,9 @@ def trace(
 @options.redact_option
 @options.source_option
 @options.verbose_option
-@click.pass_context
+@with_context
 def export(
-    ctx: click.Context,
+    context: Context,
     recording: Path,
     viewer: str,
     slug: str | None,
@@ -466,7 +467,7 @@ def export(
     refuse_overwriting([recording, *results(recording)], [output], layout.resolve(recording))
     loaded = recordings.load(recording)
     if viewer in (m.GRAPH, m.CODE):
-        write_texts(output, loaded, slug, viewer, ctx.ensure_object(Context).sharing)
+        write_texts(output, loaded, slug, viewer, context.sharing)
         to_stdout(str(output))
         return EXIT_OK
     kept = kept_traces.asked_for(loaded, slug, m.PassName(name) if name is not None else None)
@@ -474,7 +475,7 @@ def export(
     file, warnings = exporter.export(kept.path, f"{kept.key.slug}, {kept.measured_in.upper()}")
     for warning in warnings:
         inform(warning)
-    write_trace(output, file, loaded.header if ctx.ensure_object(Context).sharing.redact else None)
+    write_trace(output, file, loaded.header if context.sharing.redact else None)
     to_stdout(str(output))
     return EXIT_OK
 
@@ -579,9 +580,9 @@ def export(
 @options.sheet_format_option
 @options.quiet_option
 @options.report_options
-@click.pass_context
+@with_context
 def sweep(
-    ctx: click.Context,
+    context: Context,
     /,
     workload: str,
     strategy: str | None,
@@ -618,7 +619,6 @@ def sweep(
     from kgprof.workloads import loading
 
     refuse_other_platforms()
-    workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
     grid = Grid(
         modes=modes,
         backends=backends,
@@ -626,17 +626,16 @@ def sweep(
         precisions=tuple(map(m.Precision, precisions)),
         sizes=tuple(tuple(shlex.split(each)) for each in size),
     )
-    context = ctx.ensure_object(Context)
     if given["resume"] and context.output is None:
         raise UsageError("--resume needs the folder of the earlier sweep", hint="name it with -o")
     loading.find(workload)
     for each in grid.sizes or ((),):
-        loading.check_arguments(workload, (*workload_args, *each))
+        loading.check_arguments(workload, (*context.workload_args, *each))
     strategies = (strategy,) if strategy else ()
     measured = {name: given.pop(name) for name in ("device", "steps", "warmup", "seed")}
     asked = m.Options(
-        workload=workload,
-        workload_args=workload_args,
+        workload,
+        workload_args=context.workload_args,
         strategies=strategies,
         timeout_s=timeout,
         **measured,
@@ -663,8 +662,8 @@ def sweep(
 @options.sheet_format_option
 @options.redact_option
 @options.verbose_option
-@click.pass_context
-def advise(ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: int | None) -> int:
+@with_context
+def advise(context: Context, sweep_dir: Path, executions: int, memory_bytes: int | None) -> int:
     """Should this workload be compiled, and how? Answer from a sweep, for so many executions and so
     much memory.
 
@@ -677,7 +676,7 @@ def advise(ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: i
     """
     from kgprof.cli.sweeping import advised
 
-    return advised(sweep_dir, executions, memory_bytes, ctx.ensure_object(Context))
+    return advised(sweep_dir, executions, memory_bytes, context)
 
 
 @cli.command(cls=WorkloadCommand)
@@ -720,9 +719,9 @@ def advise(ctx: click.Context, sweep_dir: Path, executions: int, memory_bytes: i
 @options.recorded_options
 @options.wait_option
 @options.report_options
-@click.pass_context
+@with_context
 def compare(
-    ctx: click.Context,
+    context: Context,
     /,
     sides: tuple[Path, ...],
     record: bool,
@@ -766,7 +765,7 @@ def compare(
     from kgprof.cli import reading
     from kgprof.cli.comparing import Comparing
 
-    options.refuse_unless_recorded(ctx, sides, record=record)
+    options.refuse_unless_recorded(context, sides, record=record)
     settings, entries = reading.compare_settings(
         budgets, fail_on, accepted, allow_different_environment
     )
@@ -774,12 +773,12 @@ def compare(
         settings=settings,
         entries=entries,
         inputs=reading.configuration(accepted),
-        context=ctx.ensure_object(Context),
+        context=context,
     )
     if not record:
         return comparing.recordings(*sides) if len(sides) == 2 else comparing.history(sides)
     base, head, workload = (*map(str, sides), DEFAULTS.workload)[:3]
-    ask = partial(options.asked_for, workload, ctx.meta.get(WORKLOAD_ARGS, ()), **given)
+    ask = partial(options.asked_for, workload, context.workload_args, **given)
     return comparing.checkouts(base, head, workload, ask, most=rounds)
 
 
@@ -803,9 +802,9 @@ def compare(
 @options.sheet_format_option
 @options.quiet_option
 @options.report_options
-@click.pass_context
+@with_context
 def capture(
-    ctx: click.Context,
+    context: Context,
     /,
     workload: str | None,
     cases: tuple[str, ...],
@@ -833,7 +832,6 @@ def capture(
     from kgprof.record import refuse_other_platforms
     from kgprof.workloads import loading
 
-    workload_args = ctx.meta.get(WORKLOAD_ARGS, ())
     chosen = capturing.cases_of(workload or "", cases)
     if listing:
         to_stdout(capturing.listed(chosen))
@@ -843,16 +841,16 @@ def capture(
         raise UsageError(
             "kgprof capture needs a WORKLOAD", hint="for example: kgprof capture my_model.py:step"
         )
-    loading.check_arguments(workload, workload_args)
+    loading.check_arguments(workload, context.workload_args)
     strategies = (strategy,) if strategy else ()
     asked = m.Options(
-        workload=workload,
-        workload_args=workload_args,
+        workload,
+        workload_args=context.workload_args,
         strategies=strategies,
         timeout_s=timeout,
         seed=seed,
     )
-    return capturing.captured(asked, chosen, ctx.ensure_object(Context))
+    return capturing.captured(asked, chosen, context)
 
 
 @cli.command()

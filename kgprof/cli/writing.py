@@ -23,6 +23,7 @@ from kgprof.cli.reading import read
 from kgprof.cli.saying import Job, append_summary, inert, inert_document, inform, say, to_stdout
 from kgprof.collectors import accepted
 from kgprof.document import account, failures, practices
+from kgprof.document.finding_list import not_applied
 from kgprof.document.sheet import Sheet
 from kgprof.errors import (
     EXIT_GATE_FAILED,
@@ -198,8 +199,9 @@ def ended(profile: m.Profile, page: Path, context: Context) -> int:
         actions = (f"{what}; fix: {fix}" for what, fix, _ in practices.next_steps(profile))
         sentences = () if raised else profile.verdict.sentences
         accounted = () if raised else account.lines(profile)
-        for sentence in (*sentences, *accounted, *actions):
-            inform(sentence)
+        for sentence in (*sentences, *accounted, *actions, not_applied(profile.actions)):
+            if sentence:
+                inform(sentence)
     add_to_job_summary(profile, context.job)
     emit(profile, page.parent / layout.FOLDER, context, otherwise=str(page))
     return profile.exit_code
@@ -255,7 +257,8 @@ def trace_files(profile: m.Profile, recording: Path | None, folder: Path | None)
     )
     files = []
     for trace in kept_traces.kept_traces(recording, [run.key for run in profile.runs]):
-        link, place = "", stay
+        link = ""
+        place = stay
         if folder is not None:
             link, path, here = trace.file_name, trace.path.resolve(), folder.resolve()
             if path.is_relative_to(here):
@@ -383,7 +386,8 @@ def emit(
 
     A job that takes commands from its log gets none that a run wrote.
     """
-    text, job = otherwise, context.job
+    text = otherwise
+    job = context.job
     for output in context.outputs:
         if (path := output.path) is not None:
             folder = None if store.is_stream(path) else path.parent
@@ -466,7 +470,8 @@ def write_baseline(profile: m.Profile, settings: m.GateSettings, *, whole: bool)
     ):
         say("the baseline is left as it is", "not every run could be checked")
         return profile.exit_code
-    root, failing = profile.environment.source_root, profile.gate.failing
+    root = profile.environment.source_root
+    failing = profile.gate.failing
     to_accept = [f for i, f in enumerate(profile.findings) if i in failing or f.accepted]
     expires = (datetime.date.today() + datetime.timedelta(days=BASELINE_DAYS)).isoformat()
     keep_unused = not whole or profile.exit_code == EXIT_INCONCLUSIVE

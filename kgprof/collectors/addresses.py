@@ -153,7 +153,7 @@ def collect(evidence: Evidence) -> tuple[AddressEvent, ...]:
         # buffer's name.
         lay = {(b.first.address, b.first.shape): b.name for b in tensors.tensors.buffers or ()}
         passed: dict[tuple[str, str], str] = {}
-        for graph, tensor, held in _inputs(tensors):
+        for graph, tensor, held in passed_inputs(tensors):
             name = lay.get((held.first.address, held.first.shape))
             if name is not None and tensors.is_argument(graph, tensor.name):
                 passed.setdefault((graph.compile_id, tensor.name), name)
@@ -192,7 +192,7 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
     it."""
     captured = {buffer.name.rpartition(".")[2] for buffer in tensors.tensors.buffers or ()}
     moving = []
-    for graph, tensor, held in _inputs(tensors):
+    for graph, tensor, held in passed_inputs(tensors):
         from_this_call = sum(held.made_now.values())
         told = not tensors.is_argument(graph, tensor.name) and last_name(tensor.name) in captured
         # A script has a new batch in each step, and one compiled block may be called for each layer
@@ -219,7 +219,7 @@ def _changes(tensors: RunTensors, declared: dict[tuple[str, str], str]) -> Itera
         )
 
 
-def _inputs(tensors: RunTensors) -> Iterator[Passed]:
+def passed_inputs(tensors: RunTensors) -> Iterator[Passed]:
     """What the program passes to its graphs."""
     for graph in tensors.tensors.graphs:
         for tensor in graph.inputs:
@@ -314,7 +314,7 @@ def _copied(tensors: RunTensors) -> Iterator[CopiedInput]:
         for held in tensor.held
         if tensor.name.startswith(m.INCOMING) and held.last.shape
     )
-    for graph, tensor, held in (*_inputs(tensors), *coming_in):
+    for graph, tensor, held in (*passed_inputs(tensors), *coming_in):
         # the first call may run a graph several times, to warm it up
         steady = held.watched > tensors.steady_from
         # torch's own rule: neither fixed nor made by the graph before, and on the device.

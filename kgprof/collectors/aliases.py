@@ -47,7 +47,8 @@ OUTPUT_INPUT = m.Rule(
         "return self.state."
     ),
     remedy=(
-        "Return a copy (x.clone()), or let the caller make the view and return only new tensors."
+        "If the caller writes to one of the two, or keeps the result beyond the next call: return "
+        "a copy (x.clone()), or let the caller make the view and return only new tensors."
     ),
     topic=m.Topic.TENSORS,
     seen_in=((m.Witness.TENSORS,),),
@@ -253,7 +254,8 @@ def _outputs(tensors: RunTensors, graph: m.WatchedGraph) -> Iterator[Alias]:
                 if found != "unknown"
                 else "not known exactly"
             )
-            kind, serious = _KINDS.get(found, VIEW), bool(graph.cuda_graphs and not graph.backward)
+            kind = _KINDS.get(found, VIEW)
+            serious = bool(graph.cuda_graphs and not graph.backward)
             yield _alias(tensors, graph, OUTPUTS, kind, pair, serious=serious, calls=overlap.runs)
     for name in graph.returned_twice:
         if name not in names and name not in graph.returned_inputs:
@@ -342,7 +344,8 @@ def _alias(
     serious: bool,
     calls: int,
 ) -> Alias:
-    place, of_backward = tensors.definition(graph), ("backward",) if graph.backward else ()
+    place = tensors.definition(graph)
+    of_backward = ("backward",) if graph.backward else ()
     return Alias(
         run=tensors.key,
         rule=rule.id,

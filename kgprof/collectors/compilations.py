@@ -7,6 +7,7 @@ stage; spans that are not named here belong to the stage around them.
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -25,6 +26,8 @@ from kgprof.collectors.graph_breaks import (
     refusal_of,
     stack_in,
 )
+from kgprof.collectors.guard_text import parse
+from kgprof.collectors.guard_words import in_words
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.files import json_object
 from kgprof.reading.source_text import user_function
@@ -63,6 +66,10 @@ _REGISTERS_FAKE = re.compile(
     r"(?<![\w.])(?:[^\WA-Za-z_]|\.)*+(?P<name>[A-Za-z_][\w.]*\.register_fake)\b"
 )
 
+_REFUSED = "RecompileError"
+_FORBIDS = "error_on_recompile"
+_REJECTED = re.compile(r"^ *- (?P<reason>\d+/\d+: .*)$", re.MULTILINE)
+
 CAPTURE, FRONTEND, SCHEDULING = "capture_s", "frontend_s", "scheduling_s"
 CODE, MACHINE, CACHING = "code_generation_s", "machine_code_s", "caching_s"
 # The names are the same in torch 2.11 to 2.13.
@@ -99,6 +106,9 @@ class FailedCompile(Event):
     refusal: m.Refusal
     calls: tuple[int, ...]
     fix: str = ""
+    # of a recompile that the program makes an error: the guard in words, and the line that does
+    guard: str = ""
+    forbidden_at: m.Location | None = None
 
 
 # ---------------------------------------------------------------- the stages
@@ -115,8 +125,10 @@ def compilations(trace: RunTrace) -> tuple[m.Compilation, ...]:
     rows = []
     for compiled in trace.compiled:
         for metrics in (*filter(None, [compiled.metrics]), *compiled.backward):
-            backward, frame = metrics is not compiled.metrics, compiled.frame
-            name, duration_us = frame.function if frame else "", metrics.get("duration_us")
+            backward = metrics is not compiled.metrics
+            frame = compiled.frame
+            name = frame.function if frame else ""
+            duration_us = metrics.get("duration_us")
             unknown = m.Skipped("torch gave no duration_us")
             known = seconds.get((id(compiled), backward), {})
             spent = {
@@ -148,7 +160,8 @@ def _seconds_of_stages(trace: RunTrace) -> dict[tuple[int, bool], dict[str, floa
     open_spans: list[tuple[str, tuple[int, bool], str]] = []
     last_us = 0.0
     for event, compiled in _spans(trace):
-        now_us, name = float(event["ts"]), str(event["name"])
+        now_us = float(event["ts"])
+        name = str(event["name"])
         if open_spans:
             _, owner, stage = open_spans[-1]
             stages = totals.setdefault(owner, {})
@@ -208,10 +221,8 @@ def _of_run(trace: RunTrace) -> Iterator[FailedCompile]:
     records = trace.artifacts(BREAK)
     broken = {id(trace.compilation(compile_id(record.metadata), record.call)) for record in records}
     for compiled in trace.compiled:
-        refused_by_limit, why = (
-            compiled.metrics.get("co_name") is None,
-            compiled.metrics.get("fail_reason"),
-        )
+        refused_by_limit = compiled.metrics.get("co_name") is None
+        why = compiled.metrics.get("fail_reason")
         told = refused_by_limit or id(compiled) in broken or refused_branch(str(why))
         if compiled.failed and (frame := compiled.frame) is not None and not told:
             text = f"{compiled.metrics.get('fail_type')}: {why}"
@@ -228,7 +239,8 @@ def _failed(
     """``code``: file, first line and name of the code object; ``seen``: in which call, and what
     torch traced."""
     metrics = compiled.metrics if compiled else {}
-    definition, is_own = trace.source.definition(*code), trace.source.project.holds(code[0])
+    definition = trace.source.definition(*code)
+    is_own = trace.source.project.holds(code[0])
     error, _, said = text.partition(": ")
     cause = cause_of(str(metrics.get("fail_reason") or said), trace.all.sources.registry)
     # the first line says only that constraints are violated
@@ -238,24 +250,33 @@ def _failed(
     stack = traced if is_own or compiled is None else (*compiled.stack[:-1], *traced)
     location = trace.source.innermost(stack) or (definition if is_own else None)
     library = library_of(trace, (outside_dynamo(traced) or (None,))[-1])
+    guard, forbidden_at, wraps = "", None, ""
+    if error == _REFUSED:
+        guard = _guard(said, seen)
+        forbidden_at = trace.source.setting(_FORBIDS)
+        location = location or forbidden_at
+        wraps = seen.wraps if isinstance(seen, m.OfferedFrame) else ""
     where = trace.source.identity(location)[:2] or (user_function(code[2]),)
     inside = (library.package, library.file, library.function) if library else ()
     return FailedCompile(
         run=trace.run,
         location=location,
         library=library,
-        function=definition.function,
+        function=wraps or definition.function,
         error=error,
         refusal=refusal_of(trace, cause, stack if traced else ()),
         calls=(seen.call,),
         fix=_fix(text),
+        guard=guard,
+        forbidden_at=forbidden_at,
         identity="\0".join((*where, error, cause.identity, *inside)),
     )
 
 
 def _fix(text: str) -> str:
     """What torch names as the remedy in its error, as code."""
-    size, fake = _MARKED.search(text), _REGISTERS_FAKE.search(text)
+    size = _MARKED.search(text)
+    fake = _REGISTERS_FAKE.search(text)
     if size and "maybe_mark_dynamic" in text:
         return (
             f"torch._dynamo.maybe_mark_dynamic({size['name']}, {size['dimension']})"
@@ -267,6 +288,17 @@ def _fix(text: str) -> str:
             "tensor of the result's shape and dtype"
         )
     return ""
+
+
+def _guard(text: str, seen: m.OfferedFrame | Compiled) -> str:
+    """The guard of the newest entry, which torch names first in its error."""
+    found = _REJECTED.search(text)
+    if found is None:
+        return "torch gave no reason"
+    guard = parse(found["reason"])
+    if isinstance(seen, m.OfferedFrame):
+        return in_words(guard, wraps=seen.wraps, arguments=seen.arguments)
+    return in_words(guard)
 
 
 def _traced(
@@ -283,7 +315,8 @@ def _traced(
         return ()
     if quoted := tuple(stack_in(text, anywhere=False)):
         return quoted
-    file, line = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
+    file = metrics.get("fail_user_frame_filename")
+    line = metrics.get("fail_user_frame_lineno")
     return (m.Location(file=str(file), line=int(line)),) if file and line else ()
 
 
@@ -294,6 +327,8 @@ def diagnose(events: tuple[FailedCompile, ...]) -> tuple[m.Finding, ...]:
 def _finding(event: FailedCompile) -> m.Finding:
     times = f" in {len(event.calls)} calls" if len(event.calls) > 1 else ""
     cause = event.refusal.cause
+    if event.error == _REFUSED:
+        return _forbidden(event, times)
     why = because(cause, event.library)
     words = cause.explanation if event.fix and not cause.gb_id else cause.words
     return finding(
@@ -307,3 +342,28 @@ def _finding(event: FailedCompile) -> m.Finding:
         detail=detail_of(cause),
         fix=event.fix,
     )
+
+
+def _forbidden(event: FailedCompile, times: str) -> m.Finding:
+    """A recompile that the program makes an error."""
+    place = event.forbidden_at
+    at = ""
+    if place is not None:
+        of = f" of {PurePosixPath(place.file).name}" if _is_elsewhere(event, place) else ""
+        at = f", set in line {place.line}{of},"
+    return finding(
+        COMPILE_FAILED,
+        event,
+        f"compiling {event.function} again raised {event.error}{times}: {event.guard}; "
+        f"torch._dynamo.config.{_FORBIDS}{at} makes each recompile an error",
+        event.identity,
+        count=len(event.calls),
+        detail=event.refusal.cause.explanation,
+        related=(place,) if place else (),
+        fix=f"torch._dynamo.config.{_FORBIDS} = False  # it then compiles again; or give "
+        f"{event.function} the same kind of input in every call",
+    )
+
+
+def _is_elsewhere(event: FailedCompile, place: m.Location) -> bool:
+    return event.location is None or event.location.file != place.file

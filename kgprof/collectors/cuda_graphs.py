@@ -154,8 +154,10 @@ PADDED = "a few sizes; keep the part of the result that belongs to the input"
 NOT_ON_CPU = m.Skipped("not observable on CPU")
 
 # Functions of torch._inductor that log, and what their messages are about.
-_SKIP, _PARTITIONS = "log_cudagraph_skip_and_bump_counter", "_log_graph_partitions"
-_NODE, _RECORD = "_log_non_cudagraphable_node", "record_function"
+_SKIP = "log_cudagraph_skip_and_bump_counter"
+_PARTITIONS = "_log_graph_partitions"
+_NODE = "_log_non_cudagraphable_node"
+_RECORD = "record_function"
 # in the reason for an operator that cannot stand in a CUDA graph
 _ON_CPU = re.compile(r"(?i)cpu|DeviceCopy")
 _COUNTS = re.compile(
@@ -252,7 +254,8 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
     traced = run.trace(m.PassName.TRACE) if on_cuda else NOT_ON_CPU
     per_step: float | m.Skipped
     if isinstance(traced, m.Skipped):
-        per_step, replayed = traced, []
+        per_step = traced
+        replayed = []
     else:
         assert isinstance(run.record.trace, m.TracePass)  # a pass without one has no trace
         per_step = int(_named(traced.columns, LAUNCH).sum()) / max(1, len(run.record.trace.step_us))
@@ -287,7 +290,8 @@ def _replayed(trace: RunTrace, columns: Columns) -> Iterator[Replayed]:
     """Calls of CUDA by the innermost compiled region that they were made in: a resumed function
     runs inside another."""
     regions = columns.named(REGION) & columns.of_category("cpu_op", "user_annotation")
-    graph_calls, kernel_calls = _named(columns, LAUNCH), columns.named(*KERNEL_LAUNCHES)
+    graph_calls = _named(columns, LAUNCH)
+    kernel_calls = columns.named(*KERNEL_LAUNCHES)
     calls = np.flatnonzero(
         columns.of_category(*launches.LAUNCH_CATEGORIES) & (graph_calls | kernel_calls)
     )
@@ -349,7 +353,8 @@ def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
         elif message.function in (_PARTITIONS, _NODE) and groups:
             groups[-1].append(message)
     for head, *rest in groups:
-        counts, texts = _COUNTS.search(head.text), [message.text for message in rest]
+        counts = _COUNTS.search(head.text)
+        texts = [message.text for message in rest]
         assert counts is not None  # the group begins with it
         found = [
             match["reason"] for text in texts if (match := _NODE_REASON.fullmatch(text.strip()))
@@ -362,10 +367,8 @@ def _partitions(trace: RunTrace) -> Iterator[Partitioning]:
                 place for name in sources for place in trace.source.bound(last_name(name))
             )
         )
-        quoted, define = (
-            quoted_line(trace.source, "\n".join(texts)),
-            _place_of_id(trace, head.compile_id, head.call),
-        )
+        quoted = quoted_line(trace.source, "\n".join(texts))
+        define = _place_of_id(trace, head.compile_id, head.call)
         yield Partitioning(
             compile_id=head.compile_id,
             graphed=int(counts[2]),
@@ -385,7 +388,8 @@ def _cpu_inputs(trace: RunTrace, name: str) -> Iterator[str]:
         metadata = record.metadata
         if compile_id(metadata) != name:
             continue
-        tensor, source = metadata.get("describe_tensor"), metadata.get("describe_source")
+        tensor = metadata.get("describe_tensor")
+        source = metadata.get("describe_source")
         if isinstance(tensor, dict) and "cpu" in str(tensor.get("device")):
             on_cpu.add((tensor.get("describer_id"), tensor.get("id")))
         if isinstance(source, dict) and (source.get("describer_id"), source.get("id")) in on_cpu:
@@ -395,10 +399,12 @@ def _cpu_inputs(trace: RunTrace, name: str) -> Iterator[str]:
 def _recorded(trace: RunTrace) -> Iterator[Recorded]:
     """The reason for a recording that is not the first stands in a message before it, in the same
     call."""
-    why, why_call = "", -1
+    why = ""
+    why_call = -1
     for message in trace.all.logs:
         if (again := _AGAIN.search(message.text)) and message.function not in (_NODE, _RECORD):
-            why, why_call = again["reason"].strip(), message.call
+            why = again["reason"].strip()
+            why_call = message.call
         if message.function == _RECORD:
             name = _COMPILE_ID.match(message.text)
             number = name["id"] if name else message.compile_id
@@ -417,7 +423,8 @@ def _written_inputs(trace: RunTrace) -> Iterator[WrittenInput]:
     """From AOTAutograd's own view of each forward graph; its inputs are in Dynamo's order."""
     names = {graph.compile_id: graph.inputs for graph in trace.all.graphs}
     for record in trace.artifacts(METADATA):
-        name, text = compile_id(record.metadata), record.payload or ""
+        name = compile_id(record.metadata)
+        text = record.payload or ""
         written = {
             i
             for i, found in enumerate(_MUTATES.findall(text.partition(_OUTPUTS)[0]))
@@ -573,7 +580,8 @@ def _for_sizes(event: CudaGraphs) -> Iterator[m.Finding]:
         often = each.warned
         if isinstance(each.each_us, float):
             often = each.in_steps > SELDOM * each.steps
-            took, usual = figure(each.each_us / 1e3), figure(each.usual_us / 1e3)
+            took = figure(each.each_us / 1e3)
+            usual = figure(each.usual_us / 1e3)
             message += (
                 f": {each.in_steps:,} of {plural(each.steps, 'step')} record one or run a size for "
                 f"the first time, {took} ms each where a replay takes {usual} ms"

@@ -183,7 +183,8 @@ def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
 def _reads(run: RunEvidence) -> Iterator[Disagreement]:
     """By line: a line that is compiled in one call and not in the next cannot be compared call by
     call."""
-    memory, source = run.record.memory, run.source
+    memory = run.record.memory
+    source = run.source
     if (
         isinstance(memory, m.Skipped)
         or isinstance(memory.syncs, m.Skipped)

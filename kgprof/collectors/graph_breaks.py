@@ -77,6 +77,10 @@ _USER_STACK = re.compile(
     r"(?:User code traceback|in the following user code|from user code|User stack):\n(?P<stack>.*)",
     re.S,
 )
+_NOT_CONVERTED = "WON'T CONVERT "
+_ATTEMPT = ("frame_id", "frame_compile_id", "attempt")
+# the line of a traceback that names the exception
+_ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): ", re.MULTILINE)
 _INTERNALS = "\nTraceback (most recent call last)"
 _CAUSE = re.compile(
     r"^(?P<kind>[^\n*][^\n]*)\n  Explanation: (?P<explanation>.*?)(?P<hints>(?:\n  Hint: .*?)*)"
@@ -150,13 +154,27 @@ def break_records(trace: RunTrace) -> list[BreakRecord]:
     torch may break a graph, compile the frame again and then find that it cannot go on behind the
     same line: of the records that it writes of this, only the last one is kept.
     """
+    artifacts = [record for record in trace.artifacts(ARTIFACT) if record.payload]
+    reasoned = {_attempt(record) for record in artifacts if not _is_raw(record)}
     written = [
-        _break_record(trace, record, record.payload)
-        for record in trace.artifacts(ARTIFACT)
-        if record.payload
+        _break_record(trace, record, record.payload or "")
+        for record in artifacts
+        if not (_is_raw(record) and _attempt(record) in reasoned)
     ]
     last = {_attempted(record): record for record in written if fell_back(trace, record)}
     return [record for record in written if last.get(_attempted(record), record) is record]
+
+
+def _is_raw(record: m.TraceRecord) -> bool:
+    """Whether torch wrote the traceback of an error alone. Of a backend's error it writes this
+    first, and then a record with the reason."""
+    return (record.payload or "").startswith(_NOT_CONVERTED)
+
+
+def _attempt(record: m.TraceRecord) -> object:
+    """The same for what one attempt to compile a frame wrote."""
+    metadata = record.metadata
+    return record.call, *(metadata.get(name) for name in _ATTEMPT)
 
 
 def _attempted(record: BreakRecord) -> object:
@@ -173,10 +191,7 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
     compiled = trace.compilation(compile_id(record.metadata), record.call)
     place = _NAMED_PLACE.match(text)
     found = _REASON.search(text)
-    # Records that convert_frame writes have the reason only in the exception that ends their
-    # traceback.
-    last_error = payload.rpartition("torch._dynamo.exc.")[2].partition(": ")[2]
-    reason = found["reason"] if found else last_error or payload
+    reason = found["reason"] if found else _last_error(payload)
     return BreakRecord(
         call=record.call,
         compiled=compiled,
@@ -193,6 +208,14 @@ def _break_record(trace: RunTrace, record: m.TraceRecord, payload: str) -> Break
         cause=cause_of(reason, trace.all.sources.registry),
         resumable=not reason.startswith(_CANNOT_RESUME),
     )
+
+
+def _last_error(payload: str) -> str:
+    """What the exception says that ends a traceback; of several torch's own, which explains."""
+    errors = list(_ERROR.finditer(payload))
+    own = [error for error in errors if error["kind"].startswith("torch._dynamo.exc.")]
+    explaining = own or errors
+    return payload[explaining[-1].end() :] if explaining else payload
 
 
 def stack_in(text: str, *, anywhere: bool = True) -> Iterator[m.Location]:

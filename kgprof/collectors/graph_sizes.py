@@ -21,7 +21,8 @@ from kgprof.measures.paid_once import RECORDS, PaidOnce, is_recording, paid_once
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.structured_trace import RunTrace, frame_id
 
-NEW_SIZE, WARNS = "deferred_cudagraphify", "maybe_warning_due_to_dynamic_shape"
+NEW_SIZE = "deferred_cudagraphify"
+WARNS = "maybe_warning_due_to_dynamic_shape"
 _KEY = re.compile(r"symint key (?P<key>.+)")
 _COMPILE_ID = re.compile(r"\[(?P<id>[^\]\s]+)\] ")
 _INPUT = re.compile(r"Tensor\(size=\[(?P<size>[\d, ]*)\]")

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 
 from kgprof import model as m
 from kgprof.collectors.guard_text import TENSOR_KINDS, Guard
-from kgprof.collectors.remedies import MEMBER, keys_of, param_group
+from kgprof.collectors.input_sizes import MEMBER
+from kgprof.collectors.remedies import keys_of, param_group
 
 STATES = {  # of the process, of which torch says no more
     "grad-mode": "it ran with gradients and without (torch.no_grad), and torch compiles for each",
     "autocast": "it ran with autocast and without, and torch compiles for each",
     "backend": "several torch.compile calls compile it, each with a backend of its own",
 }
+# modes that act on each call of a torch function, by the name of torch's check
+_MODES = ("___check_torch_function_mode_stack", "TORCH_FUNCTION_MODE")
+_DELETED = "Cache line invalidated because"
 _METADATA = "___check_metadata_"  # of the second value that __tensor_flatten__ returns
 # Dynamo's name for what the line of a graph break left to the code behind it
 _RETURNED = "___stack"
@@ -50,8 +54,15 @@ def in_words(
         return STATES[guard.kind]
     if guard.kind == "global-state" and guard.source:
         return f"the setting {guard.source} of the process changed, and torch compiles for each"
+    if guard.text.startswith(_MODES):
+        return (
+            "it ran under a torch function mode such as `with torch.device(...)` and without, or "
+            "under another, and torch compiles for each"
+        )
     if guard.text.startswith(_METADATA):
         return "what a tensor subclass keeps beside its data is another than before"
+    if guard.text.startswith(_DELETED):
+        return "an object that it was compiled for was deleted, and torch drops such code"
     if is_returned_by_a_break(guard):
         return "that line returned another value than before"
     name = (

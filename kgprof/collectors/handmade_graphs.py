@@ -137,7 +137,8 @@ def _captured_again(run: RunEvidence) -> Iterator[Recapture]:
 
 
 def _of_run(run: RunEvidence) -> Iterator[WrongTensor]:
-    memory, source = run.record.memory, run.source
+    memory = run.record.memory
+    source = run.source
     for graph in () if isinstance(memory, m.Skipped) else memory.graphs:
         first = graph.frames[0]
         for tensor in graph.wrong:
@@ -178,7 +179,8 @@ def _of_captures(event: Recapture) -> m.Finding:
 def _finding(events: list[WrongTensor]) -> m.Finding:
     """One tensor may be rebound in one replay and freed in the next: the graver is said."""
     event = min(events, key=lambda each: each.tensor.what)
-    tensor, replays = event.tensor, min(event.replays, sum(each.tensor.replays for each in events))
+    tensor = event.tensor
+    replays = min(event.replays, sum(each.tensor.replays for each in events))
     rule = KEPT_OUTPUT if tensor.what == "kept" else REPLACED_INPUT
     which = f"{tensor.name or 'a tensor'} of shape {list(tensor.shape)}"
     now = f"; {tensor.name} now holds another tensor" if tensor.name else ""

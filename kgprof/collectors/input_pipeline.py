@@ -134,7 +134,8 @@ def diagnose(events: tuple[InputWait, ...]) -> tuple[m.Finding, ...]:
 
 
 def _finding(event: InputWait) -> m.Finding:
-    extent, steps = event.extent, event.extent.words
+    extent = event.extent
+    steps = event.extent.words
     share = f"{100 * event.lost_us / event.extent.step_us:.0f} % of the {extent.per}"
     if event.rule is SLOW_DATA_LOADER:
         fix = "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)"

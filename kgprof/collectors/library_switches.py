@@ -6,7 +6,9 @@ is a note.
 """
 
 import ast
+import re
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Mapping
 from importlib import resources
 from typing import Any
@@ -16,6 +18,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import recompiles
+from kgprof.collectors.graph_breaks import break_records
 from kgprof.collectors.guard_text import switches_in
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
@@ -30,7 +33,8 @@ class Switch(m.Model):
     functions: tuple[str, ...]
     words: tuple[str, ...] = ("",)
     below: bool = False
-    fix: str
+    fix: str = ""
+    no_fix: str = ""  # why nothing can be written
 
 
 _TABLE = tomllib.loads(
@@ -59,18 +63,33 @@ _BREAK = (
 _INTENDED = (
     "the library breaks the graph here on purpose; what stands before and behind it is compiled"
 )
-_ELSEWHERE = "call it before the loop or every N steps, or use a function that reads nothing"
+_ELSEWHERE = (
+    "if the program allows it, call it before the loop or every N steps, or use a function that "
+    "reads nothing"
+)
 _OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
+_AROUND = "outside of what is compiled: enter the context around the call of it"
+_ENTERS = ("__enter__", "enter_context")
 _HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
 _SKIPPED = "dont_skip_tracing"  # of a function of torch's: the next line of torch's breaks instead
 _OPERATOR = "Higher Order Operator"
+_DYNAMIC = "capture_dynamic_output_shape_ops"
+_PRINTS = "reorderable_logging_functions"
+# What torch can print later: its classes, as it names them in the context of the break.
+_PRINTED_CLASS = r"<class '[\w.]+\.(?:Tensor|Constant|StringFormat)Variable'>"
+_PRINTED = re.compile(rf"builtin print \[(?:(?:, )?{_PRINTED_CLASS})*\] False")
+_READ_TOO = (
+    "and print tensors themselves, not what this line reads from them: the graph then stays whole "
+    "and prints at its end"
+)
 _BRANCHES = "GB0170"  # on a value
 _COUNTED = (
     "for _ in range(N): ...  # in place of the while, if the number of turns is known; else "
     "torch.while_loop"
 )
 _CHECKED = "in place of the if and its raise: the check is then a part of the graph"
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _OF_AN_IF = ("torch.cond", "if tensor_cond", "branchless")
 # With it, the call of a compiled module with a backward hook raises: "BackwardState requires
 # CompiledAutograd".
@@ -95,9 +114,37 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
     sources: dict[Any, SourceText] = {
         trace.run: trace.source for trace in evidence.compilers_and_cut_off
     }
-    return [
-        _mended(one, sources.get(one.run), trainers.get(one.run, {}), compiled) for one in findings
-    ]
+    lines = Counter(_line(one.run, one.location) for one in findings if one.refusal is not None)
+    prints = _printed_now(evidence) if any("print" in one.names for one in findings) else set()
+    mended = []
+    for one in findings:
+        line = _line(one.run, one.location)
+        new = _mended(
+            one, sources.get(one.run), trainers.get(one.run, {}), compiled, now=line in prints
+        )
+        mended.append(_beside_another(new) if lines[line] > 1 else new)
+    return mended
+
+
+def _line(run: m.RunKey | None, place: m.Location | None) -> tuple[m.RunKey | None, str, int]:
+    return run, place.file if place else "", place.line if place else 0
+
+
+def _printed_now(evidence: Evidence) -> set[tuple[m.RunKey | None, str, int]]:
+    """The lines whose print is given what torch cannot print later, in one compilation at least."""
+    return {
+        _line(trace.run, record.site)
+        for trace in evidence.compilers_and_cut_off
+        for record in break_records(trace)
+        if record.cause.operator == "print" and not _PRINTED.fullmatch(record.cause.context)
+    }
+
+
+def _beside_another(finding: m.Finding) -> m.Finding:
+    """Two breaks in one line: a print that is put off leaves the other."""
+    if _PRINTS not in finding.fix:
+        return finding
+    return replace(finding, fix=f"{finding.fix.partition('  #')[0]}  # {_READ_TOO}")
 
 
 def _mended(
@@ -105,20 +152,31 @@ def _mended(
     source: SourceText | None,
     trainer: Mapping[str, Mapping[str, str]],
     compiled: Collection[tuple[m.RunKey, str, str]],
+    *,
+    now: bool = False,
 ) -> m.Finding:
+    """``now``: what it prints cannot be printed later."""
+    if why := _unavoidable(finding):
+        return replace(finding, level=m.Level.NOTE, no_fix=why)
     place = finding.location
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
     tested = source is not None and place is not None and source.decides(place)
     decides = prints or tested or _in_operator(finding)
+    in_graph = source is not None and place is not None and source.flows_into_a_graph(place)
+    useless = (
+        *((_DYNAMIC,) if decides else ()),
+        *(() if in_graph and not decides else (_SCALARS,)),
+        *((_PRINTS,) if now else ()),
+    )
     spelled = trainer.get("in_place_of", {}).get(finding.fix, finding.fix)
     of_trainer = trainer.get("fixes", {}).get(finding.rule, spelled)
-    fix = _known(finding, decides) or _of_guard(finding) or of_trainer
+    fix = _known(finding, useless) or _of_guard(finding) or of_trainer
     if fix:
         return replace(finding, fix=fix)
     if finding.refusal is not None and finding.refusal.cause.gb_id == _BRANCHES:
         finding = _of_branch(finding, source)
-    if decides:
-        finding = _without_hint(finding, _SCALARS)
+    for switch in useless:
+        finding = _without_hint(finding, switch)
     if finding.refusal is not None and finding.refusal.cause.operator.startswith("torch."):
         finding = _without_hint(finding, _SKIPPED)
     only = (
@@ -127,6 +185,14 @@ def _mended(
         and source.is_all_of_its_function(finding.location)
     )
     return _without_switch(finding, compiled, only)
+
+
+def _unavoidable(finding: m.Finding) -> str:
+    """Why a read of a library's is a part of what it does; empty where the table does not say."""
+    line = finding.library
+    if finding.reads is None or line is None:
+        return ""
+    return next((each.no_fix for each in READS if each.no_fix and _is_at(each, line)), "")
 
 
 def _of_guard(finding: m.Finding) -> str:
@@ -157,13 +223,28 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
         return finding
     if not any(isinstance(node, ast.BoolOp) for node in ast.walk(branch.test)):
         finding = _without_hint(finding, "`or`/`and`")
+    leaves = (ast.Return, ast.Break, ast.Continue, ast.Raise)
+    if any(isinstance(node, leaves) for each in branch.body for node in ast.walk(each)):
+        for hint in _OF_AN_IF:
+            finding = _without_hint(finding, hint)
     only_raises = len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise)
-    if not only_raises or branch.orelse or not isinstance(branch.test, ast.Call | ast.Compare):
+    wanted = _opposite(branch.test)
+    if not only_raises or branch.orelse or not wanted:
         return finding
-    for hint in _OF_AN_IF:
-        finding = _without_hint(finding, hint)
-    check = f'torch._assert_async(~({ast.unparse(branch.test)}), "...")'
-    return replace(finding, fix=f"{check}  # {_CHECKED}")
+    return replace(finding, fix=f'torch._assert_async({wanted}, "...")  # {_CHECKED}')
+
+
+def _opposite(test: ast.expr) -> str:
+    """A condition of torch's bools turned round; of a number, ``~`` would be something else."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return ast.unparse(test.operand) if _is_a_bool(test.operand) else ""
+    return f"~({ast.unparse(test)})" if _is_a_bool(test) else ""
+
+
+def _is_a_bool(test: ast.expr) -> bool:
+    if isinstance(test, ast.Compare):
+        return len(test.ops) == 1 and isinstance(test.ops[0], _COMPARISONS)
+    return isinstance(test, ast.Call) and _last(ast.unparse(test.func)) in ("any", "all")
 
 
 def _in_operator(finding: m.Finding) -> bool:
@@ -172,18 +253,29 @@ def _in_operator(finding: m.Finding) -> bool:
     return finding.refusal is not None and finding.refusal.cause.kind.startswith(_OPERATOR)
 
 
-def _known(finding: m.Finding, decides: bool) -> str:
-    """``decides``: a condition depends on the value that the line reads, which breaks the graph
-    next, or the graph cannot hold it."""
+def _written_by(finding: m.Finding, called: str) -> str:
+    """The function that writes a message; ``logging.info`` asks its root logger before it calls
+    it, where torch stops."""
+    if called == _WARNS:
+        return "warnings.warn"
+    if called in _WRITES:
+        return f"logging.{called}"
+    line = finding.library
+    is_logging = line is not None and line.file.endswith("logging/__init__.py")
+    return f"logging.{line.function}" if line and is_logging and line.function in _LEVELS else ""
+
+
+def _known(finding: m.Finding, useless: Collection[str]) -> str:
+    """``useless``: settings with which the next line breaks the graph, or the call raises."""
     way = finding.reads or finding.refusal
     if way is None:
         return ""
     cause = finding.refusal.cause if finding.refusal else m.TorchCause(kind="")
     called = cause.operator
-    if called == _WARNS or called in _WRITES:  # in whatever package
-        message = "warnings.warn" if called == _WARNS else f"logging.{called}"
+    writes = _written_by(finding, called)
+    if writes:  # in whatever package
         return (
-            f"torch._dynamo.config.ignore_logging_functions.add({message})  # compiled "
+            f"torch._dynamo.config.ignore_logging_functions.add({writes})  # compiled "
             "code leaves the message out"
         )
     places = [
@@ -199,10 +291,10 @@ def _known(finding: m.Finding, decides: bool) -> str:
         if (here or one.below) and _is_at(one, line)
     )
     of_library = next((one.fix.replace("{function}", _last(line.function)) for one, line in at), "")
-    return of_library or _of_cause(cause, in_library=finding.library is not None, decides=decides)
+    return of_library or _of_cause(cause, in_library=finding.library is not None, useless=useless)
 
 
-def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
+def _of_cause(cause: m.TorchCause, *, in_library: bool, useless: Collection[str]) -> str:
     """The table's, else the setting that torch's own hint names. Not one that only moves the break
     to the next line, and not one with which the call raises."""
     table = (
@@ -213,7 +305,7 @@ def _of_cause(cause: m.TorchCause, *, in_library: bool, decides: bool) -> str:
     switches = (switch for hint in cause.hints for switch in switches_in(hint))
     hinted = next((switch for switch in switches if _RAISES not in switch), "")
     fix = table or (f"{hinted}  # {_HINTED}" if hinted else "")
-    return "" if decides and _SCALARS in fix else fix
+    return "" if any(switch in fix for switch in useless) else fix
 
 
 def _without_hint(finding: m.Finding, switch: str) -> m.Finding:
@@ -251,12 +343,13 @@ def _without_switch(
     direct = own and not any(_last(line.function) in _OF_MODULES for line in (library, *way.chain))
     if isinstance(way, m.Reads):
         if direct and not way.chain:
-            return replace(finding, fix=f"{own}  # {_last(library.function)}() reads: {_ELSEWHERE}")
+            return replace(finding, no_fix=f"{_last(library.function)}() reads: {_ELSEWHERE}")
         return replace(finding, level=m.Level.NOTE, no_fix=_READ)
     inside = any((finding.run, at.file, _last(at.function)) in compiled for at in way.stack)
     wanted = way.cause.operator == _ON_PURPOSE
     if inside and own and not only and not wanted and (direct or finding.level is m.Level.ERROR):
-        return replace(finding, fix=f"{own}  # {_OUTSIDE}")
+        enters = any(_last(line.function) in _ENTERS for line in (library, *way.chain))
+        return replace(finding, fix=f"{own}  # {_AROUND if enters else _OUTSIDE}")
     if finding.level is m.Level.ERROR:
         return replace(finding, fix=_SUPPRESSED)
     return replace(finding, level=m.Level.NOTE, no_fix=_INTENDED if wanted else _BREAK)

@@ -135,7 +135,8 @@ def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
         or run.compute_capability < FIRST_WITH_TF32
     ):
         return
-    columns, ceilings = traced.columns, run.whole.recording.ceilings
+    columns = traced.columns
+    ceilings = run.whole.recording.ceilings
     math = traced.launched_under(columns.named(_MATH_ATTENTION) & columns.of_category("cpu_op"))
     simt = traced.matching(_ON_CUDA_CORES) & ~traced.matching(_COMPLEX) & ~math
     kinds = [

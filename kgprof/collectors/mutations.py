@@ -32,8 +32,8 @@ INPUT_MUTATED = m.Rule(
         "cache a captured tensor."
     ),
     remedy=(
-        "Return the new value and copy it outside the compiled function, or register the tensor as "
-        "a buffer of the module. For a tensor outside a module use "
+        "For CUDA graphs: return the new value and copy it outside the compiled function, or "
+        "register the tensor as a buffer of the module. For a tensor outside a module use "
         "torch._dynamo.mark_static_address(tensor)."
     ),
     topic=m.Topic.TENSORS,
@@ -58,6 +58,7 @@ class Mutation(Event):
     cuda_graphs: bool
     calls: int  # in which a version rose; 0: seen in the graph alone
     backward: bool = False
+    in_project: bool = True  # else a library's function
 
 
 def collect(evidence: Evidence) -> tuple[Mutation, ...]:
@@ -65,7 +66,7 @@ def collect(evidence: Evidence) -> tuple[Mutation, ...]:
     lines = []
     for tensors in evidence.once(run_tensors):
         for events in grouped(
-            _of_run(tensors),
+            filter(lambda event: _is_told(tensors, event), writes(tensors)),
             lambda event: (line_of(event.location, event.function), event.backward),
         ):
             line = msgspec.structs.replace(
@@ -82,10 +83,17 @@ def collect(evidence: Evidence) -> tuple[Mutation, ...]:
     return tuple(lines)
 
 
-def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
+def _is_told(tensors: RunTensors, event: Mutation) -> bool:
+    """Running statistics and caches of a library, and of a script: nothing is lost by it without
+    CUDA graphs."""
+    own = event.in_project and not tensors.of_script
+    return own or (event.kind != FIXED and event.cuda_graphs)
+
+
+def writes(tensors: RunTensors) -> Iterator[Mutation]:
+    """Each input of one run's graphs to which its graph writes, by line."""
     for graph in tensors.graphs:
         definition = tensors.definition(graph)
-        own = tensors.source.project.holds(graph.file) and not tensors.of_script
         for index, tensor in enumerate(graph.inputs):
             name = tensors.origin(graph, tensor)
             if not name or is_gradient(tensor.name) or not is_written(graph, index):
@@ -93,8 +101,6 @@ def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
             giver, given = tensors.giver(graph, name)
             argument = tensors.is_argument(giver, name) or name.startswith(m.INCOMING)
             kind = FIXED if (given or tensor).static else ARGUMENT if argument else CAPTURED
-            if not own and (kind == FIXED or not graph.cuda_graphs):
-                continue  # running statistics and caches of a library: nothing is lost by it
             operators: dict[m.Location | None, list[str]] = {}
             for write in graph.in_place:
                 if write.input == index:
@@ -115,6 +121,7 @@ def _of_run(tensors: RunTensors) -> Iterator[Mutation]:
                         (*tensors.source.identity(place), *(["backward"] if graph.backward else []))
                     ),
                     backward=graph.backward,
+                    in_project=tensors.source.project.holds(graph.file),
                 )
 
 

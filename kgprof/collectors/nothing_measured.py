@@ -4,6 +4,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import plural
 
@@ -53,7 +54,7 @@ class CoverageEvent(m.Model):
     # scripts and functions that a script without a step started in processes
     beside: tuple[m.Launched, ...] = ()
     workers: int = 0  # processes of a script's data loaders
-    hidden: str = ""  # of a script that asks for a compilation: why there was none
+    hidden: str = ""  # of a program that asks for a compilation: why there was none
     never: str = ""  # of a script: its torch.compile, which no call reached
     # of a script: compiles its module or the method that it calls, else the function that its loop
     # calls
@@ -82,12 +83,15 @@ def measured(run: m.RunRecord, options: m.Options) -> bool:
 
 def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
     options = evidence.recording.header.options
+    # what is compiled already, and runs eagerly, is not to be compiled once more
+    called = {trace.run for trace in evidence.compilers if compiled_callables.callables(trace)}
     events = []
     for run, source in ((each.record, each.source) for each in evidence.runs):
         has_time = measured(run, options)
         not_asked = options.for_a_gate or (options.untimed and has_time)
         compilations = None if isinstance(run.compile, m.Skipped) else len(run.compile.compilations)
-        if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable:
+        off = _switched_off(run)
+        if isinstance(run.compile, m.CompilePass) and run.compile.capture_unavailable and not off:
             # an empty list from a torch whose hook is missing says nothing
             compilations = compilations or None
         unused = () if isinstance(run.compile, m.Skipped) else run.compile.unused
@@ -98,6 +102,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             raised=run.exit.failure is not None,
             compilations=compilations,
             unused=unused,
+            hidden=off,
         )
         if (script := run.script) is not None:
             beside = (
@@ -111,8 +116,9 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             )
             if script.is_one_window and (function := source.looped):
                 fix = f"@torch.compile  # above the line def {function}(...)"
-            hidden = script.why_nothing_compiled(options.workload)
-            never = "" if script.uncalled or script.workers else _never_called(run, script)
+            hidden = off or script.why_nothing_compiled(options.workload)
+            fix = "" if run.key in called else fix
+            never = "" if off else _never_called(run, script)
             words = {"workers": script.workers, "hidden": hidden, "never": never, "fix": fix}
             event = msgspec.structs.replace(
                 event, launched=script.work_is_in, beside=beside, **words
@@ -121,8 +127,18 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
     return tuple(events)
 
 
+def _switched_off(run: m.RunRecord) -> str:
+    """What keeps torch.compile from doing anything; empty where nothing does, or it did."""
+    if isinstance(run.compile, m.Skipped) or run.compile.compilations:
+        return ""
+    lost = run.compile.capture_unavailable
+    return next((one.why for one in lost if one.capture == m.SWITCHED_OFF), "")
+
+
 def _never_called(run: m.RunRecord, script: m.ScriptRun) -> str:
     """The script's own torch.compile, where it was seen that nothing was handed to it."""
+    if script.compile_under or script.uncalled or script.workers:
+        return ""
     if isinstance(run.records, m.Skipped) or isinstance(run.records.compiled_calls, m.Skipped):
         return ""
     calls = run.records.compiled_calls
@@ -184,6 +200,7 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
 
 def _not_compiled(event: CoverageEvent) -> m.Finding:
     message = f"mode {event.run.mode} was requested, but {m.nothing_compiled(event.unused)}"
+    message += f": {event.hidden}" if event.hidden else ""
     return _finding(m.Level.WARNING, event.run, message, "not-compiled")
 
 

@@ -13,21 +13,30 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.graph_breaks import numbered
-from kgprof.collectors.guard_text import OTHER, Guard, parse
+from kgprof.collectors.guard_text import OTHER, TENSOR_KINDS, Guard, parse
 from kgprof.collectors.guard_words import (
     in_words,
     is_left_by_a_break,
     is_returned_by_a_break,
-    named,
     used_in,
 )
-from kgprof.collectors.remedies import MARK, Cause, as_code, mark, room_for_all, sizes_of
+from kgprof.collectors.input_sizes import Inputs, InputSize, inputs_of
+from kgprof.collectors.remedies import (
+    NUMBERS,
+    STATIC_INT,
+    Cause,
+    as_code,
+    is_number,
+    name_of,
+    room_for_all,
+    sizes_of,
+)
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, resumed_at, user_function
@@ -36,7 +45,6 @@ from kgprof.wording import call_name, in_calls, plural
 
 ARTIFACT = "recompile_reasons"
 _POSITIONAL = re.compile(r"args\[(\d+)\]")
-_SIZE = re.compile(r"(?P<source>.+)\.size\(\)\[(?P<dimension>\d+)\]")
 MANY = 3  # recompiles in a row, each for another value, from which on it is taken to go on for ever
 
 IN_STEADY_STATE = m.Rule(
@@ -89,8 +97,9 @@ LIMIT_REACHED = m.Rule(
         "torch._dynamo.config.recompile_limit."
     ),
     remedy=(
-        "Make what varies dynamic (torch._dynamo.mark_dynamic, dynamic=True), reduce the number of "
-        "different values, or compile separate functions for them. Raising "
+        "Reduce the number of different values: a size that no line needs as a number can be "
+        "dynamic (torch._dynamo.mark_dynamic, dynamic=True), a number that is only computed with a "
+        "0-d tensor. Or compile separate functions for them. Raising "
         "torch._dynamo.config.recompile_limit only helps if the number of values is known."
     ),
     topic=m.Topic.COMPILATION,
@@ -177,7 +186,6 @@ class RecompiledFunction(Event):
     calls_known: bool = True  # False: no call was told from another, and nothing is said of warm-up
     wraps: tuple[str, ...] = ()  # what torch's wrapper called, where that was compiled: "Linear"
     limit_fix: str = ""  # for ``limit_guard``
-    unmarked: tuple[str, ...] = ()  # tensors whose sizes cannot be marked as dynamic
 
     @property
     def in_steady_state(self) -> tuple[Recompile, ...]:
@@ -237,7 +245,7 @@ def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
         if guard.actual or guard.kind == "keys":  # two guards on one dict are about different keys
             return guard
         came = compiled_for.get((name, guard.source, guard.kind), "")
-        return msgspec.structs.replace(guard, actual=came) if came else guard
+        return replace(guard, actual=came) if came else guard
 
     return {
         name: tuple(with_actual(name, guard) for guard in guards) for name, guards in found.items()
@@ -267,54 +275,6 @@ def _reached_limit(trace: RunTrace, compiled: Compiled) -> bool:
 
 def collect(evidence: Evidence) -> tuple[RecompiledFunction, ...]:
     return tuple(event for trace in evidence.compilers for event in _of_run(trace))
-
-
-def _come_with_parameters(
-    trace: RunTrace, compiled: Sequence[Compiled], guards: Sequence[Guard]
-) -> frozenset[str]:
-    """Tensors that come in the sizes of a parameter, an argument too, as its gradient does. torch
-    keeps a parameter's sizes static, and a mark on the other tensor raises."""
-    met: dict[tuple[str, int], set[int]] = {}  # sizes by parameter and dimension
-    for source, sizes in _parameters(trace, {each.compile_id for each in compiled}):
-        for dimension, size in enumerate(sizes):
-            met.setdefault((source, dimension), set()).add(size)
-    tied = set()
-    for same in grouped(guards, lambda guard: (guard.source, guard.dimension)):
-        changing = (sizes for (_, at), sizes in met.items() if at == same[0].dimension)
-        if any(len(sizes) > 1 and sizes <= sizes_of(same) for sizes in changing):
-            tied.add(same[0].source)
-    return frozenset(tied)
-
-
-def _made_constants(
-    trace: RunTrace, compiled: Sequence[Compiled]
-) -> dict[tuple[str, int], m.Location | None]:
-    """The sizes that the function's own code made constants of, by tensor and dimension, with the
-    line; a mark on one raises."""
-    names = {each.compile_id for each in compiled}
-    lines: dict[tuple[str, int], m.Location | None] = {}
-    for name, source, line in trace.specialized():
-        found = _SIZE.fullmatch(source)
-        if name in names and found is not None:
-            tensor = named(Guard(kind="size", entry="", source=found["source"]))
-            lines.setdefault((tensor, int(found["dimension"])), line)
-    return lines
-
-
-def _parameters(trace: RunTrace, names: Collection[str]) -> Iterator[tuple[str, Sequence[int]]]:
-    """Dynamo's source of each parameter among the inputs of these compilations, with its sizes."""
-    sizes: dict[tuple[object, ...], Sequence[int]] = {}
-    for record in trace.all.records:
-        metadata = record.metadata
-        if (name := compile_id(metadata)) not in names:
-            continue
-        tensor, source = metadata.get("describe_tensor"), metadata.get("describe_source")
-        if isinstance(tensor, dict) and tensor.get("is_parameter"):
-            sizes[name, tensor.get("describer_id"), tensor.get("id")] = tensor.get("size", ())
-        if isinstance(source, dict):
-            key = name, source.get("describer_id"), source.get("id")
-            if key in sizes:
-                yield str(source.get("source")), sizes[key]
 
 
 def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:
@@ -391,7 +351,7 @@ def library_function(
         if row.qualified and not is_resumed(row.function)
     )
     function = next((row.qualified for row in rows), place.function)
-    return trace.source.package_line(msgspec.structs.replace(place, function=function))
+    return trace.source.package_line(replace(place, function=function))
 
 
 def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
@@ -443,17 +403,19 @@ def _recompiled(
     recompiles = _told_apart(trace, again, guards)
     rejected = [*(guard for recompile in recompiles for guard in recompile.rejected), *refused]
     same = {_subject(guards[0]): _without_repeats(guards) for guards in grouped(rejected, _subject)}
-    sizes = [guard for guard in rejected if guard.kind == "size"]
+    inputs = inputs_of(trace, compiled)
     advised = Advised(
         trace=trace,
+        definition=definition,
+        compiled=compiled,
         function=_called_as(trace, compiled, function, wraps=bool(wraps)),
         wrapped=wrapped,
         lines=frozenset(each.call_site for each in recompiles if each.call_site),
         modules=eager.modules,
         same=same,
         library=library is not None and not wraps,
-        with_parameters=_come_with_parameters(trace, compiled, sizes) if sizes else frozenset(),
-        constants=_made_constants(trace, compiled) if sizes else {},
+        inputs=inputs,
+        with_parameters=_come_with_parameters(inputs, rejected),
     )
     return RecompiledFunction(
         run=trace.run,
@@ -463,7 +425,6 @@ def _recompiled(
         recompiles=tuple(map(advised.recompile, recompiles)),
         wraps=wraps,
         limit_fix=advised.fix(refused[0]) if refused else "",
-        unmarked=tuple(sorted(advised.with_parameters | advised.constant_tensors)),
         steady_from=trace.steady_from,
         limit_call=limit.call if limit else None,
         limit_guard=refused[0] if refused else None,
@@ -484,7 +445,9 @@ def _called_as(trace: RunTrace, compiled: Sequence[Compiled], function: str, *, 
     if function.rpartition(".")[2] != "forward" and not wraps:
         return function
     owners = [compiled_callables.of_compilation(trace, each) for each in compiled]
-    paths = {each.path for each in owners if each is not None and each.path.isidentifier()}
+    known = [each for each in owners if each is not None]
+    paths = {each.path or each.function for each in known}
+    paths = {path for path in paths if path.isidentifier()}
     return paths.pop() if len(paths) == 1 else "compiled" if wraps else "model"
 
 
@@ -513,7 +476,7 @@ def _told_apart(
     for key, each in zip(keys, made, strict=True):
         met.setdefault(key, set()).add((each.call, each.guard.actual))
     return tuple(
-        msgspec.structs.replace(each, once=bool(each.rejected) and len(met[key]) == 1)
+        replace(each, once=bool(each.rejected) and len(met[key]) == 1)
         for key, each in zip(keys, made, strict=True)
     )
 
@@ -552,23 +515,21 @@ class Advised:
     lines: frozenset[m.Location]  # the project's, that call it
     modules: int  # that share its code and its limit, one entry for each
     library: bool  # the function is a library's, so that its variables are none of the owner's
+    inputs: Inputs
     with_parameters: frozenset[str]  # tensors whose sizes are always those of a parameter
-    constants: Mapping[tuple[str, int], m.Location | None]  # see _made_constants
     same: Mapping[_Subject, Sequence[Guard]]  # what failed for this function, by what it is about
+    definition: m.Location | None
+    compiled: Sequence[Compiled]
     # that were worked out
     fixes: dict[tuple[_Subject, m.Location | None], str] = field(default_factory=dict)
-
-    @property
-    def constant_tensors(self) -> frozenset[str]:
-        return frozenset(tensor for tensor, _ in self.constants)
 
     def recompile(self, recompile: Recompile) -> Recompile:
         """With what is known about its guard."""
         guard = recompile.guard
         wraps = self.wrapped[0].wraps if self.wrapped else ""
-        return msgspec.structs.replace(
+        return replace(
             recompile,
-            used=_used(self.trace, guard) or self.constants.get(_size(guard)),
+            used=_used(self.trace, guard) or self.inputs.constants.get(_size(guard)),
             fix=self.fix(guard),
             words=in_words(
                 self._counted(guard),
@@ -580,8 +541,9 @@ class Advised:
 
     def fix(self, guard: Guard) -> str:
         """One for all guards on a value that one line used, however many there are."""
-        # no name of the program's: mend the break
-        if is_left_by_a_break(guard) or is_returned_by_a_break(guard):
+        # no name of the program's, or none before the call: mend the break
+        of_break = is_left_by_a_break(guard) or is_returned_by_a_break(guard)
+        if of_break or self._is_behind_a_break(guard):
             return ""
         key = (_subject(guard), _used(self.trace, guard))
         if key not in self.fixes:
@@ -590,8 +552,11 @@ class Advised:
 
     def _fix(self, guard: Guard, used: m.Location | None) -> str:
         source, plain = self.trace.source, guard.source.isidentifier()
+        changed, only_grows = source.changes(used, name_of(guard)) if used else (False, False)
         cause = Cause(
-            guards=tuple(self._with_argument(each) for each in self._same(guard)),
+            guards=tuple(
+                replace(each, source=self._argument(each.source)) for each in self._same(guard)
+            ),
             function=self.function,
             used=used,
             wraps=bool(self.wrapped),
@@ -601,10 +566,76 @@ class Advised:
             returned=source.only_returns(used, guard.source) if used and plain else False,
             library=self.library,
             with_parameter=guard.source in self.with_parameters,
-            is_constant=_size(guard) in self.constants,
-            constant_at=self.constants.get(_size(guard)),
+            is_constant=_size(guard) in self.inputs.constants,
+            constant_at=self.inputs.constants.get(_size(guard)),
+            together=self._together(guard),
+            only_computed=self._only_computed(guard, used),
+            of_many_types=self._is_of_many_types(guard),
+            in_turn=compiled_callables.in_turn(self.trace, self.compiled),
+            is_changed=changed,
+            only_grows=only_grows,
         )
         return as_code(cause)
+
+    def _is_behind_a_break(self, guard: Guard) -> bool:
+        """Whether only code that goes on behind a graph break looked at this property of a
+        tensor: what is done to an argument before the call says nothing of a variable there."""
+        behind = {
+            each.frame_id
+            for each in self.compiled
+            if each.frame is not None and is_resumed(each.frame.function)
+        }
+        same = [each for each in self._same(guard) if each.entry]
+        only_there = bool(same) and all(frame_id(each.entry) in behind for each in same)
+        return guard.kind in TENSOR_KINDS and only_there
+
+    def _together(self, guard: Guard) -> tuple[InputSize, ...]:
+        """What varied with a size and can be made dynamic with it, itself included."""
+        source, dimension = _size(guard)
+        if dimension < 0:
+            return ()
+        varied = [
+            each
+            for each in self.inputs.together(frame_id(guard.entry))
+            if not each.is_constant and each.source not in self.with_parameters
+        ]
+        if not any((each.source, each.dimension) == (source, dimension) for each in varied):
+            varied = [
+                InputSize(
+                    frame_id=frame_id(guard.entry),
+                    source=source,
+                    dimension=dimension,
+                    sizes=tuple(sorted(sizes_of(self._same(guard)))),
+                )
+            ]
+        return tuple(replace(each, source=self._argument(each.source)) for each in varied)
+
+    def _only_computed(self, guard: Guard, used: m.Location | None) -> bool:
+        """Whether each use of a number, where the text shows them all, may take a tensor."""
+        if not is_number(guard) and guard.expected not in NUMBERS:
+            return False
+        return self.trace.source.only_computed(
+            [place for place in (self.definition, used) if place],
+            self._inside(name_of(guard)),
+            {self._inside(tensor) for tensor in self.inputs.tensors},
+            is_symbol=any(STATIC_INT in switch for switch in guard.switches),
+        )
+
+    def _inside(self, source: str) -> str:
+        """``args[0]`` of torch's wrapper as the function that it calls names it."""
+        found = _POSITIONAL.match(source)
+        names = self._arguments[int(found[1]) :] if found else ()
+        return f"{names[0]}{source[found.end() :]}" if found and names else source
+
+    def _is_of_many_types(self, guard: Guard) -> bool:
+        """Whether a value came as numbers of two types, or as a number and as a tensor."""
+        types = [
+            each
+            for (kind, source, _), same in self.same.items()
+            if kind == "type" and source == guard.source
+            for each in same
+        ]
+        return bool(types) and all(each.expected in NUMBERS for each in types)
 
     def _counted(self, guard: Guard) -> Guard:
         """``args[0]`` of a library's wrapper is what the owner passes first."""
@@ -612,7 +643,7 @@ class Advised:
         if found is None:
             return guard
         counted = f"positional argument {int(found[1]) + 1}{guard.source[found.end() :]}"
-        return msgspec.structs.replace(guard, source=counted)
+        return replace(guard, source=counted)
 
     def _same(self, guard: Guard) -> Sequence[Guard]:
         return self.same.get(_subject(guard), (guard,))
@@ -621,24 +652,27 @@ class Advised:
     def _arguments(self) -> tuple[str, ...]:
         return self.wrapped[0].arguments if self.wrapped else ()
 
-    def _with_argument(self, guard: Guard) -> Guard:
+    def _argument(self, source: str) -> str:
         """``args[0]`` of torch's wrapper is what the owner's line passes there, if that is a
         variable."""
-        found = _POSITIONAL.match(guard.source)
+        found = _POSITIONAL.match(source)
         if not self.wrapped or found is None:
-            return guard
+            return source
         passed = self.trace.source.passed
         names = {passed(line, self.function, int(found[1])) for line in self.lines}
         name = names.pop() if len(names) == 1 else ""
-        return msgspec.structs.replace(
-            guard, source=f"{name}{guard.source[found.end() :]}" if name else guard.source
-        )
+        return f"{name}{source[found.end() :]}" if name else source
 
 
 def _size(guard: Guard) -> tuple[str, int]:
     """The tensor and dimension that a guard is on; of no size, -1."""
     is_size = guard.kind == "size" and guard.dimension is not None
-    return named(guard), guard.dimension if is_size and guard.dimension is not None else -1
+    return guard.source, guard.dimension if is_size and guard.dimension is not None else -1
+
+
+def _come_with_parameters(inputs: Inputs, rejected: Sequence[Guard]) -> frozenset[str]:
+    sizes = grouped((guard for guard in rejected if _size(guard)[1] >= 0), _size)
+    return inputs.with_parameters({_size(same[0]): sizes_of(same) for same in sizes})
 
 
 def _used(trace: RunTrace, guard: Guard) -> m.Location | None:
@@ -788,16 +822,16 @@ def _eager_since(trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled])
     own = _limited(trace, limit, compiled)
     if not own:
         return _Eager(calls=_eager_calls_of_a_part(trace, limit))
-    eager = [each for each in own if _of_the_limit(each)]
+    eager = [each for each in own if _of_the_limit(each, limit.call)]
     return _Eager(
-        calls=sum(sum(_of_the_limit(each).values()) for each in own),
+        calls=sum(sum(_of_the_limit(each, limit.call).values()) for each in own),
         of=sum(compiled_callables.calls(each, limit.call) for each in own),
         names=compiled_callables.named(eager) if any(each.module for each in eager) else "",
         modules=_one_entry_each(own, limit.call),
         steady=sum(
             n
             for each in own
-            for call, n in _of_the_limit(each).items()
+            for call, n in _of_the_limit(each, limit.call).items()
             if call >= trace.steady_from
         ),
     )
@@ -818,11 +852,13 @@ def _one_entry_each(own: Sequence[m.CompiledCallable], limit_call: int) -> int:
     return len(own) if alone and without and known else 0
 
 
-def _of_the_limit(called: m.CompiledCallable) -> dict[int, int]:
-    """Its eager calls by call of the workload, without those under a stance."""
+def _of_the_limit(called: m.CompiledCallable, since: int) -> dict[int, int]:
+    """Its eager calls by call of the workload, without those under a stance and those before the
+    limit, of which torch made no graph."""
     stances = called.stances.values()
-    under = {call: sum(each.get(call, 0) for each in stances) for call in called.eager}
-    return {call: n - under[call] for call, n in called.eager.items() if n > under[call]}
+    eager = {call: n for call, n in called.eager.items() if call >= since}
+    under = {call: sum(each.get(call, 0) for each in stances) for call in eager}
+    return {call: n - under[call] for call, n in eager.items() if n > under[call]}
 
 
 def _limited(
@@ -847,7 +883,7 @@ def eager_by_finding(evidence: Evidence, run: m.RunKey) -> dict[str, int]:
     that says so."""
     by_finding = {}
     for event, ordinal in numbered(evidence.once(collect)):
-        told_apart = msgspec.structs.replace(event, identity=f"{event.identity}{ordinal}")
+        told_apart = replace(event, identity=f"{event.identity}{ordinal}")
         for made in _judge(told_apart):
             if event.run == run and event.eager_steady and made.rule != IN_STEADY_STATE.id:
                 by_finding[made.fingerprint] = event.eager_steady
@@ -914,7 +950,7 @@ def diagnose(events: tuple[RecompiledFunction, ...]) -> tuple[m.Finding, ...]:
     return tuple(
         finding
         for event, ordinal in numbered(events)
-        for finding in _judge(msgspec.structs.replace(event, identity=f"{event.identity}{ordinal}"))
+        for finding in _judge(replace(event, identity=f"{event.identity}{ordinal}"))
     )
 
 
@@ -953,7 +989,7 @@ def _judge(event: RecompiledFunction) -> Iterator[m.Finding]:
                 ", then not again",
                 "once" if again else "",
             )
-            yield msgspec.structs.replace(note, one_off=True)
+            yield replace(note, one_off=True)
         if went_on:
             yield _finding(IN_STEADY_STATE, event, went_on, ", during warm-up", WENT_ON)
         if apart:
@@ -1004,13 +1040,15 @@ def _finding(
     if event.limit_call is not None:
         where = f" {in_calls([event.limit_call])}{_silently(event)}" if event.calls_known else ""
         eager = f"; torch's limit was reached{where}"
-    rejected = [guard for recompile in recompiles for guard in recompile.rejected] or guards
     shared = (
         "; everything that is called through this wrapper of torch's shares the limit"
         if event.wraps
         else ""
     )
     eager += shared if event.limit_call is not None else ""
+    lines = {recompile.call_site for recompile in recompiles}
+    of_library = bool(event.library or event.wraps)
+    called = lines.pop() if of_library and len(lines) == 1 else None
     calls = [f"{call_name(r.call)}, " if event.calls_known else "" for r in recompiles]
     kinds = (
         ()
@@ -1021,7 +1059,7 @@ def _finding(
     times = f"{_times(event, recompiles)}{note}{_because_of_break(event, recompiles)}"
     return finding(
         rule,
-        event,
+        replace(event, location=called or event.location),
         f"{event.name} recompiled {times}: {_why(event, recompiles)}{eager}",
         *([apart] if apart else []),
         event.identity,
@@ -1032,8 +1070,7 @@ def _finding(
         else event.library,
         count=max(1, len(recompiles)),
         related=_related(event, recompiles),
-        # torch's own sentence for each, one a line, below them its hints, and the code for this
-        # tensor.
+        # torch's own sentence for each, one a line, and below them its hints
         detail="\n".join(
             [
                 *(
@@ -1041,7 +1078,6 @@ def _finding(
                     for c, r in zip(calls, recompiles, strict=True)
                 ),
                 *dict.fromkeys(f"Hint: {guard.hint}" for guard in guards if guard.hint),
-                *_marked(event, rejected),
             ]
         ),
         cost=_cost(recompiles),
@@ -1101,34 +1137,15 @@ def _related(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> tupl
 def _fix(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
     """For the cause of most of the recompiles, and of half of them at least: a fix for another one
     would leave most of them. What it leaves is said."""
-    causes = Counter((_subject(each.guard), each.fix) for each in recompiles)
+    causes = Counter(each.fix or _subject(each.guard)[:2] for each in recompiles)
     if not causes:
         return event.limit_fix
     most = max(causes.values())
-    found = (each for each, count in causes.items() if count == most and each[1])
-    _, fix = next(found, (None, ""))
+    fix = next((str(each.fix) for each in recompiles if each.fix and causes[each.fix] == most), "")
     if not fix or 2 * most < len(recompiles):
         return ""
-    others = {of[:2] if MARK not in fix else of for of, _ in causes}
-    alone = "; the other causes stay" if len(others) > 1 else ""
+    alone = "; the other causes stay" if len(causes) > 1 else ""
     return f"{fix}{alone}"
-
-
-def _marked(event: RecompiledFunction, guards: Sequence[Guard]) -> Iterator[str]:
-    """The line for each size that changed, with the sizes that came, where the program has a name
-    for the tensor."""
-    if event.library or event.wraps:
-        return
-    named_ones = [
-        guard
-        for guard in guards
-        if guard.source and guard.source not in event.unmarked and not is_left_by_a_break(guard)
-    ]
-    sizes = [guard for guard in named_ones if guard.kind == "size" and guard.dimension is not None]
-    for same in grouped(sizes, lambda guard: (guard.source, guard.dimension)):
-        came = sizes_of(same)
-        behind = f"; sizes: {', '.join(map(str, sorted(came)))}" if came else ""
-        yield f"{mark(same)}  # before the first call{behind}"
 
 
 def _cost(recompiles: Sequence[Recompile]) -> m.FindingCost | m.Skipped:

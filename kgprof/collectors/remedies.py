@@ -5,16 +5,12 @@ neither the finding nor the graphs that it cost. Where nothing here holds, the r
 that is known.
 """
 
-import ast
-import functools
 import re
 from collections.abc import Callable, Sequence
 
 from kgprof import model as m
 from kgprof.collectors.guard_text import Guard, devices_of
-
-MARK = "mark_dynamic"
-MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as torch writes "self.head"
+from kgprof.collectors.input_sizes import MEMBER, InputSize
 
 
 class Cause(m.Model):
@@ -35,6 +31,12 @@ class Cause(m.Model):
     with_parameter: bool = False  # its sizes are always those of a parameter
     is_constant: bool = False  # the function's own code makes a constant of this size
     constant_at: m.Location | None = None  # the project's line that does
+    together: tuple[InputSize, ...] = ()  # what varied with this size, itself included
+    only_computed: bool = False  # a number, and each use of it may take a tensor
+    of_many_types: bool = False  # it comes as numbers of several types, or as a tensor, too
+    in_turn: bool = False  # it is of several models, one after the other
+    is_changed: bool = False  # the function itself puts something into it
+    only_grows: bool = False  # a list of which the function only appends to
 
     @property
     def guard(self) -> Guard:
@@ -42,15 +44,25 @@ class Cause(m.Model):
 
     @property
     def name(self) -> str:
-        """The variable or attribute as the program writes it: "w", "self.strength", "THRESHOLD"."""
-        if self.guard.variable:
-            return self.guard.variable
-        found = re.fullmatch(r"[LG]\['(\w+)'\](.*)", self.guard.source)
-        return MEMBER.sub(r".\1", found[1] + found[2] if found else self.guard.source)
+        return name_of(self.guard)
 
     @property
     def expected(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(guard.expected for guard in self.guards if guard.expected))
+
+
+def name_of(guard: Guard) -> str:
+    """The variable or attribute as the program writes it: "w", "self.strength", "THRESHOLD"; of a
+    functools.partial its keyword."""
+    if guard.variable:
+        return guard.variable
+    partial = _PARTIAL.fullmatch(guard.source)
+    return partial["name"] if partial else _written(guard.source)
+
+
+def _written(source: str) -> str:
+    found = re.fullmatch(r"[LG]\['(\w+)'\](.*)", source)
+    return MEMBER.sub(r".\1", found[1] + found[2] if found else source)
 
 
 class Remedy(m.Model):
@@ -92,15 +104,40 @@ def room_for_all(modules: int) -> str:
     return f"{_limit(modules)}  # {_ONE_EACH.format(modules)}" if modules else ""
 
 
-def mark(guards: Sequence[Guard]) -> str:
-    """The line that makes torch compile once for all sizes of a dimension.
+_MOST_MARKS = 3
 
-    torch compiles for 0 and 1 apart, and refuses a mark on a dimension of that size if it is more
-    than a wish.
+
+def mark(sizes: Sequence[InputSize]) -> str:
+    """The lines that make torch compile once for all sizes of these dimensions.
+
+    Unmarked, a dimension that is compared with a marked one would make a constant of it. torch
+    refuses a mark on what a line needs as a number, and on a size of 0 or 1, if it is more than a
+    wish: it is one where torch has not shown that it can vary.
     """
-    sizes = sizes_of(guards)
-    function = MARK if min(sizes, default=2) > 1 else f"maybe_{MARK}"
-    return f"torch._dynamo.{function}({guards[0].source}, {guards[0].dimension})"
+    by_tensor: dict[str, list[InputSize]] = {}
+    for size in sizes:
+        by_tensor.setdefault(_written(size.source), []).append(size)
+    if len(by_tensor) > _MOST_MARKS or not all(size.is_always for size in sizes):
+        return "torch.compile(..., dynamic=True)"
+    can_vary = all(size.is_symbol and min(size.sizes) > 1 for size in sizes)
+    function = "mark_dynamic" if can_vary else "maybe_mark_dynamic"
+    return "; ".join(
+        f"torch._dynamo.{function}({tensor}, {_dimensions(of)})" for tensor, of in by_tensor.items()
+    )
+
+
+def _dimensions(sizes: Sequence[InputSize]) -> str:
+    dimensions = [size.dimension for size in sizes]
+    return str(dimensions if len(dimensions) > 1 else dimensions[0])
+
+
+def _effect_of_marks(cause: Cause) -> str:
+    sizes = sorted(sizes_of(cause.guards))
+    known = all(each.is_symbol for each in cause.together)
+    unless = "" if known else ", unless a line needs a size as a number"
+    apart = " and ".join(str(size) for size in sizes if size < 2)
+    apart = f"; torch compiles for {apart} apart" if apart else ""
+    return f"before the first call{unless}; sizes: {', '.join(map(str, sizes))}{apart}"
 
 
 def sizes_of(guards: Sequence[Guard]) -> set[int]:
@@ -118,10 +155,14 @@ _TEXT = re.compile(r"""b?['"].*""", re.DOTALL)
 _ATTRIBUTE = re.compile(r"self(?:\.[A-Za-z_]\w*)+")
 _PARTIAL = re.compile(r"(?P<partial>.+)\.keywords\['(?P<name>\w+)'\]")
 _PARAM_GROUP = re.compile(r"(?:.*\.)?param_groups\[(?P<group>\d+)\]\['(?P<key>\w+)'\](?P<part>.*)")
-_STATIC_INT = "allow_unspec_int_on_nn_module"
+STATIC_INT = "allow_unspec_int_on_nn_module"
 _STATIC_PARAMETER = "force_parameter_static_shapes"
+_OPTIMIZERS = (
+    *("Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "Muon", "NAdam", "RAdam"),
+    *("RMSprop", "Rprop", "SGD"),
+)
+NUMBERS = ("<class 'int'>", "<class 'float'>", "a tensor")
 _CYCLES_MOMENTUM = ("OneCycleLR", "CyclicLR")
-_NEEDS_A_NUMBER = ("range", "int", "float", "bool", "str", "min", "max", "round", "math")
 _DTYPES = {
     "Float": "float32",
     "Double": "float64",
@@ -134,6 +175,7 @@ _DTYPES = {
     "Byte": "uint8",
     "Bool": "bool",
 }
+_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")  # each holds those before it
 _SETTERS = {
     "num_threads": "torch.set_num_threads(...)",
     "default_dtype": "torch.set_default_dtype(...)",
@@ -153,64 +195,26 @@ def is_number(guard: Guard) -> bool:
 
 
 def _is_tensor_instead(cause: Cause) -> bool:
-    """A number that the line only computes with can be a 0-d tensor."""
-    return is_number(cause.guard) and not _decides(cause, _NEEDS_A_NUMBER)
-
-
-def _is_float_attribute(cause: Cause) -> bool:
-    is_attribute = bool(_ATTRIBUTE.fullmatch(cause.name))
-    return is_attribute and bool(_FLOAT.fullmatch(_value(cause))) and _is_tensor_instead(cause)
-
-
-def _decides(cause: Cause, calls: Sequence[str]) -> bool:
-    """Whether the line needs the value itself: as an index, in a condition, in a text, in one of
-    these calls."""
-    line = _statement(cause.used.text if cause.used else "")
-    return any(
-        _is_in(cause.name, part) for node in ast.walk(line) for part in _needing(node, calls)
-    )
-
-
-def _needing(node: ast.AST, calls: Sequence[str]) -> list[ast.AST]:
-    """The parts of an expression or statement that need a number, not a tensor."""
-    if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
-        return [node.test]
-    if isinstance(node, ast.Subscript):
-        return [node.slice]
-    if isinstance(node, ast.JoinedStr):
-        return list(node.values)
-    if isinstance(node, ast.Call) and ast.unparse(node.func).partition(".")[0] in calls:
-        return list(node.args)
-    return []
-
-
-def _is_in(name: str, part: ast.AST) -> bool:
-    named = (node for node in ast.walk(part) if isinstance(node, ast.Name | ast.Attribute))
-    return any(ast.unparse(node) == name for node in named)
-
-
-@functools.lru_cache(maxsize=64)  # each remedy asks about the same line
-def _statement(text: str) -> ast.Module:
-    """A line on its own; an ``if`` or a loop without its body, and nothing where it is part of a
-    longer statement."""
-    for whole in (text, f"{text} pass"):
-        try:
-            return ast.parse(whole.strip())
-        except SyntaxError:
-            continue
-    return ast.Module(body=[], type_ignores=[])
+    """A number that the program only computes with can be a 0-d tensor."""
+    return is_number(cause.guard) and cause.only_computed
 
 
 def _is_size(cause: Cause) -> bool:
     return (
         cause.guard.kind == "size"
         and cause.guard.dimension is not None
-        and bool(sizes_of(cause.guards))
+        and bool(cause.together)
+        and len(sizes_of(cause.guards) - {0, 1}) > 1  # of these, torch compiles for each
     )
 
 
 def _is_global(cause: Cause) -> bool:
     return cause.guard.source.startswith("G['")
+
+
+def _is_of_the_model(guard: Guard) -> bool:
+    """Whether it is about what a model consists of, which another model has otherwise."""
+    return MEMBER.search(guard.source) is not None or guard.source.endswith("._modules")
 
 
 def _is_of_parameter(cause: Cause) -> bool:
@@ -237,8 +241,9 @@ def _short(cause: Cause) -> str:
 
 
 def _optimizer(cause: Cause) -> str:
+    """The class of torch's own whose step was compiled; empty for any other."""
     owner = cause.function.rpartition(".")[0].rpartition(".")[2]
-    return f"torch.optim.{owner}" if owner[:1].isupper() else "optimizer"
+    return f"torch.optim.{owner}" if cause.library and owner in _OPTIMIZERS else ""
 
 
 def _key(cause: Cause) -> str:
@@ -248,11 +253,6 @@ def _key(cause: Cause) -> str:
 
 def _partial(cause: Cause) -> re.Match[str] | None:
     return _PARTIAL.fullmatch(cause.guard.source)
-
-
-def _partials_argument(cause: Cause) -> str:
-    found = _partial(cause)
-    return found["name"] if found else ""
 
 
 def keys_of(guards: Sequence[Guard]) -> list[str]:
@@ -272,7 +272,14 @@ def _reduced(cause: Cause) -> str:
 
 
 def _dtype(cause: Cause) -> str:
-    return _DTYPES.get(cause.guard.expected, "")
+    """A dtype for all calls: of several floating ones that of the first graph, and one of these in
+    place of an integer's, which would cut values off."""
+    names = [name for guard in cause.guards for name in (guard.expected, guard.actual) if name]
+    known = [_DTYPES[name] for name in names if name in _DTYPES]
+    if not known or len(known) < len(names):
+        return ""
+    floating = [name for name in known if "float" in name]
+    return floating[0] if floating else max(known, key=_INTEGERS.index)
 
 
 def _device(cause: Cause) -> str:
@@ -305,14 +312,20 @@ def _one(text: str) -> Callable[[Cause], str]:
 # The first that holds is offered.
 REMEDIES: tuple[Remedy, ...] = (
     Remedy(
+        name="models_in_turn",
+        holds=lambda c: c.in_turn and _is_of_the_model(c.guard),
+        code=_one("torch.compiler.reset()"),
+        effect=_one(
+            "before each new model: what is compiled for the earlier ones counts against one limit"
+        ),
+    ),
+    Remedy(
         name="int_attribute",
         # torch names the switch of a module that is a global, too; tried: it changes nothing there
         holds=lambda c: (
-            any(_STATIC_INT in s for s in c.guard.switches)
-            and not _is_global(c)
-            and not _decides(c, ("range", "str"))
+            any(STATIC_INT in s for s in c.guard.switches) and not _is_global(c) and c.only_computed
         ),
-        code=_switch(_STATIC_INT),
+        code=_switch(STATIC_INT),
         effect=lambda c: (
             f"before the first call: {c.name} becomes an input, and one graph serves its values "
             "from 2 on"
@@ -320,9 +333,13 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="float_lr",
-        holds=lambda c: is_number(c.guard) and _key(c) == "lr",
+        # an optimizer of the owner's own may need a number
+        holds=lambda c: is_number(c.guard) and _key(c) == "lr" and bool(_optimizer(c)),
         code=lambda c: f"{_optimizer(c)}(..., lr=torch.tensor(...))",
-        effect=_one("a scheduler then changes a tensor, and no guard depends on its value"),
+        effect=_one(
+            "without foreach=True; a scheduler then changes a tensor, and no guard depends on its "
+            "value"
+        ),
     ),
     Remedy(
         name="cycled_betas",
@@ -337,9 +354,7 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="partial",
         holds=lambda c: _partial(c) is not None and _is_tensor_instead(c),
-        code=lambda c: (
-            f"functools.partial(..., {_partials_argument(c)}=torch.tensor({_partials_argument(c)}))"
-        ),
+        code=lambda c: f"functools.partial(..., {c.name}=torch.tensor({c.name}))",
         effect=_one("a number in a partial is a constant to torch, a tensor is an input"),
     ),
     Remedy(
@@ -368,6 +383,12 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=_one(
             "in __init__; computing with it gives tensors, and no guard depends on its value"
         ),
+    ),
+    Remedy(
+        name="number_or_tensor",
+        holds=lambda c: c.of_many_types and c.only_computed and c.name.isidentifier(),
+        code=lambda c: f"{_short(c)}(..., {c.name}=torch.as_tensor({c.name}, dtype=...))",
+        effect=_one("a tensor of one dtype in every call: torch compiles for each type"),
     ),
     Remedy(
         name="float_argument",
@@ -410,9 +431,21 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
     ),
     Remedy(
+        name="list_that_only_grows",
+        holds=lambda c: c.guard.kind == "length" and c.only_grows,
+        code=lambda c: f"{c.name}.append(...)",
+        effect=lambda c: (
+            f"after the call of {_short(c)}, with what it returns: it compiles for each length of "
+            "a list that it appends to"
+        ),
+    ),
+    Remedy(
         name="growing_dict",
         holds=lambda c: (
-            c.guard.kind == "length" and c.guard.expected.startswith("!=") and c.name.isidentifier()
+            c.guard.kind == "length"
+            and c.guard.expected.startswith("!=")
+            and c.name.isidentifier()
+            and not c.is_changed
         ),
         code=_stacked,
         effect=_reduced,
@@ -424,6 +457,7 @@ REMEDIES: tuple[Remedy, ...] = (
             and c.guard.expected.isdecimal()
             and c.name.isidentifier()
             and not _is_global(c)
+            and not c.is_changed
         ),
         code=_stacked,
         effect=_reduced,
@@ -450,10 +484,8 @@ REMEDIES: tuple[Remedy, ...] = (
             and not c.is_constant
             and not (c.wraps and c.guard.source.startswith(_OF_WRAPPER))
         ),
-        code=lambda c: mark(c.guards),
-        effect=lambda c: (
-            f"before the first call; sizes: {', '.join(map(str, sorted(sizes_of(c.guards))))}"
-        ),
+        code=lambda c: mark(c.together),
+        effect=_effect_of_marks,
     ),
     Remedy(
         name="constant_sizes",

@@ -70,7 +70,8 @@ def collect(evidence: Evidence) -> tuple[ResultEvent, ...]:
     baseline = agreement.baseline if isinstance(agreement, m.Agreement) else None
     events = []
     for run in evidence.recording.runs:
-        compared, evaluation = verdicts.get(run.key), run.evaluation
+        compared = verdicts.get(run.key)
+        evaluation = run.evaluation
         event = ResultEvent(
             run=run.key,
             baseline=baseline,

@@ -47,6 +47,7 @@ RUNS_EAGERLY = m.Rule(
 )
 RULES = (RUNS_EAGERLY,)
 
+_SWITCHED_OFF = m.Skipped("kgprof switches torch.compile off in mode eager")
 STANCE = "stance"
 # Why the frame hook saw a frame skipped, in words. Without a reason there was nothing to compile.
 _SKIPPED = {
@@ -57,6 +58,7 @@ _SKIPPED = {
     "skip-list": "torch never compiles code of this file",
     "disabled": "torch._dynamo.config.disable is set",
 }
+_SWITCHED_ON = "torch._dynamo.config.disable = False  # or without the line that sets it"
 TORCH_MODULES = "/torch/nn/"
 _INSIDE_DDP = (
     "DistributedDataParallel(torch.compile(module))  # compile what it holds: its own forward "
@@ -87,11 +89,19 @@ class EagerCallables(Event):
     fix: str
 
 
+def counted_calls(run: m.RunKey, records: m.CompileRecords) -> m.CompiledCalls | m.Skipped:
+    """In mode eager kgprof itself switches torch.compile off: no call there is one of compiled
+    code."""
+    return _SWITCHED_OFF if run.mode == m.EAGER else records.compiled_calls
+
+
 def collect(evidence: Evidence) -> tuple[EagerCallables, ...]:
     return tuple(event for trace in evidence.compilers for event in _of_run(evidence, trace))
 
 
 def _of_run(evidence: Evidence, trace: RunTrace) -> Iterator[EagerCallables]:
+    if isinstance(counted_calls(trace.run, trace.all), m.Skipped):
+        return
     breaks = list(break_records(trace))
     skipped = _skipped_frames(evidence, trace)
     explained = []
@@ -129,7 +139,8 @@ def _code(trace: RunTrace, called: m.CompiledCallable) -> tuple[str, int]:
 
 
 def _event(trace: RunTrace, alike: Sequence[m.CompiledCallable], cause: _Cause) -> EagerCallables:
-    first, since = alike[0], trace.steady_from
+    first = alike[0]
+    since = trace.steady_from
     location = _location(trace, first)
     count = _under_a_stance if cause.kind == STANCE else compiled_callables.eager_calls
     eager = sum(count(each, since) for each in alike)
@@ -221,7 +232,8 @@ def _skipped(trace: RunTrace, called: m.CompiledCallable, *, of: tuple[str, ...]
     for row in trace.all.frames:
         same = (row.file, row.first_line, row.function) == (code.file, code.line, code.function)
         if same and row.outcome == "skipped" and row.why in of:
-            return _Cause(kind=row.why, words=_SKIPPED[row.why], identity=row.why)
+            fix = _SWITCHED_ON if row.why == "disabled" else ""
+            return _Cause(kind=row.why, words=_SKIPPED[row.why], identity=row.why, fix=fix)
     return None
 
 
@@ -267,7 +279,7 @@ def _finding(event: EagerCallables, ordinal: str) -> m.Finding:
 
 def calls_of_compiled(evidence: Evidence, trace: RunTrace) -> m.CallsOfCompiled | m.Skipped:
     """For the gate and the report: of all compiled callables of a run."""
-    counted = trace.all.compiled_calls
+    counted = counted_calls(trace.run, trace.all)
     if isinstance(counted, m.Skipped):
         return counted
     events = evidence.once(collect)

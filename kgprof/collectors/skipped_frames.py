@@ -26,6 +26,7 @@ from kgprof.collectors.graph_breaks import (
     sites,
 )
 from kgprof.reading.evidence import Evidence
+from kgprof.reading.source_text import is_resumed
 from kgprof.reading.structured_trace import Compiled, RunTrace
 
 SKIPPED_FRAME = m.Rule(
@@ -124,11 +125,13 @@ def _from_records(
 ) -> SkippedFrame:
     first = records[0]
     frame = first.compiled.frame if first.compiled else None
+    whole = any(fell_back(trace, record) == "frame" for record in records)
+    resumed = frame is not None and is_resumed(frame.function)
     return SkippedFrame(
         run=trace.run,
         location=first.site,
         frame=frame and trace.source.definition(frame.file, frame.line, frame.function),
-        scope="frame" if any(fell_back(trace, record) == "frame" for record in records) else "rest",
+        scope="frame" if whole and not resumed else "rest",
         library=library_of(trace, first.stopped),
         refusal=refusal_of(trace, first.cause, first.stack, folded),
         records=len(records),

@@ -92,7 +92,8 @@ def diagnose(events: tuple[GraphReplays, ...]) -> tuple[m.Finding, ...]:
 
 
 def _finding(event: GraphReplays) -> m.Finding:
-    idle_us, each_us = event.extent.step_us - event.busy_us, event.in_graphs_us / event.replays
+    idle_us = event.extent.step_us - event.busy_us
+    each_us = event.in_graphs_us / event.replays
     return finding(
         SMALL_GRAPHS,
         event,

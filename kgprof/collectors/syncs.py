@@ -78,7 +78,10 @@ WOULD_SYNC = m.Rule(
         "on the CPU there too are not counted."
     ),
     example="history.append(loss.cpu().numpy()) in a loop written on a laptop.",
-    remedy="Keep the value on the GPU, and copy it once, after the loop, or every N steps.",
+    remedy=(
+        "Keep the value on the GPU until the CPU needs it. A value for a log or a list is copied "
+        "once, after the loop or every N steps."
+    ),
     topic=m.Topic.SYNCS,
     seen_in=((m.Witness.CPU, m.Witness.READS),),
     can_cost=(m.CostKind.HOST, m.CostKind.COPIES, m.CostKind.LAUNCHES),
@@ -132,7 +135,7 @@ CAUSES = {
     **dict.fromkeys(("cond", "while_loop"), "cond-predicate"),
     **dict.fromkeys(("nonzero", "argwhere", "where"), "nonzero"),
     **dict.fromkeys(("masked_select", "getitem", "__getitem__", "setitem"), "mask-index"),
-    **dict.fromkeys(("unique", "_unique2", "unique_dim", "unique_consecutive"), "unique"),
+    **dict.fromkeys(("unique", "_unique2", "unique_dim"), "unique"),
     **{name: name for name in ("cpu", "cuda", "numpy", "tolist", "to")},
     "copy_": "blocking-copy",
     **dict.fromkeys(("tensor", "as_tensor", "asarray"), "tensor-from-data"),
@@ -142,13 +145,21 @@ SELDOM = 1 / 8
 OF_OPERATORS = {
     "aten::nonzero": "nonzero",
     "aten::masked_select": "mask-index",
-    **dict.fromkeys(("aten::_unique2", "aten::unique_dim", "aten::unique_consecutive"), "unique"),
+    **dict.fromkeys(("aten::_unique2", "aten::unique_dim"), "unique"),
 }
 INSIDE = "inside-operator"
-# Operators that check their input on a CPU and not on a GPU. one_hot reads the number of classes
-# anywhere, where it is not given.
 ONE_HOT = "one_hot"
-CHECKS_ON_A_CPU = frozenset({ONE_HOT, "quantile", "nanquantile"})
+# Operators that check their input on a CPU and not on a GPU: how often one reads on a CPU, and of
+# these on a GPU. one_hot reads the number of classes anywhere, where it is not given.
+CHECKS_ON_A_CPU = {
+    ONE_HOT: (2, 1),
+    **dict.fromkeys(("quantile", "nanquantile"), (1, 0)),
+    **dict.fromkeys(("inv", "inverse", "solve"), (3, 1)),  # pivots
+    "lu_solve": (2, 0),
+    "_transformer_encoder_layer_fwd": (1, 0),  # sizes of nested tensors, which lie on the CPU
+}
+# They read in a loop on a CPU, and once at least on a GPU.
+LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
 PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
 READ_AFTER = "a tensor: read it after the loop"
 SAID = {
@@ -180,15 +191,14 @@ COUNTED_CLASSES = (
 
 # What is read is the size of the result.
 SIZED = {
-    "mask-index": "index = {nonzero}(as_tuple=True)  # once, before the loop; then {x}[index]. "
-    "If the mask changes: "
-    "torch.where(mask, x, 0), with both in one shape",
+    "mask-index": "index = {nonzero}(as_tuple=True)  # once, if the mask stays the same; then "
+    "{x}[index]. If it changes: keep all rows, and give those outside of it the weight 0",
     "nonzero": "torch.nonzero_static(mask, size=N)  # N: the most rows there can be, unused "
     "ones hold -1. If the mask "
     "stays the same: nonzero() once, before the loop",
     "unique": "torch.zeros(N, dtype=torch.bool, device=x.device).index_fill_(0, x, True)  "
-    "# which of the indices below "
-    "N occur. If x stays the same: unique() once, before the loop",
+    "# which indices occur, if x holds those from 0 to N - 1. If x stays the same: unique() once, "
+    "before the loop",
 }
 
 
@@ -273,7 +283,9 @@ def _of_run(
         # Of each call the most that one source saw.
         reads = [int(max(counts)) for counts in zip(*_by_source(seen, steady, False), strict=True)]
         is_script = run.record.script is not None
-        if sum(reads) <= window or (is_script and _is_read_at_the_end(reads)):
+        # torch reads several times for one text
+        texts = [min(count, 1) for count in reads] if _is_printed(seen[0]) else reads
+        if sum(texts) <= window or (is_script and _is_read_at_the_end(texts)):
             continue  # what a whole program reads once is its result
         first = seen[0]
         place = source.at(site.file, site.line, _place(first, site.file, site.line).function)
@@ -285,10 +297,13 @@ def _of_run(
         )
         cause = next((cause for record in seen if (cause := cause_of(record))), INSIDE)
         called = called_function(doing(first)[1]) if cause == INSIDE else ""
+        if not on_cuda and called in LOOPS_ON_A_CPU:
+            reads = [min(count, 1) for count in reads]
         if not on_cuda and called in CHECKS_ON_A_CPU:
-            if called != ONE_HOT or _is_told_classes(doing(first)[1]):
+            on_a_cpu, on_a_gpu = CHECKS_ON_A_CPU[called]
+            if not on_a_gpu or (called == ONE_HOT and _is_told_classes(doing(first)[1])):
                 continue
-            reads = [(count + 1) // 2 for count in reads]  # the least label too, on a CPU
+            reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
         yield Sync(
             run=run.key,
             rule=site.rule,
@@ -488,8 +503,9 @@ def cause_of(record: m.SyncRecord) -> str:
     if record.source == "python-call":
         return CAUSES.get(record.op.rpartition(".")[2], "")
     if record.op != READ and record.source == "dispatch":
-        within = INSIDE if _is_printed(record) else OF_OPERATORS.get(record.op, INSIDE)
-        return "mask-index" if _is_indexed(record) else within
+        if _is_indexed(record):
+            return "mask-index"
+        return INSIDE if _is_printed(record) else _of_operator(record)
     if is_tested(record):
         return "truth-value"
     called = called_function(doing(record)[1])
@@ -499,11 +515,18 @@ def cause_of(record: m.SyncRecord) -> str:
     return CAUSES.get(called, INSIDE)
 
 
+def _of_operator(record: m.SyncRecord) -> str:
+    """What the operator that reads says, where the line calls it by name, or by a backward; inside
+    of another function it is that one's own matter."""
+    cause, called = OF_OPERATORS.get(record.op, INSIDE), called_function(doing(record)[1])
+    return cause if called in ("", "backward") or CAUSES.get(called) == cause else INSIDE
+
+
 def called_function(expression: str) -> str:
     """The name of the outermost call in an expression, ``item`` in ``y.max().item()``; empty where
     there is none."""
     try:
-        tree = ast.parse(expression.strip(), mode="eval").body
+        tree = ast.parse(_closed(expression.strip()), mode="eval").body
     except (SyntaxError, ValueError):
         return ""
     if not isinstance(tree, ast.Call):
@@ -512,6 +535,14 @@ def called_function(expression: str) -> str:
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return str(name)
     return ""
+
+
+def _closed(expression: str) -> str:
+    """A call whose arguments were cut off, without them."""
+    name, _, arguments = expression.partition("(")
+    starts = (arguments[:end] for end in range(len(arguments) + 1))
+    within = all(start.count("(") >= start.count(")") for start in starts)
+    return f"{name}()" if within and len(expression) >= m.EXPRESSION_KEPT else expression
 
 
 # ---------------------------------------------------------------- what is said

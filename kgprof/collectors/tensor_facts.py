@@ -265,7 +265,8 @@ def overlaps_itself(memory: m.Memory) -> bool | None:
 def relation(overlap: m.Overlap) -> str:
     """ "the same tensor", "a view of it", "overlapping memory", "unknown", or empty where they
     share no element."""
-    ours, theirs = overlap.left_memory, overlap.right_memory
+    ours = overlap.left_memory
+    theirs = overlap.right_memory
     if overlap.same_object:
         return "the same tensor"
     shared = share_an_element(ours, theirs)

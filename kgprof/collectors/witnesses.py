@@ -11,7 +11,7 @@ A rule names what its collector needs; where that is new, it is one Witness and 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kgprof import model as m
-from kgprof.collectors import recompiles
+from kgprof.collectors import recompiles, runs_eagerly
 from kgprof.collectors.matmul_precision import FIRST_WITH_TF32
 from kgprof.measures.economics import economics
 from kgprof.measures.traced_steps import traced_steps
@@ -22,7 +22,7 @@ from kgprof.wording import plural
 # what was looked at (empty: that is no part of the run's), or why nothing could be
 Answer = str | m.Skipped
 # Captures without which no compilation is seen at all; of the others each has a second source.
-INDISPENSABLE = ("structured trace", "compilation")
+INDISPENSABLE = ("structured trace", m.SWITCHED_OFF)
 # of COMPILE, by their names
 CAPTURES = (m.Witness.FRAME_HOOK, m.Witness.GRAPH_HOOK, m.Witness.CUDA_GRAPH_LOG)
 IN_TRACE = (
@@ -129,7 +129,9 @@ def _capture(name: m.Witness) -> Callable[[RunEvidence], Answer]:
 
 def _compiled_calls(run: RunEvidence) -> Answer:
     records = run.record.records
-    counted = records if isinstance(records, m.Skipped) else records.compiled_calls
+    if isinstance(records, m.Skipped):
+        return records
+    counted = runs_eagerly.counted_calls(run.key, records)
     return counted if isinstance(counted, m.Skipped) else run.once(_compiled)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import coverage
 from kgprof import model as m
@@ -103,7 +103,8 @@ def compare(
         raise UsageError(
             f"{sources[0]} is of {before} and {sources[1]} of {after}: two workloads", hint=hint
         )
-    environment, in_turn = _environment_changes(base, head), _in_turn(base, head)
+    environment = _environment_changes(base, head)
+    in_turn = _in_turn(base, head)
     findings = compared_findings(base, head, settings.fail_on)
     compared = m.Comparison(
         base=_side(base, sources[0]),
@@ -128,9 +129,9 @@ def compare(
     budgets = {**DEFAULT_BUDGETS, **stated, **settings.budgets}
     runs = tuple(_runs(base, head, compared, budgets, changes.between(base, head, diff)))
     causes = overall(runs, [each for each in findings if each.finding.run is None])
-    compared = msgspec.structs.replace(compared, runs=runs, causes=causes)
+    compared = replace(compared, runs=runs, causes=causes)
     reasons = verdict.reasons(base, head, compared)
-    return msgspec.structs.replace(
+    return replace(
         head,
         comparison=compared,
         verdict=verdict.verdict(reasons, compared, head.environment.source_root),
@@ -140,7 +141,8 @@ def compare(
 
 def _in_turn(base: m.Profile, head: m.Profile) -> m.InTurn | None:
     """None for sides that were not recorded as two of a pair, or are given the wrong way round."""
-    one, other = base.in_turn, head.in_turn
+    one = base.in_turn
+    other = head.in_turn
     if one is None or other is None or one.id != other.id or (one.side, other.side) != SIDES:
         return None
     return other
@@ -186,10 +188,8 @@ def _runs(
 ) -> Iterator[m.RunComparison]:
     """In head's order, those that only base has last. ``compared`` has no runs yet."""
     on_base, on_head = ({run.key: run for run in side.runs} for side in (base, head))
-    doubt, others = (
-        "",
-        [f"{change.name} {change.base} -> {change.head}" for change in compared.environment],
-    )
+    doubt = ""
+    others = [f"{change.name} {change.base} -> {change.head}" for change in compared.environment]
     if not compared.comparable:
         more = f"; and {len(others) - 3} more" if len(others) > 3 else ""
         doubt = f"the environments differ: {'; '.join(others[:3])}{more}"
@@ -199,7 +199,8 @@ def _runs(
                 run=key, status=m.Presence.GONE if key in on_base else m.Presence.NEW
             )
             continue
-        before, after = on_base[key], on_head[key]
+        before = on_base[key]
+        after = on_head[key]
         machine = OTHER_LOOPS if compared.environment else machine_drift(before, after)
         # The settings that an evaluation declares: batch size, depth, dtype ...
         was, now = (
@@ -231,7 +232,7 @@ def _runs(
             note = (
                 f"whether the machine was slower during head's rounds is unknown: {machine.reason}"
             )
-        yield msgspec.structs.replace(
+        yield replace(
             causes,
             causes=changes.put_down(causes, changed, mine, after, head),
             phases=_phases(before, after),
@@ -278,7 +279,8 @@ def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.ChangedFac
         }
         return {"device": side.device, **facts, **flags}
 
-    was, now = described(base), described(head)
+    was = described(base)
+    now = described(head)
     facts = ["device", *(name for name, _ in _FACTS)]
     names = [*facts, *sorted({*was, *now}.difference(facts))]
     changes = ((name, was.get(name, "not set"), now.get(name, "not set")) for name in names)

@@ -51,7 +51,8 @@ class _Run(m.Model):
     def lost_graphs(self) -> str:
         """Empty where no launch of a CUDA graph is gone, or where nothing is launched in its
         place."""
-        lost, calls = self.worse(metrics.GRAPH_LAUNCHES), named(self.compared, metrics.LAUNCH_CALLS)
+        lost = self.worse(metrics.GRAPH_LAUNCHES)
+        calls = named(self.compared, metrics.LAUNCH_CALLS)
         if lost is None or calls is None or isinstance(calls.ratio, m.Skipped) or calls.ratio < 1:
             return ""
         return f"{_from_to(lost)} CUDA-graph launches per step"
@@ -102,7 +103,8 @@ def explained(
         known_us = sum(
             (us for cause in causes if not isinstance(us := cause.explains_us, m.Skipped)), 0.0
         )
-        decides, sums = worse.metric, (worse.delta_us, known_us, worse.delta_us - known_us)
+        decides = worse.metric
+        sums = (worse.delta_us, known_us, worse.delta_us - known_us)
     window = next((row for row in trace.window if row.name == "window"), None)
     return m.RunComparison(
         run=sides.head.key,
@@ -212,11 +214,13 @@ def relative_time(run: m.RunComparison) -> float:
 def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
     """More steps; what new findings and lost CUDA graphs take over of the parts; then the bare
     parts."""
-    key, left = run.sides.head.key, list(slower.parts)
+    key = run.sides.head.key
+    left = list(slower.parts)
     if us := slower.more_steps_us:
         yield Ranked(REASON, run.more_steps(slower.more_steps, us), us / slower.delta_us)
     for compared in _to_tell(run):
-        finding, can = compared.finding, rule_of(compared.finding).can_cost
+        finding = compared.finding
+        can = rule_of(compared.finding).can_cost
         mine, shared = _claimed(can, slower, left)
         us = sum(part.us for part in mine)
         if mine and slower.is_a_share(us):
@@ -286,7 +290,8 @@ def _to_tell(run: _Run, *, lost_graphs: bool = True) -> list[m.ComparedFinding]:
     """New, or more often than before; located and severe ones claim first. Results and lost graphs
     have causes of their own. Counts of some rules move by one with the number of steps that were
     watched."""
-    told, graphs = [], lost_graphs and bool(run.lost_graphs)
+    told = []
+    graphs = lost_graphs and bool(run.lost_graphs)
     for compared in run.findings:
         elsewhere = rule_of(compared.finding).topic is m.Topic.RESULTS or (
             graphs and _loses_graphs(compared.finding)
@@ -326,7 +331,8 @@ def _of_finding(
     explains: float | m.Skipped,
     claimed: Sequence[Part] = (),
 ) -> m.Cause:
-    finding, new = compared.finding, compared.status is m.FindingStatus.NEW
+    finding = compared.finding
+    new = compared.status is m.FindingStatus.NEW
     status = "new" if new else f"{compared.base_count:,} -> {compared.head_count:,} times"
     return m.Cause(
         cause=m.CauseKind.FINDING,
@@ -345,14 +351,13 @@ def _of_finding(
 def _results_and_settings(run: _Run) -> Iterator[Ranked]:
     """Settings all together, and first of all, unless they are told with the steps that they make
     more of."""
-    findings, subject = (
-        [finding for finding in run.new if rule_of(finding).topic is m.Topic.RESULTS],
-        "results changed",
-    )
+    findings = [finding for finding in run.new if rule_of(finding).topic is m.Topic.RESULTS]
+    subject = "results changed"
     words = [f"{finding.rule} {finding.alone}" for finding in findings]
     words += changed_results(run.sides.base, run.sides.head)
     if words:
-        text, named_by = f"{subject}: {'; '.join(words[:4])}", _named_by(next(iter(findings), None))
+        text = f"{subject}: {'; '.join(words[:4])}"
+        named_by = _named_by(next(iter(findings), None))
         yield Ranked(RESULT, run.cause(m.CauseKind.RESULTS, text, subject=subject, **named_by))
     text = "; ".join(
         f"{s.name}: {s.base or 'not given'} -> {s.head or 'not given'}" for s in run.sides.settings
@@ -374,10 +379,8 @@ def changed_results(base: m.RunReport, head: m.RunReport) -> Iterator[str]:
         and isinstance(now, m.RunAgreement)
         and was.verdict != different == now.verdict
     ):
-        differing, compared = (
-            now.differing + now.reference_differing,
-            now.compared + now.reference_compared,
-        )
+        differing = now.differing + now.reference_differing
+        compared = now.compared + now.reference_compared
         yield (
             f"{differing:,} of {compared:,} results differ from the reference; in base they did not"
         )
@@ -416,7 +419,8 @@ def _facts(run: _Run) -> list[Ranked]:
 
     Those with the larger share are told first; of copies and launches what there is more of.
     """
-    worse, told = run.slower, []
+    worse = run.slower
+    told = []
     steps = run.worse(metrics.STEPS)
     if steps and not (worse and worse.more_steps_us):
         told.append(Ranked(FACT, run.more_steps(f"{_from_to(steps)} steps per evaluation"), 7.0))

@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.reading.source_text import function_at
@@ -101,10 +101,8 @@ def of_diff(diff: str, texts: Mapping[str, str] | None = None) -> tuple[ChangedL
 
     def close() -> None:
         nonlocal gone, added
-        code, before = (
-            [place for place in added if not _NO_CODE.fullmatch(place.text)],
-            "\n".join(gone),
-        )
+        code = [place for place in added if not _NO_CODE.fullmatch(place.text)]
+        before = "\n".join(gone)
         if not added and before.strip():
             code = [_place(file, line, "", function, texts)]
         found.extend(
@@ -117,7 +115,8 @@ def of_diff(diff: str, texts: Mapping[str, str] | None = None) -> tuple[ChangedL
         if header or not text.startswith(("+", "-")):
             close()
         if begins := _HUNK.match(text):
-            line, function = int(begins["line"]) + (begins["lines"] == "0"), ""
+            line = int(begins["line"]) + (begins["lines"] == "0")
+            function = ""
         elif text.startswith("+++ "):
             file = text[4:].partition("\t")[0].removeprefix("b/")
         elif header:
@@ -144,7 +143,7 @@ def _place(
 ) -> m.Location:
     if texts and file in texts:
         function = function_at(texts[file], line)
-    return m.Location(file=file, line=line, function=function, text=text.strip())
+    return m.Location(file, line, function, text=text.strip())
 
 
 # ---------------------------------------------------------------- which of them it is
@@ -159,10 +158,11 @@ def put_down(
 ) -> tuple[m.Cause, ...]:
     """The causes, each with the changed line that it is put down to. ``findings`` and ``run``:
     head's."""
-    root, texts = head.environment.source_root, _texts(head)
+    root = head.environment.source_root
+    texts = _texts(head)
     known = {each.finding.fingerprint: each.finding for each in findings}
     return tuple(
-        msgspec.structs.replace(
+        replace(
             cause,
             changed=_line_of(
                 cause, changed, known.get(cause.fingerprint), compared.settings, run, root, texts
@@ -191,9 +191,11 @@ def _line_of(
     doing = _DOING.get(cause.cause, "")
 
     def weight(line: ChangedLine) -> int:
-        place, code = line.place, line.place.text
+        place = line.place
+        code = line.place.text
         here = (place.file, place.line)
-        words, before = set(_WORD.findall(code)), set(_WORD.findall(line.before))
+        words = set(_WORD.findall(code))
+        before = set(_WORD.findall(line.before))
         binds = any(
             re.match(rf"(?:self\.)?{name}\b(?:\s*:[^=]+)?\s*=[^=]", code) for name in named & words
         )
@@ -240,10 +242,8 @@ def _computed_by(cause: m.Cause, run: m.RunReport, root: str) -> Iterator[tuple[
 def _takes(text: str, place: m.Location) -> bool:
     """Whether a file takes from another one the name that a line there binds: ``from settings
     import WIDTH``."""
-    binds, module = (
-        re.match(r"(\w+)\s*(?::[^=]+)?=[^=]", place.text),
-        re.escape(place.file.rpartition("/")[2][:-3]),
-    )
+    binds = re.match(r"(\w+)\s*(?::[^=]+)?=[^=]", place.text)
+    module = re.escape(place.file.rpartition("/")[2][:-3])
     if binds is None or place.function:
         return False
     return bool(

@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import coverage
 from kgprof import model as m
@@ -48,7 +48,7 @@ def compared_findings(
         for was, finding in pairs
     ]
     compared = [
-        msgspec.structs.replace(row, fails=True)
+        replace(row, fails=True)
         if row.status is m.FindingStatus.NEW and would_fail(row.finding, fail_on)
         else row
         for row in rows

@@ -50,7 +50,8 @@ def flame_difference(base: m.FlameGraph, head: m.FlameGraph) -> m.FlameDifferenc
             places[here] = (graph.names[frame.file], frame.line)
             self_ns[here][side] += round(graph.self_ns[node] / graph.steps)
             mine.append(here)
-    parents, keys = [above for above, _ in nodes], [key for _, key in nodes]
+    parents = [above for above, _ in nodes]
+    keys = [key for _, key in nodes]
     order = _order(parents, keys, self_ns)
     index = {node: place for place, node in enumerate(order)}
     names: dict[str, int] = {"": 0}
@@ -80,7 +81,8 @@ def flame_difference(base: m.FlameGraph, head: m.FlameGraph) -> m.FlameDifferenc
 
 def key_of(graph: m.FlameGraph, frame: m.StackFrame) -> Key:
     """What two stacks are matched by."""
-    name, file = graph.names[frame.name], graph.names[frame.file]
+    name = graph.names[frame.name]
+    file = graph.names[frame.file]
     for counted, put in _COUNTED:
         name = counted.sub(put, name)
     if frame.kind == _GENERATED or _EVALUATED.match(file):
@@ -99,7 +101,8 @@ def _order(
         children[parents[node]].append(node)
         for side, below_ns in enumerate(totals[node]):
             totals[parents[node]][side] += below_ns
-    order, waiting = [], [0]
+    order = []
+    waiting = [0]
     while waiting:
         node = waiting.pop()
         order.append(node)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from kgprof import model as m
 from kgprof.judge import welch
 
-HOST, DEVICE = "host", "device"
+HOST = "host"
+DEVICE = "device"
 ONE_ROUND = m.Skipped("an interval needs at least two rounds per side")
 
 

@@ -37,7 +37,8 @@ KERNELS, LAUNCH_CALLS, GRAPH_LAUNCHES = (
     "launches per step",
     "CUDA-graph launches per step",
 )
-READS, STEPS = "syncs per step", "steps per evaluation"
+READS = "syncs per step"
+STEPS = "steps per evaluation"
 COMPILE, WARM_COMPILE, COMPILATIONS = m.COLD_FIRST_CALL, "first call, warm cache", "compilations"
 ALLOCATED, RESERVED, RESIDENT = "peak allocated", "peak reserved", "peak resident"
 BREAKS, FRAMES, RECOMPILES = "graph breaks", "skipped frames", "recompiles"
@@ -76,7 +77,8 @@ class Sides(m.Model):
     @property
     def other_step(self) -> str:
         """Why a step is not the same work on both sides; empty where it is."""
-        before, after = self.base.evaluation, self.head.evaluation
+        before = self.base.evaluation
+        after = self.head.evaluation
         if self.settings:
             return self.other_settings
         if (
@@ -85,7 +87,8 @@ class Sides(m.Model):
             and before.steps != after.steps
         ):
             return f"{before.steps:,} -> {after.steps:,} steps per evaluation"
-        was, now = self.base.unit.per_step, self.head.unit.per_step
+        was = self.base.unit.per_step
+        now = self.head.unit.per_step
         return (
             f"{was:,} -> {now:,} {self.head.unit.plural} per step"
             if was and now and was != now
@@ -95,7 +98,8 @@ class Sides(m.Model):
     @property
     def other_evaluation(self) -> str:
         """Why a whole evaluation is not; empty where it is."""
-        before, after = self.base.evaluation, self.head.evaluation
+        before = self.base.evaluation
+        after = self.head.evaluation
         if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
             return self.other_step
         if before.units != after.units:
@@ -257,7 +261,8 @@ def _judged(
         slower = verdict is m.MetricVerdict.SAME and within.low > 1
         return replace(metric, verdict=verdict, note="slower, within the budget" if slower else "")
     if sides.in_turn is not None:
-        settle, note = None, "the interval includes the limit; more rounds (--rounds) narrow it"
+        settle = None
+        note = "the interval includes the limit; more rounds (--rounds) narrow it"
     else:
         settle = rounds_to_settle(base, head, budget)
         need = (
@@ -324,7 +329,8 @@ class Count(m.Model, kw_only=False):
     def values(self, sides: Sides, findings: Sequence[m.ComparedFinding]) -> tuple[_Value, _Value]:
         """Base's and head's. Of findings the places, of recompiles the events; notes do not
         count."""
-        base, head = self.of(sides.base), self.of(sides.head)
+        base = self.of(sides.base)
+        head = self.of(sides.head)
         if not self.rules:
             return base, head
         if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):

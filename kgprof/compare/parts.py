@@ -98,10 +98,12 @@ def parts(
     host = _host(trace, framework_us, base, head, root)
     # What a launch costs the host in base. Kernels in a CUDA graph are launched by one call, so
     # calls count there.
-    steps, launched = base.kernels.steps or 1, sum(kernel.before for kernel in worked)
+    steps = base.kernels.steps or 1
+    launched = sum(kernel.before for kernel in worked)
     calls = 0.0 if isinstance(base.kernels.launches, m.Skipped) else base.kernels.launches / steps
     each = base.kernels.idle_us / steps / (calls or launched) if calls or launched else 0.0
-    left, split = host.us, []
+    left = host.us
+    split = []
     for part in work:  # what launching costs the host goes to what is launched more often
         can = part.kind in (m.CostKind.LAUNCHES, m.CostKind.COPIES)
         us = min(max(0.0, part.more) * each, max(0.0, left)) if can else 0.0
@@ -113,10 +115,12 @@ def parts(
 def _copies(copies: Sequence[m.Change], place: _Place) -> Iterator[Part]:
     if not copies:
         return
-    more, us = sum(kernel.more for kernel in copies), sum(kernel.delta_us for kernel in copies)
+    more = sum(kernel.more for kernel in copies)
+    us = sum(kernel.delta_us for kernel in copies)
     largest = max(copies, key=lambda kernel: kernel.delta_us)
     name = short_name(largest.name, _NAME)
-    text, subject = f"the same copies and fills take longer, {name} first", ""
+    text = f"the same copies and fills take longer, {name} first"
+    subject = ""
     if abs(more) >= LEAST_MORE:
         before, after = (
             short(sum(counts), 4)
@@ -139,23 +143,20 @@ def _launched(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
     of a launch."""
     changed = [kernel for kernel in kernels if kernel.more]
     if changed:
-        more, largest = (
-            sum(kernel.more for kernel in changed),
-            max(changed, key=lambda kernel: kernel.launches_us),
-        )
+        more = sum(kernel.more for kernel in changed)
+        largest = max(changed, key=lambda kernel: kernel.launches_us)
         which = (
             f"{plural(len(changed), 'kernel')} on both sides, "
             f"{short_name(largest.name, _NAME)} first"
         )
-        text, us = (
-            f"{plural(more, 'launch', 'launches', sign='+')} per step of {which}",
-            sum(kernel.launches_us for kernel in changed),
-        )
+        text = f"{plural(more, 'launch', 'launches', sign='+')} per step of {which}"
+        us = sum(kernel.launches_us for kernel in changed)
         yield Part(
             kind=m.CostKind.LAUNCHES, us=us, more=more, text=text, location=place(largest.name)
         )
     for kernel in kernels:
-        name, us = short_name(kernel.name, _NAME), kernel.delta_us - kernel.launches_us
+        name = short_name(kernel.name, _NAME)
+        us = kernel.delta_us - kernel.launches_us
         each = (
             f"{short(kernel.before_us / kernel.before)} -> "
             f"{short(kernel.after_us / kernel.after)} µs per launch"
@@ -171,11 +172,10 @@ def _pool(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
     are gone."""
     if not kernels:
         return
-    new, gone = (
-        [kernel for kernel in kernels if kernel.after],
-        [kernel for kernel in kernels if not kernel.after],
-    )
-    more, us = sum(kernel.more for kernel in kernels), sum(kernel.delta_us for kernel in kernels)
+    new = [kernel for kernel in kernels if kernel.after]
+    gone = [kernel for kernel in kernels if not kernel.after]
+    more = sum(kernel.more for kernel in kernels)
+    us = sum(kernel.delta_us for kernel in kernels)
     launched = plural(sum(kernel.after for kernel in new), "launch", "launches", digits=4)
     text = f"{launched} per step of {plural(len(new), 'new kernel')}"
     if gone:
@@ -183,7 +183,8 @@ def _pool(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
     location = None
     if new:
         largest = max(new, key=lambda kernel: kernel.after_us)
-        text, location = f"{text}, {short_name(largest.name, _NAME)} first", place(largest.name)
+        text = f"{text}, {short_name(largest.name, _NAME)} first"
+        location = place(largest.name)
     kind = m.CostKind.LAUNCHES if more >= LEAST_MORE else m.CostKind.REPLACED
     yield Part(kind=kind, us=us, more=more, text=text, location=location)
 
@@ -197,11 +198,10 @@ def _host(
     """With the function whose own time under cProfile grew most; its place where it lies in the
     repository."""
     us = next((row.delta_us for row in trace.window if row.name == "idle"), 0.0) + framework_us
-    text, location = (
-        "the GPU waits longer" if trace.device == "cuda" else "more time outside of operators",
-        None,
-    )
-    before, after = base.host, head.host
+    text = "the GPU waits longer" if trace.device == "cuda" else "more time outside of operators"
+    location = None
+    before = base.host
+    after = head.host
     if (
         isinstance(before, m.HostBreakdown)
         and isinstance(after, m.HostBreakdown)
@@ -245,7 +245,7 @@ def _own_place(row: m.HostRow, root: str) -> m.Location | None:
     path = relative(row.file, root)
     if not path.endswith(".py") or path.startswith(("/", "<", "~")) or path[1:2] == ":":
         return None
-    return m.Location(file=row.file, line=row.line, function=row.function)
+    return m.Location(row.file, row.line, row.function)
 
 
 def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
@@ -257,7 +257,8 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
     own functions the one whose time with all that it calls grew most, as a share of the whole,
     because the machine may have been slower on a side.
     """
-    before, after = base.host, head.host
+    before = base.host
+    after = head.host
     if (
         isinstance(before, m.Skipped)
         or isinstance(after, m.Skipped)
@@ -265,12 +266,14 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
         or not after.steps
     ):
         return None
-    there, here = _functions(before), _functions(after)
+    there = _functions(before)
+    here = _functions(after)
     left_out_us = (
         min((row.self_us for row in before.rows), default=0.0) if before.rows_left_out else 0.0
     )
     calls = sum(row.calls for row in before.rows) / before.steps
-    number, grown = 0.0, []
+    number = 0.0
+    grown = []
     for name, row in here.items():
         more = row.calls / after.steps - (
             there[name].calls / before.steps if name in there else 0.0
@@ -338,10 +341,8 @@ def slower(
         return None
     more = longer(metric)
     assert not isinstance(more, m.Skipped)  # or it would not be worse
-    delta_us, steps = (
-        more * TIMES[metric.time_of].unit_us,
-        _Steps.of(sides, metrics, metric.time_of),
-    )
+    delta_us = more * TIMES[metric.time_of].unit_us
+    steps = _Steps.of(sides, metrics, metric.time_of)
     more_steps, more_steps_us = steps.more(delta_us)
     left_us = delta_us - more_steps_us
     scale = trace_scale(metrics, trace)
@@ -349,7 +350,8 @@ def slower(
         # A profiler makes each event longer, and so also what more events cost: it explains no more
         # than there is.
         scale = left_us / (_longer_us(seen) * steps.mean)
-    placed, shown = [], False
+    placed = []
+    shown = False
     if not isinstance(scale, m.Skipped) and left_us > LEAST_SHARE * delta_us:
         shown = sum(part.us for part in seen) * steps.mean * scale >= LEAST_SHARE * left_us
         placed = (
@@ -422,7 +424,8 @@ class _Steps(m.Model):
 
     @classmethod
     def of(cls, sides: Sides, metrics: Sequence[m.ComparedMetric], time_of: m.TimeOf) -> _Steps:
-        step, us = named(metrics, m.TimeOf.STEP), None
+        step = named(metrics, m.TimeOf.STEP)
+        us = None
         more = longer(step) if step else None
         if step and isinstance(step.base, float) and isinstance(more, float):
             us = step.base, step.base + more
@@ -467,10 +470,8 @@ class _Steps(m.Model):
 
 def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -> float | m.Skipped:
     """A microsecond of the traced window in TIMING's."""
-    step, window = (
-        named(metrics, m.TimeOf.STEP),
-        next((row for row in trace.window if row.name == "window"), None),
-    )
+    step = named(metrics, m.TimeOf.STEP)
+    window = next((row for row in trace.window if row.name == "window"), None)
     if window is None or trace.per != "step":
         return m.Skipped(trace.missing or "the traces mark no steps")
     if step is None or isinstance(step.base, m.Skipped) or isinstance(step.head, m.Skipped):

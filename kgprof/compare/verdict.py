@@ -30,7 +30,8 @@ _LEADS = {  # before the first reason, where the status alone would not say what
     EXIT_NOTHING_MEASURED: "no verdict, nothing to compare: ",
     EXIT_INTERRUPTED: "no verdict, interrupted: ",
 }
-_WORSE, _INCONCLUSIVE = m.MetricVerdict.WORSE, m.MetricVerdict.INCONCLUSIVE
+_WORSE = m.MetricVerdict.WORSE
+_INCONCLUSIVE = m.MetricVerdict.INCONCLUSIVE
 
 
 class Reason(m.Model, kw_only=False):
@@ -133,7 +134,8 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
     """``root``: of head's sources, from which places are named."""
     if not found:
         return m.Verdict(status=m.VerdictStatus.OK, text=_passed(compared), reasons=_also(compared))
-    first, code = found[0], found[0].exit_code
+    first = found[0]
+    code = found[0].exit_code
     if all(reason.exit_code == EXIT_INCONCLUSIVE and reason.same_for_all for reason in found):
         text = f"no time could be judged: {first.same_for_all}"
         return m.Verdict(status=m.VerdictStatus.INCONCLUSIVE, text=text, reasons=_also(compared))
@@ -148,10 +150,8 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
                 f" (accounts for {short(cause.explains_us / 1000)} of the "
                 f"{short(run.delta_us / 1000)} ms/{run.per})"
             )
-    status, others = (
-        _STATUS.get(code, m.VerdictStatus.INCONCLUSIVE),
-        dict.fromkeys(each.text for each in found[1:]),
-    )
+    status = _STATUS.get(code, m.VerdictStatus.INCONCLUSIVE)
+    others = dict.fromkeys(each.text for each in found[1:])
     return m.Verdict(status=status, text=text, reasons=(*others, *_also(compared)))
 
 

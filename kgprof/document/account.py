@@ -40,10 +40,13 @@ def sentence(profile: m.Profile) -> str:
 
 
 def lines(profile: m.Profile) -> tuple[str, ...]:
-    """Say where the time of the one script went, and whether its compiling pays."""
+    """Say where the time of the one script went, and whether its compiling pays, unless an action
+    says it."""
     runs = profile.runs if profile.comparison is None else ()
     economics = runs[0].economics if len(runs) == 1 else None
     pays = economics.text if isinstance(economics, m.Economics) else ""
+    if any(action.text == pays for action in profile.actions):
+        pays = ""
     return tuple(line for line in (sentence(profile), f"compiled: {pays}" if pays else "") if line)
 
 
@@ -57,9 +60,11 @@ def picture(profile: m.Profile) -> Picture | None:
     account = _account(profile)
     if account is None:
         return None
-    parts, entries = [], []
+    parts = []
+    entries = []
     for each in account.phases:
-        colour, title = COLOURS[each.phase], f"{each.phase}: {duration(each.us)}"
+        colour = COLOURS[each.phase]
+        title = f"{each.phase}: {duration(each.us)}"
         parts.append(Part(kind=colour, letter="", length=each.share, share=each.share, title=title))
         entries.append(LegendEntry("k", colour, f"{each.phase} {duration(each.us)}"))
     words = sentence(profile)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from kgprof import model as m
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import figure, milliseconds, of_width, percent
+from kgprof.document.run_parts import having
 from kgprof.document.table import Cell, Drawing, Table, View, plain, row
 from kgprof.wording import plural
 
@@ -125,7 +126,8 @@ def busy_share(
     where the traced steps hold more work than a usual step is long (one of them evaluates as well),
     it is the traced step.
     """
-    busy, traced = kernels.busy_us / steps_of(kernels), kernels.window_us / steps_of(kernels)
+    busy = kernels.busy_us / steps_of(kernels)
+    traced = kernels.window_us / steps_of(kernels)
     if (
         kernels.device == "cuda"
         and isinstance(bare, m.Spread)
@@ -161,13 +163,13 @@ def overrides(profile: m.Profile, limits: Limits) -> tuple[tuple[str, str], ...]
     return tuple(made)
 
 
-def time_table(runs: Sequence[m.RunReport]) -> Table:
+def time_table(runs: m.Runs) -> Table:
     """Milliseconds of a traced step, run by run and kind by kind."""
-    broken_down = [(run, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
-    present = {part.kind for _, kernels in broken_down for part in parts(kernels)}
+    found = broken_down(runs)
+    present = {part.kind for _, _, kernels in found for part in parts(kernels)}
     kinds = [kind for kind, _, _ in KINDS if kind in present]
     rows = []
-    for run, kernels in broken_down:
+    for _, run, kernels in found:
         known = {part.kind: part for part in parts(kernels)}
         cells = (
             Cell(milliseconds(known[kind].per_step_us), details=(percent(known[kind].share),))
@@ -182,7 +184,7 @@ def time_table(runs: Sequence[m.RunReport]) -> Table:
     )
 
 
-def phase_table(runs: Sequence[m.RunReport]) -> Table:
+def phase_table(runs: m.Runs) -> Table:
     """Empty where no run trains."""
     headings = ("run", *(phase.value for phase in m.TrainingPhase))
     trained = (
@@ -241,7 +243,7 @@ class Bar(View):
     segments: tuple[Segment, ...]
 
 
-class Bars(Drawing):
+class Bars(Drawing, kw_only=False):
     kind: ClassVar[str] = "bars"
     bars: tuple[Bar, ...]
 
@@ -254,22 +256,19 @@ class LegendEntry(View, kw_only=False):
     letter: str = ""
 
 
-class Legend(Drawing):
+class Legend(Drawing, kw_only=False):
     kind: ClassVar[str] = "legend"
     entries: tuple[LegendEntry, ...]
 
 
-def broken_down(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
-    return [
-        (i, run, run.kernels)
-        for i, run in enumerate(runs)
-        if isinstance(run.kernels, m.KernelBreakdown)
-    ]
+def broken_down(runs: m.Runs) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
+    return having(runs, "kernels", m.KernelBreakdown)
 
 
 def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
     """One after the other from the left; a letter and a share where there is room for them."""
-    segments, x = [], 0.0
+    segments = []
+    x = 0.0
     for part in parts:
         segments.append(
             Segment(
@@ -289,7 +288,7 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
 
 def legend_of(family: str, *entries: tuple[str, ...]) -> Legend:
     """``entries``: kind and name, and where they have them a meaning and a letter."""
-    return Legend(entries=tuple(LegendEntry(family, *entry) for entry in entries))
+    return Legend(tuple(LegendEntry(family, *entry) for entry in entries))
 
 
 def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:

@@ -29,7 +29,7 @@ from kgprof.document.environment_facts import gathered
 from kgprof.document.finding_list import Found, Grouped, cost_order, failing, grouped
 from kgprof.document.quantity import EXTREMES, FEWEST_FOR_PERCENTILES, milliseconds, percent
 from kgprof.document.sheet import Section
-from kgprof.document.table import Block, Points, Table, plain
+from kgprof.document.table import Block, Blocks, Points, Table, plain
 
 FINDINGS = 10  # places that stand open; the others are folded
 _MORE_FINDINGS = 200  # of those; report.json holds the rest
@@ -55,13 +55,13 @@ def sections(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
     yield from runs(profile, wide=wide)
     if profile.gate is not None and profile.gate.budgets:
         budgets = gate_table.in_lines(profile.gate, rows=len(profile.gate.budgets))
-        yield Section(title="", blocks=(budgets,), noun="budgets")
+        yield Section("", (budgets,), noun="budgets")
     yield from _findings(profile, wide)
     yield from _accepted(profile)
     yield from _watched(profile)
     if wide and (times := breakdown.time_table(profile.runs)).rows:
         intro = "ms per traced step; idle includes profiler overhead"
-        yield Section(title="Where the time went", intro=intro, blocks=(times,), noun="runs")
+        yield Section("Where the time went", intro=intro, blocks=(times,), noun="runs")
     yield from _kernels(profile)
     yield from _checked(profile)
     yield from _compiled(profile, wide)
@@ -79,13 +79,13 @@ def next_steps(profile: m.Profile) -> Iterator[Section]:
             ),
             numbered=True,
         )
-        yield Section(title=practices.NEXT_STEPS, blocks=(steps,), noun="actions")
+        yield Section(practices.NEXT_STEPS, (steps,), noun="actions")
 
 
 def _limits(profile: m.Profile) -> Iterator[Section]:
     limited = limit_table.limit_blocks(profile.runs, profile.environment.source_root)
     if limited:
-        yield Section(title=limit_table.SECTION, blocks=limited, noun="shares")
+        yield Section(limit_table.SECTION, limited, noun="shares")
 
 
 def runs(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
@@ -93,12 +93,12 @@ def runs(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
     other."""
     if profile.trace_files:
         files = trace_table.file_table(profile, _LIMITS)
-        yield Section(title="", blocks=(replace(files, notes=()), *files.notes), noun="traces")
+        yield Section("", (replace(files, notes=()), *files.notes), noun="traces")
     else:
         yield _timed(profile, wide)
     if profile.rank_balance is not None:
         blocks = trace_table.rank_blocks(profile.rank_balance, _LIMITS)
-        yield Section(title="Ranks", intro=profile.rank_balance.text, blocks=blocks)
+        yield Section("Ranks", intro=profile.rank_balance.text, blocks=blocks)
     for each in profile.differences:
         yield trace_table.difference(each, _LIMITS, rows=_KERNELS, name=_NAME)
 
@@ -109,8 +109,8 @@ def _timed(profile: m.Profile, wide: bool) -> Section:
     table = summary.run_table(profile.runs, shown[:_METRICS], "")
     ended = [f"{run.key.slug} {words}" for run in profile.runs if (words := summary.ended(run))]
     notes = [f"{run.key.slug}: {note}" for run in profile.runs for note in run.notes]
-    blocks: tuple[Block, ...] = (table, _RANGES, *ended, *notes, *summary.footnotes(profile))
-    return Section(title="", blocks=blocks, noun="runs")
+    blocks: Blocks = (table, _RANGES, *ended, *notes, *summary.footnotes(profile))
+    return Section("", blocks, noun="runs")
 
 
 # ---------------------------------------------------------------- findings
@@ -132,8 +132,8 @@ def by_weight(profile: m.Profile) -> list[Grouped]:
 def _listed(
     title: str, groups: Iterable[Grouped], profile: m.Profile, *more: str, folded: bool = False
 ) -> Section:
-    found = Found(groups=tuple(groups), root=profile.environment.source_root)
-    return Section(title=title, blocks=(found, *more), folded=folded, noun="findings")
+    found = Found(tuple(groups), profile.environment.source_root)
+    return Section(title, (found, *more), folded=folded, noun="findings")
 
 
 def _findings(profile: m.Profile, wide: bool) -> Iterator[Section]:
@@ -143,7 +143,7 @@ def _findings(profile: m.Profile, wide: bool) -> Iterator[Section]:
         if wide:
             checked = coverage.checked(profile.coverage, profile.rules)
             said += f" (rules checked: {', '.join(rule.id for rule in checked)})"
-        yield Section(title="", blocks=(said,))
+        yield Section("", (said,))
         return
     groups = by_weight(profile)
     title = f"Findings ({len(profile.findings):,})"
@@ -168,8 +168,8 @@ def _accepted(profile: m.Profile) -> Iterator[Section]:
     blocks: list[Block] = []
     if groups:
         found = Found(
-            groups=groups,
-            root=profile.environment.source_root,
+            groups,
+            profile.environment.source_root,
             notes=tuple(f"accepted by {group.first.accepted}" for group in groups),
             struck=True,
         )
@@ -178,7 +178,7 @@ def _accepted(profile: m.Profile) -> Iterator[Section]:
         blocks.append(_points(expired))
     if blocks:
         title = "Accepted findings"
-        yield Section(title=title, blocks=tuple(blocks), folded=True, noun=title.lower())
+        yield Section(title, tuple(blocks), folded=True, noun=title.lower())
 
 
 # ---------------------------------------------------------------- what was measured
@@ -191,9 +191,9 @@ def _watched(profile: m.Profile) -> Iterator[Section]:
         for each in profile.trade_offs
     ]
     if weighed:
-        yield Section(title="Trade-offs", blocks=tuple(weighed), noun="trade-offs")
+        yield Section("Trade-offs", tuple(weighed), noun="trade-offs")
     if paying := economics_table.sentences(profile):
-        yield Section(title="Economics", blocks=(_points(paying),), noun="runs")
+        yield Section("Economics", (_points(paying),), noun="runs")
     if profile.checklist:
         failed = [
             f"{item.title}: {item.evidence}"
@@ -201,10 +201,10 @@ def _watched(profile: m.Profile) -> Iterator[Section]:
             if item.status == m.PracticeStatus.FAIL
         ]
         intro = practices.tally(profile.checklist)
-        yield Section(title="Checklist", intro=intro, blocks=(_points(failed),), noun="items")
+        yield Section("Checklist", intro=intro, blocks=(_points(failed),), noun="items")
     if columns := memory_table.columns(profile.runs):
         table = summary.run_table(profile.runs, columns, "")
-        yield Section(title="Syncs and memory", blocks=(table,), noun="runs")
+        yield Section("Syncs and memory", (table,), noun="runs")
 
 
 def _points(sentences: Iterable[str]) -> Points:
@@ -244,7 +244,7 @@ def _kernels(profile: m.Profile) -> Iterator[Section]:
             *kernels.warnings,
         ]
         title = f"Kernels of {run.key.slug}"
-        yield Section(title=title, intro=intro, blocks=tuple(blocks), folded=True, noun="kernels")
+        yield Section(title, intro=intro, blocks=tuple(blocks), folded=True, noun="kernels")
 
 
 def _checked(profile: m.Profile) -> Iterator[Section]:
@@ -261,7 +261,7 @@ def _checked(profile: m.Profile) -> Iterator[Section]:
     reasons = dict.fromkeys(f"{call.name} {call.outcome}: {call.reason}" for call in calls)
     blocks = (said, f"HTA: {'; '.join(reasons)}") if reasons else (said,)
     intro = "HolisticTraceAnalysis; difference = HTA minus kgprof"
-    yield Section(title="Cross-check with HTA", intro=intro, blocks=blocks, noun="runs")
+    yield Section("Cross-check with HTA", intro=intro, blocks=blocks, noun="runs")
 
 
 def _compiled(profile: m.Profile, wide: bool) -> Iterator[Section]:
@@ -276,7 +276,7 @@ def _compiled(profile: m.Profile, wide: bool) -> Iterator[Section]:
         ("Buffers that Inductor allocates", region_table.buffer_blocks(profile.runs, _LIMITS)),
     ):
         if blocks:
-            yield Section(title=title, blocks=blocks, folded=True)
+            yield Section(title, blocks, folded=True)
 
 
 def _narrow(block: Block) -> Block:
@@ -304,8 +304,8 @@ def _roofline(profile: m.Profile) -> Iterator[Section]:
     ]
     largest = table.only(*roofline_table.IN_MARKDOWN)
     yield Section(
-        title=f"Roofline: the largest kernels of {run.key.slug}",
-        blocks=(largest, against, *shares),
+        f"Roofline: the largest kernels of {run.key.slug}",
+        (largest, against, *shares),
         folded=True,
         noun="kernels",
     )
@@ -317,7 +317,7 @@ def _not_measured(profile: m.Profile) -> Iterator[Section]:
         runs = f" ({', '.join(gap.runs)})" if gap.runs else ""
         gaps.append(f"{', '.join(gap.what)}: {gap.reason}{runs}")
     if gaps:
-        yield Section(title="Not measured", blocks=(_points(gaps),), folded=True, noun="lines")
+        yield Section("Not measured", (_points(gaps),), folded=True, noun="lines")
 
 
 # ---------------------------------------------------------------- a comparison
@@ -326,12 +326,12 @@ def _not_measured(profile: m.Profile) -> Iterator[Section]:
 def compared(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
     """Both sides, the likely cause, the metrics that changed, and what is new or fixed among the
     findings."""
-    sides: tuple[Block, ...] = (("base", _side(found.base)), ("head", _side(found.head)))
-    yield Section(title="", blocks=(*sides, compare_words.comparability(found)))
+    sides: Blocks = (("base", _side(found.base)), ("head", _side(found.head)))
+    yield Section("", (*sides, compare_words.comparability(found)))
     differ = [(one.name, one.base, one.head) for one in (*found.environment, *found.settings)]
     if differ:
         table = plain("", ("differs", "base", "head"), differ, words=3)
-        yield Section(title="", blocks=(table,), noun="differences")
+        yield Section("", (table,), noun="differences")
     yield from _causes(profile, found)
     yield _metrics(found)
     yield from _compared_findings(profile, found)
@@ -340,7 +340,7 @@ def compared(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
         for run in found.runs
         if run.status is not m.Presence.BOTH
     ]
-    yield Section(title="", blocks=(*alone, *found.notes, found.method))
+    yield Section("", (*alone, *found.notes, found.method))
 
 
 def _side(side: m.ComparedSide) -> str:
@@ -360,8 +360,8 @@ def _causes(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
     notes = [f"{run.run.slug}: {note}" for run in found.runs for note in run.notes]
     accounts = (*compare_words.accounts(found), *notes)
     yield Section(
-        title="Likely cause" if worse else "Changes",
-        blocks=(Points(causes, numbered=True), *accounts),
+        "Likely cause" if worse else "Changes",
+        (Points(causes, numbered=True), *accounts),
         noun="causes",
     )
 
@@ -375,12 +375,13 @@ def _metrics(found: m.Comparison) -> Section:
     others = ", ".join(f"{number:,} {verdict}" for verdict, number in rest.items())
     blocks: list[Block] = [compare_words.metric_table(shown)] if shown else []
     blocks += [f"Other metrics: {others}."] if others else []
-    return Section(title="", blocks=tuple(blocks), noun="metrics")
+    return Section("", tuple(blocks), noun="metrics")
 
 
 def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
-    tally, missing = compare_words.tally(found), compare_words.unchecked(found)
-    yield Section(title="Findings", intro=tally, blocks=missing)
+    tally = compare_words.tally(found)
+    missing = compare_words.unchecked(found)
+    yield Section("Findings", intro=tally, blocks=missing)
     by_status = compare_words.by_status(found)
     grown = [each for each in by_status[m.FindingStatus.UNCHANGED] if each.grew]
     for title, same in (
@@ -394,14 +395,14 @@ def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Sect
             groups = grouped(one.finding for one in same)
             notes = [_note([each[id(member)] for member in group.members]) for group in groups]
             listed = Found(
-                groups=groups[:FINDINGS],
-                root=profile.environment.source_root,
+                groups[:FINDINGS],
+                profile.environment.source_root,
                 notes=tuple(notes[:FINDINGS]),
                 struck=title == "Fixed",
             )
             more = len(groups) - FINDINGS
             rest = (f"{more:,} more in the report",) if more > 0 else ()
-            yield Section(title=title, blocks=(listed, *rest), noun="findings")
+            yield Section(title, (listed, *rest), noun="findings")
 
 
 def _note(members: list[m.ComparedFinding]) -> str:

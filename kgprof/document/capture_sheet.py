@@ -8,6 +8,7 @@ from kgprof.document.breakdown import lengths
 from kgprof.document.sheet import Code, Section, Sheet
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Column,
     Fold,
@@ -38,14 +39,16 @@ _METHOD = (
 
 
 def capture_sheet(report: m.CaptureReport) -> Sheet:
-    advice, machine = report.advice, report.environment
+    advice = report.advice
+    machine = report.environment
     status, verdict = _verdict(report)
-    trust, recommended = "", list[Section]()
+    trust = ""
+    recommended = list[Section]()
     if isinstance(advice, m.CaptureAdvice):
         warnings = (("Warning", text) for text in advice.warnings)
-        blocks: tuple[Block, ...] = (Code(text=advice.code), *warnings)
+        blocks: Blocks = (Code(advice.code), *warnings)
         recommended.append(
-            Section(title="Code to write", intro=advice.reason, blocks=blocks, folded=True)
+            Section("Code to write", intro=advice.reason, blocks=blocks, folded=True)
         )
         trust = f"Confidence {advice.confidence}" + (
             f": {'; '.join(advice.because)}." if advice.because else "."
@@ -69,7 +72,7 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
         Column("copies, µs", title="TIMING: median of copy_ into the declared inputs, or into all"),
     )
     cases = Section(
-        title="Cases",
+        "Cases",
         intro=", ".join(
             f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]
         )
@@ -84,9 +87,7 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
         ),
     )
     # Where no case could be run, all have the reason that the verdict gives.
-    sections = (
-        (cases, *_details(report), Section(title="Method", blocks=_METHOD)) if report.tried else ()
-    )
+    sections = (cases, *_details(report), Section("Method", _METHOD)) if report.tried else ()
     return Sheet(
         title=f"capture of {report.workload}, {report.strategy}",
         status=status,
@@ -178,7 +179,7 @@ def _details(report: m.CaptureReport) -> Iterator[Section]:
         if blocks:
             folds.append(Fold(f"{result.name}: {result.outcome}", blocks=tuple(blocks)))
     if folds:
-        yield Section(title="Outcomes in detail", blocks=tuple(folds))
+        yield Section("Outcomes in detail", tuple(folds))
     inputs = next(
         (r.answer.inputs for r in report.results if r.answer is not None and r.answer.inputs), ()
     )
@@ -196,7 +197,7 @@ def _details(report: m.CaptureReport) -> Iterator[Section]:
         intro = (
             "Tensors that the function reads but neither creates nor writes, except its parameters."
         )
-        yield Section(title="Inputs", intro=intro, blocks=(table,))
+        yield Section("Inputs", intro=intro, blocks=(table,))
 
 
 def _detail(result: m.CaptureResult) -> Iterator[Block]:
@@ -211,10 +212,10 @@ def _detail(result: m.CaptureResult) -> Iterator[Block]:
             yield result.why
         yield from answer.notes
         if answer.traceback:
-            yield Code(text=answer.traceback)
+            yield Code(answer.traceback)
     if result.stacks:
-        yield Code(text=result.stacks)
+        yield Code(result.stacks)
         if isinstance(result.native_stacks, str):
-            yield Code(text=result.native_stacks)
+            yield Code(result.native_stacks)
         else:
             yield ("Native stacks", result.native_stacks.reason)

@@ -3,7 +3,7 @@ findings are new."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document import breakdown, compare_words, trace_table
@@ -37,7 +37,8 @@ def compare_part(
 ) -> Shown:
     """What the section holds. ``anchors``: where each finding of the head stands, by its
     fingerprint."""
-    metrics, root = compare_words.metrics_of(found), profile.environment.source_root
+    metrics = compare_words.metrics_of(found)
+    root = profile.environment.source_root
     listed = metrics[: 4 * limits.lines]
     changed = [metric for metric in listed if metric.verdict in compare_words.CHANGED]
     # Those that are the same, or of which nothing is known.
@@ -87,7 +88,8 @@ def compare_part(
 
 def _sides(found: m.Comparison) -> Table:
     def facts(side: m.ComparedSide) -> Iterable[str]:
-        commit, changes = side.git_commit, " with changes" if side.git_dirty is True else ""
+        commit = side.git_commit
+        changes = " with changes" if side.git_dirty is True else ""
         yield side.source
         yield (
             f"not known: {commit.reason}" if isinstance(commit, m.Skipped) else f"{commit}{changes}"
@@ -140,7 +142,8 @@ def plot(metric: m.ComparedMetric) -> Plot | None:
     """The axis is as wide as the interval and the budget need."""
     if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
         return None
-    low, high = 100 * (metric.low - 1), 100 * (metric.high - 1)
+    low = 100 * (metric.low - 1)
+    high = 100 * (metric.high - 1)
     budget = metric.budget_percent
     reach = 1.15 * max(abs(low), abs(high), budget or 0.0, _FEWEST_PERCENT)
 
@@ -188,7 +191,8 @@ def parts_of(trace: m.TraceDifference, after: bool) -> dict[str, float]:
 
 
 def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) -> Fold:
-    trace, verdicts = run.trace, [metric.verdict for metric in run.metrics]
+    trace = run.trace
+    verdicts = [metric.verdict for metric in run.metrics]
     summary = ", ".join(
         f"{count(n)} {word}" for word in m.MetricVerdict if (n := verdicts.count(word))
     )
@@ -198,7 +202,7 @@ def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) ->
         missing = "the run is on one side only"
     shown = None if trace is None or trace.missing else trace
     drawn = (
-        Bars(bars=tuple(_bar(name, shown, name == "head", longest_us) for name in ("base", "head")))
+        Bars(tuple(_bar(name, shown, name == "head", longest_us) for name in ("base", "head")))
         if shown
         else None
     )
@@ -245,7 +249,7 @@ def _tables(
     if trace is not None:
         rows = min(KERNELS, limits.kernel_rows)
         # A page that is too large for any kernel keeps the kinds.
-        kept = trace if rows else msgspec.structs.replace(trace, kernels=(), spans=(), regions=())
+        kept = trace if rows else replace(trace, kernels=(), spans=(), regions=())
         yield from trace_table.difference(kept, limits, rows=rows or KERNELS).blocks
     stages = [
         (
@@ -257,10 +261,8 @@ def _tables(
         for phase in run.phases[: limits.lines]
     ]
     if stages:
-        headings, label = (
-            ("compile stage", "was, s", "is, s", "difference"),
-            f"{run.run.slug}, by stage of compilation",
-        )
+        headings = ("compile stage", "was, s", "is, s", "difference")
+        label = f"{run.run.slug}, by stage of compilation"
         yield plain(label, headings, stages, style="", first="name")
     yield from _changes(f"{run.run.slug}, settings that differ", "setting", run.settings, limits)
 
@@ -298,13 +300,12 @@ def _status(
             not any(each.grew for each in pair[1]),
         )
     )
-    shown, rows = groups[: min(limits.findings, limits.lines)], []
+    shown = groups[: min(limits.findings, limits.lines)]
+    rows = []
     for group, members in shown:
         finding = group.first
-        before, after = (
-            max(each.base_count for each in members),
-            max(each.head_count for each in members),
-        )
+        before = max(each.base_count for each in members)
+        after = max(each.head_count for each in members)
         found = Shown(
             rule=finding.rule,
             level=finding.level.value,

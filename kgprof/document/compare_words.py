@@ -120,7 +120,8 @@ def bounds(metric: m.ComparedMetric) -> str:
     """The 95 % interval of the change; empty where there is none."""
     if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
         return ""
-    low, high = signed_percent(metric.low - 1), signed_percent(metric.high - 1)
+    low = signed_percent(metric.low - 1)
+    high = signed_percent(metric.high - 1)
     rounds = f"{count(metric.base_rounds)} + {plural(metric.head_rounds, 'round')}"
     return f"{low.removesuffix(' %')} to {high}, {rounds}"
 
@@ -241,7 +242,8 @@ def by_status(comparison: m.Comparison) -> dict[m.FindingStatus, tuple[m.Compare
 def headline(profile: m.Profile) -> m.Verdict:
     """The verdict for a page, whose figures and causes stand below it: what changed by how much, in
     one sentence; and how many processes that stands on. One that no time decided stays as it is."""
-    comparison, verdict = profile.comparison, profile.verdict
+    comparison = profile.comparison
+    verdict = profile.verdict
     assert comparison is not None
     times = [
         each
@@ -259,7 +261,8 @@ def headline(profile: m.Profile) -> m.Verdict:
     share = 100 * (step.ratio - 1)
     text = f"{step.name.capitalize()} {abs(share):.1f} % {'slower' if share > 0 else 'faster'}"
     if isinstance(step.low, float) and isinstance(step.high, float):
-        low, high = step.low - 1, step.high - 1
+        low = step.low - 1
+        high = step.high - 1
         if low * high > 0:
             low, high = sorted((abs(low), abs(high)))
         text += f" (95 % CI {100 * low:.1f} to {100 * high:.1f} %"

@@ -12,8 +12,10 @@ from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.memory_table import peak_cell
 from kgprof.document.quantity import DASH, count, figure, percent, size
+from kgprof.document.run_parts import having, run_part
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Fold,
     Small,
@@ -50,15 +52,11 @@ LEGEND = tuple(
 )
 
 
-def _compiled(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.CompileSummary]]:
-    return [
-        (i, run, run.compile)
-        for i, run in enumerate(runs)
-        if isinstance(run.compile, m.CompileSummary)
-    ]
+def _compiled(runs: m.Runs) -> list[tuple[int, m.RunReport, m.CompileSummary]]:
+    return having(runs, "compile", m.CompileSummary)
 
 
-def compile_table(runs: Sequence[m.RunReport]) -> Table:
+def compile_table(runs: m.Runs) -> Table:
     """Columns that no run has a figure for are left out, with a note that says why."""
     found = _compiled(runs)
     rows: list[list[Cell | str]] = []
@@ -66,9 +64,11 @@ def compile_table(runs: Sequence[m.RunReport]) -> Table:
         seconds = [
             c.duration_s for c in compiled.compilations if not isinstance(c.duration_s, m.Skipped)
         ]
-        reported, later = figure(sum(seconds)) if seconds else DASH, compiled.steady
+        reported = figure(sum(seconds)) if seconds else DASH
+        later = compiled.steady
         calls = later.reason if isinstance(later, m.Skipped) else timed(later, 1e-3)
-        first, number_of = number(compiled.first_call_s), f"{len(compiled.compilations):,}"
+        first = number(compiled.first_call_s)
+        number_of = f"{len(compiled.compilations):,}"
         rows.append([run.key.slug, first, number_of, reported, calls])
     headings = [
         "run",
@@ -118,7 +118,7 @@ def _looks(tallies: Sequence[m.CacheTally] | m.Skipped, what: str) -> Cell:
 
 
 def _totals(
-    runs: Sequence[m.RunReport],
+    runs: m.Runs,
 ) -> Iterator[tuple[int, m.RunReport, list[tuple[float, ...]], list[float]]]:
     """Seconds in each stage of each compilation that recorded them, and their sums; of the runs
     that have any."""
@@ -142,24 +142,26 @@ def _figures(seconds: Sequence[float]) -> tuple[str, ...]:
     )
 
 
-def stage_table(runs: Sequence[m.RunReport]) -> Table:
+def stage_table(runs: m.Runs) -> Table:
     rows = ((run.key.slug, *_figures((*total, sum(total)))) for _, run, _, total in _totals(runs))
     return plain("Seconds of compilation by stage", ("run", *_NAMES, "all six"), rows)
 
 
-def bar_scale_s(runs: Sequence[m.RunReport]) -> float:
+def bar_scale_s(runs: m.Runs) -> float:
     """Length of the longest bar."""
     return max((sum(total) for *_, total in _totals(runs)), default=0.0) or 1.0
 
 
-def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
-    scale, bars = bar_scale_s(runs), []
+def stage_bars(runs: m.Runs, limits: Limits) -> tuple[Bar, ...]:
+    scale = bar_scale_s(runs)
+    bars = []
     for index, run, each, total in _totals(runs):
         whole, parts, words = sum(total) or 1.0, [], []
         for (field, letter, name, _), value in zip(STAGES, total, strict=True):
             if value:
                 words.append(f"{name} {figure(value)} s ({percent(value / whole)})")
-                length, share = value / scale, value / whole
+                length = value / scale
+                share = value / whole
                 parts.append(
                     Part(
                         kind=kind(field), letter=letter, length=length, share=share, title=words[-1]
@@ -182,12 +184,12 @@ def stage_bars(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Bar, ...]:
     return tuple(bars)
 
 
-def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
-    folds = []
+def compilation_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     for index, run, compiled in _compiled(runs):
-        made, place = compiled.compilations, f"compile-{anchor(index)}"
+        made = compiled.compilations
         headings = ("id", "function", "s", "operators", "capture ms/operator", *_NAMES)
-        rows, label = map(_compilation, made[: limits.lines]), f"Compilations of {run.key.slug}"
+        rows = map(_compilation, made[: limits.lines])
+        label = f"Compilations of {run.key.slug}"
         more = (
             (f"{len(made) - limits.lines:,} more in report.json.",)
             if len(made) > limits.lines
@@ -195,24 +197,17 @@ def compilation_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold
         )
         blocks = (plain(label, headings, rows, style="", first="kind", words=2), *more)
         if made:
-            folds.append(
-                Fold(
-                    run.key.slug,
-                    blocks=blocks,
-                    caption="each compilation",
-                    anchor=place,
-                    run=anchor(index),
-                )
-            )
-    return tuple(folds)
+            yield run_part(index, run, blocks, "each compilation", "compile")
 
 
 def _compilation(compilation: m.Compilation) -> tuple[Cell | str, ...]:
     below = [Small((compilation.location,), "place")]
     if compilation.fail_reason:
         below.append(Small((f"failed: {compilation.fail_reason}",), "wrong"))
-    operators, stages = compilation.operators, compilation.stages
-    named, each = Cell(compilation.function, below=tuple(below)), DASH
+    operators = compilation.operators
+    stages = compilation.stages
+    named = Cell(compilation.function, below=tuple(below))
+    each = DASH
     if operators and isinstance(stages, m.CompileStages):
         each = figure(stages.capture_s * 1e3 / operators)
     count = DASH if operators is None else f"{operators:,}"
@@ -226,15 +221,14 @@ OPEN = 8  # rows that stand open; the others are folded
 _RECOMPILE_HEADINGS = ("function", "reason", "run", "call", "s")
 
 
-def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Block, ...]:
+def recompile_blocks(runs: m.Runs, root: str, limits: Limits) -> Blocks:
     """The first ones in sight, the others folded, how many are not on the page, and of which runs
     nothing is known."""
     known = [
         (run, entry)
-        for run in runs
-        if isinstance(run.compile, m.CompileSummary)
-        and not isinstance(run.compile.recompiles, m.Skipped)
-        for entry in run.compile.recompiles
+        for _, run, compiled in _compiled(runs)
+        if not isinstance(compiled.recompiles, m.Skipped)
+        for entry in compiled.recompiles
     ]
     rows = [_recompile_row(run, entry, root) for run, entry in known[: limits.lines]]
     blocks: list[Block] = []
@@ -246,11 +240,9 @@ def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> 
     if len(known) > limits.lines:
         blocks.append(f"{len(known) - limits.lines:,} more in report.json.")
     unknown: dict[str, list[str]] = {}
-    for run in runs:
-        if isinstance(run.compile, m.CompileSummary) and isinstance(
-            run.compile.recompiles, m.Skipped
-        ):
-            unknown.setdefault(run.compile.recompiles.reason, []).append(run.key.slug)
+    for _, run, compiled in _compiled(runs):
+        if isinstance(compiled.recompiles, m.Skipped):
+            unknown.setdefault(compiled.recompiles.reason, []).append(run.key.slug)
     for reason, slugs in unknown.items():
         of = f" of {', '.join(slugs[: limits.lines])}" if len(slugs) < len(runs) else ""
         blocks.append(f"Unknown{of}: {reason}.")
@@ -258,7 +250,8 @@ def recompile_blocks(runs: Sequence[m.RunReport], root: str, limits: Limits) -> 
 
 
 def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> tuple[Cell | str, ...]:
-    place, site = entry.location, entry.call_site
+    place = entry.location
+    site = entry.call_site
     places = (
         str(entry.library) if entry.library else "",
         f"{relative(place.file, root)}:{place.line}" if place else "",
@@ -278,10 +271,10 @@ def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> tupl
     return function, Cell(entry.reason, below=words), run.key.slug, call, number(entry.duration_s)
 
 
-def recompile_summary(runs: Sequence[m.RunReport]) -> str:
+def recompile_summary(runs: m.Runs) -> str:
     """ "3 recompiles, 1 of them after warm-up, 4.21 s in all; 1 refused"; empty where no run's are
     known."""
-    found = [run.compile.recompiles for run in runs if isinstance(run.compile, m.CompileSummary)]
+    found = [compiled.recompiles for _, _, compiled in _compiled(runs)]
     known = [entries for entries in found if not isinstance(entries, m.Skipped)]
     if not known:
         return ""

@@ -61,7 +61,8 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> tuple[Cell, ...]:
             f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} "
             f"ms/{one.per}",
         )
-    scale, per = 1e-3 if one.per == "step" else 1.0, f" ms/{one.per}"
+    scale = 1e-3 if one.per == "step" else 1.0
+    per = f" ms/{one.per}"
 
     def break_even(found: m.BreakEven) -> Cell:
         work = (
@@ -171,8 +172,8 @@ def _plotted(
 
         if not style.startswith("warm"):
             path = f"{line([*through(low), *reversed(through(high))])}z"
-            shapes.append(Shape(style=f"band {style}", path=path, title=title))
-        shapes.append(Shape(style=f"curve {style}", path=line(through(time.median)), title=title))
+            shapes.append(Shape(f"band {style}", path, title))
+        shapes.append(Shape(f"curve {style}", line(through(time.median)), title))
     calls_name = "steps" if per == "step" else units
     said = [f"{names[ord(letter) - 66]} after {count(round(calls))}" for letter, calls in known]
     yield legend_of(

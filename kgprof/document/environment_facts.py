@@ -2,7 +2,6 @@
 measured; the logs; and what a report holds that somebody might not want to publish."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -50,8 +49,8 @@ def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
     ]
     return tuple(
         Fact(
-            name=name,
-            value=value if isinstance(value, str) else value.reason,
+            name,
+            value if isinstance(value, str) else value.reason,
             missing=not isinstance(value, str),
         )
         for name, value in pairs[: limits.lines]
@@ -78,10 +77,10 @@ def options(profile: m.Profile) -> tuple[Fact, ...]:
         ("time limit per process", f"{figure(asked.timeout_s)} s"),
         ("workload options", " ".join(asked.workload_args) or "none"),
     )
-    return tuple(Fact(name=name, value=value) for name, value in pairs)
+    return tuple(Fact(name, value) for name, value in pairs)
 
 
-def observer_table(runs: Sequence[m.RunReport], *, drawn: bool = True) -> Table:
+def observer_table(runs: m.Runs, *, drawn: bool = True) -> Table:
     """``drawn``: with a bar in each cell."""
     seen = {cost.observer for run in runs for cost in run.observers}
     passes: list[m.PassName] = [
@@ -154,18 +153,17 @@ def gap_table(omissions: tuple[m.Omission, ...], limits: Limits) -> Table:
     return plain("Not measured, with reasons", ("what", "why", "runs"), rows, style="", words=3)
 
 
-def logs(runs: Sequence[m.RunReport], limits: Limits) -> tuple[tuple[str, str, str], ...]:
+def logs(runs: m.Runs, limits: Limits) -> tuple[tuple[str, str, str], ...]:
     """Run, size and text of each."""
     if not limits.log_chars:
         return ()
     written = [run for run in runs if run.log.text]
     each = limits.log_chars // max(1, len(written))
-    half, shown = each // 2, []
+    half = each // 2
+    shown = []
     for run in written:
-        text, size_bytes = (
-            visible(run.log.text, keep="\n\t"),
-            len(run.log.text.encode("utf-8", errors="replace")),
-        )
+        text = visible(run.log.text, keep="\n\t")
+        size_bytes = len(run.log.text.encode("utf-8", errors="replace"))
         if len(text) > each:
             text = (
                 f"{text[:half]}\n[... {count(len(text) - 2 * half)} characters left out "
@@ -187,9 +185,11 @@ _SOURCE = {
 
 def contents(profile: m.Profile) -> tuple[Fact, ...]:
     """One for each kind of thing, whether it is in it or not."""
-    held, names = profile.contents, profile.environment.flags
+    held = profile.contents
+    names = profile.environment.flags
     files = "repository files from the top folder, others by the end of their paths"
-    lines, left_out = "from every named file", "nothing: this report is not redacted"
+    lines = "from every named file"
+    left_out = "nothing: this report is not redacted"
     if held is None or not held.redaction:
         files = "full paths"
     elif not held.redacted:
@@ -207,19 +207,17 @@ def contents(profile: m.Profile) -> tuple[Fact, ...]:
         f"versions, the type of machine, and {plural(len(names), 'variable')}: {', '.join(names)}"
     )
     return (
-        Fact(name="Names", value="functions, kernels, modules and the workload"),
-        Fact(name="Files", value=files),
-        Fact(name="Source lines", value=lines),
-        Fact(name="Command line", value="the full command with the workload's options"),
+        Fact("Names", "functions, kernels, modules and the workload"),
+        Fact("Files", files),
+        Fact("Source lines", lines),
+        Fact("Command line", "the full command with the workload's options"),
         Fact(
-            name="Logs",
-            value=f"output of torch and the workload in {plural(logged, 'run')}"
-            if logged
-            else "none",
+            "Logs",
+            f"output of torch and the workload in {plural(logged, 'run')}" if logged else "none",
         ),
         Fact(
-            name="Environment",
-            value=variables if names else "versions and the type of machine; no variables",
+            "Environment",
+            variables if names else "versions and the type of machine; no variables",
         ),
-        Fact(name="Left out", value=left_out),
+        Fact("Left out", left_out),
     )

@@ -21,7 +21,8 @@ def visible(text: str, *, keep: str = "") -> str:
         return text
 
     def spelt(found: re.Match[str]) -> str:
-        character, code = found[0], ord(found[0])
+        character = found[0]
+        code = ord(found[0])
         if character in keep or unicodedata.category(character) not in _INVISIBLE:
             return character
         return (

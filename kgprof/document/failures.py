@@ -1,7 +1,6 @@
 """A program that raised: where, with its line, in which step of which pass; on the terminal and on
 the page, which is this alone where nothing was measured."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from kgprof import model as m
@@ -50,12 +49,13 @@ def lines(one: Failed, log: Path) -> tuple[str, ...]:
     return tuple(filter(None, (f"{one.place}: {one.error}", one.line, where)))
 
 
-def _failed(place: str, runs: Sequence[m.RunReport]) -> Failed:
+def _failed(place: str, runs: m.Runs) -> Failed:
     first = runs[0]
     failure = first.exit.failure
     assert failure is not None
     others = f" and {plural(len(runs) - 1, 'other run')}" if len(runs) > 1 else ""
-    text, number = failure.location.text.strip(), failure.location.line
+    text = failure.location.text.strip()
+    number = failure.location.line
     unmeasured = isinstance(first.compile, m.Skipped) and isinstance(first.step, m.Skipped)
     before = ", before anything was measured" if unmeasured else ""
     return Failed(

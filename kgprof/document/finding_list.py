@@ -13,7 +13,7 @@ from kgprof.document.table import Drawing, View
 from kgprof.wording import relative
 
 
-class Grouped(View):
+class Grouped(View, kw_only=False):
     """Findings that have the rule, level, message, place and acceptance of ``first``."""
 
     members: tuple[m.Finding, ...]
@@ -54,7 +54,7 @@ class Grouped(View):
         return f"{where(self.first.location, root)}{self.message}{times}"
 
 
-class Found(Drawing):
+class Found(Drawing, kw_only=False):
     """Findings, in the line that each printer has for one. ``notes``: what else is to be said of
     each, in the same order."""
 
@@ -71,7 +71,7 @@ def grouped(findings: Iterable[m.Finding]) -> tuple[Grouped, ...]:
     for finding in findings:
         key = (finding.rule, finding.level, finding.location, finding.message, finding.accepted)
         groups.setdefault(key, []).append(finding)
-    return tuple(Grouped(members=tuple(same)) for same in groups.values())
+    return tuple(Grouped(tuple(same)) for same in groups.values())
 
 
 def failing(profile: m.Profile) -> frozenset[m.Finding]:
@@ -103,7 +103,8 @@ _UNITS = {
 def said_cost(costs: Sequence[m.FindingCost]) -> str:
     """Of one unit: the range of the values, what it is, where it was measured, and how far all
     samples lie apart."""
-    values, first = [cost.value for cost in costs], costs[0]
+    values = [cost.value for cost in costs]
+    first = costs[0]
     passes = "".join(f"{name.upper()}, " for name in first.measured_in)
     samples = span(
         count(min(cost.samples for cost in costs)), count(max(cost.samples for cost in costs))
@@ -126,6 +127,9 @@ _NO_HINTS = (
     "It may be possible to write",
     "Please ",
     "This graph break ",
+    "If it is a Python builtin, please file",
+    "If it is a third-party C/C++ Python extension, please",
+    "Report an issue to PyTorch",
     "This is likely to be a Dynamo bug",
 )
 _HINTS = 3
@@ -146,6 +150,20 @@ def advice(finding: m.Finding, remedy: str = "") -> tuple[str, ...]:
     )
 
 
+# Also true of a fix that names a mode which was measured.
+_NOT_APPLIED = "kgprof has applied none of these fixes: run it again after each one"
+
+
+def not_applied(shown: Iterable[m.Finding | m.Action]) -> str:
+    """Say it of the fixes that these offer; nothing where none of them offers one."""
+    offers = any(
+        each.fix if isinstance(each, m.Finding) else each.fix or not each.no_fix
+        for each in shown
+        if isinstance(each, m.Action) or not each.accepted
+    )
+    return _NOT_APPLIED if offers else ""
+
+
 def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Finding]) -> m.Level:
     """Of a gate, what fails it is an error, and nothing else is one."""
     if gate is None:
@@ -157,7 +175,8 @@ def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Find
 
 def way_in(finding: m.Finding) -> tuple[str, ...]:
     """Of what happened in a library: its line, and those between it and the project's."""
-    refusal, line = finding.refusal, finding.library
+    refusal = finding.refusal
+    line = finding.library
     lines = refusal.chain if refusal else finding.reads.chain if finding.reads else ()
     chain = " > ".join(each.words for each in lines)
     said = (
@@ -242,7 +261,8 @@ class FindingList(View):
 def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
     """Rules in the Profile's order, which is by level first; what fails the gate comes first, what
     is accepted last."""
-    rules, fails = {rule.id: rule for rule in profile.rules}, failing(profile)
+    rules = {rule.id: rule for rule in profile.rules}
+    fails = failing(profile)
     ranks = {weight: rank for rank, weight in enumerate(sorted(set(weights(profile.findings))))}
     anchors: dict[str, str] = {}
     groups: dict[tuple[str, m.Level], list[FindingLine]] = {}
@@ -252,7 +272,8 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
         base = clip(_NOT_AN_ID.sub("-", f"{same.first.rule}-{same.first.fingerprint}"), 80).rstrip(
             "\u2026"
         )
-        anchor, number = base, 1
+        anchor = base
+        number = 1
         while anchor in used:
             number += 1
             anchor = f"{base}-{number}"
@@ -300,15 +321,17 @@ def _line(
     limits: Limits,
     ranks: Mapping[tuple[bool, float], int],
 ) -> FindingLine:
-    finding, root = same.first, profile.environment.source_root
+    finding = same.first
+    root = profile.environment.source_root
     context = finding.refusal.cause.context if finding.refusal else ""
     debug = (f"Developer debug context: {context}",) if context else ()
     said = "\n".join((*way_in(finding), *debug, finding.detail))
     detail = visible(clip(said, min(_WORDS, 8 * limits.name)), keep="\n\t")
     # A budget may stand for some of the runs that have the same finding.
-    members, fails = tuple(member for member in same.members if member in failing), ""
+    members = tuple(member for member in same.members if member in failing)
+    fails = ""
     if members:
-        runs = Grouped(members=members).runs
+        runs = Grouped(members).runs
         where = (
             f" in {one_line(', '.join(runs[: limits.lines]), limits.name)}"
             if members != same.members

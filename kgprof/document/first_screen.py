@@ -17,7 +17,7 @@ from kgprof.document.breakdown import Part, Segment, legend, of_parts
 from kgprof.document.compare_part import Shown, parts_of, plot
 from kgprof.document.escaping import clip, one_line
 from kgprof.document.failures import measured_nothing
-from kgprof.document.finding_list import FindingList
+from kgprof.document.finding_list import FindingList, not_applied
 from kgprof.document.limit_table import limit_blocks
 from kgprof.document.limits import Limits, anchor, importance
 from kgprof.document.quantity import DASH, count, duration, figure, of_width, percent, ratio
@@ -29,7 +29,8 @@ from kgprof.wording import plural, ranges, relative
 
 RUNS = 8  # bars of the first screen; the table of results has every run
 _CODE, _UNIT = 120, 24  # characters
-_CAUSES, _INTERVALS = 3, 3
+_CAUSES = 3
+_INTERVALS = 3
 
 
 class Tile(View):
@@ -111,6 +112,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
         if compared
         else bounded(limit_blocks(runs, profile.environment.source_root), limits),
         "steps": () if compared else tuple(_steps(profile, found, limits)),
+        "not_applied": not_applied(profile.actions),
         "causes": tuple(
             _causes(profile.comparison, found, profile.environment.source_root, limits)
         ),
@@ -165,7 +167,8 @@ def _figures(
 
 def _step_tile(profile: m.Profile, first: m.RunReport, step: m.Spread) -> Tile:
     base = next((run for run in profile.runs if run.is_baseline), first)
-    known, value = within_process(step, PER_STEP), duration(step.median)
+    known = within_process(step, PER_STEP)
+    value = duration(step.median)
     spread = f"{duration(step.p10)}{DASH}{duration(step.p90)}"
     below = f"p10{DASH}p90 {spread}"
     if base is not first and isinstance(base.step, m.Spread):
@@ -218,7 +221,8 @@ def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
             label=label, value=change.partition(" (")[0], below=below, leads_to="metrics", tone=tone
         )
     each = compare_words.by_status(comparison)
-    new, fixed = len(each[m.FindingStatus.NEW]), len(each[m.FindingStatus.FIXED])
+    new = len(each[m.FindingStatus.NEW])
+    fixed = len(each[m.FindingStatus.FIXED])
     below = compare_words.tally(comparison).partition(", ")[2]
     tone = "worse" if new else "better" if fixed else ""
     yield Tile(
@@ -230,10 +234,8 @@ def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
 
 
 def _bars(found: Ranked, runs: Sequence[m.RunReport], limits: Limits) -> Iterator[RunBar]:
-    longest, index = (
-        max(time.median for _, time in found.runs) or 1.0,
-        {run.key: i for i, run in enumerate(runs)},
-    )
+    longest = max(time.median for _, time in found.runs) or 1.0
+    index = {run.key: i for i, run in enumerate(runs)}
     for place, (run, time) in enumerate(found.runs[:RUNS]):
         speedup = run.speedup
         words = "baseline" if run.is_baseline else DASH
@@ -256,7 +258,8 @@ def _busy(runs: Sequence[m.RunReport], found: Ranked | None, limits: Limits) -> 
     for index in sorted(
         range(len(runs)), key=lambda at: order.index(runs[at].key) if runs[at].key in order else 999
     ):
-        run, kernels = runs[index], runs[index].kernels
+        run = runs[index]
+        kernels = runs[index].kernels
         if not isinstance(kernels, m.KernelBreakdown):
             continue
         parts = {
@@ -303,13 +306,13 @@ def _busy_bar(
 
 
 def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[Step]:
-    root, remedies = (
-        profile.environment.source_root,
-        {rule.id: rule.remedy for rule in profile.rules},
-    )
+    root = profile.environment.source_root
+    remedies = {rule.id: rule.remedy for rule in profile.rules}
     for action in profile.actions:
-        place, saves = action.location, action.saves
-        amount, about = "", (action.run.slug, action.rule)
+        place = action.location
+        saves = action.saves
+        amount = ""
+        about = (action.run.slug, action.rule)
         if isinstance(saves, m.Saving):
             share = "" if action.share is None else f" ({100 * action.share:.0f} %)"
             amount = (
@@ -341,7 +344,8 @@ def _causes(
     for cause in [cause for cause in found.causes if isinstance(cause.explains_us, float)][
         :_CAUSES
     ] or found.causes[:1]:
-        place, us = cause.place, cause.explains_us
+        place = cause.place
+        us = cause.explains_us
         yield Step(
             text=one_line(cause.text, limits.name),
             code="",

@@ -15,8 +15,9 @@ from typing import ClassVar
 from kgprof import model as m
 from kgprof.document.breakdown import legend_of
 from kgprof.document.escaping import one_line
-from kgprof.document.limits import Limits, anchor, importance
+from kgprof.document.limits import Limits, importance
 from kgprof.document.quantity import figure, milliseconds, of_width, percent
+from kgprof.document.run_parts import having, run_part
 from kgprof.document.table import Block, Drawing, Fold, Table, View, plain
 from kgprof.wording import plural, relative
 
@@ -62,7 +63,8 @@ def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str 
     """One of ``trees`` that the page draws. Children stand side by side from their parent's start
     on; what is free at its end is the parent's own."""
     depth: list[int] = []
-    starts, taken = [0.0] * len(items), [0.0] * len(items)
+    starts = [0.0] * len(items)
+    taken = [0.0] * len(items)
     for node, item in enumerate(items):
         depth.append(depth[item.parent] + 1 if item.parent >= 0 else 0)
         if item.parent >= 0:
@@ -76,7 +78,8 @@ def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str 
     # narrower than its child.
     least = max(NARROWEST, widest[most] * 1.000001 if len(widest) > most else 0.0)
     drawn = [node for node in shallow if shares[node] >= least]
-    deeper, narrower = len(items) - len(shallow), len(shallow) - len(drawn)
+    deeper = len(items) - len(shallow)
+    narrower = len(shallow) - len(drawn)
     left_out = (
         f"{plural(deeper, 'frame')} below the first {limits.flame_rows} rows" if deeper else "",
         f"{plural(narrower, 'frame')} narrower than {100 * least:.2g} % of the step"
@@ -131,27 +134,21 @@ KINDS: dict[str, tuple[str, str]] = {
 }
 
 
-def drawable(runs: Sequence[m.RunReport]) -> list[tuple[int, m.RunReport, m.FlameGraph]]:
-    return [
-        (index, run, run.flame)
-        for index, run in enumerate(runs)
-        if isinstance(run.flame, m.FlameGraph)
-    ]
+def drawable(runs: m.Runs) -> list[tuple[int, m.RunReport, m.FlameGraph]]:
+    return having(runs, "flame", m.FlameGraph)
 
 
-def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Fold, ...]:
+def flame_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     graphs = drawable(runs)
     first = [index for index in importance(runs) if any(index == at for at, _, _ in graphs)][
         : limits.flames
     ]
-    folds = []
     for index, run, flame in graphs:
-        name, summary, blocks = (
-            one_line(run.key.slug, limits.name),
-            _summary(flame, limits),
-            list[Block](),
-        )
-        per, drawing = "window" if flame.per == "window" else "step", None
+        name = one_line(run.key.slug, limits.name)
+        summary = _summary(flame, limits)
+        blocks = list[Block]()
+        per = "window" if flame.per == "window" else "step"
+        drawing = None
         if index in first:
             label = f"CPU stacks of {name}. {summary}"
             drawing = icicle(_items(flame, per, root), limits, trees=len(first), label=label)
@@ -169,20 +166,10 @@ def flame_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple
             title = "Functions by self time, as a table"
             blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits))))
         time = milliseconds(_whole(flame) / flame.steps / 1e3)
-        folds.append(
-            Fold(
-                name,
-                blocks=tuple(blocks),
-                caption=(
-                    f"{time} ms per {per} over {plural(flame.steps, per)}, "
-                    f"{flame.measured_in.upper()} pass"
-                ),
-                lead=f"{summary}.",
-                anchor=f"flame-{anchor(index)}",
-                run=anchor(index),
-            )
+        caption = (
+            f"{time} ms per {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass"
         )
-    return tuple(folds)
+        yield run_part(index, run, blocks, caption, "flame", f"{summary}.")
 
 
 # ---------------------------------------------------------------- of one run, and of two
@@ -233,7 +220,8 @@ def _whole(flame: m.FlameGraph) -> int:
 def _items(flame: m.FlameGraph, per: str, root: str) -> tuple[Item, ...]:
     """The nodes as boxes. A title has two lines: the name; what it is, where, and how long it
     took."""
-    whole, items = _whole(flame), []
+    whole = _whole(flame)
+    items = []
     names = [_name_of(flame, frame) for frame in range(len(flame.frames))]
     titles = [f"{name}\n{_kind_and_place(flame, frame, root)}" for frame, name in enumerate(names)]
     for node, (at, total_ns) in enumerate(zip(flame.frame, flame.total_ns, strict=True)):
@@ -319,7 +307,8 @@ def _functions(
 # ---------------------------------------------------------------- of base and head
 
 # of the mean of both steps: a change of that much is told by a stronger and a weaker colour
-MUCH, SOME = 0.05, 0.005
+MUCH = 0.05
+SOME = 0.005
 _MINUS = "\N{MINUS SIGN}"
 _COLOURS = (
     ("more2", "+", f"at least {100 * MUCH:.0f} % of a step longer in head"),
@@ -345,7 +334,8 @@ def flame_difference_folds(
     trees = min(len(found), limits.flames)
     folds = []
     for place, (index, run, flame) in enumerate(found):
-        changes, name = _by_change(flame), one_line(run.run.slug, limits.name)
+        changes = _by_change(flame)
+        name = one_line(run.run.slug, limits.name)
         largest = [
             f"{_name_of(flame, frame, min(limits.name, _NAME))} ({change(after - before)} ms)"
             for frame, (before, after) in changes[:_LONGEST]
@@ -354,7 +344,8 @@ def flame_difference_folds(
         summary = (
             f"Largest changes of self time: {', '.join(largest)}" if largest else "Nothing changed"
         )
-        label, drawing = f"CPU stacks of {name}, base and head. {summary}", None
+        label = f"CPU stacks of {name}, base and head. {summary}"
+        drawing = None
         if place < trees:
             drawing = icicle(_difference_items(flame, root), limits, trees=trees, label=label)
         notes = [
@@ -385,7 +376,8 @@ def flame_difference_folds(
             table = plain(f"Functions of {name} by change of self time", headings, rows)
             title = "Functions by change of self time"
             blocks.append(Fold(title, blocks=(table,)))
-        before, after = sum(flame.base_self_ns), sum(flame.head_self_ns)
+        before = sum(flame.base_self_ns)
+        after = sum(flame.head_self_ns)
         folds.append(
             Fold(
                 name,
@@ -406,9 +398,11 @@ def _difference_items(flame: m.FlameDifference, root: str) -> tuple[Item, ...]:
     base, head = (
         m.with_all_below(flame.parent, side) for side in (flame.base_self_ns, flame.head_self_ns)
     )
-    whole, made = (base[0] + head[0]) / 2 or 1.0, []
+    whole = (base[0] + head[0]) / 2 or 1.0
+    made = []
     for node, (before, after) in enumerate(zip(base, head, strict=True)):
-        frame, style = flame.frame[node], style_of((after - before) / whole)
+        frame = flame.frame[node]
+        style = style_of((after - before) / whole)
         name = _name_of(flame, frame)
         label = (
             short_name(name)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.escaping import one_line, visible
-from kgprof.document.finding_list import advice, failing, times, way_in, where
+from kgprof.document.finding_list import advice, failing, not_applied, times, way_in, where
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, amount, count
 from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, columns, row
@@ -41,15 +41,15 @@ def backend_words(gate: m.Gate) -> str:
 def budget_table(gate: m.Gate, rows: int) -> Table:
     """What was exceeded first, then what nobody saw. The run has a column too, for those who have
     the room."""
-    made, order = [], tuple(m.BudgetStatus)
+    made = []
+    order = tuple(m.BudgetStatus)
     for budget in sorted(gate.budgets, key=lambda budget: order.index(budget.status))[:rows]:
-        seen, exceeded = budget.observed, budget.status is m.BudgetStatus.EXCEEDED
+        seen = budget.observed
+        exceeded = budget.status is m.BudgetStatus.EXCEEDED
         beside = (Small((uncounted(budget),)),) if budget.made_by_torch else ()
         if isinstance(seen, m.Skipped):
-            beside, observed = (
-                (*beside, Small((seen.reason,))),
-                Cell(DASH, name=f"{DASH} ({seen.reason})"),
-            )
+            beside = (*beside, Small((seen.reason,)))
+            observed = Cell(DASH, name=f"{DASH} ({seen.reason})")
         else:
             accepted = f" ({budget.accepted} accepted)" if budget.accepted else ""
             text = amount(seen, budget.unit)
@@ -137,7 +137,8 @@ _RELATED = 3
 def lines(profile: m.Profile, gate: m.Gate) -> Iterator[str | Table]:
     """Plain lines and the table of the budgets; the findings that fail the gate first, then the
     others, then the accepted ones in one line each."""
-    fails, root = failing(profile), profile.environment.source_root
+    fails = failing(profile)
+    root = profile.environment.source_root
     remedies = {rule.id: rule.remedy for rule in profile.rules}
     for finding in sorted(
         profile.findings, key=lambda finding: (bool(finding.accepted), finding not in fails)
@@ -148,6 +149,8 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterator[str | Table]:
         if remedy and any(remedy in line for line in shown):
             del remedies[finding.rule]
         yield from _finding(finding, finding in fails, root, shown)
+    if sentence := not_applied(profile.findings):
+        yield sentence
     if profile.findings:
         yield ""
     if gate.budgets:

@@ -95,7 +95,7 @@ def sheet(found: m.History) -> Sheet:
         verdict=f"{first}; {whole}" if whole else first,
         trust=f"The environments differ: {trust}" if trust else "",
         facts=tuple(facts),
-        sections=tuple(Section(title=run.slug, blocks=tuple(_blocks(found, run))) for run in runs),
+        sections=tuple(Section(run.slug, tuple(_blocks(found, run))) for run in runs),
     )
 
 
@@ -167,7 +167,8 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
     measured = [each for each in metric.values if not isinstance(each, m.Skipped)]
     low, high = min(measured), max(measured)
     room = (high - low) / 10 or abs(high) / 10 or 1.0
-    low, high = max(0.0, low - room) if low >= 0 else low - room, high + room
+    low = max(0.0, low - room) if low >= 0 else low - room
+    high = high + room
 
     def x(at: int) -> str:
         return of_width(_LEFT + (1 - 2 * _LEFT) * at / (len(metric.values) - 1))
@@ -176,7 +177,8 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
         return round(_TOP + (_HIGH - _TOP) * (high - number) / (high - low), 1)
 
     every = -(-len(metric.values) // _LABELS)
-    marks, places = [], []
+    marks = []
+    places = []
     for at, number in enumerate(metric.values):
         if isinstance(number, m.Skipped):
             continue

@@ -2,7 +2,8 @@
 what the device waited for, and in which region or span its work began."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -11,10 +12,12 @@ from kgprof import model as m
 from kgprof.document import breakdown
 from kgprof.document.breakdown import LETTERS, broken_down
 from kgprof.document.escaping import one_line
-from kgprof.document.limits import FIRST_RUNS, Limits, anchor, kept
+from kgprof.document.limits import FIRST_RUNS, Limits, kept
 from kgprof.document.quantity import DASH, count, figure, milliseconds, percent, size, span
+from kgprof.document.run_parts import having, run_part
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Column,
     Fold,
@@ -94,9 +97,8 @@ def _idle(us: float, kernels: m.KernelBreakdown) -> tuple[str, str]:
     return figure(us / breakdown.steps_of(kernels)), percent(share)
 
 
-def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+def device_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     """Of each CUDA run where its device's time went, and what its idle time waited for."""
-    folds = []
     for index, run, kernels in broken_down(runs):
         if kernels.device != "cuda":
             continue
@@ -113,15 +115,14 @@ def device_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...
                 blocks.append(
                     _span_table(f"GPU time of {name} by {title}", title, spans, kernels, limits)
                 )
-        caption = "Why the GPU was idle"
-        folds.append(Fold(name, blocks=tuple(blocks), caption=caption, run=anchor(index)))
-    return tuple(folds)
+        yield run_part(index, run, blocks, "Why the GPU was idle")
 
 
-def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple[Block, ...]:
+def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> Blocks:
     """Idle time by cause, and by what the CPU did if it had not launched yet; or why that is not
     known."""
-    idle, units = kernels.idle, (f"\N{MICRO SIGN}s per {breakdown.per(kernels)}", "of the window")
+    idle = kernels.idle
+    units = (f"\N{MICRO SIGN}s per {breakdown.per(kernels)}", "of the window")
     if isinstance(idle, m.Skipped):
         return (f"Reasons for GPU idle time unknown: {idle.reason}",)
     scale_us = max(getattr(idle, field) for field, *_ in _CAUSES) or 1.0
@@ -144,11 +145,13 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> tuple
     spans = sorted(
         ((span.name, span.total_us) for span in idle.host_spans), key=lambda span: -span[1]
     )
-    shown, rest = spans[: min(_SPANS, limits.lines)], spans[min(_SPANS, limits.lines) :]
+    shown = spans[: min(_SPANS, limits.lines)]
+    rest = spans[min(_SPANS, limits.lines) :]
     if rest:
         shown.append((f"{len(rest):,} more", sum(us for _, us in rest)))
     host = ((span, *drawn(span, us, _CAUSES[0][3])) for span, us in shown)
-    headings, label = ("CPU meanwhile", *units), f"CPU activity while the GPU of {name} was idle"
+    headings = ("CPU meanwhile", *units)
+    label = f"CPU activity while the GPU of {name} was idle"
     tables = (causes, plain(label, headings, host, style="", first="name")) if shown else (causes,)
     if not limits.timelines:  # no room for pictures
         return tuple(table.only(*(column.name for column in table.columns)) for table in tables)
@@ -243,11 +246,14 @@ def _span_table(
     above it."""
     *named, unattributed = spans
     named.sort(key=lambda span: -span.total_us)
-    shown, rest = named[: min(_SPANS, limits.lines)], named[min(_SPANS, limits.lines) :]
+    shown = named[: min(_SPANS, limits.lines)]
+    rest = named[min(_SPANS, limits.lines) :]
     if rest:
-        calls, total_us = sum(span.count for span in rest), sum(span.total_us for span in rest)
+        calls = sum(span.count for span in rest)
+        total_us = sum(span.total_us for span in rest)
         shown.append(m.SpanTotal(span=f"{len(rest):,} more", count=calls, total_us=total_us))
-    steps, whole = breakdown.steps_of(kernels), kernels.total_us or 1.0
+    steps = breakdown.steps_of(kernels)
+    whole = kernels.total_us or 1.0
     rows = (
         (
             f"(in no {title})" if span is unattributed else span.span,
@@ -267,10 +273,11 @@ _OPS = 8  # that a generated kernel shows at once; a large one fuses dozens
 _WHOLE = 20_000  # characters: no compiler makes longer names
 
 
-def kernel_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tuple[Fold, ...]:
-    folds, first = [], kept(runs, FIRST_RUNS)
+def kernel_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
+    first = kept(runs, FIRST_RUNS)
     for index, run, kernels in broken_down(runs):
-        unit, total = breakdown.unit(kernels), f"{milliseconds(kernels.total_us)} ms"
+        unit = breakdown.unit(kernels)
+        total = f"{milliseconds(kernels.total_us)} ms"
         most = (
             limits
             if index in first
@@ -292,17 +299,7 @@ def kernel_folds(runs: Sequence[m.RunReport], root: str, limits: Limits) -> tupl
             f"{plural(kernels.steps, 'step')}, {kernels.measured_in.upper()} pass"
         )
         blocks.append(f"{known_lines(kernels)}.")
-        place = anchor(index)
-        folds.append(
-            Fold(
-                run.key.slug,
-                blocks=tuple(blocks),
-                caption=caption,
-                anchor=f"kernels-{place}",
-                run=place,
-            )
-        )
-    return tuple(folds)
+        yield run_part(index, run, blocks, caption, "kernels")
 
 
 def _more_kernels(
@@ -348,7 +345,8 @@ def _against_the_card(kernels: m.KernelBreakdown, table: Table) -> Table:
                 more = plural(len(alike) - 1, "more launch shape")
                 below = (*below, Small(tuple(map(launch_words, alike[1:9])), "from", fold=more))
             name = structs.replace(name, below=below)
-        bound, saves = _bound_of(alike), _could_save(alike, breakdown.steps_of(kernels))
+        bound = _bound_of(alike)
+        saves = _could_save(alike, breakdown.steps_of(kernels))
         rows.append(structs.replace(row_of, cells=(row_of.cells[0], name, *others, bound, saves)))
     totals = tuple(
         structs.replace(total, cells=(*total.cells, Cell(), Cell())) for total in table.totals
@@ -368,26 +366,25 @@ def _against_the_card(kernels: m.KernelBreakdown, table: Table) -> Table:
     return replace(table, rows=tuple(rows), totals=totals, columns=columns_)
 
 
+# What is said of a launch, by the field that holds it.
+_OF_A_LAUNCH: Mapping[str, Callable[[Any], str]] = {
+    "grid": lambda sizes: f"grid {extent(sizes)}",
+    "block": lambda sizes: f"block {extent(sizes)}",
+    "registers": "{} registers".format,
+    "spills": lambda number: f"{number} spilled" if number else "",
+    "shared_bytes": lambda number: f"{size(number)} shared" if number else "",
+    "warps": lambda number: plural(number, "warp"),
+    "stages": lambda number: plural(number, "stage"),
+    "occupancy_percent": lambda percent: f"occupancy {occupancy(percent)}",
+    "bytes_per_s": lambda rate: f"{figure(rate / 1e9)} GB/s",
+    "flops_per_s": lambda rate: f"{figure(rate / 1e12)} TFLOP/s",
+}
+
+
 def launch_words(one: m.KernelLaunches) -> str:
     """ "132x256 threads, 32 registers, 4.0 KiB shared, 50 % occupancy, 1,020 GB/s"."""
-    parts = (
-        "" if isinstance(one.grid, m.Skipped) else f"grid {extent(one.grid)}",
-        "" if isinstance(one.block, m.Skipped) else f"block {extent(one.block)}",
-        "" if isinstance(one.registers, m.Skipped) else f"{one.registers} registers",
-        "" if isinstance(one.spills, m.Skipped) or not one.spills else f"{one.spills} spilled",
-        ""
-        if isinstance(one.shared_bytes, m.Skipped) or not one.shared_bytes
-        else f"{size(one.shared_bytes)} shared",
-        "" if isinstance(one.warps, m.Skipped) else plural(one.warps, "warp"),
-        "" if isinstance(one.stages, m.Skipped) else plural(one.stages, "stage"),
-        ""
-        if isinstance(one.occupancy_percent, m.Skipped)
-        else f"occupancy {occupancy(one.occupancy_percent)}",
-        "" if isinstance(one.bytes_per_s, m.Skipped) else f"{figure(one.bytes_per_s / 1e9)} GB/s",
-        ""
-        if isinstance(one.flops_per_s, m.Skipped)
-        else f"{figure(one.flops_per_s / 1e12)} TFLOP/s",
-    )
+    values = [(getattr(one, field), words) for field, words in _OF_A_LAUNCH.items()]
+    parts = [words(value) for value, words in values if not isinstance(value, m.Skipped)]
     times = f"{one.count:,} \N{MULTIPLICATION SIGN} {figure(one.median_us)} \N{MICRO SIGN}s"
     return f"{times}: {', '.join(filter(None, parts))}"
 
@@ -437,14 +434,14 @@ def kernel_table(
 ) -> Table:
     """The largest kernels under names of ``length`` characters; below them what the others and all
     of them come to."""
-    shown, rest = kernels.rows[: limits.kernel_rows], kernels.rows[limits.kernel_rows :]
+    shown = kernels.rows[: limits.kernel_rows]
+    rest = kernels.rows[limits.kernel_rows :]
     names = distinct_names([kernel.name for kernel in shown], length, limits.name)
-    calls, totals = sum(kernel.count for kernel in kernels.rows), []
+    calls = sum(kernel.count for kernel in kernels.rows)
+    totals = []
     if rest:
-        ms, share = (
-            milliseconds(sum(kernel.total_us for kernel in rest)),
-            percent(sum(kernel.share for kernel in rest)),
-        )
+        ms = milliseconds(sum(kernel.total_us for kernel in rest))
+        share = percent(sum(kernel.share for kernel in rest))
         totals.append(
             row(
                 "",
@@ -456,7 +453,8 @@ def kernel_table(
                 "",
             )
         )
-    name, ms = f"all kernels, {breakdown.unit(kernels)}", milliseconds(kernels.total_us)
+    name = f"all kernels, {breakdown.unit(kernels)}"
+    ms = milliseconds(kernels.total_us)
     totals.append(row("", name, "", f"{calls:,}", ms, "100.0 %", ""))
     return Table(
         label=f"Kernels of {run.key.slug}",
@@ -499,7 +497,8 @@ def name_cell(whole_name: str, name: str, limits: Limits, *below: Small) -> Cell
 
 
 def _kernel_row(rank: int, kernel: m.KernelRow, name: str, root: str, limits: Limits) -> Row:
-    ops, lines = kernel.ops[: limits.lines], places(kernel.lines, root, limits)
+    ops = kernel.ops[: limits.lines]
+    lines = places(kernel.lines, root, limits)
     below = [Small(ops[:_OPS], "ops")] if ops else []
     if more := ops[_OPS:]:
         below.append(Small(more, "ops", fold=f"and {plural(len(more), 'more operation')}"))
@@ -535,22 +534,17 @@ def _kernel_row(rank: int, kernel: m.KernelRow, name: str, root: str, limits: Li
     )
 
 
-def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
-    folds = []
-    for index, run in enumerate(runs):
-        host = run.host
-        if isinstance(host, m.Skipped):
-            continue
-        shown, rows = host.rows[: limits.host_rows], []
+def host_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
+    for index, run, host in having(runs, "host", m.HostBreakdown):
+        shown = host.rows[: limits.host_rows]
+        rows = []
         for function in shown:
             # cProfile files what is written in C under "~", without a line.
             line = f":{function.line}" if function.line else ""
             place = "built-in" if function.file in ("", "~") else f"{function.file}{line}"
             of_all = share(function.self_us / host.total_self_us if host.total_self_us else 0.0)
-            own, with_callees = (
-                number(function.self_us / 1000),
-                number(function.cumulative_us / 1000),
-            )
+            own = number(function.self_us / 1000)
+            with_callees = number(function.cumulative_us / 1000)
             name = Cell(function.function, below=(Small((place,), "place"),))
             rows.append((name, whole(function.calls), own, of_all, with_callees))
         headings = ("function", "calls", "self ms", "share", "with callees ms")
@@ -568,13 +562,4 @@ def host_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
             f"{milliseconds(host.total_self_us)} ms in {plural(host.steps, 'step')} under "
             "cProfile, HOST pass"
         )
-        folds.append(
-            Fold(
-                run.key.slug,
-                blocks=tuple(blocks),
-                caption=caption,
-                anchor=f"host-{anchor(index)}",
-                run=anchor(index),
-            )
-        )
-    return tuple(folds)
+        yield run_part(index, run, blocks, caption, "host")

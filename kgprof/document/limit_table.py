@@ -1,13 +1,11 @@
 """The limits of one run's step on a GPU: one line for each share, and why no limit is named where
 none is."""
 
-from collections.abc import Sequence
-
 from kgprof import limits, wording
 from kgprof import model as m
 from kgprof.document.limits import importance
 from kgprof.document.quantity import duration, percent
-from kgprof.document.table import Block, plain
+from kgprof.document.table import Blocks, plain
 
 SECTION = "Limits"  # of the step and of the run: each sentence says of which
 TITLE = "Limits of the step"
@@ -17,7 +15,7 @@ WHOLE_TITLE = "Limits of the run"
 _WHOLE_HEADINGS = ("what", "line", "share", "in all")
 
 
-def limit_blocks(runs: Sequence[m.RunReport], root: str) -> tuple[Block, ...]:
+def limit_blocks(runs: m.Runs, root: str) -> Blocks:
     """Show the run that a reader would choose: all of it, if it is a script, and its step, if one
     was traced on a GPU."""
     order = importance(runs)
@@ -27,18 +25,19 @@ def limit_blocks(runs: Sequence[m.RunReport], root: str) -> tuple[Block, ...]:
     return (*_whole_blocks(run, root), *_step_blocks(run, root))
 
 
-def _whole_blocks(run: m.RunReport, root: str) -> tuple[Block, ...]:
+def _whole_blocks(run: m.RunReport, root: str) -> Blocks:
     """Show what is paid once beside the steps; nothing where nothing is."""
     found = run.whole
     if isinstance(found, m.Skipped) or not found.once:
         return ()
     rows = [_cells(share, root) for share in found.shares if share.share >= SMALLEST]
-    steps, took = wording.plural(found.steps, "step"), duration(found.total_us)
+    steps = wording.plural(found.steps, "step")
+    took = duration(found.total_us)
     said = f"{run.key.slug}: {steps} took {took}, with cold caches and kgprof's listeners on"
     return said, plain(WHOLE_TITLE, _WHOLE_HEADINGS, rows, style="", words=2)
 
 
-def _step_blocks(run: m.RunReport, root: str) -> tuple[Block, ...]:
+def _step_blocks(run: m.RunReport, root: str) -> Blocks:
     found = run.limits
     if isinstance(found, m.Skipped):
         return ()
@@ -48,7 +47,8 @@ def _step_blocks(run: m.RunReport, root: str) -> tuple[Block, ...]:
     rows = [_cells(share, root) for share in shown]
     rest = [share for share in found.shares if share.share < SMALLEST]
     if rest:
-        us, share = sum(each.us for each in rest), sum(each.share for each in rest)
+        us = sum(each.us for each in rest)
+        share = sum(each.share for each in rest)
         rows.append((wording.plural(len(rest), "smaller share"), "", percent(share), duration(us)))
     leads = limits.step_words(run) or f"not decided: {found.undecided}"
     return f"{run.key.slug}: {leads}", plain(TITLE, _HEADINGS, rows, style="", words=2)

@@ -1,7 +1,6 @@
 """How much the page may hold, what it keeps of the runs longest when bytes are short, and the names
 that its parts share."""
 
-from collections.abc import Sequence
 from enum import IntEnum
 
 from kgprof import model as m
@@ -47,7 +46,7 @@ def anchor(run_index: int) -> str:
     return f"run-{run_index + 1}"
 
 
-def importance(runs: Sequence[m.RunReport]) -> tuple[int, ...]:
+def importance(runs: m.Runs) -> tuple[int, ...]:
     """Indices of the runs in the order in which a reader needs their details: the winner, the
     baseline, the runner-up, then the others. Where nothing ranks them the one with the shortest
     step leads."""
@@ -67,6 +66,6 @@ def importance(runs: Sequence[m.RunReport]) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*(at[key] for key in keys), *range(len(runs))]))
 
 
-def kept(runs: Sequence[m.RunReport], most: int) -> frozenset[int]:
+def kept(runs: m.Runs, most: int) -> frozenset[int]:
     """Indices of the ``most`` important ones."""
     return frozenset(importance(runs)[:most])

@@ -1,26 +1,26 @@
 """What a run reads back in a step, and how much memory it takes: the same cells for every renderer,
 and a curve over one step, or why there is none."""
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
 from kgprof import model as m
 from kgprof.document.escaping import one_line
-from kgprof.document.limits import Limits, anchor, kept
+from kgprof.document.limits import Limits, kept
 from kgprof.document.plot import Axis, Plot, Shape, bar, plot
 from kgprof.document.quantity import count, figure, milliseconds, ratio, size
+from kgprof.document.run_parts import run_part
 from kgprof.document.summary import RunColumn
-from kgprof.document.table import Block, Cell, Fold, known, number, plain
+from kgprof.document.table import Block, Blocks, Cell, known, number, plain
 from kgprof.wording import plural
 
 
-def columns(runs: Sequence[m.RunReport]) -> tuple[RunColumn, ...]:
+def columns(runs: m.Runs) -> tuple[RunColumn, ...]:
     """Those that at least one run has a figure for."""
     return tuple(column for column in COLUMNS if any(column.cell(run).measured for run in runs))
 
 
-def unknown(runs: Sequence[m.RunReport]) -> tuple[tuple[str, str], ...]:
+def unknown(runs: m.Runs) -> tuple[tuple[str, str], ...]:
     """Columns, and why they have no figure, each reason once; its runs only where not all share it.
     A dash alone is read by nobody who cannot hover."""
     found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
@@ -59,7 +59,8 @@ def peak_cell(name: str, peaks: m.MemoryPeaks) -> Cell:
 
 def _cells(memory: m.MemorySummary) -> tuple[Cell, ...]:
     """In the order of _TITLES."""
-    alone, peaks = len(memory.warm_up_reads), memory.peaks
+    alone = len(memory.warm_up_reads)
+    peaks = memory.peaks
     warm_up = (f"{plural(alone, 'line')} in warm-up only",) if alone else ()
     overhead = (f"{memory.tier} overhead",) if memory.tier else ()
     return (
@@ -108,19 +109,18 @@ COLUMNS = tuple(
 _MIB = 2**20
 
 
-def memory_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+def memory_folds(runs: m.Runs, limits: Limits) -> Blocks:
     """A reason that all runs share stands once."""
     reasons = [run.memory_curve.reason for run in runs if isinstance(run.memory_curve, m.Skipped)]
     if len(reasons) == len(runs) and len(set(reasons)) == 1:
         return (f"Memory over a step is not drawn: {one_line(reasons[0], limits.name)}.",)
-    folds, drawn = list[Block](), kept(runs, limits.timelines)
+    folds = list[Block]()
+    drawn = kept(runs, limits.timelines)
     for index, run in enumerate(runs):
-        name, curve, caption, blocks = (
-            one_line(run.key.slug, limits.name),
-            run.memory_curve,
-            "",
-            list[Block](),
-        )
+        name = one_line(run.key.slug, limits.name)
+        curve = run.memory_curve
+        caption = ""
+        blocks = list[Block]()
         if isinstance(curve, m.Skipped):
             blocks.append(
                 f"Memory over a step is not drawn: {one_line(curve.reason, limits.name)}."
@@ -148,26 +148,25 @@ def memory_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ..
                 blocks.append(
                     "On a CPU, memory counts from the start of the trace: parameters are not in it."
                 )
-        folds.append(Fold(name, blocks=tuple(blocks), caption=caption, run=anchor(index)))
+        folds.append(run_part(index, run, blocks, caption))
     return tuple(folds)
 
 
 def _curve(curve: m.MemoryCurve, name: str) -> Plot:
     levels = [curve.before_bytes, *curve.allocated_bytes]
-    low, high = min(levels) / _MIB, max(curve.peak_bytes, *levels) / _MIB
+    low = min(levels) / _MIB
+    high = max(curve.peak_bytes, *levels) / _MIB
     # From zero, unless what changes would be a ripple on what is always held.
     start = 0.0 if high - low > 0.2 * high else max(0.0, low - 0.2 * (high - low))
-    x, y = (
-        Axis(low=0.0, high=curve.duration_us),
-        Axis(low=start, high=high + 0.1 * (high - start) or 1.0),
-    )
+    x = Axis(low=0.0, high=curve.duration_us)
+    y = Axis(low=start, high=high + 0.1 * (high - start) or 1.0)
     moments = (0.0, *curve.at_us, curve.duration_us)
     shapes = []
     for (at, until), held in zip(pairwise(moments), levels, strict=True):
         mib = held / _MIB
         title = f"{size(held)} from {figure(at)} \N{MICRO SIGN}s"
         path = bar(x.x(at), x.x(until) - x.x(at), y.y(mib), y.y(start) - y.y(mib))
-        shapes.append(Shape(style="p-bar", path=path, title=title))
+        shapes.append(Shape("p-bar", path, title))
     return plot(
         f"Memory of {name} on {curve.device} over a step: {size(curve.before_bytes)} before, at "
         f"most {size(curve.peak_bytes)}; the table below has the figures",

@@ -11,9 +11,10 @@ from typing import ClassVar
 from kgprof import model as m
 from kgprof.document.breakdown import legend_of
 from kgprof.document.escaping import one_line
-from kgprof.document.limits import Limits, anchor, kept
+from kgprof.document.limits import Limits, kept
 from kgprof.document.quantity import count, figure, milliseconds, of_width, span
-from kgprof.document.table import Block, Drawing, Fold, View, plain
+from kgprof.document.run_parts import run_part
+from kgprof.document.table import Block, Blocks, Drawing, View, plain
 from kgprof.wording import plural
 
 ACROSS = 1000  # units of the width
@@ -22,7 +23,7 @@ _ACROSS_TICKS, _UP_TICKS = 8, 4  # at most
 _NICE = (1, 2, 2.5, 5, 10)
 
 
-class Shape(View):
+class Shape(View, kw_only=False):
     """``path``: in units of ACROSS by pixels."""
 
     style: str
@@ -140,11 +141,11 @@ _NAMED = 5  # processes whose marks say so; of more they have numbers only
 _FAR = 20  # entries above the picture that it marks
 
 
-def timed_steps(runs: Sequence[m.RunReport]) -> bool:
+def timed_steps(runs: m.Runs) -> bool:
     return any(isinstance(run.series, m.StepSeries) for run in runs)
 
 
-def step_time_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+def step_time_folds(runs: m.Runs, limits: Limits) -> Blocks:
     """Of the runs that there is room for; what is left out is said once."""
     folds, drawn, left_out = list[Block](), kept(runs, limits.timelines), 0
     for index, run in enumerate(runs):
@@ -162,9 +163,7 @@ def step_time_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
         else:
             left_out += 1
             continue
-        folds.append(
-            Fold(name, blocks=tuple(blocks), anchor=f"steps-{anchor(index)}", run=anchor(index))
-        )
+        folds.append(run_part(index, run, blocks, name="steps"))
     if left_out:
         folds.append(
             f"The step times of {plural(left_out, 'run')} are left out of this page; report.json "
@@ -196,9 +195,9 @@ def _distribution(series: m.StepSeries, name: str) -> Plot:
             wide = x.x(begin + width) - x.x(begin) - 1.5
             shapes.append(
                 Shape(
-                    style="p-bar",
-                    path=bar(x.x(begin), wide, y.y(many), y.y(0) - y.y(many)),
-                    title=title,
+                    "p-bar",
+                    bar(x.x(begin), wide, y.y(many), y.y(0) - y.y(many)),
+                    title,
                 )
             )
     if series.above:
@@ -212,7 +211,7 @@ def _distribution(series: m.StepSeries, name: str) -> Plot:
             y.y(series.above),
             y.y(0) - y.y(series.above),
         )
-        shapes.append(Shape(style="p-far", path=path, title=title))
+        shapes.append(Shape("p-far", path, title))
     return plot(
         f"Distribution of {plural(steps, 'step')} of {name}: median {milliseconds(time.median)} "
         f"ms, {count(series.above)} far above; the table below has the figures",
@@ -233,9 +232,9 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
     x = Axis(low=0, high=steps)
     shapes = [
         Shape(
-            style="p-band",
-            path=bar(0, x.x(steps), y.y(high / 1000), y.y(low / 1000) - y.y(high / 1000)),
-            title=f"p10 to p90: {span(milliseconds(low), milliseconds(high))} ms",
+            "p-band",
+            bar(0, x.x(steps), y.y(high / 1000), y.y(low / 1000) - y.y(high / 1000)),
+            f"p10 to p90: {span(milliseconds(low), milliseconds(high))} ms",
         )
     ]
     at, far, marks, middles = 0, list[Shape](), list[tuple[float, str]](), list[str]()
@@ -252,11 +251,10 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
         for entry, (least, mid, most) in enumerate(
             zip(process.low_us, process.middle_us, process.high_us, strict=True)
         ):
-            first, many = (
-                entry * process.every,
-                min(process.every, process.time.samples - entry * process.every),
-            )
-            left, wide = x.x(at + first), x.x(at + first + many) - x.x(at + first)
+            first = entry * process.every
+            many = min(process.every, process.time.samples - entry * process.every)
+            left = x.x(at + first)
+            wide = x.x(at + first + many) - x.x(at + first)
             when = (
                 f"step {count(first + 1)}"
                 if many == 1
@@ -272,13 +270,13 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
             )
             foot = 0.0 if _single(series) else least / 1000
             path = bar(left, max(0.8 * wide, 0.5), y.y(most / 1000), y.y(foot) - y.y(most / 1000))
-            shapes.append(Shape(style="p-range", path=path, title=title))
+            shapes.append(Shape("p-range", path, title))
             middles.append(line(((left, y.y(mid / 1000)), (left + 0.8 * wide, y.y(mid / 1000)))))
             if most > top and len(far) < _FAR:
-                far.append(Shape(style="p-far", path=bar(left, max(wide, 3.0), 16, 6), title=title))
+                far.append(Shape("p-far", bar(left, max(wide, 3.0), 16, 6), title))
         at += process.time.samples
     if not _single(series):
-        shapes.append(Shape(style="p-middle", path="".join(middles)))
+        shapes.append(Shape("p-middle", "".join(middles)))
     return plot(
         f"{plural(steps, 'step')} of {name} in their order, "
         f"{plural(len(series.processes), 'process', 'processes')}: median {milliseconds(middle)} "

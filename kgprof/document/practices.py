@@ -4,7 +4,7 @@ words that every renderer uses."""
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.finding_list import Place, place
@@ -80,13 +80,14 @@ def memory_contract(
     """What CUDA graphs ask of the tensors: where they lie, who writes to them, how long they
     live."""
     about = tuple(item for item in profile.checklist if item.id in MEMORY_CONTRACT)
-    return practices(msgspec.structs.replace(profile, checklist=about), anchors, limits)
+    return practices(replace(profile, checklist=about), anchors, limits)
 
 
 def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
     weighed = []
     for trade_off in profile.trade_offs[: limits.lines]:
-        guarded, always = trade_off.guarded.slug, trade_off.always.slug
+        guarded = trade_off.guarded.slug
+        always = trade_off.always.slug
         took, saved = (
             us if isinstance(us, m.Skipped) else us / 1000
             for us in (trade_off.sync_us, trade_off.saved_us)
@@ -110,7 +111,7 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
                     else timed(value, 1.0, f" {value.unit}")
                 )
                 text = f"{cell.text} ({cell.detail})"
-            facts.append(Fact(name=what, value=text, missing=isinstance(value, m.Skipped)))
+            facts.append(Fact(what, text, missing=isinstance(value, m.Skipped)))
         at = trade_off.location
         weighing = Weighing(
             verdict=WEIGHED.get(trade_off.verdict, trade_off.verdict),

@@ -12,6 +12,7 @@ from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, figure, percent, ratio, size
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Row,
     Table,
@@ -52,7 +53,7 @@ _STAGES = {
 }
 
 
-def _graphs(runs: Sequence[m.RunReport]) -> Iterator[tuple[m.RunReport, m.FusedGraph]]:
+def _graphs(runs: m.Runs) -> Iterator[tuple[m.RunReport, m.FusedGraph]]:
     for run in runs:
         if isinstance(run.fusion, m.Fusion):
             yield from ((run, graph) for graph in run.fusion.graphs)
@@ -66,7 +67,7 @@ def _bytes(value: int) -> Cell:
     return Cell(size(value), value=float(value))
 
 
-def fusion_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+def fusion_blocks(runs: m.Runs, limits: Limits) -> Blocks:
     """A row a graph, and how many kernels a step takes in all; none where Inductor compiled
     nothing."""
     graphs = list(_graphs(runs))
@@ -138,7 +139,7 @@ def _fused(run: m.RunReport, graph: m.FusedGraph) -> Row:
     )
 
 
-def generator_table(runs: Sequence[m.RunReport]) -> Table:
+def generator_table(runs: m.Runs) -> Table:
     rows = [
         (
             run.key.slug,
@@ -157,7 +158,7 @@ def generator_table(runs: Sequence[m.RunReport]) -> Table:
     )
 
 
-def place_table(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Table:
+def place_table(runs: m.Runs, root: str, limits: Limits) -> Table:
     """Microseconds a step by the function whose lines the kernels compute, a column a run; largest
     in any run first."""
     times: dict[str, dict[int, float]] = {}
@@ -176,7 +177,8 @@ def place_table(runs: Sequence[m.RunReport], root: str, limits: Limits) -> Table
                 of_run[index] = of_run.get(index, 0.0) + us / breakdown.steps_of(kernels)
     unknown = times.pop("", {})
     places = sorted(times, key=lambda where: -max(times[where].values()))
-    shown, rest = places[: limits.lines], places[limits.lines :]
+    shown = places[: limits.lines]
+    rest = places[limits.lines :]
     rows = [(where, times[where]) for where in shown]
     if rest:
         summed = {
@@ -215,7 +217,7 @@ def _of(lines: Sequence[m.Location], root: str) -> str:
     return f"{files[0]} {functions.pop()}".rstrip() if files else ""
 
 
-def buffer_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+def buffer_blocks(runs: m.Runs, limits: Limits) -> Blocks:
     """What a call of each graph allocates; of a backward, what the forward keeps for it."""
     graphs = list(_graphs(runs))
     if not graphs:
@@ -229,7 +231,8 @@ def buffer_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
     )
     rows = []
     for run, graph in graphs[: limits.lines]:
-        plan, saved = graph.work.buffers, graph.work.saved
+        plan = graph.work.buffers
+        saved = graph.work.saved
         cells = [
             known(plan, lambda plan: whole(plan.allocated)),
             known(plan, lambda plan: _bytes(plan.allocated_bytes)),
@@ -250,7 +253,7 @@ def buffer_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, .
     return (plain(BUFFERS, headings, rows),)
 
 
-def tuning_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+def tuning_blocks(runs: m.Runs, limits: Limits) -> Blocks:
     """A row for each choice that was timed, the longest search first, and one for each kernel's way
     through Triton."""
     compiled = [(run, run.compile) for run in runs if isinstance(run.compile, m.CompileSummary)]

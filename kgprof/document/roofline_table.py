@@ -3,7 +3,6 @@ a scatter plot of how long a launch takes and how much of the measured peak it r
 circles carry the table's numbers."""
 
 import math
-from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
@@ -13,10 +12,12 @@ from kgprof import model as m
 from kgprof.document.breakdown import broken_down, legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.kernel_table import distinct_names, extent, name_cell, occupancy
-from kgprof.document.limits import Limits, anchor, kept
+from kgprof.document.limits import Limits, kept
 from kgprof.document.quantity import figure, of_width, percent, size
+from kgprof.document.run_parts import run_part
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Column,
     Drawing,
@@ -47,7 +48,7 @@ IN_MARKDOWN = (
 
 
 def placed(
-    runs: Sequence[m.RunReport],
+    runs: m.Runs,
 ) -> list[tuple[int, m.RunReport, m.KernelBreakdown, m.Roofline]]:
     return [
         (index, run, kernels, kernels.roofline)
@@ -56,14 +57,16 @@ def placed(
     ]
 
 
-def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block, ...]:
+def roofline_blocks(runs: m.Runs, limits: Limits) -> Blocks:
     """A drawing a run, then the ceilings and the rule once; none where no run was on a GPU."""
     found = placed(runs)
     if not found:
         return ()
-    first, rows = found[0][3], []
+    first = found[0][3]
+    rows = []
     for ceiling in first.ceilings:
-        name, unit = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),)), ceiling.unit
+        name = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),))
+        unit = ceiling.unit
         least_to_most = (
             f"{rate(ceiling.minimum, unit)} to {rate(ceiling.maximum, unit)}, n = "
             f"{ceiling.samples:,}"
@@ -78,17 +81,8 @@ def roofline_blocks(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Block,
         notes = [f"{unplaced(kernels, roofline)}."] if roofline.unplaced else []
         drawing = scatter(run, kernels, roofline)
         drawn = (drawing, BOUNDS) if drawing.points and index in first_runs else ()
-        caption, place = sentence(kernels, roofline), anchor(index)
-        slug = one_line(run.key.slug, limits.name)
-        blocks.append(
-            Fold(
-                slug,
-                blocks=(*drawn, *notes),
-                caption=caption,
-                anchor=f"roofline-{place}",
-                run=place,
-            )
-        )
+        caption = sentence(kernels, roofline)
+        blocks.append(run_part(index, run, (*drawn, *notes), caption, "roofline"))
     if not first.ceilings:
         return (
             *blocks,

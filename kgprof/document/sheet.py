@@ -4,19 +4,19 @@ import re
 from typing import ClassVar
 
 from kgprof import model as m
-from kgprof.document.table import Block, Drawing, Fold, View
+from kgprof.document.table import Blocks, Drawing, Fold, View
 
 
-class Code(Drawing):
+class Code(Drawing, kw_only=False):
     """Lines to copy."""
 
     kind: ClassVar[str] = "code"
     text: str
 
 
-class Section(View):
+class Section(View, kw_only=False):
     title: str
-    blocks: tuple[Block, ...]
+    blocks: Blocks
     intro: str = ""
     # on the page the intro is behind a line that opens it; in a comment the whole section is
     folded: bool = False

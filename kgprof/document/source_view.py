@@ -94,7 +94,8 @@ def left_out(profile: m.Profile) -> str:
 def _of_run(
     profile: m.Profile, at: int, anchors: Mapping[str, str], limits: Limits
 ) -> SourceOfRun | None:
-    run, root = profile.runs[at], profile.environment.source_root
+    run = profile.runs[at]
+    root = profile.environment.source_root
     own = {source.file for source in profile.sources}
     known: dict[str, dict[int, _Line]] = defaultdict(lambda: defaultdict(_Line))
     for place, line in _measured(profile, run, anchors):
@@ -112,7 +113,8 @@ def _of_run(
     device = run.kernels.device if isinstance(run.kernels, m.KernelBreakdown) else ""
     columns = _columns([line for lines in known.values() for line in lines.values()], device)
     weights = {file: max(_weight(line) for line in lines.values()) for file, lines in known.items()}
-    room, files = limits.source_rows, []
+    room = limits.source_rows
+    files = []
     for file in sorted(known, key=lambda file: (tuple(-part for part in weights[file]), file)):
         # The largest takes half of the room, so that a sync in the next one is seen.
         lines = _lines(
@@ -279,7 +281,8 @@ def _compiled(run: m.RunReport, limits: Limits) -> Iterator[Compiled]:
     room = limits.code_chars // max(1, len(texts))
     functions = {made.compile_id: made.function for made in run.compile.compilations}
     for text in texts if room >= _CODE else ():
-        shown, function = text.text[:room], functions.get(text.compile_id) or "a function"
+        shown = text.text[:room]
+        function = functions.get(text.compile_id) or "a function"
         cut = text.cut + len(text.text) - len(shown)
         whole = (
             f"kgprof export RECORDING --to {text.what} --run "

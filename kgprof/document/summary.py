@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.quantity import count, figure, fixed, of_speedup, percent, ratio
+from kgprof.document.run_parts import having
 from kgprof.document.table import (
     Cell,
     Column,
@@ -69,14 +70,13 @@ def _about(run: m.RunReport) -> m.Spread | m.Skipped:
 
 def _offered(profile: m.Profile) -> Iterator[RunColumn]:
     unit = profile.unit
-    label, step = (
-        "ms/step",
-        "Median step time without profiling; below it the range and the number of samples",
-    )
+    label = "ms/step"
+    step = "Median step time without profiling; below it the range and the number of samples"
     if profile.runs and all(
         run.script is not None and run.script.is_one_window for run in profile.runs
     ):
-        label, step = "ms, whole program", "TIMING: from the program's first line to its end"
+        label = "ms, whole program"
+        step = "TIMING: from the program's first line to its end"
     yield RunColumn(label, step, _step, key="step", details=3, bar=True)
     if any(run.script and isinstance(run.step, m.Skipped) for run in profile.runs):
         about = (
@@ -234,7 +234,8 @@ def _compiled_in_eager(profile: m.Profile) -> Iterator[str]:
 
 def _graphs(profile: m.Profile) -> Iterator[str]:
     """On CUDA, whether the modes that promise CUDA graphs launched any."""
-    none, some = [], []
+    none = []
+    some = []
     for run in profile.runs:
         kernels = run.kernels
         if (
@@ -289,7 +290,8 @@ def _step(run: m.RunReport) -> Cell:
 
 
 def _unit(run: m.RunReport) -> Cell:
-    cell, rate = timed(run.per_unit), run.throughput
+    cell = timed(run.per_unit)
+    rate = run.throughput
     if isinstance(rate, m.Skipped):
         return cell
     return replace(cell, details=(*cell.details, f"{figure(rate.median)} {rate.unit}"))
@@ -344,7 +346,8 @@ def _speedup(run: m.RunReport) -> Cell:
 
 def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
     """What was compared with what, and what came of it. That a run equals itself is not said."""
-    agreement, against = run.agreement, run.compared_with
+    agreement = run.agreement
+    against = run.compared_with
     if not isinstance(agreement, m.RunAgreement):
         return missing(agreement)
     other = "baseline" if against == baseline or against is None else against.slug
@@ -406,7 +409,7 @@ def _dropped(run: m.RunReport) -> Cell:
 
 
 def run_table(
-    runs: Sequence[m.RunReport], shown: Sequence[RunColumn], label: str, *, anchored: bool = False
+    runs: m.Runs, shown: Sequence[RunColumn], label: str, *, anchored: bool = False
 ) -> Table:
     """``anchored``: links to a run lead to this table, and it says how a run ended."""
     figures = []
@@ -479,7 +482,7 @@ def strategies(profile: m.Profile) -> tuple[Fact, ...]:
     """What each strategy that ran computes differently, in the workload's own words."""
     ran = {run.key.strategy for run in profile.runs}
     return tuple(
-        Fact(name=strategy.name, value=strategy.summary)
+        Fact(strategy.name, strategy.summary)
         for strategy in profile.strategies
         if strategy.name in ran and strategy.summary
     )
@@ -488,7 +491,7 @@ def strategies(profile: m.Profile) -> tuple[Fact, ...]:
 _COLUMNS = 16  # of metrics, and of what tells them apart
 
 
-def evaluation_folds(units: str, runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+def evaluation_folds(units: str, runs: m.Runs, limits: Limits) -> tuple[Fold, ...]:
     """What became of the units of work, every metric, and the settings; of these what the workload
     declares."""
     tallied, measured, declared = outcomes(runs), metrics(runs, limits), settings(runs, limits)
@@ -507,11 +510,11 @@ def evaluation_folds(units: str, runs: Sequence[m.RunReport], limits: Limits) ->
     return tuple(folds)
 
 
-def _evaluated(runs: Sequence[m.RunReport]) -> list[tuple[m.RunReport, m.Evaluation]]:
-    return [(run, run.evaluation) for run in runs if isinstance(run.evaluation, m.Evaluation)]
+def _evaluated(runs: m.Runs) -> list[tuple[m.RunReport, m.Evaluation]]:
+    return [(run, found) for _, run, found in having(runs, "evaluation", m.Evaluation)]
 
 
-def outcomes(runs: Sequence[m.RunReport]) -> Table:
+def outcomes(runs: m.Runs) -> Table:
     """Every tally of every run; what was left out, and what is wrong, behind the number of
     steps."""
     evaluated = [(run, found) for run, found in _evaluated(runs) if found.units or found.tallies]
@@ -532,7 +535,7 @@ def outcomes(runs: Sequence[m.RunReport]) -> Table:
     return plain("Outcomes per run", ("run", units, *words[0], "steps", *words[1]), rows)
 
 
-def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
+def metrics(runs: m.Runs, limits: Limits) -> Table:
     """One row for each group of metrics; runs with the same figures share their rows."""
     evaluations = [
         (run, evaluation.metrics[: 10 * limits.lines]) for run, evaluation in _evaluated(runs)
@@ -566,7 +569,7 @@ def metrics(runs: Sequence[m.RunReport], limits: Limits) -> Table:
     return plain("Metrics of the evaluation", headings, rows)
 
 
-def settings(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fact, ...]:
+def settings(runs: m.Runs, limits: Limits) -> tuple[Fact, ...]:
     """Once where all runs agree, else each value with its runs."""
     values: dict[str, dict[str, list[str]]] = {}
     for run, evaluation in _evaluated(runs):
@@ -575,5 +578,5 @@ def settings(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fact, ...]:
     facts = []
     for name, by_value in list(values.items())[: limits.lines]:
         each = "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
-        facts.append(Fact(name=name, value=next(iter(by_value)) if len(by_value) == 1 else each))
+        facts.append(Fact(name, next(iter(by_value)) if len(by_value) == 1 else each))
     return tuple(facts)

@@ -4,13 +4,14 @@ caches."""
 
 from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.quantity import duration, figure, percent, ratio, size
 from kgprof.document.sheet import Code, Section, Sheet
 from kgprof.document.table import (
     Block,
+    Blocks,
     Cell,
     Fold,
     Row,
@@ -41,16 +42,15 @@ _LOG_LINES = 40
 
 def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     """``further``: what was tried on the best cell."""
-    asked, machine = sweep.question, sweep.environment
+    asked = sweep.question
+    machine = sweep.environment
     several = len(sweep.verdicts) > 1
     worst = max(sweep.verdicts, key=lambda verdict: list(m.VerdictStatus).index(verdict.status))
     codes = [
         f"# {_size(sweep, at)}\n{each.code}" if several else each.code
         for at, each in enumerate(sweep.verdicts)
     ]
-    code: tuple[Block, ...] = (
-        (Code(text="\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
-    )
+    code: Blocks = (Code("\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
 
     def stages(found: m.CompileStages | m.Skipped) -> tuple[Cell, ...]:
         if isinstance(found, m.Skipped):
@@ -71,19 +71,19 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     named = ("capture s", "front end s", "scheduling s", "codegen s", "machine code s", "caching s")
     sections = (
         Section(
-            title="Recommended mode",
-            blocks=(*code, _cells(sweep)),
+            "Recommended mode",
+            (*code, _cells(sweep)),
             intro=_TOTAL.format(sweep.executions),
         ),
         Section(
-            title="Cost of compiling",
-            blocks=(
+            "Cost of compiling",
+            (
                 plain("Cost of a start, and the stages of a cold start", (*headings, *named), rows),
                 *_consistency(sweep),
             ),
             intro=_STARTING,
         ),
-        Section(title="Benefit of compiling", blocks=(_earnings(sweep),), intro=_EARNINGS),
+        Section("Benefit of compiling", (_earnings(sweep),), intro=_EARNINGS),
         *further,
         *_missing(sweep),
     )
@@ -145,7 +145,7 @@ def _speedup(each: m.CellWorth) -> Cell:
     cell = _estimate(each.speedup, ratio)
     if not cell.measured or each.verdict in (m.Judged.FASTER, m.Judged.SLOWER):
         return cell
-    return msgspec.structs.replace(cell, details=(str(each.verdict), *cell.details))
+    return replace(cell, details=(str(each.verdict), *cell.details))
 
 
 def _step(step: m.Spread | m.Skipped) -> Cell:
@@ -200,7 +200,7 @@ def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None)
     over = (f"over {against.name}",) if against is not None else ()
     if isinstance(value, m.Estimate):
         cell = _estimate(value, lambda steps: f"{steps:,.0f}" if steps >= 10 else short(steps, 2))
-        return msgspec.structs.replace(cell, details=(*cell.details, *over))
+        return replace(cell, details=(*cell.details, *over))
     if value in (NEVER, NOT_KNOWN):
         return Cell("never" if value == NEVER else "not known", title=value.reason, details=over)
     return missing(value)
@@ -215,7 +215,8 @@ def _consistency(sweep: m.Sweep) -> Iterator[str]:
             and each.cold.median > 0
             and each.cell.compiles
         ):
-            low, high = each.cold.minimum, each.cold.maximum
+            low = each.cold.minimum
+            high = each.cold.maximum
             apart = percent((high - low) / each.cold.median)
             starts = plural(each.cold.samples, "cold start")
             yield (
@@ -235,7 +236,8 @@ def _earnings(sweep: m.Sweep) -> Table:
             None,
         )
         field = "device_bytes" if isinstance(each.device_bytes, int) else "host_bytes"
-        own, base = getattr(each, field), getattr(eager, field, None)
+        own = getattr(each, field)
+        base = getattr(eager, field, None)
         if isinstance(own, m.Skipped):
             return missing(own)
         over = isinstance(base, int) and base > 0 and each is not eager
@@ -258,7 +260,8 @@ def _earnings(sweep: m.Sweep) -> Table:
         )
         for each in _measured(sweep)
     ]
-    returns, benefit = f"return after {sweep.executions:,}", "benefit of 100 executions s"
+    returns = f"return after {sweep.executions:,}"
+    benefit = "benefit of 100 executions s"
     headings = ("cell", "tier", returns, benefit, "pays after, warm disk", "memory")
     return plain("Benefit of each cell over eager", headings, rows, words=2)
 
@@ -274,10 +277,10 @@ def _missing(sweep: m.Sweep) -> Iterator[Section]:
             if log := next((process.log for process in each.processes if process.log), ""):
                 lines = "\n".join(log.splitlines()[-_LOG_LINES:])
                 blocks.append(
-                    Fold(f"The end of the log of {each.cell.name}", blocks=(Code(text=lines),))
+                    Fold(f"The end of the log of {each.cell.name}", blocks=(Code(lines),))
                 )
     if blocks:
-        yield Section(title="Not measured", blocks=tuple(blocks))
+        yield Section("Not measured", tuple(blocks))
 
 
 _TENSORS = 8  # of a rung, in its fold
@@ -300,7 +303,7 @@ _RULE = (
 def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
     title = "Are the results still right?"
     if isinstance(ladder, m.Skipped):
-        return Section(title=title, blocks=(("Not checked", ladder.reason),))
+        return Section(title, (("Not checked", ladder.reason),))
     judged = (
         found
         for _, found in ladder.rungs
@@ -308,8 +311,8 @@ def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
     )
     parts = dict.fromkeys(("Compared on", found.note) for found in judged if found.note)
     return Section(
-        title=title,
-        blocks=(*_answer(ladder), *parts, _rungs(ladder), *_tensors(ladder)),
+        title,
+        (*_answer(ladder), *parts, _rungs(ladder), *_tensors(ladder)),
         intro=_RULE,
     )
 
@@ -356,9 +359,9 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
         yield "Not run alone", minified.checked.reason
     elif not minified.checked.differs:
         yield "The script alone does not differ", "the fault needs the program around the graph"
-    yield Code(text=f"python {minified.script}")
+    yield Code(f"python {minified.script}")
     if isinstance(minified.checked, m.Reproduction):
-        yield Fold("Output of the script", blocks=(Code(text=minified.checked.output),))
+        yield Fold("Output of the script", blocks=(Code(minified.checked.output),))
 
 
 def _rungs(ladder: m.Ladder) -> Table:
@@ -458,7 +461,7 @@ _POLICIES = {
 def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
     title = "Varying sizes"
     if isinstance(shapes, m.Skipped):
-        return Section(title=title, blocks=(("Not measured", shapes.reason),))
+        return Section(title, (("Not measured", shapes.reason),))
     sizes = ", ".join(map(str, dict.fromkeys(shapes.sizes[:12])))
     more = "" if len(set(shapes.sizes)) <= 12 else f" and {len(set(shapes.sizes)) - 12} more"
     whose = "the program's own calls" if shapes.collected else "--sizes"
@@ -467,13 +470,14 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
     if shapes.recommended is None or chosen is None:
         blocks.append("No policy ran with eager's results.")
     else:
-        best, fastest = shapes.recommended, chosen.fastest
+        best = shapes.recommended
+        fastest = chosen.fastest
         noise = (
             f" As fast as {fastest} within noise, and compiles sooner."
             if fastest is not best
             else ""
         )
-        blocks += [f"Recommended: {best} ({_POLICIES[best]}).{noise}", Code(text=shapes.code)]
+        blocks += [f"Recommended: {best} ({_POLICIES[best]}).{noise}", Code(shapes.code)]
         if chosen.unknown:
             close = (
                 f"One process each cannot tell {fastest} from what is less than {APART:g}× "
@@ -486,7 +490,7 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
         f"{plural(len(shapes.sizes), 'call')} with {sizes}{more} ({whose}). Buckets: "
         f"{', '.join(map(str, shapes.buckets))}."
     )
-    return Section(title=title, blocks=tuple(blocks), intro=intro)
+    return Section(title, tuple(blocks), intro=intro)
 
 
 def _policies(shapes: m.Shapes) -> Table:
@@ -497,7 +501,8 @@ def _policies(shapes: m.Shapes) -> Table:
             continue
         steady = found.steady_ms
         results = Cell(found.differs, wrong=True) if found.differs else "as eager"
-        compile_s, wasted = number(found.compile_s), Cell(percent(found.wasted), value=found.wasted)
+        compile_s = number(found.compile_s)
+        wasted = Cell(percent(found.wasted), value=found.wasted)
         rows.append(
             row(
                 str(policy),
@@ -542,8 +547,9 @@ def _sizes(shapes: m.Shapes) -> Fold:
 def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
     title = "Start with shipped caches"
     if isinstance(shipped, m.Skipped):
-        return Section(title=title, blocks=(("Not measured", shipped.reason),))
-    cold, loaded = shipped.cold, shipped.loaded
+        return Section(title, (("Not measured", shipped.reason),))
+    cold = shipped.cold
+    loaded = shipped.loaded
     saved = f"saves {figure(shipped.saved_s)} s" if shipped.saved_s > 0 else "saves nothing"
     answer = (
         f"Shipping {size(shipped.artifact_bytes)} of compiler caches {saved} of the first call of "
@@ -555,7 +561,7 @@ def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:
     before, after = shipped.code
     lines = f"{before}  # after the first calls here\n{after}  # before the first call there"
     return Section(
-        title=title,
-        blocks=(answer, Code(text=lines)),
+        title,
+        (answer, Code(lines)),
         intro=("One fresh process each, so there is no spread."),
     )

@@ -151,7 +151,7 @@ class Fold(View, kw_only=False):
     run: str = ""
 
 
-class Fact(View):
+class Fact(View, kw_only=False):
     name: str
     value: str
     missing: bool = False
@@ -178,6 +178,7 @@ class Drawing(View):
 
 
 Block = Table | Fold | Facts | Points | Drawing | str | tuple[str, str]  # a text is a note
+Blocks = tuple[Block, ...]
 
 
 # ---------------------------------------------------------------- making

@@ -19,6 +19,7 @@ from kgprof.document.escaping import one_line, zipped
 from kgprof.document.limits import Limits, anchor, kept
 from kgprof.document.plot import Shape
 from kgprof.document.quantity import count, figure, milliseconds, of_width, percent, span
+from kgprof.document.run_parts import run_part
 from kgprof.document.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, View, plain
 from kgprof.wording import plural, short_name
 
@@ -121,7 +122,7 @@ class Lanes(Drawing):
     note: str  # how to read the picture where it does not show single events; the script's does
 
 
-def known(runs: Sequence[m.RunReport]) -> bool:
+def known(runs: m.Runs) -> bool:
     """Whether there is anything to say about a step of any of them."""
     return any(
         not (isinstance(kernels.timeline, m.Skipped) and isinstance(kernels.host_time, m.Skipped))
@@ -129,17 +130,15 @@ def known(runs: Sequence[m.RunReport]) -> bool:
     )
 
 
-def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+def step_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     """The drawing of each run's step, what its host did, and how far ahead of the device that
     was."""
-    folds, drawn = [], kept(runs, limits.timelines)
+    drawn = kept(runs, limits.timelines)
     for index, run, kernels in broken_down(runs):
-        name, step, queue, caption = (
-            one_line(run.key.slug, limits.name),
-            kernels.timeline,
-            kernels.queue,
-            "no timeline",
-        )
+        name = one_line(run.key.slug, limits.name)
+        step = kernels.timeline
+        queue = kernels.queue
+        caption = "no timeline"
         blocks: list[Block] = []
         if isinstance(step, m.Skipped):
             blocks.append(f"No timeline: {one_line(step.reason, limits.name)}.")
@@ -165,16 +164,7 @@ def step_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
                 "Launch delay and queue depth are not known: "
                 f"{one_line(queue.reason, limits.name)}."
             )
-        folds.append(
-            Fold(
-                name,
-                blocks=tuple(blocks),
-                caption=caption,
-                anchor=f"step-{anchor(index)}",
-                run=anchor(index),
-            )
-        )
-    return tuple(folds)
+        yield run_part(index, run, blocks, caption, "step")
 
 
 # ---------------------------------------------------------------- the drawing
@@ -186,7 +176,7 @@ def _drawn(step: m.StepTimeline, name: str, at: str, limits: Limits) -> Iterator
     marks = legend_of(
         "t", *((kind, *words) for mark, (kind, _, *words) in _MARKS.items() if mark in present)
     )
-    yield Legend(entries=(*legend(present.intersection(m.KernelKind)), *marks.entries))
+    yield Legend((*legend(present.intersection(m.KernelKind)), *marks.entries))
     labels = _labels(step, limits)
     yield _lanes(step, labels, at)
     yield from (f"{note[:1].upper()}{note[1:]}." for note in _notes(step))
@@ -276,9 +266,9 @@ def _shapes(step: m.StepTimeline, lane: m.Lane) -> Iterator[Shape]:
         style, _, called = _style(lane, step.kinds[kind])
         took = f"{milliseconds(sum(totals[kind]) / 1000)} ms"
         yield Shape(
-            style=style,
-            path="".join(paths[kind]),
-            title=f"{called}: {plural(len(totals[kind]), 'event')}, {took}",
+            style,
+            "".join(paths[kind]),
+            f"{called}: {plural(len(totals[kind]), 'event')}, {took}",
         )
 
 
@@ -298,11 +288,12 @@ def _mark(lane: m.Lane, kind: str) -> str:
     return f"idle-{kind}" if lane.content == "idle" else kind
 
 
-def events(runs: Sequence[m.RunReport], limits: Limits) -> str:
+def events(runs: m.Runs, limits: Limits) -> str:
     """Of the runs whose step is drawn, for the script: JSON by anchor, packed as the Profile is.
     Times are whole numbers of ``unit`` nanoseconds, starts count from the end of the event before,
     calls from the call before."""
-    drawn, coded = kept(runs, limits.timelines), {}
+    drawn = kept(runs, limits.timelines)
+    coded = {}
     for index, _, kernels in broken_down(runs):
         if (
             index in drawn
@@ -319,7 +310,8 @@ def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
     are missing from the lanes before."""
     unit = 10 ** max(0, math.floor(math.log10(max(1.0, step.window_us * 1000 / _STEPS))))
     styles: dict[tuple[str, int, str], int] = {}
-    lanes, moments = [], set[int]()
+    lanes = []
+    moments = set[int]()
     for lane, label in zip(step.lanes, _labels(step, limits), strict=True):
         starts = [round(start / unit) for start in lane.start_ns]
         ends = [
@@ -330,7 +322,8 @@ def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
         if (role := _ROLES.get(lane.content, 0)) == 3:
             links = sorted({*starts, *ends} - moments)
             places = {moment: place for place, moment in enumerate(sorted({*moments, *links}))}
-            starts, ends = [places[start] for start in starts], [places[end] for end in ends]
+            starts = [places[start] for start in starts]
+            ends = [places[end] for end in ends]
         elif role:
             moments.update(starts, ends if role == 2 else ())
         busy = f"{milliseconds(lane.busy_us)} ms, {percent(lane.busy_us / (step.window_us or 1.0))}"
@@ -444,4 +437,4 @@ def _queue(queue: m.LaunchQueue) -> Facts:
         f"launched and not begun, over the window; none in {percent(queue.empty_share)} of it. A "
         "CUDA graph's come all at once"
     )
-    return Facts((Fact(name="launch delay", value=delay), Fact(name="queue depth", value=depth)))
+    return Facts((Fact("launch delay", delay), Fact("queue depth", depth)))

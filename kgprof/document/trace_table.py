@@ -12,7 +12,18 @@ from kgprof.document.kernel_table import distinct_names
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.quantity import DASH, count, figure, milliseconds, percent, ratio, size
 from kgprof.document.sheet import Section
-from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, columns, plain, row
+from kgprof.document.table import (
+    Block,
+    Blocks,
+    Cell,
+    Column,
+    Fold,
+    Small,
+    Table,
+    columns,
+    plain,
+    row,
+)
 from kgprof.wording import plural
 
 CHANGES = 20  # rows of a table of kernels or spans, the largest differences first
@@ -49,11 +60,14 @@ _COLLECTIVES_MEAN = (
 def file_table(profile: m.Profile, limits: Limits) -> Table:
     """In the order of the runs; none of a workload that kgprof ran itself."""
     index = {run.key: number for number, run in enumerate(profile.runs)}
-    files, rows = [file for file in profile.trace_files[: limits.runs] if file.key in index], []
+    files = [file for file in profile.trace_files[: limits.runs] if file.key in index]
+    rows = []
     for file in files:
-        kernels, figures = profile.runs[index[file.key]].kernels, (DASH,) * 5
+        kernels = profile.runs[index[file.key]].kernels
+        figures = (DASH,) * 5
         if isinstance(kernels, m.KernelBreakdown):
-            steps, window_us = breakdown.steps_of(kernels), kernels.window_us or 1.0
+            steps = breakdown.steps_of(kernels)
+            window_us = kernels.window_us or 1.0
             of = "" if kernels.steps else " in all"
             figures = (
                 count(kernels.steps) if kernels.steps else "not marked",
@@ -83,7 +97,7 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
     )
 
 
-def rank_blocks(balance: m.RankBalance, limits: Limits) -> tuple[Block, ...]:
+def rank_blocks(balance: m.RankBalance, limits: Limits) -> Blocks:
     """One row a rank, then median, largest and their ratio; then the collectives."""
     blocks: list[Block] = []
     if balance.ranks:
@@ -118,7 +132,10 @@ def rank_blocks(balance: m.RankBalance, limits: Limits) -> tuple[Block, ...]:
         )
         calls = []
         for call in balance.collectives[: limits.lines]:
-            waits = map(figure, (call.apart_us, *call.wait_us[:_RANKS_WIDE]))
+            waits = (
+                DASH if us is None else figure(us)
+                for us in (call.apart_us, *call.wait_us[:_RANKS_WIDE])
+            )
             last = (f"rank {call.last_rank}", f"{call.last_in} of {call.steps}")
             calls.append((call.name, count(call.place), *last, *waits))
         blocks += [_COLLECTIVES_MEAN, plain("Collectives", headings, calls, style="", first="name")]
@@ -156,7 +173,8 @@ def difference(
     )
     # The whole, and how many kernels came and went.
     what = "GPU time" if found.device == "cuda" else "self time of operators"
-    total, per = found.total, found.per
+    total = found.total
+    per = found.per
     new, gone = (sum(row.status == status for row in found.kernels) for status in ("new", "gone"))
     steps = (
         f", {plural(found.after_steps, 'step')} against {count(found.before_steps)}"
@@ -178,7 +196,8 @@ def _changes(
     length: int,
     limits: Limits,
 ) -> Table:
-    shown, rest = changes[:rows], changes[rows:]
+    shown = changes[:rows]
+    rest = changes[rows:]
     names = distinct_names([change.name for change in shown], length, limits.name)
     lines: list[tuple[str, Sequence[m.Change]]] = [
         (name if change.status == "both" else f"{name} ({change.status})", [change])
@@ -197,10 +216,8 @@ def _changes(
         )
         for name, group in lines
     )
-    per, title = (
-        f"\N{MICRO SIGN}s/{found.per}",
-        f"{found.run.strategy} against {found.against.strategy}",
-    )
+    per = f"\N{MICRO SIGN}s/{found.per}"
+    title = f"{found.run.strategy} against {found.against.strategy}"
     headings = (
         label,
         f"before, {per}",
@@ -229,7 +246,7 @@ def signed(more: float) -> str:
 _SAID = ("kernels, copies and fills", "GPU idle")  # in a sentence, beside what differs
 
 
-def holistic_folds(runs: Sequence[m.RunReport], limits: Limits) -> tuple[Fold, ...]:
+def holistic_folds(runs: m.Runs, limits: Limits) -> tuple[Fold, ...]:
     folds = []
     for index, run in enumerate(runs):
         if not isinstance(check := run.holistic, m.HolisticCheck):

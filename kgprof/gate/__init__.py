@@ -5,7 +5,7 @@ Right of the wall: no torch, no clock, no environment. The day on which an accep
 is compared with the day of the recording.
 """
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import accepted
@@ -21,17 +21,18 @@ def judge(profile: m.Profile, settings: m.GateSettings) -> m.Profile:
     findings are marked."""
     from kgprof.analysis import memory  # with numpy, which no --help has to wait for
 
-    root, today = profile.environment.source_root, profile.created_utc[:10]
+    root = profile.environment.source_root
+    today = profile.created_utc[:10]
     findings, entries = accepted.apply(settings.accepted, profile.findings, root=root, today=today)
     counted = [finding for finding in findings if not finding.accepted]
     excused = [finding for finding in findings if finding.accepted]
     checks = metrics.check(settings.budgets, profile, counted, excused)
     reasons = causes(profile, findings, checks, entries, settings)
-    marked = msgspec.structs.replace(profile, findings=findings)
+    marked = replace(profile, findings=findings)
     in_warm_up = (
         f"{run.key.slug}: {note}" for run in profile.runs for note in memory.notes(run.memory)
     )
-    return msgspec.structs.replace(
+    return replace(
         marked,
         exit_code=reasons[0].exit_code if reasons else EXIT_OK,
         verdict=verdict(marked, reasons, checks, settings.fail_on),

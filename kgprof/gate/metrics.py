@@ -169,7 +169,8 @@ def compiled_nothing(run: m.RunReport, findings: Sequence[m.Finding]) -> bool:
     return not run.compile.compilations and not spoken_of
 
 
-OPTION, DEFAULT = "--max", "default"
+OPTION = "--max"
+DEFAULT = "default"
 DEFAULTS = tuple(
     m.Budget(metric=metric.name, limit=metric.default, scope="", origin=DEFAULT)
     for metric in METRICS

@@ -60,7 +60,8 @@ def failing(
 ) -> tuple[int, ...]:
     """Indices of the findings that fail the gate: of an exceeded budget, or severe and counted by
     no budget."""
-    levels, indices = _FAILS[fail_on], []
+    levels = _FAILS[fail_on]
+    indices = []
     for index, finding in enumerate(findings):
         # The gate says itself when sources disagree and when nothing was compiled.
         if (
@@ -90,7 +91,8 @@ def causes(
     settings: m.GateSettings,
 ) -> tuple[Cause, ...]:
     """Worst first."""
-    known, ended = [], []
+    known = []
+    ended = []
     for run in (run for run in profile.runs if run.exit.outcome != "ok"):
         code = EXIT_INTERRUPTED if run.exit.outcome == "interrupted" else EXIT_WORKLOAD
         refused = _refused(run, findings)

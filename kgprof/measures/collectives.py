@@ -12,6 +12,7 @@ on one machine torch.profiler's were seen 7 ms apart.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from kgprof import model as m
 from kgprof.measures.kernel_kinds import Kinds, kinds_of
 from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import RunEvidence
-from kgprof.reading.kineto import Columns
+from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.launches import Launched, Mask
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX
 
@@ -53,7 +54,8 @@ def by_span(columns: Columns, launched: Launched, spans: Mask) -> tuple[m.SpanTo
     labels = (*(name.removeprefix(REGION_PREFIX) for name in columns.names), UNATTRIBUTED)
     label = np.where(span == NOBODY, len(columns.names), columns.name[span])
     counts = np.bincount(label, minlength=len(labels))
-    totals_ns, first = np.zeros(len(labels), np.int64), np.full(len(labels), len(label))
+    totals_ns = np.zeros(len(labels), np.int64)
+    first = np.full(len(labels), len(label))
     np.add.at(totals_ns, label, columns.duration_ns[launched.events])
     np.minimum.at(first, label, np.arange(len(label)))
     found = sorted(np.flatnonzero(counts[:-1]).tolist(), key=lambda one: int(first[one]))
@@ -71,7 +73,8 @@ def communication(
     kernel = columns.of_category("kernel")[launched.events]
     talks = kernel & kinds.are(columns, launched.events, m.KernelKind.COMMUNICATION)
     every = window.clip(timeline.intervals_of(columns, launched.events))
-    own, others = timeline.union_ns(every[talks]), timeline.union_ns(every[~talks])
+    own = timeline.union_ns(every[talks])
+    others = timeline.union_ns(every[~talks])
     computes = ~talks & ~columns.of_category("gpu_memcpy")[launched.events]
     return m.Communication(
         count=int(talks.sum()),
@@ -113,41 +116,47 @@ def communication_on_cpu(columns: Columns, window: timeline.Window) -> m.Communi
 ALL_WAIT_FOR_ALL = re.compile(r"(?i)all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier")
 KEPT = 50  # collectives of a step, those with the longest waits
 OF_SOME_RANKS = (
-    "the job has several process groups, and kgprof does not tell which a call belongs to"
+    "the job has several process groups, and the traces do not tell which a call belongs to"
 )
 
-# name and microseconds of each collective of a step, in the order of their issue
-Calls = tuple[tuple[str, float], ...]
+
+class Call(NamedTuple):
+    """One collective of a step."""
+
+    name: str
+    took_us: float
+    group: str = ""  # as Collective has it; empty: of all ranks
+
+
+Steps = Mapping[int, Sequence[Call]]  # by the step's number, in the order of their issue
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Group:
+    """The ranks of one process group, in the steps in which all of them issued the same of its
+    collectives, in the same order."""
+
+    members: tuple[int, ...]  # places of its ranks among all
+    waits_us: npt.NDArray[np.float64]  # shape [members, steps]: what each waited in each step
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Matched:
-    """Collectives of the steps in which all ranks issued the same ones, in the same order."""
-
+    groups: tuple[Group, ...]
     rows: tuple[m.CollectiveWait, ...]
-    waits_us: npt.NDArray[np.float64]  # shape [ranks, steps]: what each rank waited in each step
 
 
-def of_run(run: RunEvidence) -> Mapping[int, Calls] | m.Skipped:
+def of_run(run: RunEvidence) -> Steps | m.Skipped:
     """Of TRACE, by the number that torch.profiler gave the step in which they were issued."""
-    trace, work = run.trace(m.PassName.TRACE), run.once(launches.launched_in_trace)
+    trace = run.trace(m.PassName.TRACE)
+    work = run.once(launches.launched_in_trace)
     if isinstance(trace, m.Skipped) or isinstance(work, m.Skipped):
         return m.Skipped("there is no TRACE")
-    job = run.trace_head.get("distributedInfo")
-    groups = job.get("pg_config") if isinstance(job, dict) else None
-    sizes = (
-        [group.get("pg_size") for group in groups if isinstance(group, dict)]
-        if isinstance(groups, list)
-        else []
-    )
-    if isinstance(job, dict) and any(
-        size not in (None, 1, job.get("world_size")) for size in sizes
-    ):
-        return m.Skipped(OF_SOME_RANKS)
     columns = trace.columns
     if len(work.events):
         talks = run.whole.once(kinds_of).are(columns, work.events, m.KernelKind.COMMUNICATION)
-        which, calls = work.events[talks], work.calls[talks]
+        which = work.events[talks]
+        calls = work.calls[talks]
         issued_ns = np.where(calls == NOBODY, columns.start_ns[which], columns.start_ns[calls])
     else:
         which = np.flatnonzero(
@@ -158,58 +167,128 @@ def of_run(run: RunEvidence) -> Mapping[int, Calls] | m.Skipped:
     marks = np.flatnonzero(timeline.step_marks(columns))
     marks = marks[np.argsort(columns.start_ns[marks])]
     in_step = np.searchsorted(columns.start_ns[marks], issued_ns[order], side="right") - 1
-    steps: dict[int, list[tuple[str, float]]] = {}
+    steps: dict[int, list[Call]] = {}
     for event, moment_ns, step in zip(
         which[order].tolist(), issued_ns[order].tolist(), in_step.tolist(), strict=True
     ):
-        name = columns.names[columns.name[event]].partition("(")[0]
-        if step >= 0 and moment_ns < columns.end_ns[marks[step]] and ALL_WAIT_FOR_ALL.search(name):
-            number = columns.names[columns.name[marks[step]]].removeprefix(STEP_PREFIX)
-            if number.isdecimal() and len(number) < 10:
-                steps.setdefault(int(number), []).append(
-                    (name, int(columns.duration_ns[event]) / 1000)
-                )
-    return {number: tuple(calls) for number, calls in steps.items()}
+        call = _call(columns, event)
+        if call is None or step < 0 or moment_ns >= columns.end_ns[marks[step]]:
+            continue
+        number = columns.names[columns.name[marks[step]]].removeprefix(STEP_PREFIX)
+        if number.isdecimal() and len(number) < 10:
+            steps.setdefault(int(number), []).append(call)
+    unplaced = any(not call.group for calls in steps.values() for call in calls)
+    if unplaced and _has_smaller_groups(run):
+        return m.Skipped(OF_SOME_RANKS)
+    return steps
 
 
-def matched(
-    ranks: Sequence[Mapping[int, Calls] | m.Skipped], numbers: Sequence[int]
-) -> Matched | m.Skipped:
+def _call(columns: Columns, event: int) -> Call | None:
+    """None for what need not wait for every rank. A kernel called SendRecv may be an all-to-all,
+    which only torch's name of the collective says."""
+    name = columns.names[columns.name[event]].partition("(")[0]
+    group = ""
+    place = int(columns.collective[event])
+    if place != NONE:
+        collective = columns.collectives[place]
+        group = collective.group
+        if not ALL_WAIT_FOR_ALL.search(name):
+            name = collective.name
+    if not ALL_WAIT_FOR_ALL.search(name):
+        return None
+    return Call(name, int(columns.duration_ns[event]) / 1000, group)
+
+
+def _has_smaller_groups(run: RunEvidence) -> bool:
+    """Whether the job has process groups of several, but not of all ranks."""
+    job = run.trace_head.get("distributedInfo")
+    groups = job.get("pg_config") if isinstance(job, dict) else None
+    if not isinstance(job, dict) or not isinstance(groups, list):
+        return False
+    sizes = [group.get("pg_size") for group in groups if isinstance(group, dict)]
+    return any(size not in (None, 1, job.get("world_size")) for size in sizes)
+
+
+def matched(ranks: Sequence[Steps | m.Skipped], numbers: Sequence[int]) -> Matched | m.Skipped:
     """``numbers``: the ranks', in the order of ``ranks``. Skipped where there is no step to
     match."""
     known = [steps for steps in ranks if not isinstance(steps, m.Skipped)]
     if len(known) < len(ranks):
         return next(steps for steps in ranks if isinstance(steps, m.Skipped))
-    if not any(known):
+    names = dict.fromkeys(
+        call.group for steps in known for calls in steps.values() for call in calls
+    )
+    if not names:
         return m.Skipped("the traces have no collective in which every rank waits for all others")
-    named = [
-        {number: tuple(name for name, _ in calls) for number, calls in steps.items()}
-        for steps in known
-    ]
-    common = [n for n in sorted(named[0]) if all(names.get(n) == named[0][n] for names in named)]
-    if not common:
+    groups: list[Group] = []
+    rows: list[m.CollectiveWait] = []
+    for name in names:
+        if (found := _group(name, known, numbers)) is not None:
+            groups.append(found[0])
+            rows += found[1]
+    if not groups:
         return m.Skipped("in no traced step did all ranks issue the same collectives")
-    by_call: dict[tuple[int, str], list[npt.NDArray[np.float64]]] = {}
-    waits_us = np.zeros((len(ranks), len(common)))
-    for column, number in enumerate(common):
-        for place, name in enumerate(named[0][number]):
-            took_us = np.array([steps[number][place][1] for steps in known])
-            by_call.setdefault((place, name), []).append(took_us - took_us.min())
-            waits_us[:, column] += by_call[place, name][-1]
-    rows = []
-    for (place, name), waits in by_call.items():
-        every = np.stack(waits)  # shape [steps, ranks]
-        last = np.bincount(every.argmin(axis=1), minlength=len(ranks))
-        rows.append(
-            m.CollectiveWait(
-                name=name,
-                place=place + 1,
-                steps=len(waits),
-                last_rank=numbers[int(last.argmax())],
-                last_in=int(last.max()),
-                apart_us=float(np.median(every.max(axis=1))),
-                wait_us=tuple(float(wait) for wait in np.median(every, axis=0)),
-            )
-        )
     rows.sort(key=lambda row: (-row.apart_us, row.place))
-    return Matched(rows=tuple(rows[:KEPT]), waits_us=waits_us)
+    return Matched(groups=tuple(groups), rows=tuple(rows[:KEPT]))
+
+
+def _group(
+    name: str, ranks: Sequence[Steps], numbers: Sequence[int]
+) -> tuple[Group, list[m.CollectiveWait]] | None:
+    """None for a group with no step in which two ranks or more issued the same."""
+    issued = [_issued(steps, name) for steps in ranks]
+    members = tuple(place for place, steps in enumerate(issued) if steps)
+    if not name:
+        members = tuple(range(len(ranks)))
+    if len(members) < 2:
+        return None
+    first, *others = (issued[place] for place in members)
+    common = [n for n in sorted(first) if all(_same(steps.get(n), first[n]) for steps in others)]
+    if not common:
+        return None
+    by_call: dict[tuple[int, str], list[npt.NDArray[np.float64]]] = {}
+    waits_us = np.zeros((len(members), len(common)))
+    for column, number in enumerate(common):
+        for place, call in enumerate(first[number]):
+            took_us = np.array([issued[member][number][place].took_us for member in members])
+            waited_us = took_us - took_us.min()
+            by_call.setdefault((place, call.name), []).append(waited_us)
+            waits_us[:, column] += waited_us
+    rows = [
+        _row(place, called, np.stack(waits), members, numbers)
+        for (place, called), waits in by_call.items()
+    ]
+    return Group(members=members, waits_us=waits_us), rows
+
+
+def _issued(steps: Steps, group: str) -> dict[int, list[Call]]:
+    """The steps in which there is a call of the group, with those."""
+    of_group = {
+        number: [call for call in calls if call.group == group] for number, calls in steps.items()
+    }
+    return {number: calls for number, calls in of_group.items() if calls}
+
+
+def _same(calls: Sequence[Call] | None, others: Sequence[Call]) -> bool:
+    return calls is not None and [c.name for c in calls] == [c.name for c in others]
+
+
+def _row(
+    place: int,
+    name: str,
+    waits: npt.NDArray[np.float64],  # shape [steps, members]
+    members: Sequence[int],
+    numbers: Sequence[int],
+) -> m.CollectiveWait:
+    last = np.bincount(waits.argmin(axis=1), minlength=len(members))
+    middle = np.median(waits, axis=0).tolist()
+    by_member = dict(zip(members, middle, strict=True))
+    return m.CollectiveWait(
+        name=name,
+        place=place + 1,
+        steps=len(waits),
+        last_rank=numbers[members[int(last.argmax())]],
+        last_in=int(last.max()),
+        apart_us=float(np.median(waits.max(axis=1))),
+        wait_us=tuple(by_member.get(rank) for rank in range(len(numbers))),
+    )

@@ -40,7 +40,6 @@ ONE_ROUND = m.Skipped(
 AT_IMPORT = m.Skipped(
     "the workload compiles while it is imported, which the further rounds do not time"
 )
-NO_EAGER = m.Skipped("this strategy was not run in mode eager; add --mode eager")
 UNTIMED = m.Skipped("no times were requested")
 RESULTS_DIFFER = m.Skipped("results differ")
 NOT_FASTER = m.Skipped("not measurably faster than eager")
@@ -67,7 +66,8 @@ Floats = npt.NDArray[np.float64]
 def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     """What compiling this run costs and saves; Skipped where it compiled nothing, and where no
     times were asked for."""
-    recording, run = evidence.whole.recording, evidence.record
+    recording = evidence.whole.recording
+    run = evidence.record
     if recording.header.options.untimed:
         if run.script is None:
             return UNTIMED
@@ -81,13 +81,13 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
         return run.compile
     if not run.compile.compilations:
         return m.Skipped(m.nothing_compiled(run.compile.unused))
-    eager_key = m.RunKey(strategy=run.key.strategy, mode=m.EAGER)
+    eager_key = m.RunKey(run.key.strategy, m.EAGER)
     found = evidence.whole.run(eager_key)
     eager = _eager_script(run) if run.script else found.record if found else None
-    cold_s, warm_s = _cold_s(run), _warm_s(run)
-    eager_s, warm_eager = (
-        (NO_EAGER, NO_EAGER) if eager is None else (_cold_s(eager), _warm_s(eager))
-    )
+    cold_s = _cold_s(run)
+    warm_s = _warm_s(run)
+    without = _without_eager(run)
+    eager_s, warm_eager = (without, without) if eager is None else (_cold_s(eager), _warm_s(eager))
     # Eager code has no cache, and its start varies: its own further rounds count, where there are
     # any.
     warm_eager_s = warm_eager.median if isinstance(warm_eager, m.Spread) else eager_s
@@ -121,7 +121,8 @@ def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
 
     None where it was not run so, or its steps are others.
     """
-    timing, eager = run.timing, run.eager_timing
+    timing = run.timing
+    eager = run.eager_timing
     if isinstance(timing, m.Skipped) or isinstance(eager, m.Skipped) or timing.step != eager.step:
         return None
     started = (*eager.start_us, *eager.every_us)
@@ -130,8 +131,18 @@ def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
         compiled = structs.replace(
             compiled, call_us=started, steady_from=len(eager.start_us), while_loading_s=0.0
         )
-    key = m.RunKey(strategy=run.key.strategy, mode=m.EAGER)
+    key = m.RunKey(run.key.strategy, m.EAGER)
     return structs.replace(run, key=key, timing=eager, compile=compiled)
+
+
+def _without_eager(run: m.RunRecord) -> m.Skipped:
+    """Say why a run has no eager one beside it; nobody chooses the modes of a script."""
+    if run.script is None:
+        both = f"--mode {run.key.mode} --mode {m.EAGER}"
+        return m.Skipped(f"this strategy was not run in mode eager; {both} runs it in both")
+    if isinstance(run.eager_timing, m.Skipped):
+        return run.eager_timing
+    return m.Skipped("with compiling switched off it has other steps")
 
 
 def _differs(recording: m.Recording, key: m.RunKey) -> bool:
@@ -209,13 +220,14 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
     """Of units of work where both runs finished theirs; over rounds where both have them."""
     mine = RunTimes.of(run)
     if eager is None:
-        return _Times(compiled=mine.step, eager=NO_EAGER)
+        return _Times(compiled=mine.step, eager=_without_eager(run))
     theirs = RunTimes.of(eager)
     counted = isinstance(run.evaluation, m.Evaluation) and isinstance(
         eager.evaluation, m.Evaluation
     )
     for unit in (per_unit(run.unit), PER_STEP) if counted else (PER_STEP,):
-        both, answer = of_both(mine, theirs, unit), held(mine, theirs, unit)
+        both = of_both(mine, theirs, unit)
+        answer = held(mine, theirs, unit)
         if isinstance(both, m.Skipped):
             continue
         in_rounds = both[0] == over_rounds(mine, unit) and both[1] == over_rounds(theirs, unit)
@@ -234,7 +246,8 @@ def _break_even(
     verdict: m.Payoff,
     run: m.RunRecord,
 ) -> m.BreakEven | m.Skipped:
-    saved_us, compiled = times.saved_us, times.compiled
+    saved_us = times.saved_us
+    compiled = times.compiled
     if isinstance(started_s, m.Skipped) or isinstance(eager_s, m.Skipped):
         return m.first_skipped(started_s, eager_s)
     if isinstance(saved_us, m.Skipped) or isinstance(compiled, m.Skipped):
@@ -345,7 +358,8 @@ def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, m.Estimate |
     from a fixed seed, give the distribution of the ratio of differences, of which the middle 95 %
     are the interval. If the denominator may be zero there is no bounded one (Fieller 1954).
     """
-    random, sides = np.random.default_rng(SEED), list[tuple[Floats, Floats]]()
+    random = np.random.default_rng(SEED)
+    sides = list[tuple[Floats, Floats]]()
     for each in (cell, other):
         if each.start_noise is None or each.step_noise is None or not each.first_s:
             return dict.fromkeys(PREDICTED, ONE_START if each.first_s else NO_START)
@@ -353,7 +367,8 @@ def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, m.Estimate |
         sides.append(
             (_drawn(each.first_s, each.start_noise, random) - each.calls * step_us / 1e6, step_us)
         )
-    paid_s, saved_s = sides[0][0] - sides[1][0], (sides[1][1] - sides[0][1]) / 1e6
+    paid_s = sides[0][0] - sides[1][0]
+    saved_s = (sides[1][1] - sides[0][1]) / 1e6
     lost, free = (float((each[1:] <= 0).mean()) for each in (saved_s, paid_s))
     even = np.maximum(paid_s, 0) / np.where(saved_s > 0, saved_s, np.nan)
     rate = steps * saved_s / np.where(paid_s > 0, paid_s, np.inf) - 1

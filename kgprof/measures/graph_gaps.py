@@ -33,10 +33,8 @@ def between_graphs(
     if isinstance(trace, m.Skipped):
         return m.Skipped(f"only TRACE can measure it: {trace.reason}")
     columns = trace.columns
-    steps, is_region = (
-        timeline.profiler_steps(columns),
-        columns.named(REGION_PREFIX) & columns.of_category("cpu_op"),
-    )
+    steps = timeline.profiler_steps(columns)
+    is_region = columns.named(REGION_PREFIX) & columns.of_category("cpu_op")
     differentiated = columns.called(DIFFERENTIATED)
     graphs = np.flatnonzero(differentiated | columns.named(GENERATED_CODE_PREFIX))
     if not len(steps) or not len(graphs):
@@ -44,7 +42,8 @@ def between_graphs(
             "TRACE marks no steps, or the backend does not mark the calls of its graphs in it"
         )
     called_in = launches.innermost(columns, is_region, graphs)
-    regions, parent = np.flatnonzero(is_region), np.full(len(columns), NOBODY)
+    regions = np.flatnonzero(is_region)
+    parent = np.full(len(columns), NOBODY)
     for thread in launches.threads_of(columns, regions):
         mine = regions[columns.thread[regions] == thread]
         owner = timeline.owners(timeline.intervals_of(columns, mine)).at(columns.start_ns[mine] - 1)

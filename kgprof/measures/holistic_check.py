@@ -108,7 +108,8 @@ def _figures(
         "get_gpu_kernel_breakdown", sum(rank.kernels.values()) if rank.kernels else None
     )
     yield figure("kernels, copies and fills", US, ours.total_us, kernels, "sum of their durations")
-    window_us, idle_us = rank.window_us, rank.idle_us
+    window_us = rank.window_us
+    idle_us = rank.idle_us
     either = isinstance(window_us, m.Skipped) or isinstance(idle_us, m.Skipped)
     busy = m.first_skipped(window_us, idle_us) if either else window_us - idle_us  # type: ignore[operator]
     yield figure("GPU busy", US, ours.busy_us, busy, "at least one of them is running")
@@ -128,10 +129,8 @@ def _figures(
         yield figure(f"idle: {cause}", US, us, theirs_us, _IDLE[cause])
 
     queued = columns.called(*QUEUED_BY)[work.calls]
-    note, unknown = (
-        "most operations launched but not started",
-        int(((work.calls == NOBODY) | ~queued).sum()),
-    )
+    note = "most operations launched but not started"
+    unknown = int(((work.calls == NOBODY) | ~queued).sum())
     if unknown and rank.queue_length:
         note += (
             f"; HTA skips {unknown:,} of {len(work.events):,} with launch calls it does "
@@ -194,12 +193,14 @@ def figure(
 ) -> m.HolisticFigure:
     difference: float | m.Skipped
     if isinstance(ours, m.Skipped) or isinstance(hta, m.Skipped):
-        difference, differs = ours if isinstance(ours, m.Skipped) else hta, False
+        difference = ours if isinstance(ours, m.Skipped) else hta
+        differs = False
     elif ours or ours == hta:
         difference = 100 * (hta - ours) / ours if ours != hta else 0.0
         differs = abs(difference) > TOLERANCE_PERCENT
     else:  # no percentage says how far off it is
-        difference, differs = m.Skipped("ours is 0"), True
+        difference = m.Skipped("ours is 0")
+        differs = True
     return m.HolisticFigure(
         name=name,
         unit=unit,

@@ -75,7 +75,8 @@ class Nesting:
 
 def nesting(columns: Columns) -> Nesting:
     """Empty where the trace holds neither the host's events nor the device's."""
-    host, device = columns.of_category(*HOST_CATEGORIES), columns.of_category(*DEVICE_CATEGORIES)
+    host = columns.of_category(*HOST_CATEGORIES)
+    device = columns.of_category(*DEVICE_CATEGORIES)
     known: dict[Frame, int] = {}  # each once
     of_name = np.array(
         [known.setdefault(frame_of(name), len(known)) for name in columns.names], np.int64
@@ -156,7 +157,8 @@ def _changes(
     def close(until: int) -> Iterator[Change]:
         """Whatever ends by then, in the order of its end."""
         while open_now and earliest[-1] <= until:
-            at, again = earliest[-1], []
+            at = earliest[-1]
+            again = []
             while open_now and earliest[-1] <= at:
                 earliest.pop()
                 event = open_now.pop()
@@ -241,7 +243,8 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
         for each, category, name in pairs
     }
     tree = _Tree(per, keys)
-    start, end = columns.start_ns[events], columns.end_ns[events]
+    start = columns.start_ns[events]
+    end = columns.end_ns[events]
     for window in taken:
         inside = (start < window.end_ns) & (end > window.start_ns)
         if per == "step":  # without what is open all the while
@@ -431,17 +434,16 @@ _OTHERS: Key = (OTHER, "", 0, "pruned")
 def _pruned(tree: _Tree, totals: Sequence[int], below: float) -> list[_Node]:
     """The nodes with at least ``below`` of the whole, the larger of two children first, and one for
     the others."""
-    least, calls = below * totals[0], m.with_all_below(tree.parent, tree.calls)
+    least = below * totals[0]
+    calls = m.with_all_below(tree.parent, tree.calls)
     kept: list[_Node] = []
     # the parent among the kept ones, and the nodes that stand in it as one
     waiting = [(-1, tree.key[0], [0])]
     while waiting:
         parent, key, nodes = waiting.pop()
         if key == _OTHERS:
-            small_ns, called = (
-                sum(totals[node] for node in nodes),
-                sum(calls[node] for node in nodes),
-            )
+            small_ns = sum(totals[node] for node in nodes)
+            called = sum(calls[node] for node in nodes)
             kept.append(_Node(key=key, parent=parent, self_ns=small_ns, calls=called))
             continue
         (node,), here = nodes, len(kept)

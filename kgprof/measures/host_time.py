@@ -80,12 +80,14 @@ def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     part = np.append(_parts(columns, work)[mine], PARTS.index(UNEXPLAINED))
     # The steps are cut wherever the innermost event changes; of overlapping marks a moment is the
     # later one's.
-    owners, of_step = timeline.owners(timeline.intervals_of(columns, mine)), timeline.owners(steps)
+    owners = timeline.owners(timeline.intervals_of(columns, mine))
+    of_step = timeline.owners(steps)
     cuts = np.sort(np.concatenate([owners.start_ns, steps.ravel()]))
     cuts = cuts[np.append(True, cuts[1:] != cuts[:-1])]
     bounds = np.stack([cuts[:-1], cuts[1:]], axis=1)
     bounds = bounds[of_step.at(bounds[:, 0]) != NOBODY]
-    owner, step = owners.at(bounds[:, 0]), of_step.at(bounds[:, 0])
+    owner = owners.at(bounds[:, 0])
+    step = of_step.at(bounds[:, 0])
     spent_ns = np.zeros((len(steps), len(PARTS)), np.int64)
     np.add.at(spent_ns, (step, part[owner]), bounds[:, 1] - bounds[:, 0])
     calls = np.bincount(
@@ -154,7 +156,8 @@ ORDER = (
 def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     """Of TRACE. Skipped where there is none, or where no optimizer and no backward pass ran in its
     steps."""
-    trace, work = run.trace(m.PassName.TRACE), run.once(launches.launched_in_trace)
+    trace = run.trace(m.PassName.TRACE)
+    work = run.once(launches.launched_in_trace)
     if isinstance(trace, m.Skipped):
         return trace
     steps = timeline.profiler_steps(trace.columns)
@@ -163,10 +166,8 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     # The host events that say so. A forward pass has none of its own: it is every other operator or
     # compiled call.
     columns = trace.columns
-    annotated, operators = (
-        columns.of_category("user_annotation", "cpu_op"),
-        columns.of_category("cpu_op"),
-    )
+    annotated = columns.of_category("user_annotation", "cpu_op")
+    operators = columns.of_category("cpu_op")
     spans = {
         m.TrainingPhase.OPTIMIZER: columns.named(*OPTIMIZER_SPANS) & annotated,
         m.TrainingPhase.DATA: columns.named(*LOADER_SPANS) & annotated,
@@ -177,8 +178,10 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     if not spans[m.TrainingPhase.OPTIMIZER].any() and not spans[m.TrainingPhase.BACKWARD].any():
         return m.Skipped("no optimizer and no backward pass ran in the traced steps")
     # Wall time of the steps, each moment counted once; the rest is Python between the operators.
-    window, taken = timeline.window_of(steps), np.empty((0, 2), np.int64)
-    covered, found = 0, {}
+    window = timeline.window_of(steps)
+    taken = np.empty((0, 2), np.int64)
+    covered = 0
+    found = {}
     for phase in ORDER:
         taken = np.concatenate(
             [taken, window.clip(timeline.intervals_of(trace.columns, spans[phase]))]
@@ -219,7 +222,8 @@ def _backward_passes(columns: Columns, spans: dict[m.TrainingPhase, Mask]) -> in
         | spans[m.TrainingPhase.DATA]
         | spans[m.TrainingPhase.BACKWARD]
     )
-    began, ended = np.sort(columns.start_ns[others]), np.sort(columns.end_ns[others])
+    began = np.sort(columns.start_ns[others])
+    ended = np.sort(columns.end_ns[others])
     forward = columns.start_ns[spans[m.TrainingPhase.FORWARD] & own_thread & ~others]
     forward = forward[
         np.searchsorted(began, forward, side="right")
@@ -232,7 +236,8 @@ def _backward_passes(columns: Columns, spans: dict[m.TrainingPhase, Mask]) -> in
         columns.named(OPTIMIZER_SPANS[0]) & columns.of_category("user_annotation", "cpu_op")
     ]
     order = np.argsort(np.concatenate([forward, backward]), kind="stable")
-    is_backward, at_ns = order >= len(forward), np.concatenate([forward, backward])[order]
+    is_backward = order >= len(forward)
+    at_ns = np.concatenate([forward, backward])[order]
     begins = at_ns[1:][is_backward[1:] & ~is_backward[:-1]]
     inside = [
         [np.sum((at >= start) & (at < end)) for start, end in steps.tolist()]

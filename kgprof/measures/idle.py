@@ -89,7 +89,8 @@ def _host_spans(columns: Columns, idle: Idle) -> tuple[m.HostSpan, ...]:
     """What the launching threads did while the device waited for them, by the innermost span's
     name; largest first. All that a DataLoader calls counts as the DataLoader's: it makes a batch,
     and launches nothing. Between two copies from pageable memory nothing else is named."""
-    waiting, calls = idle.host[~idle.between_copies], idle.asked_by[~idle.between_copies]
+    waiting = idle.host[~idle.between_copies]
+    calls = idle.asked_by[~idle.between_copies]
     on_host = columns.of_category(*HOST_CATEGORIES)
     loaders = columns.named(m.LOADER_PREFIX)
     spent_ns = np.zeros(len(columns.names) + 1, np.int64)  # by name; what stands in no span last

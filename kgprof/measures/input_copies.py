@@ -24,7 +24,8 @@ TO_AND_FROM_THE_HOST = ("Memcpy HtoD", "Memcpy DtoH")
 def input_copies_in_trace(run: RunEvidence) -> m.InputCopies | m.Skipped:
     """In TRACE, by the kinds of the project; Skipped also where there is no TRACE or its file
     cannot be read."""
-    work, trace = run.once(launches.launched_in_trace), run.trace(m.PassName.TRACE)
+    work = run.once(launches.launched_in_trace)
+    trace = run.trace(m.PassName.TRACE)
     if isinstance(work, m.Skipped) or isinstance(trace, m.Skipped):
         return m.first_skipped(work, trace)
     return input_copies(trace.columns, work, run.whole.once(kinds_of))
@@ -38,7 +39,8 @@ def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopie
     if not len(replays):
         return m.Skipped("the trace has no CUDA-graph launch")
     known = work.calls != NOBODY
-    events, calls = work.events[known], work.calls[known]
+    events = work.events[known]
+    calls = work.calls[known]
     frames = columns.named(GENERATED_CODE_PREFIX, REGION_PREFIX)
     frame = launches.innermost(columns, frames, calls)
     elsewhere = columns.named(*TO_AND_FROM_THE_HOST) | columns.of_category("gpu_memset")
@@ -60,7 +62,8 @@ def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopie
     known = replayed_in != NOBODY
     np.maximum.at(last_replay_ns, replayed_in[known], columns.start_ns[replays[known]])
     found = copied & by_wrapper & (columns.start_ns[calls] < last_replay_ns[frame])
-    copies, total_ns = events[found], int(columns.duration_ns[work.events].sum())
+    copies = events[found]
+    total_ns = int(columns.duration_ns[work.events].sum())
     spent_ns = int(columns.duration_ns[copies].sum())
     return m.InputCopies(
         replays=len(replays),

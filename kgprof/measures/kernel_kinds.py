@@ -227,7 +227,7 @@ DEVICE_KINDS = tuple(
 UNKNOWN = "no rule knows the name"
 
 
-class Classified(m.Model):
+class Classified(m.Model, kw_only=False):
     kind: m.KernelKind
     generator: str  # as model.KernelRow.generator
     ops: tuple[str, ...] = ()
@@ -297,12 +297,12 @@ def of_operator(name: str) -> Classified:
     elif _COMPILING.fullmatch(name):
         why = "a part of Dynamo's compilation"
     elif kind is not None:
-        return Classified(kind=kind, generator=generator, rule=f"operator {operator}")
+        return Classified(kind, generator, rule=f"operator {operator}")
     elif BACKWARD_NODE.fullmatch(operator):
         why = "a node of autograd's graph"
     else:
-        return Classified(kind=K.OTHER, generator=generator)
-    return Classified(kind=K.FRAMEWORK, generator="framework", rule=why)
+        return Classified(K.OTHER, generator)
+    return Classified(K.FRAMEWORK, "framework", rule=why)
 
 
 @cache
@@ -318,15 +318,15 @@ def kind_of_operator(operator: str) -> m.KernelKind | None:
 def of_device_event(name: str, category: str) -> Classified:
     if category in ("gpu_memcpy", "gpu_memset"):
         generator = category.removeprefix("gpu_")
-        return Classified(kind=K.COPY, generator=generator, rule=f"a {generator} of the driver's")
+        return Classified(K.COPY, generator, rule=f"a {generator} of the driver's")
     generated = parse(name)
     if generated is not None:
         return _of_generated(generated)
     generator = "aten" if "at::native" in name or "at_cuda_detail" in name else "library"
     for kind, pattern in DEVICE_KINDS:
         if found := pattern.search(name):
-            return Classified(kind=kind, generator=generator, rule=f'"{found[0]}" in its name')
-    return Classified(kind=K.OTHER, generator=generator)
+            return Classified(kind, generator, rule=f'"{found[0]}" in its name')
+    return Classified(K.OTHER, generator)
 
 
 # Whose kernels they are, in the order in which they are asked; cuBLAS names its own after the
@@ -365,7 +365,7 @@ def _of_generated(generated: GeneratedName) -> Classified:
         ]
         kind, of = exact[0] if exact else (K.OTHER, "no operator that is known")
         why = f"template (tem) of {of}"
-    return Classified(kind=kind, generator=generated.generator, ops=generated.ops, rule=why)
+    return Classified(kind, generated.generator, generated.ops, rule=why)
 
 
 def _of_schedule(word: str, computed: dict[str, m.KernelKind]) -> tuple[m.KernelKind, str]:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.measures import collectives
@@ -65,7 +65,7 @@ def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
             continue
         kernels = run.once(of_trace) if name is m.PassName.TRACE else _of_pass(run, name)
         if isinstance(kernels, m.KernelBreakdown):
-            return msgspec.structs.replace(kernels, warnings=(*reasons, *kernels.warnings))
+            return replace(kernels, warnings=(*reasons, *kernels.warnings))
         reasons.append(f"{name.upper()}: {kernels.reason}")
     if reasons:
         return m.Skipped("; ".join(reasons))
@@ -77,7 +77,8 @@ def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
 
 
 def _of_pass(run: RunEvidence, name: m.PassName) -> m.KernelBreakdown | m.Skipped:
-    trace, record = run.trace(name), run.record
+    trace = run.trace(name)
+    record = run.record
     if isinstance(trace, m.Skipped):
         return trace
     return breakdown(
@@ -130,16 +131,19 @@ def _of_device(
 ) -> m.KernelBreakdown:
     """Every device event counts, with its full duration: device work outlives the step that
     launched it."""
-    columns, work = trace.columns, launches.launched(trace.columns)
+    columns = trace.columns
+    work = launches.launched(trace.columns)
     intervals = timeline.intervals_of(columns, work.events)
     steps = timeline.profiler_steps(columns)
     marked = timeline.window_of(steps if len(steps) else intervals)
     window = marked.around(intervals)
     known = origins.of(columns, work.events, work.calls) if origins else None
     lines = None if known is None else [one.lines for one in known]
-    own_ns, classify = columns.duration_ns[work.events], kinds.of_device_event
+    own_ns = columns.duration_ns[work.events]
+    classify = kinds.of_device_event
     warnings = [*trace.warnings, *([] if len(steps) else [NO_STEPS])]
-    before, after = marked.start_ns - window.start_ns, window.end_ns - marked.end_ns
+    before = marked.start_ns - window.start_ns
+    after = window.end_ns - marked.end_ns
     if before or after:
         warnings.append(
             f"the window covers the traced steps plus their GPU events: {before / 1000:,.1f} µs "
@@ -195,12 +199,14 @@ def _of_host(
     at its edge."""
     columns = trace.columns
     operators = np.flatnonzero(columns.of_category("cpu_op"))
-    steps, every = timeline.profiler_steps(columns), timeline.intervals_of(columns, operators)
+    steps = timeline.profiler_steps(columns)
+    every = timeline.intervals_of(columns, operators)
     window = timeline.window_of(steps if len(steps) else every)
     inside = operators[window.touches(every)]
     if not len(inside):
         return m.Skipped("no operator ran inside the traced steps")
-    clipped, threads = window.clip(timeline.intervals_of(columns, inside)), columns.thread[inside]
+    clipped = window.clip(timeline.intervals_of(columns, inside))
+    threads = columns.thread[inside]
     own_ns = np.zeros(len(inside), np.int64)
     for thread in set(threads.tolist()):
         own_ns[threads == thread] = timeline.self_times_ns(clipped[threads == thread])
@@ -252,7 +258,8 @@ def _fields(
     ``own_ns``: what each counts with; ``total_us``, ``kinds`` and ``rows`` all add up to it.
     ``lines``: of each; None where nothing was recorded about them.
     """
-    total_ns, lines_ns = int(own_ns.sum()), 0
+    total_ns = int(own_ns.sum())
+    lines_ns = 0
     rows: list[m.KernelRow] = []
     of_kind_ns: Counter[m.KernelKind] = Counter()
     for members in launches.alike(columns, which):
@@ -269,7 +276,8 @@ def _fields(
         for index, its in known.items():
             of_lines[its] += int(own_ns[index])
         from_lines = merged([each for each, _ in of_lines.most_common()])
-        times_ns, known_ns = np.sort(own_ns[members]), sum(of_lines.values())
+        times_ns = np.sort(own_ns[members])
+        known_ns = sum(of_lines.values())
         middle_ns = times_ns[[(len(times_ns) - 1) // 2, len(times_ns) // 2]]
         row_ns = int(times_ns.sum())
         lines_ns += known_ns
@@ -286,10 +294,7 @@ def _fields(
                 median_us=int(middle_ns.sum()) / 2 / 1000,
                 max_us=int(times_ns[-1]) / 1000,
                 ops=found.ops,
-                lines=tuple(
-                    m.Location(file=one.file, line=one.line, function=one.function)
-                    for one in from_lines
-                ),
+                lines=tuple(m.Location(one.file, one.line, one.function) for one in from_lines),
                 lines_us=known_ns / 1000,
                 rule=found.rule,
             )
@@ -344,7 +349,7 @@ def fusion(run: RunEvidence) -> m.Fusion | m.Skipped:
         return graphs
     if not graphs:
         return m.Skipped("Inductor compiled no graph")
-    eager = run.whole.run(m.RunKey(strategy=run.key.strategy, mode=m.EAGER))
+    eager = run.whole.run(m.RunKey(run.key.strategy, m.EAGER))
     not_run = m.Skipped(f"{run.key.strategy} was not run in mode eager")
     return m.Fusion(
         graphs=tuple(_graphs(run, graphs)),
@@ -384,7 +389,8 @@ def _graphs(run: RunEvidence, graphs: tuple[m.GraphWork, ...]) -> Iterator[m.Fus
 
 def _regions(run: RunEvidence) -> dict[str, tuple[int, float]]:
     """Compile id -> calls, and microseconds of all of them."""
-    trace, breakdown = run.trace(m.PassName.TRACE), run.once(of_trace)
+    trace = run.trace(m.PassName.TRACE)
+    breakdown = run.once(of_trace)
     assert not isinstance(trace, m.Skipped)
     columns = trace.columns
     on_device = isinstance(breakdown, m.KernelBreakdown) and breakdown.device == "cuda"
@@ -392,7 +398,8 @@ def _regions(run: RunEvidence) -> dict[str, tuple[int, float]]:
     found = {}
     for number, name in enumerate(columns.names):
         if name.startswith(REGION_PREFIX):
-            calls, region = columns.name == number, name.removeprefix(REGION_PREFIX)
+            calls = columns.name == number
+            region = name.removeprefix(REGION_PREFIX)
             us = (
                 device_us.get(region, 0.0)
                 if on_device

@@ -46,8 +46,10 @@ _CALLED = re.compile(
 # is in no region.
 CASTS = ("aten::to", "aten::_to_copy")
 # see m.GRADIENTS_ADDED
-ENGINE, ADDS = "autograd::engine::evaluate_function", ("aten::add", "aten::add_")
-DIFFERENTIATED, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
+ENGINE = "autograd::engine::evaluate_function"
+ADDS = ("aten::add", "aten::add_")
+DIFFERENTIATED = "CompiledFunction"
+_BACKWARD = "CompiledFunctionBackward"
 
 # Inductor's key of it, or its compile id (empty for eager code); whether it is the backward, None:
 # either. DDP splits what one compile id stands for into a graph per bucket, which only their keys
@@ -78,10 +80,8 @@ class Origins:
         self._generated: dict[tuple[Graph, str], Known] = {}
         # the lines of one are those of all its calls
         for (graph, kernel), calls in generated.items():
-            lines, work = (
-                merged([call.lines for call in calls]),
-                tuple(work for call in calls for work in call.work),
-            )
+            lines = merged([call.lines for call in calls])
+            work = tuple(work for call in calls for work in call.work)
             self._generated[graph, kernel] = Known(lines=lines, work=tuple(dict.fromkeys(work)))
         self._called = dict(called)
 

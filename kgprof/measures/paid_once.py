@@ -16,7 +16,8 @@ from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.structured_trace import RunTrace
 
 # Functions of torch._inductor.cudagraph_trees that log what they do, in torch 2.11 to 2.13.
-RECORDS, RUNS_EAGERLY = "record_function", "run_eager"
+RECORDS = "record_function"
+RUNS_EAGERLY = "run_eager"
 WARM_UP = "Running warmup"  # of what the second logs: it goes before a recording
 
 
@@ -43,7 +44,8 @@ class PaidOnce:
 
 def paid_once(run: RunEvidence) -> PaidOnce | m.Skipped:
     """Skipped where there are no steps of one run, or none of them is a usual one."""
-    record, trace = run.record, run.compiler
+    record = run.record
+    trace = run.compiler
     if record.script is None or record.script.is_one_window:
         return m.Skipped(reason="only the steps of a script are all of its work")
     if isinstance(record.memory, m.Skipped):
@@ -52,7 +54,8 @@ def paid_once(run: RunEvidence) -> PaidOnce | m.Skipped:
         return m.Skipped(reason="COMPILE did not come to its end")
     compiling = frozenset(record.compile.compiled_in)
     recording = recording_calls(trace) - compiling
-    step_us, steady_from = record.memory.step_us, record.memory.steady_from
+    step_us = record.memory.step_us
+    steady_from = record.memory.steady_from
     usual = tuple(
         us
         for step, us in enumerate(step_us)

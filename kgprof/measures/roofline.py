@@ -135,10 +135,8 @@ def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> I
     for members in launches.alike(columns, work.events, by_shape=True):
         places: list[int] = members.tolist()
         first = work.events[places[0]]
-        name, category = (
-            columns.names[columns.name[first]],
-            columns.categories[columns.category[first]],
-        )
+        name = columns.names[columns.name[first]]
+        category = columns.categories[columns.category[first]]
         index = columns.shape[first]
         shape = columns.shapes[index] if index != NONE else LaunchShape()
         groups: dict[_Amount, list[int]] = defaultdict(list)

@@ -39,7 +39,8 @@ from kgprof.reading.launches import (
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 
 # of a step, and stretches in which the device was idle: 9 to 15 KB of a page
-MAX_EVENTS, MAX_IDLE = 4000, 1500
+MAX_EVENTS = 4000
+MAX_IDLE = 1500
 MAX_LANES = 16
 # Frames around the operators: the lane of operators shows what is inside them.
 AROUND_OPERATORS = (
@@ -125,7 +126,8 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
 
 def _host_lanes(columns: Columns, work: Launched, step: Window, rules: Kinds) -> Iterator[_Events]:
     """Thread by thread, in the order of their first event in the file."""
-    operators, calls = columns.of_category("cpu_op"), columns.of_category(*LAUNCH_CATEGORIES)
+    operators = columns.of_category("cpu_op")
+    calls = columns.of_category(*LAUNCH_CATEGORIES)
     regions = columns.named(REGION_PREFIX)
     # As attribution.users_spans: an annotation that neither torch nor the recorder made.
     spans = columns.of_category("user_annotation") & ~columns.named(*AROUND_OPERATORS)
@@ -223,7 +225,8 @@ def _lane(
     order = order[clipped[order, 0] < clipped[order, 1]]
     if not len(order):
         return
-    starts, ends = clipped[order, 0], clipped[order, 1]
+    starts = clipped[order, 0]
+    ends = clipped[order, 1]
     reached = np.concatenate([[step.start_ns], np.maximum.accumulate(ends)[:-1]])
     starts = np.maximum(starts, reached)
     seen = starts < ends
@@ -309,7 +312,8 @@ def memory_curve(columns: Columns, *, measured_in: m.PassName) -> m.MemoryCurve 
     if isinstance(step, m.Skipped):
         return step
     mark, _, steps = step
-    start_ns, end_ns = int(columns.start_ns[mark]), int(columns.end_ns[mark])
+    start_ns = int(columns.start_ns[mark])
+    end_ns = int(columns.end_ns[mark])
     points = columns.memory
     inside = (points.at_ns >= start_ns) & (points.at_ns < end_ns)
     devices = points.device[inside]
@@ -319,8 +323,10 @@ def memory_curve(columns: Columns, *, measured_in: m.PassName) -> m.MemoryCurve 
     device = int(np.bincount(gpus).argmax()) if len(gpus) else NONE
     mine = np.flatnonzero(points.device == device)
     mine = mine[np.argsort(points.at_ns[mine], kind="stable")]
-    at, held = points.at_ns[mine], points.allocated_bytes[mine]
-    first, end = int(np.searchsorted(at, start_ns)), int(np.searchsorted(at, end_ns))
+    at = points.at_ns[mine]
+    held = points.allocated_bytes[mine]
+    first = int(np.searchsorted(at, start_ns))
+    end = int(np.searchsorted(at, end_ns))
     before = int(held[first - 1]) if first else int(held[first] - points.change_bytes[mine[first]])
     within = np.arange(first, end)
     # Of each of equal stretches of time the least and the most; of few all.

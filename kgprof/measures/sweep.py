@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from math import exp
 from statistics import fmean, median
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.judge import Answer, Samples, judge
@@ -53,9 +53,7 @@ def weighed(sweep: m.Sweep, executions: int, memory_bytes: int | None = None) ->
         )
         for size in sizes(sweep)
     ]
-    return msgspec.structs.replace(
-        sweep, executions=executions, worth=tuple(worth), verdicts=tuple(verdicts)
-    )
+    return replace(sweep, executions=executions, worth=tuple(worth), verdicts=tuple(verdicts))
 
 
 def sizes(sweep: m.Sweep) -> tuple[tuple[str, ...], ...]:
@@ -98,7 +96,8 @@ class _Parts:
     """A cell's measured figures, as spreads over its processes."""
 
     def __init__(self, found: m.CellResult) -> None:
-        self.cell, self.found = found.cell, found
+        self.cell = found.cell
+        self.found = found
         steps = [median(each.step_us) for each in found.measured() if each.step_us]
         self.step = spread(steps, unit="us", measured_in=m.PassName.TIMING)
         self.medians = dict(enumerate(steps, start=1))
@@ -138,9 +137,11 @@ class _Parts:
         """A cold one; where there is but one, with the deviation of other cells' starts."""
         if isinstance(self.cold, m.Skipped):
             return self.cold
-        low, high = self.cold.minimum, self.cold.maximum
+        low = self.cold.minimum
+        high = self.cold.maximum
         if self.cold.samples == 1 and (noise := self.noise[1].get(True)) is not None:
-            low, high = low * exp(-(noise.variance**0.5)), high * exp(noise.variance**0.5)
+            low = low * exp(-(noise.variance**0.5))
+            high = high * exp(noise.variance**0.5)
         return m.Estimate(value=self.cold.median, low=low, high=high, unit="s")
 
     @property
@@ -178,7 +179,8 @@ class _Parts:
 def _worth_of(
     part: _Parts, eager: _Parts | None, others: Sequence[_Parts], executions: int
 ) -> m.CellWorth:
-    start, step = part.start(), part.steady
+    start = part.start()
+    step = part.steady
     if isinstance(start, m.Skipped) or isinstance(step, m.Skipped):
         whole: m.Estimate | m.Skipped = m.first_skipped(step, start)
     else:
@@ -220,10 +222,12 @@ def _whole(value: float | m.Skipped) -> int | m.Skipped:
 def _against_eager(
     part: _Parts, eager: _Parts, executions: int
 ) -> dict[str, m.Estimate | m.Skipped]:
-    step, other = part.steady, eager.steady
+    step = part.steady
+    other = eager.steady
     if isinstance(step, m.Skipped) or isinstance(other, m.Skipped):
         return dict.fromkeys(AGAINST_EAGER, m.first_skipped(step, other))
-    answer, by = part.faster(eager), other.value / step.value
+    answer = part.faster(eager)
+    by = other.value / step.value
     ends = (answer.interval.low, answer.interval.high) if answer.interval is not None else (by, by)
     ratio = m.Estimate(value=by, low=min(by, ends[0]), high=max(by, ends[1]), unit="times")
     cold, warm = (
@@ -246,12 +250,14 @@ def _next_best(
 ) -> tuple[m.Cell | None, m.Estimate | m.Skipped]:
     """The fastest of the cells that start sooner, and after how many steps this one has caught up
     with it."""
-    start, step = part.start(), part.steady
+    start = part.start()
+    step = part.steady
     if isinstance(start, m.Skipped) or isinstance(step, m.Skipped):
         return None, m.first_skipped(start, step)
     sooner: list[tuple[float, _Parts]] = []
     for other in others:
-        theirs, time = other.start(), other.steady
+        theirs = other.start()
+        time = other.steady
         if other is part or isinstance(theirs, m.Skipped) or isinstance(time, m.Skipped):
             continue
         if theirs.value < start.value and other.cell.precision is part.cell.precision:
@@ -286,10 +292,8 @@ def verdict(
     fitting = [each for each in own or judged if fits(each[1])]
     ranked = sorted(fitting, key=lambda each: each[0])
     within = "" if memory_bytes is None else f" in {plural(memory_bytes, 'byte')}"
-    of, dead = (
-        f"for {plural(executions, 'execution')}{within}",
-        [each.cell.name for each in sweep.cells if each.dead],
-    )
+    of = f"for {plural(executions, 'execution')}{within}"
+    dead = [each.cell.name for each in sweep.cells if each.dead]
     trust = _trust(sweep, worth, dead, recommendable=not own)
     if not ranked:
         why = "no cell is known to fit" if judged else _why_none(sweep)
@@ -375,7 +379,7 @@ def _held(found: m.SweepVerdict, ladder: m.Ladder | m.Skipped) -> m.SweepVerdict
         return found
     text = f"{found.text}; but {ladder.cell} changes the results (at {ladder.first})"
     status = m.VerdictStatus.ATTENTION if found.status is m.VerdictStatus.OK else found.status
-    return msgspec.structs.replace(found, text=text, status=status)
+    return replace(found, text=text, status=status)
 
 
 def _trust(

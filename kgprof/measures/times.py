@@ -14,9 +14,7 @@ from kgprof.judge import FEWEST_ROUNDS, Answer, Doubt, Faster, Samples, Unknown,
 from kgprof.wording import figure, plural
 
 LOW, HIGH = 0.10, 0.90  # the percentiles that a Spread gives beside the median
-NO_BASELINE = m.Skipped(
-    "no run is declared as the baseline; add --mode eager to compare with eager"
-)
+NO_BASELINE = m.Skipped("no run is declared as the baseline")
 STEPS_DIFFER = "there is no evaluation to compare, and strategies differ in work per step"
 
 
@@ -119,7 +117,8 @@ def whole_unit_time(
 ) -> m.Spread | m.Skipped:
     """Milliseconds a unit, only where the evaluation finished all of them, else the division would
     flatter."""
-    evaluation, unit = run.evaluation, run.unit
+    evaluation = run.evaluation
+    unit = run.unit
     if isinstance(evaluation_s, m.Skipped) or isinstance(evaluation, m.Skipped):
         return m.first_skipped(evaluation_s, evaluation)
     if evaluation.unfinished:
@@ -233,7 +232,8 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
 def taken_in_turn(timing: m.TimingPass) -> m.TakenInTurn | None:
     if not timing.slice_steps:
         return None
-    size, slices = timing.slice_steps, []
+    size = timing.slice_steps
+    slices = []
     for group in timing.step_us:
         apart = size * max(1, -(-len(group) // (size * _SLICES)))
         slices += [group[at : at + size] for at in range(0, len(group), apart)]
@@ -254,7 +254,8 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
         if isinstance(found := record.measured, m.TimedRound)
     }
     entries = max(_FEWEST_ENTRIES, _ENTRIES // len(timed))
-    processes, every = [], list[float]()
+    processes = []
+    every = list[float]()
     for number, timing in timed.items():
         steps = timing.every_us
         time = _over(steps, "us")
@@ -336,7 +337,7 @@ class Ranked(m.Model):
         )
 
 
-def ranked(runs: Sequence[m.RunReport]) -> Ranked | None:
+def ranked(runs: m.Runs) -> Ranked | None:
     """None where nothing ranks them: no time, or steps that are not the same work."""
     sound = [run for run in runs if not run.results_differ]
     per_step = timed(sound, lambda run: run.step)
@@ -351,7 +352,7 @@ def ranked(runs: Sequence[m.RunReport]) -> Ranked | None:
 
 
 def whole_jobs(
-    sound: Sequence[m.RunReport],
+    sound: m.Runs,
 ) -> tuple[tuple[list[tuple[m.RunReport, m.Spread]], Unit], ...]:
     return (
         *((timed(sound, counted_evaluation), per_unit(run.unit)) for run in sound[:1]),
@@ -369,13 +370,16 @@ def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Rank
     return Ranked(unit=unit, in_rounds=len(rounds) == len(found), runs=tuple(runs), answers=answers)
 
 
-def with_speedups(runs: Sequence[m.RunReport]) -> tuple[m.RunReport, ...]:
+def with_speedups(runs: m.Runs) -> tuple[m.RunReport, ...]:
     """Each against the declared baseline, on what ranks the two."""
     baseline = next((run for run in runs if run.is_baseline), None)
     return tuple(structs.replace(run, speedup=_speedup(run, baseline)) for run in runs)
 
 
 def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Skipped:
+    if baseline is None and run.script is None:
+        both = f"--mode {run.key.mode} --mode {m.EAGER}"
+        return m.Skipped(f"{NO_BASELINE.reason}; {both} compares with eager")
     if baseline is None:
         return NO_BASELINE
     if run is baseline:
@@ -389,11 +393,14 @@ def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Sk
         if isinstance(baseline.step, m.Skipped):
             return m.Skipped(f"the baseline has no time: {baseline.step.reason}")
         return m.Skipped(STEPS_DIFFER)
-    taken, unit = {each.key: time for each, time in found.runs}, found.unit
-    mine, theirs = taken[run.key], taken[baseline.key]
+    taken = {each.key: time for each, time in found.runs}
+    unit = found.unit
+    mine = taken[run.key]
+    theirs = taken[baseline.key]
     if mine.minimum <= 0:
         return m.Skipped("a measured time is zero, so there is no ratio")
-    fewest, answer = min(mine.samples, theirs.samples), held(run, baseline, unit)
+    fewest = min(mine.samples, theirs.samples)
+    answer = held(run, baseline, unit)
     once = m.Skipped(plural(fewest, "sample"))
     processes = f", {fewest} processes" if found.in_rounds else ""
     return m.Speedup(
@@ -426,7 +433,7 @@ def evaluates(run: Run) -> bool:
 
 
 def timed(
-    runs: Sequence[m.RunReport], quantity: Callable[[m.RunReport], m.Spread | m.Skipped]
+    runs: m.Runs, quantity: Callable[[m.RunReport], m.Spread | m.Skipped]
 ) -> list[tuple[m.RunReport, m.Spread]]:
     return [(run, time) for run in runs if isinstance(time := quantity(run), m.Spread)]
 
@@ -495,10 +502,8 @@ def samples(run: Run, unit: Unit) -> Samples | m.Skipped:
         return own
     known = within_process(own, unit)
     if isinstance(run.rounds, m.Rounds):
-        numbers, in_turn = (
-            run.rounds.numbers,
-            zip(run.rounds.numbers, run.rounds.in_turn, strict=False),
-        )
+        numbers = run.rounds.numbers
+        in_turn = zip(run.rounds.numbers, run.rounds.in_turn, strict=False)
         each = columns(run, run.rounds, unit)
         pieces = {number: columns(run, took, unit) for number, took in in_turn if took is not None}
         if len(each) == len(numbers):  # else nobody knows which round has none
@@ -554,17 +559,20 @@ def _different_work(run: m.RunReport) -> m.Spread | None:
 
 def of_both(run: Run, other: Run, unit: Unit) -> tuple[m.Spread, m.Spread] | m.Skipped:
     """Over rounds where both have them."""
-    mine, theirs = over_rounds(run, unit), over_rounds(other, unit)
+    mine = over_rounds(run, unit)
+    theirs = over_rounds(other, unit)
     if mine is not None and theirs is not None:
         return mine, theirs
-    own, its = own_time(run, unit), own_time(other, unit)
+    own = own_time(run, unit)
+    its = own_time(other, unit)
     if isinstance(own, m.Skipped) or isinstance(its, m.Skipped):
         return m.first_skipped(own, its)
     return own, its
 
 
 def held(run: Run, other: Run, unit: Unit) -> Answer:
-    mine, theirs = samples(run, unit), samples(other, unit)
+    mine = samples(run, unit)
+    theirs = samples(other, unit)
     if isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped):
         return Unknown(Doubt.NO_TIME)
     return judge(mine, theirs)

@@ -139,17 +139,16 @@ def _overlaps(disjoint: timeline.Intervals, others: timeline.Intervals) -> npt.N
 
 def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     """Skipped without TRACE, or where nothing ran on a GPU in it."""
-    trace, work = run.trace(m.PassName.TRACE), run.once(launches.launched_in_trace)
+    trace = run.trace(m.PassName.TRACE)
+    work = run.once(launches.launched_in_trace)
     if isinstance(trace, m.Skipped):
         return trace
     if isinstance(work, m.Skipped):
         return work
     if not len(work.events):
         return m.Skipped("nothing ran on a GPU in the traced steps")
-    intervals, marked = (
-        timeline.intervals_of(trace.columns, work.events),
-        timeline.profiler_steps(trace.columns),
-    )
+    intervals = timeline.intervals_of(trace.columns, work.events)
+    marked = timeline.profiler_steps(trace.columns)
     number = len(marked)
     window = timeline.window_of(marked if len(marked) else intervals)
     steps = marked if len(marked) else timeline.as_intervals([(window.start_ns, window.end_ns)])

@@ -182,7 +182,8 @@ class CaptureResult(Model):
         """
         if self.answer is None or isinstance(self.answer.call_us, Skipped):
             return None
-        copies, declared = self.answer.copies_us, any(each.declared for each in self.answer.inputs)
+        copies = self.answer.copies_us
+        declared = any(each.declared for each in self.answer.inputs)
         return self.answer.call_us.median + (
             copies.median if declared and isinstance(copies, Spread) else 0.0
         )

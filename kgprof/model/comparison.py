@@ -19,7 +19,8 @@ class Presence(StrEnum):
 
 
 # Names of metrics that a page shows by themselves; they are the keys of budgets too.
-KERNELS_PER_STEP, COLD_FIRST_CALL = "kernels per step", "first call, cold cache"
+KERNELS_PER_STEP = "kernels per step"
+COLD_FIRST_CALL = "first call, cold cache"
 
 
 class MetricVerdict(StrEnum):

@@ -29,6 +29,9 @@ class SourceLine(Model):
     function: str = ""
 
 
+BEFORE_THE_FIRST = -1  # call: while the program was loading
+
+
 class OfferedFrame(Model):
     """One frame that was offered to Dynamo, seen by the frame hook. Line: ``{"frame": {...}}``."""
 

@@ -30,7 +30,7 @@ class Better(StrEnum):
     NEITHER = ""  # the workload does not say
 
 
-class Tally(Model):
+class Tally(Model, kw_only=False):
     """Something that the workload counted over its whole job. All words are the workload's."""
 
     name: str  # as in "412 solved"

@@ -576,7 +576,8 @@ class CollectiveWait(Model):
     last_rank: int  # the one that came last most often
     last_in: int  # of ``steps``
     apart_us: float  # from the first arrival to the last; median
-    wait_us: tuple[float, ...]  # median of each rank, in the order of RankBalance.ranks
+    # median of each rank, in the order of RankBalance.ranks; None: not in its process group
+    wait_us: tuple[float | None, ...]
 
 
 class RankBalance(Model):

@@ -22,6 +22,9 @@ class Frame(Model):
     first_line: int = 0  # of the code object
 
 
+EXPRESSION_KEPT = 200  # characters of what a line evaluates
+
+
 class SyncRecord(Model):
     """One place from which something read a tensor's value on the host or waited for the device, as
     a source saw it."""

@@ -32,7 +32,11 @@ class Failure(Model):
     steps: int | None = None  # of how many that were to be made
 
 
-class Exit(Model):
+def _after(steps: int) -> str:
+    return f"after step {steps:,} of the program" if steps else "before its first step ended"
+
+
+class Exit(Model, kw_only=False):
     """How a child ended."""
 
     outcome: Outcome
@@ -47,13 +51,16 @@ class Exit(Model):
 
     @property
     def where(self) -> str:
-        """In which step of which pass it ended: "in step 3 of 20 of COMPILE"."""
+        """In which step of which pass it ended: "in step 3 of 20 of COMPILE".
+
+        Where a script's steps end is not known before the next one has ended, so that of a script
+        the last whole step is given."""
         step = self.failure.step if self.failure else None
         steps = self.failure.steps if self.failure else None
         if self.during in ("plan", "prepare"):
             return "while it was loaded"
         if self.during == "script":
-            return "in the program" if step is None else f"in step {step:,} of the program"
+            return "in the program" if step is None else _after(step - 1)
         if step is not None and steps is not None:
             return f"in step {step:,} of {steps:,} of {self.during.upper()}"
         return f"during {self.during.upper()}"
@@ -98,6 +105,10 @@ class Compilation(Model):
 
 
 NAMED = 2  # functions in a sentence
+
+
+# The capture that is lacking where torch.compile does nothing at all.
+SWITCHED_OFF = "compilation"
 
 
 def nothing_compiled(unused: Sequence[Compilation], workers: int = 0) -> str:
@@ -304,6 +315,8 @@ class TracePass(Tagged, tag="trace"):
     trace_file: str  # name inside the run's folder
     trace_bytes: int
     cpp_kernel_profile: bool  # Inductor's C++ kernels are visible by name
+    # of a script: the median of the steps just before, without torch.profiler
+    bare_us: float | None = None
     cut: str = ""  # STACK: why there are fewer steps than were meant
     host_lines: HostLines | None = None  # of a script
 
@@ -369,7 +382,7 @@ class PassName(StrEnum):
     KERNELS = "kernels"
 
 
-class Pass(Model):
+class Pass(Model, kw_only=False):
     """A declared pass: ``<name>.json`` in a run's folder holds its Struct, or Skipped."""
 
     name: PassName
@@ -387,11 +400,11 @@ class Pass(Model):
 PASSES: Mapping[PassName, Pass] = {
     row.name: row
     for row in (
-        Pass(name=PassName.COMPILE, kind=CompilePass, module="torch_trace", listens=True),
+        Pass(PassName.COMPILE, CompilePass, "torch_trace", listens=True),
         Pass(
-            name=PassName.TIMING,
-            kind=TimingPass,
-            module="timing",
+            PassName.TIMING,
+            TimingPass,
+            "timing",
             reruns=True,
             not_in_script=(
                 "a script runs once, under instruments; to rerun it: --passes "
@@ -399,16 +412,16 @@ PASSES: Mapping[PassName, Pass] = {
             ),
         ),
         Pass(
-            name=PassName.TRACE,
-            kind=TracePass,
-            module="torch_profiler",
+            PassName.TRACE,
+            TracePass,
+            "torch_profiler",
             trace_file="trace.json.gz",
             listens=True,
         ),
         Pass(
-            name=PassName.HOST,
-            kind=HostPass,
-            module="host_profiler",
+            PassName.HOST,
+            HostPass,
+            "host_profiler",
             reruns=True,
             not_in_script=(
                 "a script runs once, without cProfile; to rerun it: --passes "
@@ -416,9 +429,9 @@ PASSES: Mapping[PassName, Pass] = {
             ),
         ),
         Pass(  # torch.profiler with Python's stacks; it and cProfile silence each other
-            name=PassName.STACK,
-            kind=TracePass,
-            module="stack_profiler",
+            PassName.STACK,
+            TracePass,
+            "stack_profiler",
             trace_file="stack_trace.json.gz",
             reruns=True,
             not_in_script=(
@@ -427,16 +440,16 @@ PASSES: Mapping[PassName, Pass] = {
             ),
         ),
         Pass(  # TRACE again, with a range around each call of a C++ kernel of Inductor's (CPU only)
-            name=PassName.KERNELS,
-            kind=TracePass,
-            module="cpp_kernels",
+            PassName.KERNELS,
+            TracePass,
+            "cpp_kernels",
             in_probe=True,
             trace_file="kernels.json.gz",
             not_in_script=(
                 "a script is not compiled a second time for the names of Inductor's C++ kernels"
             ),
         ),
-        Pass(name=PassName.MEMORY, kind=MemoryPass, module="memory", in_probe=True, listens=True),
+        Pass(PassName.MEMORY, MemoryPass, "memory", in_probe=True, listens=True),
     )
 }
 
@@ -462,7 +475,7 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
-class RunKey(Model, order=True):
+class RunKey(Model, order=True, kw_only=False):
     """One strategy (what is computed differently) in one mode (how the same thing runs)."""
 
     strategy: str
@@ -476,7 +489,7 @@ class RunKey(Model, order=True):
 MOST_ROUNDS = 1000  # a process each
 
 
-class Options(Model):
+class Options(Model, kw_only=False):
     """What the user asked of ``kgprof profile``; the only place where defaults live."""
 
     workload: str = "linkpred"

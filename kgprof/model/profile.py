@@ -1,5 +1,6 @@
 """The Profile, the one document that every renderer reads, and its runs."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -234,6 +235,7 @@ class RunReport(Model):
         return f"{place}: {opening(failure.error)} ({self.key.slug}, {self.exit.where})"
 
 
+Runs = Sequence[RunReport]
 PROFILE_SCHEMA_VERSION = 2  # 1: first form; 2: an evaluation counts in the workload's own unit
 
 

@@ -173,6 +173,7 @@ class ScriptRun(Model):
     notes: tuple[str, ...] = ()
     # of a program that compiled nothing: the first torch.compile in its own files, "train.py:12"
     compile_call: str = ""
+    compile_under: str = ""  # what it stands under, if it did not run: "under `if args.compile`"
     # of such a program, and of one without steps: functions without arguments that it never calls
     uncalled: tuple[str, ...] = ()
     workers: int = 0  # processes of torch's data loaders, which may compile by themselves
@@ -184,6 +185,8 @@ class ScriptRun(Model):
         none."""
         if not self.compile_call:
             return ""
+        if self.compile_under:
+            return f"torch.compile did not run: {self.compile_call} stands {self.compile_under}"
         if self.uncalled:
             first, *rest = self.uncalled
             others = f" or {', '.join(rest[:2])}" if rest else ""
@@ -217,7 +220,7 @@ class ScriptRun(Model):
         )
 
 
-class Control(Tagged):
+class Control(Tagged, kw_only=False):
     """The same run once more, in a process in which nothing of kgprof's listens."""
 
     exit: Exit

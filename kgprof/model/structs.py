@@ -44,14 +44,14 @@ class Skipped(Tagged, kw_only=False):
 EARLIER_CODE = "code compiled earlier"
 
 
-class Location(Model):
+class Location(Model, kw_only=False):
     file: str
     line: int
     function: str = ""
     text: str = ""  # the line itself, where it could be read
 
 
-class Unavailable(Model):
+class Unavailable(Model, kw_only=False):
     """A source of facts that this torch, or this way of recording, does not offer, or of whose
     facts a part is lost."""
 

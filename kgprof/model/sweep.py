@@ -188,7 +188,7 @@ TF32_LINE = 'torch.set_float32_matmul_precision("high")'
 AUTOCAST_LINE = 'with torch.autocast("{}", dtype=torch.bfloat16):'
 
 
-class Cell(Model, order=True):
+class Cell(Model, order=True, kw_only=False):
     """One way to run the workload. ``mode`` eager compiles nothing, as-is leaves the program's own
     settings."""
 
@@ -293,6 +293,10 @@ class CellResult(Model):
     cell: Cell
     processes: tuple[CellProcess, ...] = ()
     not_run: str = ""  # why there is none, or why there are fewer than the others have
+
+    def started(self, *, cold: bool) -> int:
+        """How many processes did with cold caches, or with warm ones."""
+        return sum(process.cold is cold for process in self.processes)
 
     def measured(self, *, cold: bool | None = None) -> tuple[CellTimes, ...]:
         """Of the processes that have times; ``cold``: of those that started so."""

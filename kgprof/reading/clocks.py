@@ -76,7 +76,8 @@ def _is_beside_a_clock(places: Sequence[_Place]) -> bool:
             return True
         if after and not place.is_last and _begins_with_a_clock(place.block[place.index + 1]):
             return True
-        before, after = before and place.is_first, after and place.is_last
+        before = before and place.is_first
+        after = after and place.is_last
         # Behind the last statement of a loop comes its first one.
         if after and isinstance(place.owner, _Loop) and _begins_with_a_clock(place.block[0]):
             return True

@@ -14,7 +14,8 @@ def first_compile(text: str) -> int | None:
     if "compile" not in text or (tree := _parsed(text)) is None:
         return None
     nodes = tuple(ast.walk(tree))
-    modules, functions = {"torch"}, set[str]()
+    modules = {"torch"}
+    functions = set[str]()
     for node in nodes:
         if isinstance(node, ast.Import):
             modules |= {each.asname for each in node.names if each.name == "torch" and each.asname}
@@ -31,6 +32,53 @@ def first_compile(text: str) -> int | None:
             and node.value.id in modules
         )
     ]
+    return min(lines, default=None)
+
+
+def condition(text: str, line: int) -> str:
+    """Name the innermost ``if`` that a line with torch.compile stands under; empty where there is
+    none.
+
+    Whether the file is run as a script is no such condition.
+    """
+    tree = _parsed(text)
+    found = ""
+    for node in () if tree is None else ast.walk(tree):  # from the outside in
+        if not isinstance(node, ast.If | ast.IfExp):
+            continue
+        test = ast.unparse(node.test)
+        for side, words in ((node.body, "under"), (node.orelse, "in the else of")):
+            if "__name__" not in test and _compiles(side, line):
+                found = f"{words} `if {test}`"
+    return found
+
+
+def _compiles(side: ast.expr | list[ast.stmt], line: int) -> bool:
+    """Whether what compiles on this line is on this side of a condition, on which both may be."""
+    parts = side if isinstance(side, list) else [side]
+    return any(
+        node.lineno <= line <= (node.end_lineno or 0) and "compile" in ast.unparse(node)
+        for node in parts
+    )
+
+
+def sets_true(text: str, name: str) -> int | None:
+    """The first line that assigns True to an attribute of this name of a module of settings."""
+    if name not in text or (tree := _parsed(text)) is None:
+        return None
+    lines = (
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and node.value.value is True
+        and any(
+            isinstance(target, ast.Attribute)
+            and target.attr == name
+            and "config" in ast.unparse(target.value)
+            for target in node.targets
+        )
+    )
     return min(lines, default=None)
 
 

@@ -6,6 +6,7 @@ torch compiles every module of its own (Linear, Sequential) through one function
 which module it was.
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -36,8 +37,20 @@ def begins_with(trace: RunTrace, compiled: Compiled) -> bool:
     called = of_compilation(trace, compiled)
     if called is None or not called.module:
         return False
-    own, warmup = sorted(called.calls), trace.steady_from
+    own = sorted(called.calls)
+    warmup = trace.steady_from
     return compiled.call in (own[:warmup] if len(own) > warmup else own[:1])
+
+
+def in_turn(trace: RunTrace, compiled: Iterable[Compiled]) -> bool:
+    """Whether these compilations are of several callables, each of which is called no more once
+    the next one is: the models of a search, one after the other."""
+    owners = (of_compilation(trace, each) for each in compiled)
+    by_number = {each.number: each for each in owners if each and each.module and each.calls}
+    spans = sorted((min(each.calls), max(each.calls)) for each in by_number.values())
+    return len(spans) > 2 and all(
+        before[1] < after[0] for before, after in itertools.pairwise(spans)
+    )
 
 
 def of_code(trace: RunTrace, frame: m.Location | None) -> tuple[m.CompiledCallable, ...]:
@@ -113,7 +126,8 @@ def _paths(module: str, alike: Sequence[m.CompiledCallable]) -> list[str]:
 
 
 def _follows(before: str, after: str) -> bool:
-    first, second = _NUMBERED.fullmatch(before), _NUMBERED.fullmatch(after)
+    first = _NUMBERED.fullmatch(before)
+    second = _NUMBERED.fullmatch(after)
     if first is None or second is None:
         return False
     same = (first["head"], first["tail"]) == (second["head"], second["tail"])

@@ -102,10 +102,8 @@ class RunEvidence(_Derived):
             return made
         if name not in self._traces:
             try:
-                path, within = (
-                    layout.trace_path(self.whole.recording, self.key, name),
-                    self.whole.recording.folder,
-                )
+                path = layout.trace_path(self.whole.recording, self.key, name)
+                within = self.whole.recording.folder
                 self._traces[name] = kineto.read(path, Path(within))
             except InputError as error:
                 self._traces[name] = m.Skipped(error.message)
@@ -126,7 +124,8 @@ class RunEvidence(_Derived):
         """Of the first GPU that TRACE names, (9, 0) for an H100; (0, 0) where it names none."""
         cards = self.trace_head.get("deviceProperties")
         card = cards[0] if isinstance(cards, list) and cards and isinstance(cards[0], dict) else {}
-        major, minor = card.get("computeMajor"), card.get("computeMinor")
+        major = card.get("computeMajor")
+        minor = card.get("computeMinor")
         return (major, minor) if type(major) is int and type(minor) is int else (0, 0)
 
     @cached_property
@@ -153,8 +152,10 @@ class RunEvidence(_Derived):
         run = self.record
         if isinstance(run.records, m.Skipped) or isinstance(run.compile, m.Skipped):
             return None
-        compiled, changed = run.compile, self.changed_by_listening
-        calls, steady_from = compiled.made, compiled.steady_from
+        compiled = run.compile
+        changed = self.changed_by_listening
+        calls = compiled.made
+        steady_from = compiled.steady_from
         return RunTrace(
             run.key,
             run.records,

@@ -21,7 +21,8 @@ from typing import Any, BinaryIO
 
 # of one file; the longest that kgprof writes is TIMING's, 26 MB for a million samples
 JSON_BYTES = 64 * 2**20
-TOML_BYTES, TOML_LINE = 2**20, 2**16
+TOML_BYTES = 2**20
+TOML_LINE = 2**16
 GZIP_MAGIC = b"\x1f\x8b"
 DEEPEST = 100  # of JSON; torch's records nest some ten deep
 # unpacked over packed; traces pack ten- to thirtyfold, and gzip can do a thousandfold
@@ -107,17 +108,17 @@ def lines(
     EOFError and zlib.error for damage. Of blank lines in a row one or a few are given."""
     with opened(path, within) as raw:
         size = os.fstat(raw.fileno()).st_size
-        most, most_bytes = (
-            min(most, size + MANY_LINES),
-            min(most_bytes, max(EXPANSION_FROM, MAX_EXPANSION * size)),
-        )
+        most = min(most, size + MANY_LINES)
+        most_bytes = min(most_bytes, max(EXPANSION_FROM, MAX_EXPANSION * size))
         packed = raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         raw.seek(0)
         file: Any = gzip.GzipFile(fileobj=raw) if packed else raw
         begun: list[bytes] = []  # pieces of a line whose end has not come, and their bytes
-        held, is_long = 0, False
+        held = 0
+        is_long = False
         while block := file.read1(_BLOCK):
-            most, most_bytes = most - block.count(b"\n"), most_bytes - len(block)
+            most = most - block.count(b"\n")
+            most_bytes = most_bytes - len(block)
             *whole, rest = _BLANK_LINES.sub(b"\n\n", block).split(b"\n")
             if whole:
                 whole[0], begun, held = b"".join((*begun, whole[0])), [], 0

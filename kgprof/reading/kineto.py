@@ -162,6 +162,13 @@ class LaunchShape(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int | None = None  # of a copy or a fill
 
 
+class Collective(msgspec.Struct, frozen=True, kw_only=True):
+    """What c10d says of a kernel that it launched."""
+
+    name: str  # "allreduce", "all_to_allv"; a kernel called SendRecv may be several of them
+    group: str = ""  # the ranks of its process group, as text; empty where it is not known
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemoryPoints:
     """Allocations and frees (``profile_memory``), in the file's order."""
@@ -176,7 +183,8 @@ class MemoryPoints:
 class Columns:
     """Complete events in the file's order, one array a field.
 
-    ``category``, ``name``, ``thread`` and ``shape`` (NONE where an event has none) are indices.
+    ``category``, ``name``, ``thread``, ``shape`` and ``collective`` (NONE where an event has none)
+    are indices.
     """
 
     category: npt.NDArray[np.int32]
@@ -189,10 +197,12 @@ class Columns:
     # of the autograd node, on what makes it in the forward and on what runs it in the backward
     sequence: Column
     shape: npt.NDArray[np.int32]
+    collective: npt.NDArray[np.int32]
     categories: tuple[str, ...]
     names: tuple[str, ...]
     threads: tuple[tuple[int | str, int | str], ...]  # process and thread
     shapes: tuple[LaunchShape, ...]
+    collectives: tuple[Collective, ...]
     memory: MemoryPoints
 
     def __len__(self) -> int:
@@ -264,6 +274,8 @@ class _Arguments(msgspec.Struct, gc=False):
     change: Any = msgspec.field(name="Bytes", default=None)
     device: Any = msgspec.field(name="Device Id", default=None)
     device_type: Any = msgspec.field(name="Device Type", default=None)
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    group: Any = msgspec.field(name="Process Group Ranks", default=None)
 
 
 _NO_ARGUMENTS = _Arguments()
@@ -342,7 +354,8 @@ def _first_events(pieces: Iterator[bytes], name: str, damage: Sequence[str]) -> 
         # the bare array that the trace event format also allows
         if at_start and head.lstrip()[:1] == b"[":
             return head.lstrip()[1:]
-        head, at_start = head[-_START_BYTES:], nothing
+        head = head[-_START_BYTES:]
+        at_start = nothing
     if nothing and damage:
         raise InputError(f"nothing in it can be read: {'; '.join(damage)}", path=name)
     if nothing:
@@ -376,7 +389,8 @@ class _Text:
         for end in _ends(self.rest, _LAST_END if last else _END):
             events = _decoded(self.rest[:end])
             if events is not None:
-                self.rest, self.closed = self.rest[end:], last
+                self.rest = self.rest[end:]
+                self.closed = last
                 return events
         return None
 
@@ -490,6 +504,7 @@ class _Gathered:
         self._names: _Index[str] = _Index()
         self._threads: _Index[tuple[int | str, int | str]] = _Index()
         self._shapes: dict[LaunchShape, int] = {}
+        self._collectives: _Index[Collective] = _Index()
         self._known_shapes: dict[tuple[Any, ...], int] = {}
         self._impossible = 0
         self._memory: list[tuple[int, int, int, int]] = []  # as MemoryPoints has them
@@ -510,7 +525,8 @@ class _Gathered:
             complete = [
                 event for event, kept in zip(complete, possible.tolist(), strict=True) if kept
             ]
-            start_us, duration_us = start_us[possible], duration_us[possible]
+            start_us = start_us[possible]
+            duration_us = duration_us[possible]
         arguments = [event.args or _NO_ARGUMENTS for event in complete]
         categories, names, threads = self._categories, self._names, self._threads
         self._parts.append(
@@ -526,8 +542,18 @@ class _Gathered:
                 "shape": np.array(
                     [self._shape(e) if e.cat in _WITH_SHAPE else NONE for e in complete], np.int32
                 ),
+                "collective": np.array([self._collective(e) for e in complete], np.int32),
             }
         )
+
+    def _collective(self, event: _Event) -> int:
+        arguments = event.args
+        if arguments is None or not isinstance(arguments.collective, str):
+            return NONE
+        if event.cat != "kernel":
+            return NONE
+        group = arguments.group if isinstance(arguments.group, str) else ""
+        return self._collectives[Collective(name=arguments.collective, group=group)]
 
     def _shape(self, event: _Event) -> int:
         arguments = event.args
@@ -576,6 +602,7 @@ class _Gathered:
             names=tuple(self._names),
             threads=tuple(self._threads),
             shapes=tuple(self._shapes),
+            collectives=tuple(self._collectives),
             memory=MemoryPoints(
                 **{
                     name: np.array([point[at] for point in self._memory], np.int64)
@@ -597,10 +624,8 @@ def _memory(event: _Event) -> tuple[int, int, int, int] | None:
     found = event.args
     if event.ph != "i" or found is None or not abs(event.ts) <= _LATEST_US:
         return None
-    allocated, device = (
-        _whole(found.allocated),
-        NONE if found.device_type == _CPU else _whole(found.device),
-    )
+    allocated = _whole(found.allocated)
+    device = NONE if found.device_type == _CPU else _whole(found.device)
     if (
         allocated is None
         or device is None

@@ -53,7 +53,8 @@ def launched(columns: Columns) -> Launched:
     ]
     if len(over_ns):
         belongs = (calls == NOBODY) | (columns.start_ns[calls] < over_ns.min())
-        events, calls = events[belongs], calls[belongs]
+        events = events[belongs]
+        calls = calls[belongs]
     return Launched(events=events, calls=calls)
 
 
@@ -170,7 +171,8 @@ def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.Launch
     known = work.calls != NOBODY
     if not known.any():
         return m.Skipped("the trace has no call that launched GPU work")
-    asked_ns, began_ns = columns.start_ns[work.calls[known]], columns.start_ns[work.events[known]]
+    asked_ns = columns.start_ns[work.calls[known]]
+    began_ns = columns.start_ns[work.events[known]]
     # ``events`` are in the order of their start
     calls, first = np.unique(work.calls[known], return_index=True)
     after_ns = began_ns[first] - columns.end_ns[calls]
@@ -178,8 +180,10 @@ def queue(columns: Columns, work: Launched, window: timeline.Window) -> m.Launch
     # To the last bit what np.percentile says, which imports numpy.ma: as much time as some reports
     # take to analyse.
     place = (len(delays_us) - 1) * np.array([0.5, 0.1, 0.9])
-    below, beyond = place.astype(np.intp), place % 1
-    low, high = delays_us[below], delays_us[np.minimum(below + 1, len(delays_us) - 1)]
+    below = place.astype(np.intp)
+    beyond = place % 1
+    low = delays_us[below]
+    high = delays_us[np.minimum(below + 1, len(delays_us) - 1)]
     between = np.where(
         beyond < 0.5, low + (high - low) * beyond, high - (high - low) * (1 - beyond)
     )

@@ -83,34 +83,33 @@ class CandidateResults(m.Tagged, tag="evaluation"):
         )
 
     def _tallies(self) -> tuple[m.Tally, ...]:
-        kinds, dropped = m.TallyKind, msgspec.structs.asdict(self.dropped).items()
+        kinds = m.TallyKind
+        dropped = msgspec.structs.asdict(self.dropped).items()
         return (
-            m.Tally(name="proved", count=self.proved, always=True, can_turn=True),
+            m.Tally("proved", self.proved, always=True, can_turn=True),
             m.Tally(
-                name="deep",
-                count=self.deep,
+                "deep",
+                self.deep,
                 kind=kinds.BESIDE,
                 heading="of these in > 2 steps",
                 can_turn=True,
             ),
-            m.Tally(name="failed", count=self.failed, always=True, can_turn=True),
-            m.Tally(name="truncated", count=self.depth_truncated, heading="depth-truncated"),
+            m.Tally("failed", self.failed, always=True, can_turn=True),
+            m.Tally("truncated", self.depth_truncated, heading="depth-truncated"),
             m.Tally(
-                name="overflow",
-                count=self.overflow,
+                "overflow",
+                self.overflow,
                 kind=kinds.UNDECIDED,
                 why="they hit a size limit",
                 effect="so they rank as unproved",
             ),
-            m.Tally(name="unfinished", count=self.unfinished, kind=kinds.UNFINISHED),
-            m.Tally(
-                name="invalid", count=self.invalid, kind=kinds.BESIDE, heading="invalid (padding)"
-            ),
+            m.Tally("unfinished", self.unfinished, kind=kinds.UNFINISHED),
+            m.Tally("invalid", self.invalid, kind=kinds.BESIDE, heading="invalid (padding)"),
             *(
-                m.Tally(name=cap, count=count, kind=kinds.DROPPED, heading=f"{cap} dropped")
+                m.Tally(cap, count, kind=kinds.DROPPED, heading=f"{cap} dropped")
                 for cap, count in dropped
             ),
-            m.Tally(name="NaN scores", count=self.nan_scores, kind=kinds.FAULT),
+            m.Tally("NaN scores", self.nan_scores, kind=kinds.FAULT),
         )
 
 

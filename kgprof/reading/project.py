@@ -16,6 +16,8 @@ _SEPARATORS = "/\\"
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages(?=[/\\])")
 _STANDARD = re.compile(r".*[/\\]python3(?:\.\d+t?)?(?:\.zip)?(?=[/\\])")
 STANDARD_LIBRARY = "Python"
+# what IPython compiles a cell under; a notebook's kernel has files for them
+_CELL = "<ipython-input-"
 # packages (by ``package``) whose lines say nothing about a program
 TOOLS = ("", STANDARD_LIBRARY, "torch", "kgprof")
 
@@ -30,7 +32,7 @@ class ProjectFiles(msgspec.Struct, frozen=True, kw_only=True):
         """Whether ``file``, as a code object or a stack names it, is the project's."""
         if not posixpath.isabs(file):
             # "<string>", "<frozen importlib>", "<eval_with_key>.3"; "<stdin>" if it is said so
-            return file in self.own
+            return file in self.own or file.startswith(_CELL)
         library = max(_deepest(file, self.libraries), _installed(file))
         return not library or _deepest(file, self.own) >= library
 
@@ -55,7 +57,8 @@ class ProjectFiles(msgspec.Struct, frozen=True, kw_only=True):
         the file below that package's folder; an empty name where it is not known."""
         if not posixpath.isabs(file):
             return "", file
-        installed, library = _installed(file), _deepest(file, self.libraries)
+        installed = _installed(file)
+        library = _deepest(file, self.libraries)
         if not installed and (standard := _STANDARD.match(file)):
             return STANDARD_LIBRARY, file[standard.end() :].lstrip(_SEPARATORS)
         name, _, below = (

@@ -121,7 +121,8 @@ def load_header(folder: Path) -> m.RecordingHeader:
             hint="update kgprof",
         )
     header = _read(path, m.RecordingHeader, folder)
-    rounds, runs = header.options.rounds, len(header.plan.runs)
+    rounds = header.options.rounds
+    runs = len(header.plan.runs)
     if rounds > m.MOST_ROUNDS or runs > _MOST_RUNS:
         limits = f"{m.MOST_ROUNDS:,} rounds or {_MOST_RUNS:,} runs"
         raise InputError(
@@ -156,12 +157,11 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
                 timing, notes=kept, slow_first=ratios[0]
             )
     of_its_age = m.Evaluation if header.schema_version > 1 else CandidateResults
-    evaluation, unit = (
-        _read_if_there(run / layout.EVALUATION, of_its_age | m.Skipped, folder),
-        header.plan.unit,
-    )
+    evaluation = _read_if_there(run / layout.EVALUATION, of_its_age | m.Skipped, folder)
+    unit = header.plan.unit
     if isinstance(evaluation, CandidateResults):
-        evaluation, unit = evaluation.declared(), UNIT
+        evaluation = evaluation.declared()
+        unit = UNIT
     for file, kind, absent in (
         (layout.KERNEL_ORIGINS, m.KernelOrigins, not_probed),
         (layout.COMPILED_KERNELS, m.CompiledKernels, missing),
@@ -315,11 +315,9 @@ def backend_failures(folder: Path, key: m.RunKey) -> tuple[m.BackendFailure, ...
 
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:
     if began:
-        return m.Exit(
-            outcome=m.Outcome.INTERRUPTED, message="kgprof itself ended before this run did"
-        )
+        return m.Exit(m.Outcome.INTERRUPTED, "kgprof itself ended before this run did")
     why = "kgprof was interrupted before it" if header.interrupted else "kgprof ended before it"
-    return m.Exit(outcome=m.Outcome.INTERRUPTED, message=f"never started: {why}")
+    return m.Exit(m.Outcome.INTERRUPTED, f"never started: {why}")
 
 
 def _why_missing(ended: m.Exit, what: str = "run") -> str:

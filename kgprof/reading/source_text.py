@@ -6,16 +6,24 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 from kgprof import model as m
+from kgprof.reading.number_uses import (
+    changes_of,
+    is_used,
+    needs_what_is_read,
+    only_computed_with,
+    only_flows_into_a_graph,
+)
 from kgprof.reading.project import ProjectFiles
 
 # Dynamo continues after a break in a function of this name; its first line is the line of the
 # break.
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)")
 
+LAMBDA = "<lambda>"  # as a code object names it
 _IS_OWN = re.compile(r"(?:self\.)?\w+")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -89,7 +97,7 @@ class SourceText:
     def at(self, file: str, line: int, function: str = "") -> m.Location:
         """A line as a place to point at, with the function that it is in and its text."""
         name = function_at(self._text(file), line, function) or user_function(function)
-        return m.Location(file=file, line=line, function=name, text=self._line(file, line))
+        return m.Location(file, line, name, text=self._line(file, line))
 
     def definition(self, file: str, first_line: int, function: str) -> m.Location:
         """The ``def`` line of a code object. A lambda or a comprehension has none: its own line
@@ -106,9 +114,9 @@ class SourceText:
             return self.at(file, first_line, function)
         nearest = max(found, key=lambda each: each.line)
         return m.Location(
-            file=file,
-            line=nearest.line,
-            function=nearest.qualified,
+            file,
+            nearest.line,
+            nearest.qualified,
             text=self._line(file, nearest.line),
         )
 
@@ -179,6 +187,45 @@ class SourceText:
         alone = function is not None and inside == _uses(function, name)
         return about_it.pop() if alone and len(about_it) == 1 else ""
 
+    def only_computed(
+        self,
+        places: Sequence[m.Location],
+        name: str,
+        tensors: Collection[str],
+        *,
+        is_symbol: bool,
+    ) -> bool:
+        """Whether the functions around ``places`` that use a number use it only in operations with
+        tensors, and one does: see ``number_uses``."""
+        known = []
+        for place in places:
+            function, tree = self._function(place), self.tree(place.file)
+            if function is not None and is_used(function, name):
+                known.append(only_computed_with(tree, function, name, tensors, is_symbol=is_symbol))
+        return bool(known) and all(known)
+
+    def changes(self, place: m.Location, name: str) -> tuple[bool, bool]:
+        """Whether the function around ``place`` puts something into a list or dict of this name,
+        and whether it only appends to it."""
+        function = self._function(place)
+        return changes_of(function, name) if function else (False, False)
+
+    def setting(self, name: str) -> m.Location | None:
+        """The first line of the project's that sets something of this name, as an attribute or an
+        argument."""
+        for file in self.own:
+            for node in ast.walk(self.tree(file)):
+                match node:
+                    case ast.keyword(arg=written):
+                        line = node.value.lineno
+                    case ast.Attribute(attr=written, ctx=ast.Store()):
+                        line = node.lineno
+                    case _:
+                        continue
+                if written == name:
+                    return self.at(file, line)
+        return None
+
     def only_returns(self, place: m.Location, name: str) -> bool:
         """Whether the function around ``place`` uses ``name`` once, as ``f`` in ``return f(x)``."""
         function = self._function(place)
@@ -192,26 +239,14 @@ class SourceText:
         return function is not None and len(by_name) == 1 and _uses(function, name) == 1
 
     def decides(self, place: m.Location) -> bool:
-        """Whether a condition or a loop of the function around ``place`` depends on the value that
-        this line reads: it is in the condition, or in a variable that is."""
+        """Whether Python needs the value that this line reads: see ``number_uses``."""
         function = self._function(place)
-        nodes = list(ast.walk(function)) if function else []
-        tests = [
-            node.test
-            for node in nodes
-            if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert)
-        ]
-        tests += [node.iter for node in nodes if isinstance(node, ast.For)]
-        here = [
-            node for node in nodes if isinstance(node, ast.Assign) and node.lineno == place.line
-        ]
-        names = {
-            target.id for node in here for target in node.targets if isinstance(target, ast.Name)
-        }
-        in_test = any(
-            test.lineno <= place.line <= (test.end_lineno or test.lineno) for test in tests
-        )
-        return in_test or any(_uses(test, name) for test in tests for name in names)
+        return function is not None and needs_what_is_read(function, place.line)
+
+    def flows_into_a_graph(self, place: m.Location) -> bool:
+        """Whether torch could make a symbol of what this line reads: see ``number_uses``."""
+        function = self._function(place)
+        return function is not None and only_flows_into_a_graph(function, place.line)
 
     def passed(self, place: m.Location, function: str, position: int) -> str:
         """The variable that the one call of ``function`` at ``place`` passes at a position; empty
@@ -251,8 +286,10 @@ class SourceText:
         )
 
     def _function(self, place: m.Location) -> _Function | None:
-        """The innermost function that a line is in."""
+        """The innermost function that a line is in; of lambdas, the only one of the line."""
         tree = self._parsed(place.file).tree
+        if user_function(place.function) == LAMBDA:
+            return _lambda_as_function(tree, place.line)
         functions = [node for node in ast.walk(tree) if isinstance(node, _Function)]
         around = [
             node
@@ -391,6 +428,18 @@ def function_at(text: str, line: int, running: str = "") -> str:
     if any(found.name == name for found in inside):
         inside = [found for found in inside if found.line <= line or found.name == name]
     return max(inside, key=lambda found: found.line).qualified if inside else ""
+
+
+def _lambda_as_function(tree: ast.Module, line: int) -> ast.FunctionDef | None:
+    """None where several lambdas begin in the line: nothing says which one is meant."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
+    here = [node for node in found if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    if len(here) != 1:
+        return None
+    only = here[0]
+    body: list[ast.stmt] = [ast.copy_location(ast.Return(only.body), only.body)]
+    function = ast.FunctionDef(LAMBDA, only.args, body, [])
+    return ast.copy_location(function, only)
 
 
 def _uses(tree: ast.AST, name: str) -> int:

@@ -141,9 +141,11 @@ class RunTrace:
         latest: dict[str, Compiled] = {}
         resets, met = 0, set[str]()  # code objects since the last reset
         for record in self.all.records:
-            name, metadata = compile_id(record.metadata), record.metadata
+            name = compile_id(record.metadata)
+            metadata = record.metadata
             if m.DYNAMO_RESET in metadata:
-                resets, met = resets + 1, set()
+                resets = resets + 1
+                met = set()
             if not name:
                 continue
             start = metadata.get("dynamo_start")
@@ -175,16 +177,15 @@ class RunTrace:
         for entry in entries if isinstance(entries, list) else ():
             number = entry.get("filename")
             file = self._names.get(number, str(number)) if isinstance(number, int) else str(number)
-            yield m.Location(
-                file=file, line=int(entry.get("line") or 0), function=str(entry.get("name") or "")
-            )
+            yield m.Location(file, int(entry.get("line") or 0), str(entry.get("name") or ""))
 
 
 def is_whole(metadata: Any) -> bool:
     """Whether a record has torch's form, as far as readers rely on it."""
     if not isinstance(metadata, Mapping):
         return False
-    named, artifact = metadata.get("str", ["", 0]), metadata.get("artifact", {})
+    named = metadata.get("str", ["", 0])
+    artifact = metadata.get("artifact", {})
     has_name = not isinstance(artifact, Mapping) or isinstance(artifact.get("name"), str | None)
     measured = isinstance(metadata.get("compilation_metrics"), Mapping | None)
     return (

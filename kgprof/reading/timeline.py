@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from kgprof.reading.kineto import Columns
 
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 Intervals = npt.NDArray[np.int64]
 STEP_PREFIX = "ProfilerStep#"
 NOBODY = -1
@@ -36,11 +38,9 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         clipped[:, 1] = np.maximum(clipped[:, 0], clipped[:, 1])
         return clipped
 
-    def touches(self, intervals: Intervals) -> npt.NDArray[np.bool_]:
+    def touches(self, intervals: Intervals) -> Mask:
         """Which of them are partly inside."""
-        touching: npt.NDArray[np.bool_] = (intervals[:, 0] < self.end_ns) & (
-            intervals[:, 1] > self.start_ns
-        )
+        touching: Mask = (intervals[:, 0] < self.end_ns) & (intervals[:, 1] > self.start_ns)
         return touching
 
     def around(self, intervals: npt.ArrayLike) -> Window:
@@ -53,14 +53,12 @@ def as_intervals(intervals: npt.ArrayLike) -> Intervals:
     return np.asarray(intervals, np.int64).reshape(-1, 2)
 
 
-def intervals_of(
-    columns: Columns, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]
-) -> Intervals:
+def intervals_of(columns: Columns, which: Mask | npt.NDArray[np.intp]) -> Intervals:
     """When each of these events (a mask, or indices) began and ended."""
     return np.stack([columns.start_ns[which], columns.end_ns[which]], axis=1)
 
 
-def step_marks(columns: Columns) -> npt.NDArray[np.bool_]:
+def step_marks(columns: Columns) -> Mask:
     """The steps that torch.profiler marked on the host. (The GPU's mirror of them has another
     category.)"""
     return columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op")
@@ -94,17 +92,15 @@ class Owners:
     too.
     """
 
-    start_ns: npt.NDArray[np.int64]
-    owner: npt.NDArray[np.int64]
+    start_ns: Numbers
+    owner: Numbers
 
-    def at(self, moments_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def at(self, moments_ns: Numbers) -> Numbers:
         """Whose each moment is."""
-        found: npt.NDArray[np.int64] = self.owner[
-            np.searchsorted(self.start_ns, moments_ns, side="right") - 1
-        ]
+        found: Numbers = self.owner[np.searchsorted(self.start_ns, moments_ns, side="right") - 1]
         return found
 
-    def within(self, intervals: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def within(self, intervals: Intervals) -> tuple[Numbers, Numbers]:
         """The stretches inside disjoint intervals: owners and lengths in nanoseconds, of shape [k]
         each."""
         # two at one moment are a stretch of none
@@ -130,10 +126,11 @@ def owners(intervals: npt.ArrayLike) -> Owners:
     return Owners(start_ns=found.start_ns, owner=numbers[found.owner])
 
 
-def _parents(ordered: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+def _parents(ordered: Intervals) -> tuple[Numbers, Numbers] | None:
     """Of properly nested intervals each one's parent (NOBODY where it has none) and depth; None of
     others."""
-    starts, ends = ordered[:, 0], ordered[:, 1]
+    starts = ordered[:, 0]
+    ends = ordered[:, 1]
     depth = np.arange(len(ordered)) - np.searchsorted(np.sort(ends), starts, side="right")
     parent = np.full(len(ordered), NOBODY, np.int64)
     above = np.flatnonzero(depth == 0)
@@ -150,9 +147,7 @@ def _parents(ordered: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
     return parent, depth
 
 
-def _of_nested(
-    ordered: Intervals, parent: npt.NDArray[np.int64], depth: npt.NDArray[np.int64]
-) -> Owners:
+def _of_nested(ordered: Intervals, parent: Numbers, depth: Numbers) -> Owners:
     """At its start an interval takes over, at its end its parent does."""
     moments = np.concatenate([[-_NEVER], ordered[:, 1], ordered[:, 0]])
     owner = np.concatenate([[NOBODY], parent, np.arange(len(ordered))])
@@ -160,7 +155,8 @@ def _of_nested(
     # starts first.
     rank = np.concatenate([[-_NEVER], -1 - depth, depth])
     order = np.lexsort((rank, moments))
-    moments, owner = moments[order], owner[order]
+    moments = moments[order]
+    owner = owner[order]
     last = np.append(moments[1:] != moments[:-1], True)
     return Owners(start_ns=moments[last], owner=owner[last])
 
@@ -168,7 +164,8 @@ def _of_nested(
 def _of_overlapping(ordered: Intervals) -> Owners:
     """One after the other, for intervals that are not properly nested."""
     ends: list[int] = ordered[:, 1].tolist()
-    starts_ns, owner = [-_NEVER], [NOBODY]
+    starts_ns = [-_NEVER]
+    owner = [NOBODY]
     open_now: list[int] = []
 
     def give(start: int, to: int) -> None:
@@ -195,7 +192,7 @@ def _of_overlapping(ordered: Intervals) -> Owners:
     return Owners(start_ns=np.array(starts_ns, np.int64), owner=np.array(owner, np.int64))
 
 
-def self_times_ns(intervals: npt.ArrayLike) -> npt.NDArray[np.int64]:
+def self_times_ns(intervals: npt.ArrayLike) -> Numbers:
     """Of one thread: each interval's time without what ran inside it, in the order given, of shape
     [n].
 

@@ -13,7 +13,6 @@ from kgprof import model as m
 from kgprof.reading.source_text import user_function
 from kgprof.reading.structured_trace import compile_id
 
-BEFORE_THE_CALLS = -1
 COMPILED = "compiled"  # an outcome of OfferedFrame
 
 Function = tuple[str, str]  # file and name, behind a graph break as well
@@ -26,7 +25,8 @@ def apart(recording: m.Recording) -> m.Recording:
 
 
 def _apart(run: m.RunRecord) -> m.RunRecord:
-    records, compiled = run.records, run.compile
+    records = run.records
+    compiled = run.compile
     if run.script is not None or isinstance(records, m.Skipped) or isinstance(compiled, m.Skipped):
         return run
     unused = _unused(records) if compiled.call_us else frozenset()
@@ -54,18 +54,19 @@ def _unused(records: m.CompileRecords) -> frozenset[str]:
     whether it ran.
     """
     runs: Mapping[str, int] = {
-        graph.compile_id: max(graph.runs, default=BEFORE_THE_CALLS) for graph in records.graphs
+        graph.compile_id: max(graph.runs, default=m.BEFORE_THE_FIRST) for graph in records.graphs
     }
     offered: dict[Function, list[m.OfferedFrame]] = {}
     for frame in records.frames:
         offered.setdefault((frame.file, user_function(frame.function)), []).append(frame)
-    unused, used = set[str](), set[str]()
+    unused = set[str]()
+    used = set[str]()
     for frames in offered.values():
         ids = {frame.compile_id for frame in frames}
         whole = all(
-            frame.outcome == COMPILED and frame.call == BEFORE_THE_CALLS for frame in frames
+            frame.outcome == COMPILED and frame.call == m.BEFORE_THE_FIRST for frame in frames
         )
         last = max((runs[each] for each in ids if each in runs), default=None)
-        into = unused if whole and last == BEFORE_THE_CALLS else used
+        into = unused if whole and last == m.BEFORE_THE_FIRST else used
         into |= ids
     return frozenset(unused - used)

@@ -66,7 +66,8 @@ class Account(Source):
         def train(module: torch.nn.Module, mode: bool = True) -> torch.nn.Module:
             if torch.compiler.is_compiling() or getattr(self._in_train, "inside", False):
                 return original(module, mode)  # a part of one that changes, or traced by Dynamo
-            before, self._in_train.inside = module.training, True
+            before = module.training
+            self._in_train.inside = True
             try:
                 return original(module, mode)
             finally:
@@ -120,7 +121,8 @@ class Account(Source):
         boundaries = self._steps.boundaries(kind)
         if not boundaries:
             return [(Phase.REST, (self._began, ended))]
-        first, last = boundaries[0], boundaries[-1]
+        first = boundaries[0]
+        last = boundaries[-1]
         is_ended = kind is Kind.OPTIMIZER
         start = Phase.START
         if is_ended and len(boundaries) == self._steps.counts[Kind.OPTIMIZER]:

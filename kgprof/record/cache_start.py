@@ -7,7 +7,6 @@ process that loads it finds its graphs there and still has Dynamo capture them.
 
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,18 +25,20 @@ def shipped_cache(of: trials.CellTrials) -> m.ShippedCache | m.Skipped:
 
     Raises OSError where ``scratch`` cannot be written, KeyboardInterrupt where a signal came.
     """
-    cell, options = of.cell, of.options
+    cell = of.cell
+    options = of.options
     if programs.is_program(options.workload):
         return m.Skipped(
             "a script has no first call to time; name one of its functions: file.py:name"
         )
-    if cell != m.Cell(mode=cell.mode, size=cell.size):
+    if cell != m.Cell(cell.mode, size=cell.size):
         return m.Skipped(
             "only Inductor with the program's own shapes and precision can be tried, not "
             f"{cell.name}"
         )
-    artifacts, starts = of.scratch / "artifacts.bin", []
-    key = m.RunKey(strategy=of.strategy, mode=cell.mode)
+    artifacts = of.scratch / "artifacts.bin"
+    starts = []
+    key = m.RunKey(of.strategy, cell.mode)
     options = msgspec.structs.replace(options, workload_args=(*options.workload_args, *cell.size))
     for name in ("packs", "unpacks"):
         asked = m.StartQuestion(
@@ -60,7 +61,7 @@ def shipped_cache(of: trials.CellTrials) -> m.ShippedCache | m.Skipped:
     )
 
 
-def measured_start(question: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def measured_start(question: bytes, options: m.Options, write: trials.Write) -> None:
     """The child: one first call, timed, after loading the artefacts or before packing them."""
     import torch
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
+from kgprof import model as m
+
 if TYPE_CHECKING:
     from kgprof.record.tensor_probe import TensorProbe
-
-BEFORE_THE_FIRST = -1
 
 
 class CallIndex:
@@ -21,7 +21,7 @@ class CallIndex:
     raised_in: ClassVar[int | None] = None
 
     def __init__(self) -> None:
-        self.current = BEFORE_THE_FIRST
+        self.current = m.BEFORE_THE_FIRST
         # that look at the workload before each call, and after one that ended
         self.watchers: list[TensorProbe] = []
 

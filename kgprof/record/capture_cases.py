@@ -28,12 +28,12 @@ from kgprof.record.project_sources import project_files
 from kgprof.record.run import seed_everything
 from kgprof.record.static_inputs import ROUNDS, StaticInputs, worst
 from kgprof.record.timing import clock_for, timed_steps, wall_us
+from kgprof.record.trials import Write
 from kgprof.workloads import loading, user
 from kgprof.workloads.backend import in_place_of_inductor
 from kgprof.workloads.protocol import BufferSession, Workload
 
 Step = Callable[[], object]
-Write = Callable[[m.Model], None]
 ELSEWHERE_BYTES = 300 * 2**20  # more than the caching allocator has left over from anything else
 SAMPLES, SAMPLE_US = 15, 5_000.0  # each a group of calls that takes about so long
 MOST_CALLS = 100  # in a group
@@ -51,10 +51,8 @@ def survey(question: bytes, options: m.Options, write: Write) -> None:
     unavailable = capturer.unavailable()
     device = torch.device("cpu") if unavailable else capturer.device
     workload = loading.load(options.workload, options.workload_args, options.seed)
-    described, strategy = (
-        environment.describe(device, decoded.flags),
-        _strategy(workload, decoded.strategy, device),
-    )
+    described = environment.describe(device, decoded.flags)
+    strategy = _strategy(workload, decoded.strategy, device)
     write(m.CaptureSurvey(environment=described, strategy=strategy, unavailable=unavailable))
 
 
@@ -106,7 +104,7 @@ class _Attempt:
         workload = loading.load(options.workload, options.workload_args, options.seed)
         strategy = _strategy(workload, question.strategy, capturer.device)
         modes = next(plan.modes for plan in workload.strategies() if plan.name == strategy)
-        key = m.RunKey(strategy=strategy, mode=m.AS_IS if m.AS_IS in modes else m.EAGER)
+        key = m.RunKey(strategy, m.AS_IS if m.AS_IS in modes else m.EAGER)
         session = workload.prepare(key, capturer.device)
         self._owner = session.unwatched if isinstance(session, user.UserSession) else session.step
         self._declared = session.buffers() if isinstance(session, BufferSession) else {}
@@ -369,9 +367,9 @@ class _Attempt:
             for frame in reversed(frames):
                 if self._project.holds(frame.filename):
                     return m.Location(
-                        file=frame.filename,
-                        line=frame.lineno or 0,
-                        function=frame.name,
+                        frame.filename,
+                        frame.lineno or 0,
+                        frame.name,
                         text=frame.line or "",
                     )
         return None

@@ -33,7 +33,8 @@ _AUGMENTED = frozenset(
     )
 ) | {operator.iand, operator.ior, operator.ixor}
 # Normalisation in training writes its second and third argument, which no name tells.
-_RUNNING_STATISTICS, _IN_TRAINING = ("batch_norm", "instance_norm"), 5
+_RUNNING_STATISTICS = ("batch_norm", "instance_norm")
+_IN_TRAINING = 5
 
 # How VariableTracker names what a container holds, in torch 2.11 to 2.13.
 _CONTENTS = ("items", "_base_vt", "_tuple_vt", "_dict_vt", "_list_vt")
@@ -145,7 +146,8 @@ def _written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     ends in ``_``."""
     if node.op not in ("call_function", "call_method"):
         return
-    target, name = node.target, operator_of(node)
+    target = node.target
+    name = operator_of(node)
     # ``operator.or_`` has its underscore because ``or`` is a word of Python's.
     of_operator = getattr(target, "__module__", "") == operator.add.__module__
     yield from _nodes(node.kwargs.get("out"))
@@ -206,7 +208,8 @@ def _leaves(tracker: Any, room: list[int]) -> Iterator[Returned]:
     if hasattr(tracker, "is_realized"):
         # an argument that the function returns without having looked at it
         if not tracker.is_realized():
-            peek, source = getattr(tracker, "peek_value", None), getattr(tracker, "source", None)
+            peek = getattr(tracker, "peek_value", None)
+            source = getattr(tracker, "source", None)
             if source is not None and callable(peek) and isinstance(peek(), torch.Tensor):
                 name = str(source.name() if callable(source.name) else source.name)
                 yield Returned(identity=name, name=name, source=name)

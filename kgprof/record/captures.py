@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import EXIT_USAGE, UsageError, WorkloadError
@@ -27,7 +27,8 @@ def all_cases(*, built_in: bool) -> tuple[m.CaptureCase, ...]:
     user's own step may hold a torch.compile, so it is captured as it stands too."""
     modes = m.CAPTURE_MODES if built_in else (m.AS_IS, *m.CAPTURE_MODES)
     changed = partial(m.CaptureCase, way=CAPTURE)
-    compiled, plain = partial(changed, mode="default"), partial(changed, mode=m.EAGER)
+    compiled = partial(changed, mode="default")
+    plain = partial(changed, mode=m.EAGER)
     return (
         *(m.CaptureCase(way=CALL, mode=mode) for mode in modes),
         *(changed(mode=mode, warmups=number) for mode in modes for number in (m.WARMUPS, 0)),
@@ -63,7 +64,7 @@ class Captures:
         self, options: m.Options, scratch: Path, progress: Progress, question: m.CaptureQuestion
     ) -> None:
         self._options, self._scratch, self._progress = options, scratch, progress
-        self._question = msgspec.structs.replace(question, flags=flags(os.environ))
+        self._question = replace(question, flags=flags(os.environ))
         self.interrupted = False
 
     def survey(self) -> m.CaptureSurvey:
@@ -99,10 +100,10 @@ class Captures:
                     why=survey.unavailable,
                 )
                 continue
-            key = m.RunKey(strategy=survey.strategy, mode=case.name)
+            key = m.RunKey(survey.strategy, case.name)
             self._progress.phase(f"case {number} of {len(cases)}", key)
             native: list[str | m.Skipped] = []
-            question = msgspec.structs.replace(self._question, case=case)
+            question = replace(self._question, case=case)
             # What compiles inside a capture must find nothing compiled, not on disk either: a cache
             # hit runs none of what fails there. Where it compiles before the capture, the caches of
             # the case before it do.
@@ -143,9 +144,9 @@ def _result(
     )
     phase = answer.phase if answer is not None else "load"
     if trial.exit.outcome is m.Outcome.OK and answer is not None and answer.outcome is not None:
-        return msgspec.structs.replace(made, outcome=answer.outcome, why=answer.why)
+        return replace(made, outcome=answer.outcome, why=answer.why)
     if trial.exit.outcome is m.Outcome.TIMED_OUT:
-        return msgspec.structs.replace(
+        return replace(
             made,
             outcome=m.CaptureOutcome.HUNG,
             why=f"{trial.exit.message} (phase: {phase})",
@@ -154,5 +155,5 @@ def _result(
         )
     why = f"the process ended in phase {phase}: {trial.exit.words}"
     if phase == "load":
-        return msgspec.structs.replace(made, outcome=m.CaptureOutcome.NOT_APPLICABLE, why=why)
-    return msgspec.structs.replace(made, why=why)
+        return replace(made, outcome=m.CaptureOutcome.NOT_APPLICABLE, why=why)
+    return replace(made, why=why)

@@ -32,7 +32,8 @@ class Checkpoints(Source):
         self.found: list[m.Checkpoint] = []
 
     def listen(self, undo: ExitStack) -> None:
-        save, load = torch.save, torch.nn.Module.load_state_dict
+        save = torch.save
+        load = torch.nn.Module.load_state_dict
 
         @functools.wraps(save)
         def saved(obj: object, *args: Any, **kwargs: Any) -> None:
@@ -60,9 +61,9 @@ class Checkpoints(Source):
         names = () if into is None else (name for name, _ in into.named_parameters())
         one = m.Checkpoint(
             location=m.Location(
-                file=frame.f_code.co_filename,
-                line=frame.f_lineno,
-                function=frame.f_code.co_qualname,
+                frame.f_code.co_filename,
+                frame.f_lineno,
+                frame.f_code.co_qualname,
             ),
             compiled_keys=any(m.COMPILED_KEY in key for key in keys),
             into_compiled=None

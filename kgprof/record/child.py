@@ -68,7 +68,7 @@ class Events:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        self.send(Phase(name=name))
+        self.send(Phase(name))
         # what the workload printed; it may have set stdout to None
         print(end="", flush=True)  # noqa: T201
         if self._last_words is None:  # what a program writes to stderr is shown
@@ -124,7 +124,8 @@ def _failure(error: BaseException, job: Job) -> m.Failure | None:
     """Where the workload raised; of a step of COMPILE or MEMORY also in which one."""
     if isinstance(error, KgprofError) and not isinstance(error, WorkloadError):
         return None
-    number, own = CallIndex.raised_in, project_sources.project_files(job.options.workload)
+    number = CallIndex.raised_in
+    own = project_sources.project_files(job.options.workload)
     if number is None:
         return failure(error, own.holds)
     return failure(error, own.holds, number + 1, job.options.steps)

@@ -74,7 +74,7 @@ class Ended(m.Model):
     lost: Failed | None = None
 
 
-class Start(m.Model):
+class Start(m.Model, kw_only=False):
     job: Job
     scratch: Path
     log: Path
@@ -93,10 +93,11 @@ def run(
 
     Raises OSError when the log could not be written, UsageError for a name that is not UTF-8.
     """
-    job_file, last_words = given.scratch / "job.json", given.scratch / "last_words.jsonl"
+    job_file = given.scratch / "job.json"
+    last_words = given.scratch / "last_words.jsonl"
     if given.job.task is Task.SCRIPT:
         last_words.write_bytes(b"")  # made here: the program may set an umask
-        job = msgspec.structs.replace(
+        job = replace(
             given.job,
             last_words=str(last_words.resolve()),
             input_copy=str((given.scratch / "stdin").resolve()),
@@ -147,7 +148,7 @@ class _AtOnce(contextlib.ExitStack):
 
     def start(self, given: Start, ends: tuple[int, int] | None = None) -> _Child:
         job_file = given.scratch / f"job-{len(self.news)}.json"
-        job_file.write_bytes(msgspec.json.encode(msgspec.structs.replace(given.job, turns=ends)))
+        job_file.write_bytes(msgspec.json.encode(replace(given.job, turns=ends)))
         return _Child(given, job_file, signals=self.signals, news=self.hears(), pass_fds=ends or ())
 
     def wait_for(
@@ -207,7 +208,7 @@ def run_beside(starts: Sequence[Start]) -> list[Ended]:
                 concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
             if several.signals.came:
                 break
-            begun = replace(given, job=msgspec.structs.replace(given.job, beside=folder))
+            begun = replace(given, job=replace(given.job, beside=folder))
             with alone.locked(others):
                 child = several.start(begun)
                 (others / str(child.pid)).touch()
@@ -482,8 +483,8 @@ class _Child:
         # What a signal or a time limit ended was raised by no line of the program.
         raised = failed.failure if failed and outcome is m.Outcome.RAISED else None
         ended = m.Exit(
-            outcome=outcome,
-            message=message,
+            outcome,
+            message,
             traceback="" if failed is None else failed.traceback,
             during="" if outcome is m.Outcome.OK else self._phase,
             exit_code=self._process.returncode if exit_code is None else exit_code,

@@ -103,6 +103,7 @@ class CompiledCalls(Source):
             weakref.WeakKeyDictionary()
         )
         self._stance_set_at: dict[str, m.SourceLine] = {}
+        self.was_asked = False  # a line of the program called torch.compile
 
     # ---- what is written down
 
@@ -137,7 +138,8 @@ class CompiledCalls(Source):
                 each for each in constants if isinstance(each, CodeType) and each.co_name == WRAPPER
             ]
             self._wrapper, self._eval_frame = wrappers[0], eval_frame
-            begins, switches = eval_frame._callback_from_stance, eval_frame._maybe_set_eval_frame
+            begins = eval_frame._callback_from_stance
+            switches = eval_frame._maybe_set_eval_frame
             made = eval_frame.OptimizeContext.__init__
             sets_stance = vars(decorators)["_set_stance"]
             self._known_to_dynamo = {id(seen()): seen for seen in convert_frame.input_codes.seen}
@@ -189,6 +191,7 @@ class CompiledCalls(Source):
         """The line on which the program asks torch to compile something."""
         if (place := _line(self._innermost_of_project(sys._getframe(3)))) is not None:
             self._compiled_at[context] = place
+            self.was_asked = True
 
     @aside
     def _note_stance(self, stance: Any) -> None:
@@ -251,8 +254,10 @@ class CompiledCalls(Source):
 
     def _callable_of(self, wrapper: FrameType) -> _Callable | None:
         variables = wrapper.f_locals
-        function, arguments = variables["fn"], variables["args"]
-        code, subject = function.__code__, _subject(function, arguments)
+        function = variables["fn"]
+        arguments = variables["args"]
+        code = function.__code__
+        subject = _subject(function, arguments)
         # By place: a function that is made from text in each call has a new code object every time.
         key = (
             code.co_filename,
@@ -323,7 +328,8 @@ def _count(counts: _Callable, opened: _Open, *, eager: bool, raised: bool) -> No
 
 def _subject(function: Any, arguments: tuple[Any, ...]) -> object:
     """The module (or other object) that a call is about; None where the function alone says it."""
-    owner, code = getattr(function, "__self__", None), function.__code__
+    owner = getattr(function, "__self__", None)
+    code = function.__code__
     if isinstance(owner, torch.nn.Module):
         return owner
     # torch's own function around a module or a partial

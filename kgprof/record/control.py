@@ -58,7 +58,7 @@ def counted() -> m.Control:
             )
             compiled[code] = compiled.get(code, True) and not metrics.fail_type
     return m.Control(
-        exit=m.Exit(outcome=m.Outcome.OK),  # how it ended is the parent's to say
+        m.Exit(m.Outcome.OK),  # how it ended is the parent's to say
         graphs=dynamo.counters["stats"]["unique_graphs"],
         frames=dynamo.counters["frames"]["total"],
         frames_ok=dynamo.counters["frames"]["ok"],

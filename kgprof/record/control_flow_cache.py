@@ -41,10 +41,8 @@ class ControlFlowCache(Source):
                 cache._save_graph,
                 compile_fx.fx_codegen_and_compile,
             )
-            counters, cacheable = (
-                importlib.import_module("torch._dynamo.utils").counters,
-                HigherOrderOperator.cacheable,
-            )
+            counters = importlib.import_module("torch._dynamo.utils").counters
+            cacheable = HigherOrderOperator.cacheable
         except (ImportError, AttributeError) as error:
             self.unavailable = f"this torch keeps graphs in another way ({error})"
             return
@@ -64,7 +62,8 @@ class ControlFlowCache(Source):
             return (self._key, {}) if self._key and not self._keeps else (found, info)
 
         def generated(graph: Any, inputs: Any, *args: Any, **named: Any) -> Any:
-            key, self._key = self._key, None
+            key = self._key
+            self._key = None
             compiled = generate(graph, inputs, *args, **named)
             if key and self._keeps:
                 try:

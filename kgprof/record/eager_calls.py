@@ -197,10 +197,8 @@ class EagerCalls(Source):
         """A backend that generates no code runs the graph as FX wrote it: its nodes know the lines
         that they are of."""
         module = frame.f_locals.get("self")
-        numbers, first = (
-            getattr(module, "_lineno_map", None) or {},
-            getattr(module, "_prologue_start", None) or 0,
-        )
+        numbers = getattr(module, "_lineno_map", None) or {}
+        first = getattr(module, "_prologue_start", None) or 0
         if (number := numbers.get(frame.f_lineno - first)) is None:
             return ()
         text = list(cast(Any, module).graph.nodes)[number].stack_trace or ""

@@ -107,7 +107,7 @@ class EarlierCode(Source):
         why = f"{', '.join(functions[:NAMED])}{more}: compiled before kgprof listened{broken}; "
         why += f"that code ran in {plural(len(calls), 'call')}. "
         why += "Call torch._dynamo.reset() first, or start watching before the first call"
-        yield m.Unavailable(capture=m.EARLIER_CODE, why=why)
+        yield m.Unavailable(m.EARLIER_CODE, why)
 
 
 def _take_off(scope: dict[str, Any], name: str, counted: Graph, below: Graph) -> None:

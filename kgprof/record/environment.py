@@ -169,7 +169,8 @@ def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
                 shutil.copytree(kept, cache, dirs_exist_ok=True)
             except OSError:  # half a library would be one that does not work
                 shutil.rmtree(cache, ignore_errors=True)
-        before, began = _libraries(cache), time.perf_counter()
+        before = _libraries(cache)
+        began = time.perf_counter()
         # asked for each file's place
         with mock.patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": str(cache)}):
             picked = cpu_vec_isa.pick_vec_isa()

@@ -51,7 +51,7 @@ def run_keys(names: Iterable[str], again: str, number: int) -> tuple[m.RunKey, .
     for name in names:
         numbered = (f"{name}-{again}{further}" for further in count(number))
         taken[next(each for each in chain((name,), numbered) if each not in taken)] = None
-    return tuple(m.RunKey(strategy=name, mode=m.AS_IS) for name in taken)
+    return tuple(m.RunKey(name, m.AS_IS) for name in taken)
 
 
 def as_it_stands(
@@ -98,7 +98,7 @@ def write_run(
         absent = m.Skipped((reasons or {}).get(name, reason))
         store.write_pass(folder, key, name, value if name is shown else absent)
     store.write_json(layout.run_folder(folder, key) / layout.EVALUATION, m.Skipped(reason))
-    store.write_exit(folder, key, m.Exit(outcome=m.Outcome.OK))
+    store.write_exit(folder, key, m.Exit(m.Outcome.OK))
 
 
 def environment(*, reason: str, **known: Any) -> m.Environment:

@@ -53,7 +53,8 @@ class Forked:
     """A child that a server forked: as much of ``subprocess.Popen`` as is needed of it."""
 
     def __init__(self, pid: int, stdout: IO[bytes]) -> None:
-        self.pid, self.stdout = pid, stdout
+        self.pid = pid
+        self.stdout = stdout
         self.returncode: int | Any = None
         self._lock = threading.Lock()
 
@@ -132,7 +133,8 @@ class ForkServer:
 
     def answer(self, channel: socket.socket, signals: Signals) -> int:
         """The pid of the child. Raises OSError where it does not come in time, or a signal does."""
-        until, answer = time.monotonic() + ANSWERS_S, b""
+        until = time.monotonic() + ANSWERS_S
+        answer = b""
         channel.settimeout(POLL_S)
         assert self.process is not None
         assert self.process.stdout is not None
@@ -189,7 +191,8 @@ def forked(
     if sys.platform != "linux" or not _servers or (server := _servers[-1]).broken:
         return None
     reading, writing = os.pipe()
-    pid, stdout = 0, os.fdopen(reading, "rb")
+    pid = 0
+    stdout = os.fdopen(reading, "rb")
     try:
         order = {"job": job_file, "environment": dict(environment), "parent": os.getpid()}
         while (channel := server.channel(command, environment, compiles)) is not None:
@@ -274,7 +277,8 @@ def _import(modules: Sequence[str]) -> None:
 
 def _next(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     header, files, _, _ = socket.recv_fds(channel, LENGTH, 3)
-    data, length = b"", int.from_bytes(header)
+    data = b""
+    length = int.from_bytes(header)
     while len(data) < length and (more := channel.recv(length - len(data))):
         data += more
     return (json.loads(data), files) if data else None

@@ -31,7 +31,8 @@ STACK = 40  # of the innermost lines that torch was tracing when it raised
 FAULTS = ("error", "dispatch-mode")  # why a frame is skipped that could have been compiled
 
 # torch calls through it whatever has no code of the program's own.
-_WRAPPER, _WRAPPER_FILE = "wrap_inline.<locals>.inner", "external_utils.py"
+_WRAPPER = "wrap_inline.<locals>.inner"
+_WRAPPER_FILE = "external_utils.py"
 
 # Dynamo's counters of what it could not trace carry the full text; only what this frame added is
 # wanted.
@@ -76,7 +77,8 @@ class FrameHook(Source):
         from torch._dynamo.utils import counters
 
         def offered(this: Any, frame: Any, *arguments: Any) -> Any:
-            code, before = frame.f_code, _Counts(counters)
+            code = frame.f_code
+            before = _Counts(counters)
             wrapped = self._wraps(frame) or {}
             try:
                 result = original(this, frame, *arguments)
@@ -114,7 +116,8 @@ class FrameHook(Source):
         elif re.search(r"run_?only", action, re.IGNORECASE):
             self._add(code, outcome="run-only", text="\n".join(before.refused()), **wrapped)
         elif self._project.holds(code.co_filename):
-            why, text = _why_skipped(code, before), getattr(result, "skip_reason", None) or ""
+            why = _why_skipped(code, before)
+            text = getattr(result, "skip_reason", None) or ""
             text = "\n".join(filter(None, [*before.refused(), text]))
             codes = (above.f_code for above in upwards(caller if self._given_up else None))
             above = next(
@@ -175,6 +178,10 @@ def _wrapped(frame: Any) -> dict[str, Any]:
     if not isinstance(function, FunctionType):
         return {"wraps": type(called).__qualname__}
     name = function.__qualname__ if called is function or is_partial else type(called).__qualname__
+    # a decorator such as torch.no_grad() passes on what it is given
+    below = function.__dict__.get("__wrapped__")
+    if not function.__code__.co_argcount and isinstance(below, FunctionType):
+        function = below
     # self, or what the partial brings along
     given = len(called.args) if is_partial else int(is_method)
     arguments = function.__code__.co_varnames[given : function.__code__.co_argcount]

@@ -66,7 +66,8 @@ class GraphHook(InstalledGraphs):
             self._failures.append(failure)
 
     def around(self, output: Any, graph: Graph, captured: Any) -> Graph:
-        calls, runs_here = self._calls, self._runs_here
+        calls = self._calls
+        runs_here = self._runs_here
         runs: dict[int, int] = {}
         self._graphs.append(
             m.GraphRuns(

@@ -84,7 +84,8 @@ class GraphWatch(Source):
             if not self._inside:  # it calls itself again for its settings
                 name = _compile_id()
                 self._eager[name, False], self._eager[name, True] = eager_work(model, inputs)
-            before, self._inside = self._inside, True
+            before = self._inside
+            self._inside = True
             try:
                 return outer(model, inputs, *args, **named)
             finally:
@@ -95,7 +96,8 @@ class GraphWatch(Source):
             return inner(model, *args, **named)
 
         def generate(this: Any) -> Any:
-            self.kernels, self._planned = [], []
+            self.kernels = []
+            self._planned = []
             result = codegen(this)
             # with a name it is a subgraph that is compiled to be timed
             if not getattr(this, "name", None):
@@ -188,7 +190,8 @@ class GraphWatch(Source):
                 name = real_name.get(buffer, buffer)
                 if name in (outputs if written else graph.graph_inputs):
                     needed[name, written] = max(moved, needed.get((name, written), 0))
-        backward, compile_id = bool(graph.is_backward), _compile_id()
+        backward = bool(graph.is_backward)
+        compile_id = _compile_id()
         known = [work.bytes_moved for _, work, _ in self.kernels if work.bytes_moved is not None]
         not_given = m.Skipped("Inductor was not given this graph by Dynamo")
         no_plan = m.Skipped("this wrapper of Inductor's plans its buffers in another way")
@@ -290,7 +293,8 @@ def _without_data(value: Any) -> Any:
         return _size(value)
     if not isinstance(value, torch.Tensor):
         return value
-    shape, stride = [_size(one) for one in value.shape], [_size(one) for one in value.stride()]
+    shape = [_size(one) for one in value.shape]
+    stride = [_size(one) for one in value.stride()]
     made = torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device)
     return made.requires_grad_(value.requires_grad)
 
@@ -314,7 +318,8 @@ class _Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _launches(operator: Any) -> bool:
     """Whether it writes memory: no view, no allocation, no question about a tensor."""
-    schema, name = operator._schema, operator._schema.name.rpartition("::")[2]
+    schema = operator._schema
+    name = operator._schema.name.rpartition("::")[2]
     given = [one for one in schema.returns if "Tensor" in str(one.type)]
     writes = any(one.alias_info is not None and one.alias_info.is_write for one in schema.arguments)
     return not _is_view(operator) and bool(given or writes) and not name.startswith(_LAUNCH_NOTHING)

@@ -238,7 +238,8 @@ class _Read:
     """Something that a capture read and did not make."""
 
     def __init__(self, storage: StorageWeakRef, tensor: torch.Tensor, at: m.Frame) -> None:
-        self._storage, self.at = storage, at
+        self._storage = storage
+        self.at = at
         self._dtype = answer(tensor, lambda one: one.dtype)
         self.shape: tuple[int, ...] = answer(tensor, lambda one: tuple(one.shape)) or ()
         self._tensor, self._version = weakref.ref(tensor), version_of(tensor)
@@ -247,7 +248,8 @@ class _Read:
     def lacks(self) -> tuple[str, str]:
         """("freed" or "rebound", the variable); empty where a replay reads what the program holds,
         or may hold."""
-        tensor, before = self._tensor(), self._version
+        tensor = self._tensor()
+        before = self._version
         self._version = None if tensor is None else version_of(tensor)
         held = [
             (one, name)

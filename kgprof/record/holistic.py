@@ -190,7 +190,8 @@ def analysed(trace: Path) -> m.Holistic | m.Skipped:
         ("get_cuda_kernel_launch_stats", lambda: None, graphs or LAUNCHES_UNKNOWN),
         ("critical_path_analysis", lambda: None, graphs or "it needs an annotation to start from"),
     ):
-        outcome, reason = NOT_CALLED, unless
+        outcome = NOT_CALLED
+        reason = unless
         if not unless:
             try:
                 answers[name] = _rows(call())

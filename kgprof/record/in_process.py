@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 
-import msgspec
 import torch
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import UsageError
@@ -120,7 +120,8 @@ class InProcess:
         if self._step is None:
             return
         self._step_us.append((time.perf_counter_ns() - self._step_began) / 1e3)
-        step, self._step = self._step, None
+        step = self._step
+        self._step = None
         if error is None:
             step.__exit__(None, None, None)
         else:
@@ -133,15 +134,16 @@ class InProcess:
 
     def recording(self) -> m.Recording:
         """As far as it has come."""
-        key = m.RunKey(strategy=self._name, mode=m.AS_IS)
+        key = m.RunKey(self._name, m.AS_IS)
         options = m.Options(
-            workload=WORKLOAD,
+            WORKLOAD,
             steps=self.steps,
             warmup=self._warmup,
             device=self._device.type,
             passes=(m.PassName.COMPILE, m.PassName.MEMORY),
         )
-        environment, why = _environment(self._device), _NOT_HERE.reason
+        environment = _environment(self._device)
+        why = _NOT_HERE.reason
         plan = foreign.as_it_stands(WORKLOAD, (key,), self._device.type, environment, reason=why)
         header = m.RecordingHeader(
             schema_version=m.RECORDING_SCHEMA_VERSION,
@@ -158,16 +160,17 @@ class InProcess:
         records = records_of(
             lines, self._typed(project_sources.gather(lines, self._project, imported=True), files)
         )
-        ended = m.Exit(outcome=m.Outcome.OK, exit_code=0)
+        ended = m.Exit(m.Outcome.OK, exit_code=0)
         if self._failure is not None:
             failed = describe_failure(self._failure)
             ended = m.Exit(
-                outcome=m.Outcome.RAISED,
-                message=failed.message,
+                m.Outcome.RAISED,
+                failed.message,
                 traceback=failed.traceback,
                 exit_code=1,
             )
-        read, held = self._syncs.records(), self._tensors.records()
+        read = self._syncs.records()
+        held = self._tensors.records()
         named = (*self._files, *files_named(read, held))
         return m.RunRecord(
             key=key,
@@ -206,7 +209,7 @@ class InProcess:
                 found[file] = m.SourceFile(
                     sha256=hashlib.sha256(text.encode()).hexdigest(), text=text
                 )
-        return msgspec.structs.replace(sources, files=found)
+        return replace(sources, files=found)
 
 
 def _environment(device: torch.device) -> m.Environment:

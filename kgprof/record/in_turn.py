@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import InputError, NoBaseError, OutputError, UsageError, WorkloadError
@@ -51,7 +51,7 @@ def record_in_turn(
     its pair. Raises UsageError and WorkloadError, which name the side, for a workload that cannot
     be loaded.
     """
-    options = msgspec.structs.replace(options, rounds=looks[-1] + 1)
+    options = replace(options, rounds=looks[-1] + 1)
     with scratch_folder("kgprof-") as scratch:
         # Head first: where it cannot be loaded either, the workload is wrong and not new.
         head = _begun(options, sides[1], scratch / "head", progress, redact)
@@ -62,7 +62,8 @@ def record_in_turn(
         made = base, head
         keys = [key for key in head.plan.runs if key in base.plan.runs]
         progress.expect(keys, tuple(name for name in m.PASSES if options.wants(name)))
-        pairs, beside = 0, _can_take_turns(sides)
+        pairs = 0
+        beside = _can_take_turns(sides)
         try:
             for key in dict.fromkeys((*head.plan.runs, *base.plan.runs)):
                 for each in (one for one in made if key in one.plan.runs):
@@ -130,7 +131,7 @@ def _begun(
         checkout=side.checkout,
         side=side.told.side,
     )
-    making.header = msgspec.structs.replace(making.header, in_turn=side.told)
+    making.header = replace(making.header, in_turn=side.told)
     store.clear(side.output)
     store.create(making.folder, making.header)
     _say_so_far(making, 0)
@@ -140,8 +141,8 @@ def _begun(
 def _say_so_far(making: recorder.Recorder, pairs: int, *, interrupted: bool = False) -> None:
     """The header says how many rounds there are, of which the first is the whole recording."""
     header = making.header
-    options = msgspec.structs.replace(header.options, rounds=pairs + 1)
-    header = msgspec.structs.replace(header, options=options, interrupted=interrupted)
+    options = replace(header.options, rounds=pairs + 1)
+    header = replace(header, options=options, interrupted=interrupted)
     store.write_json(making.folder / layout.HEADER, header)
 
 

@@ -17,7 +17,8 @@ from typing import Any
 from kgprof.record.source import Source, aside, replace
 
 PREFIX = "__compiled_fn"
-INSTALL, COMPILE = "install_global_unsafe", "call_user_compiler"
+INSTALL = "install_global_unsafe"
+COMPILE = "call_user_compiler"
 
 Graph = Callable[..., Any]
 

@@ -106,7 +106,8 @@ class Iterations:
             return False
         inner.f_trace_lines = False
         inner.f_trace = _InOneCall()
-        begins, self._last = frame.f_lasti <= self._last, frame.f_lasti
+        begins = frame.f_lasti <= self._last
+        self._last = frame.f_lasti
         self.begun += begins
         return begins
 
@@ -158,7 +159,8 @@ def _tree(file: str) -> ast.Module | None:
 
 def _path(tree: ast.AST, begin: Position, end: Position) -> list[ast.AST]:
     """List the nodes around an expression, the outermost first and its own last."""
-    path, node = [tree], tree
+    path = [tree]
+    node = tree
     while True:
         around = (each for each in _parts(node) if _begin(each) <= begin and end <= _end(each))
         inner = next(around, None)

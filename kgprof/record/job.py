@@ -102,7 +102,7 @@ class Job(m.Model):
         return self.task is Task.SCRIPT and (self.control or self.traces_all or of_a_pass)
 
 
-class Phase(m.Model, tag_field="event", tag="phase"):
+class Phase(m.Model, kw_only=False, tag_field="event", tag="phase"):
     """The child begins something; the last one is where it was when it died."""
 
     name: str
@@ -140,7 +140,8 @@ def describe_failure(error: BaseException) -> Failed:
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(shown), shown, frames))
     if isinstance(error, KgprofError):
-        unwritable, code = isinstance(error, OutputError), error.exit_code
+        unwritable = isinstance(error, OutputError)
+        code = error.exit_code
         return Failed(
             message=error.message,
             hint=error.hint,
@@ -179,13 +180,13 @@ def failure(
     found = None
     if isinstance(raised, SyntaxError) and raised.filename and raised.lineno:
         text = (raised.text or "").strip()
-        found = m.Location(file=raised.filename, line=raised.lineno, text=text)
+        found = m.Location(raised.filename, raised.lineno, text=text)
     elif own and own[-1].lineno is not None:
         last = own[-1]
         found = m.Location(
-            file=last.filename,
-            line=own[-1].lineno,
-            function=last.name,
+            last.filename,
+            own[-1].lineno,
+            last.name,
             text=last.line or "",
         )
     if found is None:

@@ -93,7 +93,8 @@ class KeptRecords:
         if payload and (what := next((TEXTS[name] for name in TEXTS if name in metadata), "")):
             room = TEXTS_CHARACTERS - sum(len(each.text) for each in self.texts)
             text = payload[: min(TEXT_CHARACTERS, room)]
-            name, cut = compile_id(metadata), len(payload) - len(text)
+            name = compile_id(metadata)
+            cut = len(payload) - len(text)
             self.texts.append(
                 m.CompiledText(compile_id=name, what=what, text=text, cut=cut, call=call)
             )
@@ -165,7 +166,8 @@ def compilations(records: Iterable[m.TraceRecord]) -> Iterable[m.Compilation]:
     for record in records:
         for name in ("compilation_metrics", "bwd_compilation_metrics"):
             if isinstance(metrics := record.metadata.get(name), dict):
-                file, duration_us = metrics.get("co_filename"), metrics.get("duration_us")
+                file = metrics.get("co_filename")
+                duration_us = metrics.get("duration_us")
                 unknown = m.Skipped("torch gave no duration_us")
                 yield m.Compilation(
                     compile_id=str(metrics.get("compile_id") or ""),

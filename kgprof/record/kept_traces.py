@@ -37,7 +37,8 @@ def asked_for(recording: m.Recording, slug: str | None, name: m.PassName | None)
     Raises UsageError where several runs have one and none was named, or the run is not there;
     InputError, with the reason, where it has no such trace.
     """
-    folder, wanted = Path(recording.folder), TRACED if name is None else (name,)
+    folder = Path(recording.folder)
+    wanted = TRACED if name is None else (name,)
     every = {run.key.slug: run for run in recording.runs}
     if slug is not None and slug not in every:
         raise UsageError(

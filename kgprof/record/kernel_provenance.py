@@ -219,7 +219,8 @@ class CachedAsEver(Source):
         try:
             details = importlib.import_module("torch._inductor.codecache").FxGraphHashDetails
             graph = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
-            key_of, prepare = details.__init__, graph.prepare_for_serialization
+            key_of = details.__init__
+            prepare = graph.prepare_for_serialization
         except (ImportError, AttributeError) as error:
             self.unavailable = f"this torch keeps graphs in another way ({error})"
             return
@@ -279,7 +280,8 @@ class KernelWatch(Source):
     """While entered, ``note`` gets the work of every kernel call that Inductor generates."""
 
     def __init__(self, note: Note, graphs: GraphWatch | None = None) -> None:
-        self._note, self._graphs = note, graphs
+        self._note = note
+        self._graphs = graphs
 
     def listen(self, undo: ExitStack) -> None:
         try:

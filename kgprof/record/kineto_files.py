@@ -154,7 +154,8 @@ def _read(file: Path, within: Path | None, against: bool, progress: Progress) ->
         size_bytes = file.stat().st_size
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=file.name) from error
-    head, trace = kineto.metadata(file, within), kineto.read(file, within)
+    head = kineto.metadata(file, within)
+    trace = kineto.read(file, within)
     columns = trace.columns
     if not len(columns):
         raise InputError(
@@ -164,7 +165,8 @@ def _read(file: Path, within: Path | None, against: bool, progress: Progress) ->
     steps = timeline.profiler_steps(columns)
     distributed = head.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
-    rank, named = _number(distributed.get("rank")), _RANK_IN_NAME.search(file.name)
+    rank = _number(distributed.get("rank"))
+    named = _RANK_IN_NAME.search(file.name)
     return Found(
         path=file,
         within=within,

@@ -26,13 +26,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.reading import recordings
 from kgprof.record import store
 from kgprof.record.run import seed_everything
-from kgprof.record.trials import TIME_UP, CellTrials
+from kgprof.record.trials import TIME_UP, CellTrials, Write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,9 +90,7 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
     soonest = (m.Rung.FLOAT64, m.Rung.EAGER, wanted[-1])
     for rung in sorted(rungs, key=lambda rung: rung not in soonest):
         of.on_phase(f"correctness ladder: {rung}")
-        rungs[rung] = of.answered(
-            FUNCTION, msgspec.structs.replace(question, rung=rung), m.RungResult
-        )
+        rungs[rung] = of.answered(FUNCTION, replace(question, rung=rung), m.RungResult)
     first = next(
         (
             rung
@@ -104,9 +102,7 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
     minified: m.Minified | m.Skipped = m.Skipped("no rung differs")
     if first is not None:
         of.on_phase(f"smallest graph that differs: {first}")
-        minified = minifier.smallest(
-            msgspec.structs.replace(question, rung=first, folder=str(output)), of
-        )
+        minified = minifier.smallest(replace(question, rung=first, folder=str(output)), of)
     return m.Ladder(
         strategy=of.strategy,
         cell=cell.name,
@@ -120,7 +116,7 @@ def climb(of: CellTrials, output: Path) -> m.Ladder | m.Skipped:
 # ---------------------------------------------------------------- from here on in the child
 
 
-def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def measure(question_json: bytes, options: m.Options, write: Write) -> None:
     """Take the steps of one rung, keep what they left, and compare it with eager and float64."""
     import torch
 
@@ -152,7 +148,8 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
             for name, tensor in tensors.items():
                 arrays |= dict(named_arrays(tensor, name))
         seconds = time.perf_counter() - began  # named_arrays waits for the GPU
-    folder, at = Path(question.folder), m.RunKey(strategy=question.strategy, mode=question.rung)
+    folder = Path(question.folder)
+    at = m.RunKey(question.strategy, question.rung)
     store.write_result(folder, at, arrays)
     if job is not None:
         store.write_json(folder / f"{at.slug}.json", job)
@@ -208,13 +205,14 @@ def prepared(
     from kgprof.workloads.backend import as_in, in_place_of_inductor
     from kgprof.workloads.protocol import DivisibleWorkload
 
-    cell, rung = question.cell, question.rung
+    cell = question.cell
+    rung = question.rung
     if rung in (m.Rung.FLOAT64, m.Rung.EAGER):
         precision = cell.precision if rung is m.Rung.EAGER else m.Precision.AS_IS
-        cell = msgspec.structs.replace(cell, mode=m.EAGER, backend=m.EAGER, precision=precision)
+        cell = replace(cell, mode=m.EAGER, backend=m.EAGER, precision=precision)
     elif rung is not m.Rung.MODE:
         mode = m.AS_IS if cell.mode == m.AS_IS else "default"
-        cell = msgspec.structs.replace(cell, mode=mode, backend=m.BACKEND_OF.get(rung, m.INDUCTOR))
+        cell = replace(cell, mode=mode, backend=m.BACKEND_OF.get(rung, m.INDUCTOR))
     device = torch.device(question.device)
     recording = in_place_of_inductor(instead, chosen_too=True)
     with recording, as_in(cell, device.type), config.patch(fallback_random=True):
@@ -231,9 +229,7 @@ def prepared(
             if plan.name == question.strategy
             for mode in plan.modes
         }
-        key = m.RunKey(
-            strategy=question.strategy, mode=cell.mode if cell.mode in offered else m.AS_IS
-        )
+        key = m.RunKey(question.strategy, cell.mode if cell.mode in offered else m.AS_IS)
         yield workload, workload.prepare(key, device), part
 
 
@@ -336,15 +332,12 @@ def _own_comparison(
     workload: ComparableWorkload, question: Question, arrays: Arrays, job: m.Evaluation | None
 ) -> tuple[m.RunAgreement | m.Skipped, list[tuple[m.Metric, float]]]:
     """With eager, and of each metric eager's value."""
-    baseline = m.RunKey(strategy=question.strategy, mode=m.EAGER)
-    own = m.RunKey(strategy=question.strategy, mode="default")
+    baseline = m.RunKey(question.strategy, m.EAGER)
+    own = m.RunKey(question.strategy, "default")
     own = own if question.rung not in (m.Rung.FLOAT64, m.Rung.EAGER) else baseline
     eager = left_by(question, m.Rung.EAGER) or arrays
     judged = dict(workload.agreement({baseline: eager, own: arrays}, baseline).runs)[own]
-    path = (
-        Path(question.folder)
-        / f"{m.RunKey(strategy=baseline.strategy, mode=m.Rung.EAGER).slug}.json"
-    )
+    path = Path(question.folder) / f"{m.RunKey(baseline.strategy, m.Rung.EAGER).slug}.json"
     before = m.decode_json(path.read_bytes(), m.Evaluation).metrics if path.exists() else ()
     pairs = zip(job.metrics if job else (), before, strict=False)
     return judged, [(metric, other.value) for metric, other in pairs if metric.label == other.label]
@@ -352,5 +345,5 @@ def _own_comparison(
 
 def left_by(question: Question, rung: m.Rung) -> Arrays:
     """Nothing where that rung's process left nothing."""
-    key = m.RunKey(strategy=question.strategy, mode=rung)
+    key = m.RunKey(question.strategy, rung)
     return recordings.read_result(Path(question.folder), key) or {}

@@ -66,7 +66,8 @@ class Launchers(Source):
             self._watch(module, "start_processes", spawned, undo)
 
     def _watch(self, owner: Any, name: str, saw: Callable[..., None], undo: ExitStack) -> None:
-        original, note = getattr(owner, name), self._note
+        original = getattr(owner, name)
+        note = self._note
 
         @functools.wraps(original)
         def seen(*args: Any, **kwargs: Any) -> Any:
@@ -87,7 +88,8 @@ class Launchers(Source):
         target = getattr(process, "_target", None) or type(process).run
         while isinstance(target, functools.partial):
             target = target.func
-        code, module = getattr(target, "__code__", None), getattr(target, "__module__", "")
+        code = getattr(target, "__code__", None)
+        module = getattr(target, "__module__", "")
         torchs = any(
             getattr(arg, "__module__", "").startswith("torch.")
             for arg in getattr(process, "_args", ())
@@ -131,7 +133,8 @@ def launched(command: Any, environment: Mapping[Any, Any] | None) -> m.Launched 
         size = str(environment.get("LOCAL_WORLD_SIZE") or environment["WORLD_SIZE"])
         if not size.isdecimal():
             return None
-        ranks, start = int(size), ["torchrun", "--nproc-per-node", size]
+        ranks = int(size)
+        start = ["torchrun", "--nproc-per-node", size]
         return m.Launched(
             by="torch.distributed", processes=ranks, command=_inside(start, words, script)
         )
@@ -155,7 +158,8 @@ def _script_in(words: Sequence[str]) -> int:
 def _inside(start: Sequence[str], words: Sequence[str], script: int) -> str:
     """The words that start it, then kgprof with the script or module and its arguments."""
     module = ["-m"] if script and words[script - 1] in MODULE else []
-    option, args = "--module" if "deepspeed" in start[0] else "-m", words[script + 1 :]
+    option = "--module" if "deepspeed" in start[0] else "-m"
+    args = words[script + 1 :]
     return shlex.join(
         [
             *start,

@@ -17,7 +17,8 @@ from kgprof import model as m
 
 PROC = Path("/proc")
 # Columns of a core: user, nice, system, idle, iowait, irq, softirq, steal; what follows is in user.
-_COLUMNS, _IDLE = 8, (3, 4)
+_COLUMNS = 8
+_IDLE = (3, 4)
 # Of a process, behind its name: its group; its own time in user and system, and that of its
 # children which have ended.
 _GROUP, _TIMES = 2, slice(11, 15)
@@ -52,7 +53,8 @@ def between(first: Moment, last: Moment, ticks_per_s: int) -> m.Load | m.Skipped
     seconds = last.at_s - first.at_s
     if seconds < SHORTEST_S:
         return m.Skipped(f"{1000 * seconds:.0f} ms are too short for the kernel's clock")
-    own, busy = last.own - first.own, last.busy - first.busy
+    own = last.own - first.own
+    busy = last.busy - first.busy
     return m.Load(
         seconds=seconds,
         cores=last.cores,
@@ -112,7 +114,8 @@ def wait_for_idle(
 
     ``told``: at each look at a busy machine, with the seconds that have passed.
     """
-    passed_s, began = 0.0, time.monotonic()
+    passed_s = 0.0
+    began = time.monotonic()
     while isinstance(load := looks(), m.Load) and load.is_high and passed_s < at_most_s:
         told(load, passed_s)
         sleep(min(BETWEEN_S, at_most_s - passed_s))

@@ -75,7 +75,8 @@ class MachineClock:
     def _host(self) -> float:
         """Microseconds of one turn: a write to a dict and an operator on one number, not waited
         for."""
-        one, seen = self._one, dict.fromkeys(range(8), 0)
+        one = self._one
+        seen = dict.fromkeys(range(8), 0)
         began = _now()
         for turn in range(DISPATCHES):
             seen[turn & 7] += turn

@@ -52,7 +52,8 @@ def memory_pass(
     ``beside``: of Job. The steady calls, which say what the probes cost, are made alone.
     ``calling`` is entered around the calls."""
     calls = CallIndex()
-    syncs, tensors = Syncs(calls, device, project), TensorProbe(calls)
+    syncs = Syncs(calls, device, project)
+    tensors = TensorProbe(calls)
     with listening((syncs, tensors)):
         session = load()
         if isinstance(session, BufferSession):
@@ -64,7 +65,8 @@ def memory_pass(
             with alone(beside):
                 step_us += [timing.wall_us(step, device) for _ in range(options.steps - warm_up)]
     peaks = measured_peaks(session.step, device, calls=options.steps - options.warmup)
-    read, held = syncs.records(), tensors.renumbered(lambda call: call)
+    read = syncs.records()
+    held = tensors.renumbered(lambda call: call)
     return m.MemoryPass(
         step_us=tuple(step_us),
         steady_from=options.warmup,

@@ -22,12 +22,13 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.record.ladder import Question, prepared
-from kgprof.record.trials import CellTrials
+from kgprof.record.trials import CellTrials, Write
 
 if TYPE_CHECKING:
     import torch
 
-REDUCE, CHECK = "kgprof.record.minifier:reduce", "kgprof.record.minifier:check"
+REDUCE = "kgprof.record.minifier:reduce"
+CHECK = "kgprof.record.minifier:check"
 DIFFERS = 2  # exit code of a script whose graph differs; 1 is Python's own
 SCRIPT_NAME = "smallest_graph.py"
 MOST_OUTPUT = 4_000  # characters of a script's that are kept
@@ -123,7 +124,7 @@ def _import_of(workload: str) -> str:
 # ---------------------------------------------------------------- from here on in the child
 
 
-def check(minified_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def check(minified_json: bytes, options: m.Options, write: Write) -> None:
     """Run the script by itself."""
     script = m.decode_json(minified_json, m.Minified).script
     ended = subprocess.run(
@@ -133,7 +134,7 @@ def check(minified_json: bytes, options: m.Options, write: Callable[[m.Model], N
     write(m.Reproduction(differs=ended.returncode == DIFFERS, output=output))
 
 
-def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def reduce(question_json: bytes, options: m.Options, write: Write) -> None:
     """Take the first graph of one run that differs when it is compiled by itself, and make it
     smaller.
 
@@ -145,7 +146,8 @@ def reduce(question_json: bytes, options: m.Options, write: Callable[[m.Model], 
     from torch._functorch.fx_minifier import minifier
 
     question = m.decode_json(question_json, Question)
-    graphs, rung = recorded(question, options), question.rung
+    graphs = recorded(question, options)
+    rung = question.rung
     backend = m.BACKEND_OF.get(rung, question.cell.backend if rung is m.Rung.MODE else m.INDUCTOR)
     settings: dict[str, Any] = {"backend": backend, "dynamic": False}
     if rung is m.Rung.MODE and backend == m.INDUCTOR:
@@ -248,11 +250,10 @@ def differs_compiled(
     from kgprof.workloads.user import TOLERANCES
 
     torch._dynamo.reset()
-    eager, found = (
-        outcome(graph, inputs),
-        outcome(torch.compile(copy.deepcopy(graph), **settings), inputs),
-    )
-    wide_graph, wide_inputs = copy.deepcopy(graph), clone_inputs_retaining_gradness(inputs)
+    eager = outcome(graph, inputs)
+    found = outcome(torch.compile(copy.deepcopy(graph), **settings), inputs)
+    wide_graph = copy.deepcopy(graph)
+    wide_inputs = clone_inputs_retaining_gradness(inputs)
     tensors = (each for each in wide_inputs if isinstance(each, torch.Tensor))
     widen([*wide_graph.parameters(), *wide_graph.buffers(), *tensors])
     try:

@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-import msgspec
 import torch
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import UsageError
@@ -38,7 +38,8 @@ def unloaded_plan(job: Job) -> m.Plan:
     run, as it stands."""
     device = environment.choose_device(job.options.device)
     name = job.options.workload.rpartition(":")[2]
-    key, described = m.RunKey(strategy=name, mode=m.AS_IS), environment.describe(device, job.flags)
+    key = m.RunKey(name, m.AS_IS)
+    described = environment.describe(device, job.flags)
     why = "the workload could not be loaded"
     return foreign.as_it_stands(job.options.workload, (key,), device.type, described, reason=why)
 
@@ -74,7 +75,7 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
     probe = m.Skipped(why), False
     assert why or job.probe_cache  # else its files would come to the working directory
     probe_s, isa_works = probe if why else environment.probe_vector_isa(Path(job.probe_cache))
-    return msgspec.structs.replace(
+    return replace(
         unloaded,
         workload=workload.name,
         strategies=tuple(workload.strategies()),
@@ -92,7 +93,8 @@ def make_plan(job: Job, unloaded: m.Plan) -> m.Plan:
 def loaded(job: Job) -> tuple[Workload, dict[str, str]]:
     """And the variables that it sets in time for a torch that it imports itself. Here torch is
     imported already."""
-    before, by_then = flags(os.environ), list[dict[str, str]]()
+    before = flags(os.environ)
+    by_then = list[dict[str, str]]()
 
     def noting(name: str, *given: Any, **named: Any) -> ModuleType:
         importer = str(
@@ -121,10 +123,8 @@ def alternatives_of(workload: Workload) -> tuple[m.Alternative, ...]:
     """Raises UsageError for a name that is none of the workload's strategies."""
     if not isinstance(workload, WeighedWorkload):
         return ()
-    offered, pairs = (
-        [strategy.name for strategy in workload.strategies()],
-        tuple(workload.alternatives()),
-    )
+    offered = [strategy.name for strategy in workload.strategies()]
+    pairs = tuple(workload.alternatives())
     for name in (name for pair in pairs for name in (pair.guarded, pair.always)):
         _check(f"alternatives of {workload.name}: no strategy", name, offered)
     return pairs
@@ -153,9 +153,10 @@ def select_runs(
             mode for strategy in offered.values() for mode in strategy.modes
         )
         _check(f"{workload.name} has no mode", mode, list(modes_offered))
-    strategies, modes = dict.fromkeys(options.strategies), dict.fromkeys(options.modes)
+    strategies = dict.fromkeys(options.strategies)
+    modes = dict.fromkeys(options.modes)
     if strategies and modes:
-        runs = [m.RunKey(strategy=name, mode=mode) for name in strategies for mode in modes]
+        runs = [m.RunKey(name, mode) for name in strategies for mode in modes]
         for run in runs:
             if run.mode not in offered[run.strategy].modes:
                 raise UsageError(
@@ -165,20 +166,13 @@ def select_runs(
         return tuple(runs)
     if strategies:
         mine = {name: [run for run in usual if run.strategy == name] for name in strategies}
-        first = {
-            name: [m.RunKey(strategy=name, mode=offered[name].modes[0])] for name in strategies
-        }
+        first = {name: [m.RunKey(name, offered[name].modes[0])] for name in strategies}
         return tuple(run for name in strategies for run in mine[name] or first[name])
     if not modes:
         return tuple(usual)
     # The usual strategies; one that has none of the modes stays out, but not all of them.
     names = dict.fromkeys(run.strategy for run in usual)
-    runs = [
-        m.RunKey(strategy=name, mode=mode)
-        for name in names
-        for mode in modes
-        if mode in offered[name].modes
-    ]
+    runs = [m.RunKey(name, mode) for name in names for mode in modes if mode in offered[name].modes]
     if not runs:
         raise UsageError(
             f"no default strategy has mode {' or '.join(modes)}",

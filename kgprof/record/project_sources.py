@@ -223,7 +223,8 @@ def of_files(
 def _read_all(files: Iterable[str], recorded_here: bool) -> Iterator[tuple[str, m.SourceFile]]:
     """What somebody else's records name is read where it is Python below the working directory, or
     in its repository: they could name any file of this machine."""
-    room, here = TEXT_BYTES, started_in()
+    room = TEXT_BYTES
+    here = started_in()
     top_here = next(
         (folder for folder in (here, *here.parents) if (folder / ".git").exists()), here
     )
@@ -263,7 +264,8 @@ def _registry_entries(ids: Iterable[str]) -> Iterator[tuple[str, m.RegistryEntry
     )
     for gb_id in wanted:
         for newest in registry.get(gb_id, ())[:1]:
-            kind, explanation = newest.get("Gb_type", ""), newest.get("Explanation", "")
+            kind = newest.get("Gb_type", "")
+            explanation = newest.get("Explanation", "")
             yield (
                 gb_id,
                 m.RegistryEntry(

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.errors import InputError, UsageError
@@ -50,7 +50,8 @@ def launch(environment: Mapping[str, str]) -> Launch | None:
     if "RANK" not in environment or world_size in ("", "1"):
         return None
     try:
-        rank, size = int(environment["RANK"]), int(world_size)
+        rank = int(environment["RANK"])
+        size = int(world_size)
     except ValueError:
         raise UsageError(
             f"RANK={environment['RANK']} and WORLD_SIZE={world_size} do not name a valid rank",
@@ -131,16 +132,16 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
     found = [_recording(output, launched, rank) for rank in range(launched.world_size)]
     lacking = (f"{_RANK.sub('', mine.strategy)}-rank{rank}" for rank in range(launched.world_size))
     keys = [
-        m.RunKey(strategy=name, mode=mine.mode) if recording is None else recording.runs[0].key
+        m.RunKey(name, mine.mode) if recording is None else recording.runs[0].key
         for recording, name in zip(found, lacking, strict=True)
     ]
     strategies = (
         m.StrategyPlan(name=key.strategy, modes=(key.mode,), summary=f"rank {i}")
         for i, key in enumerate(keys)
     )
-    plan = msgspec.structs.replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
+    plan = replace(header.plan, runs=tuple(keys), strategies=tuple(strategies))
     interrupted = interrupted or header.interrupted
-    store.create(folder, msgspec.structs.replace(header, plan=plan, interrupted=interrupted))
+    store.create(folder, replace(header, plan=plan, interrupted=interrupted))
     store.write_json(folder / layout.CEILINGS, m.Skipped(NOT_ALONE))
     for rank, key in enumerate(keys):
         if found[rank] is None:
@@ -148,7 +149,7 @@ def gather(output: Path, launched: Launch, into: Path) -> Path:
                 f"rank {rank} of {launched.world_size} left no Recording within {WAIT_S:.0f} "
                 "s after rank 0 ended"
             )
-            store.write_exit(folder, key, m.Exit(outcome=m.Outcome.KILLED, message=why))
+            store.write_exit(folder, key, m.Exit(m.Outcome.KILLED, why))
         else:
             there = layout.run_folder(output / f"rank{rank}" / layout.FOLDER, key)
             shutil.copytree(there, layout.run_folder(folder, key), copy_function=_linked)

@@ -44,10 +44,11 @@ from kgprof.workloads import programs
 
 AGAIN = "--passes compile,memory,trace,timing"  # of a script
 NOT_TIMED = m.Skipped("there is no TIMING")
-NOT_REPEATED = m.Exit(outcome=m.Outcome.NOT_STARTED, message="the first round has no TIMING")
+NOT_REPEATED = m.Exit(m.Outcome.NOT_STARTED, "the first round has no TIMING")
 PROBE_CACHE = "vector-isa"
 # With compiling switched off it may take so many times as long as with it, in any case so long.
-EAGER_MOST, EAGER_AT_LEAST_S = 2, 20.0
+EAGER_MOST = 2
+EAGER_AT_LEAST_S = 20.0
 TRACED_WHOLE_BELOW_S = 20.0  # a trace grows with the operators of the program
 CONTROLLED_BELOW_S = 60.0  # a program that takes longer is not run again on kgprof's own account
 
@@ -157,7 +158,8 @@ def make_plan(
 ) -> tuple[m.Plan, m.Exit | None]:
     """And how the child ended, where the workload could not be loaded. ``compiles``: also what is
     planned as it is."""
-    answer, log = scratch / "plan.json", scratch / layout.PLAN_LOG
+    answer = scratch / "plan.json"
+    log = scratch / layout.PLAN_LOG
     job = Job(
         task=Task.PLAN,
         options=options,
@@ -170,7 +172,7 @@ def make_plan(
     )
     caches = Caches(folder=scratch / "caches")
     progress.phase("plan", None)
-    ended = children.run(Start(job=job, scratch=scratch, log=log, caches=caches))
+    ended = children.run(Start(job, scratch, log, caches))
     if ended.interrupted:
         raise KeyboardInterrupt
     well = ended.exit.outcome == "ok"
@@ -216,7 +218,8 @@ class Recorder:
         side: str = "",
     ) -> None:
         self.folder = folder
-        self._checkout, self._side = checkout, side
+        self._checkout = checkout
+        self._side = side
         self._echo = echo
         self.plan = plan
         self._scratch = scratch
@@ -226,14 +229,16 @@ class Recorder:
     def run_program(self, key: m.RunKey) -> None:
         """Once under all that one run gives, and once more for each pass that needs a rerun and was
         asked for; a short program also for TIMING, if nothing else was asked for."""
-        options, began = self.header.options, time.monotonic()
+        options = self.header.options
+        began = time.monotonic()
         for name, declared in m.PASSES.items():
             if name not in options.passes and not declared.listens:
                 store.write_pass(self.folder, key, name, m.Skipped(declared.not_in_script))
         folder = layout.run_folder(self.folder, key)
         store.write_json(folder / layout.EVALUATION, m.Skipped("a script has no evaluation"))
         passes = tuple(n for n in options.passes if not m.PASSES[n].reruns)
-        ended, took_s = self._start(Task.SCRIPT, key, passes), time.monotonic() - began
+        ended = self._start(Task.SCRIPT, key, passes)
+        took_s = time.monotonic() - began
         if self._without_what_changed_it(Task.SCRIPT, key, passes, ended, took_s).outcome != "ok":
             return
         for name in (name for name in options.passes if m.PASSES[name].reruns):
@@ -245,7 +250,8 @@ class Recorder:
 
     def _time_program(self, key: m.RunKey, took_s: float, below_s: float) -> None:
         """Nobody asked for this rerun: whatever becomes of it, the run ended as it ended."""
-        why, run = "", layout.run_folder(self.folder, key)
+        why = ""
+        run = layout.run_folder(self.folder, key)
         written = run / layout.SCRIPT  # not there where the program ended past Python
         script = m.decode_json(written.read_bytes(), m.ScriptRun) if written.is_file() else None
         if script is not None and script.work_is_in is not None:
@@ -310,7 +316,7 @@ class Recorder:
             store.write_exit(
                 self.folder,
                 key,
-                m.Exit(outcome=m.Outcome.RAISED, message=lacking, during="prepare"),
+                m.Exit(m.Outcome.RAISED, lacking, during="prepare"),
             )
             return False
         ended = self._without_what_changed_it(
@@ -351,7 +357,7 @@ class Recorder:
         if ended.outcome is m.Outcome.OK or control.exit.outcome is not m.Outcome.OK:
             return ended  # a control that fails may do so for being a second run
         why = f"{ended.message.strip()} came through it; without it the run ends well"
-        without = tuple(m.Unavailable(capture=name, why=why) for name in ended.through)
+        without = tuple(m.Unavailable(name, why) for name in ended.through)
         if without:
             # compiled in the run that failed
             shutil.rmtree(self._caches(task, key, 1).folder, ignore_errors=True)
@@ -365,9 +371,7 @@ class Recorder:
         answer.unlink(missing_ok=True)
         ended = self._start(task, key, control=True, decides=False)
         counted = (
-            m.decode_json(answer.read_bytes(), m.Control)
-            if answer.is_file()
-            else m.Control(exit=ended)
+            m.decode_json(answer.read_bytes(), m.Control) if answer.is_file() else m.Control(ended)
         )
         return msgspec.structs.replace(counted, exit=ended)
 
@@ -588,7 +592,8 @@ class Recorder:
     ) -> Start:
         """What a child is started with. Its start is said at once, but of one that ``waits`` when
         it has started."""
-        options, caches = self.header.options, self._caches(task, key, number)
+        options = self.header.options
+        caches = self._caches(task, key, number)
         job = Job(
             task=task,
             options=options if passes is None else msgspec.structs.replace(options, passes=passes),
@@ -613,10 +618,10 @@ class Recorder:
         if not waits:
             self._progress.phase(said + first, key)
         return Start(
-            job=job,
-            scratch=self._scratch,
-            log=self._files(job)[0],
-            caches=caches,
+            job,
+            self._scratch,
+            self._files(job)[0],
+            caches,
             on_phase=lambda name: (
                 self._progress.phase(said + name, key, beside=waits)
                 if waits or name != first
@@ -632,7 +637,8 @@ class Recorder:
             )
         if exit_file is not None and decides:
             store.write_json(exit_file, ended.exit)
-        key, prefix = given.job.key, given.job.collectives
+        key = given.job.key
+        prefix = given.job.collectives
         if key is not None and prefix and ended.exit.outcome is not m.Outcome.OK:
             flight_recorder.keep(Path(prefix), layout.run_folder(self.folder, key))
         if ended.interrupted:
@@ -661,7 +667,8 @@ class Recorder:
             return self.folder / (
                 layout.CEILINGS_LOG if job.task is Task.CEILINGS else layout.AGREEMENT_LOG
             ), None
-        run, passes = layout.run_folder(self.folder, job.key), job.options.passes
+        run = layout.run_folder(self.folder, job.key)
+        passes = job.options.passes
         if job.control:
             return run / f"control_{layout.LOG}", None
         if job.task is Task.ROUND:

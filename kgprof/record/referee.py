@@ -46,7 +46,8 @@ def widen(tensors: Iterable[torch.Tensor]) -> None:
         ):
             # a subclass widens itself or not at all; inference tensors cannot be changed here
             continue
-        gradient, tensor.grad = tensor.grad if tensor.is_leaf else None, None
+        gradient = tensor.grad if tensor.is_leaf else None
+        tensor.grad = None
         storage = tensor.untyped_storage()
         if (key := (storage.data_ptr(), tensor.dtype)) not in storages or not storage.nbytes():
             flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage)

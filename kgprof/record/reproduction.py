@@ -27,7 +27,8 @@ def beyond(
             differs &= found != wide
         return differs, (found != eager).astype(float), by_float64
     whole = np.complex128 if found.dtype.kind == "c" else np.float64
-    x, e = found.astype(whole), eager.astype(whole)
+    x = found.astype(whole)
+    e = eager.astype(whole)
     r = e if wide is None or wide.shape != e.shape else wide.astype(whole)
     with np.errstate(all="ignore"):
         common = np.isfinite(e) & np.isfinite(r)

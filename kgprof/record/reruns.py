@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 import torch
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.reading import layout
@@ -64,7 +64,7 @@ class Rerun:
             if self._name is m.PassName.TIMING and isinstance(result, m.Skipped) and self._ended_ns:
                 result = self._as_one_window(result, self._ended_ns)
             if isinstance(result, m.TimingPass):
-                result = msgspec.structs.replace(result, account=self._accounted())
+                result = replace(result, account=self._accounted())
             if self._runs_eagerly:
                 file = self._place.folder / layout.EAGER_TIMES
                 store.write_json(file, self._of_eager_code(result))
@@ -117,7 +117,8 @@ class Clock:
     has a ``result``."""
 
     def __init__(self, place: Place, steps: Steps) -> None:
-        self._options, self._steps = place.options, steps
+        self._options = place.options
+        self._steps = steps
         self._load, self._cpu_ns = LoadWatch(), array("q")  # at each mark
         self.result: m.TimingPass | m.HostPass | m.Skipped | None = None
 
@@ -131,7 +132,8 @@ class Clock:
             self._cpu_ns.append(time.process_time_ns())
 
     def __exit__(self, *_: object) -> None:
-        warmup, kind = self._options.warmup, self._steps.reported
+        warmup = self._options.warmup
+        kind = self._steps.reported
         compiled_in = frozenset(self._steps.compiled_in(kind))
         step_us = [
             (after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))
@@ -146,7 +148,8 @@ class Clock:
             self.result = m.Skipped(f"the rerun for TIMING saw no complete step{without}")
             return
         first = min((step for step in timed if step >= warmup), default=min(timed))
-        last, kept = max(timed), tuple(us for step, us in timed.items() if step >= first)
+        last = max(timed)
+        kept = tuple(us for step, us in timed.items() if step >= first)
         cpu_ns = [after - before for before, after in pairwise(self._steps.at(kind, self._cpu_ns))]
         short = f", none of them after --warmup {warmup}" if first < warmup else ""
         if compiling := last - first + 1 - len(kept):

@@ -34,7 +34,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.reading import layout
-from kgprof.reading.compile_calls import first_compile, uncalled
+from kgprof.reading.compile_calls import condition, first_compile, uncalled
 from kgprof.record import (
     flight_recorder,
     kept_records,
@@ -460,6 +460,8 @@ class Capture:
         bare_us = [
             us for step, us in enumerate(call_us) if step >= warmup and step not in compiled_in
         ]
+        if isinstance(trace, m.TracePass) and bare_us:
+            trace = msgspec.structs.replace(trace, bare_us=statistics.median(bare_us))
 
         def write_trace() -> None:
             if trace is not None:
@@ -579,8 +581,12 @@ class Capture:
             notes=tuple(self._notes(kind, bare_us, trace, unfinished)),
         )
         if not unfinished and not any(compilations(self._compile.records())):
+            place, under = self._compile_call()
             script = msgspec.structs.replace(
-                script, workers=self._launchers.workers, compile_call=self._compile_call()
+                script,
+                workers=self._launchers.workers,
+                compile_call=place,
+                compile_under="" if self._compile.was_asked else under,
             )
         if not unfinished and (script.compile_call or script.is_one_window):
             script = msgspec.structs.replace(script, uncalled=self._uncalled())
@@ -594,13 +600,15 @@ class Capture:
             return m.Skipped(f"the recording stopped after {self._stopped}")
         return self._account.answer(kind, self._steps.now_ns(), under_listeners=True)
 
-    def _compile_call(self) -> str:
-        """Where the program's own text calls torch.compile, of one that compiled nothing."""
+    def _compile_call(self) -> tuple[str, str]:
+        """Where the program's own text calls torch.compile, of one that compiled nothing, and what
+        that line stands under."""
         files, main = self._files(), _main()
         for name in sorted(files, key=lambda file: file != main):
-            if (line := first_compile(files[name].text or "")) is not None:
-                return f"{Path(name).name}:{line}"
-        return ""
+            text = files[name].text or ""
+            if (line := first_compile(text)) is not None:
+                return f"{Path(name).name}:{line}", condition(text, line)
+        return "", ""
 
     def _uncalled(self) -> tuple[str, ...]:
         """Functions of the script itself that no line of it calls."""

@@ -30,12 +30,13 @@ from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.measures import buckets, times
 from kgprof.record.run import seed_everything
-from kgprof.record.trials import CellTrials
+from kgprof.record.trials import CellTrials, Write
 
 if TYPE_CHECKING:
     import torch
 
-FUNCTION, LOOK = "kgprof.record.size_policies:measure", "kgprof.record.size_policies:look"
+FUNCTION = "kgprof.record.size_policies:measure"
+LOOK = "kgprof.record.size_policies:look"
 # of one size's steady state: so many, or so long and at least WARM of them
 SAMPLES, WARM, BUDGET_S = 20, 3, 0.5
 FIXED = (m.SizePolicy.STATIC, m.SizePolicy.BUCKETS, m.SizePolicy.PADDED)
@@ -66,7 +67,8 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
     precision. Without ``sizes`` those that the program calls with. Raises KeyboardInterrupt where a
     signal came.
     """
-    cell, device = of.cell, of.device
+    cell = of.cell
+    device = of.device
     mode = cell.mode if cell.mode in m.COMPILED_MODES else "default"
     backend = "" if cell.backend == m.INDUCTOR else cell.backend
     of = replace(of, options=msgspec.structs.replace(of.options, backend=backend))
@@ -81,7 +83,8 @@ def compare_policies(of: CellTrials, sizes: Sequence[int] = ()) -> m.Shapes | m.
             f"the program calls {seen.function} with one size only ({calls[0]}); give "
             "others with --sizes"
         )
-    chosen, policies = buckets.recommended(calls), []
+    chosen = buckets.recommended(calls)
+    policies = []
     for policy in m.SizePolicy:
         tops = {m.SizePolicy.BUCKETS: chosen, m.SizePolicy.PADDED: (max(calls),)}.get(policy, ())
         of.on_phase(f"sizes: {policy}")
@@ -181,7 +184,8 @@ class Called:
             *args, **kwargs
         )
         bound.apply_defaults()
-        before, self.arguments = self.arguments, bound
+        before = self.arguments
+        self.arguments = bound
         if varying := self.varying():
             self.sizes += (len(next(iter(varying.values()))),)
         self.arguments = before if before is not None and self.sizes[1:] else bound
@@ -212,7 +216,8 @@ def capturing() -> Iterator[list[Called]]:
     import torch
 
     calls: list[Called] = []
-    compile_, hooks = torch.compile, []
+    compile_ = torch.compile
+    hooks = []
 
     def hook(called: Called) -> Callable[..., None]:
         return lambda module, args, kwargs: called.see(*args, **kwargs)
@@ -264,7 +269,7 @@ def captured(question: Question, options: m.Options) -> Called:
                 )
                 if mode not in plan.modes:
                     continue
-                key = m.RunKey(strategy=question.strategy, mode=mode)
+                key = m.RunKey(question.strategy, mode)
                 session = workload.prepare(key, torch.device(question.device))
                 for _ in range(STEPS):
                     session.step()
@@ -274,7 +279,7 @@ def captured(question: Question, options: m.Options) -> Called:
     raise UsageError(f"{options.workload} passes no tensor to its compiled function", hint=HINT)
 
 
-def look(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def look(question_json: bytes, options: m.Options, write: Write) -> None:
     called = captured(m.decode_json(question_json, Question), options)
     name = getattr(called.function, "__name__", type(called.function).__name__)
     write(
@@ -286,7 +291,7 @@ def look(question_json: bytes, options: m.Options, write: Callable[[m.Model], No
     )
 
 
-def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def measure(question_json: bytes, options: m.Options, write: Write) -> None:
     """One policy, in the cell's precision. A workload may have set its own when it was loaded."""
     import torch
 
@@ -303,7 +308,7 @@ def measure(question_json: bytes, options: m.Options, write: Callable[[m.Model],
 
     own = question.precision is m.Precision.AS_IS
     precise = {} if own else results()
-    cell = m.Cell(mode=m.AS_IS, backend=options.backend or m.INDUCTOR, precision=question.precision)
+    cell = m.Cell(m.AS_IS, backend=options.backend or m.INDUCTOR, precision=question.precision)
     with as_in(cell, torch.device(question.device).type):
         write(_measured(question, called, inputs, results(), precise))
 
@@ -330,7 +335,8 @@ def _measured(
     }
 
     def call(size: int) -> Any:
-        given, top = inputs[size], tops[size]
+        given = inputs[size]
+        top = tops[size]
         if mode != "default":
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         if policy is m.SizePolicy.MARKED and size > 1:
@@ -347,7 +353,8 @@ def _measured(
         return time.perf_counter() - began, made
 
     first: list[tuple[int, float]] = []  # calls that compiled
-    differs, graphs = "", 0
+    differs = ""
+    graphs = 0
     for size in question.sizes:
         before = counters["stats"]["unique_graphs"]
         seconds, made = clocked(size)
@@ -414,7 +421,8 @@ def _unlike(made: Any, expected: Any, precise: Any, size: int) -> str:
     from kgprof.record.tensor_differences import differences
     from kgprof.workloads.user import named_arrays
 
-    found, eager = dict(named_arrays(made)), dict(named_arrays(expected))
+    found = dict(named_arrays(made))
+    eager = dict(named_arrays(expected))
     reference = {} if precise is None else dict(named_arrays(precise))
     unlike = [each for each in differences(found, eager, reference) if each.differing]
     if not unlike:

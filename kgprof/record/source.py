@@ -125,7 +125,8 @@ class LogListener(logging.Handler):
         """``wanted``: names of the records and artifacts that it reads; nobody else's are computed
         for it."""
         super().__init__(logging.DEBUG)
-        self._take, self.wanted = take, wanted
+        self._take = take
+        self.wanted = wanted
 
     def emit(self, record: logging.LogRecord) -> None:
         self._take(record)
@@ -217,8 +218,8 @@ def unavailable(sources: Iterable[Source]) -> tuple[m.Unavailable, ...]:
     """Each source that this torch does not offer, or that has lost a part of its facts."""
     return tuple(
         m.Unavailable(
-            capture=source.name,
-            why=source.unavailable or source.lost,
+            source.name,
+            source.unavailable or source.lost,
             incomplete=not source.unavailable,
         )
         for source in sources

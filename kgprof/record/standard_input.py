@@ -77,7 +77,8 @@ def copy_to(file: str) -> None:
     if not file or Path(file).exists():
         return
     buffered = io.BufferedReader(_Copied(Path(file)))
-    encoding, errors = sys.stdin.encoding, sys.stdin.errors
+    encoding = sys.stdin.encoding
+    errors = sys.stdin.errors
     text = io.TextIOWrapper(buffered, encoding=encoding, errors=errors)
     text.mode = "r"  # type: ignore[misc]  # as Python sets it
     sys.stdin = sys.__stdin__ = text  # type: ignore[misc]

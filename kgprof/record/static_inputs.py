@@ -82,7 +82,8 @@ class _Held:
         # stays at the address of the capture
         self.tensor = max([tensor, *objects], key=torch.numel).detach()
         self.objects = [(each, each.detach()) for each in objects]
-        self.name, self.is_weight = name, is_weight
+        self.name = name
+        self.is_weight = is_weight
         # Of all its elements: the tensors may be views, of which not every one can be written to.
         self.flat = _laid_out(self.tensor, self.tensor.untyped_storage(), flat=True)
         self.saved = self.flat.clone()
@@ -329,7 +330,8 @@ def _inside(name: str, value: object) -> Iterator[tuple[str, object]]:
 
 def _differs(now: torch.Tensor, before: torch.Tensor) -> bool:
     if now.itemsize == 1:
-        now, before = now.view(torch.uint8), before.view(torch.uint8)
+        now = now.view(torch.uint8)
+        before = before.view(torch.uint8)
     return not bool(torch.isclose(now, before, rtol=0, atol=0, equal_nan=True).all())
 
 
@@ -366,7 +368,8 @@ def _difference(name: str, expected: torch.Tensor, got: torch.Tensor | None) -> 
             dtype=dtype,
         )
     wide = torch.complex128 if expected.is_complex() else torch.float64
-    ours, theirs = got.to(wide), expected.to(wide)
+    ours = got.to(wide)
+    theirs = expected.to(wide)
     relative = TOLERANCES.get(expected.dtype, _FLOAT8 if expected.is_floating_point() else 0.0)
     finite = theirs[theirs.isfinite()].abs()
     tolerance = max(

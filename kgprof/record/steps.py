@@ -25,8 +25,9 @@ from typing import Any
 import torch
 
 import kgprof
+from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
-from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
+from kgprof.record.call_index import CallIndex
 from kgprof.record.iterations import Iterations
 from kgprof.record.python_stack import expression_at, upwards
 from kgprof.record.source import Source, aside, preceded, replace
@@ -154,13 +155,13 @@ class Steps(CallIndex):
     def numbers(self, kind: Kind | None) -> Callable[[int], int]:
         """From a label to the number of its step, -1 before the first one."""
         if kind is None:
-            return lambda label: BEFORE_THE_FIRST
+            return lambda label: m.BEFORE_THE_FIRST
         at = self._at(kind)
         ahead = self._ahead(kind)
 
         def number(label: int) -> int:
             passed = bisect_right(at, label)
-            return passed - 1 + ahead if label >= 0 else BEFORE_THE_FIRST
+            return passed - 1 + ahead if label >= 0 else m.BEFORE_THE_FIRST
 
         return number
 
@@ -196,10 +197,12 @@ class Steps(CallIndex):
 
     @property
     def running(self) -> int | None:
-        """The number of the step that runs, from 1; None where none of the chosen kind has begun,
-        and for calls, of which the program's own step may make several."""
-        kind = self.reported
-        return self.ended(kind) + 1 if kind in (Kind.EXPLICIT, Kind.OPTIMIZER) else None
+        """The number of the step that runs, from 1; None where nothing marks where steps begin or
+        end, and for calls, of which the program's own step may make several."""
+        kind = self.chosen
+        if kind is Kind.OPTIMIZER:  # also the first has ended, of which the beginning may be unseen
+            return self.counts[kind] + 1
+        return self.counts[kind] if kind is Kind.EXPLICIT else None
 
     def _ahead(self, kind: Kind) -> int:
         """1 where the first step began before the first mark of a kind that ends steps: compiled

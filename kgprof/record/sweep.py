@@ -35,7 +35,8 @@ NEEDS_A_GPU = ("cudagraphs", "tensorrt")
 # Seconds of one process, as a first guess before anything is measured.
 START_GUESS_S, TIMING_GUESS_S, WARM_SHARE = 6.0, 4.0, 0.25
 COMPILE_GUESS_S = {m.EAGER: 0.0, "max-autotune": 80.0, "max-autotune-no-cudagraphs": 80.0}
-INDUCTOR_GUESS_S, CAPTURE_GUESS_S = 25.0, 3.0
+INDUCTOR_GUESS_S = 25.0
+CAPTURE_GUESS_S = 3.0
 LOG_KEPT = 4_000  # characters of the end of a log
 NOTHING_COMPILED = (
     "nothing was compiled: there is no torch.compile call whose settings a sweep could change"
@@ -58,7 +59,7 @@ class Grid(m.Model):
             cells = list(self._product())
         else:
             cells = list(_usual(device, own_settings))
-        cells = [m.Cell(mode=m.EAGER, backend=m.EAGER), *cells]
+        cells = [m.Cell(m.EAGER, backend=m.EAGER), *cells]
         sized = (
             msgspec.structs.replace(cell, size=size)
             for size in self.sizes or ((),)
@@ -72,12 +73,10 @@ class Grid(m.Model):
                 # Modes are Inductor's.
                 for mode in (self.modes or ("default",)) if backend == m.INDUCTOR else ("default",):
                     if mode == m.EAGER:
-                        yield m.Cell(mode=mode, backend=m.EAGER, precision=precision)
+                        yield m.Cell(mode, backend=m.EAGER, precision=precision)
                         continue
                     for dynamic in self.dynamic or (m.Dynamic.AS_IS,):
-                        yield m.Cell(
-                            mode=mode, backend=backend, dynamic=dynamic, precision=precision
-                        )
+                        yield m.Cell(mode, backend=backend, dynamic=dynamic, precision=precision)
 
 
 def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
@@ -86,14 +85,14 @@ def _usual(device: str, own_settings: bool) -> Iterator[m.Cell]:
     there is no time for all of them."""
     gpu = device == "cuda"
     cells = (
-        (own_settings, m.Cell(mode=m.AS_IS)),
-        (True, m.Cell(mode="default")),
-        (gpu, m.Cell(mode="reduce-overhead")),
-        (True, m.Cell(mode="max-autotune-no-cudagraphs")),
-        (gpu, m.Cell(mode="max-autotune")),
-        (gpu, m.Cell(mode="default", dynamic=m.Dynamic.TRUE)),
-        (True, m.Cell(mode="default", backend="aot_eager")),
-        (gpu, m.Cell(mode="default", precision=m.Precision.BF16)),
+        (own_settings, m.Cell(m.AS_IS)),
+        (True, m.Cell("default")),
+        (gpu, m.Cell("reduce-overhead")),
+        (True, m.Cell("max-autotune-no-cudagraphs")),
+        (gpu, m.Cell("max-autotune")),
+        (gpu, m.Cell("default", dynamic=m.Dynamic.TRUE)),
+        (True, m.Cell("default", backend="aot_eager")),
+        (gpu, m.Cell("default", precision=m.Precision.BF16)),
     )
     return (cell for wanted, cell in cells if wanted)
 
@@ -134,7 +133,8 @@ class Session:
         write: Callable[[m.Sweep], None],
     ) -> None:
         self._options, self._scratch, self._progress = options, scratch, progress
-        self._stages, self._write = stages, write
+        self._stages = stages
+        self._write = write
         self._is_program = programs.is_program(options.workload)
         self._caches: dict[m.Cell, str] = {}
         self._took_s: dict[tuple[m.Cell, bool], float] = {}
@@ -166,7 +166,8 @@ class Session:
         self.others = tuple(
             dict.fromkeys(run.strategy for run in plan.runs if run.strategy != self.strategy)
         )
-        options, machine = self._options, plan.environment
+        options = self._options
+        machine = plan.environment
         self.question = m.SweepQuestion(
             workload=options.workload,
             workload_args=options.workload_args,
@@ -223,8 +224,7 @@ class Session:
         )
 
     def _turned(self, found: m.CellResult, turns: int) -> bool:
-        warm = [process for process in found.processes if not process.cold]
-        return bool(found.processes) and len(warm) >= self._warm_turns(turns)
+        return bool(found.processes) and found.started(cold=False) >= self._warm_turns(turns)
 
     def _warm_turns(self, turns: int) -> int:
         """A script's cold run is under the listeners of COMPILE, and gives no steady time."""
@@ -248,10 +248,8 @@ class Session:
         seconds = 0.0
         for cell, found in self._cells.items():
             if not found.not_run or found.processes:
-                cold = max(0, max(1, repeats) - len([p for p in found.processes if p.cold]))
-                warm = max(
-                    0, self._warm_turns(turns) - len([p for p in found.processes if not p.cold])
-                )
+                cold = max(0, max(1, repeats) - found.started(cold=True))
+                warm = max(0, self._warm_turns(turns) - found.started(cold=False))
                 seconds += cold * guess_s(cell, cold=True) + warm * guess_s(cell, cold=False)
         return seconds
 
@@ -300,10 +298,7 @@ class Session:
     def _in_turn(self, cells: Sequence[m.Cell], numbers: range, *, cold: bool) -> None:
         for number, cell in itertools.product(numbers, cells):
             found = self._cells[cell]
-            if (
-                not found.failed
-                and len([process for process in found.processes if process.cold == cold]) <= number
-            ):
+            if not found.failed and found.started(cold=cold) <= number:
                 self._one(cell, cold=cold, last=not cold and number == numbers[-1])
 
     def _begun(self, turns: int) -> list[m.Cell]:
@@ -332,7 +327,8 @@ class Session:
                 (us for each in self._cells[cell].measured() for us in each.step_us), default=0.0
             )
 
-        left_s, kept = self._ends - time.monotonic(), list[m.Cell]()
+        left_s = self._ends - time.monotonic()
+        kept = list[m.Cell]()
         for cell in sorted(alive, key=lambda cell: (cell.compiles, step_us(cell))):
             left_s -= self._warm_turns(turns) * self._expected_s(cell, cold=False)
             if left_s > 0 or not cell.compiles:
@@ -368,7 +364,7 @@ class Session:
                 self._left_out(cell)
             return
         number = len(found.processes) + 1
-        key = m.RunKey(strategy=self.strategy, mode=cell.name)
+        key = m.RunKey(self.strategy, cell.name)
         self._progress.phase(f"process {number}, {'cold caches' if cold else 'warm caches'}", key)
         began = time.monotonic()
         name = self._caches.setdefault(cell, f"caches-{len(self._caches)}")
@@ -393,7 +389,8 @@ class Session:
         self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
     ) -> tuple[m.CellProcess, bool]:
         mode = cell.mode if cell.mode in self.modes else m.AS_IS
-        device, steady = self.question.device, not cold or number == 1
+        device = self.question.device
+        steady = not cold or number == 1
         question = m.CellQuestion(
             cell=cell,
             strategy=self.strategy,

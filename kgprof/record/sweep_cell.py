@@ -4,10 +4,10 @@ memory they took."""
 import resource
 import sys
 import time
-from collections.abc import Callable
 
 import msgspec
 import torch
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.record import project_sources, timing
@@ -15,6 +15,7 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.run import seed_everything
 from kgprof.record.source import listening
 from kgprof.record.torch_trace import CompileSources
+from kgprof.record.trials import Write
 from kgprof.workloads import loading
 from kgprof.workloads.backend import as_in
 from kgprof.workloads.protocol import Session
@@ -30,7 +31,7 @@ FEWEST_STEPS = 3  # of a group
 GROUPS_S = 3.0
 
 
-def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None]) -> None:
+def measure(question: bytes, options: m.Options, write: Write) -> None:
     """Writes a CellAnswer three times: after the first calls, after the steps, and with the call
     after a reset."""
     asked = m.decode_json(question, m.CellQuestion)
@@ -40,10 +41,11 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         workload = loading.load(
             options.workload, (*options.workload_args, *asked.cell.size), options.seed
         )
-        session = workload.prepare(m.RunKey(strategy=asked.strategy, mode=asked.mode), device)
+        session = workload.prepare(m.RunKey(asked.strategy, asked.mode), device)
         if asked.cell.precision is m.Precision.TF32:  # a workload may have set its own
             torch.set_float32_matmul_precision("high")
-        calls, count = CallIndex(), max(1, options.warmup)
+        calls = CallIndex()
+        count = max(1, options.warmup)
         listened = CompileSources(
             calls, project_sources.project_files(options.workload), to_stderr=False
         )
@@ -51,9 +53,7 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         with listening(listened.sources if asked.cold else ()):
             start_s = tuple(timing.wall_us(step, device) / 1e6 for _ in range(count))
         spans = tuple(
-            msgspec.structs.replace(
-                record, metadata=msgspec.to_builtins(record.metadata, enc_hook=str)
-            )
+            replace(record, metadata=msgspec.to_builtins(record.metadata, enc_hook=str))
             for record in listened.records()
             if SPANS & record.metadata.keys()
         )
@@ -65,7 +65,7 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         if not asked.steady:
             return
         groups = steady_us(session, device, options.steps, step_s=start_s[-1])
-        times = msgspec.structs.replace(
+        times = replace(
             times,
             step_us=groups,
             frames=timing.frames_seen_by_dynamo(),
@@ -80,9 +80,7 @@ def measure(question: bytes, options: m.Options, write: Callable[[m.Model], None
         write(m.CellAnswer(times=times, spans=spans))
         if asked.last and times.frames:
             torch.compiler.reset()
-            times = msgspec.structs.replace(
-                times, again_s=timing.wall_us(session.step, device) / 1e6
-            )
+            times = replace(times, again_s=timing.wall_us(session.step, device) / 1e6)
             write(m.CellAnswer(times=times))
 
 
@@ -97,7 +95,8 @@ def steady_us(
         max(steps, int(GROUP_LEAST_S / step_s)), max(FEWEST_STEPS, int(GROUPS_S / 2 / step_s))
     )
     groups: list[float] = []
-    began, longest = time.monotonic(), 0.0
+    began = time.monotonic()
+    longest = 0.0
     while len(groups) < GROUPS and time.monotonic() - began + longest <= GROUPS_S:
         group_began = time.monotonic()
         groups.append(group_us(session, device, steps))

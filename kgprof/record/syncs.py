@@ -20,7 +20,7 @@ import sysconfig
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -94,17 +94,23 @@ CAPTURED = frozenset(
 ON_A_CPU = ("cpu", "numpy", "tolist", "to")
 # steps of a script in which tensors are followed, from the last one with a read of a new kind
 FOLLOWED = 64
+# or these, if they took so much CPU time: following a step of thousands of operators costs as much
+# again as the step
+FEWEST_FOLLOWED, ENOUGH_CPU_S = 16, 0.4
 UNFOLLOWED = "unfollowed"  # in place of where a tensor lies; UNKNOWN in the records
 PLACES = 4096
 CODES = 65536  # of Python's stacks
 STACK = 8  # frames of the project above a read
-EXPRESSION = 200  # characters
 TORCH = tensor_places.TORCH
 IN_TORCH = tensor_places.IN_TORCH
 STANDARD = sysconfig.get_path("stdlib")
 BY_TORCH = f"{TORCH}/_higher_order_ops"  # compiled by torch on its own
 OPTIMIZERS = f"{TORCH}/optim/"  # their step count lies on the CPU wherever the parameters are
+# how many sequences a PackedSequence has at each place lies on the CPU, too
+PACKED = (f"{TORCH}/nn/modules/rnn.py", f"{TORCH}/nn/utils/rnn.py")
 LBFGS = f"{OPTIMIZERS}lbfgs.py"  # has none, and reads losses and directions
+# Dynamo's call behind a graph that makes an array of its result, in a line of its own making.
+TO_NUMPY = "to_numpy_helper"
 # A hook and the line that reads.
 BETWEEN = (
     *(__file__, tensor_places.__file__, eager_calls.__file__, warnings.__file__),
@@ -134,6 +140,7 @@ PLUMBING = tuple(
 # Where torch waits for what is its own: it warms up and records a CUDA graph, or tries kernels.
 CUDA_GRAPHS = (f"{TORCH}/_inductor/cudagraph", f"{TORCH}/cuda/graphs.py")
 INDUCTOR = f"{TORCH}/_inductor"
+FAKE_TENSORS = f"{TORCH}/_subclasses/"  # while Dynamo traces, of a number that became a tensor
 TRITON = f"{Path(TORCH).parent}/triton/"
 # Calls of Python's that wait and read nothing.
 WAITS = ("cuda.synchronize", "Event.synchronize", "Stream.synchronize")
@@ -154,6 +161,7 @@ class Syncs(Source):
         # and whether it is between a hook and the line that reads
         self._codes: dict[int, tuple[CodeType, bool]] = {}
         self._steps_alike = 0  # since a read was the first of its kind
+        self._alike_since_s = 0.0  # CPU time
         # the call from which on tensors were not followed, but for new reads
         self.followed_until: int | None = None
         self._left_out = 0
@@ -270,11 +278,15 @@ class Syncs(Source):
 
     @aside
     def step_begins(self) -> None:
-        """Of a script. After FOLLOWED steps that read nothing new, each place of a read is taken to
-        read what it has read so far, and tensors are not followed any more until there is a new
-        place. All reads are counted."""
+        """Of a script. After FOLLOWED steps that read nothing new (FEWEST_FOLLOWED, if those took
+        ENOUGH_CPU_S), each place of a read is taken to read what it has read so far, and tensors
+        are not followed any more until there is a new place. All reads are counted."""
+        if not self._steps_alike:
+            self._alike_since_s = time.process_time()
         self._steps_alike += 1
-        rests = self._steps_alike > FOLLOWED and len(PLACES_HOOKS.listening) == 1
+        took_s = time.process_time() - self._alike_since_s
+        fewest = FEWEST_FOLLOWED if took_s >= ENOUGH_CPU_S else FOLLOWED
+        rests = self._steps_alike > fewest and len(PLACES_HOOKS.listening) == 1
         if rests and not TENSORS.rest:
             sites = [
                 site
@@ -300,7 +312,7 @@ class Syncs(Source):
         # kgprof waits for the device as well, and torch's optimizers read their step count on the
         # host.
         if caller.startswith(RECORD) or (
-            caller.startswith(OPTIMIZERS) and caller != LBFGS and device == "cpu"
+            caller.startswith((OPTIMIZERS, *PACKED)) and caller != LBFGS and device == "cpu"
         ):
             return None, True
         stack = tuple(upwards(hook))
@@ -323,8 +335,11 @@ class Syncs(Source):
         if derives in ON_A_CPU_ALONE or _is_torchs_own(above, reads_in_graph=reads_in_graph):
             return None, True
         operator, place, _ = graph.next_operator(source) if graph else ("", (), "")
+        converts = graph is None and _makes_an_array(stack)
+        if converts and tensor is not None:
+            place = self._graphs.returned_at(tensor)
         inside, chain = self._captured_at(place)
-        libraries = () if graph else _libraries(above, frames[0])
+        libraries = () if graph or inside else _libraries(above, frames[0])
         # By name: a code object's hash is that of its constants, and in Dynamo's bytecode a slice
         # may be one.
         named = (
@@ -355,7 +370,8 @@ class Syncs(Source):
             tensor=lies,
         )
         if seen is not None and "instruction" not in seen.fields:
-            seen.fields |= {"text": text, **_doing(frames[0], "instruction", "expression")}
+            doing = {} if converts else _doing(frames[0], "instruction", "expression")
+            seen.fields |= {"text": text, "instruction": "", "expression": "", **doing}
             if libraries:
                 seen.fields |= _doing(libraries[0], "library_instruction", "library_expression")
         return seen, False
@@ -400,7 +416,7 @@ def _is_torchs_own(above: tuple[FrameType, ...], *, reads_in_graph: bool) -> boo
     beyond = files[len(by_torch)] if len(by_torch) < len(files) else ""
     if beyond.startswith(RECORD) and not reads_in_graph:
         return True
-    own = CUDA_GRAPHS if reads_in_graph else (INDUCTOR, *CUDA_GRAPHS)
+    own = CUDA_GRAPHS if reads_in_graph else (INDUCTOR, FAKE_TENSORS, *CUDA_GRAPHS)
     return any(file.startswith(own) for file in by_torch)
 
 
@@ -417,7 +433,10 @@ def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameT
 
 
 def _doing(frame: FrameType, instruction: str, expression: str) -> dict[str, str]:
-    return {instruction: instruction_at(frame), expression: expression_at(frame)[:EXPRESSION]}
+    return {
+        instruction: instruction_at(frame),
+        expression: expression_at(frame)[: m.EXPRESSION_KEPT],
+    }
 
 
 class _Read(NamedTuple):
@@ -555,7 +574,8 @@ def _watch_methods(hooks: _Hooks, undo: ExitStack) -> None:
 
 
 def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    op, see = f"Tensor.{name}", hooks.see
+    op = f"Tensor.{name}"
+    see = hooks.see
 
     @outside_of_dynamo
     def seen_in(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -617,7 +637,8 @@ def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[.
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
     def watched(*args: Any, **kwargs: Any) -> Any:
-        seen, began = see("python-call", op, "cuda"), time.perf_counter_ns()
+        seen = see("python-call", op, "cuda")
+        began = time.perf_counter_ns()
         found = function(*args, **kwargs)
         _took(seen, began)
         return found
@@ -627,7 +648,8 @@ def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[.
 
 def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
     """torch warns at each synchronising call; the warnings that are the user's still reach them."""
-    before, shown = torch.cuda.get_sync_debug_mode(), warnings.showwarning
+    before = torch.cuda.get_sync_debug_mode()
+    shown = warnings.showwarning
     caught = warnings.catch_warnings()
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
@@ -667,6 +689,21 @@ ALL_HOOKS = (
 # ---------------------------------------------------------------- what is no read
 
 
+def _is_made_of(node: torch.fx.Node, inputs: Collection[torch.fx.Node]) -> bool:
+    """Whether what a node computes comes from these inputs of its graph alone, or is a number that
+    Dynamo took for a constant and hands on as a tensor of the CPU."""
+    met = {node}
+    left = [node]
+    while left:
+        for source in left.pop().all_input_nodes:
+            if source not in met:
+                met.add(source)
+                left.append(source)
+    placeholders = {each for each in met if each.op in ("placeholder", "get_attr")}
+    of_none = node.target is torch.scalar_tensor
+    return placeholders <= set(inputs) if placeholders else of_none
+
+
 def _is_wrapped_number(tensor: torch.Tensor) -> bool:
     """A Python number that torch made a tensor of gives way to any other of its kind in type
     promotion."""
@@ -701,6 +738,12 @@ def _target(
     )
 
 
+def _makes_an_array(stack: tuple[FrameType, ...]) -> bool:
+    """Whether the call that reads is Dynamo's own, between a hook and a line of the program."""
+    called = takewhile(lambda frame: frame.f_code.co_filename.startswith(BETWEEN), stack)
+    return any(frame.f_code.co_name == TO_NUMPY for frame in called)
+
+
 # ---------------------------------------------------------------- within a compiled graph
 
 
@@ -710,13 +753,23 @@ Captured = tuple[str, tuple[m.Frame, ...], str]
 
 class _Graph:
     """A compiled graph, and what in it comes to a read, in the order in which it runs; ``numbers``
-    are the positions of arguments that are no tensors of the program's."""
+    are the positions of arguments that are no tensors of the program's, ``computed`` those of
+    results that are made of these alone."""
 
     def __init__(
-        self, compile_id: str, operators: tuple[Captured, ...] = (), numbers: tuple[int, ...] = ()
+        self,
+        compile_id: str,
+        operators: tuple[Captured, ...] = (),
+        numbers: tuple[int, ...] = (),
+        returns: tuple[tuple[m.Frame, ...], ...] = (),
+        moves: bool = True,
+        computed: tuple[int, ...] = (),
     ) -> None:
         self.compile_id = compile_id
+        self.computed = computed
         self._numbers = numbers
+        self.returns = returns  # the lines of what made each of its results
+        self._moves = moves  # a device is named in it
         self.numbers: frozenset[int] = frozenset()  # their ids in the run that goes on
         self.on_a_cpu = tuple(found for found in operators if found[0] in ON_A_CPU)
         dispatched = tuple(found for found in operators if found[0] not in ON_A_CPU)
@@ -730,6 +783,11 @@ class _Graph:
     def begins(self, args: tuple[Any, ...]) -> None:
         self._at.clear()
         self.numbers = frozenset(id(args[index]) for index in self._numbers if index < len(args))
+
+    def computes_on_the_host(self, args: tuple[Any, ...]) -> bool:
+        """Whether all that it is given lies there, as the arrays of compiled code of numpy's do."""
+        tensors = [value for value in args if isinstance(value, torch.Tensor)]
+        return not self._moves and bool(tensors) and all(TENSORS.of(x) == HOST for x in tensors)
 
     def next_operator(self, source: str) -> Captured:
         """The captured operator of the next read. ``while_loop`` reads its predicate as often as it
@@ -748,6 +806,8 @@ class _Here(threading.local):
 
     def __init__(self) -> None:
         self.stack: list[_Graph] = []
+        # by the identity of what the last of them returned, the lines that made it
+        self.returned: dict[int, tuple[m.Frame, ...]] = {}
 
 
 class _RunningGraphs(InstalledGraphs):
@@ -766,7 +826,11 @@ class _RunningGraphs(InstalledGraphs):
     def running(self) -> _Graph | None:
         return self._here.stack[-1] if self._here.stack else None
 
-    def capture(self, output: Any) -> tuple[tuple[Captured, ...], tuple[int, ...]]:
+    def returned_at(self, tensor: torch.Tensor) -> tuple[m.Frame, ...]:
+        """The lines that made a result of this thread's last graph; empty for any other tensor."""
+        return self._here.returned.get(id(tensor), ())
+
+    def capture(self, output: Any) -> tuple[Any, ...]:
         """Dynamo turns a Python float (a learning rate, a probability) into a tensor of the CPU
         that the graph reads again, and an array of numpy's into one that shares its memory: neither
         would lie on a GPU."""
@@ -781,7 +845,13 @@ class _RunningGraphs(InstalledGraphs):
             and _reads(node, name)
             and not (node.args and node.args[0] in numbers)
         )
-        return operators, tuple(numbers.values())
+        returns = next(node.args[0] for node in output.graph.nodes if node.op == "output")
+        moves = any(
+            operator_of(node) in ("to", "cuda") or "device" in node.kwargs
+            for node in output.graph.nodes
+        )
+        computed = tuple(at for at, node in enumerate(returns) if _is_made_of(node, numbers))
+        return operators, tuple(numbers.values()), tuple(map(frames_of, returns)), moves, computed
 
     def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
@@ -795,9 +865,14 @@ class _RunningGraphs(InstalledGraphs):
             self._begins(known)
             stack.append(known)
             try:
-                return graph(*args, **kwargs)
+                found = graph(*args, **kwargs)
             finally:
                 stack.pop()
+            if known.computes_on_the_host(args):
+                TENSORS.derived(args, found)
+            TENSORS.lie_on_the_host(found[at] for at in known.computed)
+            here.returned = dict(zip(map(id, found), known.returns, strict=False))
+            return found
 
         return torch._dynamo.disable(watched)  # type: ignore[no-any-return,no-untyped-call]
 

@@ -14,7 +14,8 @@ Arrays = Mapping[str, np.ndarray]
 def differences(found: Arrays, eager: Arrays, wide: Arrays) -> Iterator[m.TensorDifference]:
     """Of every tensor in ``found`` or ``eager``; ``wide`` may lack some."""
     for name in (name for name in {**eager, **found} if not name.startswith("kgprof.")):
-        ours, theirs = found.get(name), eager.get(name)
+        ours = found.get(name)
+        theirs = eager.get(name)
         dtypes = [
             None if side.get(name) is None else str(side.get(f"{DTYPE}{name}", side[name].dtype))
             for side in (found, eager)
@@ -104,7 +105,8 @@ def _ulps(found: np.ndarray, reference: np.ndarray, dtype: str) -> np.ndarray | 
         rank = np.asarray(array, dtype=found.dtype, order="C").view(bits).astype(np.int64)
         if dtype == "bfloat16":
             # to nearest, ties to even
-            rank, lowest = (rank + 0x7FFF + ((rank >> 16) & 1)) >> 16, -(2**15)
+            rank = (rank + 0x7FFF + ((rank >> 16) & 1)) >> 16
+            lowest = -(2**15)
         ranks.append(np.where(rank < 0, lowest - rank, rank))
     sizes = [np.abs(rank).astype(np.uint64) for rank in ranks]
     other_sign = (ranks[0] < 0) != (ranks[1] < 0)

@@ -208,7 +208,8 @@ class TensorPlaces:
 
     def gives_up(self, error: Exception) -> None:
         """Nothing is known of any tensor from here on, and who asks is told why."""
-        self.gave_up, self.listens = True, False
+        self.gave_up = True
+        self.listens = False
         self.tells(raised(error))
 
     def forget(self) -> None:
@@ -282,6 +283,13 @@ class TensorPlaces:
             for result in _tensors_in(results if isinstance(results, tuple | list) else (results,)):
                 if type(result) is torch.Tensor:
                     self._remember(result, place)
+
+    @aside
+    def lie_on_the_host(self, results: Iterable[Any]) -> None:
+        """A compiled graph made ``results`` of Python's numbers alone."""
+        for result in results:
+            if type(result) is torch.Tensor and not self.idle():
+                self._remember(result, HOST)
 
     @aside
     def filled(self, _operands: Iterable[Any], tensor: Any) -> None:
@@ -611,7 +619,8 @@ def _between_compilations(
         stand_aside()
         stand()
 
-    enter, leave = FakeTensorMode.__enter__, FakeTensorMode.__exit__
+    enter = FakeTensorMode.__enter__
+    leave = FakeTensorMode.__exit__
 
     def entered(mode: FakeTensorMode) -> Any:
         stand_aside()
@@ -639,7 +648,8 @@ def _between_compilations(
 def _operators(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """Each overload that this torch has a kernel of for the CPU, and nothing under BackendSelect; a
     name without overload means those that write to nothing but their own result."""
-    known, has = torch._C._dispatch_has_kernel, torch._C._dispatch_has_kernel_for_dispatch_key
+    known = torch._C._dispatch_has_kernel
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
     for name in names:
         packet, _, wanted = name.partition(".")
         operators = getattr(torch.ops.aten, packet, None)
@@ -673,8 +683,10 @@ def _tensors_of(operator: Any) -> list[int]:
 
 
 def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callable[..., Any]:
-    below, redispatch = torch._C.DispatchKey.BackendSelect, operator.redispatch
-    first, name = operator._schema.arguments[0], operator._schema.name.removeprefix("aten::")
+    below = torch._C.DispatchKey.BackendSelect
+    redispatch = operator.redispatch
+    first = operator._schema.arguments[0]
+    name = operator._schema.name.removeprefix("aten::")
     of_a_tensor, of_several = (
         str(first.type) == "Tensor",
         len(_tensors_of(operator)) > 1 and name not in TAKE_INDICES,

@@ -65,7 +65,8 @@ FINISH = "compile_subgraph"  # the method of Dynamo's OutputGraph that ends the 
 RESUMED = "torch_dynamo_resume_in_"  # Dynamo's name of what goes on behind a graph break
 
 # AOTAutograd's, and who calls it
-RUN_BACKWARD, BACKWARD = "call_func_at_runtime_with_args", "_backward_impl"
+RUN_BACKWARD = "call_func_at_runtime_with_args"
+BACKWARD = "_backward_impl"
 COMPILED_NODE = "CompiledFunctionBackward"
 # of autograd, from an output to that of the compiled graph: a view of what the graph gave
 NODES = 3
@@ -296,7 +297,8 @@ class TensorProbe(InstalledGraphs):
         self._thread, calls = threading.get_ident(), self._calls
 
         def running(compiled: Any, args: Any, *rest: Any, **named: Any) -> Any:
-            graph, call = self._backward_of(args), calls.current
+            graph = self._backward_of(args)
+            call = calls.current
             if graph is None:
                 return original(compiled, args, *rest, **named)
             if not self._watching or not graph.takes(call):
@@ -353,7 +355,8 @@ class _Place:
     def is_where(self, other: _Place) -> bool:
         """The same allocation at the same address: what an allocator gives out again is another
         one."""
-        ours, theirs = self.memory, other.memory
+        ours = self.memory
+        theirs = other.memory
         return self.storage.cdata == other.storage.cdata and ours.address == theirs.address
 
 
@@ -490,7 +493,8 @@ class _Graph:
         self, described: m.WatchedGraph, names: Sequence[str], static: Sequence[str], made: _Made
     ) -> None:
         self._compiled = described
-        self._names, self._static = names, static
+        self._names = names
+        self._static = static
         self._made = made
         self._inputs: dict[tuple[int, int], _Input] = {}
         self._outputs = 0
@@ -526,7 +530,8 @@ class _Graph:
         end = (
             max((index for index, place in enumerate(places) if place is not None), default=-1) + 1
         )
-        fixed, names = dict(zip(self._names, self._static, strict=True)), []
+        fixed = dict(zip(self._names, self._static, strict=True))
+        names = []
         for index, place in enumerate(places):
             given = "" if place is None else self._made.taken.get(place.storage.cdata, "")
             number = f" {index - end + incoming}" if incoming > 1 else ""
@@ -567,7 +572,8 @@ class _Graph:
     ) -> dict[int, int]:
         """By how much the versions of the storages (as StorageWeakRef names them) that came in rose
         meanwhile."""
-        run, written = self._run, {}
+        run = self._run
+        written = {}
         for index, (arg, place) in enumerate(zip(args, before, strict=True)):
             if arg is None or place is None or place.version is None:
                 continue
@@ -612,7 +618,8 @@ class _Graph:
             if place is not None
         ]
         for (left, a, at), (right, b, bt) in _meeting(named):
-            ours, theirs = at.memory, bt.memory
+            ours = at.memory
+            theirs = bt.memory
             offset = theirs.address - ours.address
             key = (
                 left,
@@ -752,14 +759,17 @@ class _Buffers:
             self._compare(buffer, tensor, place)
 
     def _compare(self, buffer: _Buffer, tensor: torch.Tensor, place: _Place) -> None:
-        call, before = self._calls.current, buffer.place
-        rebound, moved = id(tensor) != buffer.identity, not place.is_where(before)
+        call = self._calls.current
+        before = buffer.place
+        rebound = id(tensor) != buffer.identity
+        moved = not place.is_where(before)
         _note(buffer.rebound, call, rebound)
         _note(buffer.moved, call, moved)
         if (rebound or moved) and (made := self._made.maker(place)) is not None:
             buffer.made_by[made[0]] = buffer.made_by.get(made[0], 0) + 1
         if not (rebound or moved) and place.version is not None and before.version is not None:
-            advanced, by_graphs = place.version - before.version, self.ran.get(place.storage.cdata)
+            advanced = place.version - before.version
+            by_graphs = self.ran.get(place.storage.cdata)
             _note(buffer.written_inside, call, bool(advanced) and by_graphs is not None)
             _note(buffer.written_outside, call, advanced > (by_graphs or 0))
         buffer.stands(tensor, place)

@@ -33,7 +33,8 @@ from kgprof.workloads.protocol import EvaluationSession, Session
 TIMING_BUDGET_S = 20.0
 AGREEING, AGREE = 2, 1.03  # no third one where two took the same time within 3 %
 # Beside another process (turns.py) it takes as many as end within this, at most so many.
-IN_TURN_S, IN_TURN = 2.0, 20
+IN_TURN_S = 2.0
+IN_TURN = 20
 GROUPS = 5  # groups of ``--steps`` steps for a workload without evaluations
 # the first evaluation is remarked on when it took this many times the median of the others
 IN_TURN_WITH = m.Skipped("it was timed in turn with another process")
@@ -117,7 +118,8 @@ class SlicedClock(StepClock):
 
     def start(self) -> None:
         self._before: list[float] = []  # the steps of the slices so far
-        self._taken, self.stood_s = 0, 0.0
+        self._taken = 0
+        self.stood_s = 0.0
         self._clock.start()
 
     def tick(self) -> None:
@@ -189,8 +191,10 @@ def timing_pass(
     if isinstance(session, EvaluationSession):
         # The first step of one holds its set-up, and what follows the last tick (ranking) is in no
         # step.
-        wanted, second_s = options.evaluations, options.timeout_s / 2
-        evaluate, evaluations = session.evaluate, "evaluations"
+        wanted = options.evaluations
+        second_s = options.timeout_s / 2
+        evaluate = session.evaluate
+        evaluations = "evaluations"
         timing = _timed(
             device,
             wanted,
@@ -232,15 +236,14 @@ def _timed(
     far, it would end within the budget, which for the second one is ``second_s`` where that is
     more. It is given for evaluations: two of them that agree have the spread that a third is for.
     """
-    clock, machine = (
-        SlicedClock(device, turns) if turns.shared else clock_for(device),
-        MachineClock(device),
-    )
+    clock = SlicedClock(device, turns) if turns.shared else clock_for(device)
+    machine = MachineClock(device)
     clock.prepare(AHEAD)
     steps: list[tuple[float, ...]] = []
     walls: list[float] = []
     cpu_us: list[float] = []
-    early, load = "", LoadWatch()
+    early = ""
+    load = LoadWatch()
     fill_s = IN_TURN_S if turns.shared else 0.0
     while len(walls) < wanted or (len(walls) < IN_TURN and sum(walls) + max(walls) <= fill_s):
         budget_s = TIMING_BUDGET_S if len(walls) > 1 else max(TIMING_BUDGET_S, second_s)
@@ -265,7 +268,8 @@ def _timed(
         machine.sample()
         before()
         synchronize(device)
-        began, cpu_began_ns = time.perf_counter(), process_time_ns()
+        began = time.perf_counter()
+        cpu_began_ns = process_time_ns()
         clock.start()
         run(clock.tick)
         synchronize(device)
@@ -299,7 +303,8 @@ def compilations_seen() -> int:
     """A number that grows with each frame and graph of Dynamo's (it counts no frame of
     ``fullgraph``) and each graph of Inductor's, a backward one too."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
-    inductor, captured = counters.get("inductor", {}), counters.get("stats", {})
+    inductor = counters.get("inductor", {})
+    captured = counters.get("stats", {})
     graphs = captured.get("unique_graphs", 0) + sum(
         inductor.get(name, 0) for name in (HIT, MISS, BYPASS)
     )
@@ -334,7 +339,8 @@ def timed_round(
     dynamo = sys.modules.get("torch._dynamo.utils")
     if (counters := getattr(dynamo, "counters", None)) is not None:
         graphs = counters["inductor"]  # in this process
-        from_cache, compiled = graphs[HIT], graphs[MISS] + graphs[BYPASS]
+        from_cache = graphs[HIT]
+        compiled = graphs[MISS] + graphs[BYPASS]
     else:
         why = "nothing was compiled" if dynamo is None else "this torch does not count cache hits"
         from_cache = compiled = m.Skipped(why)

@@ -15,11 +15,12 @@ import torch
 
 from kgprof import model as m
 from kgprof.reading import layout
+from kgprof.reading.compile_calls import sets_true
 from kgprof.reading.project import ProjectFiles
 from kgprof.reading.structured_trace import compile_id
 from kgprof.record import kept_records, memory, project_sources, skip_records, store, timing
 from kgprof.record.autotuning import Autotuning
-from kgprof.record.call_index import BEFORE_THE_FIRST, CallIndex
+from kgprof.record.call_index import CallIndex
 from kgprof.record.compiled_calls import CompiledCalls
 from kgprof.record.cuda_graph_log import CudaGraphLog
 from kgprof.record.earlier_code import EarlierCode
@@ -81,7 +82,8 @@ def compile_pass(
     The sources listen while it loads, before the first call. ``calling`` is entered around the
     calls.
     """
-    calls, project = CallIndex(), project_sources.project_files(options.workload)
+    calls = CallIndex()
+    project = project_sources.project_files(options.workload)
     listened = CompileSources(calls, project)
     cached = cache_folder()
 
@@ -116,7 +118,7 @@ def compile_pass(
         )
     answer = listened.answer(call_us, options.warmup)
     before = compilations(
-        record for record in listened.records() if record.call == BEFORE_THE_FIRST
+        record for record in listened.records() if record.call == m.BEFORE_THE_FIRST
     )
     while_loading_s = sum(
         each.duration_s for each in before if not isinstance(each.duration_s, m.Skipped)
@@ -146,6 +148,7 @@ class CompileSources:
     def __init__(self, calls: CallIndex, project: ProjectFiles, *, to_stderr: bool = True) -> None:
         """``to_stderr``: torch's own words go there as well, where a child's log.txt takes them
         up."""
+        self._project = project
         self._compiled_calls = CompiledCalls(calls, project)
         self._trace = StructuredTrace(calls, self._compiled_calls.compiling)
         self._frames, self._graphs = (
@@ -188,14 +191,28 @@ class CompileSources:
         yield from self._cuda_graphs.lines()
         yield from ({"text": msgspec.to_builtins(text)} for text in self._trace.kept.texts)
 
+    @property
+    def was_asked(self) -> bool:
+        """Whether a line of the program called torch.compile."""
+        return self._compiled_calls.was_asked
+
+    def _switched_off_by(self) -> str:
+        """What keeps torch.compile from compiling anything; a setting of torch's with its line."""
+        if by := compilation_switched_off_by(os.environ):
+            return by
+        if not torch._dynamo.config.disable or any(compilations(self._trace.kept.records)):
+            return ""
+        files = project_sources.gather((), self._project, imported=True).files
+        lines = ((Path(name).name, sets_true(files[name].text or "", "disable")) for name in files)
+        places = [f" ({name}:{line})" for name, line in lines if line is not None]
+        return f"torch._dynamo.config.disable{places[0] if places else ''}"
+
     def answer(
         self, call_us: Iterable[float], warmup: int, *lost: m.Unavailable, calls: int | None = None
     ) -> m.CompilePass:
         """The pass, as far as it has come; ``lost``: what else could not be seen."""
-        by = compilation_switched_off_by(os.environ)
-        off = m.Unavailable(
-            capture="compilation", why=f"{by} is set, so torch.compile compiles nothing"
-        )
+        by = self._switched_off_by()
+        off = m.Unavailable(m.SWITCHED_OFF, f"{by} is set, so torch.compile compiles nothing")
         return m.CompilePass(
             call_us=tuple(call_us),
             steady_from=warmup,

@@ -107,7 +107,8 @@ class TraceFile(KeptRecords):
             yield f"{self.path.name}: {self.left_out:,} records left out beyond {limit} MiB"
 
     def take(self, prefix: re.Match[bytes], payload: bytes | None) -> None:
-        metadata, text = json_object(prefix["metadata"]), None
+        metadata = json_object(prefix["metadata"])
+        text = None
         whole = bool(metadata) and is_whole(metadata)
         if (md5 := metadata.get("has_payload")) is not None:
             data = payload or b""
@@ -131,7 +132,8 @@ class TraceFile(KeptRecords):
             month, day, time, pid = (
                 prefix[name].decode() for name in ("month", "day", "time", "pid")
             )
-            self.began, self.pid = f"{month}-{day} {time}", pid
+            self.began = f"{month}-{day} {time}"
+            self.pid = pid
             named = _RANK_IN_NAME.search(self.path.name)
             self.rank = int(named[1]) if named else None
         if isinstance(rank := metadata.get("rank"), int):
@@ -226,7 +228,8 @@ def _records(
     """(a record's first line, its payload), in the file's order."""
     prefix: re.Match[bytes] | None = None
     payload: list[bytes] = []
-    room, foreign_lines = LONGEST_PAYLOAD, 0
+    room = LONGEST_PAYLOAD
+    foreign_lines = 0
     for line in chain(lines(path, within, longest=LONGEST_LINE, most_bytes=MOST_BYTES), (b"",)):
         if line.startswith(b"\t") and prefix is not None:
             room -= len(line) + 64  # with what a line takes in memory
@@ -350,19 +353,16 @@ def _write_run(
     kept_records.write_records(records, lines)
     sources = project_sources.gather(lines, _project(file.records), recorded_here=False)
     store.write_json(records.with_name(layout.SOURCES), sources)
-    lost = [
-        m.Unavailable(capture="structured trace", why=why, incomplete=True)
-        for why in file.problems()
-    ]
+    lost = [m.Unavailable("structured trace", why, incomplete=True) for why in file.problems()]
     if file.changed_by_the_trace:
-        lost.append(m.Unavailable(capture="compilation", why=file.changed_by_the_trace))
+        lost.append(m.Unavailable("compilation", file.changed_by_the_trace))
     compiled = m.CompilePass(
         call_us=(),
         steady_from=options.warmup,
         compilations=tuple(kept_records.compilations(file.records)),
         capture_unavailable=(
             *lost,
-            *(m.Unavailable(capture=name, why=NOT_THERE) for name in UNSEEN),
+            *(m.Unavailable(name, NOT_THERE) for name in UNSEEN),
         ),
         calls=0,
     )

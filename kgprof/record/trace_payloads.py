@@ -35,7 +35,8 @@ class TracePayloads(Source):
             from torch._dynamo.eval_frame import skip_code
             from torch._logging import _internal
 
-            function, log = _internal.trace_structured, _internal.trace_log
+            function = _internal.trace_structured
+            log = _internal.trace_log
         except (AttributeError, ImportError) as error:
             self.unavailable = f"this torch has no trace_structured or no skip_code ({error})"
             return
@@ -117,10 +118,8 @@ def _without_tensors(compute: Callable[[], Any]) -> str | None:
 
     The metadata holds tensors, and a tensor subclass may run any code when it is printed.
     """
-    names, cells = (
-        getattr(getattr(compute, "__code__", None), "co_freevars", ()),
-        getattr(compute, "__closure__", None),
-    )
+    names = getattr(getattr(compute, "__code__", None), "co_freevars", ())
+    cells = getattr(compute, "__closure__", None)
     if not cells or METADATA not in names:
         return None
     metadata = cells[names.index(METADATA)].cell_contents

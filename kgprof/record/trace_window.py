@@ -35,7 +35,8 @@ ELSEWHERE = (
 )
 # Under the profiler: steps that take so much CPU time hold so many operators that a few of them say
 # all there is, and each of the others costs as much again to write and to read.
-ENOUGH_CPU_S, FEWEST_STEPS = 0.4, 5
+ENOUGH_CPU_S = 0.4
+FEWEST_STEPS = 5
 BARE_STEPS = 5  # after warm-up and before the window: what the steps inside it are set against
 
 
@@ -203,7 +204,8 @@ class TraceWindow(Source):
     def _exported(
         self, profiler: torch_profile, step_us: tuple[float, ...]
     ) -> m.TracePass | m.Skipped:
-        most_bytes, mark = stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES, b""
+        most_bytes = stack_profiler.STACK_BYTES if self._with_stack else TRACE_BYTES
+        mark = b""
         if not self._ends_at_mark:
             # The program ended, or went on to something else, in the last step, which torch began
             # to mark.

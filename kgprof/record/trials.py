@@ -25,6 +25,7 @@ LOG_CHARS = 200_000  # of the end of what the child printed
 TIME_UP = m.Skipped("the time was up (--minutes; --resume goes on)")
 
 Answer = TypeVar("Answer")
+Write = Callable[[m.Model], None]  # takes an answer, in place of the one before it
 
 
 class Trial(m.Model):
@@ -56,9 +57,10 @@ def run(
     started is left when this returns. Raises OSError where ``scratch`` cannot be written.
     """
     if (left_s := until - time.monotonic()) <= 0:
-        return Trial(exit=m.Exit(outcome=m.Outcome.TIMED_OUT), answer=None, log="", time_up=True)
+        return Trial(exit=m.Exit(m.Outcome.TIMED_OUT), answer=None, log="", time_up=True)
     folder = Path(tempfile.mkdtemp(dir=scratch, prefix="trial-"))
-    answer, log = folder / "answer.json", folder / "log.txt"
+    answer = folder / "answer.json"
+    log = folder / "log.txt"
     job = Job(
         task=Task.TRIAL,
         options=msgspec.structs.replace(options, timeout_s=min(options.timeout_s, left_s)),

@@ -33,7 +33,8 @@ def triton_stages(device: torch.device) -> m.TritonStages | m.Skipped:
         if not tuners:
             return m.Skipped("Inductor generated no Triton kernel")
         knobs = importlib.import_module("triton.knobs")
-        kernels, until = [], time.perf_counter() + BUDGET_S
+        kernels = []
+        until = time.perf_counter() + BUDGET_S
         with knobs.compilation.scope():
             knobs.compilation.always_compile = True
             # not measured: the first one in a process loads what all of them need

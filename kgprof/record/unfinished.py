@@ -70,7 +70,8 @@ def refuse_in_the_way(output: Path, names: Sequence[str] = REPORTS) -> None:
         )
     else:
         written = (output / name for name in names if name.endswith(".json"))
-        own, whose = any(map(_names_kgprof, written)), "an earlier result's"
+        own = any(map(_names_kgprof, written))
+        whose = "an earlier result's"
     for name in names:
         if (output / name).exists() and not own:
             raise UsageError(
@@ -100,7 +101,8 @@ class Unfinished:
     """
 
     def __init__(self, output: Path, *, worth_keeping: bool = True) -> None:
-        self.output, self.folder = output, output / UNFINISHED
+        self.output = output
+        self.folder = output / UNFINISHED
         self.recording = self.folder / FOLDER
         self._worth_keeping = worth_keeping
         self._made: list[Path] = []
@@ -180,7 +182,8 @@ class Unfinished:
         Raises UsageError where the folder has changed or cannot be moved.
         """
         self.check()
-        put, of_recording = set(), (self.recording / HEADER).is_file()
+        put = set()
+        of_recording = (self.recording / HEADER).is_file()
         try:
             for entry in sorted(
                 self.folder.iterdir(), key=lambda entry: (entry.name != FOLDER, entry.name)

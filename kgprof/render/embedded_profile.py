@@ -44,7 +44,8 @@ _GENERATOR = re.compile(rf'<meta\s+name="generator"\s+content="{GENERATOR}\b')
 _BLOCK = re.compile(rf'<script\s(?>[^<>]*?\bid="{ID}")[^<>]*+>([^<]*)(</script>)?')
 _LEFT_OUT = re.compile(r'\bdata-left-out="([^"]*)"')
 
-_NOT_OURS, _OURS = "not a report.html written by kgprof", "give a report.html written by kgprof"
+_NOT_OURS = "not a report.html written by kgprof"
+_OURS = "give a report.html written by kgprof"
 _AGAIN = "fetch or write the report again"
 _SEPARATOR = "; "
 
@@ -118,7 +119,8 @@ def comparable(profile: m.Profile) -> m.Profile:
     gone = m.Skipped("omitted from the embedded Profile to stay under 1 MB")
     short = []
     for run in profile.runs:
-        log, kernels = run.log, run.kernels
+        log = run.log
+        kernels = run.kernels
         if isinstance(kernels, m.KernelBreakdown):
             kernels = msgspec.structs.replace(kernels, timeline=gone, roofline=gone)
         dropped = len(log.text.encode("utf-8", errors="replace"))
@@ -188,11 +190,14 @@ def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
 
 def decoded(data: bytes, path: Path | str) -> m.Profile:
     """A Profile from its JSON, a newer or an older one refused in words. Raises InputError."""
-    version, known = _of_json(data, _Versioned, path).schema_version, m.PROFILE_SCHEMA_VERSION
+    version = _of_json(data, _Versioned, path).schema_version
+    known = m.PROFILE_SCHEMA_VERSION
     if version != known:
-        age, hint = "newer", "update kgprof"
+        age = "newer"
+        hint = "update kgprof"
         if version < known:
-            age, hint = "older", "give the Recording itself, which every later kgprof can read"
+            age = "older"
+            hint = "give the Recording itself, which every later kgprof can read"
         raise InputError(
             f"Profile schema {version} is {age} than this kgprof reads ({known})",
             path=path,

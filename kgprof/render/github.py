@@ -75,16 +75,15 @@ def _annotation(
 def _judged(profile: m.Profile) -> Iterable[Annotation]:
     """The verdict, the runs that died, the budgets that are exceeded, the metrics that are
     worse."""
-    status, text = (
-        profile.verdict.status,
-        "\n".join((*profile.verdict.sentences, *profile.verdict.reasons)),
-    )
+    status = profile.verdict.status
+    text = "\n".join((*profile.verdict.sentences, *profile.verdict.reasons))
     yield _annotation(_OF_STATUS[status], f"kgprof: {status}", text)
     for run in profile.runs:
         if run.exit.outcome != "ok":
             yield _annotation("error", f"kgprof: {run.key.slug}", run.how_it_ended)
     for budget in profile.gate.budgets if profile.gate is not None else ():
-        seen, command = budget.observed, "warning"
+        seen = budget.observed
+        command = "warning"
         value = seen.reason if isinstance(seen, m.Skipped) else amount(seen, budget.unit)
         text = f"{budget.run.slug}: {budget.metric}: {value}"
         if budget.status is m.BudgetStatus.EXCEEDED:
@@ -98,10 +97,8 @@ def _judged(profile: m.Profile) -> Iterable[Annotation]:
         compare_words.metrics_of(profile.comparison) if profile.comparison is not None else ()
     ):
         if metric.verdict is m.MetricVerdict.WORSE:  # of what is inconclusive the verdict speaks
-            command, title = (
-                "error" if metric.decides else "warning",
-                f"kgprof: regression of {metric.name}",
-            )
+            command = "error" if metric.decides else "warning"
+            title = f"kgprof: regression of {metric.name}"
             yield _annotation(command, title, compare_words.sentence(metric))
 
 
@@ -109,7 +106,8 @@ def _findings(profile: m.Profile) -> Iterable[Annotation]:
     """Of a comparison the new ones only: the others stand on lines that nobody is asked to look
     at."""
     rules = {rule.id: rule for rule in profile.rules}
-    findings, fails = profile.findings, failing(profile)
+    findings = profile.findings
+    fails = failing(profile)
     if profile.comparison is not None:
         new = compare_words.by_status(profile.comparison)[m.FindingStatus.NEW]
         findings = tuple(each.finding for each in new)

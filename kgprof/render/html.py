@@ -102,7 +102,8 @@ class Html:
     suffix = ".html"
 
     def __init__(self, traces: Traces = tuple, source_url: str = "") -> None:
-        self._traces, self._source_url = traces, source_url
+        self._traces = traces
+        self._source_url = source_url
 
     def render(self, profile: m.Profile) -> str:
         """The trace of the first run is part of the page as long as kernels are; the others get
@@ -182,7 +183,8 @@ def _first_that_fits(
     too."""
     packing = cache(lambda share: packed(profile, share))
     best: tuple[Limits, page.Page, str] | None = None
-    low, high = 0, len(LEVELS) - 1
+    low = 0
+    high = len(LEVELS) - 1
     level = _MOSTLY if _TIMES_ITS_PROFILE * len(packing(_FULL.carries).text) > MAX_BYTES else 0
     while low <= high:
         limits = LEVELS[level]
@@ -192,7 +194,8 @@ def _first_that_fits(
         if text and (size := len(text.encode("utf-8"))) <= MAX_BYTES - (
             reserved if limits.kernel_rows else 0
         ):
-            best, high = (limits, made, text), level - 1
+            best = (limits, made, text)
+            high = level - 1
             besides = size - len(own.text) - _SAYING_SO + (reserved if limits.kernel_rows else 0)
             while low <= high and besides + len(packing(LEVELS[low].carries).text) > MAX_BYTES:
                 low += 1

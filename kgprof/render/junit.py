@@ -24,7 +24,7 @@ EVERY_RUN = "all runs"
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class Case(m.Model):
+class Case(m.Model, kw_only=False):
     """``failure``: it was observed and is wrong; ``error``: it could not be told. At most one of
     the two."""
 
@@ -66,7 +66,8 @@ class Junit:
 
 def _write(suite: ElementTree.Element, case: Case, taken: set[tuple[str, str]]) -> None:
     """``taken``: run and name of the cases before it, to which its own are added."""
-    run, name = _xml(case.run), _xml(case.name)
+    run = _xml(case.run)
+    name = _xml(case.name)
     names = itertools.chain([name], (f"{name} ({number})" for number in itertools.count(2)))
     unique = next(each for each in names if (run, each) not in taken)
     taken.add((run, unique))
@@ -117,19 +118,20 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
     """How each run ended, the budgets, the compared metrics, the rules."""
     for run in profile.runs:
         died = "" if run.exit.outcome == "ok" else run.how_it_ended
-        yield Case(run=run.key.slug, name="the run ended well", error=died)
+        yield Case(run.key.slug, "the run ended well", error=died)
     if not profile.runs:
-        yield Case(run=EVERY_RUN, name="something ran", error=profile.verdict.text)
+        yield Case(EVERY_RUN, "something ran", error=profile.verdict.text)
     if profile.gate is not None:
         gate = profile.gate
         judged = gate.fail_on is not m.FailOn.NEVER
         for budget in gate.budgets:
-            observed, limit = _plain(budget.observed), _plain(budget.limit)
+            observed = _plain(budget.observed)
+            limit = _plain(budget.limit)
             exceeded = budget.status is m.BudgetStatus.EXCEEDED
             over = _over(budget) if exceeded else ""
             yield Case(
-                run=budget.run.slug,
-                name=f"budget {budget.metric}",
+                budget.run.slug,
+                f"budget {budget.metric}",
                 properties=(
                     ("value", observed),
                     ("budget", limit),
@@ -149,8 +151,8 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
                 filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library))
             )
             yield Case(
-                run=EVERY_RUN,
-                name=f"accepted {entry.rule} in {place}",
+                EVERY_RUN,
+                f"accepted {entry.rule} in {place}",
                 failure=f"expired on {entry.expires}: {entry.reason}" if expired else "",
             )
     if profile.comparison is not None:
@@ -162,13 +164,11 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
     """The verdict; then of what decides, worse is a failure, and what the measurement does not
     settle an error."""
     text = "\n".join((*profile.verdict.sentences, *profile.verdict.reasons))
-    ok, failed = (
-        profile.exit_code == EXIT_OK,
-        profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD),
-    )
+    ok = profile.exit_code == EXIT_OK
+    failed = profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD)
     yield Case(
-        run=EVERY_RUN,
-        name="head has no regression against base",
+        EVERY_RUN,
+        "head has no regression against base",
         failure=text if failed else "",
         error="" if ok or failed else text,
         output=text if ok else "",
@@ -186,8 +186,8 @@ def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
             metric.budget_percent if metric.budget_percent is not None else metric.tolerance_percent
         )
         yield Case(
-            run=metric.run.slug,
-            name=f"compared {metric.name}",
+            metric.run.slug,
+            f"compared {metric.name}",
             properties=(
                 ("verdict", metric.verdict),
                 ("decides", str(metric.decides).lower()),
@@ -222,7 +222,8 @@ def _plain(value: float | m.Skipped) -> str:
 def _rules(profile: m.Profile) -> Iterable[Case]:
     """Each rule that was looked for on each run, found or not; a finding about no run stands under
     "all runs"."""
-    root, fails = profile.environment.source_root, _failing(profile)
+    root = profile.environment.source_root
+    fails = _failing(profile)
     found: dict[tuple[str, str], list[m.Finding]] = {
         (run.key.slug, rule.id): []
         for run in profile.runs
@@ -233,16 +234,14 @@ def _rules(profile: m.Profile) -> Iterable[Case]:
         found.setdefault((finding.run.slug if finding.run else EVERY_RUN, finding.rule), []).append(
             finding
         )
-    rules, runs = (
-        {rule.id: rule for rule in profile.rules},
-        {run.key.slug: run for run in profile.runs},
-    )
+    rules = {rule.id: rule for rule in profile.rules}
+    runs = {run.key.slug: run for run in profile.runs}
     for (run, name), same in found.items():
         rule = rules.get(name)
         wrong = [_line(finding, root) for finding in same if finding in fails]
         yield Case(
-            run=run,
-            name=f"{rule.id} {rule.name}" if rule else name,
+            run,
+            f"{rule.id} {rule.name}" if rule else name,
             properties=(("findings", str(len(same))),) if same else (),
             failure="\n".join(wrong),
             error="" if wrong else _unseen(runs.get(run), rule),

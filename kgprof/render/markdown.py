@@ -12,7 +12,7 @@ from kgprof.document import account, compare_words, environment_facts, gate_tabl
 from kgprof.document.build import sections
 from kgprof.document.environment_facts import cores
 from kgprof.document.escaping import clip, escaped, one_line, visible
-from kgprof.document.finding_list import Found, Grouped, failing
+from kgprof.document.finding_list import Found, Grouped, failing, not_applied
 from kgprof.document.sheet import Code, Section
 from kgprof.document.table import Block, Facts, Fold, Points, Table, View
 from kgprof.document.table import markdown as table_lines
@@ -35,7 +35,8 @@ _CODE = re.compile(
 def blob(profile: m.Profile, source_url: str) -> str:
     """What the address of a file of the repository begins with, at the commit that was measured;
     empty: not known."""
-    commit, dirty = profile.environment.git_commit, profile.environment.git_dirty
+    commit = profile.environment.git_commit
+    dirty = profile.environment.git_dirty
     known = ADDRESS.fullmatch(source_url) and isinstance(commit, str) and dirty is False
     return f"{source_url}/blob/{commit}/" if known else ""
 
@@ -50,7 +51,8 @@ class Front:
 
     def lines(self) -> Iterator[str]:
         """Under 1,500 characters, whatever is in the Profile."""
-        profile, verdict = self._profile, self._profile.verdict
+        profile = self._profile
+        verdict = self._profile.verdict
         device = escaped(profile.environment.device_name, _NAMED)
         yield f"### kgprof: {code(profile.workload, _NAMED)} on {device}"
         yield ""
@@ -70,9 +72,13 @@ class Front:
             yield from (f"| {' | '.join(row)} |" for row in others)
             yield ""
         yield from (f"**{name}:** {text}\n" for name, text in self._why() if text)
+        offered: tuple[m.Finding | m.Action, ...] = (*profile.actions, *profile.findings)
+        if profile.comparison is None and (sentence := not_applied(offered)):
+            yield f"<sub>{sentence}</sub>\n"
 
     def folded(self) -> str:
-        runs, findings = len(self._profile.runs), len(self._profile.findings)
+        runs = len(self._profile.runs)
+        findings = len(self._profile.findings)
         return f"All details: {plural(runs, 'run')}, {plural(findings, 'finding')}"
 
     # ---------------------------------------------------------------- three rows
@@ -132,7 +138,8 @@ class Front:
     # ---------------------------------------------------------------- why, and what to do
 
     def _why(self) -> Iterator[tuple[str, str]]:
-        profile, found = self._profile, self._profile.comparison
+        profile = self._profile
+        found = self._profile.comparison
         if found is not None:
             if found.causes:
                 cause = found.causes[0]
@@ -212,7 +219,8 @@ def code(text: str, limit: int, *, cell: bool = False) -> str:
 def prose(text: str, limit: int) -> str:
     """A sentence of ours with what is code in it as code; all else means nothing to Markdown. It is
     cut between words, outside of code."""
-    whole, done = one_line(text, 4 * limit), 0
+    whole = one_line(text, 4 * limit)
+    done = 0
     shown = clip(_CODE.sub(lambda code: code[0].replace(" ", "_"), whole), limit, words=True)
     end = len(shown) - (len(whole) > limit)
     parts: list[str] = []
@@ -334,17 +342,22 @@ def _fitted(
 
 def _part(section: Section) -> Part:
     """Of a table the heading stands with the title, and of what follows the rows nothing is cut."""
-    title, intro = escaped(section.title, _SENTENCE), escaped(section.intro, _SENTENCE)
+    title = escaped(section.title, _SENTENCE)
+    intro = escaped(section.intro, _SENTENCE)
     named = f": {intro}" if intro else ""
     head = [f"**{title}**{named}", ""] if title else []
     if section.folded:
         head = [f"<details><summary>{title}{named}</summary>", ""]
-    first, notes = section.blocks[:1], section.blocks[1:]
+    first = section.blocks[:1]
+    notes = section.blocks[1:]
     if any(not isinstance(note, str) for note in notes):
-        first, notes = section.blocks, ()
-    rows, tail = block_lines(first, small=True), block_lines(notes, small=True)
+        first = section.blocks
+        notes = ()
+    rows = block_lines(first, small=True)
+    tail = block_lines(notes, small=True)
     if first and isinstance(first[0], Table):
-        head, rows = [*head, *rows[:2]], rows[2:]
+        head = [*head, *rows[:2]]
+        rows = rows[2:]
     if tail:
         tail = ["", *tail]
     if section.folded:
@@ -399,7 +412,8 @@ def _finding(group: Grouped, root: str, *, struck: bool = False) -> str:
     point = f"**{escaped(group.first.rule)}** {escaped(group.line(root), 400)}{cost}"
     if struck:
         return f"<s>{point}</s>"
-    fix, no_fix = code(group.first.fix, _STATED), escaped(group.first.no_fix, _STATED)
+    fix = code(group.first.fix, _STATED)
+    no_fix = escaped(group.first.no_fix, _STATED)
     advice = f"; fix: {fix}" if fix else f"; no fix: {no_fix}" if no_fix else ""
     return f"{_LEVELS[group.first.level]} {point}{advice}"
 
@@ -419,7 +433,7 @@ def _reasons(profile: m.Profile) -> Part:
 def _last(profile: m.Profile) -> tuple[Part, Part]:
     """What a reader should know before this is shown to others, and how it was made."""
     held = Facts(environment_facts.contents(profile))
-    contents = Section(title=environment_facts.CONTENTS, blocks=(held,), folded=True)
+    contents = Section(environment_facts.CONTENTS, (held,), folded=True)
     environment = profile.environment
     commit = environment.git_commit if isinstance(environment.git_commit, str) else "no git commit"
     facts = (

@@ -36,7 +36,7 @@ from kgprof.document.compare_part import compare_part
 from kgprof.document.economics_table import break_even_plots
 from kgprof.document.environment_facts import logs
 from kgprof.document.escaping import one_line
-from kgprof.document.finding_list import FindingList, finding_list
+from kgprof.document.finding_list import FindingList, finding_list, not_applied
 from kgprof.document.first_screen import first_screen
 from kgprof.document.flame_chart import (
     DIFFERENCES,
@@ -134,8 +134,10 @@ def build(
 ) -> Page:
     """It links to the traces and carries none. ``blob``: what a link to a file of the repository
     begins with."""
-    found, links = finding_list(profile, limits), trace_links(traces, (), limits)
-    runs, created_utc = profile.runs[: limits.runs], one_line(profile.created_utc, 60)
+    found = finding_list(profile, limits)
+    links = trace_links(traces, (), limits)
+    runs = profile.runs[: limits.runs]
+    created_utc = one_line(profile.created_utc, 60)
     verdict = compare_words.headline(profile) if profile.comparison else profile.verdict
     # ISO 8601 to the minute, as people write it.
     if when := re.fullmatch(
@@ -264,6 +266,8 @@ def _sections(
         "findings": found.groups,
         "rules": coverage.checked(profile.coverage, profile.rules),
         "checked": coverage.tally(profile.coverage, profile.rules),
+        # below the actions, where there are any
+        "not_applied": not_applied(() if profile.actions else profile.findings),
     }
     # as they are shown: one in several runs once
     lines = sum(group.total for group in found.groups)
@@ -272,7 +276,8 @@ def _sections(
         compared = bounded(compare_part(profile, profile.comparison, found.anchors, limits), limits)
         yield _section(limits, "compare", "Comparison", as_it_is=compared)
     if gate is not None:
-        backend, fails_on = gate_table.backend_words(gate), gate_table.FAILS_ON[gate.fail_on]
+        backend = gate_table.backend_words(gate)
+        fails_on = gate_table.FAILS_ON[gate.fail_on]
         budgets = gate_table.gate_blocks(gate, limits)
         yield _section(limits, "gate", "Budgets", backend=backend, fails_on=fails_on, shown=budgets)
         yield findings
@@ -301,10 +306,8 @@ def _sections(
     if gate is None:
         yield findings
     if profile.checklist:
-        shown, tally = (
-            practices.practices(profile, found.anchors, limits),
-            practices.tally(profile.checklist),
-        )
+        shown = practices.practices(profile, found.anchors, limits)
+        tally = practices.tally(profile.checklist)
         yield _section(limits, "checklist", "Checklist", practices=shown, tally_of_all=tally)
     if views := source_view.source_view(profile, found.anchors, limits):
         source = {"runs": views, "left_out": source_view.left_out(profile)}
@@ -348,7 +351,8 @@ def _contents(
 
 def _traces(profile: m.Profile, limits: Limits) -> Section:
     """Or, of the ranks of one launch, what stands in place of files."""
-    balance, files = profile.rank_balance, profile.trace_files
+    balance = profile.rank_balance
+    files = profile.trace_files
     return _section(
         limits,
         "traces",
@@ -391,7 +395,7 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
         "time",
         "Time per step by kind",
         table=breakdown.time_table(runs),
-        devices=kernel_table.device_folds(runs, limits),
+        devices=tuple(kernel_table.device_folds(runs, limits)),
         phases=breakdown.phase_table(runs),
         overrides=breakdown.overrides(profile, limits),
         kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
@@ -401,17 +405,14 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
 def _kernels_and_host(
     profile: m.Profile, traced: bool, timed: bool, links: tuple[TraceLink, ...], limits: Limits
 ) -> Iterator[Section]:
-    runs, root = profile.runs[: limits.runs], profile.environment.source_root
+    runs = profile.runs[: limits.runs]
+    root = profile.environment.source_root
     compared = profile.comparison.runs if profile.comparison else ()
     if traced:
-        fused, generators = (
-            region_table.fusion_blocks(runs, limits),
-            region_table.generator_table(runs),
-        )
-        folds, by_place = (
-            kernel_table.kernel_folds(runs, root, limits),
-            region_table.place_table(runs, root, limits),
-        )
+        fused = region_table.fusion_blocks(runs, limits)
+        generators = region_table.generator_table(runs)
+        folds = tuple(kernel_table.kernel_folds(runs, root, limits))
+        by_place = region_table.place_table(runs, root, limits)
         yield _section(
             limits,
             "kernels",
@@ -431,13 +432,13 @@ def _kernels_and_host(
         yield _section(limits, "trace-files", "Trace files", as_it_is=carried)
     if timeline_chart.known(profile.runs):
         steps = {
-            "folds": timeline_chart.step_folds(runs, limits),
+            "folds": tuple(timeline_chart.step_folds(runs, limits)),
             "events": timeline_chart.events(runs, limits),
         }
         yield _section(limits, "step", "Timeline of one step", as_it_is=steps)
     if timed:
         yield _section(
-            limits, "host", "Python functions", folds=kernel_table.host_folds(runs, limits)
+            limits, "host", "Python functions", folds=tuple(kernel_table.host_folds(runs, limits))
         )
     if differing(compared):
         places = {run.key: anchor(index) for index, run in enumerate(runs)}
@@ -448,14 +449,15 @@ def _kernels_and_host(
             limits, "flame-difference", "CPU stacks, base and head", as_it_is=differences
         )
     if drawable(profile.runs):
-        flames = {"folds": flame_folds(runs, root, limits)}
+        flames = {"folds": tuple(flame_folds(runs, root, limits))}
         yield _section(limits, "flame", "CPU stacks", as_it_is=flames)
 
 
 def _compiled_and_watched(
     profile: m.Profile, anchors: Mapping[str, str], limits: Limits
 ) -> Iterator[Section]:
-    runs, root = profile.runs[: limits.runs], profile.environment.source_root
+    runs = profile.runs[: limits.runs]
+    root = profile.environment.source_root
     probe = profile.vector_isa_probe_s
     if not profile.trace_files:
         yield _section(
@@ -474,7 +476,7 @@ def _compiled_and_watched(
             stages=compile_table.stage_table(runs),
             recompiled=compile_table.recompile_summary(runs),
             recompiles=compile_table.recompile_blocks(runs, root, limits),
-            folds=compile_table.compilation_folds(runs, limits),
+            folds=tuple(compile_table.compilation_folds(runs, limits)),
             tuning=region_table.tuning_blocks(runs, limits),
         )
     if economics_table.weighed(profile):
@@ -492,13 +494,15 @@ def _compiled_and_watched(
             table=table,
             units=profile.unit.plural,
         )
-    columns, over_a_step = memory_table.columns(profile.runs), memory_folds(runs, limits)
+    columns = memory_table.columns(profile.runs)
+    over_a_step = memory_folds(runs, limits)
     if columns or any(isinstance(run.memory_curve, m.MemoryCurve) for run in runs):
         table = summary.run_table(runs, columns, "Syncs and memory per run")
         known = {"curves": over_a_step, "measured": bool(columns)}
         contract = practices.memory_contract(profile, anchors, limits) if columns else ()
         buffers = region_table.buffer_blocks(runs, limits)
-        missing, title = memory_table.unknown(runs)[: limits.lines], "Syncs and memory"
+        missing = memory_table.unknown(runs)[: limits.lines]
+        title = "Syncs and memory"
         yield _section(
             limits,
             "memory",
@@ -514,7 +518,8 @@ def _compiled_and_watched(
 def _method(
     profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits
 ) -> Iterator[Section]:
-    runs, options = profile.runs[: limits.runs], profile.options
+    runs = profile.runs[: limits.runs]
+    options = profile.options
     gaps = environment_facts.gap_table(profile.omissions, limits)
     yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
     yield _environment(profile, limits)
@@ -550,7 +555,8 @@ def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
         missing.append("the logs")
     if profile.sources and not limits.source_rows:
         missing.append("the source view")
-    first, drawn = kept(runs, FIRST_RUNS), kept(runs, limits.timelines)
+    first = kept(runs, FIRST_RUNS)
+    drawn = kept(runs, limits.timelines)
     kernels = [
         (at, run.kernels)
         for at, run in enumerate(runs)

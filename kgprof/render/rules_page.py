@@ -18,7 +18,8 @@ generated
 
 def rules_page(rules: Sequence[m.Rule]) -> str:
     """A table of contents, then one section a rule, in the order of ids."""
-    rows, sections = [], []
+    rows = []
+    sections = []
     for rule in sorted(rules, key=lambda rule: rule.id):
         summary = _literal(rule.summary)
         link = f"[{rule.id}](#{rule.id.lower()}-{rule.name})"

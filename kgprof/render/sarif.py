@@ -80,7 +80,8 @@ def _run(profile: m.Profile) -> dict[str, Any]:
         *(msgspec.structs.replace(rule, name=rule.id, **words) for rule in unknown),
     ]
     automation = {"id": f"kgprof/{profile.workload}/{profile.device}/"}
-    baseline, compared = {}, {}
+    baseline = {}
+    compared = {}
     if profile.comparison is not None:
         automation["guid"] = _guid(profile.comparison.head)
         # 3.14.5: the run that baselineState refers to
@@ -218,7 +219,8 @@ def _results(profile: m.Profile, rules: Mapping[str, int]) -> list[dict[str, Any
     compared = () if profile.comparison is None else profile.comparison.findings
     of_head = (row for row in compared if row.escaped != "head")
     rows = {row.finding: row for row in of_head if row.status is not m.FindingStatus.FIXED}
-    root, fails = profile.environment.source_root, failing(profile)
+    root = profile.environment.source_root
+    fails = failing(profile)
     seen: Counter[str] = Counter()
     results = []
     for finding in sorted(profile.findings, key=lambda finding: _order(rows.get(finding)))[:LIMIT]:
@@ -314,7 +316,8 @@ def _location(place: m.Location | None, root: str, *, related: bool = False) -> 
 
 def _region(line: int, text: str) -> dict[str, Any]:
     """Lines and columns count from 1; the end column is the one after the last character."""
-    number, stripped = max(1, line), text.rstrip()
+    number = max(1, line)
+    stripped = text.rstrip()
     start = len(stripped) - len(stripped.lstrip()) + 1
     return {
         "startLine": number,

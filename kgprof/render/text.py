@@ -13,7 +13,7 @@ from kgprof import model as m
 from kgprof.document import account, compare_words, gate_table, summary
 from kgprof.document.build import compared, next_steps, runs, sections
 from kgprof.document.escaping import one_line, visible
-from kgprof.document.finding_list import Found, Grouped
+from kgprof.document.finding_list import Found, Grouped, not_applied
 from kgprof.document.quantity import count
 from kgprof.document.sheet import Code, Section
 from kgprof.document.table import Block, Facts, Fold, Points, Table, terminal
@@ -65,11 +65,13 @@ class Text:
             _in_brief(console, profile)
         else:
             _sections(console, sections(profile, wide=False))
+            _ending(console, (*profile.actions, *profile.findings))
         return printed(console)
 
     def _gate(self, profile: m.Profile, gate: m.Gate) -> str:
         """As compilers write: a line that an editor opens, and below it what to do."""
-        status, console = profile.verdict.status, self._console(unwrapped=True)
+        status = profile.verdict.status
+        console = self._console(unwrapped=True)
         for line in gate_table.lines(profile, gate):
             if isinstance(line, Table):
                 put(console, (line,))
@@ -120,7 +122,8 @@ def say(console: Console, text: str, style: str = "", *, indent: str = "") -> No
 
 
 def _head(console: Console, profile: m.Profile, brief: bool) -> None:
-    verdict, environment = profile.verdict, profile.environment
+    verdict = profile.verdict
+    environment = profile.environment
     compares = profile.comparison is not None
     name = "kgprof compare" if compares else f"kgprof {profile.kgprof_version}"
     say(console, f"{name}: {profile.workload} on {environment.device_name}", "bold")
@@ -170,10 +173,17 @@ def _in_brief(console: Console, profile: m.Profile) -> None:
             if ended := summary.ended(run):
                 say(console, f"{run.key.slug} {ended}", "red")
     _sections(console, next_steps(profile))
+    _ending(console, profile.actions)
     counts = Counter(finding.level for finding in profile.findings if not finding.accepted)
     found = ", ".join(plural(counts[level], level.value) for level in (*m.Level,) if counts[level])
     found = found or f"none, {coverage.tally(profile.coverage, profile.rules)}"
     say(console, f"findings: {found}; -v shows all of this report here", "dim")
+
+
+def _ending(console: Console, shown: Iterable[m.Finding | m.Action]) -> None:
+    if sentence := not_applied(shown):
+        console.print()
+        say(console, sentence)
 
 
 # ---------------------------------------------------------------- blocks

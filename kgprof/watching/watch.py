@@ -26,6 +26,7 @@ from kgprof.errors import UsageError
 from kgprof.reading.evidence import Evidence
 from kgprof.record.in_process import InProcess, device_of, is_tensor
 from kgprof.record.source import replace
+from kgprof.watching import cells
 from kgprof.wording import plural
 
 ASIDE = "kgprof runs and measures this program itself, so nothing is watched here; see its report"
@@ -120,7 +121,8 @@ class Watch:
         device: str,
         files: tuple[str, ...],
     ) -> None:
-        self._function, self._buffers = function, buffers
+        self._function = function
+        self._buffers = buffers
         self.declares_buffers = buffers is not None
         self._warmup, self._device, self._files = warmup, device, files
         self._name = (
@@ -295,7 +297,8 @@ class Watch:
             for found in (run.compile, run.memory)
             if not isinstance(found, m.Skipped)
         ]
-        return tuple(lost.words for found in passes for lost in found.capture_unavailable)
+        words = tuple(lost.words for found in passes for lost in found.capture_unavailable)
+        return cells.named(words, tuple[str, ...])
 
     @property
     def _summaries(self) -> tuple[m.MemorySummary | m.Skipped, ...]:
@@ -312,15 +315,12 @@ class Watch:
         state = (self.steps, self._over)
         if self._known is None or self._known[0] != state:
             recording = self._listening.recording()
-            evidence, not_about_code = (
-                Evidence(recording),
-                {rule.id for rule in nothing_measured.RULES},
-            )
+            evidence = Evidence(recording)
+            not_about_code = {rule.id for rule in nothing_measured.RULES}
             found = tuple(f for f in collectors.findings(evidence) if f.rule not in not_about_code)
-            self._known = (
-                state,
-                _Collected(recording, found, witnesses.coverage(evidence, collectors.RULES, found)),
-            )
+            covered = witnesses.coverage(evidence, collectors.RULES, found)
+            found = cells.named(found, tuple[m.Finding, ...])
+            self._known = state, _Collected(recording, found, covered)
         return self._known[1]
 
     def __repr__(self) -> str:

@@ -61,7 +61,8 @@ def in_place_of_inductor(
         return
     from torch import _dynamo  # seconds, which a run without a stand-in does not pay for
 
-    compile_, optimize = torch.compile, _dynamo.optimize
+    compile_ = torch.compile
+    optimize = _dynamo.optimize
 
     @functools.wraps(compile_)
     def compiling(*args: Any, **settings: Any) -> Any:
@@ -82,7 +83,8 @@ def in_place_of_inductor(
         named_inductor = isinstance(chosen, str) and chosen == INDUCTOR
         return optimize(backend if named_inductor and backend else chosen, *args, **settings)
 
-    torch.compile, _dynamo.optimize = compiling, optimizing
+    torch.compile = compiling
+    _dynamo.optimize = optimizing
     try:
         yield
     finally:

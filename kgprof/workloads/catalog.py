@@ -20,7 +20,7 @@ EVALUATOR = "linkpred"
 HELP_WIDTH = 100
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Example:
     """One of them. ``shapes`` are the document's; ``small`` is what a CPU does in a second, by
     ``--small``."""
@@ -36,41 +36,41 @@ _BLOCK = {"batch": 32, "tokens": 128, "width": 768, "heads": 12, "layers": 1}
 _SMALL_BLOCK = {"batch": 2, "tokens": 8, "width": 32, "heads": 2, "layers": 1}
 EXAMPLES: Mapping[str, Example] = {
     "fusion": Example(
-        shows=(
+        (
             "LayerNorm, GELU, a scale and a bias: how much of four kernels' memory "
             "traffic fusion saves"
         ),
-        source="S2, workload and table",
+        "S2, workload and table",
         shapes={"batch": 64, "rows": 128, "width": 512},
         small={"batch": 2, "rows": 4, "width": 32},
     ),
     "pointwise": Example(
-        shows=(
+        (
             "sin + cos, relu(x + 1) and relu(x + y) * 2: several kernels in eager mode, "
             "one when compiled"
         ),
-        source="S1, chapters 1 and 7",
+        "S1, chapters 1 and 7",
         shapes={"rows": 4096, "columns": 4096},
         small={"rows": 16, "columns": 16},
     ),
     "branches": Example(
-        shows="a Python condition in forward: one graph for each of its values",
-        source="S2, stage 1",
+        "a Python condition in forward: one graph for each of its values",
+        "S2, stage 1",
         shapes={"batch": 1},
         small={"batch": 1},
     ),
     "small-ops": Example(
-        shows=(
+        (
             "Linear and ReLU, 20 times on a small batch: the time goes to launches; "
             "--layers 10 to 1000"
         ),
-        source="S1, chapters 2 and 3",
+        "S1, chapters 2 and 3",
         shapes={"batch": 8, "width": 256, "layers": 20},
         small={"batch": 2, "width": 16, "layers": 4},
     ),
     "matmul-gelu": Example(
-        shows="a matmul, a bias and GELU: how many kernels are left in each mode",
-        source="S1, chapter 7",
+        "a matmul, a bias and GELU: how many kernels are left in each mode",
+        "S1, chapter 7",
         shapes={"rows": 4096, "inner": 1024, "columns": 4096},
         small={"rows": 16, "inner": 16, "columns": 16},
     ),
@@ -85,53 +85,53 @@ EXAMPLES: Mapping[str, Example] = {
         small=_SMALL_BLOCK,
     ),
     "transformer": Example(
-        shows=(
+        (
             "twelve transformer blocks, 1,024 wide: seconds of compilation by mode, and "
             "what they buy"
         ),
-        source="S1, chapter 2",
+        "S1, chapter 2",
         shapes={"batch": 64, "tokens": 512, "width": 1024, "heads": 16, "layers": 12},
         small={**_SMALL_BLOCK, "layers": 2},
     ),
     "scorers": Example(
-        shows=(
+        (
             "three relevance scorers over 196 patches, and the query scorer as written "
             "and without its CPU tensor"
         ),
-        source="S1, chapter 8",
+        "S1, chapter 8",
         shapes={"batch": 32, "patches": 196, "width": 768},
         small={"batch": 2, "patches": 4, "width": 16},
     ),
     "silu-mul": Example(
-        shows=(
+        (
             "two matmuls, SiLU and a product: as functions, in float8, and as a "
             "hand-made CUDA graph for each shape"
         ),
-        source="S4, code",
+        "S4, code",
         shapes={"m": 256, "n": 4096, "k": 4096},
         small={"m": 8, "n": 16, "k": 16},
     ),
     "training": Example(
-        shows=(
+        (
             "a training step: float32, autocast, accumulated gradients, a compiled "
             "optimizer, recomputed activations"
         ),
-        source="S1, chapters 6 and 7",
+        "S1, chapters 6 and 7",
         shapes={**_BLOCK, "batch": 8, "layers": 12, "vocabulary": 50_000},
         small={**_SMALL_BLOCK, "layers": 2, "vocabulary": 64},
     ),
     "variable-length": Example(
-        shows="batches of four sizes: one graph a size, one for all, or padding to the largest",
-        source="S1, chapter 4",
+        "batches of four sizes: one graph a size, one for all, or padding to the largest",
+        "S1, chapter 4",
         shapes={**_BLOCK, "batch": 64},
         small={**_SMALL_BLOCK, "batch": 8},
     ),
     "vit": Example(
-        shows=(
+        (
             "a vision transformer of 224 by 224 images: stands in for a model that the "
             "document does not hold"
         ),
-        source="S1, chapter 8",
+        "S1, chapter 8",
         shapes={
             "batch": 8,
             "side": 224,

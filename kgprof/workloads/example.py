@@ -57,7 +57,7 @@ class ExampleWorkload:
         """Eager and default, on a GPU reduce-overhead too; only what runs on ``device``."""
         modes = (*DEFAULT_MODES, "reduce-overhead") if device.type == "cuda" else DEFAULT_MODES
         return [
-            m.RunKey(strategy=label, mode=mode)
+            m.RunKey(label, mode)
             for label, each in self._strategies.items()
             if not _unavailable(each, device)
             for mode in modes
@@ -110,7 +110,7 @@ class ExampleWorkload:
         """Each run against its own strategy in eager mode: other strategies may do other work."""
         judged = []
         for run in results:
-            own = m.RunKey(strategy=run.strategy, mode=m.EAGER)
+            own = m.RunKey(run.strategy, m.EAGER)
             judged += [
                 pair
                 for pair in user.judged(results, own if own in results else None)

@@ -65,7 +65,8 @@ class Steps:
 
     def step(self) -> None:
         device = torch.device(self._device)
-        call, self._calls = self._calls, self._calls + 1
+        call = self._calls
+        self._calls = self._calls + 1
         compiled = self._compiled
         compiled["breaks"](torch.ones(ROWS, device=device))
         compiled["loops"](torch.ones(ROWS, device=device))

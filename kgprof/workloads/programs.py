@@ -122,7 +122,7 @@ class ProgramWorkload:
         return [m.StrategyPlan(name=self._label, modes=(m.AS_IS,), summary=SUMMARY)]
 
     def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
-        return [m.RunKey(strategy=self._label, mode=m.AS_IS)]
+        return [m.RunKey(self._label, m.AS_IS)]
 
     def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         return None
@@ -166,17 +166,16 @@ def give_way() -> None:
     """To a prepared program: where a file in its folder has the name of something that kgprof has
     imported (msgspec.py, json.py), ``import`` finds that file, as it does in Python. What has been
     imported keeps what it has."""
-    loaded, folder = list(sys.modules), sys.path[0]
+    loaded = list(sys.modules)
+    folder = sys.path[0]
     ours = loaded[loaded.index("kgprof") :]  # what Python itself had imported stands before it
     for name in {name.partition(".")[0] for name in ours} - {
         "kgprof",
         "torch",
         *sys.builtin_module_names,
     }:
-        spec, origin = (
-            PathFinder.find_spec(name, [folder]),
-            getattr(sys.modules.get(name), "__file__", None),
-        )
+        spec = PathFinder.find_spec(name, [folder])
+        origin = getattr(sys.modules.get(name), "__file__", None)
         if spec is not None and spec.loader is not None and spec.origin != origin:
             for each in ours:
                 if each == name or each.startswith(f"{name}."):

@@ -93,7 +93,8 @@ def declared_unit(name: str, holder: object) -> m.WorkUnit:
     ``unit`` alone counts where it is a word: a module or an nn.Module may have something else of
     that name.
     """
-    unit, per_step = getattr(holder, "unit", None), getattr(holder, "units_per_step", None)
+    unit = getattr(holder, "unit", None)
+    per_step = getattr(holder, "units_per_step", None)
     if per_step is None and not isinstance(unit, str) and not hasattr(holder, "strategies"):
         return UNNAMED
     if unit is not None and not (isinstance(unit, str) and _WORD.fullmatch(unit)):
@@ -214,7 +215,7 @@ class UserWorkload:
         return self._alternatives
 
     def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
-        return [m.RunKey(strategy=label, mode=m.AS_IS) for label in self._strategies]
+        return [m.RunKey(label, m.AS_IS) for label in self._strategies]
 
     def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         """The declared strategy (eager before as it stands); without one, the first eager run."""
@@ -358,7 +359,7 @@ def _evaluation(
         steps=steps,
         metrics=tuple(metric for metric in metrics if metric not in broken),
         tallies=tuple(
-            m.Tally(name=f"{x.label} is {x.value}", count=1, kind=m.TallyKind.FAULT) for x in broken
+            m.Tally(f"{x.label} is {x.value}", 1, kind=m.TallyKind.FAULT) for x in broken
         ),
     )
 
@@ -368,7 +369,8 @@ def _metric(label: str, given: object, *, headline: bool) -> m.Metric:
     known: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {"value": given}
     try:
         value = float(known.pop("value"))
-        unit, better = str(known.pop("unit", "")), m.Better(known.pop("better", ""))
+        unit = str(known.pop("unit", ""))
+        better = m.Better(known.pop("better", ""))
         tolerance = float(known.pop("tolerance", TOLERANCE * abs(value)))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         hint = (
@@ -444,21 +446,19 @@ def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreemen
     compared = differing = 0
     remarks = [note] if note else []
     for name in sorted(ours.keys() | theirs.keys()):
-        mine, other = ours.get(name), theirs.get(name)
+        mine = ours.get(name)
+        other = theirs.get(name)
         size = max(array.size for array in (mine, other) if array is not None)
         compared += size
         if mine is None or other is None:
-            wrong, remark = max(1, size), f"{name} exists in only one of the two"
+            wrong = max(1, size)
+            remark = f"{name} exists in only one of the two"
         elif mine.shape != other.shape:
-            wrong, remark = (
-                max(1, size),
-                f"{name}: shape {mine.shape}, but {other.shape} in the baseline",
-            )
+            wrong = max(1, size)
+            remark = f"{name}: shape {mine.shape}, but {other.shape} in the baseline"
         elif mine.dtype != other.dtype:
-            wrong, remark = (
-                max(1, size),
-                f"{name}: dtype {mine.dtype}, but {other.dtype} in the baseline",
-            )
+            wrong = max(1, size)
+            remark = f"{name}: dtype {mine.dtype}, but {other.dtype} in the baseline"
         else:
             wrong, remark = _differences(mine, other, str(found.get(f"{DTYPE}{name}", mine.dtype)))
             remark = remark if len(ours) == 1 else f"{name}: {remark}"
@@ -484,7 +484,8 @@ def _differences(ours: np.ndarray, theirs: np.ndarray, dtype: str) -> tuple[int,
         return int((ours != theirs).sum()), f"{dtype}, exact"
     relative, absolute = TOLERANCES.get(dtype, TOLERANCES["bfloat16"])
     wide = np.complex128 if ours.dtype.kind == "c" else np.float64
-    ours, theirs = ours.astype(wide), theirs.astype(wide)
+    ours = ours.astype(wide)
+    theirs = theirs.astype(wide)
     close = np.isclose(ours, theirs, rtol=relative, atol=absolute, equal_nan=True)
     finite = np.isfinite(ours) & np.isfinite(theirs)
     largest = float(np.abs(ours[finite] - theirs[finite]).max(initial=0.0))

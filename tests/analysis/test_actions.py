@@ -35,7 +35,7 @@ from kgprof.model.memory_records import Frame
 from kgprof.reading import recordings
 from kgprof.render.markdown import Markdown
 from tests.analysis.recordings import recording, run
-from tests.collectors import written, written_gpu_time, written_syncs
+from tests.collectors import written, written_gpu_time, written_syncs, written_tensors
 from tests.collectors.written_device import launched_in, steps, traced
 from tests.collectors.written_syncs import STEADY_FROM
 
@@ -358,3 +358,16 @@ def test_of_the_evaluator_it_is_the_fastest_runs_sync_which_is_worth_at_most_the
     assert (action.run.slug, action.rule) == ("fused.reduce-overhead", "KGP201")
     assert not isinstance(action.saves, Skipped)
     assert action.saves.us_per_step == pytest.approx(29.0, abs=0.1)
+
+
+def test_what_cuda_graphs_ask_of_tensors_leads_no_answer_about_a_cpu() -> None:
+    whole = written_tensors.a_written_argument()
+    (run_,) = whole.runs
+    script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
+    graphs = msgspec.structs.replace(whole, runs=(msgspec.structs.replace(run_, script=script),))
+
+    for recorded in (whole, graphs):
+        profile = analyse(recorded)
+        assert all(action.only_on_gpu for action in profile.actions if action.rule == "KGP404")
+        assert "writes to its argument" not in profile.verdict.text
+    assert "KGP404" in {action.rule for action in analyse(whole).actions}

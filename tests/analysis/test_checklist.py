@@ -11,7 +11,13 @@ import msgspec
 import pytest
 
 from kgprof.analysis import analyse
-from kgprof.analysis.checklist import BufferCopies, CopyCost, checklist, copies_together
+from kgprof.analysis.checklist import (
+    BufferCopies,
+    CopyCost,
+    checklist,
+    copies_together,
+    judged,
+)
 from kgprof.model import (
     ChecklistItem,
     Checkpoint,
@@ -29,7 +35,7 @@ from kgprof.model import (
 )
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
-from tests.collectors import written
+from tests.collectors import written, written_tensors
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"
 H200, RUNTIME, COMPILER = "cuda_graphs_h200", "corpus_runtime_h200", "corpus_torch_2.11"
@@ -381,9 +387,9 @@ def test_an_input_that_moves_is_not_counted_among_those_that_kept_their_addresse
 
     moves, stays = (items(load(RUNTIME, name))["buffers-allocated-once"] for name in names)
 
-    assert (moves.status, stays.status) == (PracticeStatus.PASS, PracticeStatus.PASS)
-    assert "none of the others lives from call to call" in moves.evidence
-    assert "none of the others lives from call to call" not in stays.evidence
+    assert (moves.status, stays.status) == (PracticeStatus.NOT_OBSERVED, PracticeStatus.PASS)
+    assert "moved after warm-up: new batches, or buffers that are replaced" in moves.evidence
+    assert stays.evidence.startswith("all ")
 
 
 def test_a_gate_has_budgets_instead(load: Load) -> None:
@@ -487,7 +493,9 @@ def test_copies_one_by_one_fail_on_a_gpu_alone(
 ) -> None:
     on_cuda = Evidence(load(*program)).device == "cuda"
 
-    assert copies_together(buffers, on_cuda=on_cuda).status == status
+    answer = copies_together(buffers, on_cuda=on_cuda)
+
+    assert judged("copied-together", "", answer).status == status
 
 
 def test_a_run_that_left_nothing_passes_nothing(load: Load) -> None:
@@ -533,3 +541,53 @@ def test_where_every_compilation_failed_no_compiled_function_is_praised() -> Non
     }
 
     assert PracticeStatus.PASS not in statuses.values(), statuses
+
+
+def of_a_script(recording: Recording) -> dict[str, ChecklistItem]:
+    steps = ScriptRun(step="a call of a compiled function", steps=20, counted={})
+    return items(with_run(recording, script=steps))
+
+
+def test_what_a_script_writes_to_is_named_although_no_finding_says_it() -> None:
+    item = of_a_script(written_tensors.a_written_argument())["no-writes-inside"]
+
+    assert (item.status, item.findings) == (PracticeStatus.FAIL, ())
+    assert item.evidence.startswith("Model.step writes to x (")
+
+
+def test_a_graph_that_writes_to_nothing_is_said_to() -> None:
+    still = written_tensors.recording(written_tensors.graph(written_tensors.given()))
+
+    item = of_a_script(still)["no-writes-inside"]
+
+    assert (item.status, item.evidence.endswith(" wrote to no input")) == ("pass", True)
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "evidence"),
+    [
+        ({"made_before": {"0/0 output 0": 17}}, PracticeStatus.FAIL, "x replaced by a new tensor"),
+        ({}, PracticeStatus.NOT_OBSERVED, "1 input of 1 compiled graph of "),
+    ],
+    ids=["what a graph gave back", "a batch, or a buffer that eager code replaces"],
+)
+def test_what_moves_from_call_to_call_of_a_script_passes_nothing(
+    given: dict[str, dict[str, int]], status: PracticeStatus, evidence: str
+) -> None:
+    moves = written_tensors.given(moved=written_tensors.MOVED, **given)
+    recorded = written_tensors.recording(written_tensors.graph(moves))
+
+    item = of_a_script(recorded)["buffers-allocated-once"]
+
+    assert item.status == status
+    assert item.evidence.startswith(evidence)
+
+
+def test_a_recompile_for_a_size_that_came_once_is_no_proof_of_equal_sizes() -> None:
+    size = "0/0: tensor 'x' size mismatch at index 0. expected 16, actual 8"
+    twice = written.recording(*written.compiled_once(), *again("0/1", 1, size))
+
+    item = items(twice)["static-shapes"]
+
+    assert item.status == PracticeStatus.NOT_OBSERVED
+    assert item.evidence == "what was recompiled because of a size was so in few calls"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tarfile
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -15,6 +18,7 @@ from kgprof.model import (
     RunRecord,
     Skipped,
 )
+from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED, died
 from tests.analysis.recordings import recording as recorded
@@ -82,6 +86,29 @@ def test_without_the_pools_of_cuda_graphs_no_efficiency_and_no_budget_is_known()
     assert isinstance(unknown, Skipped)
     assert (found.of_eager, found.budget_bytes, found.taken_bytes) == (unknown,) * 3
     assert (found.tier, found.over_eager_bytes, found.over_eager_of) == (None, -258, "allocated")
+
+
+RECORDINGS = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"
+
+
+def test_a_run_without_a_cuda_graph_keeps_no_pool_of_one(tmp_path: Path) -> None:
+    """An H200's Recording from before the pools were looked at."""
+    with tarfile.open(RECORDINGS / "evaluator_h200.tgz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    evidence = Evidence(recordings.load(tmp_path / "recording"))
+
+    found = {
+        run.key.mode: memory.summary(run) for run in evidence.runs if run.key.strategy == "fused"
+    }
+
+    taken = {
+        mode: each.taken_bytes for mode, each in found.items() if isinstance(each, MemorySummary)
+    }
+    unknown = peaks(1).graph_pool_bytes
+    assert taken == {"eager": 40_019_456, "default": 40_003_072, "reduce-overhead": unknown}
+    default = found["default"]
+    assert isinstance(default, MemorySummary)
+    assert default.of_eager == 40_019_456 / 40_003_072
 
 
 def test_the_pools_of_cuda_graphs_are_taken_too() -> None:

@@ -170,6 +170,23 @@ def _failed_in(call: int) -> list[Any]:
     ]
 
 
+def test_a_recompile_that_the_program_forbids_is_blamed_on_the_setting() -> None:
+    words = (
+        "RecompileError: Recompiling function inner in external_utils.py:67\n"
+        "    triggered by the following guard failure(s):\n"
+        "    - 0/0: tensor 'args[0]' size mismatch at index 0. expected 8, actual 5"
+    )
+    raised = written.offered(STEP, "raised", call=4, text=words, wraps="Linear", arguments=("x",))
+
+    (found,) = compilations.diagnose(collected(*compiled("0/0", STEP), raised))
+
+    assert found.message == (
+        "compiling Linear again raised RecompileError: size of x, dimension 0: expected 8, got 5; "
+        "torch._dynamo.config.error_on_recompile makes each recompile an error"
+    )
+    assert found.fix.startswith("torch._dynamo.config.error_on_recompile = False")
+
+
 def test_a_failure_without_records_is_told_by_the_frame_hook() -> None:
     (found,) = collected(offered(STEP, "raised", text="InternalTorchDynamoError: KeyError: 'x'"))
 

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kgprof.collectors.guard_text import OTHER, Guard, parse
+from kgprof.collectors.guard_words import in_words
 from kgprof.model import Location
 from tests.corpus.truth import GUARD_CLASSES
 
@@ -264,3 +265,15 @@ def test_a_hash_in_the_used_line_does_not_end_it() -> None:
         "shop/model.py",
         9,
     )
+
+
+def test_a_mode_on_torch_functions_is_named_as_it_is_written() -> None:
+    assert "`with torch.device(...)`" in in_words(
+        parse("0/0: ___check_torch_function_mode_stack()")
+    )
+
+
+def test_an_object_that_is_gone_has_no_private_name() -> None:
+    gone = "0/0: Cache line invalidated because L['___stack0'] got deallocated"
+
+    assert in_words(parse(gone)).startswith("an object that it was compiled for was deleted")

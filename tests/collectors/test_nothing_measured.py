@@ -162,6 +162,18 @@ def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_whi
     assert "--mode default" in nothing_measured.NOTHING_MEASURED.remedy
 
 
+def test_what_is_compiled_already_and_runs_eagerly_is_not_to_be_compiled_once_more() -> None:
+    sources = Sources(files={written.FILE: SourceFile(sha256="", text="out = model(x)\n")})
+    calls = CompiledCalls(callables=(written.called(written.STEP, 3, 4, 5),))
+    records = CompileRecords(records=(), sources=sources, compiled_calls=calls)
+    script = ScriptRun(step="an optimizer step", steps=9, counted={"an optimizer step": 9})
+    eager = msgspec.structs.replace(run(AS_IS, compiled=0), records=records, script=script)
+
+    (found,) = nothing_measured.diagnose(nothing_measured.collect(Evidence(recording(eager))))
+
+    assert found.fix == ""
+
+
 def test_a_torch_compile_of_which_nothing_was_called_is_said_with_the_line_to_write() -> None:
     # given: a script with a torch.compile in its text, and no call of a compiled callable
     nothing = run(AS_IS, compiled=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -190,7 +191,7 @@ def test_a_size_that_a_line_made_a_constant_of_is_not_to_be_marked() -> None:
     (marked,) = diagnosed(*lines)
     (padded,) = diagnosed(*lines, fixed)
 
-    assert marked.fix.startswith("torch._dynamo.mark_dynamic(x, 0)")
+    assert marked.fix.startswith("torch._dynamo.maybe_mark_dynamic(x, 0)")
     assert padded.fix.startswith("x = torch.nn.functional.pad(x, ...)  # before the call")
     assert "used in line 14" in padded.message
     assert "mark_dynamic" not in padded.detail
@@ -223,24 +224,84 @@ def test_two_values_within_one_call_are_not_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("came", "line"),
+    ("sizes", "line"),
     [
-        (6, "torch._dynamo.mark_dynamic(x, 0)  # before the first call; sizes: 6, 8"),
-        (1, "torch._dynamo.maybe_mark_dynamic(x, 0)  # before the first call; sizes: 1, 8"),
+        ((8, 6), "torch._dynamo.maybe_mark_dynamic(x, 0)  # before the first call"),
+        ((8, 1), ""),  # torch compiles for 1 apart, marked or not
+        ((8, 1, 6), "torch._dynamo.maybe_mark_dynamic(x, 0)  # before the first call"),
     ],
-    ids=["a size", "a size of one, which torch compiles apart"],
 )
-def test_the_detail_ends_with_the_line_for_the_tensor_that_varied(came: int, line: str) -> None:
-    reason = f"0/0: tensor 'x' size mismatch at index 0. expected 8, actual {came}"
+def test_a_size_is_marked_if_that_saves_a_graph(sizes: tuple[int, ...], line: str) -> None:
+    text = "tensor 'x' size mismatch at index 0. expected {}, actual {}"
+    lines = [*compiled("0/0", STEP), ran("0/0", *range(20))]
+    for entry, (before, size) in enumerate(itertools.pairwise(sizes), 1):
+        call = 5 * entry
+        lines += [*compiled(f"0/{entry}", STEP, call=call), ran(f"0/{entry}", *range(call, 20))]
+        lines.append(
+            rejected(f"0/{entry}", f"0/{entry - 1}: {text.format(before, size)}", call=call)
+        )
+
+    fixes = {found.fix for found in diagnosed(*lines)}
+
+    assert any(line and fix.startswith(line) for fix in fixes) is bool(line)
+    assert any("mark_dynamic" in fix for fix in fixes) is bool(line)
+    assert any("torch compiles for 1 apart" in fix for fix in fixes) is (len(sizes) == 3)
+
+
+def test_sizes_that_vary_together_are_marked_together() -> None:
+    reason = "0/0: tensor 'x' size mismatch at index 0. expected 8, actual 6"
     lines = [
         *compiled("0/0", STEP),
+        *described("0/0", 0, "x", 8, 3),
+        *described("0/0", 1, "labels", 8),
+        *described("0/0", 2, "table", 5),
         *compiled("0/1", STEP, call=10),
+        *described("0/1", 3, "x", 6, 3),
+        *described("0/1", 4, "labels", 6),
+        *described("0/1", 5, "table", 5),
         rejected("0/1", reason, call=10),
+        ran("0/0", *range(10)),
+        ran("0/1", *range(10, 20)),
+    ]
+    symbols = [
+        written.record("0/1", 10, create_symbol={"source": f"L['{name}'].size()[0]"})
+        for name in ("x", "labels")
     ]
 
-    (found,) = diagnosed(*lines, ran("0/0", *range(10)), ran("0/1", *range(10, 20)))
+    (unknown,) = diagnosed(*lines)
+    (known,) = diagnosed(*lines, *symbols)
 
-    assert found.detail.splitlines()[1:] == [line]
+    at_times = [
+        *described("0/0", 6, "weights", 8),
+        *compiled("0/2", STEP, call=12),
+        *described("0/2", 7, "x", 6, 3),
+        *described("0/2", 8, "weights", 6),
+        ran("0/2", *range(12, 20)),
+    ]
+
+    assert {each.fix.partition("  #")[0] for each in diagnosed(*lines, *at_times)} >= {
+        "torch.compile(..., dynamic=True)"  # there is not always something to mark
+    }
+    both = "torch._dynamo.{0}(x, 0); torch._dynamo.{0}(labels, 0)"
+    code, _, effect = unknown.fix.partition("  # ")
+    assert code == both.format("maybe_mark_dynamic")
+    assert effect.startswith("before the first call, unless a line needs a size as a number")
+    code, _, effect = known.fix.partition("  # ")
+    assert code == both.format("mark_dynamic")  # torch itself has made both of them symbols
+    assert effect == "before the first call; sizes: 6, 8"
+
+
+def test_what_varies_behind_a_break_alone_is_not_to_be_marked() -> None:
+    behind = resumed(STEP, 12)
+    lines = [
+        *compiled("1/0", behind),
+        *compiled("1/1", behind, call=10),
+        rejected("1/1", "1/0: tensor 'y' size mismatch at index 0. expected 8, actual 6", call=10),
+    ]
+
+    (found,) = diagnosed(*lines, ran("1/0", *range(10)), ran("1/1", *range(10, 20)))
+
+    assert found.fix == ""
 
 
 @pytest.mark.parametrize(
@@ -433,8 +494,7 @@ def test_a_size_that_a_parameter_keeps_static_is_not_marked(
 
     (found,) = diagnosed(*lines, ran("0/0", *range(10)), ran("0/1", *range(10, 20)))
 
-    assert found.fix.startswith("torch._dynamo.mark_dynamic(x, 0)") is offered
-    assert ("mark_dynamic" in found.detail) is offered
+    assert ("mark_dynamic(x, 0)" in found.fix) is offered
 
 
 def test_what_came_is_known_from_what_was_rejected_next() -> None:
@@ -1025,6 +1085,18 @@ def test_calls_under_a_stance_are_not_the_limits() -> None:
     (found,) = collected(*lines, own)
 
     assert (found.eager_calls, found.calls_since) == (5, 10)
+
+
+def test_calls_before_the_limit_that_made_no_graph_are_not_of_the_limit() -> None:
+    """Each of 20 calls runs eagerly: torch captures nothing of the function, and still compiles it
+    for new sizes until the limit in call 16."""
+    own = written.called(STEP, *range(20))
+    lines = to_the_limit(2, 4, 6, limit=16, reason="len(xs) == 2")
+
+    (found,) = collected(*lines, own)
+
+    assert (found.eager_calls, found.calls_since) == (4, 4)
+
 
 
 def test_modules_of_torchs_own_have_their_names() -> None:

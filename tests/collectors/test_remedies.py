@@ -8,6 +8,7 @@ import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from torch._dynamo.utils import counters
@@ -15,8 +16,9 @@ from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 import kgprof
 from kgprof.collectors.guard_text import parse
-from kgprof.collectors.remedies import REMEDIES, Cause, Remedy, as_code
-from kgprof.model import Finding, Level, Location
+from kgprof.collectors.input_sizes import InputSize
+from kgprof.collectors.remedies import REMEDIES, Cause, as_code
+from kgprof.model import Finding, Level
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 PROGRAMS = Path(__file__).parents[1] / "reports" / "programs"
@@ -24,6 +26,7 @@ CALLS = 20
 SETTINGS = (
     "allow_unspec_int_on_nn_module",
     "allow_rnn",
+    "capture_scalar_outputs",
     "force_parameter_static_shapes",
     "recompile_limit",
 )
@@ -71,25 +74,30 @@ def of_recompiles(findings: tuple[Finding, ...]) -> list[Finding]:
     ]
 
 
-@pytest.mark.parametrize("remedy", REMEDIES, ids=lambda remedy: remedy.name)
-def test_a_remedy_is_offered_and_helps(remedy: Remedy, monkeypatch: pytest.MonkeyPatch) -> None:
-    (found,) = of_recompiles(watched(f"remedy_{remedy.name}"))
+MORE_GRAPHS = ("grad_mode", "training", "shared_wrapper", "models_in_turn")
+ALSO = ("labels_of_a_batch",)  # other programs of the same remedies
+
+
+@pytest.mark.parametrize("name", [*(remedy.name for remedy in REMEDIES), *ALSO])
+def test_a_remedy_is_offered_and_helps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = of_recompiles(watched(f"remedy_{name}"))
     before = graphs()
 
     assert found.fix
     torch._dynamo.reset()
     counters.clear()
     monkeypatch.setenv("FIX", "1")
-    assert of_recompiles(watched(f"remedy_{remedy.name}")) == []
-    # Three remedies make as many graphs or more, in the warm-up: none is made later, and nothing
+    assert of_recompiles(watched(f"remedy_{name}")) == []
+    # Some make as many graphs or more, in the warm-up or per model: none is made later, and nothing
     # runs eagerly.
-    assert graphs() < before or remedy.name in ("grad_mode", "training", "shared_wrapper")
+    assert graphs() < before or name in MORE_GRAPHS
 
 
 @pytest.mark.parametrize(
     ("name", "rule", "line", "code"),
     [
-        ("remedy_layer_drop", "KGP101", 14, "torch.where(torch.rand(()) < p, ..., x)"),
+        ("remedy_layer_drop", "KGP101", 14, "torch.rand(())"),
+        ("remedy_scalar", "KGP101", 15, "torch._dynamo.config.capture_scalar_outputs = True"),
         ("remedy_rnn", "KGP102", 18, "torch._dynamo.config.allow_rnn = True"),
         ("remedy_custom_op", "KGP107", 22, "@halve.register_fake"),
         ("remedy_marked_and_fixed", "KGP107", 14, "torch._dynamo.maybe_mark_dynamic(batch, 1)"),
@@ -166,11 +174,6 @@ def test_a_switch_with_which_the_call_raises_is_not_offered() -> None:
             out.sum().backward()
 
 
-def cause(text: str, line: str) -> Cause:
-    used = Location(file="a.py", line=9, text=line) if line else None
-    return Cause(guards=(parse(text),), function="Model.step", used=used)
-
-
 INT = (
     "self.k == 3   # x (HINT: torch._dynamo.config.allow_unspec_int_on_nn_module "
     "= True, or a tensor)"
@@ -178,23 +181,21 @@ INT = (
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "only_computed"),
     [
-        (INT, "y = self.layers[self.k](x)"),
-        (INT, "if self.k > 2:"),
-        (INT, "for _ in range(self.k):"),
-        (INT.replace("self.k", "G['metric'].k"), "y = x * self.k"),
-        ("scale == 0.5", "y = x[int(scale)]"),
-        ("scale == 0.5", "if scale > 0.1:"),
-        ("scale == 0.5", "y = x * min(scale, 1.0)"),
-        ("name == 'a'", "y = table[name]"),
-        ("self.param_groups[0]['betas'][0] == 0.9", "for group in self.param_groups:"),
-        ("2 <= x.size()[0]", ""),
-        ("something that a later torch says", ""),
+        (INT, False),
+        (INT.replace("self.k", "G['metric'].k"), True),
+        ("scale == 0.5", False),
+        ("name == 'a'", True),
+        ("self.param_groups[0]['betas'][0] == 0.9", False),
+        ("2 <= x.size()[0]", False),
+        ("something that a later torch says", False),
     ],
 )
-def test_what_would_not_help_is_not_offered(text: str, line: str) -> None:
-    assert as_code(cause(text, line)) == ""
+def test_what_would_not_help_is_not_offered(text: str, only_computed: bool) -> None:
+    cause = Cause(guards=(parse(text),), function="Model.step", only_computed=only_computed)
+
+    assert as_code(cause) == ""
 
 
 @pytest.mark.parametrize("text", ["fn.keywords['how'] == 'a'", "fn.p == 0.5"])
@@ -233,10 +234,56 @@ def test_a_global_list_that_the_function_fills_is_no_argument_to_stack() -> None
 @pytest.mark.parametrize("text", ["args[0]", "x_l"])
 def test_no_fix_names_what_only_a_library_has(text: str) -> None:
     size = f"0/0: tensor '{text}' size mismatch at index 1. expected 6, actual 9"
-    guards = (parse(size),)
+    varied = InputSize(frame_id="0", source=text, dimension=1, sizes=(6, 9))
+    cause = Cause(guards=(parse(size),), function="forward", together=(varied,))
 
-    assert "mark_dynamic" in as_code(Cause(guards=guards, function="forward"))
-    assert as_code(Cause(guards=guards, function="forward", library=True)) == ""
+    assert "mark_dynamic" in as_code(cause)
+    assert as_code(msgspec.structs.replace(cause, library=True)) == ""
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "dtype"),
+    [
+        ("Float", "Double", "float32"),
+        ("Long", "Float", "float32"),  # 0.5 would become 0
+        ("Half", "Int", "float16"),
+        ("Int", "Long", "int64"),
+        ("Bool", "Byte", "uint8"),
+        ("ComplexFloat", "Float", ""),
+    ],
+)
+def test_no_values_are_cut_off_for_one_dtype(expected: str, actual: str, dtype: str) -> None:
+    text = f"0/0: tensor 'y' dtype mismatch. expected {expected}, actual {actual}"
+    code = as_code(Cause(guards=(parse(text),), function="loss_of")).partition("  #")[0]
+
+    assert code == (f"y = y.to(torch.{dtype})" if dtype else "")
+
+
+@pytest.mark.parametrize(
+    ("text", "offered"),
+    [
+        (
+            "tensor 'self._modules['l']._parameters['weight']' size mismatch at index 0. "
+            "expected 8, actual 4",
+            True,
+        ),
+        ("len(self._modules['hidden']._modules) != 1", True),
+        # the same model compiled anew for each input: a reset would compile in each call
+        ("tensor 'x' size mismatch at index 0. expected 8, actual 4", False),
+    ],
+)
+def test_what_differs_between_models_asks_for_a_reset(text: str, offered: bool) -> None:
+    cause = Cause(guards=(parse(f"0/0: {text}"),), function="Net.forward", in_turn=True)
+
+    assert ("torch.compiler.reset()" in as_code(cause)) is offered
+
+
+def test_an_optimizer_of_the_owners_own_may_need_a_number_for_its_rate() -> None:
+    lr = (parse("0/0: self.param_groups[0]['lr'] == 0.1"),)
+    step = "Optimizer.profile_hook_step.<locals>.wrapper"
+
+    assert as_code(Cause(guards=lr, function=step, library=True)) == ""
+    assert as_code(Cause(guards=lr, function="SGD.step")) == ""
 
 
 def test_what_a_library_has_a_setting_for_is_still_offered() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kgprof.collectors import runs_eagerly
-from kgprof.model import CallsOfCompiled, Finding, Level, Skipped, SourceLine
+from kgprof.model import CallsOfCompiled, Finding, Level, RunKey, Skipped, SourceLine
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
+from tests.analysis import recordings
 from tests.collectors import written
 from tests.collectors.written import (
     CALLER,
@@ -110,11 +112,18 @@ def test_a_function_that_torch_skipped_is_the_skipped_frames_finding() -> None:
     assert list(known.eager.values()) == [AFTER_WARM_UP]
 
 
-@pytest.mark.parametrize("why", ["skip-list", "disabled"])
-def test_a_skip_that_is_no_fault_of_a_line_is_named(why: str) -> None:
+@pytest.mark.parametrize(
+    ("why", "fix"),
+    [
+        ("skip-list", ""),
+        ("disabled", "torch._dynamo.config.disable = False  # or without the line that sets it"),
+    ],
+)
+def test_a_skip_that_is_no_fault_of_a_line_is_named(why: str, fix: str) -> None:
     (found,) = diagnosed(offered(STEP, "skipped", why=why), called(STEP, *EVERY))
 
     assert "no graph at all: 17 of 17 calls" in found.message
+    assert found.fix == fix
 
 
 def test_what_was_compiled_before_the_recording_says_nothing() -> None:
@@ -195,3 +204,19 @@ def test_calls_under_two_stances_are_added_up() -> None:
     (found,) = diagnosed(*written.compiled_once(), called(STEP, *range(3, 12), stances=stances))
 
     assert "9 of 17 calls after warm-up ran eagerly" in found.message
+
+
+def test_kgprofs_own_stance_in_mode_eager_is_no_finding_of_the_programs() -> None:
+    # given: the same calls under torch's stance, in the mode that compiles nothing
+    calls = recordings.recording(
+        msgspec.structs.replace(
+            written.run(*written.a_stance()), key=RunKey(strategy="step", mode="eager")
+        ),
+        baseline=None,
+    )
+
+    evidence = Evidence(calls)
+
+    assert runs_eagerly.collect(evidence) == ()
+    counted = runs_eagerly.calls_of_compiled(evidence, evidence.compilers[0])
+    assert counted == Skipped("kgprof switches torch.compile off in mode eager")

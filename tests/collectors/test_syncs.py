@@ -35,7 +35,7 @@ from kgprof.model import (
     TracePass,
     Unavailable,
 )
-from kgprof.model.memory_records import Frame, SyncRecord, SyncRecords
+from kgprof.model.memory_records import EXPRESSION_KEPT, Frame, SyncRecord, SyncRecords
 from kgprof.reading import layout
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED, GONE
@@ -371,7 +371,14 @@ def test_a_library_that_reads_is_told_at_the_projects_line_above() -> None:
             {"op": "aten::nonzero", "expression": "x[x > 0]", "instruction": "BINARY_SUBSCR"},
             "mask-index",
         ),
-        ({"op": "aten::masked_select"}, "mask-index"),
+        ({"op": "aten::masked_select", "expression": "x.masked_select(m)"}, "mask-index"),
+        ({"op": "aten::nonzero", "expression": "loss.backward()"}, "nonzero"),
+        ({"op": "aten::nonzero", "expression": "torch.matrix_exp(x)"}, "inside-operator"),
+        ({"op": "aten::nonzero", "expression": "x.to_sparse()"}, "inside-operator"),
+        (
+            {"op": "aten::unique_consecutive", "expression": "torch.unique_consecutive(x)"},
+            "inside-operator",
+        ),
         (
             {"op": "aten::masked_select", "expression": "print(x)", "instruction": "CALL"},
             "inside-operator",
@@ -388,7 +395,7 @@ def test_a_library_that_reads_is_told_at_the_projects_line_above() -> None:
             {"op": "aten::masked_select", "expression": "'%s' % x", "instruction": "BINARY_OP"},
             "inside-operator",
         ),
-        ({"op": "aten::_unique2"}, "unique"),
+        ({"op": "aten::_unique2", "expression": "torch.unique(x)"}, "unique"),
         ({"op": "aten::equal"}, "inside-operator"),
         ({"op": "Tensor.numpy", "source": "python-call"}, "numpy"),
         ({"op": "Tensor.to", "source": "python-call"}, "to"),
@@ -1111,3 +1118,47 @@ def test_what_one_of_two_sources_cannot_see_is_no_contradiction(record: SyncReco
     found = disagreements.collect(Evidence(recording))
 
     assert [one for one in found if one.fact == "reads"] == []
+
+
+@pytest.mark.parametrize(("expression", "found"), [("print(x)", 0), ("x.item()", 1)])
+def test_a_tensor_that_is_printed_behind_the_loop_is_one_read(expression: str, found: int) -> None:
+    """For one text torch reads several times."""
+    last = written_syncs.read(
+        op="aten::masked_select", expression=expression, each=8, calls=range(7, 8)
+    )
+    recording = written_syncs.recording(last)
+    script = ScriptRun(step="a call of f", steps=8, counted={})
+    runs = tuple(msgspec.structs.replace(run, script=script) for run in recording.runs)
+
+    assert len(syncs.collect(Evidence(msgspec.structs.replace(recording, runs=runs)))) == found
+
+
+@pytest.mark.parametrize(
+    ("expression", "each", "on_a_gpu"),
+    [
+        ("torch.linalg.inv(a)", 3, 1),
+        ("torch.linalg.solve(a, b)", 6, 2),
+        ("torch.linalg.lu_solve(lu, pivots, b)", 2, 0),
+        ("torch.matrix_exp(a)", 7, 1),
+        ("torch.linalg.cholesky(a)", 1, 1),
+    ],
+)
+def test_what_an_operator_checks_on_a_cpu_alone_is_no_read_of_a_gpu(
+    expression: str, each: int, on_a_gpu: int
+) -> None:
+    found = events(read(expression=expression, instruction="CALL", each=each))
+
+    assert [event.reads_per_step for event in found] == [on_a_gpu] * bool(on_a_gpu)
+
+
+@pytest.mark.parametrize(
+    ("cut", "called"),
+    [
+        ("torch._fused_layer(\n    src, self.attn(q), [self.", "_fused_layer"),
+        ("make(src).run(a, b, ", ""),
+        ("total + (", ""),
+    ],
+)
+def test_a_call_whose_arguments_were_cut_off_has_its_name(cut: str, called: str) -> None:
+    assert syncs.called_function(f"{cut:x<{EXPRESSION_KEPT}}") == called
+    assert syncs.called_function(cut) == ""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgprof.measures.collectives import OF_SOME_RANKS, Matched, matched
+from kgprof.measures.collectives import OF_SOME_RANKS, Call, Matched, matched
 from kgprof.model import RankBalance, Skipped
 from tests.analysis.events import event, step
 from tests.record.test_kineto_files import profile_in, run, saved
@@ -35,7 +35,7 @@ def test_each_rank_waits_from_its_arrival_to_the_last_ones(
     steps = [
         {
             number: tuple(
-                (f"all_reduce {place}", max(each) - each[rank] + moving_us)
+                Call(f"all_reduce {place}", max(each) - each[rank] + moving_us)
                 for place, each in enumerate(one)
             )
             for number, one in enumerate(arrivals)
@@ -49,7 +49,8 @@ def test_each_rank_waits_from_its_arrival_to_the_last_ones(
     waits = [
         [sum(max(each) - each[rank] for each in one) for one in arrivals] for rank in range(ranks)
     ]
-    assert np.array_equal(found.waits_us, waits)
+    (group,) = found.groups
+    assert np.array_equal(group.waits_us, waits)
     for row in found.rows:
         of_call = np.array(
             [
@@ -65,14 +66,15 @@ def test_each_rank_waits_from_its_arrival_to_the_last_ones(
 
 
 def test_only_steps_in_which_all_ranks_issue_the_same_are_matched() -> None:
-    same, other = (("all_reduce", 5.0),), (("all_gather", 5.0),)
+    same, other = (Call("all_reduce", 5.0),), (Call("all_gather", 5.0),)
 
     found = matched(
-        [{1: same, 2: same, 3: same}, {2: (("all_reduce", 9.0),), 3: other, 4: same}], [0, 4]
+        [{1: same, 2: same, 3: same}, {2: (Call("all_reduce", 9.0),), 3: other, 4: same}], [0, 4]
     )
 
     assert isinstance(found, Matched)
-    assert found.waits_us.tolist() == [[0.0], [4.0]]
+    (group,) = found.groups
+    assert group.waits_us.tolist() == [[0.0], [4.0]]
     assert (found.rows[0].last_rank, found.rows[0].steps) == (0, 1)
 
 
@@ -80,16 +82,56 @@ def test_only_steps_in_which_all_ranks_issue_the_same_are_matched() -> None:
     ("ranks", "reason"),
     [
         ([{}, {}], "no collective in which every rank waits for all others"),
-        ([{1: (("all_reduce", 1.0),)}, {2: (("all_reduce", 1.0),)}], "in no traced step"),
-        ([{1: (("all_reduce", 1.0),)}, Skipped(reason="no trace of it")], "no trace of it"),
+        ([{1: (Call("all_reduce", 1.0),)}, {2: (Call("all_reduce", 1.0),)}], "in no traced step"),
+        ([{1: (Call("all_reduce", 1.0, "[0, 1]"),)}, {1: ()}], "in no traced step"),
+        ([{1: (Call("all_reduce", 1.0),)}, Skipped(reason="no trace of it")], "no trace of it"),
     ],
 )
 def test_what_cannot_be_matched_says_why(
-    ranks: list[dict[int, tuple[tuple[str, float], ...]] | Skipped], reason: str
+    ranks: list[dict[int, tuple[Call, ...]] | Skipped], reason: str
 ) -> None:
     found = matched(ranks, [0, 1])
     assert isinstance(found, Skipped)
     assert reason in found.reason
+
+
+def test_ranks_wait_for_those_of_their_own_group_only() -> None:
+    """Four ranks in pairs, and one all-reduce of all four that is issued between those of the
+    pairs."""
+
+    def of(pair: str, *took_us: float) -> dict[int, tuple[Call, ...]]:
+        first, everyone, second = took_us
+        return {
+            1: (
+                Call("all_gather", first, pair),
+                Call("all_reduce", everyone, "[0, 1, 2, 3]"),
+                Call("all_gather", second, pair),
+            )
+        }
+
+    found = matched(
+        [
+            of("[0, 1]", 5.0, 1.0, 2.0),
+            of("[0, 1]", 9.0, 1.0, 2.0),
+            of("[2, 3]", 1.0, 4.0, 2.0),
+            of("[2, 3]", 1.0, 1.0, 8.0),
+        ],
+        range(4),
+    )
+
+    assert isinstance(found, Matched)
+    assert {group.members: group.waits_us.tolist() for group in found.groups} == {
+        (0, 1): [[0.0], [4.0]],
+        (0, 1, 2, 3): [[0.0], [0.0], [3.0], [0.0]],
+        (2, 3): [[0.0], [6.0]],
+    }
+    assert [(row.name, row.place, row.last_rank, row.wait_us) for row in found.rows] == [
+        ("all_gather", 2, 2, (None, None, 0.0, 6.0)),
+        ("all_gather", 1, 0, (0.0, 4.0, None, None)),
+        ("all_reduce", 1, 0, (0.0, 0.0, 3.0, 0.0)),
+        ("all_gather", 1, 2, (None, None, 0.0, 0.0)),
+        ("all_gather", 2, 0, (0.0, 0.0, None, None)),
+    ]
 
 
 def balance_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> RankBalance:

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from kgprof.measures.economics import (
-    NO_EAGER,
     NOT_FASTER,
     ONE_ROUND,
     RESULTS_DIFFER,
@@ -221,7 +220,9 @@ def test_without_an_eager_run_and_with_other_results_nothing_is_weighed() -> Non
     pair = eager(1000.0, 1000.0), compiled(500.0, 500.0)
     another = of(*pair, agreement=agreement(agreed(EAGER, "different", differing=3), differs))
 
-    assert (alone.verdict, alone.cold, alone.saved_us) == ("not observed", NO_EAGER, NO_EAGER)
+    both = "--mode default --mode eager runs it in both"
+    without = Skipped(reason=f"this strategy was not run in mode eager; {both}")
+    assert (alone.verdict, alone.cold, alone.saved_us) == ("not observed", without, without)
     assert alone.cold_s == pytest.approx(4.1)
     assert (wrong.verdict, wrong.cold) == ("not observed", RESULTS_DIFFER)
     assert another.verdict == "pays"  # both are held against another strategy's results
@@ -285,6 +286,7 @@ def test_a_script_that_was_not_run_so_or_has_other_steps_is_not_compared() -> No
     other = script(eagerly((900.0, 901.0), step="a call of the outermost nn.Module"))
     assert isinstance(other, Economics)
     assert other.verdict == "not observed"
+    assert other.text.endswith("with compiling switched off it has other steps")
 
 
 def test_times_that_cannot_be_told_apart_say_why() -> None:

@@ -163,7 +163,7 @@ def test_speedup_says_why_there_is_none() -> None:
 
     assert speedup(baseline, baseline) == Skipped(reason="this run is the baseline")
     assert speedup(run(FUSED), None) == Skipped(
-        reason="no run is declared as the baseline; add --mode eager to compare with eager"
+        reason="no run is declared as the baseline; --mode default --mode eager compares with eager"
     )
     assert speedup(died(FUSED), baseline) == died(FUSED).timing
     assert speedup(run(FUSED), lost) == Skipped(

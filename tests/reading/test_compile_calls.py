@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgprof.reading.compile_calls import first_compile, uncalled
+from kgprof.reading.compile_calls import condition, first_compile, sets_true, uncalled
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,50 @@ def test_torch_compile_is_found_as_code_alone(text: str, line: int | None) -> No
 )
 def test_a_function_that_no_line_leads_to_is_one_to_run(text: str, names: tuple[str, ...]) -> None:
     assert uncalled(text) == names
+
+
+UNDER_A_FLAG = """
+def main(args):
+    if args.compile and args.steps:
+        net = torch.compile(net)
+    else:
+        step = torch.compile(step)
+    fast = torch.compile(head) if args.fast else head
+    loss = torch.compile(loss)
+    body = body if args.plain else torch.compile(body)
+    if args.all: rest = torch.compile(rest)
+
+
+if __name__ == "__main__":
+    tail = torch.compile(tail)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "under"),
+    [
+        (4, "under `if args.compile and args.steps`"),
+        (6, "in the else of `if args.compile and args.steps`"),
+        (7, "under `if args.fast`"),
+        (8, ""),
+        (9, "in the else of `if args.plain`"),
+        (10, "under `if args.all`"),
+        (14, ""),
+    ],
+)
+def test_the_condition_of_a_line_is_the_innermost_if(line: int, under: str) -> None:
+    assert condition(UNDER_A_FLAG, line) == under
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("import torch._dynamo\ntorch._dynamo.config.disable = True\n", 2),
+        ("import torch._dynamo.config as config\nconfig.disable = True\n", 2),
+        ("config.disable = False\n", None),
+        ("button.disable = True\n", None),
+        ("config.disable = True\nconfig.disable = (\n", None),
+    ],
+)
+def test_a_setting_of_torchs_has_its_line(text: str, line: int | None) -> None:
+    assert sets_true(text, "disable") == line

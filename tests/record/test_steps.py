@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import kgprof
+from kgprof.model import BEFORE_THE_FIRST
 from kgprof.reading.project import ProjectFiles
-from kgprof.record.call_index import BEFORE_THE_FIRST
 from kgprof.record.source import listening
 from kgprof.record.steps import Kind, StepMarks, Steps
 
@@ -242,3 +242,16 @@ def test_the_hook_on_modules_is_gone_before_anything_is_compiled_or_trained() ->
         torch.optim.SGD(model.parameters(), lr=0.1)
         assert module_hooks() == 0
     assert steps.counts[R] == 1
+
+
+def test_each_optimizer_step_has_ended_also_where_the_first_began_unseen() -> None:
+    steps = Steps()
+    assert steps.running is None
+
+    for _ in range(5):
+        steps.mark(Kind.OPTIMIZER)
+    assert (steps.ended(Kind.OPTIMIZER), steps.running) == (4, 6)
+
+    steps.mark(Kind.EXPLICIT)
+    steps.mark(Kind.EXPLICIT)
+    assert steps.running == 2

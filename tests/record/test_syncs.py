@@ -7,11 +7,13 @@ A CPU run: what waits on CUDA is seen here as a read, or as the call that would 
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch._dynamo.output_graph import OutputGraph
@@ -521,6 +523,26 @@ def test_a_python_float_that_dynamo_hands_to_a_graph_as_a_tensor_is_no_read(back
     assert found == [("cond", line("the only read"), {0: 1, 1: 1, 2: 1, 3: 1})]
 
 
+spent = {"down": 0.0}
+
+
+def summed_up_by_a_clock(x: torch.Tensor) -> torch.Tensor:
+    started = time.perf_counter()
+    y = x.sin()
+    spent["down"] += time.perf_counter() - started
+    return y + 1
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin")
+def test_a_float_that_a_graph_returns_as_a_tensor_of_the_cpu_is_no_read() -> None:
+    compiled = torch.compile(summed_up_by_a_clock, backend="eager")
+
+    records = seen(compiled, calls=5)
+
+    assert [one for one in records if one.tensor != syncs.HOST] == []
+    assert spent["down"] > 0
+
+
 # ---------------------------------------------------------------- the waits of CUDA, as calls
 
 
@@ -909,3 +931,57 @@ def test_without_cuda_its_hooks_are_said_to_be_missing_and_the_rest_is_taken_off
 
     assert hooks.unavailable == "sync_debug: AssertionError: Torch not compiled with CUDA enabled"
     assert hooked() == before
+
+
+# ------------------------------------------------------------- arrays that compiled code gives back
+
+
+def _opaque(values: Any) -> Any:
+    return values
+
+
+def array_at_a_break(x: torch.Tensor) -> object:
+    doubled = x * 2
+    raised = _opaque(
+        doubled.numpy()  # array at a break
+    )
+    return raised + 1
+
+
+def array_at_the_end(x: torch.Tensor) -> object:
+    halved = x / 2
+    return halved.numpy()  # array at the end
+
+
+@pytest.mark.parametrize("step", [array_at_a_break, array_at_the_end])
+def test_an_array_out_of_compiled_code_is_read_at_the_line_that_asks_for_it(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dynamo's own call makes it, which stands at the function's first line, or at a break's."""
+    monkeypatch.setitem(globals(), "_opaque", torch._dynamo.disable(_opaque))
+    mark = step.__name__.replace("_", " ")
+    # what is computed with the array behind the break lies on the host
+    records = seen(torch.compile(step, backend="eager"), calls=3)
+    (record,) = (record for record in records if record.tensor != "host")
+    assert (record.op, record.frames[0].line) == ("Tensor.numpy", line(mark))
+    assert record.expression == ""
+    assert cause_of(record) == "numpy"
+
+
+def test_arrays_in_and_out_of_compiled_code_stay_on_the_host() -> None:
+    root = torch.compile(lambda array: np.sqrt(array) + 1, backend="eager")
+    records = seen(lambda x: root(np.ones(3)), calls=2)
+    assert {record.tensor for record in records} <= {"host"}
+
+
+def test_a_device_in_compiled_code_takes_its_result_from_the_host() -> None:
+    moved = torch.compile(lambda x: (x * 2).to(CHOSEN).numpy(), backend="eager")
+    records = seen(lambda x: moved(torch.from_numpy(np.ones(3))), calls=2)
+    assert {record.tensor for record in records} == {""}
+
+
+def test_the_lengths_of_packed_sequences_lie_on_the_cpu_everywhere() -> None:
+    cells, rows = torch.nn.LSTM(1, 2, batch_first=True), torch.ones(2, 3, 1)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(rows, torch.tensor([3, 2]), batch_first=True)
+
+    assert seen(lambda x: cells(packed)) == ()

@@ -70,6 +70,22 @@ def test_what_is_recorded_is_the_same(program: Step, monkeypatch: pytest.MonkeyP
     assert rested[0] == followed[0]
 
 
+@pytest.mark.parametrize(("enough_cpu_s", "rests_from"), [(0.0, 3), (1e9, STEPS)])
+def test_fewer_steps_are_enough_if_they_take_much_cpu_time(
+    monkeypatch: pytest.MonkeyPatch, enough_cpu_s: float, rests_from: int
+) -> None:
+    monkeypatch.setattr(syncs, "FEWEST_FOLLOWED", 2)
+    monkeypatch.setattr(syncs, "ENOUGH_CPU_S", enough_cpu_s)
+
+    records, rests = seen(both_kinds, monkeypatch, STEPS)
+
+    assert rests == [number >= rests_from for number in range(STEPS)]
+    assert sorted((record.tensor, sum(record.calls.values())) for record in records) == [
+        ("", STEPS),
+        ("host", STEPS),
+    ]
+
+
 def test_a_new_read_has_tensors_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     _, rests = seen(anew_in_the_end, monkeypatch, FOLLOWED)
 

@@ -244,6 +244,8 @@ def findings() -> Profile:
             "nothing was compiled in this run; its times are those of eager code",
         ),
     )
+    net = "net = torch.compile(net)  # in the script, before the first step"
+    found = (*found[:-1], msgspec.structs.replace(found[-1], fix=net))
     verdict = Verdict(
         status=VerdictStatus.FAILED, text=found[0].alone, reasons=tuple(f.alone for f in found[1:])
     )

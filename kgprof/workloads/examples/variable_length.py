@@ -25,7 +25,8 @@ def build(
     """``dynamic`` is torch.compile's own option."""
     model = compiled(blocks(shapes).to(device).requires_grad_(False), dynamic=dynamic)
     quarter = -(-shapes["batch"] // SIZES)
-    full, row = quarter * SIZES, (shapes["tokens"], shapes["width"])
+    full = quarter * SIZES
+    row = (shapes["tokens"], shapes["width"])
     batches = [torch.randn(quarter * (number + 1), *row, device=device) for number in range(SIZES)]
 
     def step() -> list[torch.Tensor]:

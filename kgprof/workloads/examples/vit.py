@@ -15,7 +15,8 @@ class VisionTransformer(nn.Module):
 
     def __init__(self, shapes: Shapes) -> None:
         super().__init__()
-        patch, width = shapes["patch"], shapes["width"]
+        patch = shapes["patch"]
+        width = shapes["width"]
         self.patches = nn.Conv2d(3, width, kernel_size=patch, stride=patch)
         self.positions = nn.Parameter(0.02 * torch.randn((shapes["side"] // patch) ** 2, width))
         self.blocks = blocks(shapes)

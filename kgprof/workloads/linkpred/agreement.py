@@ -158,10 +158,8 @@ class Judge:
             result.steps[replayed] != answers[:, 1]
         )
         from_reference = replayed[unlike]
-        near, near_reference = (
-            self._near_ties(differing, replayed),
-            self._near_ties(from_reference, replayed),
-        )
+        near = self._near_ties(differing, replayed)
+        near_reference = self._near_ties(from_reference, replayed)
         if not len(differing) and not len(from_reference):
             verdict = m.AgreementVerdict.EQUAL
         elif near + near_reference == len(differing) + len(from_reference):

@@ -36,6 +36,7 @@ REFUTED = 5
 OUTCOMES = ("unfinished", "proved", "failed", "truncated", "overflow", "refuted")
 
 Places = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,11 +48,11 @@ class ChunkResult:
     steps: npt.NDArray[np.int32]
     places: Places
     upper_places: Places  # ranked by the closure; empty without one
-    truth: npt.NDArray[np.int64]  # [outcomes, 3]: refuted, provable, not known to the closure
-    dropped: npt.NDArray[np.int64]  # [4], as in Dropped
+    truth: Counts  # [outcomes, 3]: refuted, provable, not known to the closure
+    dropped: Counts  # [4], as in Dropped
     # Calls of the step, NaN scores, slots without a candidate, proved ones whose replay found no
     # proof.
-    counts: npt.NDArray[np.int64]
+    counts: Counts
     seconds: npt.NDArray[np.float64]  # []: the search alone
 
     def packed(self) -> bytes:
@@ -120,20 +121,14 @@ class Total:
     """The sum of all chunks, added in their order."""
 
     candidates: int = 0
-    outcomes: npt.NDArray[np.int64] = field(
-        default_factory=lambda: np.zeros(len(OUTCOMES), dtype=np.int64)
-    )
-    proof_lengths: npt.NDArray[np.int64] = field(
-        default_factory=lambda: np.zeros(0, dtype=np.int64)
-    )
+    outcomes: Counts = field(default_factory=lambda: np.zeros(len(OUTCOMES), dtype=np.int64))
+    proof_lengths: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     slot_steps: int = 0
     places: Places = field(default_factory=NO_PLACES.copy)
     upper_places: Places = field(default_factory=NO_PLACES.copy)
-    truth: npt.NDArray[np.int64] = field(
-        default_factory=lambda: np.zeros((len(OUTCOMES), 3), dtype=np.int64)
-    )
+    truth: Counts = field(default_factory=lambda: np.zeros((len(OUTCOMES), 3), dtype=np.int64))
     dropped: Dropped = field(default_factory=Dropped)
-    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, dtype=np.int64))
+    counts: Counts = field(default_factory=lambda: np.zeros(4, dtype=np.int64))
     seconds: dict[int, float] = field(default_factory=dict)  # of searching, by process
     vector: VectorHash = field(default_factory=VectorHash)
     proved_vector: VectorHash = field(default_factory=VectorHash)
@@ -195,7 +190,8 @@ class Checkpoint:
         ]
         if differing or known.version != wanted.version:
             name = (differing or ["version"])[0]
-            before, now = known.settings.get(name, "none"), wanted.settings.get(name, "")
+            before = known.settings.get(name, "none")
+            now = wanted.settings.get(name, "")
             hint = "give the options that it was begun with, or begin another one with --checkpoint"
             raise UsageError(
                 f"{folder} is of another evaluation: {name} was {before}, and is {now}", hint=hint
@@ -280,10 +276,11 @@ def _manifest(path: Path) -> Manifest:
         raise InputError(f"is damaged: {error}", path=path, hint=hint) from None
 
 
-def bounds(counts: npt.NDArray[np.int64], most: int) -> list[int]:
+def bounds(counts: Counts, most: int) -> list[int]:
     """Where chunks begin and end so that each has whole queries and at most ``most`` candidates, or
     one query; ``counts`` int64 [Q, 2] are the corruptions."""
-    found, held = [0], 0
+    found = [0]
+    held = 0
     for query, size in enumerate((counts + 1).sum(axis=1).tolist()):
         if held and held + size > most:
             found.append(query)

@@ -101,7 +101,8 @@ def closure(graph: KnowledgeGraph, facts: Keys | None = None) -> Closure:
         mine = facts[facts[:, 0] == predicate]
         added[predicate] = Relation.of(np.unique(mine[:, 1] * stride + mine[:, 2]), stride)
     total = dict(added)
-    rounds, complete = 0, True
+    rounds = 0
+    complete = True
     budget = Budget(MOST_ROWS)
     while complete and any(len(relation.forward) for relation in added.values()):
         found = {predicate: [NOTHING] for predicate in total}
@@ -249,7 +250,8 @@ def _extended(
         (relation.forward, left, second) if left is not None else (relation.backward, right, first)
     )
     assert known is not None
-    low, high = np.searchsorted(keys, known * stride), np.searchsorted(keys, (known + 1) * stride)
+    low = np.searchsorted(keys, known * stride)
+    high = np.searchsorted(keys, (known + 1) * stride)
     ends = np.cumsum(high - low)
     start = 0
     while start < rows:

@@ -130,7 +130,7 @@ class Evaluation:
         slots = np.empty((0, 2, 1), dtype=np.int64)
         empty = Candidates(queries=nothing, triples=nothing, slots=slots, notes=self.sampling.notes)
         self.workload = LinkPrediction(run, graph, empty, asked.seed)
-        self.key = m.RunKey(strategy=asked.strategy, mode=asked.mode)
+        self.key = m.RunKey(asked.strategy, asked.mode)
         self.workload.check_strategy(asked.strategy)
         self.scorer: Scorer | None = None
         if asked.score != evaluation_options.SCORES[0]:
@@ -234,7 +234,8 @@ class Evaluation:
 
     def evaluate(self, candidates: Candidates, tick: Any) -> ChunkResult:
         """Search the candidates of one chunk and rank them."""
-        triples, number = candidates.triples, len(candidates.triples)
+        triples = candidates.triples
+        number = len(candidates.triples)
         held = known = np.zeros(number, dtype=np.bool_)
         if self.closure is not None:
             held, known = provable(self.graph, self.closure, triples)
@@ -253,7 +254,8 @@ class Evaluation:
                 found.outcome[: len(searched)],
                 found.steps[: len(searched)],
             )
-            dropped, nans = found.dropped, found.nans
+            dropped = found.dropped
+            nans = found.nans
             if (
                 why := dict(found.settings).get("kernels", "")
             ) != self._kernels and not self.asked.quiet:
@@ -326,7 +328,8 @@ class Evaluation:
     def _total(self, store: Checkpoint, saved: "SimpleQueue[bool]") -> Total:
         """The sum in the first process, to which the others hand their chunks one by one; all as
         soon as they come."""
-        rank, world = self.processes.rank, self.processes.world
+        rank = self.processes.rank
+        world = self.processes.world
         total = Total()
         hint = (
             f"go on with --resume {store.folder}: finished chunks are there" if store.kept else ""
@@ -379,7 +382,8 @@ class _Progress:
         )
 
     def begin(self, chunk: int) -> None:
-        self._chunk, self._fresh = chunk, True
+        self._chunk = chunk
+        self._fresh = True
 
     def tick(self) -> None:
         if self._shown and time.monotonic() - self._last >= PROGRESS_S:
@@ -398,7 +402,8 @@ class _Progress:
     def _tell(self, in_chunk: int = 0) -> None:
         self._last = time.monotonic()
         done = self._done + in_chunk
-        elapsed, fresh = self._last - self._began, done - self._begun_with
+        elapsed = self._last - self._began
+        fresh = done - self._begun_with
         speed = ""
         if elapsed and fresh > (0 if self._steadily else in_chunk):
             left = (self._all - done) * elapsed / fresh

@@ -145,7 +145,8 @@ def _command() -> click.Command:
     def choice(*values: str) -> click.Choice[str]:
         return click.Choice(values)
 
-    seed, chunk = click.IntRange(0, 2**32 - 1), click.IntRange(1, 10**options.MOST_DIGITS - 1)
+    seed = click.IntRange(0, 2**32 - 1)
+    chunk = click.IntRange(1, 10**options.MOST_DIGITS - 1)
     params: list[click.Parameter] = [
         click.Option(
             ["--strategy"],

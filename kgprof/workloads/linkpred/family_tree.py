@@ -159,7 +159,8 @@ def _couples(draws: Draws, generation: list[Person]) -> list[tuple[Person, Perso
         wife = next((woman for woman in women[:MOST_SUITORS_SEEN] if man.may_marry(woman)), None)
         if wife is not None:
             women.remove(wife)
-            man.spouse, wife.spouse = wife, man
+            man.spouse = wife
+            wife.spouse = man
             couples.append((man, wife))
     return couples
 
@@ -176,7 +177,7 @@ def _facts(person: Person) -> Iterable[Triple]:
             yield person.name, relation, sibling.name
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Question:
     """The true triples (x, relation, y) as the x of each y, from what the words mean and not from
     RULES.
@@ -232,35 +233,23 @@ def _uncles(person: Person) -> list[Person]:
 
 QUESTIONS: Mapping[str, Question] = {
     "father_line": Question(
-        percent=20, asked=lambda y: _line(y, male=True)[2:], easy=lambda y: _line(y, male=True)[:2]
+        20, lambda y: _line(y, male=True)[2:], lambda y: _line(y, male=True)[:2]
     ),
     "mother_line": Question(
-        percent=20,
-        asked=lambda y: _line(y, male=False)[2:],
-        easy=lambda y: _line(y, male=False)[:2],
+        20,
+        lambda y: _line(y, male=False)[2:],
+        lambda y: _line(y, male=False)[:2],
     ),
-    "agnate": Question(
-        percent=15, asked=lambda y: _kin_by_line(y, male=True), easy=lambda y: y.siblings
-    ),
-    "enate": Question(
-        percent=10, asked=lambda y: _kin_by_line(y, male=False), easy=lambda y: y.siblings
-    ),
-    "parent_in_law": Question(percent=10, asked=lambda y: y.spouse.parents if y.spouse else ()),
-    "sibling_in_law": Question(percent=5, asked=lambda y: y.spouse.siblings if y.spouse else ()),
-    "cousin": Question(
-        percent=5, asked=lambda y: [c for p in y.parents for s in p.siblings for c in s.children]
-    ),
-    "great_grandparent": Question(
-        percent=4, asked=lambda y: [g for p in y.parents for g in p.grandparents]
-    ),
-    "great_uncle": Question(
-        percent=4, asked=lambda y: [uncle for p in y.parents for uncle in _uncles(p)]
-    ),
+    "agnate": Question(15, lambda y: _kin_by_line(y, male=True), lambda y: y.siblings),
+    "enate": Question(10, lambda y: _kin_by_line(y, male=False), lambda y: y.siblings),
+    "parent_in_law": Question(10, lambda y: y.spouse.parents if y.spouse else ()),
+    "sibling_in_law": Question(5, lambda y: y.spouse.siblings if y.spouse else ()),
+    "cousin": Question(5, lambda y: [c for p in y.parents for s in p.siblings for c in s.children]),
+    "great_grandparent": Question(4, lambda y: [g for p in y.parents for g in p.grandparents]),
+    "great_uncle": Question(4, lambda y: [uncle for p in y.parents for uncle in _uncles(p)]),
     "co_parent_in_law": Question(
-        percent=4,
-        asked=lambda y: [p for child in y.children if child.spouse for p in child.spouse.parents],
+        4,
+        lambda y: [p for child in y.children if child.spouse for p in child.spouse.parents],
     ),
-    "ancestor": Question(
-        percent=3, asked=lambda y: _with_ancestors(y.grandparents), easy=lambda y: y.parents
-    ),
+    "ancestor": Question(3, lambda y: _with_ancestors(y.grandparents), lambda y: y.parents),
 }

@@ -19,10 +19,8 @@ class FirstLook:
     """``encode`` is the policy's: states int32 [N, A, 3] -> float32 [N, hidden]."""
 
     def __init__(self, policy: PolicyNetwork) -> None:
-        projection, blocks = (
-            policy.projection,
-            [block for block in policy.blocks if isinstance(block, ResidualBlock)],
-        )
+        projection = policy.projection
+        blocks = [block for block in policy.blocks if isinstance(block, ResidualBlock)]
         terms = policy.term.weight if policy.row is None else policy.term.weight[policy.row]
         self.predicates = policy.predicate.weight @ projection.weight.T
         self.terms = terms @ projection.weight.T

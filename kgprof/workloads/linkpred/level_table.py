@@ -48,7 +48,8 @@ CONTENDED = 16  # states per program
 BLOCK = 128  # rows per program, one for each thread
 FIRST_ROWS = 1 << 16  # of the table, at least
 # children that are encoded again: so many per state, and at first so many beside
-ROOM, SPARE = 1.5, 1024
+ROOM = 1.5
+SPARE = 1024
 
 
 class UncompiledError(Exception):
@@ -97,7 +98,8 @@ class Looks:
     def __init__(
         self, policy: PolicyNetwork, engine: Engine, differs: float, launch: Launches
     ) -> None:
-        look, self.launch = FirstLook(policy), launch
+        look = FirstLook(policy)
+        self.launch = launch
         device = look.bias.device
         linear = [block.linear for block in policy.blocks if isinstance(block, ResidualBlock)]
         self.full = torch.stack([each.weight for each in linear])  # [layers, out, in]
@@ -119,7 +121,8 @@ class Looks:
             "LAYERS": layers,
             "WIDTH": width,
         }
-        self.width, self.programs = width, 1
+        self.width = width
+        self.programs = 1
         if device.type == "cuda":
             self.programs = torch.cuda.get_device_properties(device).multi_processor_count
 
@@ -202,7 +205,8 @@ def hashed_slots(keys: Tensor) -> tuple[Tensor, int, int]:
     last = next_power_of_2(8 * len(keys) + 8) - 1
     hashed = (keys ^ (keys >> 29)) * MIXER
     own = (hashed ^ (hashed >> 32)) & last
-    place, left = own.clone(), torch.arange(len(keys), device=keys.device)
+    place = own.clone()
+    left = torch.arange(len(keys), device=keys.device)
     taken = torch.full((last + 1 + len(keys),), -1, device=keys.device)
     while len(left):
         free = left[taken[place[left]] < 0]
@@ -215,8 +219,10 @@ def hashed_slots(keys: Tensor) -> tuple[Tensor, int, int]:
 def unfit(problem: Problem) -> str:
     """Why the kernels are not for this problem, or ''. Each child of a state is compared with each,
     a row is held whole."""
-    engine, policy = problem.engine, problem.policy
-    width, weight = policy.sizes.hidden, policy.term.weight
+    engine = problem.engine
+    policy = problem.policy
+    width = policy.sizes.hidden
+    weight = policy.term.weight
     card = torch.cuda.get_device_capability(weight.device) if weight.is_cuda else (0, 0)
     if kernels is None or card < (8, 0):
         return "they need Triton and a GPU of compute capability 8.0"
@@ -239,7 +245,8 @@ class LevelTable:
     def __init__(
         self, problem: Problem, differs: float, apart: Tensor, second_apart: Tensor
     ) -> None:
-        engine, policy = problem.engine, problem.policy
+        engine = problem.engine
+        policy = problem.policy
         self.policy, self.apart, self.second_apart = policy, apart, second_apart
         self.device, self.words, self.width = (
             problem.goals.device,
@@ -316,11 +323,13 @@ class LevelTable:
         """The states that candidates begin with; ``at`` gets the row of each. How many are not at
         their end."""
         count = len(keys)
-        self.rows, self.looked_at = 0, (0, 0, 0)
+        self.rows = 0
+        self.looked_at = (0, 0, 0)
         self._grow(count)
         self.slots.fill_(-1)
         self.keys[:count], self.ends[:count] = keys, ends
-        row, first = torch.arange(count, dtype=torch.int32, device=self.device), self.empty(count)
+        row = torch.arange(count, dtype=torch.int32, device=self.device)
+        first = self.empty(count)
         counts = torch.zeros(5, dtype=torch.int32, device=self.device)
         self._settle(row, first, row, counts)
         at.copy_(first)
@@ -368,7 +377,8 @@ class LevelTable:
         return int(left)
 
     def _expand(self, counts: Tensor, room: int) -> Tensor:
-        count, most = len(self.ids), len(self.ids) * self.most
+        count = len(self.ids)
+        most = len(self.ids) * self.most
         starts, numbers, parents, kept = (
             self.empty(count),
             self.empty(count),
@@ -377,10 +387,8 @@ class LevelTable:
         )
         kept_starts, kept_numbers, chosen = self.empty(count), self.empty(count), self.empty(count)
         children = self.empty(most, self.words, dtype=torch.int64)
-        logits, reaches = (
-            self.empty(most, dtype=torch.float32),
-            self.empty(most, dtype=torch.float32),
-        )
+        logits = self.empty(most, dtype=torch.float32)
+        reaches = self.empty(most, dtype=torch.float32)
         self.launch(
             kernels.derive, count, self.ids, self.keys, counts, starts, numbers, self.lost, parents,
             children, *self.tables, **self.derives,
@@ -410,7 +418,8 @@ class LevelTable:
             ),
             *(self.ends, self.lost, chosen, counts, opened, open_starts),
         )
-        scale, grain = self.policy.scale, ROUNDING[torch.float32]
+        scale = self.policy.scale
+        grain = ROUNDING[torch.float32]
         sizes: dict[str, Any] = {"WIDTH": self.width, **self.packs, "num_warps": 1}
         self.launch(
             kernels.choose, count, *states, rows, self.rows, self.first_mask, scale,
@@ -427,7 +436,8 @@ class LevelTable:
     def _settle(self, of: Tensor, to: Tensor, chosen: Tensor, counts: Tensor) -> None:
         """The new rows of the table get their slots, ``to`` at ``of`` the first row with their key,
         and those that are there for the first time are the next frontier."""
-        count, begins = len(of), self.rows
+        count = len(of)
+        begins = self.rows
         places = self.empty(count)
         self._enter(places, begins, count)
         self.ids, self.sources = self.empty(count), self.empty(count)

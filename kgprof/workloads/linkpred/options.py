@@ -249,7 +249,8 @@ def _family_tree_size(dataset: str) -> int:
         )
     if not colon:
         return family_tree.DEFAULT_SIZE
-    smallest, largest = family_tree.MINIMUM_SIZE, family_tree.MAXIMUM_SIZE
+    smallest = family_tree.MINIMUM_SIZE
+    largest = family_tree.MAXIMUM_SIZE
     if not (
         size.isascii()
         and size.isdecimal()

@@ -117,7 +117,8 @@ class PolicyNetwork(nn.Module):
         """[..., 3] -> [..., embedding]."""
         predicate, subject, object_ = atoms.unbind(-1)
         if self.row is not None:
-            subject, object_ = self.row[subject], self.row[object_]
+            subject = self.row[subject]
+            object_ = self.row[object_]
         return self.predicate(predicate) + self.term(subject) - self.term(object_)  # type: ignore[no-any-return]
 
     def encode(self, states: Tensor) -> Tensor:
@@ -212,10 +213,8 @@ def _mismatch(weights: object, expected: dict[str, Tensor]) -> str:
         isinstance(value, Tensor) for value in weights.values()
     ):
         return "has no state_dict (a dict of tensors)"
-    missing, extra = (
-        sorted(expected.keys() - weights.keys()),
-        sorted(map(str, weights.keys() - expected.keys())),
-    )
+    missing = sorted(expected.keys() - weights.keys())
+    extra = sorted(map(str, weights.keys() - expected.keys()))
     if missing or extra:
         return (
             f"does not fit this policy: missing {missing or 'none'}, unexpected {extra or 'none'}"

@@ -167,7 +167,8 @@ class Prover:
             return value(unifier[term]) if term in unifier else term
 
         for left, right in zip(goal[1:], head[1:], strict=True):
-            left, right = value(left), value(right)
+            left = value(left)
+            right = value(right)
             if self._is_constant(left) and self._is_constant(right) and left != right:
                 return None
             if left != right:

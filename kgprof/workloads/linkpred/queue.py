@@ -46,7 +46,8 @@ def own_shares(queries: npt.NDArray[np.int64], slots: int) -> tuple[Tensor, Tens
     size = len(queries)
     order = np.lexsort((queries, queries % slots))
     owner = (queries % slots)[order]
-    first, following = np.full(slots, size), np.full(size + 1, size)
+    first = np.full(slots, size)
+    following = np.full(size + 1, size)
     begins = np.diff(owner, prepend=-1) > 0
     first[owner[begins]] = order[begins]
     following[order[:-1]] = np.where(begins[1:], size, order[1:])

@@ -80,7 +80,8 @@ def places(scores: Floats, slots: Places) -> tuple[Places, Places]:
         some = slice(begin, begin + queries)
         corruptions = slots[some, :, 1:]
         valid = corruptions != NO_CANDIDATE
-        own, others = scores[slots[some, :, :1]], scores[corruptions]
+        own = scores[slots[some, :, :1]]
+        others = scores[corruptions]
         first[some] = 1 + (valid & (others > own)).sum(axis=2)
         last[some] = first[some] + (valid & (others == own)).sum(axis=2)
     return first, last

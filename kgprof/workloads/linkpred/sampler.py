@@ -19,7 +19,8 @@ from kgprof.workloads.linkpred.graph import KnowledgeGraph
 Array = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
-HEAD, TAIL = 0, 1
+HEAD = 0
+TAIL = 1
 SIDES = ("head", "tail")
 NO_CANDIDATE = -1
 MOST_SLOTS = 50_000_000  # 32 bytes each, with its triple: 1.6 GB, as there is no chunking yet
@@ -95,7 +96,8 @@ class Sampling:
 
     def candidates(self, start: int, stop: int) -> Candidates:
         """Those of the queries from ``start`` to ``stop``, numbered from 0."""
-        chosen, counts = self.queries[start:stop], self.counts[start:stop]
+        chosen = self.queries[start:stop]
+        counts = self.counts[start:stop]
         # Consecutive candidate numbers for column 0 and the first `counts` columns after it, -1
         # elsewhere.
         filled = np.arange(1 + self.width) <= counts[:, :, None]

@@ -43,7 +43,8 @@ class Scorer:
 
         def chooser(parent: State, children: Sequence[State]) -> int:
             nonlocal total
-            atoms, states = self._prover.caps.atoms, (parent, *children)
+            atoms = self._prover.caps.atoms
+            states = (parent, *children)
             rows = torch.tensor(
                 [(*state, *[(PAD, 0, 0)] * (atoms - len(state))) for state in states],
                 dtype=torch.int32,

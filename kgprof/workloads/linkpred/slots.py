@@ -50,7 +50,8 @@ class Problem(nn.Module):
         self.engine = engine
         self.policy = policy
         self.choices = choices  # of a call of the strategy `stepped`
-        first, following = torch.zeros((), dtype=torch.int64, device=triples.device), None
+        first = torch.zeros((), dtype=torch.int64, device=triples.device)
+        following = None
         if queries is not None:
             first, following = own_shares(queries, batch_size)
         self.register_buffer("first", first)
@@ -150,7 +151,8 @@ def advance(problem: Problem, slots: Slots, children: Children, tally: Tally) ->
     states = children.states[torch.arange(live.shape[0], device=live.device), choice.child]
     depth = slots.depth + live.to(torch.int32)
     overflowed = slots.overflowed | (children.dropped > 0).any(1)
-    proved, failed = states[:, 0, 0] == TRUE, states[:, 0, 0] == FALSE
+    proved = states[:, 0, 0] == TRUE
+    failed = states[:, 0, 0] == FALSE
     finished = live & (proved | failed | (depth >= problem.depth))
     return Moved(
         slots=Slots(slots.candidate, states, depth, overflowed),
@@ -178,7 +180,8 @@ def refill(problem: Problem, moved: Moved, head: Tensor, asking: Tensor) -> tupl
         handout = hand_out(head, asking, problem.size)
     else:
         handout = hand_out_own(head, asking, problem.following)
-    slots, idle = moved.slots, moved.idle
+    slots = moved.slots
+    idle = moved.idle
     queries = load(problem.goals, handout.candidate, slots.states.shape[1])
     refilled = Slots(
         candidate=torch.where(idle, handout.candidate, slots.candidate),
@@ -219,7 +222,8 @@ class SlotStrategy(nn.Module):
     def __init__(self, problem: Problem) -> None:
         super().__init__()
         self.problem = problem
-        device, rows = problem.goals.device, problem.size + 1
+        device = problem.goals.device
+        rows = problem.size + 1
         self.register_buffer(
             "outcome", torch.full((rows,), UNFINISHED, dtype=torch.int8, device=device)
         )
@@ -230,7 +234,8 @@ class SlotStrategy(nn.Module):
     def initial(self) -> Carried:
         """Before the first step every slot is empty and the queue is full, so that step does
         nothing but load."""
-        problem, device = self.problem, self.problem.goals.device
+        problem = self.problem
+        device = self.problem.goals.device
         batch = problem.batch_size
         return Carried(
             slots=Slots(

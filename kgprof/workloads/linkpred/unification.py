@@ -405,12 +405,14 @@ def _field_tables(
 ) -> dict[str, npt.NDArray[np.generic]]:
     """How a child is packed: each field takes the bits that its largest value needs, a word holds
     only whole fields."""
-    predicate_bits, term_bits = (predicate_limit - 1).bit_length(), (term_limit - 1).bit_length()
+    predicate_bits = (predicate_limit - 1).bit_length()
+    term_bits = (term_limit - 1).bit_length()
     fields = []
     word = shift = 0
     for bits in (predicate_bits, term_bits, term_bits) * atoms:
         if shift + bits > WORD_BITS:
-            word, shift = word + 1, 0
+            word = word + 1
+            shift = 0
         fields.append((word, shift, (1 << bits) - 1))
         shift += bits
     table = np.array(fields, dtype=np.int64)

@@ -109,15 +109,11 @@ class LinkPrediction:
         return (m.Alternative(guarded=TorchCond.name, always=Fused.name),)
 
     def default_runs(self, device: torch.device) -> Sequence[m.RunKey]:
-        return tuple(
-            m.RunKey(strategy=s.name, mode=mode)
-            for s in DEFAULT_STRATEGIES
-            for mode in DEFAULT_MODES
-        )
+        return tuple(m.RunKey(s.name, mode) for s in DEFAULT_STRATEGIES for mode in DEFAULT_MODES)
 
     def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         """``batched`` in eager where it runs, else the first eager run, else the first."""
-        lockstep = [run for run in runs if run == m.RunKey(strategy=Batched.name, mode=m.EAGER)]
+        lockstep = [run for run in runs if run == m.RunKey(Batched.name, m.EAGER)]
         eager = [run for run in runs if run.mode == m.EAGER]
         return next(iter([*lockstep, *eager, *runs]), None)
 
@@ -227,7 +223,8 @@ class LinkPrediction:
         # How many corruptions a query has on a side, which filtering may have made fewer than asked
         # for.
         counts = (candidates.slots[:, :, 1:] >= 0).sum(axis=2)
-        fewest, most = counts.min(), counts.max()
+        fewest = counts.min()
+        most = counts.max()
         effective = {
             "graph": graph.name,
             "seed": str(self.seed),

@@ -204,15 +204,16 @@ def test_interpreted_looks_compute_what_torch_computes() -> None:
     assert (found["exchanged"], found["exchanged second"]) == (True, True)
 
 
+# Of seed 1 alone float32 decides nothing in the case with the least room.
+TWO_SEEDS = "too little room for what float32 decides"
+SHORT = [(case, range(1, 3 if case == TWO_SEEDS else 2)) for case in CASES]
 LONG = [
-    pytest.param(case, range(4, 24), marks=pytest.mark.long)
+    pytest.param(case, range(2, 24), marks=pytest.mark.long)
     for case in ("as it is", "float32 decides what is too close")
 ]
 
 
-@pytest.mark.parametrize(
-    ("case", "seeds"), [*((case, range(1, 3)) for case in CASES), *LONG], ids=str
-)
+@pytest.mark.parametrize(("case", "seeds"), [*SHORT, *LONG], ids=str)
 def test_interpreted_kernels_find_what_float32_finds(case: str, seeds: range) -> None:
     answers = interpreted(f"report({case!r}, {seeds!r})")
 

@@ -11,7 +11,8 @@ class Batched(SlotStrategy):
     summary = "Lockstep batches: no slot is refilled before every slot of its batch is finished."
 
     def step(self) -> Stepped:
-        problem, now = self.problem, self.carried()
+        problem = self.problem
+        now = self.carried()
         children = problem.derive(now.slots.states, now.slots.candidate)
         moved = advance(problem, now.slots, children, now.tally)
         all_idle = moved.idle.all().expand_as(moved.idle)

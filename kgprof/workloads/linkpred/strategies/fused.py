@@ -16,7 +16,8 @@ class Fused(SlotStrategy):
     )
 
     def step(self) -> Stepped:
-        problem, now = self.problem, self.carried()
+        problem = self.problem
+        now = self.carried()
         # The merged states of the last step: some were chosen, some have just been loaded, one call
         # derives both.
         children = problem.derive(now.slots.states, now.slots.candidate)

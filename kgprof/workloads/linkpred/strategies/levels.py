@@ -116,7 +116,8 @@ class Calls(NamedTuple):
 
 
 def calls_of(problem: Problem, mode: str, backend: str, part: str, *, looks: bool) -> Calls:
-    engine, policy = problem.engine, problem.policy
+    engine = problem.engine
+    policy = problem.policy
 
     def ready(call: Callable[..., Any], of: str) -> Callable[..., Any]:
         # How many states there are is known only when the level is reached, so the sizes are
@@ -190,8 +191,10 @@ class Levels:
         self.restart()
 
     def restart(self) -> None:
-        problem, engine = self.problem, self.problem.engine
-        goals, device = problem.goals[:-1], problem.goals.device
+        problem = self.problem
+        engine = self.problem.engine
+        goals = problem.goals[:-1]
+        device = problem.goals.device
         self.level, self.done = 0, problem.size == 0
         self.children, self.again = 0, 0  # of first looks: all, and those that float32 encoded
         for buffer in (*self.walk, self.apart, self.second_apart):
@@ -258,17 +261,16 @@ class Levels:
     def _misled(self) -> bool:
         """Whether something that was taken for granted did not hold. It is not taken for granted
         any more."""
-        collisions, differed = (
-            self.kernels is None and bool(self.table.collisions),
-            float(self.apart),
-        )
+        collisions = self.kernels is None and bool(self.table.collisions)
+        differed = float(self.apart)
         # The kernels' second look stands for float32 where a first look is measured.
         slack = 2 * SECOND_LOOK if self.kernels is not None else 0.0
         # all 0 without a look
         further = differed + slack > self.differs or float(self.second_apart) > SECOND_LOOK
         self.differed = max(self.differed, differed)
         if further:
-            self.differs, self.kernels = 0.0, None
+            self.differs = 0.0
+            self.kernels = None
         self.by_hash = self.by_hash and not collisions
         return further or collisions
 
@@ -390,7 +392,8 @@ def first_equal(keys: Tensor, by_hash: bool) -> tuple[Tensor, Tensor]:
         hashed = order = place
         for word in keys.flip(1).unbind(1):
             order = order[word[order].argsort(stable=True)]
-    ordered, hashed = keys[order], hashed[order]
+    ordered = keys[order]
+    hashed = hashed[order]
     differs = (ordered[1:] != ordered[:-1]).any(1)
     # Stable sorting leaves the first of equal rows at the head of their run.
     begins = pad(differs, (1, 0), value=True)
@@ -437,7 +440,8 @@ def follow(walk: Walk, table: Table, depth: int) -> None:
     overflowed |= (dropped[:, :4] > 0).any(1)
     at.copy_(torch.where(live, table.next[at], at))
     depths += live
-    proved, failed = table.ends[at] == TRUE, table.ends[at] == FALSE
+    proved = table.ends[at] == TRUE
+    failed = table.ends[at] == FALSE
     finished = live & (proved | failed | (depths == depth))
     outcome.copy_(torch.where(finished, classify(proved, overflowed, failed), outcome))
     live &= ~finished

@@ -23,7 +23,8 @@ class FusedSteps(SlotStrategy):
         return batch_size * choices
 
     def step(self) -> Stepped:
-        now, results = self.carried(), []
+        now = self.carried()
+        results = []
         for _ in range(self.problem.choices):
             stepped = fused_step(self.problem, now)
             now = stepped.carried

@@ -50,7 +50,8 @@ class TorchCond(SlotStrategy):
     keeps_children = True
 
     def step(self) -> Stepped:
-        problem, now = self.problem, self.carried()
+        problem = self.problem
+        now = self.carried()
         assert now.children is not None
         moved = advance(problem, now.slots, now.children, now.tally)
         slots, head = refill(problem, moved, now.head, asking=moved.idle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kgprof.analysis.checklist import TITLES
+from kgprof.analysis.checklist import PRACTICES
 from kgprof.document.finding_list import Place, finding_list
 from kgprof.document.practices import (
     MEMORY_CONTRACT,
@@ -100,4 +100,4 @@ def test_the_summary_holds_what_failed_and_counts_the_rest() -> None:
 
 
 def test_the_memory_contract_names_items_that_the_checklist_has() -> None:
-    assert set(MEMORY_CONTRACT) <= set(TITLES)
+    assert set(MEMORY_CONTRACT) <= {name for name, _, _ in PRACTICES}

@@ -144,7 +144,7 @@ def test_why_the_idle_time_is_not_known_is_said() -> None:
 
 @pytest.mark.parametrize("name", ["html", "markdown", "text"])
 def test_a_cpu_run_has_no_word_of_a_waiting_device(name: str) -> None:
-    assert device_folds(profiles.clean().runs, LIMITS) == ()
+    assert list(device_folds(profiles.clean().runs, LIMITS)) == []
     assert "waiting for the CPU" not in by_name(name).render(profiles.clean())
     assert "waiting for the CPU" in by_name(name).render(profiles.cuda())
 

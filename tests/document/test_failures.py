@@ -80,7 +80,8 @@ def test_what_was_measured_before_is_not_denied() -> None:
     [
         ("plan", None, None, "while it was loaded"),
         ("prepare", None, None, "while it was loaded"),
-        ("script", 1_204, None, "in step 1,204 of the program"),
+        ("script", 1_205, None, "after step 1,204 of the program"),
+        ("script", 1, None, "before its first step ended"),
         ("script", None, None, "in the program"),
         ("memory", 3, 20, "in step 3 of 20 of MEMORY"),
         ("timing", None, None, "during TIMING"),

@@ -5,6 +5,7 @@ import pytest
 
 from kgprof import model as m
 from kgprof.analysis import analyse
+from kgprof.document.account import lines
 from kgprof.render.html import Html
 from kgprof.render.markdown import Markdown
 from kgprof.render.text import Text
@@ -33,6 +34,23 @@ def profile(
     )
     script = m.ScriptRun(step="an optimizer step", steps=4, counted={}, account=watched)
     record = msgspec.structs.replace(run(TRAIN, evaluation_s=None), timing=timing, script=script)
+    return analyse(recording(record, baseline=None))
+
+
+def slower_than_eager() -> m.Profile:
+    """Of a script whose step is 1,000 us long compiled and 200 us with compiling off."""
+    marks = "an optimizer step"
+    timing = m.TimingPass(
+        clock="perf_counter", step_us=((1000.0, 1001.0),), evaluation_s=(), step=marks
+    )
+    eager = msgspec.structs.replace(timing, step_us=((200.0, 201.0),), start_us=(600.0,))
+    script = m.ScriptRun(step=marks, steps=4, counted={})
+    record = msgspec.structs.replace(
+        run(TRAIN, evaluation_s=None, compiled=1),
+        timing=timing,
+        eager_timing=eager,
+        script=script,
+    )
     return analyse(recording(record, baseline=None))
 
 
@@ -84,3 +102,24 @@ def test_two_ranks_have_no_common_account() -> None:
     shown = msgspec.structs.replace(one, runs=2 * one.runs)
 
     assert "from first line to end" not in Text().render(shown)
+
+
+@pytest.mark.parametrize("brief", [True, False])
+def test_what_never_pays_is_said_once_with_its_figures(brief: bool) -> None:
+    shown = slower_than_eager()
+
+    (action,) = shown.actions
+    assert action.rule == "KGP603"
+    assert shown.verdict.text.endswith("; first: compiling makes its steps slower")
+    text = " ".join(Text(brief=brief).render(shown).split())
+    above_the_findings = text.partition("warning KGP603")[0]
+    assert above_the_findings.count("slower than eager;") == 1
+    assert above_the_findings.count("in mode eager (TIMING") == 1
+    assert not any("compiled: " in line for line in lines(shown))
+
+
+def test_whether_compiling_pays_is_a_line_of_its_own_where_no_action_says_it() -> None:
+    shown = msgspec.structs.replace(slower_than_eager(), actions=())
+
+    (line,) = lines(shown)
+    assert line.startswith("compiled: slower than eager;")

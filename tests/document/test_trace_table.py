@@ -89,7 +89,7 @@ def test_ranks_end_with_median_largest_and_their_ratio(
             "1.00\u00d7",
         ),
     )
-    assert balance.text.endswith("the traces do not show whether the others wait for it")
+    assert "; whether the others wait for it is not known: " in balance.text
     assert [line[3:] for line in texts(file_table(found, IN_TEXT))] == [
         ("0", "1", "1.00", "10.0 %", "90.0 %", "100"),
         ("1", "1", "1.00", "10.0 %", "90.0 %", "100"),

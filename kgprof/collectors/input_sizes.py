@@ -1,0 +1,147 @@
+"""The sizes of the tensors that a function was compiled for, again and again: which of them varied,
+whether torch made a symbol of one, and which line made a constant of it again.
+
+torch describes each tensor that comes into a graph, and each size of it that it takes for a symbol
+or that a line specializes.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from kgprof import model as m
+from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
+
+MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as torch writes "self.head"
+_SIZE = re.compile(r"(?P<source>.+)\.size\(\)\[(?P<dimension>\d+)\]")
+_LOCAL = re.compile(r"L\['(\w+)'\]")
+
+_Key = tuple[str, str, int]  # the frame's id, the tensor as guards name it, the dimension
+
+
+class InputSize(m.Model):
+    """One dimension of one tensor that came to one frame in more than one size."""
+
+    frame_id: str
+    source: str  # as guards name it
+    dimension: int
+    sizes: tuple[int, ...]  # in the order in which they were met first
+    is_parameter: bool = False
+    is_symbol: bool = False  # torch compiled it for many sizes at least once
+    is_always: bool = True  # the tensor came to every graph of the frame
+    is_constant: bool = False  # the function's own code made a constant of it
+    constant_at: m.Location | None = None  # the project's line that did
+
+
+class Inputs(m.Model):
+    """What came into the graphs of one function."""
+
+    tensors: frozenset[str]  # their names, as a program writes them
+    varied: tuple[InputSize, ...]
+    # sizes that the function's own code made constants of, with the line
+    constants: Mapping[tuple[str, int], m.Location | None]
+
+    def with_parameters(
+        self, sizes_of: Mapping[tuple[str, int], Collection[int]]
+    ) -> frozenset[str]:
+        """Tensors that come in the sizes of a parameter, an argument too, as its gradient does.
+        torch keeps a parameter's sizes static, and a mark on the other tensor raises.
+
+        ``sizes_of``: what came, by tensor and dimension.
+        """
+        parameters = [each for each in self.varied if each.is_parameter]
+        return frozenset(
+            source
+            for (source, dimension), came in sizes_of.items()
+            for each in parameters
+            if each.dimension == dimension and set(each.sizes) <= set(came)
+        )
+
+    def together(self, frame: str) -> tuple[InputSize, ...]:
+        """What varied in the graphs of one frame, parameters left out."""
+        return tuple(
+            each for each in self.varied if each.frame_id == frame and not each.is_parameter
+        )
+
+
+def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
+    names = {each.compile_id for each in compiled}
+    symbols = {_dimension(name, source) for name, source in _symbols(trace, names)}
+    constants = {
+        key: line
+        for name, source, line in reversed(list(trace.specialized()))
+        if name in names and (key := _dimension(name, source)) is not None
+    }
+    met: dict[_Key, dict[int, None]] = {}
+    came: dict[tuple[str, str], set[str]] = {}  # frame and tensor: compilations
+    tensors, parameters = set(), set()
+    for name, source, sizes, is_parameter in _described(trace, names):
+        came.setdefault((frame_id(name), source), set()).add(name)
+        tensors.add(MEMBER.sub(r".\1", source))
+        for dimension, size in enumerate(sizes):
+            met.setdefault((frame_id(name), source, dimension), {})[size] = None
+        if is_parameter:
+            parameters.add(source)
+    most: dict[str, int] = {}
+    for (frame, _), compilations in came.items():
+        most[frame] = max(most.get(frame, 0), len(compilations))
+    varied = tuple(
+        InputSize(
+            frame_id=key[0],
+            source=key[1],
+            dimension=key[2],
+            sizes=tuple(sizes),
+            is_parameter=key[1] in parameters,
+            is_symbol=key in symbols,
+            is_always=len(came[key[0], key[1]]) == most[key[0]],
+            is_constant=key in constants,
+            constant_at=constants.get(key),
+        )
+        for key, sizes in met.items()
+        if len(sizes) > 1
+    )
+    return Inputs(
+        tensors=frozenset(tensors),
+        varied=varied,
+        constants={key[1:]: line for key, line in constants.items()},
+    )
+
+
+def as_in_guards(source: str) -> str:
+    """``batch['x']`` for Dynamo's ``L['batch']['x']``."""
+    return _LOCAL.sub(r"\1", source, count=1)
+
+
+def _dimension(name: str, source: str) -> _Key | None:
+    found = _SIZE.fullmatch(source)
+    if found is None:
+        return None
+    return frame_id(name), as_in_guards(found["source"]), int(found["dimension"])
+
+
+def _symbols(trace: RunTrace, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The compile id and source of each value that torch took for a symbol."""
+    for record in trace.all.records:
+        made = record.metadata.get("create_symbol")
+        if isinstance(made, Mapping) and (name := compile_id(record.metadata)) in names:
+            yield name, str(made.get("source"))
+
+
+def _described(
+    trace: RunTrace, names: Collection[str]
+) -> Iterator[tuple[str, str, Sequence[int], bool]]:
+    """The compile id, source and sizes of each tensor among the inputs, and whether it is a
+    parameter."""
+    tensors: dict[tuple[object, ...], Mapping[str, object]] = {}
+    for record in trace.all.records:
+        metadata = record.metadata
+        if (name := compile_id(metadata)) not in names:
+            continue
+        tensor, source = metadata.get("describe_tensor"), metadata.get("describe_source")
+        if isinstance(tensor, dict):
+            tensors[name, tensor.get("describer_id"), tensor.get("id")] = tensor
+        if isinstance(source, dict):
+            known = tensors.get((name, source.get("describer_id"), source.get("id")), {})
+            sizes = known.get("size", ())
+            if isinstance(sizes, list):
+                is_parameter = bool(known.get("is_parameter"))
+                yield name, as_in_guards(str(source.get("source"))), sizes, is_parameter

@@ -1,0 +1,34 @@
+"""The parts of a section that are about one run each, and the runs that have what such a part
+needs."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from kgprof import model as m
+from kgprof.document.escaping import one_line
+from kgprof.document.limits import anchor
+from kgprof.document.table import Block, Fold
+
+T = TypeVar("T")
+_NAME = 400  # characters of a run's
+
+
+def having(runs: m.Runs, name: str, kind: type[T]) -> list[tuple[int, m.RunReport, T]]:
+    """Index, run, and what it holds under ``name``; without the runs of which that was not
+    measured."""
+    values = [(index, run, getattr(run, name)) for index, run in enumerate(runs)]
+    return [each for each in values if isinstance(each[2], kind)]
+
+
+def run_part(
+    index: int,
+    run: m.RunReport,
+    blocks: Iterable[Block],
+    caption: str = "",
+    name: str = "",
+    lead: str = "",
+) -> Fold:
+    """``name``: what its anchor begins with; without one no link leads there."""
+    place = anchor(index)
+    anchored = f"{name}-{place}" if name else ""
+    return Fold(one_line(run.key.slug, _NAME), tuple(blocks), caption, lead, anchored, run=place)
