@@ -16,6 +16,8 @@ SHIFTED_BY_ONE = 3
 # Whose inputs are as large on all ranks; those of others may differ.
 OF_ONE_SIZE = ("all_reduce", "broadcast", "reduce")
 
+# Seconds in one collective: a rank that was stopped before that may have been about to go on.
+LONG_S = 10.0
 # How a run ends that waits for what never comes, unless that raises.
 STOPPED = (m.Outcome.TIMED_OUT, m.Outcome.INTERRUPTED)
 
@@ -116,8 +118,9 @@ def _waits(run: RunEvidence, group: str, number: int, call: m.CollectiveCall) ->
     if ended.failure is not None:  # to gloo, a collective that raised is over
         at = ended.failure.location
         return any((frame.file, frame.line) == (at.file, at.line) for frame in call.frames)
-    is_over = order is None or order.completed.get(group, 0) >= number
-    return not is_over and ended.outcome in (*STOPPED, m.Outcome.KILLED)
+    is_next = order is not None and number == order.completed.get(group, 0) + 1
+    waited_s = order.waits_s.get(group, 0.0) if order is not None else 0.0
+    return is_next and waited_s >= LONG_S and ended.outcome in (*STOPPED, m.Outcome.KILLED)
 
 
 def _rank(run: RunEvidence) -> str:

@@ -21,3 +21,5 @@ class CollectiveOrder(Model):
     begun: tuple[tuple[str, int, int], ...]  # process group, number in it, place in ``calls``
     # by process group, the number of the last one that ended
     completed: dict[str, int] = msgspec.field(default_factory=dict)
+    # by process group, how long before it was written down the one after that had begun
+    waits_s: dict[str, float] = msgspec.field(default_factory=dict)

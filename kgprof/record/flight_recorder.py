@@ -65,7 +65,8 @@ def keep(prefix: Path, folder: Path) -> None:
     if not file.is_file() or file.stat().st_size > MOST_BYTES:
         return
     try:
-        found = order(file.read_bytes(), int(os.environ.get("RANK", "")))
+        rank, written_ns = int(os.environ.get("RANK", "")), file.stat().st_mtime_ns
+        found = order(file.read_bytes(), rank, written_ns)
     # a process that was killed while it wrote
     except (ValueError, EOFError, pickle.UnpicklingError, msgspec.ValidationError):
         return
@@ -86,15 +87,17 @@ class _Entry(msgspec.Struct):
     profiling_name: str  # "nccl:all_reduce"
     input_sizes: list[list[int]]
     is_p2p: bool
+    time_created_ns: int
 
 
-def order(data: bytes, rank: int) -> m.CollectiveOrder:
+def order(data: bytes, rank: int, written_ns: int) -> m.CollectiveOrder:
     """Read torch's pickle. Raises what pickle and msgspec raise for something else."""
     written = _Plain(io.BytesIO(data)).load()
     entries = msgspec.convert(written.get("entries", []), list[_Entry])
     status: Mapping[Any, Mapping[str, int]] = written.get("pg_status", {})
+    completed = {str(group): each["last_completed_collective"] for group, each in status.items()}
     places: dict[m.CollectiveCall, int] = {}
-    begun = []
+    begun, waits_s = [], {}
     for entry in entries:
         if entry.is_p2p:
             continue
@@ -104,12 +107,16 @@ def order(data: bytes, rank: int) -> m.CollectiveOrder:
             frames=tuple(_frames(entry.frames)),
         )
         place = places.setdefault(call, len(places))
-        begun.append((entry.process_group[0], entry.collective_seq_id, place))
+        group, number = entry.process_group[0], entry.collective_seq_id
+        begun.append((group, number, place))
+        if number == completed.get(group, 0) + 1:
+            waits_s[group] = (written_ns - entry.time_created_ns) / 1e9
     return m.CollectiveOrder(
         rank=rank,
         calls=tuple(places),
         begun=tuple(begun),
-        completed={str(group): each["last_completed_collective"] for group, each in status.items()},
+        completed=completed,
+        waits_s=waits_s,
     )
 
 

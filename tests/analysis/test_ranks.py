@@ -336,6 +336,8 @@ def test_a_rank_whose_cpu_works_no_longer_than_the_others_is_not_called_late(
     found, verdict = compared(tmp_path, capsys, *traces)
 
     assert (found.straggler, found.cause) == (None, None)
+    assert found.last is not None
+    assert found.last.strategy.endswith("rank1")
     assert found.text == (
         "no rank is called late: rank 0 waits 0.300 of 1.00 ms per traced step, but the CPU of "
         "rank 1 works only 0 ms longer"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kgprof.collectors.optimizer_steps import UNFUSED_OPTIMIZER, collect, diagnose
-from kgprof.model import Saving
+from kgprof.model import Saving, Skipped
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_device import launched_in, traced
 from tests.collectors.written_gpu_time import unfused_optimizer
@@ -41,3 +41,15 @@ def test_an_optimizer_without_fused_is_to_be_compiled() -> None:
     )
 
     assert finding.fix == "torch.compile(optimizer.step)"
+
+
+def test_cpu_time_that_only_the_profiler_saw_bounds_nothing() -> None:
+    # given: 20 us of work in a span of 300, and no TIMING
+    span = ("user_annotation", "Optimizer.step#AdamW.step")
+    events = list(launched_in(span, ("kernel", "k", 20.0), span_us=300.0))
+    unseen, timed = (
+        diagnose(collect(Evidence(traced(events, step_us=step_us))))[0] for step_us in (None, 900.0)
+    )
+
+    assert isinstance(unseen.saves, Skipped)
+    assert isinstance(timed.saves, Saving)

@@ -39,6 +39,7 @@ def entry(number: int, operation: str = "all_reduce", **others: Any) -> dict[str
         "profiling_name": f"nccl:{operation}",
         "input_sizes": [[4, 2]],
         "is_p2p": False,
+        "time_created_ns": 10_000_000_000 * number,
         **others,
     }
 
@@ -47,19 +48,20 @@ def test_the_order_keeps_each_kind_of_call_once_and_torchs_own_lines_out() -> No
     entries = [entry(1), entry(2), entry(2, is_p2p=True), entry(3, "broadcast")]
     status = {"0": {"last_enqueued_collective": 3, "last_completed_collective": 2}}
 
-    found = flight_recorder.order(pickle.dumps({"entries": entries, "pg_status": status}), 1)
+    data = pickle.dumps({"entries": entries, "pg_status": status})
+    found = flight_recorder.order(data, 1, 42_000_000_000)
 
     assert found.begun == (("0", 1, 0), ("0", 2, 0), ("0", 3, 1))
     assert [call.operation for call in found.calls] == ["all_reduce", "broadcast"]
     assert [(frame.file, frame.line) for frame in found.calls[0].frames] == [
         ("/home/project/train.py", 7)
     ]
-    assert found.completed == {"0": 2}
+    assert (found.completed, found.waits_s) == ({"0": 2}, {"0": 12.0})
 
 
 def test_a_pickle_that_names_a_class_is_not_loaded() -> None:
     with pytest.raises(pickle.UnpicklingError, match="is not a plain value"):
-        flight_recorder.order(pickle.dumps({"entries": Path("x")}), 0)
+        flight_recorder.order(pickle.dumps({"entries": Path("x")}), 0, 0)
 
 
 def test_what_the_owner_has_set_stays() -> None:

@@ -6,6 +6,8 @@ import gzip
 import json
 from pathlib import Path
 
+import pytest
+
 from kgprof.model import Outcome, PassName, Skipped, TracePass
 from kgprof.reading import layout
 from tests.record.scripted import KEY, ran
@@ -47,3 +49,31 @@ def test_a_program_that_profiles_itself_ends_as_it_would_and_has_no_such_trace(
     assert "saw True" in done.run.log
     assert isinstance(done.run.trace, Skipped)
     assert "the program runs torch.profiler itself" in done.run.trace.reason
+
+
+TRAINS = """
+    import torch
+    net = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    def busy():
+        return sum(x * x for x in range(900_000))
+    for _ in range(40):
+        busy()
+        net(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_trace_equally_many_steps_however_long_they_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", str(ranks))
+
+    trace = ran(tmp_path, TRAINS, steps=20).run.trace
+
+    assert isinstance(trace, TracePass)
+    assert (len(trace.step_us) == 20) == (ranks == 2)
+    assert trace.host_lines is not None
+    assert trace.host_lines.rows[0].at.function.startswith("busy")
