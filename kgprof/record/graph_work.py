@@ -261,8 +261,11 @@ def eager_work(
     # Called, a module of FX is compiled to Python; then the caches' key of the graph is another
     # one.
     run = torch.fx.Interpreter(model).run if isinstance(model, torch.fx.GraphModule) else model
+    # The program may be saving tensors through hooks of its own, as checkpointing does, which count
+    # them.
+    unhooked = torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is)
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        with unhooked, FakeTensorMode(allow_non_fake_inputs=True):
             arguments = [_without_data(one) for one in inputs]
             with _Counted() as forward:
                 results = run(*arguments)
@@ -286,6 +289,10 @@ def eager_work(
         m.EagerWork(operators=one.operators, bytes_moved=one.bytes) for one in (forward, backward)
     ]
     return works[0], works[1] if roots else NO_BACKWARD
+
+
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 def _without_data(value: Any) -> Any:

@@ -49,6 +49,22 @@ def test_a_gather_reads_no_more_than_it_gives() -> None:
     assert forward == m.EagerWork(operators=1, bytes_moved=8 * 8 + 2 * FLOAT * 8 * 4)
 
 
+def test_hooks_of_the_programs_on_saved_tensors_see_nothing_of_it() -> None:
+    """Checkpointing counts what a layer saves, and raises if it is another number the next time."""
+    seen: list[torch.Tensor] = []
+
+    def packed(tensor: torch.Tensor) -> torch.Tensor:
+        seen.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(packed, lambda tensor: tensor):
+        _, backward = eager_work(lambda x: x.sin(), (torch.randn(8, requires_grad=True),))
+
+    assert seen == []
+    assert isinstance(backward, m.EagerWork)
+    assert backward.operators > 0
+
+
 def test_an_operand_that_is_given_twice_is_read_once() -> None:
     forward, _ = eager_work(lambda x: x * x, (torch.randn(8),))
 
