@@ -44,10 +44,13 @@ def call_name(call: int) -> str:
 
 
 def in_calls(calls: Collection[int]) -> str:
-    """``in call 3``, ``in 4 calls (0 to 7)``, ``before the first call and in call 2``."""
+    """``in call 3``, ``in calls 3 and 9``, ``in 4 calls (0 to 7)``, ``before the first call and in
+    call 2``."""
     numbered = sorted(call for call in {*calls} if call >= 0)
     words = [call_name(call) for call in calls if call < 0][:1]
-    if len(numbered) > 1:
+    if len(numbered) == 2:
+        words.append(f"in calls {numbered[0]} and {numbered[1]}")
+    elif numbered[1:]:
         words.append(f"in {len(numbered)} calls ({numbered[0]} to {numbered[-1]})")
     else:
         words += [f"in {call_name(call)}" for call in numbered]

@@ -1099,13 +1099,11 @@ def _advice(
 
 
 def _silently(event: RecompiledFunction) -> str:
-    if isinstance(event.eager_calls, m.Skipped):
+    if isinstance(event.eager_calls, m.Skipped) or not event.eager_calls:
         return ""
     if event.calls_since is None:
         since = plural(event.eager_calls, "call")
-        return (
-            f"; in {since} since then it, or a part of it, ran eagerly" if event.eager_calls else ""
-        )
+        return f"; in {since} since then it, or a part of it, ran eagerly"
     which = f": {event.eager_names}" if event.eager_names else ""
     return (
         f"; {event.eager_calls:,} of its {plural(event.calls_since, 'call')} since "

@@ -16,7 +16,7 @@ from tests.analysis.recordings import recording, run
 from tests.collectors import written_syncs
 from tests.render import profiles
 
-SENTENCE = "kgprof has applied none of these fixes: run it again after each one"
+SENTENCE = "No fix was applied: run kgprof again after each"
 RENDERERS = {
     "terminal": Text(brief=True),
     "text": Text(),
