@@ -55,9 +55,9 @@ def write(prefix: Path) -> None:
     try:
         file.write_bytes(recorder._dump_fr_trace())
     except Exception as error:  # noqa: BLE001  a full disk, or a torch without the recorder
-        why = f"{type(error).__name__}: {error}"
+        line = f"[kgprof: collectives not kept: {type(error).__name__}: {error}]"
         with contextlib.suppress(OSError, ValueError):  # stderr may be full or closed as well
-            print(f"[kgprof: collectives not kept: {why}]", file=sys.stderr, flush=True)  # noqa: T201
+            print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def ask(prefix: Path) -> None:
