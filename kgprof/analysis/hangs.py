@@ -21,25 +21,31 @@ LONG_S = 10.0
 # How a run ends that waits for what never comes, unless that raises.
 STOPPED = (m.Outcome.TIMED_OUT, m.Outcome.INTERRUPTED)
 
+DEFAULT_GROUP = "0"  # torch's name for the process group of all ranks
+
 Numbered = Mapping[int, m.CollectiveCall]  # by its number in one process group
+Groups = Mapping[str, Numbered]  # by the process group's name
 
 
 def hang(evidence: Evidence) -> str:
     """Name the ranks, the collective and the lines; empty where none of a launch's ranks waits for
     another, or where nothing was recorded."""
-    known = [(run, order) for run in evidence.runs if (order := run.record.collectives)]
+    known = [(run, _by_group(order)) for run in evidence.runs if (order := run.record.collectives)]
     for (one, first), (two, second) in combinations(known, 2):
-        for group in sorted({group for group, _, _ in first.begun}):
-            mine = _of_group(first, group)
-            theirs = _of_group(second, group)
+        for group in sorted(first):
+            mine = first[group]
+            theirs = second.get(group, {})
             number = _first_difference(mine, theirs)
             if number is not None:
                 return _of_difference(number, (one, mine), (two, theirs))
     return _lacking(known)
 
 
-def _of_group(order: m.CollectiveOrder, group: str) -> Numbered:
-    return {number: order.calls[place] for name, number, place in order.begun if name == group}
+def _by_group(order: m.CollectiveOrder) -> Groups:
+    groups: dict[str, dict[int, m.CollectiveCall]] = {}
+    for group, number, place in order.begun:
+        groups.setdefault(group, {})[number] = order.calls[place]
+    return groups
 
 
 def _is_like(mine: m.CollectiveCall, theirs: m.CollectiveCall) -> bool:
@@ -81,12 +87,17 @@ def _is_shifted(mine: Numbered, theirs: Numbered, number: int) -> bool:
     return bool(pairs) and all(_is_like(*pair) for pair in pairs)
 
 
-def _lacking(known: Sequence[tuple[RunEvidence, m.CollectiveOrder]]) -> str:
-    """Say which rank has begun fewer: the others wait in the first that it did not begin."""
+def _lacking(known: Sequence[tuple[RunEvidence, Groups]]) -> str:
+    """Say which rank has begun fewer: the others wait in the first that it did not begin.
+
+    A rank that began none of a smaller group's need not be in it.
+    """
     for (one, first), (two, second) in combinations(known, 2):
-        for group in sorted({group for group, _, _ in (*first.begun, *second.begun)}):
-            sides = ((one, _of_group(first, group)), (two, _of_group(second, group)))
+        for group in sorted(first.keys() | second.keys()):
+            sides = ((one, first.get(group, {})), (two, second.get(group, {})))
             (behind, fewer), (ahead, more) = sorted(sides, key=lambda side: max(side[1], default=0))
+            if not fewer and group != DEFAULT_GROUP:
+                continue
             number = max(fewer, default=0) + 1
             if number not in more or behind.record.exit.outcome not in STOPPED:
                 continue  # what ended by itself has its own reason
@@ -98,17 +109,24 @@ def _lacking(known: Sequence[tuple[RunEvidence, m.CollectiveOrder]]) -> str:
     return _alone(known)
 
 
-def _alone(known: Sequence[tuple[RunEvidence, m.CollectiveOrder]]) -> str:
+def _alone(known: Sequence[tuple[RunEvidence, Groups]]) -> str:
     """Say where one rank waits whose others left nothing."""
-    for run, order in known if len(known) == 1 else ():
-        for group, number, place in order.begun:
-            call = order.calls[place]
-            if number == order.completed.get(group, 0) + 1 and _waits(run, group, number, call):
+    for run, groups in known if len(known) == 1 else ():
+        for group, calls in groups.items():
+            number = _next(run, group)
+            if number in calls and _waits(run, group, number, calls[number]):
                 return (
-                    f"{_rank(run)} waits in {_words(run, call)}, collective {number:,}; no other "
-                    "rank left its collectives"
+                    f"{_rank(run)} waits in {_words(run, calls[number])}, collective {number:,}; "
+                    "no other rank left its collectives"
                 )
     return ""
+
+
+def _next(run: RunEvidence, group: str) -> int:
+    """The number of the first collective that has not ended."""
+    order = run.record.collectives
+    completed = order.completed if order is not None else {}
+    return completed.get(group, 0) + 1
 
 
 def _waits(run: RunEvidence, group: str, number: int, call: m.CollectiveCall) -> bool:
@@ -118,9 +136,10 @@ def _waits(run: RunEvidence, group: str, number: int, call: m.CollectiveCall) ->
     if ended.failure is not None:  # to gloo, a collective that raised is over
         at = ended.failure.location
         return any((frame.file, frame.line) == (at.file, at.line) for frame in call.frames)
-    is_next = order is not None and number == order.completed.get(group, 0) + 1
     waited_s = order.waits_s.get(group, 0.0) if order is not None else 0.0
-    return is_next and waited_s >= LONG_S and ended.outcome in (*STOPPED, m.Outcome.KILLED)
+    if number != _next(run, group) or waited_s < LONG_S:
+        return False
+    return ended.outcome in (*STOPPED, m.Outcome.KILLED)
 
 
 def _rank(run: RunEvidence) -> str:

@@ -151,7 +151,10 @@ def rank_balance(
             findings=findings,
         )
         of_groups = [_of_group(job, group) for group in waits.groups]
-        judged = max(of_groups, key=lambda each: (each.straggler is not None, each.waited_us))
+        judged = max(
+            of_groups,
+            key=lambda each: (each.straggler is not None, each.last is not None, each.waited_us),
+        )
     return m.RankBalance(
         ranks=ranks,
         straggler=judged.straggler,
@@ -181,7 +184,8 @@ class _Judged:
     """Of one process group."""
 
     text: str
-    waited_us: float = 0.0  # by the others in a step, for the rank that came last
+    # in a step: by the others for the rank that came last, or at most by any where none is late
+    waited_us: float = 0.0
     straggler: m.RunKey | None = None
     cause: m.LateCause | None = None
     last: m.RunKey | None = None  # that comes last and is not called late, for its cause is unseen
@@ -254,10 +258,10 @@ def _of_group(job: _Job, group: collectives.Group) -> _Judged:
             cause=m.LateCause.COMPILING,
         )
     if not costs or not _is_always_last(group.waits_us, place):
-        return _Judged(text=_nobody(last, group.waits_us, place))
+        return _Judged(text=_nobody(last, group.waits_us, place), waited_us=float(means_us.max()))
     cause, why = _cause(last, job.kernels)
     code = _in_its_code(last.load, job.findings)
-    doubt = "" if cause is m.LateCause.HOST and code else _doubt(last, cause, why, job)
+    doubt = _doubt(last, cause, why, job, is_seen=bool(code))
     if doubt:
         return _Judged(
             text=f"no rank is called late: {last.who} {last.part}, {doubt}",
@@ -328,13 +332,19 @@ def _in_its_code(late: m.RankLoad, findings: Sequence[m.Finding]) -> str:
     """Say which Python code of the late rank its GPU waits for; empty where none was seen that no
     other rank waits for."""
     found = [each for each in findings if each.rule == HOST_CODE.id]
-    elsewhere = {each.location for each in found if each.run != late.run}
-    its = [each for each in found if each.run == late.run and each.location not in elsewhere]
+    elsewhere = {_function(each) for each in found if each.run != late.run}
+    its = [each for each in found if each.run == late.run and _function(each) not in elsewhere]
     if not its:
         return ""
     place = its[0].location
     at = f" (line {place.line})" if place is not None else ""
     return f"; {its[0].message}{at}"
+
+
+def _function(found: m.Finding) -> tuple[str, str] | None:
+    """On two ranks, its longest line need not be the same."""
+    place = found.location
+    return (place.file, place.function) if place is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,12 +357,13 @@ class _Why:
     most: str = ""  # the kernel or operator that grew most
 
 
-def _doubt(last: _Last, cause: m.LateCause, why: _Why, job: _Job) -> str:
+def _doubt(last: _Last, cause: m.LateCause, why: _Why, job: _Job, *, is_seen: bool) -> str:
     """Say why the last rank is not called late: what it does longer does not explain the wait, or
     the profiler may be what makes it slow. Empty where neither is so.
 
     All ranks may be as slow as their CPUs, the more so under instruments: the one that comes last
-    is then a matter of little, and the others wait in its place.
+    is then a matter of little, and the others wait in its place. ``is_seen``: so is the code that
+    its GPU waits for, which is no work of the profiler's.
     """
     needed_us = EXPLAINS_FROM * last.waited_us
     on_gpu = _on_gpu(job.kernels[last.load.run])
@@ -368,7 +379,7 @@ def _doubt(last: _Last, cause: m.LateCause, why: _Why, job: _Job) -> str:
             f"{last.load.rank} does longer"
         )
     bare_us = job.bare_us.get(last.load.run)
-    of_cpu = cause is m.LateCause.HOST or not on_gpu
+    of_cpu = not on_gpu or (cause is m.LateCause.HOST and not is_seen)
     if of_cpu and bare_us is not None and last.waited_us - last.load.step_us + bare_us < needed_us:
         return (
             f"but without the profiler a step takes {figure(bare_us / 1000)} ms: "

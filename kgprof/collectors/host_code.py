@@ -23,7 +23,8 @@ HOST_CODE = m.Rule(
         "when the queue of launches is empty. A thread samples the main thread's stack over the "
         "traced steps of a script; what torch does, and lines that wait for the GPU, are left out. "
         "A function is named if it takes "
-        f"{100 * WORTH_SHARE:.0f} % of the traced step and the GPU was idle in Python for as long."
+        f"{100 * WORTH_SHARE:.0f} % of the traced step and the GPU was idle in Python for as long, "
+        "without the time of the other functions."
     ),
     example="An augmentation in pure Python that prepares each batch inside the training loop.",
     remedy=(
@@ -47,7 +48,8 @@ class HostCode(Event):
 
     function: str
     function_us: float  # per traced step
-    waits_us: float  # per traced step: the GPU's, for Python between operators
+    # per traced step: the GPU's, for Python between operators, of which other functions take none
+    waits_us: float
     traced_us: float  # of a step
     idle_us: float  # the GPU's per step, by TIMING if there is one
     extent: Extent
@@ -84,14 +86,16 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
         if (row.at.file, row.at.line) in waiting:
             continue
         functions[row.at.file, row.at.function].append(row)
+    python_us = sum(row.us for rows in functions.values() for row in rows)
     for rows in functions.values():
         most = max(rows, key=lambda row: row.us)
+        function_us = sum(row.us for row in rows)
         yield HostCode(
             run=run.key,
             location=run.source.at(most.at.file, most.at.line, most.at.function),
             function=most.at.function,
-            function_us=sum(row.us for row in rows) / found.steps,
-            waits_us=waits_us / found.steps,
+            function_us=function_us / found.steps,
+            waits_us=max(0.0, waits_us - (python_us - function_us)) / found.steps,
             traced_us=found.window_us / found.steps,
             idle_us=max(0.0, traced.extent.step_us - traced.busy_us),
             extent=traced.extent,
@@ -108,7 +112,7 @@ def diagnose(events: tuple[HostCode, ...]) -> tuple[m.Finding, ...]:
 
 def _finding(event: HostCode) -> m.Finding:
     name = event.function.replace(".<locals>", "")
-    where = f"{name}()" if name.isidentifier() or "." in name else "the script's own level"
+    where = "the script's own level" if name == "<module>" else f"{name}()"
     function, step = figure(event.function_us / 1e3), figure(event.traced_us / 1e3)
     return finding(
         HOST_CODE,
@@ -121,6 +125,6 @@ def _finding(event: HostCode) -> m.Finding:
         ),
         cost=event.extent.cost(event.function_us, "Python code", (m.PassName.TRACE,)),
         saves=event.extent.saving(
-            min(event.function_us, event.idle_us), "the time of this Python code"
+            min(event.function_us, event.waits_us, event.idle_us), "the time of this Python code"
         ),
     )

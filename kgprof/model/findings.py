@@ -45,7 +45,7 @@ class Witness(StrEnum):
     OPERATORS = "operators"  # of the CPU, in TRACE
     LAUNCHES = "launches"  # calls of CUDA's runtime, in TRACE
     STEPS = "steps"  # marked in TRACE
-    HOST_LINES = "host lines"  # sampled in TRACE, of a script alone
+    HOST_LINES = "host lines"  # sampled in TRACE, of a script on a GPU
     OWN_FILES = "own files"  # the text of the program's, beside TRACE
     TENSOR_CORES = "tensor cores"  # of a GPU whose compute capability TRACE names
     # the step, GPU or CPU: under the profiler alone a busy CPU may be its doing

@@ -318,7 +318,7 @@ class TracePass(Tagged, tag="trace"):
     # of a script: the median of the steps just before, without torch.profiler
     bare_us: float | None = None
     cut: str = ""  # STACK: why there are fewer steps than were meant
-    host_lines: HostLines | None = None  # of a script
+    host_lines: HostLines | None = None  # of a script on a GPU
 
     @property
     def watched_us(self) -> tuple[float, ...]:

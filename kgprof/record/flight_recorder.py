@@ -9,6 +9,7 @@ import glob
 import io
 import os
 import pickle
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,30 +22,42 @@ from kgprof.reading import layout
 from kgprof.record import store
 
 FILE, PIPE = "TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+OLDER_FILE = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"  # which torch reads where FILE is not set
 MOST_BYTES = 2**26
 ANSWERS_WITHIN_S = 4.0  # NCCL's monitor looks at its pipe once a second
 MOST_FRAMES = 12
-_OF_TORCH = f"{os.sep}torch{os.sep}"
+_OF_TORCH = f"-packages{os.sep}torch{os.sep}"
 _OWN = str(Path(__file__).resolve().parent.parent)
 
 
 def variables(prefix: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """What makes torch write below ``prefix``; nothing that the program's owner has set."""
-    wanted = {FILE: str(prefix), PIPE: str(prefix)}
+    wanted = {PIPE: str(prefix)}
+    if OLDER_FILE not in environment:
+        wanted[FILE] = str(prefix)
     return {name: value for name, value in wanted.items() if name not in environment}
 
 
 def write(prefix: Path) -> None:
-    """In the rank itself, from its main thread: the stacks need the interpreter."""
+    """In the rank itself, from its main thread: the stacks need the interpreter.
+
+    The program has failed: what fails here is said, and its own failure stays.
+    """
     import torch  # not in the parent, which reads what was written
 
     rank, distributed = os.environ.get("RANK", ""), torch.distributed
     if not rank or not distributed.is_available() or not distributed.is_initialized():
         return
     file = Path(f"{prefix}{rank}")
-    if not file.exists():
-        recorder: Any = torch._C._distributed_c10d
+    if file.exists():
+        return
+    recorder: Any = torch._C._distributed_c10d
+    try:
         file.write_bytes(recorder._dump_fr_trace())
+    except Exception as error:  # noqa: BLE001  a full disk, or a torch without the recorder
+        line = f"[kgprof: collectives not kept: {type(error).__name__}: {error}]"
+        with contextlib.suppress(OSError, ValueError):  # stderr may be full or closed as well
+            print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def ask(prefix: Path) -> None:
@@ -67,8 +80,8 @@ def keep(prefix: Path, folder: Path) -> None:
     try:
         rank, written_ns = int(os.environ.get("RANK", "")), file.stat().st_mtime_ns
         found = order(file.read_bytes(), rank, written_ns)
-    # a process that was killed while it wrote
-    except (ValueError, EOFError, pickle.UnpicklingError, msgspec.ValidationError):
+    # a process that was killed while it wrote, or a torch that writes another form
+    except (ValueError, EOFError, pickle.UnpicklingError, AttributeError, LookupError, TypeError):
         return
     store.write_json(folder / layout.COLLECTIVES, found)
 
@@ -82,7 +95,8 @@ class _Plain(pickle.Unpickler):
 
 class _Entry(msgspec.Struct):
     frames: list[dict[str, Any]]
-    process_group: tuple[str, str]
+    pg_id: int  # of this process alone; ``pg_status`` has it as its key
+    process_group: tuple[str, str]  # name, which all ranks have, and description
     collective_seq_id: int
     profiling_name: str  # "nccl:all_reduce"
     input_sizes: list[list[int]]
@@ -95,7 +109,7 @@ def order(data: bytes, rank: int, written_ns: int) -> m.CollectiveOrder:
     written = _Plain(io.BytesIO(data)).load()
     entries = msgspec.convert(written.get("entries", []), list[_Entry])
     status: Mapping[Any, Mapping[str, int]] = written.get("pg_status", {})
-    completed = {str(group): each["last_completed_collective"] for group, each in status.items()}
+    completed: dict[str, int] = {}
     places: dict[m.CollectiveCall, int] = {}
     begun, waits_s = [], {}
     for entry in entries:
@@ -109,6 +123,9 @@ def order(data: bytes, rank: int, written_ns: int) -> m.CollectiveOrder:
         place = places.setdefault(call, len(places))
         group, number = entry.process_group[0], entry.collective_seq_id
         begun.append((group, number, place))
+        if (of_group := status.get(str(entry.pg_id))) is not None:
+            # -1 before the first has ended
+            completed[group] = max(0, of_group["last_completed_collective"])
         if number == completed.get(group, 0) + 1:
             waits_s[group] = (written_ns - entry.time_created_ns) / 1e9
     return m.CollectiveOrder(

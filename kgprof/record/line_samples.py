@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from types import CodeType, FrameType
+from types import FrameType
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
@@ -23,10 +23,10 @@ class LineSamples:
 
     def __init__(self, project: ProjectFiles) -> None:
         self._project = project
-        self._watched = threading.get_ident()
+        self._watched = 0  # a thread's identifier
         self._stopped = threading.Event()
         self._us: defaultdict[m.SourceLine, float] = defaultdict(float)
-        self._is_own: dict[CodeType, bool | None] = {}
+        self._is_own: dict[str, bool | None] = {}  # by file
         self._total_us = 0.0
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -59,15 +59,14 @@ class LineSamples:
         """The innermost line of the program's; None where torch, which it called, runs."""
         while frame is not None:
             code = frame.f_code
-            if code not in self._is_own:
-                self._is_own[code] = self._owner(code.co_filename)
-            is_own = self._is_own[code]
+            file = code.co_filename
+            if file not in self._is_own:
+                self._is_own[file] = self._owner(file)
+            is_own = self._is_own[file]
             if is_own is None:
                 return None
             if is_own:
-                return m.SourceLine(
-                    file=code.co_filename, line=frame.f_lineno, function=code.co_qualname
-                )
+                return m.SourceLine(file=file, line=frame.f_lineno, function=code.co_qualname)
             frame = frame.f_back
         return None
 

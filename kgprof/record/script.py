@@ -313,7 +313,8 @@ class Capture:
             place.device,
             place.options,
             place.trace_path(m.PassName.TRACE),
-            project=place.project,
+            # no rule asks which lines a CPU that waits for no GPU was in
+            project=place.project if place.device.type == "cuda" else None,
         )
         self._window.first = self._eager = EagerCalls(CallIndex(), place.project)
         self._provenance = KernelProvenance(place.project)

@@ -28,13 +28,14 @@ def rank(
     ended: m.Exit = TIMED_OUT,
     completed: int = 0,
     waits_s: float = 20.0,
+    group: str = "0",
 ) -> Any:
     order = m.CollectiveOrder(
         rank=number,
         calls=calls,
-        begun=tuple(("0", place + 1, place) for place in range(len(calls))),
-        completed={"0": completed},
-        waits_s={"0": waits_s},
+        begun=tuple((group, place + 1, place) for place in range(len(calls))),
+        completed={group: completed},
+        waits_s={group: waits_s},
     )
     record = SimpleNamespace(collectives=order, exit=ended)
     return SimpleNamespace(record=record, source=OWN)
@@ -66,6 +67,14 @@ def test_inputs_of_a_gather_may_differ() -> None:
     mine, theirs = (call(10, size, operation="all_gather") for size in (4, 5))
 
     assert told(rank(0, mine), rank(1, theirs)) == ""
+
+
+def test_a_rank_that_began_none_of_a_smaller_group_is_not_accused() -> None:
+    """It need not be in it; in that of all ranks it is."""
+    waits = rank(0, A, group="3")
+
+    assert told(waits, rank(1, group="3")) == ""
+    assert told(rank(0, A), rank(1)).endswith("collective 1, which rank 1 never called")
 
 
 def test_a_rank_that_never_comes_is_named() -> None:

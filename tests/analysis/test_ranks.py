@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kgprof import cli
 from kgprof.analysis import analyse
-from kgprof.model import LateCause, RankBalance, RunKey, Skipped
+from kgprof.analysis.ranks import rank_balance
+from kgprof.collectors.host_code import collect, diagnose
+from kgprof.model import Finding, LateCause, Location, RankBalance, RunKey, Skipped
 from kgprof.reading import recordings
+from kgprof.reading.evidence import Evidence
 from tests.analysis.events import event
+from tests.collectors.written_gpu_time import sampled
 from tests.record.test_kineto_files import COLLECTIVE, KERNEL, profile_in, saved, work
 
 
@@ -345,28 +351,118 @@ def test_a_rank_whose_cpu_works_no_longer_than_the_others_is_not_called_late(
     assert "late" not in verdict
 
 
+def python_code(*found: tuple[RunKey, int]) -> list[Finding]:
+    """That the GPU of each run waits for jitter(), longest in that line."""
+    (one,) = diagnose(collect(Evidence(sampled())))
+    return [
+        replace(one, run=run, location=Location("/src/train.py", line, "jitter"))
+        for run, line in found
+    ]
+
+
+def judged(folder: Path, findings: Sequence[Finding]) -> RankBalance:
+    recorded = recordings.load(folder)
+    balance = rank_balance(Evidence(recorded), analyse(recorded).runs, findings)
+    assert balance is not None
+    return balance
+
+
+RANKS = tuple(RunKey(strategy=f"rank{rank}", mode="as-is") for rank in range(2))
+
+
+def test_python_code_makes_no_rank_late_whose_cpu_works_no_longer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = []
+    for rank, talk_us in enumerate((500.0, 200.0)):
+        events = work(compute_us=200.0, talk_us=talk_us, steps=4)
+        traces.append(saved(tmp_path / f"rank{rank}.json", events, rank=rank))
+    compared(tmp_path, capsys, *traces)
+
+    found = judged(tmp_path / "out" / "recording", python_code((RANKS[1], 9)))
+
+    assert found.straggler is None
+    assert found.text.endswith("but the CPU of rank 1 works only 0 ms longer")
+
+
+@pytest.mark.parametrize(
+    ("findings", "is_named"),
+    [
+        pytest.param(python_code((RANKS[0], 9)), True, id="of one rank"),
+        pytest.param(python_code((RANKS[0], 9), (RANKS[1], 7)), False, id="of both"),
+    ],
+)
+def test_python_code_of_one_rank_alone_is_no_work_of_the_profilers(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    findings: Sequence[Finding],
+    *,
+    is_named: bool,
+) -> None:
+    """Without the profiler a step takes 600 us, and under it the others wait 300 us for rank 0."""
+    traces = []
+    for rank, talk_us in enumerate((200.0, 500.0)):
+        events = work(compute_us=200.0, talk_us=talk_us, steps=4)
+        if rank == 0:
+            events += [
+                event("cpu_op", "aten::sort", at + 500.0, 300.0) for at in range(0, 4000, 1000)
+            ]
+        traces.append(saved(tmp_path / f"rank{rank}.json", events, rank=rank))
+    compared(tmp_path, capsys, *traces)
+    folder = tmp_path / "out" / "recording"
+    for path in folder.glob("runs/*/trace.json"):
+        traced = json.loads(path.read_text())
+        path.write_text(json.dumps({**traced, "bare_us": 600.0}))
+
+    found = judged(folder, findings)
+
+    assert (found.straggler == RANKS[0]) is is_named
+    assert ("jitter()" in found.text) is is_named
+
+
+def in_turn(rank: int) -> list[dict[str, Any]]:
+    """Eight steps in which two ranks take turns to come 300 us late."""
+    events = []
+    for number in range(8):
+        late = (rank + number) % 2
+        (mark, *rest) = work(
+            compute_us=500.0 if late else 200.0, talk_us=200.0 if late else 500.0, steps=1
+        )
+        moved = [{**each, "ts": each["ts"] + 1000.0 * number} for each in (mark, *rest)]
+        for each in moved:
+            if "correlation" in each["args"]:
+                correlation = each["args"]["correlation"] + 2 * number
+                each["args"] = {**each["args"], "correlation": correlation}
+        moved[0]["name"] = f"ProfilerStep#{number}"
+        events += moved
+    return events
+
+
+def test_of_two_groups_without_a_late_rank_the_one_that_waits_longer_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = []
+    for rank in range(4):
+        if rank < 2:
+            events = in_groups(work(compute_us=200.0, talk_us=200.0, steps=8), "[0, 1]")
+        else:
+            events = in_groups(in_turn(rank), "[2, 3]")
+        traces.append(saved(tmp_path / f"rank{rank}.json", events, rank=rank, world=4))
+
+    found, _ = compared(tmp_path, capsys, *traces)
+
+    assert found.straggler is None
+    assert "came last in 4 of 8 steps, and they wait up to 0.150 of 1.00 ms" in found.text
+
+
 @pytest.mark.parametrize("first_late", [True, False])
 def test_ranks_that_are_late_in_turn_are_not_called_late(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, first_late: bool
 ) -> None:
-    traces = []
-    for rank in range(2):
-        events = []
-        for number in range(8):
-            late = (rank + number + first_late) % 2
-            (mark, *rest) = work(
-                compute_us=500.0 if late else 200.0, talk_us=200.0 if late else 500.0, steps=1
-            )
-            moved = [{**each, "ts": each["ts"] + 1000.0 * number} for each in (mark, *rest)]
-            for each in moved:
-                if "correlation" in each["args"]:
-                    each["args"] = {
-                        **each["args"],
-                        "correlation": each["args"]["correlation"] + 2 * number,
-                    }
-            moved[0]["name"] = f"ProfilerStep#{number}"
-            events += moved
-        traces.append(saved(tmp_path / f"rank{rank}.json", events, rank=rank))
+    traces = [
+        saved(tmp_path / f"rank{rank}.json", in_turn(rank + first_late), rank=rank)
+        for rank in range(2)
+    ]
 
     found, verdict = compared(tmp_path, capsys, *traces)
 

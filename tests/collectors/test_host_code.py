@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from kgprof.collectors.host_code import HOST_CODE, collect, diagnose
-from kgprof.model import Recording, Saving, SyncRecord
+from kgprof.model import HostLine, Recording, Saving, SourceLine, SyncRecord, TracePass
 from kgprof.model.memory_records import Frame
 from kgprof.reading.evidence import Evidence
+from tests.collectors.written_device import STEPS
 from tests.collectors.written_gpu_time import sampled
 
 
@@ -42,6 +44,48 @@ def test_no_more_is_saved_than_the_gpu_is_idle() -> None:
 
     assert isinstance(found.saves, Saving)
     assert found.saves.us_per_step == pytest.approx(700.0)  # of 800 us, 100 are work
+
+
+def beside(function: str, in_step_us: float) -> Recording:
+    """Another function's samples beside those of jitter()."""
+    recorded = sampled()
+    (run,) = recorded.runs
+    assert isinstance(run.trace, TracePass)
+    assert run.trace.host_lines is not None
+    at = SourceLine(file="/src/shop/train.py", line=3, function=function)
+    rows = (*run.trace.host_lines.rows, HostLine(at=at, us=in_step_us * STEPS))
+    lines = replace(run.trace.host_lines, rows=rows)
+    trace = replace(run.trace, host_lines=lines)
+    return replace(recorded, runs=(replace(run, trace=trace),))
+
+
+def test_what_the_gpu_may_have_waited_for_another_function_is_not_this_ones() -> None:
+    (alone,) = collect(Evidence(sampled()))
+
+    events = collect(Evidence(beside("other", 600.0)))
+
+    waits_us = {event.function: event.waits_us for event in events}
+    assert waits_us == {"jitter": alone.waits_us - 600.0, "other": alone.waits_us - 500.0}
+    savings = [found.saves for found in diagnose(events)]
+    assert [each.us_per_step for each in savings if isinstance(each, Saving)] == [
+        pytest.approx(us) for us in waits_us.values()
+    ]
+
+
+def test_a_function_is_not_named_for_what_another_ones_time_explains() -> None:
+    (other,) = diagnose(collect(Evidence(beside("other", 850.0))))
+
+    assert "other()" in other.message
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [("<lambda>", "<lambda>()"), ("<module>", "the script's own level"), ("f.<locals>.g", "f.g()")],
+)
+def test_the_place_is_said_as_it_is_named(function: str, words: str) -> None:
+    found = diagnose(collect(Evidence(beside(function, 300.0))))
+
+    assert f"{words} takes 0.300 of 1.00 ms" in found[-1].message
 
 
 @pytest.mark.parametrize(

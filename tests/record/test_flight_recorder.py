@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kgprof.record import flight_recorder
 from tests.test_scripts import kgprof
@@ -28,12 +29,16 @@ dist.broadcast(weights, 0)
 """
 
 
+TORCH = "/x/lib/python3.11/site-packages/torch"
+
+
 def entry(number: int, operation: str = "all_reduce", **others: Any) -> dict[str, Any]:
     return {
         "frames": [
-            {"name": "all_reduce", "filename": "/x/torch/distributed/c10d.py", "line": 1},
-            {"name": "epoch", "filename": "/home/project/train.py", "line": 7},
+            {"name": "all_reduce", "filename": f"{TORCH}/distributed/c10d.py", "line": 1},
+            {"name": "epoch", "filename": "/home/torch/train.py", "line": 7},
         ],
+        "pg_id": 0,
         "process_group": ("0", "default_pg"),
         "collective_seq_id": number,
         "profiling_name": f"nccl:{operation}",
@@ -54,9 +59,59 @@ def test_the_order_keeps_each_kind_of_call_once_and_torchs_own_lines_out() -> No
     assert found.begun == (("0", 1, 0), ("0", 2, 0), ("0", 3, 1))
     assert [call.operation for call in found.calls] == ["all_reduce", "broadcast"]
     assert [(frame.file, frame.line) for frame in found.calls[0].frames] == [
-        ("/home/project/train.py", 7)
+        ("/home/torch/train.py", 7)
     ]
     assert (found.completed, found.waits_s) == ({"0": 2}, {"0": 12.0})
+
+
+def test_what_ended_in_a_group_is_looked_up_by_this_process_own_number_of_it() -> None:
+    """Its name, which all ranks have, is another; -1 is before the first has ended."""
+    entries = [
+        entry(1, pg_id=1, process_group=("3", "rows")),
+        entry(2, pg_id=1, process_group=("3", "rows")),
+        entry(1, pg_id=2, process_group=("5", "columns")),
+    ]
+    status = {
+        str(pg_id): {"last_completed_collective": number}
+        for pg_id, number in ((0, 7), (1, 1), (2, -1), (3, 9))
+    }
+
+    data = pickle.dumps({"entries": entries, "pg_status": status})
+    found = flight_recorder.order(data, 1, 42_000_000_000)
+
+    assert found.completed == {"3": 1, "5": 0}
+    assert found.waits_s == {"3": 22.0, "5": 32.0}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        [],
+        {"entries": [entry(1)], "pg_status": {"0": {}}},
+        {"entries": [entry(1)], "pg_status": {"0": 3}},
+        {"entries": [entry(1, frames=[{}])]},
+    ],
+)
+def test_a_dump_of_another_form_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    (tmp_path / "c_1").write_bytes(pickle.dumps(written))
+
+    flight_recorder.keep(tmp_path / "c_", tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["c_1"]
+
+
+def test_a_rank_that_cannot_write_says_so_and_raises_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+
+    flight_recorder.write(tmp_path / "no folder" / "c_")
+
+    assert "[kgprof: collectives not kept: FileNotFoundError" in capsys.readouterr().err
 
 
 def test_a_pickle_that_names_a_class_is_not_loaded() -> None:
@@ -68,6 +123,10 @@ def test_what_the_owner_has_set_stays() -> None:
     theirs = {flight_recorder.FILE: "/elsewhere"}
 
     assert flight_recorder.variables(Path("/scratch/c_"), theirs) == {
+        flight_recorder.PIPE: "/scratch/c_"
+    }
+    older = {flight_recorder.OLDER_FILE: "/elsewhere"}
+    assert flight_recorder.variables(Path("/scratch/c_"), older) == {
         flight_recorder.PIPE: "/scratch/c_"
     }
 

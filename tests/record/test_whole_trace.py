@@ -75,5 +75,4 @@ def test_ranks_trace_equally_many_steps_however_long_they_take(
 
     assert isinstance(trace, TracePass)
     assert (len(trace.step_us) == 20) == (ranks == 2)
-    assert trace.host_lines is not None
-    assert trace.host_lines.rows[0].at.function.startswith("busy")
+    assert trace.host_lines is None  # there is no GPU that waits for them
