@@ -26,6 +26,7 @@ from kgprof.collectors import (
 )
 from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
 from kgprof.reading.evidence import Evidence
+from kgprof.wording import plural
 
 MOST = 3
 MOST_OF_IT = 0.5  # of a symptom's bound
@@ -139,7 +140,10 @@ def _found(
         )
         if first.location and lines > 1:
             alike = all(one.message == text for one in more)
-            most = f" on line {first.location.line}, and likewise on {lines - 1} more"
+            as_often = all(_often(one) == _often(first) for one in more)
+            likewise = f"likewise on {lines - 1} more"
+            others = likewise if as_often else f"on {plural(lines - 1, 'more line')}"
+            most = f" on line {first.location.line}, and {others}"
             text += f", on each of {lines} lines" if alike else most
         yield m.Action(
             run=run.key,
@@ -195,6 +199,13 @@ def _share(saves: m.Saving | m.Skipped, step_us: float | None) -> float | None:
     if isinstance(saves, m.Skipped) or saves.per == "run" or not step_us:
         return None
     return saves.us_per_step / step_us
+
+
+def _often(finding: m.Finding) -> tuple[int, ...]:
+    """What its message says of how often it happened."""
+    if (reads := finding.reads) is None:
+        return (finding.count,)
+    return reads.events, reads.in_steps, reads.steps
 
 
 def _habit(finding: m.Finding) -> tuple[object, ...]:

@@ -491,7 +491,7 @@ def _static_shapes(seen: Seen) -> Answer:
     again = [
         found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE
     ]
-    unseen = "what was recompiled because of a size was so in few calls" if for_sizes else ""
+    unseen = "sizes changed in a few calls only" if for_sizes else ""
     if seen.eager_calls:
         unseen = (
             f"{plural(seen.eager_calls, 'call')} of compiled functions ran eagerly, with "

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kgprof import model as m
-from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
+from kgprof.reading.structured_trace import Compiled, RunTrace, frame_id
 
 MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]")  # as torch writes "self.head"
 _SIZE = re.compile(r"(?P<source>.+)\.size\(\)\[(?P<dimension>\d+)\]")
@@ -29,7 +29,6 @@ class InputSize(m.Model):
     is_symbol: bool = False  # torch compiled it for many sizes at least once
     is_always: bool = True  # the tensor came to every graph of the frame
     is_constant: bool = False  # the function's own code made a constant of it
-    constant_at: m.Location | None = None  # the project's line that did
 
 
 class Inputs(m.Model):
@@ -64,17 +63,18 @@ class Inputs(m.Model):
 
 
 def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
-    names = {each.compile_id for each in compiled}
-    symbols = {_dimension(name, source) for name, source in _symbols(trace, names)}
-    constants = {
-        key: line
-        for name, source, line in reversed(list(trace.specialized()))
-        if name in names and (key := _dimension(name, source)) is not None
-    }
+    names = list(dict.fromkeys(each.compile_id for each in compiled))
+    symbols = {_dimension(name, source) for name in names for source in _symbols(trace, name)}
+    constants: dict[_Key, m.Location | None] = {}
+    for name in names:
+        for source, line in trace.specialized(name):
+            if (key := _dimension(name, source)) is not None:
+                constants.setdefault(key, line)
     met: dict[_Key, dict[int, None]] = {}
     came: dict[tuple[str, str], set[str]] = {}  # frame and tensor: compilations
     tensors, parameters = set(), set()
-    for name, source, sizes, is_parameter in _described(trace, names):
+    described = ((name, *each) for name in names for each in _described(trace, name))
+    for name, source, sizes, is_parameter in described:
         came.setdefault((frame_id(name), source), set()).add(name)
         tensors.add(MEMBER.sub(r".\1", source))
         for dimension, size in enumerate(sizes):
@@ -94,7 +94,6 @@ def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
             is_symbol=key in symbols,
             is_always=len(came[key[0], key[1]]) == most[key[0]],
             is_constant=key in constants,
-            constant_at=constants.get(key),
         )
         for key, sizes in met.items()
         if len(sizes) > 1
@@ -118,30 +117,26 @@ def _dimension(name: str, source: str) -> _Key | None:
     return frame_id(name), as_in_guards(found["source"]), int(found["dimension"])
 
 
-def _symbols(trace: RunTrace, names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """The compile id and source of each value that torch took for a symbol."""
-    for record in trace.all.records:
+def _symbols(trace: RunTrace, name: str) -> Iterator[str]:
+    """The source of each value that torch took for a symbol in one compilation."""
+    for record in trace.records_of(name):
         made = record.metadata.get("create_symbol")
-        if isinstance(made, Mapping) and (name := compile_id(record.metadata)) in names:
-            yield name, str(made.get("source"))
+        if isinstance(made, Mapping):
+            yield str(made.get("source"))
 
 
-def _described(
-    trace: RunTrace, names: Collection[str]
-) -> Iterator[tuple[str, str, Sequence[int], bool]]:
-    """The compile id, source and sizes of each tensor among the inputs, and whether it is a
+def _described(trace: RunTrace, name: str) -> Iterator[tuple[str, Sequence[int], bool]]:
+    """The source and sizes of each tensor among the inputs of one compilation, and whether it is a
     parameter."""
     tensors: dict[tuple[object, ...], Mapping[str, object]] = {}
-    for record in trace.all.records:
+    for record in trace.records_of(name):
         metadata = record.metadata
-        if (name := compile_id(metadata)) not in names:
-            continue
         tensor, source = metadata.get("describe_tensor"), metadata.get("describe_source")
         if isinstance(tensor, dict):
-            tensors[name, tensor.get("describer_id"), tensor.get("id")] = tensor
+            tensors[tensor.get("describer_id"), tensor.get("id")] = tensor
         if isinstance(source, dict):
-            known = tensors.get((name, source.get("describer_id"), source.get("id")), {})
+            known = tensors.get((source.get("describer_id"), source.get("id")), {})
             sizes = known.get("size", ())
             if isinstance(sizes, list):
                 is_parameter = bool(known.get("is_parameter"))
-                yield name, as_in_guards(str(source.get("source"))), sizes, is_parameter
+                yield as_in_guards(str(source.get("source"))), sizes, is_parameter

@@ -224,7 +224,8 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
     if not any(isinstance(node, ast.BoolOp) for node in ast.walk(branch.test)):
         finding = _without_hint(finding, "`or`/`and`")
     leaves = (ast.Return, ast.Break, ast.Continue, ast.Raise)
-    if any(isinstance(node, leaves) for each in branch.body for node in ast.walk(each)):
+    branches = (*branch.body, *branch.orelse)
+    if any(isinstance(node, leaves) for each in branches for node in ast.walk(each)):
         for hint in _OF_AN_IF:
             finding = _without_hint(finding, hint)
     only_raises = len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise)
@@ -244,7 +245,8 @@ def _opposite(test: ast.expr) -> str:
 def _is_a_bool(test: ast.expr) -> bool:
     if isinstance(test, ast.Compare):
         return len(test.ops) == 1 and isinstance(test.ops[0], _COMPARISONS)
-    return isinstance(test, ast.Call) and _last(ast.unparse(test.func)) in ("any", "all")
+    asked = test.func if isinstance(test, ast.Call) else None
+    return isinstance(asked, ast.Attribute) and asked.attr in ("any", "all")
 
 
 def _in_operator(finding: m.Finding) -> bool:

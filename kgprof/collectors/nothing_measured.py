@@ -137,7 +137,7 @@ def _switched_off(run: m.RunRecord) -> str:
 
 def _never_called(run: m.RunRecord, script: m.ScriptRun) -> str:
     """The script's own torch.compile, where it was seen that nothing was handed to it."""
-    if script.compile_under or script.uncalled or script.workers:
+    if not script.was_asked or script.uncalled or script.workers:
         return ""
     if isinstance(run.records, m.Skipped) or isinstance(run.records.compiled_calls, m.Skipped):
         return ""

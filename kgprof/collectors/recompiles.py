@@ -38,6 +38,7 @@ from kgprof.collectors.remedies import (
     sizes_of,
 )
 from kgprof.reading import compiled_callables
+from kgprof.reading.compile_calls import is_static
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, resumed_at, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
@@ -569,6 +570,8 @@ class Advised:
             is_constant=_size(guard) in self.inputs.constants,
             constant_at=self.inputs.constants.get(_size(guard)),
             together=self._together(guard),
+            within_compiled=self._is_within_compiled(),
+            is_static=self._is_static(),
             only_computed=self._only_computed(guard, used),
             of_many_types=self._is_of_many_types(guard),
             in_turn=compiled_callables.in_turn(self.trace, self.compiled),
@@ -576,6 +579,25 @@ class Advised:
             only_grows=only_grows,
         )
         return as_code(cause)
+
+    def _is_within_compiled(self) -> bool:
+        """Whether a function that leads to its calls is compiled as well."""
+        source = self.trace.source
+        begun = (
+            each.stack[:-1]
+            for each in self.compiled
+            if each.frame is not None and not is_resumed(each.frame.function)
+        )
+        above = {place for stack in begun for place in stack if source.project.holds(place.file)}
+        callers = (source.at(place.file, place.line, place.function) for place in above)
+        functions = self.trace.compiled_functions
+        return any((place.file, place.function) in functions for place in callers)
+
+    def _is_static(self) -> bool:
+        """Whether a torch.compile that compiled it is given dynamic=False."""
+        owners = (compiled_callables.of_compilation(self.trace, each) for each in self.compiled)
+        lines = {each.compiled_at for each in owners if each is not None and each.compiled_at}
+        return any(is_static(self.trace.source.tree(line.file), line.line) for line in lines)
 
     def _is_behind_a_break(self, guard: Guard) -> bool:
         """Whether only code that goes on behind a graph break looked at this property of a

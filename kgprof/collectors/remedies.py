@@ -32,6 +32,9 @@ class Cause(m.Model):
     is_constant: bool = False  # the function's own code makes a constant of this size
     constant_at: m.Location | None = None  # the project's line that does
     together: tuple[InputSize, ...] = ()  # what varied with this size, itself included
+    # a function that leads to its calls is compiled, too: torch raises at a mark there
+    within_compiled: bool = False
+    is_static: bool = False  # its torch.compile is given dynamic=False
     only_computed: bool = False  # a number, and each use of it may take a tensor
     of_many_types: bool = False  # it comes as numbers of several types, or as a tensor, too
     in_turn: bool = False  # it is of several models, one after the other
@@ -105,6 +108,7 @@ def room_for_all(modules: int) -> str:
 
 
 _MOST_MARKS = 3
+_ALL_SIZES = "torch.compile(..., dynamic=True)"
 
 
 def mark(sizes: Sequence[InputSize]) -> str:
@@ -118,12 +122,16 @@ def mark(sizes: Sequence[InputSize]) -> str:
     for size in sizes:
         by_tensor.setdefault(_written(size.source), []).append(size)
     if len(by_tensor) > _MOST_MARKS or not all(size.is_always for size in sizes):
-        return "torch.compile(..., dynamic=True)"
+        return _ALL_SIZES
     can_vary = all(size.is_symbol and min(size.sizes) > 1 for size in sizes)
     function = "mark_dynamic" if can_vary else "maybe_mark_dynamic"
     return "; ".join(
         f"torch._dynamo.{function}({tensor}, {_dimensions(of)})" for tensor, of in by_tensor.items()
     )
+
+
+def _sizes_made_dynamic(cause: Cause) -> str:
+    return _ALL_SIZES if cause.within_compiled else mark(cause.together)
 
 
 def _dimensions(sizes: Sequence[InputSize]) -> str:
@@ -134,10 +142,13 @@ def _dimensions(sizes: Sequence[InputSize]) -> str:
 def _effect_of_marks(cause: Cause) -> str:
     sizes = sorted(sizes_of(cause.guards))
     known = all(each.is_symbol for each in cause.together)
-    unless = "" if known else ", unless a line needs a size as a number"
+    when = "" if _sizes_made_dynamic(cause) == _ALL_SIZES else "before the first call"
+    unless = "" if known else "unless a line needs a size as a number"
+    conditions = ", ".join(each for each in (when, unless) if each)
     apart = " and ".join(str(size) for size in sizes if size < 2)
     apart = f"; torch compiles for {apart} apart" if apart else ""
-    return f"before the first call{unless}; sizes: {', '.join(map(str, sizes))}{apart}"
+    told = "; ".join(each for each in (conditions, f"sizes: {', '.join(map(str, sizes))}") if each)
+    return f"{told}{apart}"
 
 
 def sizes_of(guards: Sequence[Guard]) -> set[int]:
@@ -175,7 +186,8 @@ _DTYPES = {
     "Byte": "uint8",
     "Bool": "bool",
 }
-_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")  # each holds those before it
+# each holds those before it, but int8 not uint8
+_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 _SETTERS = {
     "num_threads": "torch.set_num_threads(...)",
     "default_dtype": "torch.set_default_dtype(...)",
@@ -279,7 +291,10 @@ def _dtype(cause: Cause) -> str:
     if not known or len(known) < len(names):
         return ""
     floating = [name for name in known if "float" in name]
-    return floating[0] if floating else max(known, key=_INTEGERS.index)
+    if floating:
+        return floating[0]
+    widest = max(known, key=_INTEGERS.index)
+    return "" if widest == "int8" and "uint8" in known else widest
 
 
 def _device(cause: Cause) -> str:
@@ -482,9 +497,10 @@ REMEDIES: tuple[Remedy, ...] = (
             and not _is_of_parameter(c)
             and not c.with_parameter
             and not c.is_constant
+            and not (c.within_compiled and c.is_static)
             and not (c.wraps and c.guard.source.startswith(_OF_WRAPPER))
         ),
-        code=lambda c: mark(c.together),
+        code=_sizes_made_dynamic,
         effect=_effect_of_marks,
     ),
     Remedy(

@@ -58,7 +58,7 @@ _SKIPPED = {
     "skip-list": "torch never compiles code of this file",
     "disabled": "torch._dynamo.config.disable is set",
 }
-_SWITCHED_ON = "torch._dynamo.config.disable = False  # or without the line that sets it"
+_SWITCHED_ON = "torch._dynamo.config.disable = False  # or remove the line that sets it"
 TORCH_MODULES = "/torch/nn/"
 _INSIDE_DDP = (
     "DistributedDataParallel(torch.compile(module))  # compile what it holds: its own forward "

@@ -304,7 +304,6 @@ class HostLine(Model):
 class HostLines(Model):
     """Samples of the main thread's stack over the traced steps. What torch did is in no row."""
 
-    total_us: float  # of the time that was sampled
     rows: tuple[HostLine, ...]  # the longest
 
 

@@ -173,7 +173,9 @@ class ScriptRun(Model):
     notes: tuple[str, ...] = ()
     # of a program that compiled nothing: the first torch.compile in its own files, "train.py:12"
     compile_call: str = ""
-    compile_under: str = ""  # what it stands under, if it did not run: "under `if args.compile`"
+    # what it stands under, unless one took effect: "under `if args.compile`"
+    compile_under: str = ""
+    was_asked: bool = False  # a line of such a program called torch.compile
     # of such a program, and of one without steps: functions without arguments that it never calls
     uncalled: tuple[str, ...] = ()
     workers: int = 0  # processes of torch's data loaders, which may compile by themselves
@@ -186,7 +188,8 @@ class ScriptRun(Model):
         if not self.compile_call:
             return ""
         if self.compile_under:
-            return f"torch.compile did not run: {self.compile_call} stands {self.compile_under}"
+            where = f"{self.compile_call} stands {self.compile_under}"
+            return f"no torch.compile took effect: {where}"
         if self.uncalled:
             first, *rest = self.uncalled
             others = f" or {', '.join(rest[:2])}" if rest else ""

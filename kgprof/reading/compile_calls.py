@@ -35,6 +35,22 @@ def first_compile(text: str) -> int | None:
     return min(lines, default=None)
 
 
+def is_static(tree: ast.Module, line: int) -> bool:
+    """Tell whether what is compiled on a line is given ``dynamic=False``."""
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+        and "compile" in ast.unparse(node.func)
+    ]
+    given = [keyword for call in calls for keyword in call.keywords if keyword.arg == "dynamic"]
+    return any(
+        isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+        for keyword in given
+    )
+
+
 def condition(text: str, line: int) -> str:
     """Name the innermost ``if`` that a line with torch.compile stands under; empty where there is
     none.

@@ -22,8 +22,11 @@ _TAKES_A_TENSOR: dict[str, tuple[int | str, ...]] = {
     "where": (1, 2),
 }
 # Calls that do not return a tensor.
-_NO_TENSORS = ("bool", "float", "getattr", "int", "len", "max", "min", "range", "round", "str")
-_NO_TENSOR_MODULES = ("math.", "random.", "time.")
+_NO_TENSORS = (
+    *("abs", "bool", "divmod", "float", "getattr", "int", "len", "max", "min", "pow", "range"),
+    *("round", "str", "sum"),
+)
+_NO_TENSOR_MODULES = ("math.", "np.", "numpy.", "os.", "random.", "time.")
 _NO_TENSOR_METHODS = ("dim", "get", "item", "numel", "size", "tolist")
 # What a number stays in, and what takes one as a size or a value.
 _STILL_NUMBERS = ("int", "float", "round", "min", "max", "abs")
@@ -61,13 +64,12 @@ def only_flows_into_a_graph(function: Function, line: int) -> bool:
         for node in parents
         if isinstance(node, ast.Call) and _is_on(node, line) and _reads_a_tensor(node)
     ]
-    return bool(read) and all(_flows_on(function, node, parents, frozenset()) for node in read)
+    met: set[str] = set()
+    return bool(read) and all(_flows_on(node, parents, met) for node in read)
 
 
-def _flows_on(
-    function: Function, node: ast.AST, parents: dict[ast.AST, ast.AST], met: frozenset[str]
-) -> bool:
-    """Follow a number to where it is used up."""
+def _flows_on(node: ast.AST, parents: dict[ast.AST, ast.AST], met: set[str]) -> bool:
+    """Follow a number to where it is used up. ``met``: variables that were followed already."""
     while True:
         node, parent = parents[node], node
         match node:
@@ -82,10 +84,11 @@ def _flows_on(
                 owner, _, method = written.rpartition(".")
                 return owner in _MODULES or (bool(owner) and method in _TAKES_A_SIZE)
             case ast.Assign(targets=[ast.Name(id=name)]):
+                if name in met:
+                    return True
+                met.add(name)
                 uses = [each for each in parents if _is_read(each, name)]
-                return name in met or all(
-                    _flows_on(function, each, parents, met | {name}) for each in uses
-                )
+                return all(_flows_on(each, parents, met) for each in uses)
             case ast.BinOp() | ast.UnaryOp(op=ast.USub()) | ast.Tuple() | ast.List():
                 continue
             case ast.Dict() | ast.keyword() | ast.Attribute() | ast.JoinedStr():
@@ -150,6 +153,7 @@ class _Uses:
     tensors: Collection[str]
     is_symbol: bool
     met: set[tuple[int, str]] = field(default_factory=set)
+    are_tensors: dict[tuple[int, str], bool] = field(default_factory=dict)
     depth: int = 0
 
     def hold(self, function: Function, name: str) -> bool:
@@ -253,35 +257,36 @@ class _Uses:
                 return False
         return True
 
-    def _is_tensor(
-        self, function: Function, node: ast.AST, met: frozenset[str] = frozenset()
-    ) -> bool:
+    def _is_tensor(self, function: Function, node: ast.AST) -> bool:
         """Whether an expression is a tensor, as far as the text shows it."""
         match node:
             case ast.Call():
                 return _returns_a_tensor(node)
             case ast.BinOp():
                 sides = (node.left, node.right)
-                return any(self._is_tensor(function, side, met) for side in sides)
+                return any(self._is_tensor(function, side) for side in sides)
             case ast.UnaryOp():
-                return self._is_tensor(function, node.operand, met)
+                return self._is_tensor(function, node.operand)
             case ast.Subscript():
-                return self._is_tensor(function, node.value, met)
+                return self._is_tensor(function, node.value)
             case ast.Attribute():
                 if ast.unparse(node) in self.tensors:
                     return True
-                return node.attr in _VIEWS and self._is_tensor(function, node.value, met)
+                return node.attr in _VIEWS and self._is_tensor(function, node.value)
             case ast.Name():
-                return self._is_tensor_variable(function, node.id, met)
+                return self._is_tensor_variable(function, node.id)
         return False
 
-    def _is_tensor_variable(self, function: Function, name: str, met: frozenset[str]) -> bool:
+    def _is_tensor_variable(self, function: Function, name: str) -> bool:
         if name in self.tensors or _is_used_as_a_tensor(function, name):
             return True
-        values = list(_values(function, name)) if name not in met else []
-        return bool(values) and all(
-            self._is_tensor(function, value, met | {name}) for value in values
-        )
+        key = (id(function), name)
+        if key not in self.are_tensors:
+            self.are_tensors[key] = False  # while its own values are looked at
+            values = list(_values(function, name))
+            holds = all(self._is_tensor(function, value) for value in values)
+            self.are_tensors[key] = bool(values) and holds
+        return self.are_tensors[key]
 
 
 def _decided_by(node: ast.AST) -> list[ast.expr]:

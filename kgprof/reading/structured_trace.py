@@ -7,6 +7,7 @@ torch 2.11 to 2.15.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from kgprof import model as m
@@ -101,15 +102,34 @@ class RunTrace:
         listened."""
         return (file, first_line, function) in self._changed
 
-    def specialized(self) -> Iterator[tuple[str, str, m.Location | None]]:
-        """The compilations that made a constant of a size or number although torch could vary it,
-        with its source and the innermost line of the program that needed it."""
+    @cached_property
+    def compiled_functions(self) -> frozenset[tuple[str, str]]:
+        """The project's functions that torch compiled: the file and the qualified name."""
+        frames = {each.frame for each in self.compiled if each.frame and not each.failed}
+        own = [frame for frame in frames if self.source.project.holds(frame.file)]
+        places = [self.source.definition(at.file, at.line, at.function) for at in own]
+        return frozenset((place.file, place.function) for place in places)
+
+    @cached_property
+    def _by_compilation(self) -> Mapping[str, Sequence[m.TraceRecord]]:
+        found: dict[str, list[m.TraceRecord]] = {}
         for record in self.all.records:
+            found.setdefault(compile_id(record.metadata), []).append(record)
+        return found
+
+    def records_of(self, name: str) -> Sequence[m.TraceRecord]:
+        """The records of one compilation, in torch's order."""
+        return self._by_compilation.get(name, ())
+
+    def specialized(self, name: str) -> Iterator[tuple[str, m.Location | None]]:
+        """The sizes and numbers that a compilation made constants of although torch could vary
+        them, each by its source, with the innermost line of the program that needed it."""
+        for record in self.records_of(name):
             made = record.metadata.get(SPECIALIZED)
             if isinstance(made, Mapping):
                 place = self.source.innermost(tuple(self._stack(made.get("user_stack"))))
                 for source in made.get("sources") or ():
-                    yield compile_id(record.metadata), str(source), place
+                    yield str(source), place
 
     def artifacts(self, name: str) -> Iterator[m.TraceRecord]:
         """The records of one kind of artifact, in torch's order."""

@@ -27,7 +27,6 @@ class LineSamples:
         self._stopped = threading.Event()
         self._us: defaultdict[m.SourceLine, float] = defaultdict(float)
         self._is_own: dict[str, bool | None] = {}  # by file
-        self._total_us = 0.0
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def start(self) -> None:
@@ -38,10 +37,7 @@ class LineSamples:
         self._stopped.set()
         self._thread.join()
         most = sorted(self._us.items(), key=lambda item: -item[1])[:KEPT]
-        return m.HostLines(
-            total_us=self._total_us,
-            rows=tuple(m.HostLine(at=line, us=us) for line, us in most),
-        )
+        return m.HostLines(rows=tuple(m.HostLine(at=line, us=us) for line, us in most))
 
     def _watch(self) -> None:
         before = time.perf_counter_ns()
@@ -50,7 +46,6 @@ class LineSamples:
             now = time.perf_counter_ns()
             line = self._of_program(frame)
             del frame  # else it would live until the next sample
-            self._total_us += (now - before) / 1e3
             if line is not None:
                 self._us[line] += (now - before) / 1e3
             before = now

@@ -588,6 +588,7 @@ class Capture:
                 workers=self._launchers.workers,
                 compile_call=place,
                 compile_under="" if self._compile.was_asked else under,
+                was_asked=self._compile.was_asked,
             )
         if not unfinished and (script.compile_call or script.is_one_window):
             script = msgspec.structs.replace(script, uncalled=self._uncalled())

@@ -694,14 +694,17 @@ def _is_made_of(node: torch.fx.Node, inputs: Collection[torch.fx.Node]) -> bool:
     Dynamo took for a constant and hands on as a tensor of the CPU."""
     met = {node}
     left = [node]
+    comes_from_one = False
     while left:
-        for source in left.pop().all_input_nodes:
-            if source not in met:
-                met.add(source)
-                left.append(source)
-    placeholders = {each for each in met if each.op in ("placeholder", "get_attr")}
-    of_none = node.target is torch.scalar_tensor
-    return placeholders <= set(inputs) if placeholders else of_none
+        here = left.pop()
+        if here.op in ("placeholder", "get_attr"):
+            if here not in inputs:
+                return False
+            comes_from_one = True
+        new = [source for source in here.all_input_nodes if source not in met]
+        met.update(new)
+        left.extend(new)
+    return comes_from_one or node.target is torch.scalar_tensor
 
 
 def _is_wrapped_number(tensor: torch.Tensor) -> bool:

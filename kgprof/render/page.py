@@ -262,12 +262,12 @@ def _sections(
         yield from _of_a_failure(profile, own, links, limits)
         return
     timed, gate, files = profile.timed, profile.gate, profile.trace_files
+    above = profile.actions and profile.comparison is None  # where it stands below the actions
     listed = {
         "findings": found.groups,
         "rules": coverage.checked(profile.coverage, profile.rules),
         "checked": coverage.tally(profile.coverage, profile.rules),
-        # below the actions, where there are any
-        "not_applied": not_applied(() if profile.actions else profile.findings),
+        "not_applied": not_applied(() if above else profile.findings),
     }
     # as they are shown: one in several runs once
     lines = sum(group.total for group in found.groups)

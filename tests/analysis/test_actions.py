@@ -157,6 +157,7 @@ def test_what_is_set_for_all_graph_breaks_of_a_kind_is_one_action() -> None:
     (action,) = (one for one in profile.actions if one.rule == "KGP101")
     assert "reorderable_logging_functions" in action.fix
     assert list(action.lines.values()) == [[17, 5]]
+    assert action.text.endswith("on line 17, and likewise on 1 more")
 
 
 def at(line: int, function: str = "train") -> Frame:
@@ -182,7 +183,7 @@ def test_what_one_function_reads_on_several_lines_is_one_action_and_stays_a_find
     ]
     assert [len(action.also) for action in profile.actions] == [2, 0, 0]
     first = next(action.text for action in profile.actions)
-    assert first.endswith("2 times per step on line 21, and likewise on 2 more")
+    assert first.endswith("2 times per step on line 21, and on 2 more lines")
     (what, *_), *_ = practices.next_steps(profile)
     assert what == f"{first} (fused.default, KGP201, /src/shop/model.py:21-22,25)"
 

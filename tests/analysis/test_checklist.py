@@ -590,4 +590,4 @@ def test_a_recompile_for_a_size_that_came_once_is_no_proof_of_equal_sizes() -> N
     item = items(twice)["static-shapes"]
 
     assert item.status == PracticeStatus.NOT_OBSERVED
-    assert item.evidence == "what was recompiled because of a size was so in few calls"
+    assert item.evidence == "sizes changed in a few calls only"

@@ -332,6 +332,7 @@ def test_a_print_in_a_line_with_another_break_is_not_all() -> None:
         ("mask.any()", "~mask.any()"),
         ("x.min() < 0", "~(x.min() < 0)"),
         ("not torch.isfinite(x).all()", "torch.isfinite(x).all()"),
+        ("any(each.any() for each in masks)", ""),  # Python's own
         ("x.sum()", ""),  # a number: ~ is no opposite of it
         ("(x < 0).sum()", ""),
         ("0 < x.min() < 1", ""),

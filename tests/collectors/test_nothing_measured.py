@@ -183,17 +183,23 @@ def test_a_torch_compile_of_which_nothing_was_called_is_said_with_the_line_to_wr
         counted={},
         module="net",
         compile_call="train.py:12",
+        was_asked=True,
     )
     seen = CompileRecords(records=(), compiled_calls=CompiledCalls())
     ran = msgspec.structs.replace(nothing, script=script, records=seen)
     unseen = msgspec.structs.replace(ran, records=CompileRecords(records=()))
+    # its line never ran
+    not_asked = msgspec.structs.replace(
+        ran, script=msgspec.structs.replace(script, was_asked=False)
+    )
 
-    found, doubtful = (
+    found, *doubtful = (
         nothing_measured.diagnose(nothing_measured.collect(Evidence(recording(each))))[0]
-        for each in (ran, unseen)
+        for each in (ran, unseen, not_asked)
     )
 
     assert "stands in train.py:12, and nothing that it made was called" in found.message
     assert found.fix.startswith("net = torch.compile(net)")
-    assert "no call of what it wraps compiled anything here" in doubtful.message
-    assert doubtful.fix == ""
+    for each in doubtful:
+        assert "no call of what it wraps compiled anything here" in each.message
+        assert each.fix == ""

@@ -53,6 +53,7 @@ DTYPE = Guard(
     text="tensor 'x' dtype mismatch. expected Float, actual Double",
 )
 
+AT_STEP = SourceLine(file=FILE, line=STEP[1], function="<module>")
 FIX = "x = x.to(torch.float32)  # before the call: one dtype for all calls"
 
 
@@ -197,6 +198,30 @@ def test_a_size_that_a_line_made_a_constant_of_is_not_to_be_marked() -> None:
     assert "mark_dynamic" not in padded.detail
 
 
+@pytest.mark.parametrize(
+    ("caller", "owner", "fix"),
+    [
+        (compiled("1/0", written.TRAIN), (), "torch.compile(..., dynamic=True)"),
+        # its torch.compile is given dynamic=False
+        (compiled("1/0", written.TRAIN), (written.called(STEP, compiled_at=AT_STEP),), ""),
+        (compiled("1/0", written.TRAIN, fail_type="Unsupported"), (), "torch._dynamo.maybe_mark"),
+        (compiled("1/0", written.REPORT), (), "torch._dynamo.maybe_mark"),
+    ],
+)
+def test_no_size_is_marked_in_a_function_that_is_compiled_itself(
+    caller: list[TraceRecord], owner: tuple[CompiledCallable, ...], fix: str
+) -> None:
+    reason = "tensor 'x' size mismatch at index 0. expected 8, actual 6"
+    begun = tuple(written.begun(f"0/{entry}", call) for entry, call in ((0, 0), (1, 10)))
+    owners = [msgspec.structs.replace(each, compilations=begun) for each in owner]
+
+    (found,) = diagnosed(*recompiled(10, reason=reason), *caller, *owners)
+
+    assert found.fix.startswith(fix)
+    assert bool(found.fix) is bool(fix)
+    assert ("before the first call" in found.fix) is ("mark" in fix)
+
+
 def test_a_guard_that_failed_once_stands_beside_one_that_failed_again() -> None:
     again = [
         *compiled("0/3", STEP, call=15),
@@ -282,6 +307,10 @@ def test_sizes_that_vary_together_are_marked_together() -> None:
     assert {each.fix.partition("  #")[0] for each in diagnosed(*lines, *at_times)} >= {
         "torch.compile(..., dynamic=True)"  # there is not always something to mark
     }
+    assert not any(
+        each.fix.startswith("torch.compile") and "before the first call" in each.fix
+        for each in diagnosed(*lines, *at_times)
+    )
     both = "torch._dynamo.{0}(x, 0); torch._dynamo.{0}(labels, 0)"
     code, _, effect = unknown.fix.partition("  # ")
     assert code == both.format("maybe_mark_dynamic")

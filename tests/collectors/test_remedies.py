@@ -249,6 +249,7 @@ def test_no_fix_names_what_only_a_library_has(text: str) -> None:
         ("Half", "Int", "float16"),
         ("Int", "Long", "int64"),
         ("Bool", "Byte", "uint8"),
+        ("Byte", "Char", ""),  # neither holds the other
         ("ComplexFloat", "Float", ""),
     ],
 )

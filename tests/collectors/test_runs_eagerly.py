@@ -116,7 +116,7 @@ def test_a_function_that_torch_skipped_is_the_skipped_frames_finding() -> None:
     ("why", "fix"),
     [
         ("skip-list", ""),
-        ("disabled", "torch._dynamo.config.disable = False  # or without the line that sets it"),
+        ("disabled", "torch._dynamo.config.disable = False  # or remove the line that sets it"),
     ],
 )
 def test_a_skip_that_is_no_fault_of_a_line_is_named(why: str, fix: str) -> None:

@@ -105,6 +105,6 @@ def sampled(*reads: SyncRecord, in_step_us: float = 500.0, kernel_us: float = 10
         )
         for line, share in lines
     )
-    trace = replace(run.trace, host_lines=HostLines(total_us=1000.0 * STEPS, rows=rows))
+    trace = replace(run.trace, host_lines=HostLines(rows=rows))
     run = replace(run, trace=trace, memory=written_syncs.memory(*reads))
     return replace(recorded, runs=(run,))

@@ -65,6 +65,10 @@ def test_an_operation_with_a_tensor_takes_a_tensor(lines: tuple[str, ...]) -> No
         ("return x * int(k)",),
         ("return x * math.sqrt(k)",),
         ("return x * min(k, 1.0)",),
+        ("n = abs(bias)", "return n * k"),
+        ("n = sum(weights)", "return n * k"),
+        ("n = np.log(bias)", "return n * k"),
+        ("n = os.cpu_count()", "return n * k"),
         ("if k > 2:", "    x = x.sin()", "return x * k"),
         ("half = k / 2", "if half > 1:", "    x = x.sin()", "return x * half"),
         ("while k:", "    x = x.sin()", "return x"),
@@ -83,6 +87,17 @@ def test_an_operation_with_a_tensor_takes_a_tensor(lines: tuple[str, ...]) -> No
 )
 def test_what_needs_the_number_or_may_need_it(lines: tuple[str, ...]) -> None:
     assert not of_body(*lines)
+
+
+def test_a_long_chain_of_variables_is_followed_once() -> None:
+    chain = [f"n{at} = n{at - 1} + n{at - 1}" for at in range(1, 60)]
+    function = first_function(
+        "\n    ".join(("def step(x, y):", "n0 = x.sum().item()", *chain, "return y * n59"))
+    )
+
+    assert not of_body("n0 = 2", *chain, "return n59 * k")
+    assert of_body("n0 = linear(x)", *chain, "return n59 * k")
+    assert only_flows_into_a_graph(function, 2)
 
 
 def test_the_smallest_of_symbols_is_a_symbol_and_of_tensors_a_question() -> None:

@@ -33,14 +33,15 @@ def by_function(found: HostLines) -> dict[str, float]:
 
 def test_python_that_holds_the_lock_counts_by_its_time_and_not_by_its_samples() -> None:
     samples = LineSamples(HERE)
+    began = time.perf_counter()
     samples.start()
     spin(0.4)
     time.sleep(0.2)  # lets go of the lock: sampled three times as often
     found = samples.stop()
+    took_s = time.perf_counter() - began
 
-    assert found.total_us >= 0.55e6
     assert by_function(found)["spin"] >= 0.25
-    assert sum(row.us for row in found.rows) <= found.total_us + 0.01  # floats
+    assert sum(row.us for row in found.rows) <= 1e6 * took_s
 
 
 def test_code_that_cannot_be_hashed_is_sampled() -> None:
@@ -79,12 +80,14 @@ def test_what_torch_does_is_no_line_of_the_program() -> None:
     model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(4)))
     rows = torch.randn(512, 256)
     samples = LineSamples(HERE)
+    began = time.perf_counter()
     samples.start()
     loss(model, rows)
     found = samples.stop()
+    took_s = time.perf_counter() - began
 
     # the bare call of .sum() may be seen in the line; the modules and the backward are not
     own = by_function(found).get(
         f"{test_what_torch_does_is_no_line_of_the_program.__name__}.<locals>.loss", 0.0
     )
-    assert own <= 0.5 * found.total_us / 1e6
+    assert own <= 0.5 * took_s

@@ -46,7 +46,7 @@ DISABLED = "torch._dynamo.config.disable (train.py:4) is set, so torch.compile c
         (
             BEHIND_A_FLAG,
             "train.py",
-            "torch.compile did not run: train.py:9 stands under `if parser.parse_args().fast`",
+            "no torch.compile took effect: train.py:9 stands under `if parser.parse_args().fast`",
         ),
         (SWITCHED_OFF, "train.py", DISABLED),
         (SWITCHED_OFF, "train.py:step", DISABLED),
@@ -56,6 +56,15 @@ def test_what_keeps_torch_from_compiling_is_said(
     text: str, workload: str, why: str, tmp_path: Path
 ) -> None:
     assert NOTHING + why in screen(tmp_path, text, workload)
+
+
+def test_a_torch_compile_that_is_switched_off_by_its_argument_did_run(tmp_path: Path) -> None:
+    text = BEHIND_A_FLAG.replace('backend="eager"', "disable=True")
+
+    shown = screen(tmp_path, text, "train.py", "--", "--fast")
+
+    assert NOTHING + "no torch.compile took effect: train.py:9 stands under" in shown
+    assert "did not run" not in shown
 
 
 def test_a_flag_that_is_given_is_no_reason(tmp_path: Path) -> None:

@@ -59,6 +59,16 @@ def test_a_finding_whose_fix_is_no_action_says_it_as_well(name: str) -> None:
     assert " ".join(shown.split()).count(SENTENCE) == 1
 
 
+def test_a_comparison_with_a_fix_in_its_findings_says_it() -> None:
+    profile = msgspec.structs.replace(profiles.comparison(), actions=with_actions().actions)
+    mended = tuple(
+        msgspec.structs.replace(finding, fix="loss.detach()") for finding in with_actions().findings
+    )
+    shown = RENDERERS["page"].render(msgspec.structs.replace(profile, findings=mended))
+
+    assert " ".join(shown.split()).count(SENTENCE) == 1
+
+
 def test_a_fix_that_is_accepted_or_that_nobody_can_make_is_not_offered() -> None:
     (action, *_), (finding, *_) = with_actions().actions, with_actions().findings
     mended = msgspec.structs.replace(finding, fix="loss.detach()")
