@@ -28,6 +28,7 @@ from kgprof.model import (
     SourceLine,
 )
 from kgprof.reading.evidence import Evidence
+from kgprof.reading.source_text import SourceText
 from tests.collectors import written, written_gpu_time, written_syncs
 from tests.collectors.written import CALLER, FILE, STEP, broken, builtin, compiled
 from tests.programs.run import VISION
@@ -345,6 +346,26 @@ def test_a_check_is_turned_round_if_it_is_a_bool(test: str, check: str) -> None:
     written = library_switches._opposite(branch.test)
 
     assert written.replace("(", "").replace(")", "") == check.replace("(", "").replace(")", "")
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "hinted"), [("x = -x", True), ("return -x", False), ("raise ValueError", False)]
+)
+def test_a_branch_that_leaves_its_function_on_either_side_is_none_for_cond(
+    otherwise: str, hinted: bool
+) -> None:
+    above = "\n" * (written.STEP_DEF - 1)
+    branch = f"    if x.sum() > 0:\n        x = x + 1\n    else:\n        {otherwise}\n"
+    text = f"{above}def step(x):\n{branch}"
+    reason = builtin(gb_id="0170").replace("report an issue to PyTorch", "use torch.cond")
+    found = of_break(reason=reason)
+    assert found.refusal is not None
+    assert any("torch.cond" in each for each in found.refusal.cause.hints)
+
+    mended = library_switches._of_branch(found, SourceText(written.sources(text)))
+
+    assert mended.refusal is not None
+    assert any("torch.cond" in each for each in mended.refusal.cause.hints) is hinted
 
 
 def test_a_function_of_logging_is_ignored_by_its_own_name() -> None:
