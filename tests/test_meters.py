@@ -24,14 +24,14 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 363_670
+MOST_SIZE = 374_900
 CEILINGS = {
-    "nodes per statement": 9.57,
-    "nodes of the median function": 87,
-    "conditional expressions per 1,000 lines": 32.2,
-    meters.CLASSES: 748,
-    meters.COPIED: 1887,
-    meters.SKIPPED: 495,
+    "nodes per statement": 9.36,
+    "nodes of the median function": 86,
+    "conditional expressions per 1,000 lines": 31.7,
+    meters.CLASSES: 769,
+    meters.COPIED: 1815,
+    meters.SKIPPED: 500,
     meters.LONG_LINES: 30,
 }
 # Where code is made from text: a person's own script, and an exception that Python raises at a
