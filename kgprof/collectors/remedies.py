@@ -147,8 +147,8 @@ def _effect_of_marks(cause: Cause) -> str:
     conditions = ", ".join(each for each in (when, unless) if each)
     apart = " and ".join(str(size) for size in sizes if size < 2)
     apart = f"; torch compiles for {apart} apart" if apart else ""
-    told = "; ".join(each for each in (conditions, f"sizes: {', '.join(map(str, sizes))}") if each)
-    return f"{told}{apart}"
+    before = f"{conditions}; " if conditions else ""
+    return f"{before}sizes: {', '.join(map(str, sizes))}{apart}"
 
 
 def sizes_of(guards: Sequence[Guard]) -> set[int]:
