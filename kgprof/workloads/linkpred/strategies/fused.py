@@ -16,8 +16,7 @@ class Fused(SlotStrategy):
     )
 
     def step(self) -> Stepped:
-        problem = self.problem
-        now = self.carried()
+        problem, now = self.problem, self.carried()
         # The merged states of the last step: some were chosen, some have just been loaded, one call
         # derives both.
         children = problem.derive(now.slots.states, now.slots.candidate)
