@@ -155,7 +155,7 @@ def _is_recompiled(
         _Place(e.library.file, e.library.function) for e in about if e.modules and e.library
     )
     shown = (*_libraries(finding), *((_Place(own.file, own.function),) if own else ()))
-    by_owner = _is_function(truth, behind) or any(e.wraps for e in about)
+    by_owner = _is_function(truth, behind) or any(e.wraps or e.modules for e in about)
     named = _is_function(truth, shown) or (by_owner and _names(truth.stands_for, finding))
     note = finding.level is m.Level.NOTE
     known = truth.guards in guards[_line(own)]
