@@ -144,11 +144,9 @@ def _is_recompiled(
     """The function is named with its file; one that converged is a note, and one that torch gave up
     is not."""
     own = finding.location
-    about = [
-        e
-        for e in events
-        if e.location == own and finding.message.startswith(f"{e.name} recompiled ")
-    ]
+    named_so = [e for e in events if finding.message.startswith(f"{e.name} recompiled ")]
+    # A library's module stands at the line that calls it, its event at its own.
+    about = [e for e in named_so if e.location == own] or named_so
     # Where a finding names the owner's module, its event knows which function of which library was
     # compiled.
     behind = tuple(
@@ -158,7 +156,7 @@ def _is_recompiled(
     by_owner = _is_function(truth, behind) or any(e.wraps or e.modules for e in about)
     named = _is_function(truth, shown) or (by_owner and _names(truth.stands_for, finding))
     note = finding.level is m.Level.NOTE
-    known = truth.guards in guards[_line(own)]
+    known = any(truth.guards in guards[_line(e.location)] for e in about)
     return named and note is not truth.repeats and finding.count == truth.times and known
 
 
