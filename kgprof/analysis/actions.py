@@ -108,10 +108,12 @@ def _found(
     run: m.RunReport, findings: Sequence[m.Finding], idle_us: float | None, step_us: float | None
 ) -> Iterator[m.Action]:
     """What one habit comes to is one action: its sites together save at most what a sync can."""
+    limiting = _limiting(run)
     habits: dict[tuple[object, ...], list[m.Finding]] = defaultdict(list)
     for finding in sorted(findings, key=weight):
         rule = rule_of(finding)
-        gains = rule.fix_gains_speed and finding.run is None and bool(finding.fix)
+        relieves = not limiting.isdisjoint(rule.relieves)
+        gains = relieves and finding.run is None and bool(finding.fix)
         unsuited = rule.topic in NOT_ABOUT_SPEED and not gains
         if finding.run not in (run.key, None) or finding.accepted or unsuited or _is_over(finding):
             continue

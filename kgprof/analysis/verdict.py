@@ -316,7 +316,8 @@ def verdict(
         each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS
     ]
     eager = [f for f in findings if f.rule == NOTHING_MEASURED.id and f.level is m.Level.NOTE]
-    silent = [f for f in eager if not f.fix]  # what to write is an action
+    acted_on = {each.finding for each in actions}
+    silent = [f for f in eager if f.fingerprint not in acted_on]
     trusted = (*(remark.text for remark in rest), *_by_message((*doubts, *silent)))
     trust = "; ".join((*answer.notes, *trusted))
     if not headlines:

@@ -1,11 +1,14 @@
 """Whether there is anything to speak of: a time, and a compilation where one was asked for."""
 
+from pathlib import PurePath
+
 import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
+from kgprof.reading.source_text import SourceText
 from kgprof.wording import plural
 
 NOT_COMPILED_MODES = ("eager", "as-is")  # kgprof itself compiles nothing in these
@@ -36,7 +39,6 @@ NOTHING_MEASURED = m.Rule(
     judged_from_times=False,
     symptom_of=(),
     relieves=(m.LimitKind.UNFUSED,),
-    fix_gains_speed=True,  # COMPILED
 )
 RULES = (NOTHING_MEASURED,)
 
@@ -59,6 +61,7 @@ class CoverageEvent(m.Model):
     # of a script: compiles its module or the method that it calls, else the function that its loop
     # calls
     fix: str = ""
+    loop: m.Location | None = None  # in what that would compile, which torch would unroll
 
 
 def measured(run: m.RunRecord, options: m.Options) -> bool:
@@ -108,23 +111,34 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             beside = (
                 () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
             )
-            name = script.module or source.trained if script.step else ""
-            fix = (
-                f"{name} = torch.compile({name})  # in the script, before the first step"
-                if name
-                else ""
-            )
-            if script.is_one_window and (function := source.looped):
-                fix = f"@torch.compile  # above the line def {function}(...)"
-            hidden = off or script.why_nothing_compiled(options.workload)
-            fix = "" if run.key in called else fix
-            never = "" if off else _never_called(run, script)
-            words = {"workers": script.workers, "hidden": hidden, "never": never, "fix": fix}
+            fix, loop = "", None
+            if run.key not in called:
+                fix, loop = _to_compile(script, source)
             event = msgspec.structs.replace(
-                event, launched=script.work_is_in, beside=beside, **words
+                event,
+                launched=script.work_is_in,
+                beside=beside,
+                workers=script.workers,
+                hidden=off or script.why_nothing_compiled(options.workload),
+                never="" if off else _never_called(run, script),
+                fix=fix,
+                loop=loop,
             )
         events.append(event)
     return tuple(events)
+
+
+def _to_compile(script: m.ScriptRun, source: SourceText) -> tuple[str, m.Location | None]:
+    """Gives the line that would compile the script's module or function, and the loop in it that
+    torch would unroll, if there is one."""
+    if script.is_one_window and (function := source.looped):
+        return f"@torch.compile  # above the line def {function}(...)", source.piecewise(function)
+    name = script.module or source.trained if script.step else ""
+    if not name:
+        return "", None
+    fix = f"{name} = torch.compile({name})  # in the script, before the first step"
+    method = name.rpartition(".")[2]
+    return fix, source.piecewise("forward") or source.piecewise(method)
 
 
 def _switched_off(run: m.RunRecord) -> str:
@@ -191,11 +205,14 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
     elif hidden := next((event.hidden for event in events if event.hidden), ""):
         return (_finding(m.Level.NOTE, None, f"{message}: {hidden}", "as-it-stands"),)
     message += "; its times are those of eager code" if timed else ""
+    found = _finding(m.Level.NOTE, None, message, "as-it-stands")
+    if loop := next((event.loop for event in events if event.loop), None):
+        place = f"{PurePath(loop.file).name}:{loop.line}"
+        why = f"torch.compile would unroll the loop of {place}, and was not tried"
+        return (msgspec.structs.replace(found, no_fix=why),)
     fixes = [event.fix for event in events]
-    fix = f"{fixes[0]}; kgprof sweep then compares it with eager" if all(fixes) else ""
-    return (
-        msgspec.structs.replace(_finding(m.Level.NOTE, None, message, "as-it-stands"), fix=fix),
-    )
+    fix = f"{fixes[0]}; not tried: kgprof sweep compares it with eager" if all(fixes) else ""
+    return (msgspec.structs.replace(found, fix=fix),)
 
 
 def _not_compiled(event: CoverageEvent) -> m.Finding:

@@ -51,9 +51,13 @@ def lines(profile: m.Profile) -> tuple[str, ...]:
 
 
 def measured(account: m.ScriptAccount) -> str:
+    """Say how it was measured; of the compile caches only where something was compiled."""
+    compiled = any(each.phase is m.RunPhase.COMPILING for each in account.phases)
     if account.under_listeners:
-        return "with kgprof's listeners on and cold compile caches; torch was imported before"
-    return "rerun without instruments, with warm compile caches; torch was imported before"
+        how, caches = "with kgprof's listeners on", " and cold compile caches"
+    else:
+        how, caches = "rerun without instruments", ", with warm compile caches"
+    return f"{how}{caches if compiled else ''}; torch was imported before"
 
 
 def picture(profile: m.Profile) -> Picture | None:

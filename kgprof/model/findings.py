@@ -129,8 +129,6 @@ class Rule(Model):
     judged_from_times: bool
     symptom_of: tuple[str, ...]  # ids of rules whose findings can be the reason of it
     relieves: tuple[LimitKind, ...] = ()  # what limits a step that its fix makes shorter
-    # a fix of its for all runs makes the step faster, whatever its topic
-    fix_gains_speed: bool = False
 
 
 def unknown_rule(name: str, level: Level) -> Rule:

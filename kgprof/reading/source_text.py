@@ -34,6 +34,8 @@ _MADE = (
     "arange as_tensor empty eye from_numpy full linspace ones rand randint randn "
     "randperm tensor zeros Generator"
 )
+# the names in ``range(len(self.layers))``, ``enumerate(self.layers)``, ``zip(self.a, self.b)``
+_OVER_HELD = {"self", "enumerate", "len", "range", "reversed", "zip"}
 _NO_WORK = {
     f"torch.{name}"
     for name in f"{_MADE} device load manual_seed no_grad save set_num_threads".split()
@@ -382,6 +384,16 @@ class SourceText:
         working = [f.name for f in functions if _works({name for name, _ in _calls(f)})]
         return working[0] if len(working) == 1 else ""
 
+    def piecewise(self, function: str) -> m.Location | None:
+        """The first loop of the project's functions of this name over something other than what
+        ``self`` holds. Dynamo copies its body once for each piece."""
+        for file in self.own:
+            for node in ast.walk(self.tree(file)):
+                if isinstance(node, _Function) and node.name == function:
+                    for line in _piecewise(node):
+                        return self.at(file, line)
+        return None
+
     def branches(self, place: m.Location, call: str) -> tuple[m.Location, ...]:
         """The lines on which the functions given to ``call`` (``cond``) at ``place`` return."""
         lines = returned_by_branches(self._parsed(place.file).tree, call, place.line)
@@ -471,6 +483,16 @@ def _calls(tree: ast.AST) -> list[tuple[str, list[str]]]:
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     named = (node for node in nodes if isinstance(node.func, ast.Name | ast.Attribute))
     return [(ast.unparse(node.func), [ast.unparse(each) for each in node.args]) for node in named]
+
+
+def _piecewise(function: ast.AST) -> Iterator[int]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.While):
+            yield node.lineno
+        elif isinstance(node, ast.For):
+            names = {each.id for each in ast.walk(node.iter) if isinstance(each, ast.Name)}
+            if not names <= _OVER_HELD or ("range" in names and "len" not in names):
+                yield node.lineno
 
 
 def _called_in(loop: ast.For | ast.AsyncFor | ast.While) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tarfile
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 
 from kgprof import limits
 from kgprof.analysis import analyse
-from kgprof.collectors import nothing_measured
 from kgprof.document import practices
 from kgprof.document.finding_list import grouped
 from kgprof.model import (
@@ -275,18 +273,6 @@ def test_what_would_sync_on_a_gpu_is_told_and_leads_no_answer_about_a_cpu() -> N
     assert "speed-up" not in {missing.what for missing in profile.omissions}
 
 
-def test_what_costs_something_on_a_cpu_comes_before_what_would_sync_on_a_gpu() -> None:
-    whole = would_sync()
-    (copies,) = whole.runs
-    eager = msgspec.structs.replace(untouched(), memory=copies.memory, script=copies.script)
-
-    profile = analyse(msgspec.structs.replace(whole, runs=(eager,)))
-
-    assert [action.rule for action in profile.actions] == ["KGP504", "KGP203"]
-    assert "; first: " in profile.verdict.text
-    assert "would force a sync" not in profile.verdict.text
-
-
 def untouched() -> RunRecord:
     """A run of a script that calls its model and compiles nothing."""
     sources = Sources(files={written.FILE: SourceFile(sha256="", text="out = model(x)\n")})
@@ -294,16 +280,30 @@ def untouched() -> RunRecord:
     return msgspec.structs.replace(eager, records=CompileRecords(records=(), sources=sources))
 
 
-def test_an_eager_script_has_the_line_that_compiles_it_after_all_else() -> None:
+@pytest.mark.parametrize(("kind", "rules"), [(LimitKind.UNFUSED, ["KGP504"]), (LimitKind.HOST, [])])
+def test_compiling_an_eager_script_is_an_action_where_it_relieves_what_limits_it(
+    kind: LimitKind, rules: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
-    eager = msgspec.structs.replace(untouched(), script=script)
+    eager = recording(msgspec.structs.replace(untouched(), script=script))
+    share = LimitShare(limit=kind, us=1000.0, share=1.0)
+    limited = RunLimits(step_us=1000.0, busy_us=1000.0, shares=(share,))
+    monkeypatch.setattr(limits, "limits", lambda run, waits: limited)
 
-    profile = analyse(recording(eager))
+    profile = analyse(eager)
 
-    assert [(action.rule, action.fix.partition("  #")[0]) for action in profile.actions][-1:] == [
-        ("KGP504", "model = torch.compile(model)")
-    ]
-    assert not analyse(recording(msgspec.structs.replace(eager, script=None))).actions
+    assert [action.rule for action in profile.actions if action.rule == "KGP504"] == rules
+
+
+def test_compiling_an_eager_script_whose_limit_nobody_measured_leads_no_answer() -> None:
+    script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
+
+    profile = analyse(recording(msgspec.structs.replace(untouched(), script=script)))
+
+    assert "first:" not in profile.verdict.text
+    assert "nothing was compiled in this run" in profile.verdict.trust
+    (eager,) = (finding for finding in profile.findings if finding.rule == "KGP504")
+    assert eager.fix.endswith("not tried: kgprof sweep compares it with eager")
 
 
 @pytest.mark.parametrize(
@@ -314,23 +314,12 @@ def test_a_training_that_was_stopped_has_its_actions_as_well(
     outcome: str, steps: int, told: bool
 ) -> None:
     script = ScriptRun(step="an optimizer step", steps=steps, counted={"an optimizer step": steps})
-    eager = untouched()
-    stopped = msgspec.structs.replace(eager.exit, outcome=Outcome(outcome))
+    (copies,) = would_sync().runs
+    stopped = msgspec.structs.replace(copies.exit, outcome=Outcome(outcome))
 
-    profile = analyse(recording(msgspec.structs.replace(eager, script=script, exit=stopped)))
+    profile = analyse(recording(msgspec.structs.replace(copies, script=script, exit=stopped)))
 
     assert bool(profile.actions) is told
-
-
-def test_a_fix_that_its_rule_does_not_say_to_gain_speed_is_no_action(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    script = ScriptRun(step="an optimizer step", steps=8, counted={"an optimizer step": 8})
-    eager = msgspec.structs.replace(untouched(), script=script)
-    silent = msgspec.structs.replace(nothing_measured.NOTHING_MEASURED, fix_gains_speed=False)
-    monkeypatch.setattr(sys.modules["kgprof.analysis.actions"], "rule_of", lambda finding: silent)
-
-    assert "KGP504" not in {action.rule for action in analyse(recording(eager)).actions}
 
 
 def test_a_run_whose_results_differ_is_not_the_one_to_mend() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from kgprof import model as m
 from kgprof.analysis import analyse
-from kgprof.document.account import lines
+from kgprof.document.account import lines, measured
 from kgprof.render.html import Html
 from kgprof.render.markdown import Markdown
 from kgprof.render.text import Text
@@ -74,7 +74,16 @@ def test_without_a_rerun_the_line_says_what_was_on() -> None:
     shown = profile(m.Skipped("it was not run again"), UNDER_LISTENERS)
 
     text = " ".join(Text().render(shown).split())
-    assert "start and imports 75 %, steps 25 % (with kgprof's listeners on and cold" in text
+    assert (
+        "start and imports 75 %, steps 25 % (with kgprof's listeners on; torch was imported before)"
+        in text
+    )
+
+
+def test_compile_caches_are_spoken_of_where_something_was_compiled() -> None:
+    compiled = account(under_listeners=True, COMPILING=0.5, STEPS=0.5)
+
+    assert measured(compiled).startswith("with kgprof's listeners on and cold compile caches; ")
 
 
 def test_the_picture_comes_before_the_figures_and_has_each_phase() -> None:
