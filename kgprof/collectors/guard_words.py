@@ -94,7 +94,10 @@ def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
         return f"{group['key']}{group['part']} of the optimizer's param group {group['group']}"
     if guard.variable:
         cell = _CELL.match(source)
-        return f"{guard.variable}, which {cell['owner']} closes over" if cell else guard.variable
+        if cell is None:
+            return guard.variable
+        owner = _GLOBAL.sub(r"\1", _LOCAL.sub(r"\1", cell["owner"]))
+        return f"{guard.variable}, which {owner} closes over"
     if partial := _PARTIAL.fullmatch(source):
         argument = partial["name"] or f"argument {partial['number']}"
         owner = (

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kgprof.collectors.guard_text import OTHER, Guard, parse
-from kgprof.collectors.guard_words import in_words
+from kgprof.collectors.guard_words import in_words, named
 from kgprof.model import Location
 from tests.corpus.truth import GUARD_CLASSES
 
@@ -238,6 +238,13 @@ def test_a_switch_behind_an_expected_value_is_no_part_of_it() -> None:
     )
 
     assert (found.kind, found.expected) == ("requires-grad", "0")
+
+
+@pytest.mark.parametrize("owner", ["mask", "G['mask']", "L['mask']"])
+def test_what_closes_over_a_variable_is_named_as_the_program_does(owner: str) -> None:
+    guard = parse(f'{owner}.__closure__[0].cell_contents == 1  # m()  # a.py:2 in f ("w")')
+
+    assert named(replace(guard, variable="w")) == "w, which mask closes over"
 
 
 def test_a_closures_cell_has_the_variables_name() -> None:
