@@ -100,7 +100,7 @@ _OPERATORS = tuple(
         r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.{0,1000}?\) (?P<name>\w+)(?: |$)",
         r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.{0,1000}\) (?P<name>\w+)(?: |$)",
         r"method: <?(?P<owner>\w+)[^,]{0,1000}\.(?P<name>\w+), args",
-        r"(?P<owner>numpy) function: <function (?P<name>\w+) at ",
+        r"(?P<owner>numpy) function: <(?:built-in )?function (?P<name>\w+)(?: at |>)",
         r"<function (?P<name>[\w.<>]+) at ",
         r"Called `(?P<name>[\w.]+)\(",
         r"(?P<name>[a-z_]\w{0,200}(?:\.\w{1,200}){1,50})(?:\(|$)",
@@ -422,10 +422,7 @@ def _graph_break(
     for record in records:
         if record.compiled is not None:
             broken[record.compiled.frame_id] |= _resumed(trace, record, record.compiled)
-    frames = (record.compiled.frame for record in records if record.compiled is not None)
-    functions = dict.fromkeys(
-        user_function(frame.function) for frame in frames if frame is not None
-    )
+    functions = dict.fromkeys(_compiled_function(trace, record) for record in records)
     return GraphBreak(
         run=trace.run,
         location=first.site,
@@ -433,13 +430,23 @@ def _graph_break(
         refusal=refusal_of(trace, first.cause, first.stack, folded),
         records=len(records),
         calls=calls_of(records),
-        functions=tuple(functions),
+        functions=tuple(filter(None, functions)),
         ways_in=_other_ways_in(trace, records),
         identity=identity_of(trace, first),
         cost=between_graphs(run, broken)
         if run
         else m.Skipped("the Recording has no run of this name"),
     )
+
+
+def _compiled_function(trace: RunTrace, record: BreakRecord) -> str:
+    """What torch's wrapper calls, "Sequential", in place of the wrapper."""
+    compiled = record.compiled
+    if compiled is None or compiled.frame is None:
+        return ""
+    rows = (row for row in trace.frame_rows(compiled) if row.compile_id == compiled.compile_id)
+    wrapped = next((row.wraps for row in rows if row.wraps), "")
+    return wrapped or user_function(compiled.frame.function)
 
 
 def _other_ways_in(trace: RunTrace, records: Sequence[BreakRecord]) -> tuple[m.Location, ...]:

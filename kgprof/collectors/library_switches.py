@@ -88,7 +88,10 @@ _COUNTED = (
     "for _ in range(N): ...  # in place of the while, if the number of turns is known; else "
     "torch.while_loop"
 )
-_CHECKED = "in place of the if and its raise: the check is then a part of the graph"
+_CHECKED = (
+    "in place of the if and its raise, if nobody catches that: the check is then a part of the "
+    "graph, and raises RuntimeError"
+)
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _OF_AN_IF = ("torch.cond", "if tensor_cond", "branchless")
 # With it, the call of a compiled module with a backward hook raises: "BackwardState requires

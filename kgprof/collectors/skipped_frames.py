@@ -50,7 +50,7 @@ SKIPPED_FRAME = m.Rule(
         "Fix the line that caused it (the finding points to it), or move it, the loop or the with "
         "block out of the compiled function. Compile the function that calls a generator, not the "
         "generator. Leave no TorchDispatchMode active around a compiled call: torch then skips the "
-        "function permanently."
+        "function, up to 2.13 permanently."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -148,7 +148,9 @@ def _from_frames(trace: RunTrace, rows: Sequence[m.OfferedFrame]) -> Iterator[Sk
         # part of its caller.
         in_consequence = row.called_in and not trace.compilations_of(row)
         changed = trace.is_changed(row.file, row.first_line, row.function)
-        if row.outcome == "skipped" and row.why in _CAUSES and not in_consequence and not changed:
+        if row.wraps or in_consequence or changed:  # what torch's wrapper calls is KGP108's
+            continue
+        if row.outcome == "skipped" and row.why in _CAUSES:
             refused.append((trace.source.definition(row.file, row.first_line, row.function), row))
     for same in grouped(refused, lambda one: line_of(one[0])):
         yield _from_rows(trace, same[0][0], [row for _, row in same])

@@ -78,6 +78,19 @@ def test_a_line_that_several_frames_met_is_one_break_with_its_records() -> None:
     )
 
 
+def test_what_torchs_wrapper_calls_is_named_in_its_place() -> None:
+    inner = ("/lib/site-packages/torch/_dynamo/external_utils.py", 67, "inner")
+
+    (found,) = collected(
+        *compiled("0/0", inner),
+        offered(inner, compile_id="0/0", wraps="Sequential"),
+        offered(inner, compile_id="3/0", wraps="Linear"),
+        broken("0/0", CALLER, PRINT),
+    )
+
+    assert found.functions == ("Sequential",)
+
+
 def test_the_finding_says_where_why_and_what_torch_advises() -> None:
     (found,) = diagnosed(*written.a_break())
 
@@ -514,6 +527,7 @@ def test_two_causes_of_one_line_are_two_breaks_which_were_told_under_the_first()
             "Logger.debug",
         ),
         ("numpy function: <function interp at 0x7f>, args: []", "numpy.interp"),
+        ("numpy function: <built-in function lexsort>, args: []", "numpy.lexsort"),
         ("<function audit at 0x7f2040296520>", "audit"),
         (
             "Called `torch._dynamo.graph_break()` with args `[]`, kwargs `{}`",
