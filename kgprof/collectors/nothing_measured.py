@@ -40,6 +40,10 @@ NOTHING_MEASURED = m.Rule(
 )
 RULES = (NOTHING_MEASURED,)
 
+_BEFORE_STEPS = (
+    "in the script, before the first step; if its class matters, its own .compile() instead"
+)
+
 
 class CoverageEvent(m.Model):
     """What one run has."""
@@ -109,11 +113,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
                 () if script.step else tuple(one for one in script.launched if one.by in m.BESIDE)
             )
             name = script.module or source.trained if script.step else ""
-            fix = (
-                f"{name} = torch.compile({name})  # in the script, before the first step"
-                if name
-                else ""
-            )
+            fix = f"{name} = torch.compile({name})  # {_BEFORE_STEPS}" if name else ""
             if script.is_one_window and (function := source.looped):
                 fix = f"@torch.compile  # above the line def {function}(...)"
             hidden = off or script.why_nothing_compiled(options.workload)

@@ -51,7 +51,7 @@ ORDER = (
 )
 HOW_TO_COMPILE = (
     "--mode default compiles the step",
-    "write model = torch.compile(model) in the script",
+    "write model = torch.compile(model) in the script, or model.compile() if its class matters",
 )
 
 

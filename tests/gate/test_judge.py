@@ -278,7 +278,7 @@ def test_what_compiles_nothing_by_itself_is_told_how_to() -> None:
     )
     assert in_script == (
         "no verdict: step.as-is: nothing was compiled; write model = "
-        "torch.compile(model) in the script"
+        "torch.compile(model) in the script, or model.compile() if its class matters"
     )
 
 
