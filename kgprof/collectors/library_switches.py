@@ -307,7 +307,9 @@ def _of_cause(cause: m.TorchCause, *, in_library: bool, useless: Collection[str]
         if in_library
         else CAUSES.get((cause.gb_id, cause.operator)) or CAUSES.get((cause.gb_id, ""), "")
     )
-    switches = (switch for hint in cause.hints for switch in switches_in(hint))
+    # "If the HOP is activation checkpointing" and the like: whether it is, torch does not say
+    sure = (hint for hint in cause.hints if not hint.startswith("If "))
+    switches = (switch for hint in sure for switch in switches_in(hint))
     hinted = next((switch for switch in switches if _RAISES not in switch), "")
     fix = table or (f"{hinted}  # {_HINTED}" if hinted else "")
     return "" if any(switch in fix for switch in useless) else fix

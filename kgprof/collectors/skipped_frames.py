@@ -6,6 +6,7 @@ dispatch mode and an error that torch suppresses leave no record there, and only
 them.
 """
 
+import ast
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
@@ -61,6 +62,7 @@ SKIPPED_FRAME = m.Rule(
 )
 RULES = (SKIPPED_FRAME,)
 
+_RAISES = "GB0088"  # the program raised while it was traced
 _CAUSES = {
     "dispatch-mode": (
         "a TorchDispatchMode was active when it was called, and torch.compile supports none"
@@ -95,7 +97,12 @@ def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:
         frame = records[0].compiled.frame if records[0].compiled else None
         if frame is not None and trace.is_changed(frame.file, frame.line, frame.function):
             continue
-        own_causes = [record for record in records if not _follows_from_another(record, known)]
+        own_causes = [
+            record
+            for record in records
+            if not _follows_from_another(record, known)
+            and not _is_branch_that_raises(trace, record)
+        ]
         if own_causes:
             yield _from_records(trace, own_causes, folded)
     rows = {id(row) for compiled in explained for row in trace.frame_rows(compiled)}
@@ -118,6 +125,21 @@ def _follows_from_another(record: BreakRecord, known: Sequence[BreakRecord]) -> 
         if other.call == record.call and other.site is not None
         for place in other.stack
     )
+
+
+def _is_branch_that_raises(trace: RunTrace, record: BreakRecord) -> bool:
+    """Whether the frame is the branch of an ``if`` that broke the graph, which is a finding of its
+    own, and ends in the raise: nothing behind it could be compiled."""
+    frame = record.compiled.frame if record.compiled else None
+    place = record.site
+    if frame is None or place is None or record.cause.gb_id != _RAISES:
+        return False
+    if not is_resumed(frame.function):
+        return False
+    broken = m.Location(file=frame.file, line=frame.line, function=place.function)
+    branch = trace.source.condition(broken)
+    statements = (*branch.body, *branch.orelse) if branch is not None else ()
+    return any(isinstance(each, ast.Raise) and each.lineno == place.line for each in statements)
 
 
 def _from_records(

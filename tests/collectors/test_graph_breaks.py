@@ -520,7 +520,11 @@ def test_two_causes_of_one_line_are_two_breaks_which_were_told_under_the_first()
         ("call_method TensorVariable() to_list", "Tensor.tolist"),
         (
             "call_method UserDefinedObjectVariable(Queue) put [TensorVariable()] {}",
-            "UserDefinedObject.put",
+            "Queue.put",
+        ),
+        (
+            "call_method UserDefinedClassVariable(<class '_json.Encoder'>) __new__ [x] {}",
+            "_json.Encoder.__new__",
         ),
         (
             "method: <Logger corpus.logger_call (WARNING)>.debug, args: [x], kwargs: {}",

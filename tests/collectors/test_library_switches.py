@@ -401,6 +401,17 @@ def test_no_hint_is_shown_that_leads_into_torchs_own_code() -> None:
     assert ["dont_skip_tracing" in str(refusal) for refusal in hints] == [False, True]
 
 
+def test_a_setting_for_a_case_that_may_not_be_this_one_stays_torchs_hint() -> None:
+    hint = "Hint: If it is checkpoint, set torch._dynamo.config.skip_it_there = True"
+    reason = builtin("sorted").replace("Hint: Avoid calling builtin `sorted`.", hint)
+
+    found = of_break(reason=reason)
+
+    assert found.fix == ""
+    assert found.refusal is not None
+    assert found.refusal.cause.hints[0] == hint.removeprefix("Hint: ")
+
+
 def test_every_setting_for_a_cause_is_one_of_torchs() -> None:
     settings = re.findall(
         r"^torch\._dynamo\.config\.(\w+)", "\n".join(CAUSES.values()), re.MULTILINE
