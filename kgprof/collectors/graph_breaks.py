@@ -8,15 +8,17 @@ the project's line that leads there most often stands for the site and the other
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import grouped, line_of
 from kgprof.measures.graph_gaps import between_graphs
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.reading.source_text import SourceText, user_function
+from kgprof.reading.source_text import SourceText, is_resumed, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
 from kgprof.wording import opening, plural
 
@@ -164,7 +166,36 @@ def break_records(trace: RunTrace) -> list[BreakRecord]:
         if not (_is_raw(record) and _attempt(record) in reasoned)
     ]
     last = {_attempted(record): record for record in written if fell_back(trace, record)}
-    return [record for record in written if last.get(_attempted(record), record) is record]
+    kept = [record for record in written if last.get(_attempted(record), record) is record]
+    named = {(place.file, place.line) for record in kept for place in record.stack}
+    return [_with_own_line(trace, record, named) for record in kept]
+
+
+def _with_own_line(
+    trace: RunTrace, record: BreakRecord, named: Collection[tuple[str, int]]
+) -> BreakRecord:
+    """The record with the line of the function that was being compiled, where torch left that out:
+    the one line of it, named in no stack, behind which the frame hook saw it go on."""
+    compiled = record.compiled
+    frame = compiled.frame if compiled is not None else None
+    if frame is None or _has_its_line(trace, record):
+        return record
+    name = user_function(frame.function)
+    lines = {
+        row.first_line
+        for row in trace.all.frames
+        if is_resumed(row.function)
+        and row.call == record.call
+        and (row.file, user_function(row.function)) == (frame.file, name)
+    }
+    unnamed = [line for line in lines if (frame.file, line) not in named]
+    if len(unnamed) != 1:
+        return record
+    own = trace.source.at(frame.file, unnamed[0], name)
+    holds = trace.source.project.holds
+    above = max((at for at, place in enumerate(record.stack) if holds(place.file)), default=-1)
+    stack = (*record.stack[: above + 1], own, *record.stack[above + 1 :])
+    return msgspec.structs.replace(record, stack=stack, site=own)
 
 
 def _is_raw(record: m.TraceRecord) -> bool:

@@ -98,7 +98,8 @@ _OF_AN_IF = ("torch.cond", "if tensor_cond", "branchless")
 # CompiledAutograd".
 _RAISES = "compiled_autograd"
 _SUPPRESSED = (
-    "torch._dynamo.config.suppress_errors = True  # what cannot be compiled then runs in eager"
+    "torch._dynamo.config.suppress_errors = True  # and no fullgraph=True: what cannot be compiled "
+    "then runs in eager"
 )
 
 
@@ -167,7 +168,8 @@ def _mended(
     decides = prints or tested or _in_operator(finding)
     in_graph = source is not None and place is not None and source.flows_into_a_graph(place)
     useless = (
-        *((_DYNAMIC,) if decides else ()),
+        # what a library does with the size next is not looked at
+        *((_DYNAMIC,) if decides or finding.library else ()),
         *(() if in_graph and not decides else (_SCALARS,)),
         *((_PRINTS,) if now else ()),
     )

@@ -91,6 +91,23 @@ def test_what_torchs_wrapper_calls_is_named_in_its_place() -> None:
     assert found.functions == ("Sequential",)
 
 
+def test_a_line_that_torch_leaves_out_is_the_one_behind_which_the_function_goes_on() -> None:
+    """torch's stack leads from the caller to the library, without the line of step between them."""
+    lines = [
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, (LIBRARY, 12, "forward")),
+        offered(resumed(STEP, 17), compile_id="1/0"),
+    ]
+
+    (found,) = collected(*lines)
+    (without_frames,) = collected(*lines[:-1])
+    (of_two,) = collected(*lines, offered(resumed(STEP, 15), compile_id="2/0"))
+
+    assert found.location == written.place(FILE, 17, "step")
+    assert [place.line for place in found.refusal.stack] == [21, 17, 12]
+    assert without_frames.location == of_two.location == written.place(*CALLER)
+
+
 def test_the_finding_says_where_why_and_what_torch_advises() -> None:
     (found,) = diagnosed(*written.a_break())
 

@@ -30,7 +30,7 @@ from kgprof.model import (
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText
 from tests.collectors import written, written_gpu_time, written_syncs
-from tests.collectors.written import CALLER, FILE, STEP, broken, builtin, compiled
+from tests.collectors.written import CALLER, FILE, LIBRARY, STEP, broken, builtin, compiled
 from tests.programs.run import VISION
 
 # Fixes that are no argument of the call: a setting, another operator, another way to call, a method
@@ -410,6 +410,17 @@ def test_a_setting_for_a_case_that_may_not_be_this_one_stays_torchs_hint() -> No
     assert found.fix == ""
     assert found.refusal is not None
     assert found.refusal.cause.hints[0] == hint.removeprefix("Hint: ")
+
+
+def test_what_a_library_does_with_a_size_is_not_known() -> None:
+    hint = "Hint: Set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
+    reason = builtin("nonzero").replace("Hint: Avoid calling builtin `nonzero`.", hint)
+
+    own = of_break(reason=reason, line=17)
+    inside = of_break((LIBRARY, 12, "forward"), reason=reason, line=17)
+
+    assert own.fix.startswith("torch._dynamo.config.capture_dynamic_output_shape_ops = True")
+    assert (inside.fix, inside.level) == ("", Level.NOTE)
 
 
 def test_every_setting_for_a_cause_is_one_of_torchs() -> None:
