@@ -126,10 +126,12 @@ class FrameHook(Source):
         caller: FrameType | None,
         wrapped: Mapping[str, Any],
     ) -> None:
+        own = self._project.holds(code.co_filename)
+        if not own and not wrapped:
+            return
         why = _why_skipped(code, before)
         # torch never compiles its wrapper's one code object again, whatever module it calls
-        for_all_modules = bool(wrapped) and why == "dispatch-mode"
-        if not for_all_modules and not self._project.holds(code.co_filename):
+        if not own and why != "dispatch-mode":
             return
         text = getattr(result, "skip_reason", None) or ""
         text = "\n".join(filter(None, [*before.refused(), text]))
