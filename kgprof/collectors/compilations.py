@@ -250,12 +250,12 @@ def _failed(
     stack = traced if is_own or compiled is None else (*compiled.stack[:-1], *traced)
     location = trace.source.innermost(stack) or (definition if is_own else None)
     library = library_of(trace, (outside_dynamo(traced) or (None,))[-1])
-    guard, forbidden_at, wraps = "", None, ""
+    guard, forbidden_at = "", None
+    wraps = seen.wraps if isinstance(seen, m.OfferedFrame) else ""
     if error == _REFUSED:
         guard = _guard(said, seen)
         forbidden_at = trace.source.setting(_FORBIDS)
         location = location or forbidden_at
-        wraps = seen.wraps if isinstance(seen, m.OfferedFrame) else ""
     where = trace.source.identity(location)[:2] or (user_function(code[2]),)
     inside = (library.package, library.file, library.function) if library else ()
     return FailedCompile(

@@ -8,15 +8,17 @@ the project's line that leads there most often stands for the site and the other
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
+
+import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import grouped, line_of
 from kgprof.measures.graph_gaps import between_graphs
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.reading.source_text import SourceText, user_function
+from kgprof.reading.source_text import SourceText, is_resumed, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
 from kgprof.wording import opening, plural
 
@@ -97,10 +99,12 @@ _OPERATORS = tuple(
         r"builtin (?P<name>\w+)(?: |$)",
         r"module: (?P<owner>[\w.]+|<unknown module>), qualname: (?P<name>[\w.<>]+)",
         r"qualname: (?P<name>[\w.<>]+), name: ",
+        r"call_method:? UserDefined(?:Object|Class)Variable\((?:<class ')?(?P<owner>\w[\w.]*)"
+        r"(?:'>)?\) (?P<name>\w+)(?: |$)",
         r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.{0,1000}?\) (?P<name>\w+)(?: |$)",
         r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.{0,1000}\) (?P<name>\w+)(?: |$)",
         r"method: <?(?P<owner>\w+)[^,]{0,1000}\.(?P<name>\w+), args",
-        r"(?P<owner>numpy) function: <function (?P<name>\w+) at ",
+        r"(?P<owner>numpy) function: <(?:built-in )?function (?P<name>\w+)(?: at |>)",
         r"<function (?P<name>[\w.<>]+) at ",
         r"Called `(?P<name>[\w.]+)\(",
         r"(?P<name>[a-z_]\w{0,200}(?:\.\w{1,200}){1,50})(?:\(|$)",
@@ -162,7 +166,36 @@ def break_records(trace: RunTrace) -> list[BreakRecord]:
         if not (_is_raw(record) and _attempt(record) in reasoned)
     ]
     last = {_attempted(record): record for record in written if fell_back(trace, record)}
-    return [record for record in written if last.get(_attempted(record), record) is record]
+    kept = [record for record in written if last.get(_attempted(record), record) is record]
+    named = {(place.file, place.line) for record in kept for place in record.stack}
+    return [_with_own_line(trace, record, named) for record in kept]
+
+
+def _with_own_line(
+    trace: RunTrace, record: BreakRecord, named: Collection[tuple[str, int]]
+) -> BreakRecord:
+    """The record with the line of the function that was being compiled, where torch left that out:
+    the one line of it, named in no stack, behind which the frame hook saw it go on."""
+    compiled = record.compiled
+    frame = compiled.frame if compiled is not None else None
+    if frame is None or _has_its_line(trace, record):
+        return record
+    name = user_function(frame.function)
+    lines = {
+        row.first_line
+        for row in trace.all.frames
+        if is_resumed(row.function)
+        and row.call == record.call
+        and (row.file, user_function(row.function)) == (frame.file, name)
+    }
+    unnamed = [line for line in lines if (frame.file, line) not in named]
+    if len(unnamed) != 1:
+        return record
+    own = trace.source.at(frame.file, unnamed[0], name)
+    holds = trace.source.project.holds
+    above = max((at for at, place in enumerate(record.stack) if holds(place.file)), default=-1)
+    stack = (*record.stack[: above + 1], own, *record.stack[above + 1 :])
+    return msgspec.structs.replace(record, stack=stack, site=own)
 
 
 def _is_raw(record: m.TraceRecord) -> bool:
@@ -422,10 +455,7 @@ def _graph_break(
     for record in records:
         if record.compiled is not None:
             broken[record.compiled.frame_id] |= _resumed(trace, record, record.compiled)
-    frames = (record.compiled.frame for record in records if record.compiled is not None)
-    functions = dict.fromkeys(
-        user_function(frame.function) for frame in frames if frame is not None
-    )
+    functions = dict.fromkeys(_compiled_function(trace, record) for record in records)
     return GraphBreak(
         run=trace.run,
         location=first.site,
@@ -433,13 +463,23 @@ def _graph_break(
         refusal=refusal_of(trace, first.cause, first.stack, folded),
         records=len(records),
         calls=calls_of(records),
-        functions=tuple(functions),
+        functions=tuple(filter(None, functions)),
         ways_in=_other_ways_in(trace, records),
         identity=identity_of(trace, first),
         cost=between_graphs(run, broken)
         if run
         else m.Skipped("the Recording has no run of this name"),
     )
+
+
+def _compiled_function(trace: RunTrace, record: BreakRecord) -> str:
+    """What torch's wrapper calls, "Sequential", in place of the wrapper."""
+    compiled = record.compiled
+    if compiled is None or compiled.frame is None:
+        return ""
+    rows = (row for row in trace.frame_rows(compiled) if row.compile_id == compiled.compile_id)
+    wrapped = next((row.wraps for row in rows if row.wraps), "")
+    return wrapped or user_function(compiled.frame.function)
 
 
 def _other_ways_in(trace: RunTrace, records: Sequence[BreakRecord]) -> tuple[m.Location, ...]:

@@ -88,14 +88,18 @@ _COUNTED = (
     "for _ in range(N): ...  # in place of the while, if the number of turns is known; else "
     "torch.while_loop"
 )
-_CHECKED = "in place of the if and its raise: the check is then a part of the graph"
+_CHECKED = (
+    "in place of the if and its raise, if nobody catches that: the check is then a part of the "
+    "graph, and raises RuntimeError"
+)
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _OF_AN_IF = ("torch.cond", "if tensor_cond", "branchless")
 # With it, the call of a compiled module with a backward hook raises: "BackwardState requires
 # CompiledAutograd".
 _RAISES = "compiled_autograd"
 _SUPPRESSED = (
-    "torch._dynamo.config.suppress_errors = True  # what cannot be compiled then runs in eager"
+    "torch._dynamo.config.suppress_errors = True  # and no fullgraph=True: what cannot be compiled "
+    "then runs in eager"
 )
 
 
@@ -164,7 +168,8 @@ def _mended(
     decides = prints or tested or _in_operator(finding)
     in_graph = source is not None and place is not None and source.flows_into_a_graph(place)
     useless = (
-        *((_DYNAMIC,) if decides else ()),
+        # what a library does with the size next is not looked at
+        *((_DYNAMIC,) if decides or finding.library else ()),
         *(() if in_graph and not decides else (_SCALARS,)),
         *((_PRINTS,) if now else ()),
     )
@@ -304,7 +309,9 @@ def _of_cause(cause: m.TorchCause, *, in_library: bool, useless: Collection[str]
         if in_library
         else CAUSES.get((cause.gb_id, cause.operator)) or CAUSES.get((cause.gb_id, ""), "")
     )
-    switches = (switch for hint in cause.hints for switch in switches_in(hint))
+    # "If the HOP is activation checkpointing" and the like: whether it is, torch does not say
+    sure = (hint for hint in cause.hints if not hint.startswith("If "))
+    switches = (switch for hint in sure for switch in switches_in(hint))
     hinted = next((switch for switch in switches if _RAISES not in switch), "")
     fix = table or (f"{hinted}  # {_HINTED}" if hinted else "")
     return "" if any(switch in fix for switch in useless) else fix

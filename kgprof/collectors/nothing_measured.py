@@ -42,6 +42,10 @@ NOTHING_MEASURED = m.Rule(
 )
 RULES = (NOTHING_MEASURED,)
 
+_BEFORE_STEPS = (
+    "in the script, before the first step; if its class matters, its own .compile() instead"
+)
+
 
 class CoverageEvent(m.Model):
     """What one run has."""
@@ -136,7 +140,7 @@ def _to_compile(script: m.ScriptRun, source: SourceText) -> tuple[str, m.Locatio
     name = script.module or source.trained if script.step else ""
     if not name:
         return "", None
-    fix = f"{name} = torch.compile({name})  # in the script, before the first step"
+    fix = f"{name} = torch.compile({name})  # {_BEFORE_STEPS}"
     method = name.rpartition(".")[2]
     return fix, source.piecewise("forward") or source.piecewise(method)
 

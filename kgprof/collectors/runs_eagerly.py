@@ -36,7 +36,8 @@ RUNS_EAGERLY = m.Rule(
     remedy=(
         "Remove the stance once the program is warm, or set it only around calls that may run "
         "eagerly. If a graph break leaves no graph at all, fix that line, or compile the parts of "
-        "the model that have no break (block.compile() for each block)."
+        "the model that have no break (block.compile() for each block). Leave no TorchDispatchMode "
+        "active around a compiled call: torch then skips what it calls, up to 2.13 permanently."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILED_CALLS, m.Witness.STEADY_CALLS),),
@@ -53,7 +54,8 @@ STANCE = "stance"
 _SKIPPED = {
     "error": "torch suppressed an error while compiling it",
     "dispatch-mode": (
-        "a TorchDispatchMode was active when it was compiled, and torch.compile supports none"
+        "a TorchDispatchMode was active when torch was to compile it, and torch.compile supports "
+        "none"
     ),
     "skip-list": "torch never compiles code of this file",
     "disabled": "torch._dynamo.config.disable is set",

@@ -6,6 +6,7 @@ dispatch mode and an error that torch suppresses leave no record there, and only
 them.
 """
 
+import ast
 from collections.abc import Iterator, Sequence
 
 from kgprof import model as m
@@ -50,7 +51,7 @@ SKIPPED_FRAME = m.Rule(
         "Fix the line that caused it (the finding points to it), or move it, the loop or the with "
         "block out of the compiled function. Compile the function that calls a generator, not the "
         "generator. Leave no TorchDispatchMode active around a compiled call: torch then skips the "
-        "function permanently."
+        "function, up to 2.13 permanently."
     ),
     topic=m.Topic.COMPILATION,
     seen_in=((m.Witness.COMPILE,),),
@@ -61,6 +62,7 @@ SKIPPED_FRAME = m.Rule(
 )
 RULES = (SKIPPED_FRAME,)
 
+_RAISES = "GB0088"  # the program raised while it was traced
 _CAUSES = {
     "dispatch-mode": (
         "a TorchDispatchMode was active when it was called, and torch.compile supports none"
@@ -95,7 +97,12 @@ def _of_run(trace: RunTrace) -> Iterator[SkippedFrame]:
         frame = records[0].compiled.frame if records[0].compiled else None
         if frame is not None and trace.is_changed(frame.file, frame.line, frame.function):
             continue
-        own_causes = [record for record in records if not _follows_from_another(record, known)]
+        own_causes = [
+            record
+            for record in records
+            if not _follows_from_another(record, known)
+            and not _is_branch_that_raises(trace, record)
+        ]
         if own_causes:
             yield _from_records(trace, own_causes, folded)
     rows = {id(row) for compiled in explained for row in trace.frame_rows(compiled)}
@@ -118,6 +125,21 @@ def _follows_from_another(record: BreakRecord, known: Sequence[BreakRecord]) -> 
         if other.call == record.call and other.site is not None
         for place in other.stack
     )
+
+
+def _is_branch_that_raises(trace: RunTrace, record: BreakRecord) -> bool:
+    """Whether the frame is the branch of an ``if`` that broke the graph, which is a finding of its
+    own, and ends in the raise: nothing behind it could be compiled."""
+    frame = record.compiled.frame if record.compiled else None
+    place = record.site
+    if frame is None or place is None or record.cause.gb_id != _RAISES:
+        return False
+    if not is_resumed(frame.function):
+        return False
+    broken = m.Location(file=frame.file, line=frame.line, function=place.function)
+    branch = trace.source.condition(broken)
+    statements = (*branch.body, *branch.orelse) if branch is not None else ()
+    return any(isinstance(each, ast.Raise) and each.lineno == place.line for each in statements)
 
 
 def _from_records(
@@ -148,7 +170,9 @@ def _from_frames(trace: RunTrace, rows: Sequence[m.OfferedFrame]) -> Iterator[Sk
         # part of its caller.
         in_consequence = row.called_in and not trace.compilations_of(row)
         changed = trace.is_changed(row.file, row.first_line, row.function)
-        if row.outcome == "skipped" and row.why in _CAUSES and not in_consequence and not changed:
+        if row.wraps or in_consequence or changed:  # what torch's wrapper calls is KGP108's
+            continue
+        if row.outcome == "skipped" and row.why in _CAUSES:
             refused.append((trace.source.definition(row.file, row.first_line, row.function), row))
     for same in grouped(refused, lambda one: line_of(one[0])):
         yield _from_rows(trace, same[0][0], [row for _, row in same])

@@ -131,6 +131,7 @@ _NO_HINTS = (
     "If it is a third-party C/C++ Python extension, please",
     "Report an issue to PyTorch",
     "This is likely to be a Dynamo bug",
+    "Your code may result in an error when running in eager",  # it raises what it means to raise
 )
 _HINTS = 3
 

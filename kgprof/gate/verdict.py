@@ -205,20 +205,16 @@ def _nothing_compiled(profile: m.Profile) -> list[Cause]:
     for run in profile.runs:
         if run.exit.outcome != "ok":
             continue
-        if compiled_nothing(run, profile.findings):
-            silent.append(
-                Cause(
-                    exit_code=EXIT_NOTHING_MEASURED,
-                    text=_why_nothing(run, profile.options.workload),
-                )
-            )
-        elif calls := _without_a_graph(run):
+        if calls := _without_a_graph(run):
             missing = nothing_captured(run)
             text = (
                 f"{run.key.slug}: not one compiled graph ran in {plural(calls, 'call')} of "
                 "compiled functions"
             )
             text += f" ({missing})" if missing else ""
+            silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=text))
+        elif compiled_nothing(run, profile.findings):
+            text = _why_nothing(run, profile.options.workload)
             silent.append(Cause(exit_code=EXIT_NOTHING_MEASURED, text=text))
     return silent
 

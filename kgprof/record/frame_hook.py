@@ -115,17 +115,31 @@ class FrameHook(Source):
             self._add(code, outcome="compiled", compile_id=str(guarded.compile_id), **wrapped)
         elif re.search(r"run_?only", action, re.IGNORECASE):
             self._add(code, outcome="run-only", text="\n".join(before.refused()), **wrapped)
-        elif self._project.holds(code.co_filename):
-            why = _why_skipped(code, before)
-            text = getattr(result, "skip_reason", None) or ""
-            text = "\n".join(filter(None, [*before.refused(), text]))
-            codes = (above.f_code for above in upwards(caller if self._given_up else None))
-            above = next(
-                (given_up.co_name for given_up in codes if id(given_up) in self._given_up), ""
-            )
-            self._add(code, outcome="skipped", why=why, text=text, called_in=above)
-            if why in FAULTS:
-                self._given_up[id(code)] = code
+        else:
+            self._skipped(code, result, before, caller, wrapped)
+
+    def _skipped(
+        self,
+        code: CodeType,
+        result: Any,
+        before: _Counts,
+        caller: FrameType | None,
+        wrapped: Mapping[str, Any],
+    ) -> None:
+        own = self._project.holds(code.co_filename)
+        if not own and not wrapped:
+            return
+        why = _why_skipped(code, before)
+        # torch never compiles its wrapper's one code object again, whatever module it calls
+        if not own and why != "dispatch-mode":
+            return
+        text = getattr(result, "skip_reason", None) or ""
+        text = "\n".join(filter(None, [*before.refused(), text]))
+        codes = (above.f_code for above in upwards(caller if self._given_up else None))
+        above = next((given_up.co_name for given_up in codes if id(given_up) in self._given_up), "")
+        self._add(code, outcome="skipped", why=why, text=text, called_in=above, **wrapped)
+        if why in FAULTS:
+            self._given_up[id(code)] = code
 
     def _add(self, code: CodeType, *, outcome: str, text: str = "", **fields: Any) -> None:
         """``fields``: the others of OfferedFrame that are known."""

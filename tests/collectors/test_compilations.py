@@ -150,6 +150,14 @@ def test_a_backend_that_fails_is_blamed_at_the_def() -> None:
     assert found.refusal.cause.words == "backend='refuses' raised: ZeroDivisionError: no"
 
 
+def test_what_torchs_wrapper_calls_is_named_in_its_place() -> None:
+    inner = ("/lib/site-packages/torch/_dynamo/external_utils.py", 67, "inner")
+
+    (found,) = collected(offered(inner, "raised", text="UserError: x", wraps="Linear"))
+
+    assert found.function == "Linear"
+
+
 def test_an_attempt_in_every_call_is_one_finding_with_its_calls() -> None:
     lines = [line for call in range(4) for line in _failed_in(call)]
 

@@ -78,6 +78,36 @@ def test_a_line_that_several_frames_met_is_one_break_with_its_records() -> None:
     )
 
 
+def test_what_torchs_wrapper_calls_is_named_in_its_place() -> None:
+    inner = ("/lib/site-packages/torch/_dynamo/external_utils.py", 67, "inner")
+
+    (found,) = collected(
+        *compiled("0/0", inner),
+        offered(inner, compile_id="0/0", wraps="Sequential"),
+        offered(inner, compile_id="3/0", wraps="Linear"),
+        broken("0/0", CALLER, PRINT),
+    )
+
+    assert found.functions == ("Sequential",)
+
+
+def test_a_line_that_torch_leaves_out_is_the_one_behind_which_the_function_goes_on() -> None:
+    """torch's stack leads from the caller to the library, without the line of step between them."""
+    lines = [
+        *compiled("0/0", STEP),
+        broken("0/0", CALLER, (LIBRARY, 12, "forward")),
+        offered(resumed(STEP, 17), compile_id="1/0"),
+    ]
+
+    (found,) = collected(*lines)
+    (without_frames,) = collected(*lines[:-1])
+    (of_two,) = collected(*lines, offered(resumed(STEP, 15), compile_id="2/0"))
+
+    assert found.location == written.place(FILE, 17, "step")
+    assert [place.line for place in found.refusal.stack] == [21, 17, 12]
+    assert without_frames.location == of_two.location == written.place(*CALLER)
+
+
 def test_the_finding_says_where_why_and_what_torch_advises() -> None:
     (found,) = diagnosed(*written.a_break())
 
@@ -507,13 +537,18 @@ def test_two_causes_of_one_line_are_two_breaks_which_were_told_under_the_first()
         ("call_method TensorVariable() to_list", "Tensor.tolist"),
         (
             "call_method UserDefinedObjectVariable(Queue) put [TensorVariable()] {}",
-            "UserDefinedObject.put",
+            "Queue.put",
+        ),
+        (
+            "call_method UserDefinedClassVariable(<class '_json.Encoder'>) __new__ [x] {}",
+            "_json.Encoder.__new__",
         ),
         (
             "method: <Logger corpus.logger_call (WARNING)>.debug, args: [x], kwargs: {}",
             "Logger.debug",
         ),
         ("numpy function: <function interp at 0x7f>, args: []", "numpy.interp"),
+        ("numpy function: <built-in function lexsort>, args: []", "numpy.lexsort"),
         ("<function audit at 0x7f2040296520>", "audit"),
         (
             "Called `torch._dynamo.graph_break()` with args `[]`, kwargs `{}`",

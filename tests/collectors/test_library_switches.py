@@ -30,7 +30,7 @@ from kgprof.model import (
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText
 from tests.collectors import written, written_gpu_time, written_syncs
-from tests.collectors.written import CALLER, FILE, STEP, broken, builtin, compiled
+from tests.collectors.written import CALLER, FILE, LIBRARY, STEP, broken, builtin, compiled
 from tests.programs.run import VISION
 
 # Fixes that are no argument of the call: a setting, another operator, another way to call, a method
@@ -399,6 +399,28 @@ def test_no_hint_is_shown_that_leads_into_torchs_own_code() -> None:
     hints = [of_break(reason=each).refusal for each in (called, own)]
 
     assert ["dont_skip_tracing" in str(refusal) for refusal in hints] == [False, True]
+
+
+def test_a_setting_for_a_case_that_may_not_be_this_one_stays_torchs_hint() -> None:
+    hint = "Hint: If it is checkpoint, set torch._dynamo.config.skip_it_there = True"
+    reason = builtin("sorted").replace("Hint: Avoid calling builtin `sorted`.", hint)
+
+    found = of_break(reason=reason)
+
+    assert found.fix == ""
+    assert found.refusal is not None
+    assert found.refusal.cause.hints[0] == hint.removeprefix("Hint: ")
+
+
+def test_what_a_library_does_with_a_size_is_not_known() -> None:
+    hint = "Hint: Set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
+    reason = builtin("nonzero").replace("Hint: Avoid calling builtin `nonzero`.", hint)
+
+    own = of_break(reason=reason, line=17)
+    inside = of_break((LIBRARY, 12, "forward"), reason=reason, line=17)
+
+    assert own.fix.startswith("torch._dynamo.config.capture_dynamic_output_shape_ops = True")
+    assert (inside.fix, inside.level) == ("", Level.NOTE)
 
 
 def test_every_setting_for_a_cause_is_one_of_torchs() -> None:

@@ -157,6 +157,7 @@ def test_a_script_that_compiles_nothing_is_told_what_to_write_and_a_function_whi
     )
 
     assert in_script.fix.startswith("model = torch.compile(model)")
+    assert "its own .compile()" in in_script.fix
     assert by_name.fix.startswith("self.net = torch.compile(self.net)")
     assert of_tensors.fix.startswith("@torch.compile  # above the line def f(...)")
     assert of_function.fix == ""

@@ -126,6 +126,17 @@ def test_a_skip_that_is_no_fault_of_a_line_is_named(why: str, fix: str) -> None:
     assert found.fix == fix
 
 
+def test_a_dispatch_mode_around_a_module_of_torchs_own_is_named() -> None:
+    skipped = offered(INNER, "skipped", why="dispatch-mode", wraps="Linear")
+
+    (found,) = diagnosed(skipped, a_module(0, *EVERY))
+
+    assert found.message == (
+        "heads.0 (Linear): no graph at all: 17 of 17 calls after warm-up ran eagerly; a "
+        "TorchDispatchMode was active when torch was to compile it, and torch.compile supports none"
+    )
+
+
 def test_what_was_compiled_before_the_recording_says_nothing() -> None:
     before = called(STEP, *EVERY, compiled_before=True)
 

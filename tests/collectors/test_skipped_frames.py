@@ -145,6 +145,12 @@ def test_a_dispatch_mode_is_blamed_once_for_each_function_it_was_entered_around(
     assert found.refusal.cause.explanation == "non-infra torch dispatch mode present"
 
 
+def test_what_torchs_wrapper_calls_is_no_skipped_frame_of_the_projects() -> None:
+    inner = ("/lib/site-packages/torch/_dynamo/external_utils.py", 67, "inner")
+
+    assert collected(offered(inner, "skipped", why="dispatch-mode", wraps="Linear")) == ()
+
+
 def test_an_error_that_torch_suppressed_has_the_compilations_own_words() -> None:
     (found,) = collected(
         *compiled(

@@ -281,6 +281,17 @@ def test_what_compiles_nothing_by_itself_is_told_how_to() -> None:
     )
 
 
+def test_a_run_whose_compiled_functions_ran_eagerly_is_not_told_to_compile() -> None:
+    step = run(RunKey(strategy="step", mode="as-is"), compiled=0)
+
+    judged = judge(with_calls(profile(runs=(step,)), calls=20, with_a_graph=0), settings())
+
+    assert judged.exit_code == EXIT_NOTHING_MEASURED
+    assert judged.verdict.text == (
+        "no verdict: step.as-is: not one compiled graph ran in 20 calls of compiled functions"
+    )
+
+
 def test_one_of_two_runs_that_compiled_nothing_is_no_pass() -> None:
     judged = judge(profile(runs=(run(FUSED), run(BATCHED, compiled=0))), settings())
 

@@ -173,6 +173,15 @@ def test_a_dispatch_mode_is_named_as_the_reason() -> None:
     assert summary(frames) == [(0, "adds", "skipped", "dispatch-mode")]
 
 
+def test_a_dispatch_mode_around_a_module_of_torchs_own_is_named() -> None:
+    compiled = torch.compile(torch.nn.Linear(3, 3), backend="eager")
+
+    with Passing():
+        (frame,) = offered(lambda: compiled(torch.ones(3)))
+
+    assert (frame.outcome, frame.why, frame.wraps) == ("skipped", "dispatch-mode", "Linear")
+
+
 def test_a_frame_without_tensors_is_skipped_for_no_fault() -> None:
     def text(length: int) -> str:
         return "x" * length

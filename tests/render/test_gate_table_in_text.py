@@ -67,6 +67,15 @@ def test_a_finding_says_its_fix_or_torchs_hint_and_not_torchs_debug_context() ->
         assert unwanted not in "\n".join(lines)
 
 
+def test_that_a_raise_may_raise_in_eager_is_no_hint() -> None:
+    doubt = "Your code may result in an error when running in eager. Please double check that."
+
+    lines = "\n".join(text(gated.finding(line=1, hints=(doubt,))))
+
+    assert "double check" not in lines
+    assert "what to do: " in lines
+
+
 def test_the_remedy_of_a_rule_is_said_once_and_only_of_what_fails() -> None:
     failed = "\n".join(text(gated.finding(line=1), gated.finding(line=2)))
     noted = "\n".join(text(gated.finding("KGP103", level=Level.NOTE)))
