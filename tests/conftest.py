@@ -23,6 +23,7 @@ LONGEST = (
     "tests/programs/",
     "tests/test_cli.py",
     "tests/record/test_script",
+    "tests/collectors/test_remedies.py",
     "tests/test_check_graphs.py",
     "tests/cli/test_selftest.py",
     "tests/test_scripts.py",
@@ -40,9 +41,12 @@ LONGEST = (
     "tests/render/",
 )
 
-# One cold compile for the whole session; the vector-ISA probe alone takes 8-12 s.
+# One cold compile for the whole session, and no vector instructions: torch 2.13 would compile and
+# load six small libraries in each process with cold caches to learn which ones this CPU has, also
+# where "1" says that they all work. That is 2.2 s of a processor, of 8 for a small `check-graphs`.
+# tests/workloads/linkpred and the ten-line example of tests/test_cli.py have them.
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(scratch.new_folder()))
-os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 # Two test processes start programs on two cores: torch's threads would wait for each other,
 # spinning. tests/programs/test_own.py took 184 s of a processor with them and 148 s without, both
 # times on a busy machine.

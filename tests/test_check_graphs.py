@@ -310,7 +310,7 @@ def test_two_configurations_in_one_folder_are_refused(
         (["--fail-on", "note"], "'note' is not one of 'error', 'warning', 'never'"),
         (["--backend", "cudagraphs"], "is not one of 'inductor', 'aot_eager', 'eager'"),
         (["--max", "graph-breaks"], "a budget must be METRIC=N"),
-        (["--format", "sarfi"], "did you mean sarif?"),
+        (["--format", "sarfi"], "did you mean 'sarif'?"),
         (["--steps", "3"], "--warmup 3 leaves no steady step of --steps 3"),
         (["--maxx", "graph-breaks=0"], "'--maxx'"),
     ],

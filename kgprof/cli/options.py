@@ -225,74 +225,63 @@ class Output(m.Model, kw_only=False):
     path: Path | None
 
 
-def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> None:
-    """Raises UsageError for an unknown format or a second one on stdout, before anything has been
-    measured."""
-    if values:
-        from kgprof import render
-
-        given = (
-            (render.by_name(name).name, path)
-            for name, _, path in (value.partition("=") for value in values)
-        )
-        remembered(ctx, param, _outputs(given))
-
-
-def _outputs(given: Iterable[tuple[str, str]]) -> tuple[Output, ...]:
-    outputs = [Output(name, Path(path) if path else None) for name, path in given]
-    if sum(output.path is None for output in outputs) > 1:
-        raise UsageError(
-            "two formats cannot share stdout", hint="write one to a file: --format json=report.json"
-        )
-    for output in outputs:
-        if output.path is not None:
-            refuse_unwritable(output.path)
-    return tuple(outputs)
-
-
 class FormatOption(Spelt):
-    """Its help names every format; the renderers are imported only when somebody reads it."""
+    """Its help names every format, those of ``sheet`` or of a Profile; the renderers are imported
+    only when somebody reads it or names one."""
 
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+    def __init__(self, *given: Any, sheet: bool = False, **how: Any) -> None:
+        super().__init__(*given, **how)
+        self._sheet = sheet
+
+    def formats(self) -> Sequence[str]:
+        if self._sheet:
+            return SHEET_FORMATS
         from kgprof.render import RENDERERS
 
-        *names, last = (renderer.name for renderer in RENDERERS)
+        return [renderer.name for renderer in RENDERERS]
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        *names, last = self.formats()
         self.help = (
             f"Print the result as {', '.join(names)} or {last}, on stdout or into PATH. Repeatable."
         )
         return super().get_help_record(ctx)
 
 
-format_option = remembered_option(
+def parse_formats(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> None:
+    """Raises UsageError for an unknown format or a second one on stdout, before anything has been
+    measured."""
+    assert isinstance(param, FormatOption)
+    outputs = [_output(value, param) for value in values]
+    if sum(output.path is None for output in outputs) > 1:
+        raise UsageError(
+            "two formats cannot share stdout", hint="write one to a file: --format json=report.json"
+        )
+    if outputs:
+        remembered(ctx, param, tuple(outputs))
+
+
+def _output(value: str, option: FormatOption) -> Output:
+    name, _, path = value.partition("=")
+    if name not in (known := option.formats()):
+        raise UsageError(unknown("format", name, known), hint=f"one of {', '.join(known)}")
+    if path:
+        refuse_unwritable(Path(path))
+    return Output(name, Path(path) if path else None)
+
+
+_format_option = partial(
+    click.option,
     "--format",
     "outputs",
     cls=FormatOption,
     multiple=True,
     metavar="FORMAT[=PATH]",
     callback=parse_formats,
-)
-
-
-def parse_sheet_formats(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> None:
-    """As ``parse_formats``, of what is no Profile. Raises UsageError."""
-    given = [(name, path) for name, _, path in (value.partition("=") for value in values)]
-    for name, _ in given:
-        if name not in SHEET_FORMATS:
-            raise UsageError(
-                unknown("format", name, SHEET_FORMATS), hint=f"one of {', '.join(SHEET_FORMATS)}"
-            )
-    remembered(ctx, param, _outputs(given))
-
-
-sheet_format_option = many(
-    "--format",
-    "outputs",
-    "FORMAT[=PATH]",
-    f"Print the result as {', '.join(SHEET_FORMATS[:-1])} or {SHEET_FORMATS[-1]}, on stdout or "
-    "into PATH. Repeatable.",
-    callback=parse_sheet_formats,
     expose_value=False,
 )
+format_option = _format_option()
+sheet_format_option = _format_option(sheet=True)
 
 
 def named_once(ctx: click.Context, param: click.Parameter, value: str) -> str:

@@ -160,6 +160,8 @@ def _mended(
     now: bool = False,
 ) -> m.Finding:
     """``now``: what it prints cannot be printed later."""
+    if finding.refusal is not None and finding.no_fix:
+        return finding
     if why := _unavoidable(finding):
         return replace(finding, level=m.Level.NOTE, no_fix=why)
     place = finding.location

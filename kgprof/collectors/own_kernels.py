@@ -61,8 +61,7 @@ def _of_run(run: RunEvidence) -> Iterator[OwnKernel]:
     if isinstance(traced, m.Skipped) or not kernels:
         return
     columns, work = traced.columns, traced.work
-    names = columns.name[work.events]
-    worked_us = traced.device_us(names == names)
+    names, took_ns = columns.name[work.events], columns.duration_ns[work.events]
     for name, location in kernels.items():
         if name not in columns.names:
             continue
@@ -72,7 +71,7 @@ def _of_run(run: RunEvidence) -> Iterator[OwnKernel]:
             location=location,
             kernel=name,
             device_us=traced.device_us(its),
-            share=traced.device_us(its) / worked_us if worked_us else 0.0,
+            share=float(took_ns[its].sum() / max(1, took_ns.sum())),
             launches=int(its.sum()),
             extent=traced.extent,
         )

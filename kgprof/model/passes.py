@@ -138,7 +138,6 @@ class MemoryPeaks(Tagged, tag="peaks"):
     allocated_bytes: int | Skipped  # CUDA's caching allocator; a CPU has no such count
     reserved_bytes: int | Skipped
     resident_bytes: int | Skipped  # of the whole process (VmHWM, reset before)
-    allocated_before_bytes: int | Skipped
     resident_before_bytes: int | Skipped
     # Memory that CUDA graphs keep for themselves: between replays nobody else gets it, and little
     # of it is allocated.
@@ -312,7 +311,6 @@ class TracePass(Tagged, tag="trace"):
 
     step_us: tuple[float, ...]
     trace_file: str  # name inside the run's folder
-    trace_bytes: int
     cpp_kernel_profile: bool  # Inductor's C++ kernels are visible by name
     # of a script: the median of the steps just before, without torch.profiler
     bare_us: float | None = None

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from kgprof import model as m
+from kgprof.progress import tell
 from kgprof.reading import layout
 from kgprof.record import store
 
@@ -26,6 +27,15 @@ OLDER_FILE = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"  # which torch reads where FILE i
 MOST_BYTES = 2**26
 ANSWERS_WITHIN_S = 4.0  # NCCL's monitor looks at its pipe once a second
 MOST_FRAMES = 12
+# of a process that was killed while it wrote, or of a torch that writes another form
+UNREADABLE = (
+    AttributeError,
+    EOFError,
+    LookupError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+)
 _OF_TORCH = f"-packages{os.sep}torch{os.sep}"
 _OWN = str(Path(__file__).resolve().parent.parent)
 
@@ -73,17 +83,21 @@ def ask(prefix: Path) -> None:
 
 
 def keep(prefix: Path, folder: Path) -> None:
-    """Put what this rank's process wrote into its run's folder, in kgprof's own form."""
-    file = Path(f"{prefix}{os.environ.get('RANK', '')}")
-    if not file.is_file() or file.stat().st_size > MOST_BYTES:
+    """Put what this rank's process wrote into its run's folder, in kgprof's own form; say why where
+    it cannot be read."""
+    rank = os.environ.get("RANK", "")
+    file = Path(f"{prefix}{rank}")
+    if not file.is_file():
         return
     try:
-        rank, written_ns = int(os.environ.get("RANK", "")), file.stat().st_mtime_ns
-        found = order(file.read_bytes(), rank, written_ns)
-    # a process that was killed while it wrote, or a torch that writes another form
-    except (ValueError, EOFError, pickle.UnpicklingError, AttributeError, LookupError, TypeError):
+        if file.stat().st_size > MOST_BYTES:
+            raise ValueError(f"it has more than {MOST_BYTES // 2**20} MB")
+        kept = order(file.read_bytes(), int(rank), file.stat().st_mtime_ns)
+    except UNREADABLE as error:
+        why = f"{type(error).__name__}: {error}"
+        tell(f"kgprof: torch's record of rank {rank}'s collectives was not read: {why}")
         return
-    store.write_json(folder / layout.COLLECTIVES, found)
+    store.write_json(folder / layout.COLLECTIVES, kept)
 
 
 class _Plain(pickle.Unpickler):

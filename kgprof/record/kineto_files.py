@@ -280,7 +280,6 @@ def _write_run(folder: Path, one: Found, file: m.TraceFile) -> None:
         traced: m.TracePass | m.Skipped = m.TracePass(
             step_us=one.step_us,
             trace_file=kept.name,
-            trace_bytes=kept.stat().st_size,
             cpp_kernel_profile=one.cpp_kernel_profile,
         )
     else:

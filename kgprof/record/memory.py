@@ -94,11 +94,9 @@ class Peaks:
             why = f"{CLEAR_REFS}: {error.strerror or error}"
             self._cannot = f"the peak of the resident set cannot be reset here ({why})"
         self._before = _resident("VmRSS")
-        self._allocated: int | m.Skipped = NOT_ON_A_CPU
         if self._on_gpu:
             timing.synchronize(device)
             torch.cuda.reset_peak_memory_stats(device)
-            self._allocated = torch.cuda.memory_allocated(device)
 
     def answer(self) -> m.MemoryPeaks:
         device = self._device
@@ -110,7 +108,6 @@ class Peaks:
             else NOT_ON_A_CPU,
             reserved_bytes=torch.cuda.max_memory_reserved(device) if self._on_gpu else NOT_ON_A_CPU,
             resident_bytes=m.Skipped(self._cannot) if self._cannot else _resident("VmHWM"),
-            allocated_before_bytes=self._allocated,
             resident_before_bytes=self._before,
             graph_pool_bytes=sum(segment["total_size"] for segment in pools)
             if self._on_gpu

@@ -60,7 +60,7 @@ def stack_pass(
         )
         size = export(profiler, path)
         if size <= most_bytes:
-            return kept(path, step_us, size, cut)
+            return kept(path, step_us, cut)
         path.unlink()
         if steps == 1:
             return m.Skipped(too_large(1, size, most_bytes))
@@ -73,18 +73,14 @@ def calls_of(host: m.HostPass | None) -> float:
     return sum(row.calls for row in host.rows) / len(host.step_us) if host and host.step_us else 0.0
 
 
-def kept(
-    path: Path, step_us: tuple[float, ...], size: int, cut: str = ""
-) -> m.TracePass | m.Skipped:
+def kept(path: Path, step_us: tuple[float, ...], cut: str = "") -> m.TracePass | m.Skipped:
     """A trace without stacks is none of this pass: it goes."""
     with gzip.open(path) as lines:
         has_stacks = any(_PYTHON_EVENT in line for line in lines)
     if not has_stacks:
         path.unlink()
         return m.Skipped(NO_STACKS)
-    return m.TracePass(
-        step_us=step_us, trace_file=path.name, trace_bytes=size, cpp_kernel_profile=False, cut=cut
-    )
+    return m.TracePass(step_us=step_us, trace_file=path.name, cpp_kernel_profile=False, cut=cut)
 
 
 def fewer(why: str, meant: int) -> str:

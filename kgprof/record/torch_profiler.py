@@ -54,7 +54,6 @@ def trace_pass(
     return m.TracePass(
         step_us=step_us,
         trace_file=path.name,
-        trace_bytes=size,
         cpp_kernel_profile=cpp_kernel_profile,
     )
 

@@ -215,11 +215,10 @@ class TraceWindow(Source):
             self._path.unlink()
             return m.Skipped(stack_profiler.too_large(len(step_us), size, most_bytes))
         if self._with_stack:
-            return stack_profiler.kept(self._path, step_us, size)
+            return stack_profiler.kept(self._path, step_us)
         return m.TracePass(
             step_us=step_us,
             trace_file=self._path.name,
-            trace_bytes=size,
             cpp_kernel_profile=False,
             host_lines=self._host_lines,
         )

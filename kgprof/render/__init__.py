@@ -1,11 +1,9 @@
 """The Profile for people and for machines. RENDERERS is the room's table of contents: a new format
 is one line here."""
 
-import difflib
 from typing import Protocol
 
 from kgprof import model as m
-from kgprof.errors import UsageError
 from kgprof.render.github import Github
 from kgprof.render.html import Html, Traces
 from kgprof.render.json import Json
@@ -28,15 +26,13 @@ RENDERERS: tuple[Renderer, ...] = (Html(), Json(), Text(), Markdown(), Sarif(), 
 
 
 def by_name(name: str, traces: Traces | None = None, source_url: str = "") -> Renderer:
-    """The renderer that ``--format`` names. Raises UsageError with the nearest name.
+    """The renderer that ``--format`` names, which knows its names.
 
     ``traces``: the files that a page may carry or link to. They are no part of the Profile, and no
     other format has room for them. ``source_url``: of the repository, for the links of a finding
     that is copied from the page.
     """
-    known = {renderer.name: renderer for renderer in RENDERERS}
-    if name not in known:
-        nearest = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {nearest[0]}?" if nearest else f"the formats are {', '.join(known)}"
-        raise UsageError(f"unknown format {name!r}", hint=hint)
-    return Html(traces, source_url) if name == Html.name and traces is not None else known[name]
+    if name == Html.name and traces is not None:
+        return Html(traces, source_url)
+    (named,) = (renderer for renderer in RENDERERS if renderer.name == name)
+    return named

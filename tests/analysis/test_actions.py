@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import msgspec
@@ -33,6 +32,7 @@ from kgprof.model.memory_records import Frame
 from kgprof.reading import recordings
 from kgprof.render.markdown import Markdown
 from tests.analysis.recordings import recording, run
+from tests.archives import unpacked
 from tests.collectors import written, written_gpu_time, written_syncs, written_tensors
 from tests.collectors.written_device import launched_in, steps, traced
 from tests.collectors.written_syncs import STEADY_FROM
@@ -335,11 +335,8 @@ def test_a_run_whose_results_differ_is_not_the_one_to_mend() -> None:
 
 
 @pytest.fixture(scope="module")
-def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Profile:
-    folder = tmp_path_factory.mktemp("evaluator")
-    with tarfile.open(FIXTURES / "evaluator_h200.tgz") as packed:
-        packed.extractall(folder, filter="data")
-    return analyse(recordings.load(folder / "recording"))
+def evaluator() -> Profile:
+    return analyse(recordings.load(unpacked("evaluator_h200.tgz") / "recording"))
 
 
 def test_of_the_evaluator_it_is_the_fastest_runs_sync_which_is_worth_at_most_the_idle_time(

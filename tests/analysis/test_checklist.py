@@ -3,7 +3,6 @@ them had together."""
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from kgprof.model import (
 )
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
+from tests.archives import unpacked
 from tests.collectors import written, written_tensors
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"
@@ -46,16 +46,13 @@ Load = Callable[[str, str], Recording]
 
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
+def load() -> Load:
     """One program's run out of a recording: of what stands in which file, by name."""
     kept: dict[str, list[Recording]] = {
         H200: [recordings.load(one) for one in (RECORDINGS / H200).iterdir() if one.is_dir()]
     }
     for name in (RUNTIME, COMPILER, LINKPRED, GPU_TIME):
-        folder = tmp_path_factory.mktemp("kept")
-        with tarfile.open(RECORDINGS / f"{name}.tgz") as archive:
-            archive.extractall(folder, filter="data")
-        kept[name] = [recordings.load(folder)]
+        kept[name] = [recordings.load(unpacked(f"{name}.tgz"))]
     return lambda where, program: next(
         msgspec.structs.replace(recording, runs=(run,))
         for recording in kept[where]

@@ -120,9 +120,7 @@ def recorded(folder: Path, **fields: Any) -> Recording:
     whole = written_tensors.recording(
         buffers=(buffer("low", written_outside=(3, 4)), buffer("high", **fields), buffer("table"))
     )
-    traced = TracePass(
-        step_us=(100.0, 100.0), trace_file="trace.json.gz", trace_bytes=1, cpp_kernel_profile=False
-    )
+    traced = TracePass(step_us=(100.0, 100.0), trace_file="trace.json.gz", cpp_kernel_profile=False)
     run = msgspec.structs.replace(whole.runs[0], trace=traced)
     whole = msgspec.structs.replace(whole, folder=str(folder), runs=(run,))
     path = layout.trace_path(whole, run.key, PassName.TRACE)

@@ -5,19 +5,16 @@ What each takes, and what it took with its cause gone, was measured without kgpr
 
 from __future__ import annotations
 
-import tarfile
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from kgprof.analysis import analyse
 from kgprof.model import LimitKind, Profile, RunLimits, WholeRun
 from kgprof.reading import recordings
+from tests.archives import RECORDINGS, unpacked
 
-ARCHIVE = (
-    Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "first_answers_h100.tar.xz"
-)
+ARCHIVE = "first_answers_h100.tar.xz"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,10 +70,8 @@ TRUTHS = {
 
 
 @pytest.fixture(scope="module")
-def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Profile]:
-    folder = tmp_path_factory.mktemp("first_answers")
-    with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(folder, filter="data")
+def profiles() -> dict[str, Profile]:
+    folder = unpacked(ARCHIVE)
     return {name: analyse(recordings.load(folder / name)) for name in TRUTHS}
 
 
@@ -119,7 +114,7 @@ def test_nothing_is_said_that_is_not_so(profiles: dict[str, Profile], name: str)
 
 
 def test_the_five_are_small_enough_to_keep() -> None:
-    assert 0 < ARCHIVE.stat().st_size < 2**20
+    assert 0 < (RECORDINGS / ARCHIVE).stat().st_size < 2**20
 
 
 def test_a_busy_gpu_is_told_that_there_is_nothing_to_do_and_why_its_times_vary(

@@ -8,7 +8,6 @@ the rows.
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -16,18 +15,12 @@ import pytest
 from kgprof.analysis import analyse
 from kgprof.model import LateCause, Profile, VerdictStatus
 from kgprof.reading import recordings
-
-ARCHIVE = (
-    Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "first_answers_h200.tar.xz"
-)
+from tests.archives import unpacked
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("kept")
-    with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(folder, filter="data")
-    return folder
+def kept() -> Path:
+    return unpacked("first_answers_h200.tar.xz")
 
 
 def profile_of(folder: Path) -> Profile:

@@ -8,7 +8,6 @@ with batches of one size.
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -16,21 +15,12 @@ import pytest
 from kgprof.analysis import analyse
 from kgprof.model import LateCause, Profile
 from kgprof.reading import recordings
-
-ARCHIVE = (
-    Path(__file__).resolve().parents[2]
-    / "fixtures"
-    / "recordings"
-    / "first_answers_ranks_and_input_h100.tar.xz"
-)
+from tests.archives import unpacked
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("kept")
-    with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(folder, filter="data")
-    return folder
+def kept() -> Path:
+    return unpacked("first_answers_ranks_and_input_h100.tar.xz")
 
 
 def profile_of(folder: Path) -> Profile:

@@ -33,7 +33,6 @@ def peaks(resident: int, allocated: int | Skipped = NONE) -> MemoryPeaks:
         allocated_bytes=allocated,
         reserved_bytes=allocated,
         resident_bytes=resident,
-        allocated_before_bytes=NONE,
         resident_before_bytes=7,
     )
 

@@ -225,9 +225,7 @@ def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watche
     traced_us: float, said: str
 ) -> None:
     """The profiler only slows steps down, and few come before it."""
-    trace = TracePass(
-        step_us=(traced_us,) * 3, trace_file="t.json.gz", trace_bytes=1, cpp_kernel_profile=False
-    )
+    trace = TracePass(step_us=(traced_us,) * 3, trace_file="t.json.gz", cpp_kernel_profile=False)
     record = msgspec.structs.replace(
         stepping(FUSED, 1.0),
         timing=Skipped(reason="it took 67 s"),
@@ -242,9 +240,7 @@ def test_steps_of_a_script_in_which_torch_compiles_are_in_no_time_and_without_an
     None
 ):
     # given: four steps before the profiler and three in it, behind the one in which it starts
-    trace = TracePass(
-        step_us=(30.0, 900.0, 34.0), trace_file="t.json.gz", trace_bytes=1, cpp_kernel_profile=False
-    )
+    trace = TracePass(step_us=(30.0, 900.0, 34.0), trace_file="t.json.gz", cpp_kernel_profile=False)
     record = msgspec.structs.replace(
         stepping(FUSED, 1.0),
         timing=Skipped(reason="it took 67 s"),

@@ -120,7 +120,6 @@ def test_the_time_of_a_step_is_that_of_all_steps_and_not_of_the_first_few() -> N
     traced = TracePass(
         step_us=(1200.0,) * 4,
         trace_file="trace.json.gz",
-        trace_bytes=1,
         cpp_kernel_profile=False,
     )
     run = msgspec.structs.replace(run, memory=written_syncs.memory(step_us=times), trace=traced)

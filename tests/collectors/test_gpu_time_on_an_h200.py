@@ -8,8 +8,6 @@ bound, beyond the spread of the two, and it should be a good part of it.
 from __future__ import annotations
 
 import statistics
-import tarfile
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -19,15 +17,12 @@ from kgprof.measures.traced_steps import TracedSteps, traced_steps
 from kgprof.model import Finding, Recording, RunRecord, Saving, Skipped, TimingPass
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
-
-ARCHIVE = Path(__file__).resolve().parents[2] / "fixtures" / "recordings" / "gpu_time_h200.tgz"
+from tests.archives import unpacked
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recording, ...]:
-    folder = tmp_path_factory.mktemp("gpu_time")
-    with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(folder, filter="data")
+def kept() -> tuple[Recording, ...]:
+    folder = unpacked("gpu_time_h200.tgz")
     return tuple(recordings.load(folder / name) for name in ("recording", "graphs"))
 
 

@@ -783,9 +783,7 @@ def waits_said(
                 ).encode()
             )
         )
-    traced = TracePass(
-        step_us=(100.0,) * STEPS, trace_file=path.name, trace_bytes=1, cpp_kernel_profile=False
-    )
+    traced = TracePass(step_us=(100.0,) * STEPS, trace_file=path.name, cpp_kernel_profile=False)
     run = msgspec.structs.replace(whole.runs[0], trace=traced, script=script)
     found = disagreements.collect(
         Evidence(msgspec.structs.replace(whole, folder=str(folder), runs=(run,)))

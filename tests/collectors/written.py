@@ -446,7 +446,6 @@ def on_cuda(
         gone = TracePass(
             step_us=(100.0,) * steps,
             trace_file="trace.json.gz",
-            trace_bytes=1,
             cpp_kernel_profile=False,
         )
         path = layout.run_folder(folder, key) / layout.TRACE_FILES[PassName.TRACE]

@@ -57,7 +57,6 @@ def traced(
         trace=TracePass(
             step_us=(TRACED_US,) * STEPS,
             trace_file=path.name,
-            trace_bytes=1,
             cpp_kernel_profile=False,
         ),
     )

@@ -23,7 +23,6 @@ from kgprof.document.build import FINDINGS
 from kgprof.document.escaping import visible
 from kgprof.document.finding_list import grouped
 from kgprof.document.limits import MORE_KERNELS, TOP_KERNELS
-from kgprof.errors import UsageError
 from kgprof.model import DeviceIdle, HostSpan, KernelBreakdown, Location, Profile
 from kgprof.render import RENDERERS, Renderer, by_name, embedded_profile
 from kgprof.render import json as json_renderer
@@ -70,14 +69,6 @@ def test_the_help_of_the_option_names_every_format() -> None:
     assert [
         renderer.name for renderer in RENDERERS if not re.search(rf"\b{renderer.name}\b", said)
     ] == []
-
-
-def test_an_unknown_format_suggests_the_nearest() -> None:
-    with pytest.raises(UsageError) as raised:
-        by_name("htlm")
-
-    assert raised.value.message == "unknown format 'htlm'"
-    assert raised.value.hint == "did you mean html?"
 
 
 def test_every_renderer_of_the_room_is_listed() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from kgprof.model import FindingCost, Level, PassName, Recording, Rule
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
 from kgprof.render.rules_page import rules_page
+from tests.archives import unpacked
 from tests.contract.rule_cases import CASES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,17 +35,12 @@ Load = Callable[[str], Recording]
 
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
+def load() -> Load:
     """One program's run, of the corpora as torch 2.11 left them or from the H200."""
     kept = [recordings.load(one) for one in sorted(H200.iterdir()) if one.is_dir()]
     for corpus in ("corpus_torch_2.11", "corpus_runtime_h200", "linkpred_h200"):
-        folder = tmp_path_factory.mktemp("corpus")
-        with tarfile.open(RECORDINGS / f"{corpus}.tgz") as archive:
-            archive.extractall(folder, filter="data")
-        kept.append(recordings.load(folder))
-    folder = tmp_path_factory.mktemp("gpu_time")
-    with tarfile.open(RECORDINGS / "gpu_time_h200.tgz") as archive:
-        archive.extractall(folder, filter="data")
+        kept.append(recordings.load(unpacked(f"{corpus}.tgz")))
+    folder = unpacked("gpu_time_h200.tgz")
     kept += [recordings.load(folder / "recording"), recordings.load(folder / "graphs")]
     return lambda name: next(
         msgspec.structs.replace(recording, runs=(run,))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import re
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from kgprof.reading import recordings
 from kgprof.render import by_name
 from kgprof.render.html import Html
 from kgprof.render.markdown import Markdown
+from tests.archives import unpacked
 from tests.contract.test_sentences import rewritten
 from tests.render import profiles
 from tests.render.test_golden import VisibleText
@@ -243,13 +243,11 @@ def test_the_strings_of_a_room_speak_plainly(room: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def committed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Profile]:
+def committed() -> dict[str, Profile]:
     """Every committed Recording, with what its recorder wrote replaced."""
     folders = {path.name: path for path in RECORDINGS.iterdir() if path.is_dir()}
     for archive in sorted(RECORDINGS.glob("*.tgz")):
-        folders[archive.name] = tmp_path_factory.mktemp("recording")
-        with tarfile.open(archive) as packed:
-            packed.extractall(folders[archive.name], filter="data")
+        folders[archive.name] = unpacked(archive.name)
     found = {}
     for name, folder in folders.items():
         for header in sorted(folder.rglob("recording.json")):

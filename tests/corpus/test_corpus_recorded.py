@@ -3,26 +3,21 @@ there as well."""
 
 from __future__ import annotations
 
-import tarfile
-
 import pytest
 
 from kgprof.model import CompilePass, Recording
 from kgprof.reading import recordings
+from tests.archives import unpacked
 from tests.corpus import found
 from tests.corpus.record import key_of
 from tests.corpus.truth import CORPUS, Program, programs
 
-ARCHIVE = CORPUS.parent / "recordings" / "corpus_torch_2.11.tgz"
 PROGRAMS = programs()
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    folder = tmp_path_factory.mktemp("corpus")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
-    return recordings.load(folder)
+def recording() -> Recording:
+    return recordings.load(unpacked("corpus_torch_2.11.tgz"))
 
 
 def test_it_was_made_where_it_says(recording: Recording) -> None:

@@ -3,7 +3,6 @@ GPU."""
 
 from __future__ import annotations
 
-import tarfile
 from collections import Counter
 
 import pytest
@@ -12,11 +11,11 @@ from kgprof import collectors
 from kgprof.model import MemoryPass, Recording
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
+from tests.archives import unpacked
 from tests.corpus_runtime import found
 from tests.corpus_runtime.record import key_of
-from tests.corpus_runtime.truth import CORPUS, Program, programs
+from tests.corpus_runtime.truth import Program, programs
 
-ARCHIVE = CORPUS.parent / "recordings" / "corpus_runtime_h200.tgz"
 DEVICE = "cuda"
 PROGRAMS = tuple(program for program in programs() if program.runs_on(DEVICE))
 
@@ -24,11 +23,8 @@ every_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program:
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    folder = tmp_path_factory.mktemp("corpus_runtime")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
-    return recordings.load(folder)
+def recording() -> Recording:
+    return recordings.load(unpacked("corpus_runtime_h200.tgz"))
 
 
 def test_it_was_made_where_it_says(recording: Recording) -> None:

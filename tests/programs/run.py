@@ -27,6 +27,7 @@ from kgprof.record.children import Caches
 from kgprof.record.job import Job, Task
 from tests.programs import advice, found
 from tests.programs.truth import Program, programs
+from tests.record import one_server
 from tests.record.handmade import ENVIRONMENT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,7 +128,8 @@ def watched(program: Program, folder: Path) -> Answer:
     given = children.Start(
         job=job, scratch=folder, log=log, caches=Caches(folder=folder / "caches")
     )
-    ended = children.run(given, echo=printed.append)
+    with one_server.imports_shared():
+        ended = children.run(given, echo=printed.append)
     store.write_exit(recording, KEY, ended.exit)
     return _answer(
         recordings.load(recording), ended.exit.exit_code or 0, b"".join(printed).decode()

@@ -163,7 +163,6 @@ def _trace_pass(folder: Path, key: RunKey, name: PassName, per_step: float) -> T
     return TracePass(
         step_us=(per_step * 1.3,) * 5,
         trace_file=path.name,
-        trace_bytes=path.stat().st_size,
         cpp_kernel_profile=name is PassName.KERNELS,
     )
 
@@ -184,7 +183,6 @@ def _stack_pass(folder: Path, key: RunKey, per_step: float) -> TracePass:
     return TracePass(
         step_us=(per_step * 1.8,) * 2,
         trace_file=path.name,
-        trace_bytes=path.stat().st_size,
         cpp_kernel_profile=False,
     )
 

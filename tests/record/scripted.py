@@ -23,9 +23,10 @@ from kgprof.model import (
     StrategyPlan,
 )
 from kgprof.reading import layout, recordings
-from kgprof.record import children, fork_server, store
+from kgprof.record import children, store
 from kgprof.record.children import Caches, Start
 from kgprof.record.job import Job, Task
+from tests.record import one_server
 from tests.record.handmade import ENVIRONMENT
 
 KEY = RunKey(strategy="program", mode="as-is")
@@ -111,7 +112,7 @@ def ran(
     )
     log = layout.run_folder(recording, KEY) / layout.LOG
     caches = Caches(folder=folder / "caches")
-    with fork_server.imports_shared():
+    with one_server.imports_shared():
         ended = children.run(
             Start(job=job, scratch=folder, log=log, caches=caches), echo=echoed.append
         ).exit

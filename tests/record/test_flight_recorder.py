@@ -92,8 +92,11 @@ def test_what_ended_in_a_group_is_looked_up_by_this_process_own_number_of_it() -
         {"entries": [entry(1, frames=[{}])]},
     ],
 )
-def test_a_dump_of_another_form_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Any
+def test_a_dump_of_another_form_leaves_nothing_but_a_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    written: Any,
 ) -> None:
     monkeypatch.setenv("RANK", "1")
     (tmp_path / "c_1").write_bytes(pickle.dumps(written))
@@ -101,6 +104,29 @@ def test_a_dump_of_another_form_leaves_nothing(
     flight_recorder.keep(tmp_path / "c_", tmp_path)
 
     assert [path.name for path in tmp_path.iterdir()] == ["c_1"]
+    said = capsys.readouterr().err
+    assert said.startswith("kgprof: torch's record of rank 1's collectives was not read: ")
+    assert said.count("\n") == 1
+
+
+def test_a_dump_that_is_too_large_is_not_read_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    with (tmp_path / "c_1").open("wb") as file:
+        file.truncate(flight_recorder.MOST_BYTES + 1)
+
+    flight_recorder.keep(tmp_path / "c_", tmp_path)
+
+    assert "was not read: ValueError: it has more than 64 MB" in capsys.readouterr().err
+
+
+def test_where_no_rank_wrote_nothing_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flight_recorder.keep(tmp_path / "c_", tmp_path)
+
+    assert capsys.readouterr().err == ""
 
 
 def test_a_rank_that_cannot_write_says_so_and_raises_nothing(

@@ -267,7 +267,20 @@ def test_whether_there_is_a_gpu_is_asked_in_another_process(
     assert is_gone(int((tmp_path / "asked").read_text()))
 
 
-def test_one_that_hangs_is_ended_with_its_group_and_its_stack_is_in_the_log(plans: Plans) -> None:
+def test_one_that_hangs_is_ended_with_its_group_and_its_stack_is_in_the_log(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await_news = children._Child._await_news
+
+    def once_it_hangs(child: children._Child, timeout_s: float) -> None:
+        """A busy machine may take long to import torch before that."""
+        until = time.monotonic() + timeout_s
+        while not (plans.log.exists() and b"pids" in plans.log.read_bytes()):
+            assert time.monotonic() < until, "it never came so far"
+            time.sleep(0.05)
+        await_news(child, 1.0)
+
+    monkeypatch.setattr(children._Child, "_await_news", once_it_hangs)
     program = """
         import os, subprocess, sys, time
         left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
@@ -276,7 +289,7 @@ def test_one_that_hangs_is_ended_with_its_group_and_its_stack_is_in_the_log(plan
         hanging()
     """  # noqa: E501
     with fork_server.imports_shared():
-        ended = plans.run(program, timeout_s=20.0)
+        ended = plans.run(program)
 
     log = plans.log.read_text(encoding="utf-8")
     pids = next(line for line in log.splitlines() if line.startswith("pids")).split()[1:]

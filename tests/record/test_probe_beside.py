@@ -65,7 +65,6 @@ class OnACpu(Children):
                 allocated_bytes=LEFT_OUT,
                 reserved_bytes=LEFT_OUT,
                 resident_bytes=self._resident,
-                allocated_before_bytes=LEFT_OUT,
                 resident_before_bytes=LEFT_OUT,
             )
             first = 9e6 if job.key == FUSED else 1e6

@@ -150,6 +150,7 @@ def test_one_that_is_stopped_costs_the_time_limit_of_both(
 def test_a_daemon_that_holds_the_pipes_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(children, "DRAIN_S", 1.0)
     began = time.monotonic()
 
     ended, said = beside(tmp_path, monkeypatch, "a 3 -", "b 2 daemon")

@@ -1651,7 +1651,6 @@ def _memory(key: RunKey) -> MemorySummary:
             allocated_bytes=no_allocator,
             reserved_bytes=no_allocator,
             resident_bytes=(700 if eager else 731) * 2**20,
-            allocated_before_bytes=no_allocator,
             resident_before_bytes=690 * 2**20,
         ),
         over_eager_bytes=Skipped(reason="this run is in mode eager") if eager else 31 * 2**20,
