@@ -20,6 +20,7 @@ _DELETED = "Cache line invalidated because"
 _METADATA = "___check_metadata_"  # of the second value that __tensor_flatten__ returns
 # Dynamo's name for what the line of a graph break left to the code behind it
 _RETURNED = "___stack"
+_OF_NUMPY = re.compile(r"___from_numpy\((.*)\)")  # an array, which torch takes for a tensor
 _GLOBAL = re.compile(r"G\['(\w+)'\]")
 _LOCAL = re.compile(r"L\['(\w+)'\]")
 _CELL = re.compile(r"(?P<owner>.+?)\.__closure__\[\d+\]\.cell_contents")
@@ -75,13 +76,16 @@ def in_words(
         return f"{name} is another {what} than before"
     if guard.kind == "aliasing" and guard.expected:
         return f"{name} and {guard.expected} were one object, and are two now"
+    if guard.kind == "members":
+        members = dict.fromkeys(each.expected.removeprefix("no ") for each in same or (guard,))
+        return f"{name} has {' and '.join(members)} in some calls and not in others"
     if guard.kind == "keys" and (keys := keys_of(same or (guard,))):
         return f"{name} has {' and '.join(keys)} in some calls and not in others"
     if guard.kind == "identity":  # what was created again has no name in a guard
         return guard.text
     dimension = "" if guard.dimension is None else f", dimension {guard.dimension}"
     subject = f" of {name}" if guard.source else ""
-    expected, actual = (_shortened(value) for value in (guard.expected, guard.actual))
+    expected, actual = (_shortened(value, guard) for value in (guard.expected, guard.actual))
     change = f": expected {expected}" if expected else ""
     change += f"{', got' if change else ': got'} {actual}" if actual else ""
     return f"{guard.kind}{subject}{dimension}{change}" if change or subject else guard.text
@@ -89,7 +93,7 @@ def in_words(
 
 def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
     """What a guard is on, as the program names it."""
-    source = guard.source.removesuffix(".__code__")
+    source = _OF_NUMPY.sub(r"\1", guard.source.removesuffix(".__code__"))
     if group := param_group(guard):
         return f"{group['key']}{group['part']} of the optimizer's param group {group['group']}"
     if guard.variable:
@@ -116,8 +120,8 @@ def _of_wrapped(source: str, wraps: str, arguments: Sequence[str]) -> str:
     return _WRAPPED.sub(wraps, _NAMED.sub(r"\1", source), count=1)
 
 
-def _shortened(value: str) -> str:
-    value = _LENGTH_OF_DICT.sub("", value)
+def _shortened(value: str, guard: Guard) -> str:
+    value = _LENGTH_OF_DICT.sub("", value) if guard.kind == "length" else value
     return f"{float(value):.6g}" if _LONG_FLOAT.fullmatch(value) else value
 
 

@@ -19,7 +19,7 @@ from kgprof import model as m
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.graph_breaks import numbered
-from kgprof.collectors.guard_text import OTHER, TENSOR_KINDS, Guard, parse
+from kgprof.collectors.guard_text import OTHER, TENSOR_KINDS, Guard, is_condition, parse
 from kgprof.collectors.guard_words import (
     in_words,
     is_left_by_a_break,
@@ -237,13 +237,14 @@ def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
     # A value guard says what was expected only; what came is what the next rejection says of the
     # new entry.
     compiled_for = {
-        (guard.entry, guard.source, guard.kind): guard.expected
+        (guard.entry, guard.source, guard.kind): "" if is_condition(guard) else guard.expected
         for g in found.values()
         for guard in g
     }
 
     def with_actual(name: str, guard: Guard) -> Guard:
-        if guard.actual or guard.kind == "keys":  # two guards on one dict are about different keys
+        # two guards on one dict are about different keys
+        if guard.actual or guard.kind in ("keys", "members") or is_condition(guard):
             return guard
         came = compiled_for.get((name, guard.source, guard.kind), "")
         return replace(guard, actual=came) if came else guard
@@ -553,7 +554,7 @@ class Advised:
 
     def _fix(self, guard: Guard, used: m.Location | None) -> str:
         source, plain = self.trace.source, guard.source.isidentifier()
-        changed, only_grows = source.changes(used, name_of(guard)) if used else (False, False)
+        name, place = name_of(guard), used or self.definition
         cause = Cause(
             guards=tuple(
                 replace(each, source=self._argument(each.source)) for each in self._same(guard)
@@ -575,10 +576,17 @@ class Advised:
             only_computed=self._only_computed(guard, used),
             of_many_types=self._is_of_many_types(guard),
             in_turn=compiled_callables.in_turn(self.trace, self.compiled),
-            is_changed=changed,
-            only_grows=only_grows,
+            only_grows=source.only_appends(used, name) if used else False,
+            is_summed=source.only_adds_up(place, name) if place else False,
+            is_argument=bool(self.wrapped) or self._is_argument(name),
         )
         return as_code(cause)
+
+    def _is_argument(self, name: str) -> bool:
+        place = self.definition
+        if place is None:
+            return False
+        return name in self.trace.source.arguments(place.file, place.line, place.function)
 
     def _is_within_compiled(self) -> bool:
         """Whether a function that leads to its calls is compiled as well."""

@@ -78,7 +78,11 @@ MORE_GRAPHS = ("grad_mode", "training", "shared_wrapper", "models_in_turn")
 ALSO = ("labels_of_a_batch",)  # other programs of the same remedies
 
 
-@pytest.mark.parametrize("name", [*(remedy.name for remedy in REMEDIES), *ALSO])
+NOT_ON_A_CPU = "device"  # a tensor of the only other device here, meta, has no data
+OFFERED = [remedy.name for remedy in REMEDIES if remedy.name != NOT_ON_A_CPU]
+
+
+@pytest.mark.parametrize("name", [*OFFERED, *ALSO])
 def test_a_remedy_is_offered_and_helps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = of_recompiles(watched(f"remedy_{name}"))
     before = graphs()
@@ -226,9 +230,35 @@ def test_a_parameter_that_begins_to_require_gradients_has_no_remedy_of_sizes() -
 
 def test_a_global_list_that_the_function_fills_is_no_argument_to_stack() -> None:
     assert as_code(Cause(guards=(parse("0/0: len(G['norms']) == 1"),), function="keep_norm")) == ""
-    assert "torch.stack(past)" in as_code(
-        Cause(guards=(parse("0/0: len(past) == 1"),), function="blend")
-    )
+    past = Cause(guards=(parse("0/0: len(past) == 1"),), function="blend")
+    assert as_code(past) == ""  # nothing says what it does with the items
+    assert "torch.stack(past)" in as_code(msgspec.structs.replace(past, is_summed=True))
+
+
+@pytest.mark.parametrize(("first", "code"), [("CUDA", 'x = x.to("cuda")'), ("Meta", "")])
+def test_no_data_is_moved_to_a_device_without_data(first: str, code: str) -> None:
+    keys = f"DispatchKeySet({first}, BackendSelect), actual DispatchKeySet(CPU, BackendSelect)"
+    guard = parse(f"0/0: tensor 'x' dispatch key set mismatch. expected {keys}")
+
+    assert as_code(Cause(guards=(guard,), function="pool")).partition("  #")[0] == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "scale == 0.5",
+        "tensor 'scale' dtype mismatch. expected Float, actual Double",
+        "tensor 'scale' stride mismatch at index 0. expected 4, actual 1",
+        "scale is None",
+    ],
+)
+def test_what_a_function_closes_over_is_no_argument(text: str) -> None:
+    given = Cause(guards=(parse(f"0/0: {text}"),), function="loss", only_computed=True)
+    closed_over = as_code(msgspec.structs.replace(given, is_argument=False))
+
+    assert as_code(given)
+    assert "loss(" not in closed_over
+    assert "before the call" not in closed_over
 
 
 @pytest.mark.parametrize("text", ["args[0]", "x_l"])
@@ -245,15 +275,20 @@ def test_no_fix_names_what_only_a_library_has(text: str) -> None:
     ("expected", "actual", "dtype"),
     [
         ("Float", "Double", "float32"),
-        ("Long", "Float", "float32"),  # 0.5 would become 0
-        ("Half", "Int", "float16"),
+        ("Half", "Double", "float16"),
         ("Int", "Long", "int64"),
-        ("Bool", "Byte", "uint8"),
-        ("Byte", "Char", ""),  # neither holds the other
+        ("Long", "Float", ""),  # indices and weights, say
+        ("Half", "Int", ""),
+        ("Bool", "Float", ""),  # a mask that keeps, and one that is added
+        ("Bool", "Byte", ""),
+        ("Byte", "Float", ""),  # pixels up to 255, and up to 1
+        ("Byte", "Char", ""),
         ("ComplexFloat", "Float", ""),
     ],
 )
-def test_no_values_are_cut_off_for_one_dtype(expected: str, actual: str, dtype: str) -> None:
+def test_one_dtype_is_offered_only_for_numbers_of_one_kind(
+    expected: str, actual: str, dtype: str
+) -> None:
     text = f"0/0: tensor 'y' dtype mismatch. expected {expected}, actual {actual}"
     code = as_code(Cause(guards=(parse(text),), function="loss_of")).partition("  #")[0]
 
