@@ -302,7 +302,7 @@ _READINGS: tuple[Callable[[str], Parsed], ...] = (
         expected="a function",
     ),
     _form("keys", r"(?P<not>not )?___dict_contains\((?P<expected>.*), (?P<source>[^,]*)\)"),
-    _form("members", r"(?P<not>not )?set\.__contains__\((?P<source>[^,]*), (?P<expected>.*)\)"),
+    _form("keys", r"(?P<not>not )?set\.__contains__\((?P<source>[^,]*), (?P<expected>.*)\)"),
     _key_in_order,
     _form("keys", r"list\((?:dict\.keys\()?(?P<source>.*?)(?:\.keys\(\))?\)+ == (?P<expected>.*)"),
     _form("keys", r"KeyError on (?P<source>.*)\[(?P<expected>'[^']*')\]"),

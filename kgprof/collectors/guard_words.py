@@ -76,9 +76,6 @@ def in_words(
         return f"{name} is another {what} than before"
     if guard.kind == "aliasing" and guard.expected:
         return f"{name} and {guard.expected} were one object, and are two now"
-    if guard.kind == "members":
-        members = dict.fromkeys(each.expected.removeprefix("no ") for each in same or (guard,))
-        return f"{name} has {' and '.join(members)} in some calls and not in others"
     if guard.kind == "keys" and (keys := keys_of(same or (guard,))):
         return f"{name} has {' and '.join(keys)} in some calls and not in others"
     if guard.kind == "identity":  # what was created again has no name in a guard

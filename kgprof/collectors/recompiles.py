@@ -244,7 +244,7 @@ def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
 
     def with_actual(name: str, guard: Guard) -> Guard:
         # two guards on one dict are about different keys
-        if guard.actual or guard.kind in ("keys", "members") or is_condition(guard):
+        if guard.actual or guard.kind == "keys" or is_condition(guard):
             return guard
         came = compiled_for.get((name, guard.source, guard.kind), "")
         return replace(guard, actual=came) if came else guard
@@ -283,7 +283,8 @@ def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:
     guards = rejections(trace)
     for definition, compiled in _by_function(trace):
         anew = _made_anew(compiled)
-        again = [c for c in compiled if not c.failed and (is_recompile(c) or id(c) in anew)]
+        kept = [c for c in compiled if not c.failed and not c.is_empty]
+        again = [c for c in kept if is_recompile(c) or id(c) in anew]
         # a function that is refused each time reaches the limit as well
         worked = any(not c.failed for c in compiled)
         limits = [
@@ -958,6 +959,10 @@ def _spans_a_reset(entries: Sequence[Compiled], anew: set[int]) -> bool:
     return id(entries[0]) not in anew and len({entry.resets for entry in entries}) > 1
 
 
+def _code(frame: m.Location) -> tuple[str, int, str]:
+    return frame.file, frame.line, frame.function
+
+
 def _is_always_new(trace: RunTrace, entries: Sequence[Compiled], limit: Compiled | None) -> bool:
     if len(entries) <= MANY:
         return False
@@ -965,6 +970,8 @@ def _is_always_new(trace: RunTrace, entries: Sequence[Compiled], limit: Compiled
     end = limit.call if limit is not None and limit.frame_id in codes else trace.calls
     compiling = {entry.call for entry in entries}
     all_runs = _runs(trace, codes)
+    if any(entry.frame and _code(entry.frame) in trace.emptied for entry in entries):
+        return False  # torch skips it from then on, also for values that come again
     if end < trace.calls and any(call > end for call in all_runs):
         return False  # nothing is compiled after the limit: a value has come again
     runs = {call: count for call, count in all_runs.items() if min(compiling) <= call < end}

@@ -161,6 +161,7 @@ def sizes_of(guards: Sequence[Guard]) -> set[int]:
 # ---------------------------------------------------------------- what a value is
 
 _OF_WRAPPER = ("args[", "kwargs[")  # what it passes on; the program has no such names
+_OF_A_SET = ("set.__contains__", "not set.__contains__")
 _FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
 _INT = re.compile(r"-?\d+")
 _TEXT = re.compile(r"""b?['"].*""", re.DOTALL)
@@ -265,9 +266,9 @@ def _partial(cause: Cause) -> re.Match[str] | None:
 
 
 def keys_of(guards: Sequence[Guard]) -> list[str]:
-    """The keys that a dict has in some calls and not in others, each in quotes."""
+    """The keys that a dict (or set) has in some calls and not in others, as code."""
     expected = (guard.expected.removeprefix("no ") for guard in guards)
-    return list(dict.fromkeys(key for key in expected if re.fullmatch(r"'\w+'", key)))
+    return list(dict.fromkeys(key for key in expected if re.fullmatch(r"'\w+'|\d+", key)))
 
 
 def _stacked(cause: Cause) -> str:
@@ -448,7 +449,12 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="changing_options",
-        holds=lambda c: c.guard.kind == "keys" and bool(keys_of(c.guards)) and _is_passed(c),
+        holds=lambda c: (
+            c.guard.kind == "keys"
+            and not c.guard.text.startswith(_OF_A_SET)
+            and bool(keys_of(c.guards))
+            and _is_passed(c)
+        ),
         code=lambda c: (
             f"{c.name} = {{{', '.join(f'{key}: ...' for key in keys_of(c.guards))}, **{c.name}}}"
         ),

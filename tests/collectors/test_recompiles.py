@@ -54,7 +54,7 @@ DTYPE = Guard(
 )
 
 AT_STEP = SourceLine(file=FILE, line=STEP[1], function="<module>")
-FIX = "x = x.to(torch.float32)  # before the call: one dtype for all calls"
+FIX = "x = x.to(torch.float32)  # before the call, if it only reads x: one dtype for all calls"
 
 
 def collected(*lines: Any, **fields: Any) -> tuple[RecompiledFunction, ...]:
@@ -1199,3 +1199,40 @@ def test_the_ledger_says_what_converged_and_what_torch_refused_in_the_order_of_t
 
 def test_the_ledger_of_a_function_that_was_compiled_once_is_empty() -> None:
     assert ledger(*compiled("0/0", STEP)) == []
+
+
+def test_what_met_no_operator_is_no_recompile_and_ends_no_row_of_new_values() -> None:
+    # given: a recompile in each call until one has nothing to compile, after which torch skips it
+    calls = range(1, 6)
+    flags = [written.rejected(f"0/{call}", f"0/0: flag == {call}", call=call) for call in calls]
+    lines = [
+        *written.compiled_once()[:-1],
+        written.ran("0/0", 0),
+        *flags,
+        *(line for call in range(1, 5) for line in compiled(f"0/{call}", STEP, call=call)),
+        *(offered(STEP, call=call, compile_id=f"0/{call}") for call in range(1, 5)),
+        *(written.ran(f"0/{call}", call) for call in range(1, 5)),
+        *compiled("0/5", STEP, call=5, guard_count=None, graph_op_count=None),
+        offered(STEP, "skipped", call=5),
+    ]
+
+    found = recompiles.diagnose(recompiles.collect(Evidence(written.recording(*lines))))
+
+    assert {each.rule for each in found} == {"KGP103"}
+    assert sum(each.count for each in found) == 4
+
+
+def test_a_condition_is_no_value_that_came() -> None:
+    guards = recompiles.rejections(
+        Evidence(
+            written.recording(
+                written.rejected("0/1", "0/0: x.size()[2] == x.size()[1]", call=1),
+                written.rejected("0/2", "0/1: (x.size()[1] % 4) != 0", call=2),
+            )
+        ).compilers[0]
+    )
+
+    assert [in_words(guard) for (guard,) in guards.values()] == [
+        "size of x, dimension 2: expected x.size()[2] == x.size()[1]",
+        "size of x, dimension 1: expected (x.size()[1] % 4) != 0",
+    ]

@@ -194,6 +194,7 @@ INT = (
         ("self.param_groups[0]['betas'][0] == 0.9", False),
         ("2 <= x.size()[0]", False),
         ("something that a later torch says", False),
+        ("set.__contains__(skip, 'first')", False),
     ],
 )
 def test_what_would_not_help_is_not_offered(text: str, only_computed: bool) -> None:
