@@ -14,6 +14,7 @@ from typing import Any
 from kgprof import model as m
 
 OTHER = "other"
+A_TENSOR = "a tensor"
 
 
 class Guard(m.Model):
@@ -289,7 +290,7 @@ _READINGS: tuple[Callable[[str], Parsed], ...] = (
     _form(
         "type",
         r"expected type of '(?P<source>.*)' to be a tensor type, '? ?but found (?P<actual>.*)",
-        expected="a tensor",
+        expected=A_TENSOR,
     ),
     _state,
     _form("aliasing", r"Duplicate tensors? found: (?P<source>.*)"),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.collectors.guard_text import TENSOR_KINDS, Guard
+from kgprof.collectors.guard_text import A_TENSOR, TENSOR_KINDS, Guard
 from kgprof.collectors.input_sizes import MEMBER
 from kgprof.collectors.remedies import keys_of, param_group
 
@@ -71,21 +71,33 @@ def in_words(
         if is_left_by_a_break(guard)
         else named(guard, wraps, arguments)
     )
+    if guard.kind == "dispatch-keys" and _is_of_autograd(guard):
+        return f"{name} was made under torch.inference_mode in some calls and not in others"
     if guard.kind == "identity" and guard.source:  # its type says nothing: the other one has it too
         what = "function" if guard.source.endswith(".__code__") else "object"
         return f"{name} is another {what} than before"
     if guard.kind == "aliasing" and guard.expected:
         return f"{name} and {guard.expected} were one object, and are two now"
     if guard.kind == "keys" and (keys := keys_of(same or (guard,))):
-        return f"{name} has {' and '.join(keys)} in some calls and not in others"
+        own = " of its own" if guard.source.endswith(".__dict__") else ""
+        return f"{name} has {' and '.join(keys)}{own} in some calls and not in others"
     if guard.kind == "identity":  # what was created again has no name in a guard
         return guard.text
     dimension = "" if guard.dimension is None else f", dimension {guard.dimension}"
     subject = f" of {name}" if guard.source else ""
     expected, actual = (_shortened(value, guard) for value in (guard.expected, guard.actual))
+    if expected == A_TENSOR and "." in actual:  # of another class, which may be a tensor as well
+        expected = ""
     change = f": expected {expected}" if expected else ""
     change += f"{', got' if change else ': got'} {actual}" if actual else ""
     return f"{guard.kind}{subject}{dimension}{change}" if change or subject else guard.text
+
+
+def _is_of_autograd(guard: Guard) -> bool:
+    """Whether dispatch keys differ in those that a tensor of inference mode lacks."""
+    keys = (set(re.findall(r"\w+", text)) for text in (guard.expected, guard.actual))
+    differ = set.symmetric_difference(*keys)
+    return any(key.startswith(("Autograd", "ADInplaceOrView")) for key in differ)
 
 
 def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:

@@ -42,7 +42,7 @@ from kgprof.reading.compile_calls import is_static
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, resumed_at, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
-from kgprof.wording import call_name, in_calls, plural
+from kgprof.wording import and_more, call_name, in_calls, plural
 
 ARTIFACT = "recompile_reasons"
 _POSITIONAL = re.compile(r"args\[(\d+)\]")
@@ -138,6 +138,7 @@ UNBOUNDED = m.Rule(
     relieves=(m.LimitKind.RECOMPILING, m.LimitKind.HOST),
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
+SHOWN = 3  # things that a sentence names
 # What tells a note from the rule's finding.
 CONVERGED, AFTER_A_BREAK, WENT_ON = "converged", "after a break", "went on"
 _Subject = tuple[str, str, int | None]  # of a guard: kind, source, dimension
@@ -1149,12 +1150,13 @@ def _silently(event: RecompiledFunction) -> str:
 
 
 def _why(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
-    """The classes that failed, with the first guard of each and the line that used its value."""
+    """What failed, the first guard on each thing, with the line that used its value."""
     if not recompiles:
         return in_words(event.limit_guard) if event.limit_guard else "torch gave no reason"
-    kinds = grouped(recompiles, lambda recompile: recompile.guard.kind)
-    firsts = (same[0] for same in kinds)
-    return "; ".join(dict.fromkeys(f"{first.words}{_used_in(first, event)}" for first in firsts))
+    things = grouped(recompiles, lambda recompile: _subject(recompile.guard)[:2])
+    firsts = (same[0] for same in things)
+    words = list(dict.fromkeys(f"{first.words}{_used_in(first, event)}" for first in firsts))
+    return f"{'; '.join(words[:SHOWN])}{and_more(words, SHOWN)}"
 
 
 def _used_in(recompile: Recompile, event: RecompiledFunction) -> str:

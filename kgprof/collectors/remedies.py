@@ -459,7 +459,7 @@ REMEDIES: tuple[Remedy, ...] = (
             f"{c.name} = {{{', '.join(f'{key}: ...' for key in keys_of(c.guards))}, **{c.name}}}"
         ),
         effect=_one(
-            "before the call: every key each time, with a neutral tensor where there is none"
+            "before the call: every key each time, if there is a tensor that changes no result"
         ),
     ),
     Remedy(
@@ -586,9 +586,16 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="none",
-        holds=lambda c: c.guard.kind == "type" and c.guard.expected == "None" and _is_passed(c),
+        holds=lambda c: (
+            c.guard.kind == "type"
+            and c.guard.expected == "None"
+            and _is_passed(c)
+            and not any("<class" in each.expected + each.actual for each in c.guards)
+        ),
         code=lambda c: f"{c.name} = ... if {c.name} is None else {c.name}",
-        effect=_one("before the call: a neutral tensor in place of None"),
+        effect=_one(
+            "before the call: in place of None a tensor that changes no result, if there is one"
+        ),
     ),
     Remedy(
         name="aliased",

@@ -1222,6 +1222,40 @@ def test_what_met_no_operator_is_no_recompile_and_ends_no_row_of_new_values() ->
     assert sum(each.count for each in found) == 4
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, ADInplaceOrView, "
+            "AutogradCPU), actual DispatchKeySet(CPU)",
+            "x was made under torch.inference_mode in some calls and not in others",
+        ),
+        (
+            "expected type of 'x' to be a tensor type, ' but found <class 'shop.Named'>",
+            "type of x: got <class 'shop.Named'>",
+        ),
+        (
+            "expected type of 'x' to be a tensor type, ' but found <class 'NoneType'>",
+            "type of x: expected a tensor, got <class 'NoneType'>",
+        ),
+        (
+            "not ___dict_contains('size', G['cur'].__dict__)",
+            "the global cur has 'size' of its own in some calls and not in others",
+        ),
+        (
+            "not set.__contains__(skip, 0)",
+            "skip has 0 in some calls and not in others",
+        ),
+        (
+            "tensor '___from_numpy(wave)' dtype mismatch. expected Float, actual Short",
+            "dtype of wave: expected Float, got Short",
+        ),
+    ],
+)
+def test_the_words_say_what_happened_without_torchs_own_names(text: str, words: str) -> None:
+    assert in_words(parse(text)) == words
+
+
 def test_a_condition_is_no_value_that_came() -> None:
     guards = recompiles.rejections(
         Evidence(
@@ -1236,3 +1270,18 @@ def test_a_condition_is_no_value_that_came() -> None:
         "size of x, dimension 2: expected x.size()[2] == x.size()[1]",
         "size of x, dimension 1: expected (x.size()[1] % 4) != 0",
     ]
+
+
+def test_each_thing_that_failed_is_named() -> None:
+    lines = [*written.compiled_once()[:-1], ran("0/0", 0)]
+    reasons = ("name == 'a'", "scale == 2.0", "depth == 3", "width == 4")
+    for entry, reason in enumerate(reasons, 1):
+        lines += [*compiled(f"0/{entry}", STEP, call=3 * entry), ran(f"0/{entry}", 3 * entry)]
+        lines.append(rejected(f"0/{entry}", f"0/0: {reason}", call=3 * entry))
+
+    (event,) = collected(*lines)
+
+    assert recompiles._why(event, event.recompiles) == (
+        "value of name: expected 'a'; value of scale: expected 2.0; value of depth: expected 3 "
+        "and 1 more"
+    )

@@ -78,6 +78,17 @@ MORE_GRAPHS = ("grad_mode", "training", "shared_wrapper", "models_in_turn")
 ALSO = ("labels_of_a_batch",)  # other programs of the same remedies
 
 
+# a state may be None first, and then a tuple
+TUPLE = "0/1: ___check_type_id(state, 9441), type=<class 'tuple'>"
+
+
+def test_no_tensor_is_offered_in_place_of_a_tuple() -> None:
+    none = parse("0/0: state is None")
+
+    assert as_code(Cause(guards=(none,), function="encode"))
+    assert as_code(Cause(guards=(none, parse(TUPLE)), function="encode")) == ""
+
+
 NOT_ON_A_CPU = "device"  # a tensor of the only other device here, meta, has no data
 OFFERED = [remedy.name for remedy in REMEDIES if remedy.name != NOT_ON_A_CPU]
 
