@@ -54,7 +54,9 @@ def in_words(
     if guard.kind in STATES:
         return STATES[guard.kind]
     if guard.kind == "global-state" and guard.source:
-        return f"the setting {guard.source} of the process changed, and torch compiles for each"
+        settings = guard.source.split()
+        what = f"setting{'s' if len(settings) > 1 else ''} {' and '.join(settings)}"
+        return f"the {what} of the process changed, and torch compiles for each"
     if guard.text.startswith(_MODES):
         return (
             "it ran under a torch function mode such as `with torch.device(...)` and without, or "

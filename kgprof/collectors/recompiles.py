@@ -566,6 +566,7 @@ class Advised:
             wraps=bool(self.wrapped),
             modules=self.modules,
             schedulers=source.schedulers,
+            switched=source.switched,
             comparison=source.comparison(used, guard.source) if used and plain else "",
             returned=source.only_returns(used, guard.source) if used and plain else False,
             library=self.library,

@@ -39,6 +39,7 @@ class Cause(m.Model):
     of_many_types: bool = False  # it comes as numbers of several types, or as a tensor, too
     in_turn: bool = False  # it is of several models, one after the other
     only_grows: bool = False  # a list of which the function only appends to
+    switched: str = ""  # the only module that the program sets to training or evaluation
     is_argument: bool = True  # the function's callers give it by this name
     is_summed: bool = False  # a list or dict whose items the function only adds up
 
@@ -149,7 +150,7 @@ def _effect_of_marks(cause: Cause) -> str:
     apart = " and ".join(str(size) for size in sizes if size < 2)
     apart = f"; torch compiles for {apart} apart" if apart else ""
     before = f"{conditions}; " if conditions else ""
-    return f"{before}sizes: {', '.join(map(str, sizes))}{apart}"
+    return f"{before}sizes such as {', '.join(map(str, sizes))}{apart}"
 
 
 def sizes_of(guards: Sequence[Guard]) -> set[int]:
@@ -320,7 +321,7 @@ def _setter(cause: Cause) -> str:
     return _SETTERS.get(cause.guard.source.split()[0] if cause.guard.source else "", "")
 
 
-_WHEREVER = "in each line that gives it a number"
+_WHEREVER = "wherever it gets a number"
 
 
 def _made_a_tensor(cause: Cause) -> str:
@@ -554,11 +555,13 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="training",
-        holds=lambda c: c.guard.kind == "value" and c.guard.source.endswith(".training"),
-        code=_one("model.eval()"),
-        effect=_one(
-            "before the loop, with one call, and then model.train() with another: both graphs are "
-            "then made in the warm-up"
+        holds=lambda c: (
+            c.guard.kind == "value" and c.guard.source.endswith(".training") and bool(c.switched)
+        ),
+        code=lambda c: f"{c.switched}.eval()",
+        effect=lambda c: (
+            f"before the loop, with one call, and then {c.switched}.train() with another: both "
+            "graphs are then made in the warm-up"
         ),
     ),
     Remedy(

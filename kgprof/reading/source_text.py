@@ -364,6 +364,15 @@ class SourceText:
         )
 
     @property
+    def switched(self) -> str:
+        """The only variable whose ``train()`` or ``eval()`` the program calls; empty where there
+        are several."""
+        calls = (name for file in self.own for name, _ in _calls(self._parsed(file).tree))
+        parts = (name.rpartition(".") for name in calls)
+        owners = {owner for owner, _, method in parts if owner and method in ("train", "eval")}
+        return owners.pop() if len(owners) == 1 and min(owners).isidentifier() else ""
+
+    @property
     def looped(self) -> str:
         """The only function of torch's operators that a loop of the program calls; empty where
         there are several. Not one that trains by itself, or that only loads, saves or makes

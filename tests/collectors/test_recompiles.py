@@ -317,7 +317,7 @@ def test_sizes_that_vary_together_are_marked_together() -> None:
     assert effect.startswith("before the first call, unless a line needs a size as a number")
     code, _, effect = known.fix.partition("  # ")
     assert code == both.format("mark_dynamic")  # torch itself has made both of them symbols
-    assert effect == "before the first call; sizes: 6, 8"
+    assert effect == "before the first call; sizes such as 6, 8"
 
 
 def test_what_varies_behind_a_break_alone_is_not_to_be_marked() -> None:

@@ -78,6 +78,14 @@ MORE_GRAPHS = ("grad_mode", "training", "shared_wrapper", "models_in_turn")
 ALSO = ("labels_of_a_batch",)  # other programs of the same remedies
 
 
+def test_a_module_is_set_to_evaluation_only_if_it_is_the_only_one() -> None:
+    guard = parse("0/0: self.body.1.training == True")
+    cause = Cause(guards=(guard,), function="Net.forward")
+
+    assert as_code(cause) == ""  # model and model.body are switched apart, say
+    assert as_code(msgspec.structs.replace(cause, switched="net")).startswith("net.eval()")
+
+
 # a state may be None first, and then a tuple
 TUPLE = "0/1: ___check_type_id(state, 9441), type=<class 'tuple'>"
 
