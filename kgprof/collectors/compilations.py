@@ -68,6 +68,7 @@ _REGISTERS_FAKE = re.compile(
 
 _REFUSED = "RecompileError"
 _FORBIDS = "error_on_recompile"
+_OVER_THE_LIMIT = "FailOnRecompileLimitHit"
 _REJECTED = re.compile(r"^ *- (?P<reason>\d+/\d+: .*)$", re.MULTILINE)
 
 CAPTURE, FRONTEND, SCHEDULING = "capture_s", "frontend_s", "scheduling_s"
@@ -331,6 +332,11 @@ def _finding(event: FailedCompile) -> m.Finding:
         return _forbidden(event, times)
     why = because(cause, event.library)
     words = cause.explanation if event.fix and not cause.gb_id else cause.words
+    if event.error == _OVER_THE_LIMIT:
+        words = (
+            "torch's recompile limit was reached, and the program makes that an error "
+            "(fullgraph=True or fail_on_recompile_limit_hit)"
+        )
     return finding(
         COMPILE_FAILED,
         event,

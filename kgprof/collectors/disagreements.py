@@ -102,14 +102,14 @@ def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[
     failed = {compiled.compile_id for compiled in trace.compiled if compiled.failed}
     frames = {row.compile_id for row in trace.all.frames if row.compile_id}
     again = {name for name in frames if not name.endswith("/0")}
-    # has_guarded_code is true also where torch skipped a frame for want of operators; only the
-    # guards tell.
+    # has_guarded_code is true also where torch skipped a frame for want of operators
     worked = [compiled for compiled in trace.compiled if not compiled.failed]
     guarded = {
         compiled.compile_id
         for compiled in worked
         if compiled.metrics.get("guard_count") is not None
     }
+    dropped = {compiled.compile_id for compiled in worked if compiled.is_empty}
     counted = {compiled.compile_id for compiled in worked if compiled.metrics.get("graph_op_count")}
     # A graph that hands its inputs on and computes nothing is compiled too; the hook sees it, the
     # count is 0.
@@ -117,7 +117,7 @@ def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[
         compiled.compile_id for compiled in worked if compiled.metrics.get("graph_op_count") == 0
     }
     for fact, other, traced, hooked in (
-        ("recompiles", FRAMES, reasons - failed, again),
+        ("recompiles", FRAMES, reasons - failed - dropped, again),
         ("compilations", FRAMES, guarded, frames),
         ("graphs", GRAPHS, counted, {graph.compile_id for graph in trace.all.graphs} - empty),
     ):

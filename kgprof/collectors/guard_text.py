@@ -14,6 +14,7 @@ from typing import Any
 from kgprof import model as m
 
 OTHER = "other"
+A_TENSOR = "a tensor"
 
 
 class Guard(m.Model):
@@ -89,13 +90,24 @@ _FRAME = re.compile(
     re.MULTILINE,
 )
 # Two names for one object; None, True and False are values.
+_RELATION = re.compile(r"(?:^|\s)(?:[!=<>]=|<|>)\s")
+_NAME = r"[A-Za-z_][\w.\[\]'\"]*"
+_KEY_IN_ORDER = re.compile(
+    r"list\(dict\.keys\((?P<source>.*)\)\)\[(?P<position>\d+)\] == (?P<key>.*)"
+)
 _ANOTHER_NAME = (
-    r"(?P<source>[A-Za-z_][\w.\[\]'\"]*) is "
+    rf"(?P<source>{_NAME}) is "
     r"(?P<expected>(?!(?:None|True|False)$|not )[A-Za-z_][\w.\[\]'\"]*)"
 )
 _SHAPE = re.compile(
     r".*?(?P<source>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dimension>\d+)\].*"
 )
+
+
+def is_condition(guard: Guard) -> bool:
+    """Whether a value or size was expected to lie in a range, or in a relation to another. torch
+    writes the length of a dict as one."""
+    return guard.kind != "length" and _RELATION.search(guard.expected) is not None
 
 
 def parse(text: str) -> Guard:
@@ -244,6 +256,18 @@ def _shape(guard: str) -> Parsed:
     )
 
 
+def _key_in_order(guard: str) -> Parsed:
+    """``list(dict.keys(x))[0] == 'a'``."""
+    found = _KEY_IN_ORDER.fullmatch(guard)
+    return found and (
+        "keys",
+        {
+            "source": found["source"],
+            "expected": f"{found['key']} as key {int(found['position']) + 1}",
+        },
+    )
+
+
 def _form(kind: str, form: str, **fields: str) -> Callable[[str], Parsed]:
     """Reads the guards of one form, whose groups are Guard's fields; ``not`` before it turns what
     was expected."""
@@ -266,7 +290,7 @@ _READINGS: tuple[Callable[[str], Parsed], ...] = (
     _form(
         "type",
         r"expected type of '(?P<source>.*)' to be a tensor type, '? ?but found (?P<actual>.*)",
-        expected="a tensor",
+        expected=A_TENSOR,
     ),
     _state,
     _form("aliasing", r"Duplicate tensors? found: (?P<source>.*)"),
@@ -279,6 +303,8 @@ _READINGS: tuple[Callable[[str], Parsed], ...] = (
         expected="a function",
     ),
     _form("keys", r"(?P<not>not )?___dict_contains\((?P<expected>.*), (?P<source>[^,]*)\)"),
+    _form("keys", r"(?P<not>not )?set\.__contains__\((?P<source>[^,]*), (?P<expected>.*)\)"),
+    _key_in_order,
     _form("keys", r"list\((?:dict\.keys\()?(?P<source>.*?)(?:\.keys\(\))?\)+ == (?P<expected>.*)"),
     _form("keys", r"KeyError on (?P<source>.*)\[(?P<expected>'[^']*')\]"),
     _form("attribute", r"(?P<not>not )?hasattr\((?P<source>.*), (?P<expected>'[^']*')\)"),
@@ -288,4 +314,6 @@ _READINGS: tuple[Callable[[str], Parsed], ...] = (
     _form("type", r"(?P<source>.*) is (?P<expected>(?:not )?None)"),
     _form("aliasing", _ANOTHER_NAME),
     _form("value", r"(?P<source>.*?) (?:==|is) (?P<expected>.*)"),
+    _form("value", rf"(?P<source>{_NAME}) (?P<expected>(?:!=|<=?|>=?) .*)"),
+    _form("value", rf"(?P<expected>-?[\d.]+ <=? (?P<source>{_NAME}))"),
 )

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.collectors.guard_text import TENSOR_KINDS, Guard
+from kgprof.collectors.guard_text import A_TENSOR, TENSOR_KINDS, Guard
 from kgprof.collectors.input_sizes import MEMBER
 from kgprof.collectors.remedies import keys_of, param_group
 
@@ -20,6 +20,7 @@ _DELETED = "Cache line invalidated because"
 _METADATA = "___check_metadata_"  # of the second value that __tensor_flatten__ returns
 # Dynamo's name for what the line of a graph break left to the code behind it
 _RETURNED = "___stack"
+_OF_NUMPY = re.compile(r"___from_numpy\((.*)\)")  # an array, which torch takes for a tensor
 _GLOBAL = re.compile(r"G\['(\w+)'\]")
 _LOCAL = re.compile(r"L\['(\w+)'\]")
 _CELL = re.compile(r"(?P<owner>.+?)\.__closure__\[\d+\]\.cell_contents")
@@ -53,7 +54,9 @@ def in_words(
     if guard.kind in STATES:
         return STATES[guard.kind]
     if guard.kind == "global-state" and guard.source:
-        return f"the setting {guard.source} of the process changed, and torch compiles for each"
+        settings = guard.source.split()
+        what = f"setting{'s' if len(settings) > 1 else ''} {' and '.join(settings)}"
+        return f"the {what} of the process changed, and torch compiles for each"
     if guard.text.startswith(_MODES):
         return (
             "it ran under a torch function mode such as `with torch.device(...)` and without, or "
@@ -70,26 +73,38 @@ def in_words(
         if is_left_by_a_break(guard)
         else named(guard, wraps, arguments)
     )
+    if guard.kind == "dispatch-keys" and _is_of_autograd(guard):
+        return f"{name} was made under torch.inference_mode in some calls and not in others"
     if guard.kind == "identity" and guard.source:  # its type says nothing: the other one has it too
         what = "function" if guard.source.endswith(".__code__") else "object"
         return f"{name} is another {what} than before"
     if guard.kind == "aliasing" and guard.expected:
         return f"{name} and {guard.expected} were one object, and are two now"
     if guard.kind == "keys" and (keys := keys_of(same or (guard,))):
-        return f"{name} has {' and '.join(keys)} in some calls and not in others"
+        own = " of its own" if guard.source.endswith(".__dict__") else ""
+        return f"{name} has {' and '.join(keys)}{own} in some calls and not in others"
     if guard.kind == "identity":  # what was created again has no name in a guard
         return guard.text
     dimension = "" if guard.dimension is None else f", dimension {guard.dimension}"
     subject = f" of {name}" if guard.source else ""
-    expected, actual = (_shortened(value) for value in (guard.expected, guard.actual))
+    expected, actual = (_shortened(value, guard) for value in (guard.expected, guard.actual))
+    if expected == A_TENSOR and "." in actual:  # of another class, which may be a tensor as well
+        expected = ""
     change = f": expected {expected}" if expected else ""
     change += f"{', got' if change else ': got'} {actual}" if actual else ""
     return f"{guard.kind}{subject}{dimension}{change}" if change or subject else guard.text
 
 
+def _is_of_autograd(guard: Guard) -> bool:
+    """Whether dispatch keys differ in those that a tensor of inference mode lacks."""
+    keys = (set(re.findall(r"\w+", text)) for text in (guard.expected, guard.actual))
+    differ = set.symmetric_difference(*keys)
+    return any(key.startswith(("Autograd", "ADInplaceOrView")) for key in differ)
+
+
 def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
     """What a guard is on, as the program names it."""
-    source = guard.source.removesuffix(".__code__")
+    source = _OF_NUMPY.sub(r"\1", guard.source.removesuffix(".__code__"))
     if group := param_group(guard):
         return f"{group['key']}{group['part']} of the optimizer's param group {group['group']}"
     if guard.variable:
@@ -119,8 +134,8 @@ def _of_wrapped(source: str, wraps: str, arguments: Sequence[str]) -> str:
     return _WRAPPED.sub(wraps, _NAMED.sub(r"\1", source), count=1)
 
 
-def _shortened(value: str) -> str:
-    value = _LENGTH_OF_DICT.sub("", value)
+def _shortened(value: str, guard: Guard) -> str:
+    value = _LENGTH_OF_DICT.sub("", value) if guard.kind == "length" else value
     return f"{float(value):.6g}" if _LONG_FLOAT.fullmatch(value) else value
 
 

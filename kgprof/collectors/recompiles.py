@@ -19,7 +19,7 @@ from kgprof import model as m
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import grouped
 from kgprof.collectors.graph_breaks import numbered
-from kgprof.collectors.guard_text import OTHER, TENSOR_KINDS, Guard, parse
+from kgprof.collectors.guard_text import OTHER, TENSOR_KINDS, Guard, is_condition, parse
 from kgprof.collectors.guard_words import (
     in_words,
     is_left_by_a_break,
@@ -42,7 +42,7 @@ from kgprof.reading.compile_calls import is_static
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed, resumed_at, user_function
 from kgprof.reading.structured_trace import Compiled, RunTrace, compile_id, frame_id
-from kgprof.wording import call_name, in_calls, plural
+from kgprof.wording import and_more, call_name, in_calls, plural
 
 ARTIFACT = "recompile_reasons"
 _POSITIONAL = re.compile(r"args\[(\d+)\]")
@@ -138,6 +138,7 @@ UNBOUNDED = m.Rule(
     relieves=(m.LimitKind.RECOMPILING, m.LimitKind.HOST),
 )
 RULES = (IN_STEADY_STATE, LIMIT_REACHED, UNBOUNDED)
+SHOWN = 3  # things that a sentence names
 # What tells a note from the rule's finding.
 CONVERGED, AFTER_A_BREAK, WENT_ON = "converged", "after a break", "went on"
 _Subject = tuple[str, str, int | None]  # of a guard: kind, source, dimension
@@ -237,13 +238,14 @@ def rejections(trace: RunTrace) -> dict[str, tuple[Guard, ...]]:
     # A value guard says what was expected only; what came is what the next rejection says of the
     # new entry.
     compiled_for = {
-        (guard.entry, guard.source, guard.kind): guard.expected
+        (guard.entry, guard.source, guard.kind): "" if is_condition(guard) else guard.expected
         for g in found.values()
         for guard in g
     }
 
     def with_actual(name: str, guard: Guard) -> Guard:
-        if guard.actual or guard.kind == "keys":  # two guards on one dict are about different keys
+        # two guards on one dict are about different keys
+        if guard.actual or guard.kind == "keys" or is_condition(guard):
             return guard
         came = compiled_for.get((name, guard.source, guard.kind), "")
         return replace(guard, actual=came) if came else guard
@@ -282,7 +284,8 @@ def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:
     guards = rejections(trace)
     for definition, compiled in _by_function(trace):
         anew = _made_anew(compiled)
-        again = [c for c in compiled if not c.failed and (is_recompile(c) or id(c) in anew)]
+        kept = [c for c in compiled if not c.failed and not c.is_empty]
+        again = [c for c in kept if is_recompile(c) or id(c) in anew]
         # a function that is refused each time reaches the limit as well
         worked = any(not c.failed for c in compiled)
         limits = [
@@ -553,7 +556,7 @@ class Advised:
 
     def _fix(self, guard: Guard, used: m.Location | None) -> str:
         source, plain = self.trace.source, guard.source.isidentifier()
-        changed, only_grows = source.changes(used, name_of(guard)) if used else (False, False)
+        name, place = name_of(guard), used or self.definition
         cause = Cause(
             guards=tuple(
                 replace(each, source=self._argument(each.source)) for each in self._same(guard)
@@ -563,6 +566,7 @@ class Advised:
             wraps=bool(self.wrapped),
             modules=self.modules,
             schedulers=source.schedulers,
+            switched=source.switched,
             comparison=source.comparison(used, guard.source) if used and plain else "",
             returned=source.only_returns(used, guard.source) if used and plain else False,
             library=self.library,
@@ -575,10 +579,17 @@ class Advised:
             only_computed=self._only_computed(guard, used),
             of_many_types=self._is_of_many_types(guard),
             in_turn=compiled_callables.in_turn(self.trace, self.compiled),
-            is_changed=changed,
-            only_grows=only_grows,
+            only_grows=source.only_appends(used, name) if used else False,
+            is_summed=source.only_adds_up(place, name) if place else False,
+            is_argument=bool(self.wrapped) or self._is_argument(name),
         )
         return as_code(cause)
+
+    def _is_argument(self, name: str) -> bool:
+        place = self.definition
+        if place is None:
+            return False
+        return name in self.trace.source.arguments(place.file, place.line, place.function)
 
     def _is_within_compiled(self) -> bool:
         """Whether a function that leads to its calls is compiled as well."""
@@ -950,6 +961,10 @@ def _spans_a_reset(entries: Sequence[Compiled], anew: set[int]) -> bool:
     return id(entries[0]) not in anew and len({entry.resets for entry in entries}) > 1
 
 
+def _code(frame: m.Location) -> tuple[str, int, str]:
+    return frame.file, frame.line, frame.function
+
+
 def _is_always_new(trace: RunTrace, entries: Sequence[Compiled], limit: Compiled | None) -> bool:
     if len(entries) <= MANY:
         return False
@@ -957,6 +972,8 @@ def _is_always_new(trace: RunTrace, entries: Sequence[Compiled], limit: Compiled
     end = limit.call if limit is not None and limit.frame_id in codes else trace.calls
     compiling = {entry.call for entry in entries}
     all_runs = _runs(trace, codes)
+    if any(entry.frame and _code(entry.frame) in trace.emptied for entry in entries):
+        return False  # torch skips it from then on, also for values that come again
     if end < trace.calls and any(call > end for call in all_runs):
         return False  # nothing is compiled after the limit: a value has come again
     runs = {call: count for call, count in all_runs.items() if min(compiling) <= call < end}
@@ -1134,12 +1151,13 @@ def _silently(event: RecompiledFunction) -> str:
 
 
 def _why(event: RecompiledFunction, recompiles: Sequence[Recompile]) -> str:
-    """The classes that failed, with the first guard of each and the line that used its value."""
+    """What failed, the first guard on each thing, with the line that used its value."""
     if not recompiles:
         return in_words(event.limit_guard) if event.limit_guard else "torch gave no reason"
-    kinds = grouped(recompiles, lambda recompile: recompile.guard.kind)
-    firsts = (same[0] for same in kinds)
-    return "; ".join(dict.fromkeys(f"{first.words}{_used_in(first, event)}" for first in firsts))
+    things = grouped(recompiles, lambda recompile: _subject(recompile.guard)[:2])
+    firsts = (same[0] for same in things)
+    words = list(dict.fromkeys(f"{first.words}{_used_in(first, event)}" for first in firsts))
+    return f"{'; '.join(words[:SHOWN])}{and_more(words, SHOWN)}"
 
 
 def _used_in(recompile: Recompile, event: RecompiledFunction) -> str:

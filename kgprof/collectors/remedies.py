@@ -38,8 +38,10 @@ class Cause(m.Model):
     only_computed: bool = False  # a number, and each use of it may take a tensor
     of_many_types: bool = False  # it comes as numbers of several types, or as a tensor, too
     in_turn: bool = False  # it is of several models, one after the other
-    is_changed: bool = False  # the function itself puts something into it
     only_grows: bool = False  # a list of which the function only appends to
+    switched: str = ""  # the only module that the program sets to training or evaluation
+    is_argument: bool = True  # the function's callers give it by this name
+    is_summed: bool = False  # a list or dict whose items the function only adds up
 
     @property
     def guard(self) -> Guard:
@@ -148,7 +150,7 @@ def _effect_of_marks(cause: Cause) -> str:
     apart = " and ".join(str(size) for size in sizes if size < 2)
     apart = f"; torch compiles for {apart} apart" if apart else ""
     before = f"{conditions}; " if conditions else ""
-    return f"{before}sizes: {', '.join(map(str, sizes))}{apart}"
+    return f"{before}sizes such as {', '.join(map(str, sizes))}{apart}"
 
 
 def sizes_of(guards: Sequence[Guard]) -> set[int]:
@@ -160,6 +162,7 @@ def sizes_of(guards: Sequence[Guard]) -> set[int]:
 # ---------------------------------------------------------------- what a value is
 
 _OF_WRAPPER = ("args[", "kwargs[")  # what it passes on; the program has no such names
+_OF_A_SET = ("set.__contains__", "not set.__contains__")
 _FLOAT = re.compile(r"-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan)")
 _INT = re.compile(r"-?\d+")
 _TEXT = re.compile(r"""b?['"].*""", re.DOTALL)
@@ -182,12 +185,8 @@ _DTYPES = {
     "Long": "int64",
     "Int": "int32",
     "Short": "int16",
-    "Char": "int8",
-    "Byte": "uint8",
-    "Bool": "bool",
 }
-# each holds those before it, but int8 not uint8
-_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+_INTEGERS = ("int16", "int32", "int64")  # each holds those before it
 _SETTERS = {
     "num_threads": "torch.set_num_threads(...)",
     "default_dtype": "torch.set_default_dtype(...)",
@@ -268,9 +267,9 @@ def _partial(cause: Cause) -> re.Match[str] | None:
 
 
 def keys_of(guards: Sequence[Guard]) -> list[str]:
-    """The keys that a dict has in some calls and not in others, each in quotes."""
+    """The keys that a dict (or set) has in some calls and not in others, as code."""
     expected = (guard.expected.removeprefix("no ") for guard in guards)
-    return list(dict.fromkeys(key for key in expected if re.fullmatch(r"'\w+'", key)))
+    return list(dict.fromkeys(key for key in expected if re.fullmatch(r"'\w+'|\d+", key)))
 
 
 def _stacked(cause: Cause) -> str:
@@ -284,30 +283,32 @@ def _reduced(cause: Cause) -> str:
 
 
 def _dtype(cause: Cause) -> str:
-    """A dtype for all calls: of several floating ones that of the first graph, and one of these in
-    place of an integer's, which would cut values off."""
+    """A dtype for all calls: of floating ones that of the first graph, of integers the widest.
+
+    There is none for both, and none for bool, int8 and uint8: a mask, a quantised value or the
+    brightness of a pixel means something else as a number of another kind.
+    """
     names = [name for guard in cause.guards for name in (guard.expected, guard.actual) if name]
-    known = [_DTYPES[name] for name in names if name in _DTYPES]
-    if not known or len(known) < len(names):
-        return ""
-    floating = [name for name in known if "float" in name]
-    if floating:
-        return floating[0]
-    widest = max(known, key=_INTEGERS.index)
-    return "" if widest == "int8" and "uint8" in known else widest
+    known = [_DTYPES.get(name, "") for name in names]
+    if all("float" in name for name in known):
+        return known[0] if known else ""
+    return max(known, key=_INTEGERS.index) if set(known) <= set(_INTEGERS) else ""
 
 
 def _device(cause: Cause) -> str:
     """torch's name for the device that the rejected code was compiled for: "cpu", "cuda"."""
     names = devices_of(cause.guard.expected)
-    return next(iter(names)).lower() if len(names) == 1 else ""
+    name = next(iter(names)).lower() if len(names) == 1 else ""
+    return "" if name == "meta" else name  # a tensor there has no data
 
 
-def _more_dimensions(cause: Cause) -> int:
-    """How many more dimensions came than the rejected code was compiled for."""
-    guard = cause.guard
-    known = guard.kind == "rank" and guard.expected.isdecimal() and guard.actual.isdecimal()
-    return int(guard.actual) - int(guard.expected) if known else 0
+def _fewest_dimensions(cause: Cause) -> int:
+    """Of what came, if the first graph was compiled for them and others have more; else 0."""
+    ranks = [rank for guard in cause.guards for rank in (guard.expected, guard.actual)]
+    if cause.guard.kind != "rank" or not all(rank.isdecimal() for rank in ranks):
+        return 0
+    fewest = int(cause.guard.expected)
+    return fewest if fewest == min(map(int, ranks)) else 0
 
 
 def _aliased(cause: Cause) -> str:
@@ -318,6 +319,18 @@ def _aliased(cause: Cause) -> str:
 
 def _setter(cause: Cause) -> str:
     return _SETTERS.get(cause.guard.source.split()[0] if cause.guard.source else "", "")
+
+
+_WHEREVER = "wherever it gets a number"
+
+
+def _made_a_tensor(cause: Cause) -> str:
+    return f"{cause.name} = torch.tensor(...)"
+
+
+def _is_passed(cause: Cause) -> bool:
+    """Whether it has a name in front of the call."""
+    return cause.is_argument and cause.name.isidentifier()
 
 
 def _one(text: str) -> Callable[[Cause], str]:
@@ -374,18 +387,19 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="closure",
-        holds=lambda c: bool(c.guard.variable) and _is_tensor_instead(c),
-        code=lambda c: f"{c.name} = torch.tensor({c.name})",
-        effect=_one(
-            "before the function that closes over it is made: a number there is a constant, a "
-            "tensor an input"
+        holds=lambda c: (
+            (bool(c.guard.variable) or (c.name.isidentifier() and not c.is_argument))
+            and not _is_global(c)
+            and _is_tensor_instead(c)
         ),
+        code=_made_a_tensor,
+        effect=_one(f"{_WHEREVER}: a number that a function closes over is a constant to torch"),
     ),
     Remedy(
         name="global_number",
         holds=lambda c: _is_global(c) and c.name.isidentifier() and _is_tensor_instead(c),
-        code=lambda c: f"{c.name} = torch.tensor({_value(c)})",
-        effect=_one("a global number is a constant to torch, a tensor is an input"),
+        code=_made_a_tensor,
+        effect=_one(f"{_WHEREVER}: a global number is a constant to torch"),
     ),
     Remedy(
         name="float_attribute",
@@ -394,40 +408,41 @@ REMEDIES: tuple[Remedy, ...] = (
             and bool(_FLOAT.fullmatch(_value(c)))
             and _is_tensor_instead(c)
         ),
-        code=lambda c: f"{c.name} = torch.tensor({_value(c)})",
-        effect=_one(
-            "in __init__; computing with it gives tensors, and no guard depends on its value"
-        ),
+        code=_made_a_tensor,
+        effect=_one(f"{_WHEREVER}: a number in an attribute is a constant to torch"),
     ),
     Remedy(
         name="number_or_tensor",
-        holds=lambda c: c.of_many_types and c.only_computed and c.name.isidentifier(),
+        holds=lambda c: c.of_many_types and c.only_computed and _is_passed(c),
         code=lambda c: f"{_short(c)}(..., {c.name}=torch.as_tensor({c.name}, dtype=...))",
         effect=_one("a tensor of one dtype in every call: torch compiles for each type"),
     ),
     Remedy(
         name="float_argument",
-        holds=lambda c: c.name.isidentifier() and _is_tensor_instead(c),
+        holds=lambda c: _is_passed(c) and _is_tensor_instead(c),
         code=lambda c: f"{_short(c)}(..., {c.name}=torch.tensor({c.name}))",
         effect=_one("a 0-d tensor is an input of the graph, a number is a constant of it"),
     ),
     Remedy(
         name="string_argument",
         holds=lambda c: (
-            bool(c.comparison) and c.guard.kind == "value" and bool(_TEXT.fullmatch(_value(c)))
+            bool(c.comparison)
+            and c.is_argument
+            and c.guard.kind == "value"
+            and bool(_TEXT.fullmatch(_value(c)))
         ),
         code=lambda c: f"{_short(c)}(..., {c.comparison})",
         effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
     ),
     Remedy(
         name="enum_argument",
-        holds=lambda c: bool(c.comparison) and c.guard.kind == "identity",
+        holds=lambda c: bool(c.comparison) and c.is_argument and c.guard.kind == "identity",
         code=lambda c: f"{_short(c)}(..., {c.comparison})",
         effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
     ),
     Remedy(
         name="function_argument",
-        holds=lambda c: c.guard.kind == "identity" and c.returned,
+        holds=lambda c: c.guard.kind == "identity" and c.is_argument and c.returned,
         code=lambda c: f"{c.name}({_short(c)}(...))",
         effect=lambda c: (
             f"call it on the result, outside: the compiled part no longer depends on {c.name}"
@@ -436,13 +451,16 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="changing_options",
         holds=lambda c: (
-            c.guard.kind == "keys" and bool(keys_of(c.guards)) and c.name.isidentifier()
+            c.guard.kind == "keys"
+            and not c.guard.text.startswith(_OF_A_SET)
+            and bool(keys_of(c.guards))
+            and _is_passed(c)
         ),
         code=lambda c: (
             f"{c.name} = {{{', '.join(f'{key}: ...' for key in keys_of(c.guards))}, **{c.name}}}"
         ),
         effect=_one(
-            "before the call: every key each time, with a neutral tensor where there is none"
+            "before the call: every key each time, if there is a tensor that changes no result"
         ),
     ),
     Remedy(
@@ -459,8 +477,8 @@ REMEDIES: tuple[Remedy, ...] = (
         holds=lambda c: (
             c.guard.kind == "length"
             and c.guard.expected.startswith("!=")
-            and c.name.isidentifier()
-            and not c.is_changed
+            and _is_passed(c)
+            and c.is_summed
         ),
         code=_stacked,
         effect=_reduced,
@@ -470,9 +488,8 @@ REMEDIES: tuple[Remedy, ...] = (
         holds=lambda c: (
             c.guard.kind == "length"
             and c.guard.expected.isdecimal()
-            and c.name.isidentifier()
-            and not _is_global(c)
-            and not c.is_changed
+            and _is_passed(c)
+            and c.is_summed
         ),
         code=_stacked,
         effect=_reduced,
@@ -506,7 +523,7 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="constant_sizes",
         holds=lambda c: (
-            c.is_constant and c.constant_at is not None and c.name.isidentifier() and not c.wraps
+            c.is_constant and c.constant_at is not None and _is_passed(c) and not c.wraps
         ),
         code=lambda c: f"{c.name} = torch.nn.functional.pad({c.name}, ...)",
         effect=lambda c: (
@@ -517,15 +534,15 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="strides",
-        holds=lambda c: c.guard.kind == "stride" and c.name.isidentifier(),
+        holds=lambda c: c.guard.kind == "stride" and _is_passed(c),
         code=lambda c: f"{c.name} = {c.name}.contiguous()",
-        effect=_one("before the call: one layout for all calls"),
+        effect=lambda c: f"before the call, if it only reads {c.name}: one layout for all calls",
     ),
     Remedy(
         name="dtype",
-        holds=lambda c: c.guard.kind == "dtype" and bool(_dtype(c)) and c.name.isidentifier(),
+        holds=lambda c: c.guard.kind == "dtype" and bool(_dtype(c)) and _is_passed(c),
         code=lambda c: f"{c.name} = {c.name}.to(torch.{_dtype(c)})",
-        effect=_one("before the call: one dtype for all calls"),
+        effect=lambda c: f"before the call, if it only reads {c.name}: one dtype for all calls",
     ),
     Remedy(
         name="grad_mode",
@@ -538,16 +555,18 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="training",
-        holds=lambda c: c.guard.kind == "value" and c.guard.source.endswith(".training"),
-        code=_one("model.eval()"),
-        effect=_one(
-            "before the loop, with one call, and then model.train() with another: both graphs are "
-            "then made in the warm-up"
+        holds=lambda c: (
+            c.guard.kind == "value" and c.guard.source.endswith(".training") and bool(c.switched)
+        ),
+        code=lambda c: f"{c.switched}.eval()",
+        effect=lambda c: (
+            f"before the loop, with one call, and then {c.switched}.train() with another: both "
+            "graphs are then made in the warm-up"
         ),
     ),
     Remedy(
         name="requires_grad",
-        holds=lambda c: c.guard.kind == "requires-grad" and c.name.isidentifier(),
+        holds=lambda c: c.guard.kind == "requires-grad" and _is_passed(c),
         code=lambda c: f"{c.name} = {c.name}.detach()",
         effect=lambda c: (
             f"before the call, if no gradient of {c.name} is needed: one graph for all"
@@ -555,29 +574,40 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="device",
-        holds=lambda c: c.guard.kind == "device" and bool(_device(c)) and c.name.isidentifier(),
+        holds=lambda c: c.guard.kind == "device" and bool(_device(c)) and _is_passed(c),
         code=lambda c: f'{c.name} = {c.name}.to("{_device(c)}")',
-        effect=_one("before the call: one device for all calls"),
+        effect=lambda c: f"before the call, if it only reads {c.name}: one device for all calls",
     ),
     Remedy(
         name="rank",
-        holds=lambda c: _more_dimensions(c) > 0 and c.name.isidentifier(),
-        code=lambda c: f"{c.name} = {c.name}.flatten(0, {_more_dimensions(c)})",
-        effect=_one("before the call, if it treats all but the last dimensions alike"),
+        holds=lambda c: _fewest_dimensions(c) > 1 and _is_passed(c),
+        code=lambda c: f"{c.name} = {c.name}.flatten(0, {c.name}.ndim - {_fewest_dimensions(c)})",
+        effect=lambda c: (
+            f"before the call, if no operation is along the first {c.name}.ndim - "
+            f"{_fewest_dimensions(c) - 1} dimensions; results have fewer dimensions, too"
+        ),
     ),
     Remedy(
         name="none",
         holds=lambda c: (
-            c.guard.kind == "type" and c.guard.expected == "None" and c.name.isidentifier()
+            c.guard.kind == "type"
+            and c.guard.expected == "None"
+            and _is_passed(c)
+            and not any("<class" in each.expected + each.actual for each in c.guards)
         ),
         code=lambda c: f"{c.name} = ... if {c.name} is None else {c.name}",
-        effect=_one("before the call: a neutral tensor in place of None"),
+        effect=_one(
+            "before the call: in place of None a tensor that changes no result, if there is one"
+        ),
     ),
     Remedy(
         name="aliased",
         holds=lambda c: bool(_aliased(c)),
         code=lambda c: f"{_aliased(c)} = {_aliased(c)}.clone()",
-        effect=_one("before the call, where it is also passed as another argument"),
+        effect=lambda c: (
+            "before the call, where it is also passed as another argument, if the function only "
+            f"reads {_aliased(c)}"
+        ),
     ),
     Remedy(
         name="autocast",

@@ -16,7 +16,7 @@ from kgprof.collectors.graph_breaks import BreakRecord, break_records, numbered
 from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.structured_trace import RunTrace
-from kgprof.wording import plural
+from kgprof.wording import in_calls, plural
 
 RUNS_EAGERLY = m.Rule(
     id="KGP108",
@@ -26,9 +26,10 @@ RUNS_EAGERLY = m.Rule(
     why=(
         "torch.compile falls back to eager code without an error: under "
         "torch.compiler.set_stance, after a graph break in a module of torch's own "
-        "(nn.Sequential, DistributedDataParallel, a quantised layer), or because torch skipped "
-        "the function. The program is then as slow as without torch.compile, and a count of graph "
-        "breaks looks small. Calls after warm-up are counted. Calls that run eagerly since "
+        "(nn.Sequential, DistributedDataParallel, a quantised layer), because torch skipped "
+        "the function, or after a call that had no operator to compile. The program is then as "
+        "slow as without torch.compile, and a count of graph breaks looks small. Calls after "
+        "warm-up are counted. Calls that run eagerly since "
         f"torch's recompile limit belong to {recompiles.LIMIT_REACHED.id}, and those of a function "
         f"of yours that torch skipped to {skipped_frames.SKIPPED_FRAME.id}."
     ),
@@ -36,7 +37,8 @@ RUNS_EAGERLY = m.Rule(
     remedy=(
         "Remove the stance once the program is warm, or set it only around calls that may run "
         "eagerly. If a graph break leaves no graph at all, fix that line, or compile the parts of "
-        "the model that have no break (block.compile() for each block). Leave no TorchDispatchMode "
+        "the model that have no break (block.compile() for each block). If one call had nothing to "
+        "compile, do not call the function then: decide in front of it. Leave no TorchDispatchMode "
         "active around a compiled call: torch then skips what it calls, up to 2.13 permanently."
     ),
     topic=m.Topic.COMPILATION,
@@ -189,7 +191,7 @@ def _cause(
     if called.compiled_before or recompiles.reached_limit(trace, called):
         return None
     if compiled_callables.ran_a_graph(called):
-        return _skipped(trace, called, of=_FAULTS)
+        return _skipped(trace, called, of=_FAULTS) or _emptied(trace, called)
     return (
         _break(called, breaks)
         or _skipped(trace, called, of=tuple(_SKIPPED))
@@ -237,6 +239,21 @@ def _skipped(trace: RunTrace, called: m.CompiledCallable, *, of: tuple[str, ...]
             fix = _SWITCHED_ON if row.why == "disabled" else ""
             return _Cause(kind=row.why, words=_SKIPPED[row.why], identity=row.why, fix=fix)
     return None
+
+
+def _emptied(trace: RunTrace, called: m.CompiledCallable) -> _Cause | None:
+    """A call without an operator ends the use of compiled code."""
+    code = called.offered
+    call = trace.emptied.get((code.file, code.line, code.function))
+    if call is None or any(
+        called.calls[each] > called.eager.get(each, 0) for each in called.calls if each > call
+    ):
+        return None
+    words = (
+        f"{in_calls([call])} there was nothing to compile, and torch skips the function from then "
+        "on, whatever it is given"
+    )
+    return _Cause(kind="empty", words=words, identity="empty")
 
 
 def _left_to_torch(called: m.CompiledCallable) -> _Cause | None:

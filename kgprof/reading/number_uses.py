@@ -120,8 +120,8 @@ def needs_what_is_read(function: Function, line: int) -> bool:
     return False
 
 
-def changes_of(function: Function, name: str) -> tuple[bool, bool]:
-    """Tell whether a function puts something into a list or dict, and whether it only appends."""
+def only_appends(function: Function, name: str) -> bool:
+    """Tell whether all that a function does to a list is to append to it."""
     nodes = list(ast.walk(function))
     appended = [
         node.func.value
@@ -131,15 +131,47 @@ def changes_of(function: Function, name: str) -> tuple[bool, bool]:
         and node.func.attr in _GROWING
         and ast.unparse(node.func.value) == name
     ]
-    stored = any(
-        isinstance(node, ast.Subscript)
-        and isinstance(node.ctx, ast.Store)
-        and ast.unparse(node.value) == name
-        for node in nodes
-    )
     reads = [node for node in nodes if _is_read(node, name)]
-    only_appends = len(appended) == len(reads) and not any(_counts(node, name) for node in nodes)
-    return bool(appended) or stored, bool(appended) and only_appends
+    is_counted = any(_counts(node, name) for node in nodes)
+    return bool(appended) and len(appended) == len(reads) and not is_counted
+
+
+def only_adds_up(function: Function, name: str) -> bool:
+    """Tell whether all that a function does to a list or dict is to add its items up."""
+    parents = _parents(function)
+    reads = [_all_items(node, parents) for node in parents if _is_read(node, name)]
+    loops = [parents[node] for node in reads if isinstance(parents[node], ast.For)]
+    variables = {ast.unparse(loop.target) for loop in loops if isinstance(loop, ast.For)}
+    items = [parents[node] for node in reads if isinstance(parents[node], ast.Subscript)]
+    by_key = {ast.unparse(item) for item in items} <= {f"{name}[{key}]" for key in variables}
+    items += [
+        node
+        for node in parents
+        if any(_is_read(node, each) for each in variables) and parents[node] not in items
+    ]
+    sums = [node for node in reads if _is_summed(parents[node])]
+    return (
+        bool(reads)
+        and by_key
+        and len(reads) == len(loops) + len(sums) + sum(parents[node] in items for node in reads)
+        and all(_is_added(item, parents) for item in items)
+    )
+
+
+def _all_items(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST:
+    """The call of ``values()`` that a dict stands in, or the node itself."""
+    owner = parents[node]
+    is_method = isinstance(owner, ast.Attribute) and owner.attr == "values"
+    return parents[owner] if is_method else node
+
+
+def _is_summed(call: ast.AST) -> bool:
+    return isinstance(call, ast.Call) and ast.unparse(call.func) == "sum" and len(call.args) == 1
+
+
+def _is_added(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+    sum_of = parents[node]
+    return isinstance(sum_of, ast.BinOp | ast.AugAssign) and isinstance(sum_of.op, ast.Add)
 
 
 def is_used(function: Function, name: str) -> bool:

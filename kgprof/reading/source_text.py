@@ -11,9 +11,10 @@ from functools import lru_cache
 
 from kgprof import model as m
 from kgprof.reading.number_uses import (
-    changes_of,
     is_used,
     needs_what_is_read,
+    only_adds_up,
+    only_appends,
     only_computed_with,
     only_flows_into_a_graph,
 )
@@ -206,11 +207,16 @@ class SourceText:
                 known.append(only_computed_with(tree, function, name, tensors, is_symbol=is_symbol))
         return bool(known) and all(known)
 
-    def changes(self, place: m.Location, name: str) -> tuple[bool, bool]:
-        """Whether the function around ``place`` puts something into a list or dict of this name,
-        and whether it only appends to it."""
+    def only_appends(self, place: m.Location, name: str) -> bool:
+        """Whether all that the function around ``place`` does to a list is to append to it."""
         function = self._function(place)
-        return changes_of(function, name) if function else (False, False)
+        return function is not None and only_appends(function, name)
+
+    def only_adds_up(self, place: m.Location, name: str) -> bool:
+        """Whether all that the function around ``place`` does to a list or dict is to add its
+        items up."""
+        function = self._function(place)
+        return function is not None and only_adds_up(function, name)
 
     def setting(self, name: str) -> m.Location | None:
         """The first line of the project's that sets something of this name, as an attribute or an
@@ -358,6 +364,15 @@ class SourceText:
         return tuple(
             dict.fromkeys(name for name in made if name.endswith("LR") or name in _SCHEDULERS)
         )
+
+    @property
+    def switched(self) -> str:
+        """The only variable whose ``train()`` or ``eval()`` the program calls; empty where there
+        are several."""
+        calls = (name for file in self.own for name, _ in _calls(self._parsed(file).tree))
+        parts = (name.rpartition(".") for name in calls)
+        owners = {owner for owner, _, method in parts if owner and method in ("train", "eval")}
+        return owners.pop() if len(owners) == 1 and min(owners).isidentifier() else ""
 
     @property
     def looped(self) -> str:

@@ -49,6 +49,11 @@ class Compiled:
         return bool(self.metrics.get("fail_type"))
 
     @property
+    def is_empty(self) -> bool:
+        """Whether torch met no operator: it then keeps no code and no guards."""
+        return not self.failed and self.metrics.get("guard_count", 0) is None
+
+    @property
     def took_us(self) -> float:
         """Of the compilation and its backward, as torch timed them; 0 where it did not."""
         known = (metrics.get("duration_us") for metrics in (self.metrics, *self.backward))
@@ -101,6 +106,21 @@ class RunTrace:
         """Whether a backend failed for this code object, and not in the control, in which nothing
         listened."""
         return (file, first_line, function) in self._changed
+
+    @cached_property
+    def emptied(self) -> Mapping[tuple[str, int, str], int]:
+        """Functions in which torch met no operator in a later call than the one that it compiled
+        them in, with that call. torch skips them from then on, whatever they are given."""
+        compiled: set[tuple[str, int, str]] = set()
+        emptied: dict[tuple[str, int, str], int] = {}
+        for row in self.all.frames:
+            code = (row.file, row.first_line, row.function)
+            if row.outcome == "compiled":
+                compiled.add(code)
+                emptied.pop(code, None)  # it was reset
+            elif row.outcome == "skipped" and not row.why and code in compiled:
+                emptied.setdefault(code, row.call)
+        return emptied
 
     @cached_property
     def compiled_functions(self) -> frozenset[tuple[str, str]]:

@@ -195,6 +195,17 @@ def test_a_recompile_that_the_program_forbids_is_blamed_on_the_setting() -> None
     assert found.fix.startswith("torch._dynamo.config.error_on_recompile = False")
 
 
+def test_a_limit_that_is_an_error_is_said_to_be_one() -> None:
+    text = "FailOnRecompileLimitHit: Hard failure due to fullgraph=True"
+
+    (found,) = compilations.diagnose(collected(offered(STEP, "raised", call=9, text=text)))
+
+    assert found.message.endswith(
+        "raised FailOnRecompileLimitHit: torch's recompile limit was reached, and the program "
+        "makes that an error (fullgraph=True or fail_on_recompile_limit_hit)"
+    )
+
+
 def test_a_failure_without_records_is_told_by_the_frame_hook() -> None:
     (found,) = collected(offered(STEP, "raised", text="InternalTorchDynamoError: KeyError: 'x'"))
 

@@ -146,6 +146,17 @@ def test_a_frame_that_torch_skipped_for_want_of_operators_is_no_contradiction() 
     assert diagnosed(*lines) == ()
 
 
+def test_a_recompile_that_met_no_operator_is_no_contradiction() -> None:
+    lines = [
+        *compiled_once(),
+        written.rejected("0/1", "0/0: flag is True", call=4),
+        *compiled("0/1", STEP, call=4, guard_count=None, graph_op_count=None),
+        offered(STEP, "skipped", call=4),
+    ]
+
+    assert diagnosed(*lines) == ()
+
+
 def test_a_graph_of_no_operators_is_no_contradiction() -> None:
     lines = [*compiled("0/0", STEP, graph_op_count=0), offered(STEP, compile_id="0/0")]
 

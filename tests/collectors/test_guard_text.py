@@ -103,6 +103,16 @@ CASES = [
         "___check_obj_id(mask, 9476), type=<class 'NoneType'>",
         Guard(kind="type", entry="", source="mask", expected="<class 'NoneType'>"),
     ),
+    ("hop != 1", Guard(kind="value", entry="", source="hop", expected="!= 1")),
+    ("2 <= hop", Guard(kind="value", entry="", source="hop", expected="2 <= hop")),
+    (
+        "not set.__contains__(skip, 0)",
+        Guard(kind="keys", entry="", source="skip", expected="no 0"),
+    ),
+    (
+        "list(dict.keys(feats))[0] == 'image'",
+        Guard(kind="keys", entry="", source="feats", expected="'image' as key 1"),
+    ),
     ("mask is None", Guard(kind="type", entry="", source="mask", expected="None")),
     ("mask is not None", Guard(kind="type", entry="", source="mask", expected="not None")),
     ("n == 2", Guard(kind="value", entry="", source="n", expected="2")),

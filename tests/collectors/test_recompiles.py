@@ -54,7 +54,7 @@ DTYPE = Guard(
 )
 
 AT_STEP = SourceLine(file=FILE, line=STEP[1], function="<module>")
-FIX = "x = x.to(torch.float32)  # before the call: one dtype for all calls"
+FIX = "x = x.to(torch.float32)  # before the call, if it only reads x: one dtype for all calls"
 
 
 def collected(*lines: Any, **fields: Any) -> tuple[RecompiledFunction, ...]:
@@ -317,7 +317,7 @@ def test_sizes_that_vary_together_are_marked_together() -> None:
     assert effect.startswith("before the first call, unless a line needs a size as a number")
     code, _, effect = known.fix.partition("  # ")
     assert code == both.format("mark_dynamic")  # torch itself has made both of them symbols
-    assert effect == "before the first call; sizes: 6, 8"
+    assert effect == "before the first call; sizes such as 6, 8"
 
 
 def test_what_varies_behind_a_break_alone_is_not_to_be_marked() -> None:
@@ -1199,3 +1199,89 @@ def test_the_ledger_says_what_converged_and_what_torch_refused_in_the_order_of_t
 
 def test_the_ledger_of_a_function_that_was_compiled_once_is_empty() -> None:
     assert ledger(*compiled("0/0", STEP)) == []
+
+
+def test_what_met_no_operator_is_no_recompile_and_ends_no_row_of_new_values() -> None:
+    # given: a recompile in each call until one has nothing to compile, after which torch skips it
+    calls = range(1, 6)
+    flags = [written.rejected(f"0/{call}", f"0/0: flag == {call}", call=call) for call in calls]
+    lines = [
+        *written.compiled_once()[:-1],
+        written.ran("0/0", 0),
+        *flags,
+        *(line for call in range(1, 5) for line in compiled(f"0/{call}", STEP, call=call)),
+        *(offered(STEP, call=call, compile_id=f"0/{call}") for call in range(1, 5)),
+        *(written.ran(f"0/{call}", call) for call in range(1, 5)),
+        *compiled("0/5", STEP, call=5, guard_count=None, graph_op_count=None),
+        offered(STEP, "skipped", call=5),
+    ]
+
+    found = recompiles.diagnose(recompiles.collect(Evidence(written.recording(*lines))))
+
+    assert {each.rule for each in found} == {"KGP103"}
+    assert sum(each.count for each in found) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, ADInplaceOrView, "
+            "AutogradCPU), actual DispatchKeySet(CPU)",
+            "x was made under torch.inference_mode in some calls and not in others",
+        ),
+        (
+            "expected type of 'x' to be a tensor type, ' but found <class 'shop.Named'>",
+            "type of x: got <class 'shop.Named'>",
+        ),
+        (
+            "expected type of 'x' to be a tensor type, ' but found <class 'NoneType'>",
+            "type of x: expected a tensor, got <class 'NoneType'>",
+        ),
+        (
+            "not ___dict_contains('size', G['cur'].__dict__)",
+            "the global cur has 'size' of its own in some calls and not in others",
+        ),
+        (
+            "not set.__contains__(skip, 0)",
+            "skip has 0 in some calls and not in others",
+        ),
+        (
+            "tensor '___from_numpy(wave)' dtype mismatch. expected Float, actual Short",
+            "dtype of wave: expected Float, got Short",
+        ),
+    ],
+)
+def test_the_words_say_what_happened_without_torchs_own_names(text: str, words: str) -> None:
+    assert in_words(parse(text)) == words
+
+
+def test_a_condition_is_no_value_that_came() -> None:
+    guards = recompiles.rejections(
+        Evidence(
+            written.recording(
+                written.rejected("0/1", "0/0: x.size()[2] == x.size()[1]", call=1),
+                written.rejected("0/2", "0/1: (x.size()[1] % 4) != 0", call=2),
+            )
+        ).compilers[0]
+    )
+
+    assert [in_words(guard) for (guard,) in guards.values()] == [
+        "size of x, dimension 2: expected x.size()[2] == x.size()[1]",
+        "size of x, dimension 1: expected (x.size()[1] % 4) != 0",
+    ]
+
+
+def test_each_thing_that_failed_is_named() -> None:
+    lines = [*written.compiled_once()[:-1], ran("0/0", 0)]
+    reasons = ("name == 'a'", "scale == 2.0", "depth == 3", "width == 4")
+    for entry, reason in enumerate(reasons, 1):
+        lines += [*compiled(f"0/{entry}", STEP, call=3 * entry), ran(f"0/{entry}", 3 * entry)]
+        lines.append(rejected(f"0/{entry}", f"0/0: {reason}", call=3 * entry))
+
+    (event,) = collected(*lines)
+
+    assert recompiles._why(event, event.recompiles) == (
+        "value of name: expected 'a'; value of scale: expected 2.0; value of depth: expected 3 "
+        "and 1 more"
+    )

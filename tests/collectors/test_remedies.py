@@ -78,7 +78,30 @@ MORE_GRAPHS = ("grad_mode", "training", "shared_wrapper", "models_in_turn")
 ALSO = ("labels_of_a_batch",)  # other programs of the same remedies
 
 
-@pytest.mark.parametrize("name", [*(remedy.name for remedy in REMEDIES), *ALSO])
+def test_a_module_is_set_to_evaluation_only_if_it_is_the_only_one() -> None:
+    guard = parse("0/0: self.body.1.training == True")
+    cause = Cause(guards=(guard,), function="Net.forward")
+
+    assert as_code(cause) == ""  # model and model.body are switched apart, say
+    assert as_code(msgspec.structs.replace(cause, switched="net")).startswith("net.eval()")
+
+
+# a state may be None first, and then a tuple
+TUPLE = "0/1: ___check_type_id(state, 9441), type=<class 'tuple'>"
+
+
+def test_no_tensor_is_offered_in_place_of_a_tuple() -> None:
+    none = parse("0/0: state is None")
+
+    assert as_code(Cause(guards=(none,), function="encode"))
+    assert as_code(Cause(guards=(none, parse(TUPLE)), function="encode")) == ""
+
+
+NOT_ON_A_CPU = "device"  # a tensor of the only other device here, meta, has no data
+OFFERED = [remedy.name for remedy in REMEDIES if remedy.name != NOT_ON_A_CPU]
+
+
+@pytest.mark.parametrize("name", [*OFFERED, *ALSO])
 def test_a_remedy_is_offered_and_helps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = of_recompiles(watched(f"remedy_{name}"))
     before = graphs()
@@ -190,6 +213,7 @@ INT = (
         ("self.param_groups[0]['betas'][0] == 0.9", False),
         ("2 <= x.size()[0]", False),
         ("something that a later torch says", False),
+        ("set.__contains__(skip, 'first')", False),
     ],
 )
 def test_what_would_not_help_is_not_offered(text: str, only_computed: bool) -> None:
@@ -226,9 +250,35 @@ def test_a_parameter_that_begins_to_require_gradients_has_no_remedy_of_sizes() -
 
 def test_a_global_list_that_the_function_fills_is_no_argument_to_stack() -> None:
     assert as_code(Cause(guards=(parse("0/0: len(G['norms']) == 1"),), function="keep_norm")) == ""
-    assert "torch.stack(past)" in as_code(
-        Cause(guards=(parse("0/0: len(past) == 1"),), function="blend")
-    )
+    past = Cause(guards=(parse("0/0: len(past) == 1"),), function="blend")
+    assert as_code(past) == ""  # nothing says what it does with the items
+    assert "torch.stack(past)" in as_code(msgspec.structs.replace(past, is_summed=True))
+
+
+@pytest.mark.parametrize(("first", "code"), [("CUDA", 'x = x.to("cuda")'), ("Meta", "")])
+def test_no_data_is_moved_to_a_device_without_data(first: str, code: str) -> None:
+    keys = f"DispatchKeySet({first}, BackendSelect), actual DispatchKeySet(CPU, BackendSelect)"
+    guard = parse(f"0/0: tensor 'x' dispatch key set mismatch. expected {keys}")
+
+    assert as_code(Cause(guards=(guard,), function="pool")).partition("  #")[0] == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "scale == 0.5",
+        "tensor 'scale' dtype mismatch. expected Float, actual Double",
+        "tensor 'scale' stride mismatch at index 0. expected 4, actual 1",
+        "scale is None",
+    ],
+)
+def test_what_a_function_closes_over_is_no_argument(text: str) -> None:
+    given = Cause(guards=(parse(f"0/0: {text}"),), function="loss", only_computed=True)
+    closed_over = as_code(msgspec.structs.replace(given, is_argument=False))
+
+    assert as_code(given)
+    assert "loss(" not in closed_over
+    assert "before the call" not in closed_over
 
 
 @pytest.mark.parametrize("text", ["args[0]", "x_l"])
@@ -245,15 +295,20 @@ def test_no_fix_names_what_only_a_library_has(text: str) -> None:
     ("expected", "actual", "dtype"),
     [
         ("Float", "Double", "float32"),
-        ("Long", "Float", "float32"),  # 0.5 would become 0
-        ("Half", "Int", "float16"),
+        ("Half", "Double", "float16"),
         ("Int", "Long", "int64"),
-        ("Bool", "Byte", "uint8"),
-        ("Byte", "Char", ""),  # neither holds the other
+        ("Long", "Float", ""),  # indices and weights, say
+        ("Half", "Int", ""),
+        ("Bool", "Float", ""),  # a mask that keeps, and one that is added
+        ("Bool", "Byte", ""),
+        ("Byte", "Float", ""),  # pixels up to 255, and up to 1
+        ("Byte", "Char", ""),
         ("ComplexFloat", "Float", ""),
     ],
 )
-def test_no_values_are_cut_off_for_one_dtype(expected: str, actual: str, dtype: str) -> None:
+def test_one_dtype_is_offered_only_for_numbers_of_one_kind(
+    expected: str, actual: str, dtype: str
+) -> None:
     text = f"0/0: tensor 'y' dtype mismatch. expected {expected}, actual {actual}"
     code = as_code(Cause(guards=(parse(text),), function="loss_of")).partition("  #")[0]
 

@@ -96,6 +96,26 @@ def test_what_had_nothing_to_compile_is_no_finding() -> None:
     assert diagnosed(offered(STEP, "skipped"), called(STEP, *EVERY)) == ()
 
 
+EMPTIED = (*written.compiled_once(), offered(STEP, "skipped", call=5))
+
+
+def test_a_call_without_work_ends_the_use_of_compiled_code() -> None:
+    (found,) = diagnosed(*EMPTIED, called(STEP, *range(5, CALLS), compiled_as="0/0"))
+
+    assert found.message == (
+        "step: 15 of 17 calls after warm-up ran eagerly; in call 5 there was nothing to compile, "
+        "and torch skips the function from then on, whatever it is given"
+    )
+
+
+def test_a_call_without_work_is_no_cause_if_a_graph_ran_later() -> None:
+    # given: compiled again after a reset, or another code object of the same place
+    again = offered(STEP, call=7, compile_id="0/0")
+
+    assert diagnosed(*EMPTIED, called(STEP, 5, compiled_as="0/0")) == ()
+    assert diagnosed(*EMPTIED, again, called(STEP, *range(5, CALLS), compiled_as="0/0")) == ()
+
+
 def test_the_limits_calls_are_the_limits_finding() -> None:
     lines = written.to_the_limit(2, 4, 6, 8, limit=10, reason="len(xs) == 2")
     late = called(STEP, *range(10, CALLS), compiled_as="0/0")

@@ -97,6 +97,7 @@ def test_relations(one: Memory, other: Memory, same: bool, words: str) -> None:
         ("L['batch']['x']", "batch['x']", "x"),
         ("L['xs'][0]", "xs[0]", "0"),
         ("L['self'].plain", "self.plain", "plain"),
+        ("___from_numpy(L['wave'])", "wave", "wave"),
     ],
 )
 def test_sources_as_the_program_has_them(source: str, text: str, last: str) -> None:

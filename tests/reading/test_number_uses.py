@@ -7,8 +7,9 @@ import pytest
 
 from kgprof.reading.number_uses import (
     Function,
-    changes_of,
     needs_what_is_read,
+    only_adds_up,
+    only_appends,
     only_computed_with,
     only_flows_into_a_graph,
 )
@@ -184,19 +185,42 @@ def test_whether_python_needs_what_the_first_line_reads(
 
 
 @pytest.mark.parametrize(
-    ("line", "changes", "only_appends"),
+    ("line", "appends"),
     [
-        ("self.kept.append(x)", True, True),
-        ("self.kept.append(x); return torch.stack(self.kept)", True, False),
-        ("self.kept[0] = x", True, False),
-        ("return sum(self.kept)", False, False),
-        ("self.kept += [x]; self.kept.append(x)", True, False),
+        ("self.kept.append(x)", True),
+        ("self.kept.append(x); return torch.stack(self.kept)", False),
+        ("self.kept[0] = x", False),
+        ("return sum(self.kept)", False),
+        ("self.kept += [x]; self.kept.append(x)", False),
     ],
 )
-def test_what_a_function_does_to_a_list(line: str, changes: bool, only_appends: bool) -> None:
+def test_whether_a_function_only_appends(line: str, appends: bool) -> None:
     function = first_function(f"def step(self, x):\n    {line}")
 
-    assert changes_of(function, "self.kept") == (changes, only_appends)
+    assert only_appends(function, "self.kept") is appends
+
+
+@pytest.mark.parametrize(
+    ("lines", "adds_up"),
+    [
+        (("for each in k:", "    x = x + each", "return x"), True),
+        (("for each in k.values():", "    x += each", "return x"), True),
+        (("for name in k:", "    x = x + k[name]", "return x"), True),
+        (("return x + sum(k)",), True),
+        (("return x + sum(k.values())",), True),
+        (("for name, each in k.items():", "    x = x + self.heads[name](each)"), False),
+        (("for each in k:", "    x = x * each", "return x"), False),
+        (("for each in k:", "    x = torch.cat([x, each])", "return x"), False),
+        (("return x + k[-1]",), False),
+        (("for each in k:", "    x = x + each", "k.append(x)"), False),
+        (("for i, each in enumerate(k):", "    x = x + each", "return x"), False),
+        (("return x",), False),
+    ],
+)
+def test_whether_a_function_only_adds_up(lines: tuple[str, ...], adds_up: bool) -> None:
+    function = first_function("\n    ".join(("def step(x, k):", *lines)))
+
+    assert only_adds_up(function, "k") is adds_up
 
 
 @pytest.mark.parametrize(

@@ -259,3 +259,17 @@ def test_the_only_function_of_tensors_that_a_loop_calls(text: str, name: str) ->
 )
 def test_the_module_that_a_program_trains(text: str, name: str) -> None:
     assert source(text).trained == name
+
+
+@pytest.mark.parametrize(
+    ("text", "switched"),
+    [
+        ("net.train()\nnet.eval()\n", "net"),
+        ("net.train(epoch % 2 == 0)\n", "net"),
+        ("net.train()\nnet.body.eval()\n", ""),
+        ("class Net:\n    def freeze(self):\n        self.body.eval()\n", ""),
+        ("eval('1 + 1')\n", ""),
+    ],
+)
+def test_the_only_module_that_is_set_to_training_or_evaluation(text: str, switched: str) -> None:
+    assert source(text).switched == switched
