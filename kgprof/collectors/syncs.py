@@ -17,7 +17,7 @@ from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.reading import clocks
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.reading.source_text import SourceText
+from kgprof.reading.source_text import SourceText, is_made_in
 
 HOST_DEVICE_SYNC = m.Rule(
     id="KGP201",
@@ -116,6 +116,7 @@ _COUNTED = frozenset(rule.id for rule in WAITING)
 
 COMPILED, BREAK, EAGER = "compiled", "break", "eager"
 READ = "aten::_local_scalar_dense"
+_LOADERS = "/torch/utils/data/"
 _FAKE_TENSORS = "/torch/_subclasses/"  # which only the compiler makes of tensors
 # all that torch's sync-debug mode says; a copy to the CPU is seen by hooks too
 SYNC_DEBUG = "synchronizing operation"
@@ -351,12 +352,12 @@ def _sites(
 ) -> dict[_Site, list[m.SyncRecord]]:
     """What was read on a CPU would on a GPU's machine as well. A factory without a device makes
     what lies on the host, unless the program names no device at all: then it would run on a GPU
-    under a default device alone."""
+    under a default device alone. What is made only to be read is a number of the host's anyway."""
     sites: dict[_Site, list[m.SyncRecord]] = defaultdict(list)
     for record in seen.records:
         own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
         on_the_host = record.tensor == "host" or (
-            record.tensor == "unnamed" and seen.names_a_device
+            record.tensor == "unnamed" and (seen.names_a_device or _is_made_to_be_read(record))
         )
         rule = "" if on_the_host else _rule(record, on_cuda)
         if rule == HOST_DEVICE_SYNC.id and record.op in WAITS and _is_for_a_clock(source, record):
@@ -365,6 +366,13 @@ def _sites(
             library = record.chain[0] if record.chain else None
             sites[_Site(rule=rule, file=own.file, line=own.line, library=library)].append(record)
     return sites
+
+
+def _is_made_to_be_read(record: m.SyncRecord) -> bool:
+    """The seed and the order of a data loader, and what the reading expression itself draws."""
+    if record.chain and _LOADERS in record.chain[0].file:
+        return True
+    return is_made_in(doing(record)[1])
 
 
 def _is_for_a_clock(source: SourceText, record: m.SyncRecord) -> bool:

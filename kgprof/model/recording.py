@@ -160,6 +160,8 @@ class ScriptRun(Model):
     # was none
     step: str
     steps: int
+    # optimizer steps before those: where the first one began is not known if nothing was compiled
+    left_out: int = 0
     traced: str = ""  # what was counted as one in TRACE, where that is another choice
     # how many there were of each kind; empty: nobody counted (a TORCH_TRACE directory)
     counted: dict[str, int]

@@ -30,14 +30,40 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 # those whose names do not end in LR
 _SCHEDULERS = ("ReduceLROnPlateau", "CosineAnnealingWarmRestarts")
-_MADE = (
-    "arange as_tensor empty eye from_numpy full linspace ones rand randint randn "
-    "randperm tensor zeros Generator"
-)
-_NO_WORK = {
+_FACTORIES = frozenset(
     f"torch.{name}"
-    for name in f"{_MADE} device load manual_seed no_grad save set_num_threads".split()
+    for name in (
+        *("arange", "as_tensor", "empty", "eye", "from_numpy", "full", "linspace", "ones"),
+        *("rand", "randint", "randn", "randperm", "tensor", "zeros"),
+    )
+)
+_NO_WORK = _FACTORIES | {
+    f"torch.{name}"
+    for name in (
+        *("Generator", "device", "load", "manual_seed"),
+        *("no_grad", "save", "set_num_threads"),
+    )
 }
+
+
+def is_made_in(expression: str) -> bool:
+    """Whether an expression makes the tensor that it reads: ``torch.randint(9, (2,)).tolist()``."""
+    try:
+        node: ast.expr = ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return False
+    while True:
+        match node:
+            case ast.Call(func=function) if ast.unparse(function) in _FACTORIES:
+                return True
+            case ast.Call(func=ast.Name(id="int" | "float" | "bool"), args=[inner]):
+                node = inner
+            case ast.Call(func=ast.Attribute(value=inner)) | ast.Subscript(value=inner):
+                node = inner
+            case ast.Compare(left=inner) | ast.BinOp(left=inner):
+                node = inner
+            case _:
+                return False
 
 
 def user_function(name: str) -> str:

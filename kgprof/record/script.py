@@ -566,6 +566,7 @@ class Capture:
         script = m.ScriptRun(
             step=kind.words if kind is not None else "",
             steps=self._step_count(kind),
+            left_out=self._steps.left_out(kind),
             traced=self._window.kind.words if self._window.kind not in (None, kind) else "",
             counted={
                 other.words: self._step_count(kind) if other is kind else self._steps.count(other)
@@ -654,7 +655,11 @@ class Capture:
             also = f" (also seen: {others})" if others else ""
             loop = self._marks.iterations.location if kind is Kind.ITERATION else None
             where = f" ({Path(loop.file).name}:{loop.line})" if loop else ""
-            yield f"a step is {kind.words}{where}; {self._step_count(kind):,} counted{also}"
+            first = ", from the second on" if self._steps.left_out(kind) else ""
+            counted = f"{self._step_count(kind):,} counted{first}{also}"
+            yield f"a step is {kind.words}{where}; {counted}"
+            if first:
+                yield "where the first optimizer step began is not known: no step time contains it"
             for function in (one.function for one in self._launchers.found if one.function):
                 yield (
                     f"{function} ran in processes of its own, which are not in this report; "

@@ -195,6 +195,11 @@ class Steps(CallIndex):
         """How many steps are over."""
         return 0 if kind is None else max(0, self.counts[kind] - 1 + self._ahead(kind))
 
+    def left_out(self, kind: Kind | None) -> int:
+        """How many marks end a step whose beginning is not known."""
+        ends = kind is Kind.OPTIMIZER and self.counts[kind] > 0
+        return 1 - self._ahead(Kind.OPTIMIZER) if ends else 0
+
     @property
     def running(self) -> int | None:
         """The number of the step that runs, from 1; None where nothing marks where steps begin or

@@ -282,7 +282,7 @@ def test_where_no_step_came_after_warm_up_no_loop_was_seen() -> None:
 
     assert (item.status, item.evidence) == (
         PracticeStatus.NOT_OBSERVED,
-        "the program made 3 steps, and --warmup is 3",
+        "kgprof counted 3 steps, and --warmup is 3",
     )
 
 

@@ -1016,6 +1016,31 @@ def test_what_would_lie_on_the_host_is_no_finding(
     assert syncs.syncs_per_step(found, FUSED) == counts
 
 
+@pytest.mark.parametrize(
+    ("expression", "counts"),
+    [
+        ("torch.randint(len(data), (4,)).tolist()", 0),
+        ("int(torch.randperm(9)[0])", 0),
+        ("torch.rand(1).item() < 0.5", 0),
+        ("torch.rand(1) < 0.5", 0),
+        ("index.tolist()", 1),
+        ("torch.max(torch.rand(3), x).item()", 1),
+    ],
+)
+def test_what_is_drawn_only_to_be_read_is_a_number_of_the_host(
+    expression: str, counts: int
+) -> None:
+    assert len(events(read(tensor="unnamed", expression=expression))) == counts
+    assert len(events(read(tensor="", expression=expression))) == 1
+
+
+def test_the_seed_of_a_data_loader_would_lie_on_the_host() -> None:
+    sampler = Frame(file="/site/torch/utils/data/sampler.py", line=163, function="__iter__")
+
+    assert not events(in_a_library("int(seed.item())", sampler, tensor="unnamed"))
+    assert events(in_a_library("int(seed.item())", sampler, tensor=""))
+
+
 def test_a_line_that_reads_both_counts_what_would_lie_on_the_gpu() -> None:
     (event,) = events(read(tensor="host", each=9), read(each=2))
 

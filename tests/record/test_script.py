@@ -384,6 +384,19 @@ def test_an_only_optimizer_step_of_which_the_beginning_is_not_known_makes_the_pr
     assert done.notes.startswith("the program has no steps: the only optimizer step has an end")
 
 
+def test_the_first_optimizer_step_of_a_program_that_compiles_nothing_is_left_out_in_words(
+    tmp_path: Path,
+) -> None:
+    text = ONE_STEP + "\nmodel(torch.ones(2, 4)).sum().backward()\noptimizer.step()\n"
+    done = ran(tmp_path, text, passes=(PassName.COMPILE,))
+
+    assert (done.script.steps, done.script.left_out) == (1, 1)
+    assert "a step is an optimizer step; 1 counted, from the second on" in done.notes
+    assert (
+        "where the first optimizer step began is not known: no step time contains it" in done.notes
+    )
+
+
 def test_the_module_whose_calls_are_the_steps_is_known_by_the_name_that_the_program_has_for_it(
     tmp_path: Path,
 ) -> None:
