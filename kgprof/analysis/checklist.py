@@ -372,11 +372,13 @@ def _moving(number: int, of_graphs: str) -> str:
 
 def _carried(run: RunTensors) -> str:
     """Name what one call takes from an earlier one at a new address, which a script's owner is told
-    nowhere else; empty where there is nothing."""
+    nowhere else; empty where there is nothing. What another graph made is no state: a step may end
+    between a generator and its discriminator."""
     names = dict.fromkeys(
         said(tensor.name)
-        for _, tensor, held in addresses.passed_inputs(run)
-        if held.made_before and run.steady(held.moved)
+        for graph, tensor, held in addresses.passed_inputs(run)
+        if run.steady(held.moved)
+        and any(maker.partition(" ")[0] == graph.compile_id for maker in held.made_before)
     )
     return f"{', '.join(names)} replaced by a new tensor in {run.key.slug}" if names else ""
 

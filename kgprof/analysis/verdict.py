@@ -109,7 +109,8 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     )
     if script.is_one_window:
         return Remark(text=f"{run.key.slug} has no steps, and was not timed{finer}")
-    steps = f"{run.key.slug}: {plural(script.steps, 'step')} counted, each {script.step}"
+    each = "each " if script.steps > 1 else ""
+    steps = f"{run.key.slug}: {plural(script.steps, 'step')} counted, {each}{script.step}"
     if isinstance(run.compile, m.Skipped):
         return Remark(text=steps)
     steady = run.compile.steady

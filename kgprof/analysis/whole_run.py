@@ -37,7 +37,7 @@ def whole_run(evidence: Evidence, run: RunEvidence) -> m.WholeRun | m.Skipped:
 
 def _compiling(paid: PaidOnce, trace: RunTrace) -> tuple[float, float]:
     """Divide the steps that compile: for the first time, and again. By torch's own durations, where
-    one step did both."""
+    one step did both; the sum is no longer than those, since such a step may do other work too."""
     first_us = again_us = 0.0
     for step in paid.compiling:
         extra_us = paid.extra_us([step])
@@ -47,7 +47,10 @@ def _compiling(paid: PaidOnce, trace: RunTrace) -> tuple[float, float]:
         again = repeated_us / whole_us if whole_us else 0.0
         again_us += extra_us * again
         first_us += extra_us * (1 - again)
-    return first_us, again_us
+    took_us = sum(each.took_us for each in trace.compiled)
+    whole_us = first_us + again_us
+    part = took_us / whole_us if 0 < took_us < whole_us else 1.0
+    return part * first_us, part * again_us
 
 
 def _unrolled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:

@@ -670,15 +670,11 @@ def _fix(event: Sync, cause: str) -> str:
 
 
 def kept_as_a_tensor(line: str, expression: str) -> str:
-    """``total += loss.item()``, an ``append``, a result, a returned value or an entry of a dict
-    without the read; empty for a line that does something else."""
-    line, entry = line.strip(), False
+    """``total += loss.item()``, an ``append`` or a result without the read; empty for a line that
+    does something else: who gets a returned value, or an entry of a dict, may need a number."""
     try:
         read = ast.parse(expression.strip(), mode="eval").body
-        try:
-            (statement,) = ast.parse(line).body
-        except SyntaxError:
-            (statement,), entry = ast.parse(f"{{{line}}}").body, True
+        (statement,) = ast.parse(line.strip()).body
     except (SyntaxError, ValueError):
         return ""
     match statement:
@@ -690,18 +686,14 @@ def kept_as_a_tensor(line: str, expression: str) -> str:
             later = "tensors: read them after the loop" if appends else READ_AFTER
             if many != appends:  # so that the list holds the tensors themselves
                 later = f"tensors: read torch.stack({ast.unparse(name)}) after the loop"
-        case (
-            ast.Assign(value=ast.BinOp() as kept)
-            | ast.Return(value=ast.expr() as kept)
-            | ast.Expr(value=ast.Dict(values=[kept]))
-        ):
+        case ast.Assign(value=ast.BinOp() as kept):
             later = "a tensor: read it where you need the number"
         case _:
             return ""
     code, before = ast.unparse(statement), ast.unparse(kept)
     detached = _Detached(ast.dump(read))
     code = code.replace(before, ast.unparse(detached.visit(kept)))
-    return f"{code[1:-1] + ',' if entry else code}  # {later}" if detached.found else ""
+    return f"{code}  # {later}" if detached.found else ""
 
 
 class _Detached(ast.NodeTransformer):

@@ -449,10 +449,10 @@ class Capture:
     def _write_each(self, unfinished: bool) -> None:
         place, kind = self._place, self._steps.reported
         number = self._steps.numbers(kind)
-        # The steps that ended before the TRACE window; where there is none, the whole program is
-        # one.
+        # The steps that ended before the TRACE window; where there is none, what has begun, or the
+        # whole program, is one.
         until = None if self._window.opened_at is None else number(self._window.opened_at)
-        call_us = self._ended_us(kind)[:until] or ((time.monotonic() - self._began) * 1e6,)
+        call_us = self._ended_us(kind)[:until] or (self._running_us(kind),)
         compiled_in, warmup, trace = (
             self._steps.compiled_in(kind),
             self._options.warmup,
@@ -499,6 +499,21 @@ class Capture:
             each.callback(write_compiled)
             each.callback(write_records)
 
+    def _running_us(self, kind: Kind | None) -> float:
+        """Since the last step began; of a program without steps, since its first line."""
+        boundaries = self._steps.boundaries(kind)
+        if not boundaries:
+            return (time.monotonic() - self._began) * 1e6
+        return (self._steps.now_ns() - boundaries[-1]) / 1e3
+
+    def _compiling_in(self, trace: m.TracePass, kind: Kind | None) -> int:
+        """Count the traced steps in which torch compiled; the profiler starts in the one before
+        the first."""
+        assert self._window.opened_at is not None  # else there would be no trace
+        first = self._steps.numbers(kind)(self._window.opened_at) + 1
+        traced = range(first, first + len(trace.step_us))
+        return sum(step in traced for step in self._steps.compiled_in(kind))
+
     def _ended_us(self, kind: Kind | None) -> tuple[float, ...]:
         return tuple(
             (after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))
@@ -518,7 +533,7 @@ class Capture:
             )
         # the last one is not over: up to now
         if len(step_us) < min(self._step_count(kind), CALLS_TIMED):
-            step_us = (*step_us, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
+            step_us = (*step_us, self._running_us(kind))
         syncs = self._syncs.records()
         steps = (
             msgspec.structs.replace(
@@ -681,6 +696,9 @@ class Capture:
             yield f"the recording stopped after {self._stopped}; the program continued"
         if isinstance(trace, m.TracePass):
             yield _what_the_profiler_cost(trace, bare_us)
+            if self._window.kind is kind and (compiling := self._compiling_in(trace, kind)):
+                of = plural(len(trace.step_us), "traced step")
+                yield f"torch compiled in {compiling} of the {of}, and their times contain it"
             if self._window.enough_after:
                 yield (
                     f"TRACE followed {self._window.enough_after} of the "

@@ -568,8 +568,17 @@ def test_a_graph_that_writes_to_nothing_is_said_to() -> None:
     [
         ({"made_before": {"0/0 output 0": 17}}, PracticeStatus.FAIL, "x replaced by a new tensor"),
         ({}, PracticeStatus.NOT_OBSERVED, "1 input of 1 compiled graph of "),
+        (
+            {"made_before": {"1/0 output 0": 17}},
+            PracticeStatus.NOT_OBSERVED,
+            "1 input of 1 compiled graph of ",
+        ),
     ],
-    ids=["what a graph gave back", "a batch, or a buffer that eager code replaces"],
+    ids=[
+        "what a graph gave back",
+        "a batch, or a buffer that eager code replaces",
+        "of another graph",
+    ],
 )
 def test_what_moves_from_call_to_call_of_a_script_passes_nothing(
     given: dict[str, dict[str, int]], status: PracticeStatus, evidence: str

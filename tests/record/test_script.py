@@ -384,6 +384,21 @@ def test_an_only_optimizer_step_of_which_the_beginning_is_not_known_makes_the_pr
     assert done.notes.startswith("the program has no steps: the only optimizer step has an end")
 
 
+def test_a_trace_with_a_step_that_compiles_is_said_to_have_it(tmp_path: Path) -> None:
+    late = ran(tmp_path, TRAINS.replace("number == 6", "number == 15"))
+
+    assert "torch compiled in 1 of the 20 traced steps" in late.notes
+
+
+def test_the_only_call_of_a_program_begins_where_it_is_made(tmp_path: Path) -> None:
+    text = "import time; time.sleep(3)\n" + COMPILES + "doubled(torch.ones(3))\n"
+    done = ran(tmp_path, text, passes=(PassName.COMPILE,))
+
+    (only_us,) = done.compiled.call_us
+    assert not isinstance(done.script.account, Skipped)
+    assert only_us < done.script.account.total_us - 1e6
+
+
 def test_the_first_optimizer_step_of_a_program_that_compiles_nothing_is_left_out_in_words(
     tmp_path: Path,
 ) -> None:
