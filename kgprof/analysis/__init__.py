@@ -277,6 +277,8 @@ def _agreement(
 def _first_call_s(compiled: m.CompilePass, script: m.ScriptRun | None) -> float | m.Skipped:
     if not compiled.call_us:
         return m.Skipped("calls were not observed, only the compilations in them")
+    if script is not None and script.is_one_window:
+        return m.Skipped("the program has no steps")
     if script is not None and script.left_out:
         return m.Skipped("where the first optimizer step began is not known")
     return compiled.call_us[0] / 1e6

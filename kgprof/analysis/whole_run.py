@@ -1,8 +1,6 @@
 """Where the time of a script went, from its first step to the end of its last one: compiling for
 the first time, compiling again, recording CUDA graphs, and the steps themselves."""
 
-from collections.abc import Iterator
-
 from kgprof import model as m
 from kgprof.collectors import cuda_graphs, recompiles, unrolled_loops
 from kgprof.measures.paid_once import PaidOnce, paid_once
@@ -61,16 +59,15 @@ def _unrolled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
 
 
 def _recompiled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
-    """Find the function whose recompiles took longest."""
-    events = [event for event in evidence.once(recompiles.collect) if event.run == run]
-    longest = max(events, key=lambda event: sum(_seconds(event)), default=None)
+    """Find the recompiles that took longest, at the line of their finding."""
+    found = recompiles.diagnose(evidence.once(recompiles.collect))
+    of_run = [finding for finding in found if finding.run == run]
+    longest = max(of_run, key=_seconds, default=None)
     return longest.location if longest else None
 
 
-def _seconds(event: recompiles.RecompiledFunction) -> Iterator[float]:
-    for recompile in event.recompiles:
-        if not isinstance(recompile.duration_s, m.Skipped):
-            yield recompile.duration_s
+def _seconds(finding: m.Finding) -> float:
+    return 0.0 if isinstance(finding.cost, m.Skipped) else finding.cost.value
 
 
 def _recorded_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:

@@ -220,6 +220,8 @@ class Sync(Event):
     on_cuda: bool
     waited_us: tuple[float, ...] | m.Skipped  # by call, what the host spent in it
     called: str = ""  # at the innermost line, where it reads inside: "multinomial"
+    other_causes: tuple[str, ...] = ()  # of what this line reads besides
+    is_used_at_once: bool = False  # what the line adds to is read in the same loop
 
     @property
     def events(self) -> int:
@@ -322,10 +324,18 @@ def _of_run(
             chain=chain[:0:-1],
             expression=first.expression,
             called=called,
+            other_causes=tuple(other for other in _causes(seen) if other != cause),
+            is_used_at_once=source.reads_what_it_keeps(site.file, site.line),
             on_cuda=on_cuda,
             waited_us=_waited(seen, steady, on_cuda),
             identity="\0".join((*source.identity(place), cause, *identity)),
         )
+
+
+def _causes(seen: Sequence[m.SyncRecord]) -> tuple[str, ...]:
+    """Of one source: another one sees the same reads, and may name them otherwise."""
+    of_one = [record for record in seen if record.source == seen[0].source]
+    return tuple(dict.fromkeys(cause for record in of_one if (cause := cause_of(record))))
 
 
 def _is_told_classes(expression: str) -> bool:
@@ -594,6 +604,8 @@ def _finding(event: Sync) -> m.Finding:
     )
     if event.called:
         what = f"a value read inside {event.called}()"
+    elif event.other_causes and not again:
+        what = " and ".join(SAID[each] for each in (cause, *event.other_causes))
     if event.library:
         what += f" in {event.library.words}"
     message = f"{what} forces a GPU sync{where}, {often}"
@@ -656,6 +668,8 @@ def _fix(event: Sync, cause: str) -> str:
     mask."""
     to_the_gpu = cause in ("to", "cuda") and event.operator == SYNC_DEBUG
     if cause not in SIZED and not to_the_gpu:
+        if event.is_used_at_once:
+            return ""
         return kept_as_a_tensor(event.location.text, event.expression)
     with suppress(SyntaxError, ValueError):
         read = ast.parse(event.expression.strip(), mode="eval").body

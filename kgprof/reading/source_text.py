@@ -66,6 +66,29 @@ def is_made_in(expression: str) -> bool:
                 return False
 
 
+_Keeping = ast.AugAssign | ast.Assign | ast.Expr
+_Scope = ast.For | ast.AsyncFor | ast.While | _Function
+
+
+def _holds(node: ast.AST, line: int) -> bool:
+    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    return first is not None and last is not None and first <= line <= last
+
+
+def _kept_in(statement: _Keeping) -> str:
+    """``total`` of ``total[0] += x`` and ``rows`` of ``rows.append(x)``."""
+    match statement:
+        case ast.AugAssign(target=target) | ast.Assign(targets=[target]):
+            node: ast.expr = target
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner))):
+            node = owner
+        case _:
+            return ""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return ast.unparse(node)
+
+
 def user_function(name: str) -> str:
     """The user's function behind one that Dynamo made to go on after a break, or ``name``
     itself."""
@@ -165,6 +188,25 @@ class SourceText:
             if isinstance(node, ast.For | ast.AsyncFor | ast.While):
                 last = node.end_lineno or node.lineno
                 yield Loop(first=node.lineno, last=last, calls=_called_in(node))
+
+    def reads_what_it_keeps(self, file: str, line: int) -> bool:
+        """Whether what the statement at a line adds to (``total += x``, ``rows.append(x)``) is read
+        by another one of the innermost loop around it, or of its function outside of any."""
+        around = [node for node in ast.walk(self.tree(file)) if _holds(node, line)]
+        keeping = [node for node in around if isinstance(node, _Keeping)]
+        scopes = [node for node in around if isinstance(node, _Scope)]
+        if not keeping or not scopes:
+            return False
+        statement = keeping[-1]
+        kept = _kept_in(statement)
+        own = set(ast.walk(statement))
+        return any(
+            isinstance(node, ast.Name | ast.Attribute)
+            and isinstance(node.ctx, ast.Load)
+            and node not in own
+            and ast.unparse(node) == kept
+            for node in ast.walk(scopes[-1])
+        )
 
     def package_line(self, place: m.Location) -> m.PackageLine:
         """A library's line with the package that it belongs to, in the version that was installed

@@ -327,6 +327,7 @@ class Capture:
         self._writing = False
         self._stopped = ""
         self._over = False
+        self._ended_ns: int | None = None
         self._own_logs = False
 
     def begin(self) -> None:
@@ -361,6 +362,7 @@ class Capture:
         it."""
         if not self._over:
             self._over = True
+            self._ended_ns = self._steps.now_ns()  # closing the profiler is no part of the program
             self._stopped = why
             self._steps.paused = True
             self._own_logs = not skip_records.are_written()
@@ -504,7 +506,11 @@ class Capture:
         boundaries = self._steps.boundaries(kind)
         if not boundaries:
             return (time.monotonic() - self._began) * 1e6
-        return (self._steps.now_ns() - boundaries[-1]) / 1e3
+        return (self._now_ns() - boundaries[-1]) / 1e3
+
+    def _now_ns(self) -> int:
+        """Until the program ended, on the clock of its steps."""
+        return self._steps.now_ns() if self._ended_ns is None else self._ended_ns
 
     def _compiling_in(self, trace: m.TracePass, kind: Kind | None) -> int:
         """Count the traced steps in which torch compiled; the profiler starts in the one before
@@ -616,7 +622,7 @@ class Capture:
             return m.Skipped("the process ended abruptly")
         if self._stopped:
             return m.Skipped(f"the recording stopped after {self._stopped}")
-        return self._account.answer(kind, self._steps.now_ns(), under_listeners=True)
+        return self._account.answer(kind, self._now_ns(), under_listeners=True)
 
     def _compile_call(self) -> tuple[str, str]:
         """Where the program's own text calls torch.compile, of one that compiled nothing, and what

@@ -492,6 +492,25 @@ def test_a_sum_is_kept_as_a_tensor(line: str, expression: str, kept: str) -> Non
     assert syncs.kept_as_a_tensor(line, expression).partition("  #")[0] == kept
 
 
+def test_two_ways_to_read_in_one_line_are_both_said() -> None:
+    tested = read(instruction="POP_JUMP_IF_FALSE", expression="v < best")
+    (finding,) = findings(tested, read(expression="v.item()"))
+
+    assert "bool(tensor) and converting a tensor to a number would force a sync" in finding.message
+    assert finding.message.endswith("2 times per step")
+
+
+@pytest.mark.parametrize(("is_used", "has_code"), [(False, True), (True, False)])
+def test_a_sum_that_its_loop_reads_is_not_kept_as_a_tensor(is_used: bool, has_code: bool) -> None:
+    (event,) = events(read())
+    place = msgspec.structs.replace(event.location, text="total += loss.item()")
+    event = msgspec.structs.replace(event, location=place, is_used_at_once=is_used)
+
+    (finding,) = syncs.diagnose((event,))
+
+    assert ("total += loss.detach()" in finding.fix) is has_code
+
+
 @pytest.mark.parametrize(
     ("line", "later"),
     [

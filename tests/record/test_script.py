@@ -22,6 +22,7 @@ from kgprof.model import (
     KernelOrigins,
     MemoryPass,
     PassName,
+    RunPhase,
     Skipped,
     TensorRecords,
     TimingPass,
@@ -388,6 +389,27 @@ def test_a_trace_with_a_step_that_compiles_is_said_to_have_it(tmp_path: Path) ->
     late = ran(tmp_path, TRAINS.replace("number == 6", "number == 15"))
 
     assert "torch compiled in 1 of the 20 traced steps" in late.notes
+
+
+SLOW_TO_CLOSE = (
+    TRAINS
+    + """
+    import time
+    from kgprof.record.trace_window import TraceWindow
+    close = TraceWindow.close
+    TraceWindow.close = lambda window, why: (time.sleep(5), close(window, why))
+"""
+)
+
+
+def test_what_kgprof_does_when_the_program_has_ended_is_no_part_of_its_account(
+    tmp_path: Path,
+) -> None:
+    account = ran(tmp_path, SLOW_TO_CLOSE).script.account
+
+    assert not isinstance(account, Skipped)
+    after = [each.us for each in account.phases if each.phase is RunPhase.AFTER]
+    assert sum(after) < 5e6
 
 
 def test_the_only_call_of_a_program_begins_where_it_is_made(tmp_path: Path) -> None:
