@@ -484,15 +484,25 @@ def _in_compiled(
     return Answer(f"{passed} in {_named(seen.compiled)}", unseen, against, failed)
 
 
+def _is_for_a_size(recompile: recompiles.Recompile) -> bool:
+    return recompile.guard.kind in ("size", "stride", "rank")
+
+
+def _goes_on_for_a_size(event: recompiles.RecompiledFunction) -> bool:
+    """Whether the finding of a function that compiles again and again is about its sizes."""
+    if event.every_value_new or event.limit_call is not None or not event.calls_known:
+        return True
+    return any(_is_for_a_size(each) and not each.once for each in event.in_steady_state)
+
+
 def _static_shapes(seen: Seen) -> Answer:
     for_sizes = [
         event
         for event in seen.evidence.once(recompiles.collect)
-        if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles)
+        if any(map(_is_for_a_size, event.recompiles))
     ]
-    again = [
-        found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE
-    ]
+    going_on = tuple(filter(_goes_on_for_a_size, for_sizes))
+    again = [found for found in recompiles.diagnose(going_on) if found.level is not m.Level.NOTE]
     unseen = "sizes changed in a few calls only" if for_sizes else ""
     if seen.eager_calls:
         unseen = (

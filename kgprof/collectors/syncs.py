@@ -742,7 +742,7 @@ def _often(event: Sync) -> str:
     if not event.steps:
         return f"{event.events:,} times in the program"
     each, rest = divmod(event.events, event.steps)
-    if event.calls == event.steps and not rest:
+    if event.calls == event.steps and not rest and len(set(event.reads)) == 1:
         return "once per step" if each == 1 else f"{each:,} times per step"
     steps = (
         f"{event.calls:,} of {event.steps:,}" if event.calls < event.steps else f"{event.steps:,}"

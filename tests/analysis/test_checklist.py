@@ -600,3 +600,14 @@ def test_a_recompile_for_a_size_that_came_once_is_no_proof_of_equal_sizes() -> N
 
     assert item.status == PracticeStatus.NOT_OBSERVED
     assert item.evidence == "sizes changed in a few calls only"
+
+
+def test_a_recompile_for_another_reason_does_not_speak_of_sizes() -> None:
+    size = "0/0: tensor 'x' size mismatch at index 0. expected 16, actual 8"
+    grads = "0/0: GLOBAL_STATE changed: grad_mode "
+    lines = [*again("0/1", 1, size), *again("0/2", 5, grads), *again("0/3", 6, grads)]
+    found = items(written.recording(*written.compiled_once(), *lines))
+
+    item = found["static-shapes"]
+    assert found[LOOP].status == PracticeStatus.FAIL
+    assert (item.status, item.findings) == (PracticeStatus.NOT_OBSERVED, ())

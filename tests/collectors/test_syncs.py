@@ -492,6 +492,14 @@ def test_a_sum_is_kept_as_a_tensor(line: str, expression: str, kept: str) -> Non
     assert syncs.kept_as_a_tensor(line, expression).partition("  #")[0] == kept
 
 
+def test_reads_that_grow_from_step_to_step_are_no_number_per_step() -> None:
+    growing = msgspec.structs.replace(read(), calls={call: call for call in range(CALLS)})
+    (event,) = events(growing)
+
+    # 3 to 7 in five steps, whose mean is a whole number
+    assert syncs.diagnose((event,))[0].message.endswith("25 times in 5 steps")
+
+
 def test_two_ways_to_read_in_one_line_are_both_said() -> None:
     tested = read(instruction="POP_JUMP_IF_FALSE", expression="v < best")
     (finding,) = findings(tested, read(expression="v.item()"))
