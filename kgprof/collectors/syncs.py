@@ -190,6 +190,11 @@ COUNTED_CLASSES = (
     "torch.nn.functional.one_hot(..., num_classes=...)  # else the largest label is read"
 )
 
+COUNTED_VALUES = (
+    "torch.zeros(N, dtype=torch.long, device=x.device).index_add_(0, x, torch.ones_like(x))  "
+    "# how often each index occurs, if x holds those from 0 to N - 1"
+)
+
 # What is read is the size of the result.
 SIZED = {
     "mask-index": "index = {nonzero}(as_tuple=True)  # once, if the mask stays the same; then "
@@ -671,6 +676,8 @@ def _fix(event: Sync, cause: str) -> str:
         if event.is_used_at_once:
             return ""
         return kept_as_a_tensor(event.location.text, event.expression)
+    if cause == "unique" and "return_" in event.expression:
+        return COUNTED_VALUES if "return_inverse" not in event.expression else ""
     with suppress(SyntaxError, ValueError):
         read = ast.parse(event.expression.strip(), mode="eval").body
         if to_the_gpu and isinstance(read, ast.Call):

@@ -492,6 +492,31 @@ def test_a_sum_is_kept_as_a_tensor(line: str, expression: str, kept: str) -> Non
     assert syncs.kept_as_a_tensor(line, expression).partition("  #")[0] == kept
 
 
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ("x.unique(return_counts=True)", "index_add_"),
+        ("torch.unique(x)", "index_fill_"),
+        ("x.unique(return_inverse=True, return_counts=True)", "nothing"),
+    ],
+)
+def test_what_stands_for_unique_gives_what_the_line_takes(expression: str, code: str) -> None:
+    fields = {"op": "aten::_unique2", "expression": expression, "instruction": "CALL"}
+    (finding,) = findings(read(**fields))
+
+    assert (code in finding.fix) is (code != "nothing")
+    assert bool(finding.fix) is (code != "nothing")
+
+
+def test_the_code_that_counts_counts_as_unique_does() -> None:
+    x = torch.tensor([3, 0, 3, 3, 1])
+    counts = eval(syncs.COUNTED_VALUES, {"torch": torch, "x": x, "N": 5})
+    values, wanted = x.unique(return_counts=True)
+
+    assert counts.nonzero().flatten().equal(values)
+    assert counts[values].equal(wanted)
+
+
 def test_reads_that_grow_from_step_to_step_are_no_number_per_step() -> None:
     growing = msgspec.structs.replace(read(), calls={call: call for call in range(CALLS)})
     (event,) = events(growing)
