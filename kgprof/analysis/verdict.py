@@ -47,9 +47,7 @@ def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None, workload: st
     if not per_step:
         return _untimed(runs)
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
-        takes = ", ".join(
-            f"{run.key.slug} takes {figure(time.median / 1e3)} ms" for run, time in per_step
-        )
+        takes = ", ".join(f"{run.key.slug} takes {_whole(time.median)}" for run, time in per_step)
         asks = _never_called([run.script for run, _ in per_step if run.script], workload)
         return Remark(
             text=f"{takes} from its first line to its end (no steps){asks}",
@@ -97,6 +95,11 @@ def _untimed(runs: Sequence[m.RunReport]) -> Remark:
     if runs and all(run.exit.failure is not None for run in runs):
         return Remark(text="")  # how they ended is a headline
     return Remark(text=_traced(runs) or (among if from_files else "no run has a time"))
+
+
+def _whole(us: float) -> str:
+    """How long a whole program takes."""
+    return f"{figure(us / 1e6)} s" if us >= 1e6 else f"{figure(us / 1e3)} ms"
 
 
 def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:

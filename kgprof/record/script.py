@@ -667,6 +667,8 @@ class Capture:
                 "no kgprof.step(), optimizer, compiled function, CUDA graph replay or "
                 "nn.Module was called"
             )
+            if self._launchers.found or self._launchers.workers:
+                none += " in the main process"
             if self._steps.counts[Kind.OPTIMIZER]:
                 none = "the only optimizer step has an end, and no beginning that kgprof could see"
             yield f"the program has no steps: {none}; times are of the whole program"

@@ -441,6 +441,6 @@ def test_a_file_without_steps_names_the_functions_that_could_have_been_meant(
     found = whole_file(*uncalled)
 
     assert found.text == (
-        f"fused.default takes 4,500 ms from its first line to its end (no steps){asks}"
+        f"fused.default takes 4.50 s from its first line to its end (no steps){asks}"
     )
     assert found.status == status
