@@ -735,6 +735,12 @@ def _outside(shares: Mapping[m.RunKey, float]) -> str:
     return f"launched outside of compiled code: {each}"
 
 
+def _uncounted(seen: Seen) -> str:
+    """Why steps of a script were not looked at."""
+    after = max((run.script.uncounted for run in seen.runs if run.script), default=0)
+    return f"{plural(after, 'optimizer step')} came after the last counted one" if after else ""
+
+
 def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> Answer:
     costs = [
         (one.run.slug, one, one.cost)
@@ -855,7 +861,7 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
         "No sync in the step loop",
         lambda seen: Answer(
             f"0 syncs per step in {_named(seen.read_watched)}",
-            seen.unread,
+            seen.unread or _uncounted(seen),
             seen.of(*syncs.WAITING),
         ),
     ),

@@ -501,6 +501,9 @@ class Capture:
             each.callback(write_compiled)
             each.callback(write_records)
 
+    def _uncounted(self, kind: Kind | None) -> int:
+        return self._marks.uncounted if kind is Kind.OPTIMIZER else 0
+
     def _running_us(self, kind: Kind | None) -> float:
         """Since the last step began; of a program without steps, since its first line."""
         boundaries = self._steps.boundaries(kind)
@@ -588,6 +591,7 @@ class Capture:
             step=kind.words if kind is not None else "",
             steps=self._step_count(kind),
             left_out=self._steps.left_out(kind),
+            uncounted=self._uncounted(kind),
             traced=self._window.kind.words if self._window.kind not in (None, kind) else "",
             counted={
                 other.words: self._step_count(kind) if other is kind else self._steps.count(other)
@@ -681,6 +685,9 @@ class Capture:
             first = ", from the second on" if self._steps.left_out(kind) else ""
             counted = f"{self._step_count(kind):,} counted{first}{also}"
             yield f"a step is {kind.words}{where}; {counted}"
+            if uncounted := self._uncounted(kind):
+                steps = plural(uncounted, "step")
+                yield f"{steps} of other optimizers came after the last counted one, in no figure"
             if first:
                 yield "where the first optimizer step began is not known: no step time contains it"
             for function in (one.function for one in self._launchers.found if one.function):
