@@ -610,7 +610,9 @@ def _finding(event: Sync) -> m.Finding:
     if event.called:
         what = f"a value read inside {event.called}()"
     elif event.other_causes and not again:
-        what = " and ".join(SAID[each] for each in (cause, *event.other_causes))
+        what = " and ".join(
+            SAID.get(each, "reading a value") for each in (cause, *event.other_causes)
+        )
     if event.library:
         what += f" in {event.library.words}"
     message = f"{what} forces a GPU sync{where}, {often}"

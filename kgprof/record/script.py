@@ -518,7 +518,8 @@ class Capture:
     def _compiling_in(self, trace: m.TracePass, kind: Kind | None) -> int:
         """Count the traced steps in which torch compiled; the profiler starts in the one before
         the first."""
-        assert self._window.opened_at is not None  # else there would be no trace
+        if self._window.opened_at is None:
+            return 0
         first = self._steps.numbers(kind)(self._window.opened_at) + 1
         traced = range(first, first + len(trace.step_us))
         return sum(step in traced for step in self._steps.compiled_in(kind))
@@ -687,7 +688,8 @@ class Capture:
             yield f"a step is {kind.words}{where}; {counted}"
             if uncounted := self._uncounted(kind):
                 steps = plural(uncounted, "step")
-                yield f"{steps} of other optimizers came after the last counted one, in no figure"
+                after = "of other optimizers came after the last counted one"
+                yield f"{steps} {after}: no step time contains them"
             if first:
                 yield "where the first optimizer step began is not known: no step time contains it"
             for function in (one.function for one in self._launchers.found if one.function):
