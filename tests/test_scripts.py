@@ -221,7 +221,7 @@ def test_a_script_too_short_to_have_a_steady_state_does_not_pass_for_one_without
     )
 
     assert done.returncode == 6
-    assert "recompiles not observed: the program made 2 steps, and --warmup is 3" in done.stdout
+    assert "recompiles not observed: kgprof counted 2 steps, and --warmup is 3" in done.stdout
 
 
 def test_torchruns_ranks_are_one_report_and_what_only_one_compiled_is_said(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_after_one_step_nothing_is_said_of_steps_after_warm_up() -> None:
 
     missing = {rule: row.missing for row in watched.coverage for rule in row.rules}
     assert missing["KGP101"] == ""
-    assert missing["KGP103"] == "the program made 1 step, and --warmup is 1"
+    assert missing["KGP103"] == "kgprof counted 1 step, and --warmup is 1"
     assert missing["KGP201"] == "MEMORY watched 1 step, and warm-up takes 1"
 
 

@@ -274,6 +274,16 @@ def _agreement(
     return of_run, agreement.baseline if compared else None
 
 
+def _first_call_s(compiled: m.CompilePass, script: m.ScriptRun | None) -> float | m.Skipped:
+    if not compiled.call_us:
+        return m.Skipped("calls were not observed, only the compilations in them")
+    if script is not None and script.is_one_window:
+        return m.Skipped("the program has no steps")
+    if script is not None and script.left_out:
+        return m.Skipped("where the first optimizer step began is not known")
+    return compiled.call_us[0] / 1e6
+
+
 def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     """The first call on a cold cache and those after warm-up; stages and recompiles by the
     compiler's records."""
@@ -282,7 +292,6 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         return compiled
     if not compiled.call_us and compiled.calls is None:
         return m.Skipped("COMPILE has no call")
-    unseen = m.Skipped("calls were not observed, only the compilations in them")
     steady = times.spread(compiled.watched_us, unit="us", measured_in=m.PassName.COMPILE)
     if run.record.script is not None and isinstance(run.record.trace, m.TracePass):
         # Few steps come before the profiler; as it only slows a step down, the shorter of both is
@@ -297,7 +306,7 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     if compiled.call_us and isinstance(steady, m.Skipped):
         steady = m.Skipped("no step came after warm-up without a compilation")
     summary = m.CompileSummary(
-        first_call_s=compiled.call_us[0] / 1e6 if compiled.call_us else unseen,
+        first_call_s=_first_call_s(compiled, run.record.script),
         steady=steady,
         compilations=(trace and compilations(trace)) or compiled.compilations,
         capture_unavailable=(*compiled.capture_unavailable, *_changed(run)),

@@ -372,11 +372,13 @@ def _moving(number: int, of_graphs: str) -> str:
 
 def _carried(run: RunTensors) -> str:
     """Name what one call takes from an earlier one at a new address, which a script's owner is told
-    nowhere else; empty where there is nothing."""
+    nowhere else; empty where there is nothing. What another graph made is no state: a step may end
+    between a generator and its discriminator."""
     names = dict.fromkeys(
         said(tensor.name)
-        for _, tensor, held in addresses.passed_inputs(run)
-        if held.made_before and run.steady(held.moved)
+        for graph, tensor, held in addresses.passed_inputs(run)
+        if run.steady(held.moved)
+        and any(maker.partition(" ")[0] == graph.compile_id for maker in held.made_before)
     )
     return f"{', '.join(names)} replaced by a new tensor in {run.key.slug}" if names else ""
 
@@ -482,15 +484,25 @@ def _in_compiled(
     return Answer(f"{passed} in {_named(seen.compiled)}", unseen, against, failed)
 
 
+def _is_for_a_size(recompile: recompiles.Recompile) -> bool:
+    return recompile.guard.kind in ("size", "stride", "rank")
+
+
+def _goes_on_for_a_size(event: recompiles.RecompiledFunction) -> bool:
+    """Whether the finding of a function that compiles again and again is about its sizes."""
+    if event.every_value_new or event.limit_call is not None or not event.calls_known:
+        return True
+    return any(_is_for_a_size(each) and not each.once for each in event.in_steady_state)
+
+
 def _static_shapes(seen: Seen) -> Answer:
     for_sizes = [
         event
         for event in seen.evidence.once(recompiles.collect)
-        if any(recompile.guard.kind in ("size", "stride", "rank") for recompile in event.recompiles)
+        if any(map(_is_for_a_size, event.recompiles))
     ]
-    again = [
-        found for found in recompiles.diagnose(tuple(for_sizes)) if found.level is not m.Level.NOTE
-    ]
+    going_on = tuple(filter(_goes_on_for_a_size, for_sizes))
+    again = [found for found in recompiles.diagnose(going_on) if found.level is not m.Level.NOTE]
     unseen = "sizes changed in a few calls only" if for_sizes else ""
     if seen.eager_calls:
         unseen = (
@@ -723,6 +735,12 @@ def _outside(shares: Mapping[m.RunKey, float]) -> str:
     return f"launched outside of compiled code: {each}"
 
 
+def _uncounted(seen: Seen) -> str:
+    """Why steps of a script were not looked at."""
+    after = max((run.script.uncounted for run in seen.runs if run.script), default=0)
+    return f"{plural(after, 'optimizer step')} came after the last counted one" if after else ""
+
+
 def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> Answer:
     costs = [
         (one.run.slug, one, one.cost)
@@ -843,7 +861,7 @@ PRACTICES: tuple[tuple[str, str, Question], ...] = (
         "No sync in the step loop",
         lambda seen: Answer(
             f"0 syncs per step in {_named(seen.read_watched)}",
-            seen.unread,
+            seen.unread or _uncounted(seen),
             seen.of(*syncs.WAITING),
         ),
     ),

@@ -47,9 +47,7 @@ def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None, workload: st
     if not per_step:
         return _untimed(runs)
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
-        takes = ", ".join(
-            f"{run.key.slug} takes {figure(time.median / 1e3)} ms" for run, time in per_step
-        )
+        takes = ", ".join(f"{run.key.slug} takes {_whole(time.median)}" for run, time in per_step)
         asks = _never_called([run.script for run, _ in per_step if run.script], workload)
         return Remark(
             text=f"{takes} from its first line to its end (no steps){asks}",
@@ -99,6 +97,11 @@ def _untimed(runs: Sequence[m.RunReport]) -> Remark:
     return Remark(text=_traced(runs) or (among if from_files else "no run has a time"))
 
 
+def _whole(us: float) -> str:
+    """How long a whole program takes."""
+    return f"{figure(us / 1e6)} s" if us >= 1e6 else f"{figure(us / 1e3)} ms"
+
+
 def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     """The step of a script that was not run again for TIMING: as long as it took under the
     instruments."""
@@ -109,7 +112,8 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     )
     if script.is_one_window:
         return Remark(text=f"{run.key.slug} has no steps, and was not timed{finer}")
-    steps = f"{run.key.slug}: {plural(script.steps, 'step')}, each {script.step}"
+    each = "each " if script.steps > 1 else ""
+    steps = f"{run.key.slug}: {plural(script.steps, 'step')} counted, {each}{script.step}"
     if isinstance(run.compile, m.Skipped):
         return Remark(text=steps)
     steady = run.compile.steady

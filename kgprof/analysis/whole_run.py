@@ -1,8 +1,6 @@
 """Where the time of a script went, from its first step to the end of its last one: compiling for
 the first time, compiling again, recording CUDA graphs, and the steps themselves."""
 
-from collections.abc import Iterator
-
 from kgprof import model as m
 from kgprof.collectors import cuda_graphs, recompiles, unrolled_loops
 from kgprof.measures.paid_once import PaidOnce, paid_once
@@ -37,7 +35,7 @@ def whole_run(evidence: Evidence, run: RunEvidence) -> m.WholeRun | m.Skipped:
 
 def _compiling(paid: PaidOnce, trace: RunTrace) -> tuple[float, float]:
     """Divide the steps that compile: for the first time, and again. By torch's own durations, where
-    one step did both."""
+    one step did both; the sum is no longer than those, since such a step may do other work too."""
     first_us = again_us = 0.0
     for step in paid.compiling:
         extra_us = paid.extra_us([step])
@@ -47,7 +45,10 @@ def _compiling(paid: PaidOnce, trace: RunTrace) -> tuple[float, float]:
         again = repeated_us / whole_us if whole_us else 0.0
         again_us += extra_us * again
         first_us += extra_us * (1 - again)
-    return first_us, again_us
+    took_us = sum(each.took_us for each in trace.compiled)
+    whole_us = first_us + again_us
+    part = took_us / whole_us if 0 < took_us < whole_us else 1.0
+    return part * first_us, part * again_us
 
 
 def _unrolled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
@@ -58,16 +59,15 @@ def _unrolled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
 
 
 def _recompiled_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:
-    """Find the function whose recompiles took longest."""
-    events = [event for event in evidence.once(recompiles.collect) if event.run == run]
-    longest = max(events, key=lambda event: sum(_seconds(event)), default=None)
+    """Find the recompiles that took longest, at the line of their finding."""
+    found = recompiles.diagnose(evidence.once(recompiles.collect))
+    of_run = [finding for finding in found if finding.run == run]
+    longest = max(of_run, key=_seconds, default=None)
     return longest.location if longest else None
 
 
-def _seconds(event: recompiles.RecompiledFunction) -> Iterator[float]:
-    for recompile in event.recompiles:
-        if not isinstance(recompile.duration_s, m.Skipped):
-            yield recompile.duration_s
+def _seconds(finding: m.Finding) -> float:
+    return 0.0 if isinstance(finding.cost, m.Skipped) else finding.cost.value
 
 
 def _recorded_at(evidence: Evidence, run: m.RunKey) -> m.Location | None:

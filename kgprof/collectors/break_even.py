@@ -69,12 +69,12 @@ def diagnose(events: tuple[m.Economics, ...]) -> tuple[m.Finding, ...]:
         ):
             continue
         cost: m.FindingCost | m.Skipped
-        if isinstance(event.cold_s, m.Skipped):
-            cost = event.cold_s
+        if isinstance(event.paid_s, m.Skipped):
+            cost = event.paid_s
         else:
             what = "compile time, on a cold cache"
             cost = m.FindingCost(
-                value=event.cold_s,
+                value=event.paid_s,
                 unit="s",
                 what=what,
                 measured_in=(m.PassName.COMPILE,),

@@ -744,7 +744,7 @@ def _without_repeats(guards: Sequence[Guard]) -> tuple[Guard, ...]:
 def _recompile(
     trace: RunTrace, compiled: Compiled, rejected: tuple[Guard, ...], causes: Sequence[Guard]
 ) -> Recompile:
-    duration_us = compiled.metrics.get("duration_us")
+    is_timed = compiled.metrics.get("duration_us") is not None
     return Recompile(
         compile_id=compiled.compile_id,
         call=compiled.call,
@@ -754,9 +754,7 @@ def _recompile(
         returned_by=_break_before(trace, compiled)
         if rejected and is_returned_by_a_break(rejected[0])
         else None,
-        duration_s=m.Skipped("torch gave no duration")
-        if duration_us is None
-        else duration_us / 1e6,
+        duration_s=compiled.took_us / 1e6 if is_timed else m.Skipped("torch gave no duration"),
         begins=compiled_callables.begins_with(trace, compiled),
         last=_runs_no_more(trace, compiled),
     )

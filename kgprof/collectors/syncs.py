@@ -17,7 +17,7 @@ from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import fingerprint
 from kgprof.reading import clocks
 from kgprof.reading.evidence import Evidence, RunEvidence
-from kgprof.reading.source_text import SourceText
+from kgprof.reading.source_text import SourceText, is_made_in
 
 HOST_DEVICE_SYNC = m.Rule(
     id="KGP201",
@@ -116,6 +116,7 @@ _COUNTED = frozenset(rule.id for rule in WAITING)
 
 COMPILED, BREAK, EAGER = "compiled", "break", "eager"
 READ = "aten::_local_scalar_dense"
+_LOADERS = "/torch/utils/data/"
 _FAKE_TENSORS = "/torch/_subclasses/"  # which only the compiler makes of tensors
 # all that torch's sync-debug mode says; a copy to the CPU is seen by hooks too
 SYNC_DEBUG = "synchronizing operation"
@@ -189,6 +190,11 @@ COUNTED_CLASSES = (
     "torch.nn.functional.one_hot(..., num_classes=...)  # else the largest label is read"
 )
 
+COUNTED_VALUES = (
+    "torch.zeros(N, dtype=torch.long, device=x.device).index_add_(0, x, torch.ones_like(x))  "
+    "# how often each index occurs, if x holds those from 0 to N - 1"
+)
+
 # What is read is the size of the result.
 SIZED = {
     "mask-index": "index = {nonzero}(as_tuple=True)  # once, if the mask stays the same; then "
@@ -219,6 +225,8 @@ class Sync(Event):
     on_cuda: bool
     waited_us: tuple[float, ...] | m.Skipped  # by call, what the host spent in it
     called: str = ""  # at the innermost line, where it reads inside: "multinomial"
+    other_causes: tuple[str, ...] = ()  # of what this line reads besides
+    is_used_at_once: bool = False  # what the line adds to is read in the same loop
 
     @property
     def events(self) -> int:
@@ -321,10 +329,18 @@ def _of_run(
             chain=chain[:0:-1],
             expression=first.expression,
             called=called,
+            other_causes=tuple(other for other in _causes(seen) if other != cause),
+            is_used_at_once=source.reads_what_it_keeps(site.file, site.line),
             on_cuda=on_cuda,
             waited_us=_waited(seen, steady, on_cuda),
             identity="\0".join((*source.identity(place), cause, *identity)),
         )
+
+
+def _causes(seen: Sequence[m.SyncRecord]) -> tuple[str, ...]:
+    """Of one source: another one sees the same reads, and may name them otherwise."""
+    of_one = [record for record in seen if record.source == seen[0].source]
+    return tuple(dict.fromkeys(cause for record in of_one if (cause := cause_of(record))))
 
 
 def _is_told_classes(expression: str) -> bool:
@@ -351,12 +367,12 @@ def _sites(
 ) -> dict[_Site, list[m.SyncRecord]]:
     """What was read on a CPU would on a GPU's machine as well. A factory without a device makes
     what lies on the host, unless the program names no device at all: then it would run on a GPU
-    under a default device alone."""
+    under a default device alone. What is made only to be read is a number of the host's anyway."""
     sites: dict[_Site, list[m.SyncRecord]] = defaultdict(list)
     for record in seen.records:
         own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
         on_the_host = record.tensor == "host" or (
-            record.tensor == "unnamed" and seen.names_a_device
+            record.tensor == "unnamed" and (seen.names_a_device or _is_made_to_be_read(record))
         )
         rule = "" if on_the_host else _rule(record, on_cuda)
         if rule == HOST_DEVICE_SYNC.id and record.op in WAITS and _is_for_a_clock(source, record):
@@ -365,6 +381,13 @@ def _sites(
             library = record.chain[0] if record.chain else None
             sites[_Site(rule=rule, file=own.file, line=own.line, library=library)].append(record)
     return sites
+
+
+def _is_made_to_be_read(record: m.SyncRecord) -> bool:
+    """The seed and the order of a data loader, and what the reading expression itself draws."""
+    if record.chain and _LOADERS in record.chain[0].file:
+        return True
+    return is_made_in(doing(record)[1])
 
 
 def _is_for_a_clock(source: SourceText, record: m.SyncRecord) -> bool:
@@ -586,6 +609,10 @@ def _finding(event: Sync) -> m.Finding:
     )
     if event.called:
         what = f"a value read inside {event.called}()"
+    elif event.other_causes and not again:
+        what = " and ".join(
+            SAID.get(each, "reading a value") for each in (cause, *event.other_causes)
+        )
     if event.library:
         what += f" in {event.library.words}"
     message = f"{what} forces a GPU sync{where}, {often}"
@@ -648,7 +675,11 @@ def _fix(event: Sync, cause: str) -> str:
     mask."""
     to_the_gpu = cause in ("to", "cuda") and event.operator == SYNC_DEBUG
     if cause not in SIZED and not to_the_gpu:
+        if event.is_used_at_once:
+            return ""
         return kept_as_a_tensor(event.location.text, event.expression)
+    if cause == "unique" and "return_" in event.expression:
+        return COUNTED_VALUES if "return_inverse" not in event.expression else ""
     with suppress(SyntaxError, ValueError):
         read = ast.parse(event.expression.strip(), mode="eval").body
         if to_the_gpu and isinstance(read, ast.Call):
@@ -662,15 +693,11 @@ def _fix(event: Sync, cause: str) -> str:
 
 
 def kept_as_a_tensor(line: str, expression: str) -> str:
-    """``total += loss.item()``, an ``append``, a result, a returned value or an entry of a dict
-    without the read; empty for a line that does something else."""
-    line, entry = line.strip(), False
+    """``total += loss.item()``, an ``append`` or a result without the read; empty for a line that
+    does something else: who gets a returned value, or an entry of a dict, may need a number."""
     try:
         read = ast.parse(expression.strip(), mode="eval").body
-        try:
-            (statement,) = ast.parse(line).body
-        except SyntaxError:
-            (statement,), entry = ast.parse(f"{{{line}}}").body, True
+        (statement,) = ast.parse(line.strip()).body
     except (SyntaxError, ValueError):
         return ""
     match statement:
@@ -682,18 +709,14 @@ def kept_as_a_tensor(line: str, expression: str) -> str:
             later = "tensors: read them after the loop" if appends else READ_AFTER
             if many != appends:  # so that the list holds the tensors themselves
                 later = f"tensors: read torch.stack({ast.unparse(name)}) after the loop"
-        case (
-            ast.Assign(value=ast.BinOp() as kept)
-            | ast.Return(value=ast.expr() as kept)
-            | ast.Expr(value=ast.Dict(values=[kept]))
-        ):
+        case ast.Assign(value=ast.BinOp() as kept):
             later = "a tensor: read it where you need the number"
         case _:
             return ""
     code, before = ast.unparse(statement), ast.unparse(kept)
     detached = _Detached(ast.dump(read))
     code = code.replace(before, ast.unparse(detached.visit(kept)))
-    return f"{code[1:-1] + ',' if entry else code}  # {later}" if detached.found else ""
+    return f"{code}  # {later}" if detached.found else ""
 
 
 class _Detached(ast.NodeTransformer):
@@ -728,7 +751,7 @@ def _often(event: Sync) -> str:
     if not event.steps:
         return f"{event.events:,} times in the program"
     each, rest = divmod(event.events, event.steps)
-    if event.calls == event.steps and not rest:
+    if event.calls == event.steps and not rest and len(set(event.reads)) == 1:
         return "once per step" if each == 1 else f"{each:,} times per step"
     steps = (
         f"{event.calls:,} of {event.steps:,}" if event.calls < event.steps else f"{event.steps:,}"

@@ -104,7 +104,7 @@ def _steady_calls(run: RunEvidence) -> Answer:
     if (script is not None and not script.counted) or compiled.made > compiled.steady_from:
         return ""
     steps = plural(compiled.made, "step")
-    return m.Skipped(f"the program made {steps}, and --warmup is {compiled.steady_from}")
+    return m.Skipped(f"kgprof counted {steps}, and --warmup is {compiled.steady_from}")
 
 
 def _calls(run: RunEvidence) -> Answer:

@@ -97,11 +97,13 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     differ = _differs(recording, run.key) and not _differs(recording, eager_key)
     verdict = m.Payoff.NOT_OBSERVED if differ else times.verdict
     cold = _break_even(cold_s, eager_s, times, verdict, run)
+    paid_s = _paid_s(cold_s, eager_s) if run.script else cold_s
     started_s = warm_s.median if isinstance(warm_s, m.Spread) else warm_s
     return m.Economics(
         run=run.key,
         eager=eager_key,
         cold_s=cold_s,
+        paid_s=paid_s,
         warm_s=warm_s,
         eager_s=eager_s,
         per=times.per,
@@ -112,8 +114,16 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
         cold=cold,
         warm=_break_even(started_s, warm_eager_s, times, verdict, run),
         verdict=verdict,
-        text=_text(cold_s, times, cold, verdict),
+        text=_text(paid_s, times, cold, verdict),
     )
+
+
+def _paid_s(cold_s: float | m.Skipped, eager_s: float | m.Skipped) -> float | m.Skipped:
+    """What the first steps of a script take longer than in eager, where they do the same besides:
+    they evaluate, or time another function."""
+    if isinstance(cold_s, m.Skipped) or isinstance(eager_s, m.Skipped):
+        return m.first_skipped(cold_s, eager_s)
+    return max(0.0, cold_s - eager_s)
 
 
 def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
@@ -274,7 +284,7 @@ def _break_even(
 
 
 def _text(
-    cold_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff
+    paid_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff
 ) -> str:
     if (
         isinstance(times.compiled, m.Skipped)
@@ -293,7 +303,7 @@ def _text(
         f"{times.unit.bare(time.median)} {scale}" for time in (times.compiled, times.eager)
     )
     figures = f"{compiled} per {times.per}, {eager} in mode eager (TIMING, {samples})"
-    took = "" if isinstance(cold_s, m.Skipped) else f" {short(cold_s)} s of cold compile time"
+    took = "" if isinstance(paid_s, m.Skipped) else f" {short(paid_s)} s of cold compile time"
     if verdict == m.Payoff.NEVER:
         return f"slower than eager;{took or ' its compile time'} is not recovered: {figures}"
     if verdict == m.Payoff.LEVEL:

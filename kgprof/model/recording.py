@@ -160,6 +160,9 @@ class ScriptRun(Model):
     # was none
     step: str
     steps: int
+    # optimizer steps before those: where the first one began is not known if nothing was compiled
+    left_out: int = 0
+    uncounted: int = 0  # steps of other optimizers, after the last that counts
     traced: str = ""  # what was counted as one in TRACE, where that is another choice
     # how many there were of each kind; empty: nobody counted (a TORCH_TRACE directory)
     counted: dict[str, int]

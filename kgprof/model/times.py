@@ -166,6 +166,8 @@ class Economics(Tagged):
     eager: RunKey
     # What the calls before steady state took beyond as many steady ones.
     cold_s: float | Skipped  # COMPILE, caches cold
+    # of this what compiling takes: a script's first steps may do other work as well
+    paid_s: float | Skipped = Skipped("this report was made before it was told apart")
     warm_s: Spread | Skipped  # the further rounds of TIMING, caches warm
     eager_s: float | Skipped  # COMPILE of the eager run: what starting costs without compiling
     # what the times are of: "step", or the unit of work where both runs finished their whole job

@@ -31,16 +31,65 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 # those whose names do not end in LR
 _SCHEDULERS = ("ReduceLROnPlateau", "CosineAnnealingWarmRestarts")
-_MADE = (
-    "arange as_tensor empty eye from_numpy full linspace ones rand randint randn "
-    "randperm tensor zeros Generator"
-)
 # the names in ``range(len(self.layers))``, ``enumerate(self.layers)``, ``zip(self.a, self.b)``
 _OVER_HELD = {"self", "enumerate", "len", "range", "reversed", "zip"}
-_NO_WORK = {
+_FACTORIES = frozenset(
     f"torch.{name}"
-    for name in f"{_MADE} device load manual_seed no_grad save set_num_threads".split()
+    for name in (
+        *("arange", "as_tensor", "empty", "eye", "from_numpy", "full", "linspace", "ones"),
+        *("rand", "randint", "randn", "randperm", "tensor", "zeros"),
+    )
+)
+_NO_WORK = _FACTORIES | {
+    f"torch.{name}"
+    for name in (
+        *("Generator", "device", "load", "manual_seed"),
+        *("no_grad", "save", "set_num_threads"),
+    )
 }
+
+
+def is_made_in(expression: str) -> bool:
+    """Whether an expression makes the tensor that it reads: ``torch.randint(9, (2,)).tolist()``."""
+    try:
+        node: ast.expr = ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return False
+    while True:
+        match node:
+            case ast.Call(func=function) if ast.unparse(function) in _FACTORIES:
+                return True
+            case ast.Call(func=ast.Name(id="int" | "float" | "bool"), args=[inner]):
+                node = inner
+            case ast.Call(func=ast.Attribute(value=inner)) | ast.Subscript(value=inner):
+                node = inner
+            case ast.Compare(left=inner) | ast.BinOp(left=inner):
+                node = inner
+            case _:
+                return False
+
+
+_Keeping = ast.AugAssign | ast.Assign | ast.Expr
+_Scope = ast.For | ast.AsyncFor | ast.While | _Function
+
+
+def _holds(node: ast.AST, line: int) -> bool:
+    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    return first is not None and last is not None and first <= line <= last
+
+
+def _kept_in(statement: _Keeping) -> str:
+    """``total`` of ``total[0] += x`` and ``rows`` of ``rows.append(x)``."""
+    match statement:
+        case ast.AugAssign(target=target) | ast.Assign(targets=[target]):
+            node: ast.expr = target
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner))):
+            node = owner
+        case _:
+            return ""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return ast.unparse(node)
 
 
 def user_function(name: str) -> str:
@@ -142,6 +191,25 @@ class SourceText:
             if isinstance(node, ast.For | ast.AsyncFor | ast.While):
                 last = node.end_lineno or node.lineno
                 yield Loop(first=node.lineno, last=last, calls=_called_in(node))
+
+    def reads_what_it_keeps(self, file: str, line: int) -> bool:
+        """Whether what the statement at a line adds to (``total += x``, ``rows.append(x)``) is read
+        by another one of the innermost loop around it, or of its function outside of any."""
+        around = [node for node in ast.walk(self.tree(file)) if _holds(node, line)]
+        keeping = [node for node in around if isinstance(node, _Keeping)]
+        scopes = [node for node in around if isinstance(node, _Scope)]
+        if not keeping or not scopes:
+            return False
+        statement = keeping[-1]
+        kept = _kept_in(statement)
+        own = set(ast.walk(statement))
+        return any(
+            isinstance(node, ast.Name | ast.Attribute)
+            and isinstance(node.ctx, ast.Load)
+            and node not in own
+            and ast.unparse(node) == kept
+            for node in ast.walk(scopes[-1])
+        )
 
     def package_line(self, place: m.Location) -> m.PackageLine:
         """A library's line with the package that it belongs to, in the version that was installed

@@ -327,6 +327,7 @@ class Capture:
         self._writing = False
         self._stopped = ""
         self._over = False
+        self._ended_ns: int | None = None
         self._own_logs = False
 
     def begin(self) -> None:
@@ -361,6 +362,7 @@ class Capture:
         it."""
         if not self._over:
             self._over = True
+            self._ended_ns = self._steps.now_ns()  # closing the profiler is no part of the program
             self._stopped = why
             self._steps.paused = True
             self._own_logs = not skip_records.are_written()
@@ -449,10 +451,10 @@ class Capture:
     def _write_each(self, unfinished: bool) -> None:
         place, kind = self._place, self._steps.reported
         number = self._steps.numbers(kind)
-        # The steps that ended before the TRACE window; where there is none, the whole program is
-        # one.
+        # The steps that ended before the TRACE window; where there is none, what has begun, or the
+        # whole program, is one.
         until = None if self._window.opened_at is None else number(self._window.opened_at)
-        call_us = self._ended_us(kind)[:until] or ((time.monotonic() - self._began) * 1e6,)
+        call_us = self._ended_us(kind)[:until] or (self._running_us(kind),)
         compiled_in, warmup, trace = (
             self._steps.compiled_in(kind),
             self._options.warmup,
@@ -499,6 +501,29 @@ class Capture:
             each.callback(write_compiled)
             each.callback(write_records)
 
+    def _uncounted(self, kind: Kind | None) -> int:
+        return self._marks.uncounted if kind is Kind.OPTIMIZER else 0
+
+    def _running_us(self, kind: Kind | None) -> float:
+        """Since the last step began; of a program without steps, since its first line."""
+        boundaries = self._steps.boundaries(kind)
+        if not boundaries:
+            return (time.monotonic() - self._began) * 1e6
+        return (self._now_ns() - boundaries[-1]) / 1e3
+
+    def _now_ns(self) -> int:
+        """Until the program ended, on the clock of its steps."""
+        return self._steps.now_ns() if self._ended_ns is None else self._ended_ns
+
+    def _compiling_in(self, trace: m.TracePass, kind: Kind | None) -> int:
+        """Count the traced steps in which torch compiled; the profiler starts in the one before
+        the first."""
+        if self._window.opened_at is None:
+            return 0
+        first = self._steps.numbers(kind)(self._window.opened_at) + 1
+        traced = range(first, first + len(trace.step_us))
+        return sum(step in traced for step in self._steps.compiled_in(kind))
+
     def _ended_us(self, kind: Kind | None) -> tuple[float, ...]:
         return tuple(
             (after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))
@@ -518,7 +543,7 @@ class Capture:
             )
         # the last one is not over: up to now
         if len(step_us) < min(self._step_count(kind), CALLS_TIMED):
-            step_us = (*step_us, (self._steps.now_ns() - self._steps.boundaries(kind)[-1]) / 1e3)
+            step_us = (*step_us, self._running_us(kind))
         syncs = self._syncs.records()
         steps = (
             msgspec.structs.replace(
@@ -566,6 +591,8 @@ class Capture:
         script = m.ScriptRun(
             step=kind.words if kind is not None else "",
             steps=self._step_count(kind),
+            left_out=self._steps.left_out(kind),
+            uncounted=self._uncounted(kind),
             traced=self._window.kind.words if self._window.kind not in (None, kind) else "",
             counted={
                 other.words: self._step_count(kind) if other is kind else self._steps.count(other)
@@ -600,7 +627,7 @@ class Capture:
             return m.Skipped("the process ended abruptly")
         if self._stopped:
             return m.Skipped(f"the recording stopped after {self._stopped}")
-        return self._account.answer(kind, self._steps.now_ns(), under_listeners=True)
+        return self._account.answer(kind, self._now_ns(), under_listeners=True)
 
     def _compile_call(self) -> tuple[str, str]:
         """Where the program's own text calls torch.compile, of one that compiled nothing, and what
@@ -645,6 +672,8 @@ class Capture:
                 "no kgprof.step(), optimizer, compiled function, CUDA graph replay or "
                 "nn.Module was called"
             )
+            if self._launchers.found or self._launchers.workers:
+                none += " in the main process"
             if self._steps.counts[Kind.OPTIMIZER]:
                 none = "the only optimizer step has an end, and no beginning that kgprof could see"
             yield f"the program has no steps: {none}; times are of the whole program"
@@ -654,7 +683,15 @@ class Capture:
             also = f" (also seen: {others})" if others else ""
             loop = self._marks.iterations.location if kind is Kind.ITERATION else None
             where = f" ({Path(loop.file).name}:{loop.line})" if loop else ""
-            yield f"a step is {kind.words}{where}; {self._step_count(kind):,} counted{also}"
+            first = ", from the second on" if self._steps.left_out(kind) else ""
+            counted = f"{self._step_count(kind):,} counted{first}{also}"
+            yield f"a step is {kind.words}{where}; {counted}"
+            if uncounted := self._uncounted(kind):
+                steps = plural(uncounted, "step")
+                after = "of other optimizers came after the last counted one"
+                yield f"{steps} {after}: no step time contains them"
+            if first:
+                yield "where the first optimizer step began is not known: no step time contains it"
             for function in (one.function for one in self._launchers.found if one.function):
                 yield (
                     f"{function} ran in processes of its own, which are not in this report; "
@@ -676,6 +713,9 @@ class Capture:
             yield f"the recording stopped after {self._stopped}; the program continued"
         if isinstance(trace, m.TracePass):
             yield _what_the_profiler_cost(trace, bare_us)
+            if self._window.kind is kind and (compiling := self._compiling_in(trace, kind)):
+                of = plural(len(trace.step_us), "traced step")
+                yield f"torch compiled in {compiling} of the {of}, and their times contain it"
             if self._window.enough_after:
                 yield (
                     f"TRACE followed {self._window.enough_after} of the "

@@ -35,6 +35,8 @@ from kgprof.record.timing import compilations_seen
 
 # beyond it the recording stops: the rows of each graph and of each read grow with them
 MARKS = 200_000
+# steps of others in a row, after which the first optimizer is taken to have done its work
+OTHERS_IN_A_ROW = 100
 # below it the calls themselves say more: the first iteration compiles
 FEWEST_ITERATIONS = 5
 
@@ -195,6 +197,11 @@ class Steps(CallIndex):
         """How many steps are over."""
         return 0 if kind is None else max(0, self.counts[kind] - 1 + self._ahead(kind))
 
+    def left_out(self, kind: Kind | None) -> int:
+        """How many marks end a step whose beginning is not known."""
+        ends = kind is Kind.OPTIMIZER and self.counts[kind] > 0
+        return 1 - self._ahead(Kind.OPTIMIZER) if ends else 0
+
     @property
     def running(self) -> int | None:
         """The number of the step that runs, from 1; None where nothing marks where steps begin or
@@ -226,6 +233,8 @@ class StepMarks(Source):
         self.callers: Counter[tuple[str, str]] = Counter()
         self._names: dict[tuple[CodeType, int], str] = {}
         self.closure: CodeType | None = None  # of what the counted optimizer's last step called
+        # steps of other optimizers since the counted one's last, and the most between two of its
+        self._in_a_row = self._longest = 0
         # the last that has stepped since, if it was another one
         self._other: Callable[[], Any] = lambda: None
 
@@ -271,15 +280,29 @@ class StepMarks(Source):
 
     def _counts(self, optimizer: Any) -> bool:
         """Of two in turn (a generator's, a discriminator's) one counts, until another takes its
-        place: it is gone, or the other has stepped twice in a row on the same parameters (Adam
-        first, then LBFGS)."""
+        place: it is gone, the other has stepped twice in a row on the same parameters (Adam first,
+        then LBFGS), or others alone have stepped for long (a second phase of training)."""
         counted, again = self._optimizer(), self._other() is optimizer
         self._other = weakref.ref(optimizer)
-        if counted is None or (
-            again and counted is not optimizer and _parameters(optimizer) & _parameters(counted)
-        ):
-            self._optimizer, counted = self._other, optimizer
-        return counted is optimizer
+        if counted is optimizer:
+            self._longest = max(self._longest, self._in_a_row)
+            self._in_a_row = 0
+            return True
+        self._in_a_row += 1
+        takes_over = (
+            counted is None
+            or (again and bool(_parameters(optimizer) & _parameters(counted)))
+            or self._in_a_row > max(OTHERS_IN_A_ROW, 2 * self._longest)
+        )
+        if takes_over:
+            self._optimizer = self._other
+            self._in_a_row = 0
+        return takes_over
+
+    @property
+    def uncounted(self) -> int:
+        """How many optimizer steps came after the last counted one, if more than ever before."""
+        return self._in_a_row if self._in_a_row > max(1, self._longest) else 0
 
     def _watch_regions(self, undo: ExitStack) -> str:
         """Every compiled callable, when it is entered, asks for its callback through one name, with

@@ -243,7 +243,9 @@ class Syncs(Source):
         if site.is_no_read:
             return None
         if (seen := site.decided) is None:
-            lies = UNFOLLOWED if TENSORS.rest else self._place_of(read, loads=site.loads)
+            lies = self._place_of(read, loads=site.loads)
+            if TENSORS.rest and lies == UNKNOWN:  # else its memory tells, as an array's does
+                lies = UNFOLLOWED
             seen = site.places.get(lies)
         if seen is not None:
             self._count(seen)

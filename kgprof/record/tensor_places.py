@@ -47,6 +47,7 @@ BETWEEN = (
     *(f"{TORCH}/{part}" for part in ("_dynamo", "_ops.py", "_compile.py")),
 )
 LOADERS = f"{TORCH}/utils/data"
+FUNCTIONAL = f"{TORCH}/nn/functional.py"
 # their arguments
 KEEPING = frozenset({"append", "add", "extend", "insert", "put", "tuple", "list", "dict", "zip"})
 NUMBERS = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
@@ -279,7 +280,7 @@ class TensorPlaces:
                     place = UNNAMED if UNNAMED in (found, place) else HOST
                 elif tensor.numel():
                     return
-        if place and not self.idle():
+        if place and not self.idle() and not _is_a_part(_caller()):
             for result in _tensors_in(results if isinstance(results, tuple | list) else (results,)):
                 if type(result) is torch.Tensor:
                     self._remember(result, place)
@@ -480,6 +481,12 @@ def _caller(*, outside_of_torch: bool = False) -> FrameType | None:
         if not file.startswith(BETWEEN) and not (outside_of_torch and file.startswith(IN_TORCH)):
             return frame
     return None
+
+
+def _is_a_part(frame: FrameType | None) -> bool:
+    """Whether a function of torch.nn.functional runs the operator as one of its own: a loss begins
+    with ``1 - target`` and then works in place with what the model gave."""
+    return frame is not None and frame.f_code.co_filename == FUNCTIONAL
 
 
 def _variable(name: str, frame: FrameType | None) -> Any:

@@ -279,7 +279,7 @@ def test_where_no_step_came_after_warm_up_no_loop_was_seen() -> None:
 
     assert (item.status, item.evidence) == (
         PracticeStatus.NOT_OBSERVED,
-        "the program made 3 steps, and --warmup is 3",
+        "kgprof counted 3 steps, and --warmup is 3",
     )
 
 
@@ -565,8 +565,17 @@ def test_a_graph_that_writes_to_nothing_is_said_to() -> None:
     [
         ({"made_before": {"0/0 output 0": 17}}, PracticeStatus.FAIL, "x replaced by a new tensor"),
         ({}, PracticeStatus.NOT_OBSERVED, "1 input of 1 compiled graph of "),
+        (
+            {"made_before": {"1/0 output 0": 17}},
+            PracticeStatus.NOT_OBSERVED,
+            "1 input of 1 compiled graph of ",
+        ),
     ],
-    ids=["what a graph gave back", "a batch, or a buffer that eager code replaces"],
+    ids=[
+        "what a graph gave back",
+        "a batch, or a buffer that eager code replaces",
+        "of another graph",
+    ],
 )
 def test_what_moves_from_call_to_call_of_a_script_passes_nothing(
     given: dict[str, dict[str, int]], status: PracticeStatus, evidence: str
@@ -588,3 +597,14 @@ def test_a_recompile_for_a_size_that_came_once_is_no_proof_of_equal_sizes() -> N
 
     assert item.status == PracticeStatus.NOT_OBSERVED
     assert item.evidence == "sizes changed in a few calls only"
+
+
+def test_a_recompile_for_another_reason_does_not_speak_of_sizes() -> None:
+    size = "0/0: tensor 'x' size mismatch at index 0. expected 16, actual 8"
+    grads = "0/0: GLOBAL_STATE changed: grad_mode "
+    lines = [*again("0/1", 1, size), *again("0/2", 5, grads), *again("0/3", 6, grads)]
+    found = items(written.recording(*written.compiled_once(), *lines))
+
+    item = found["static-shapes"]
+    assert found[LOOP].status == PracticeStatus.FAIL
+    assert (item.status, item.findings) == (PracticeStatus.NOT_OBSERVED, ())

@@ -263,7 +263,7 @@ def test_steps_of_a_script_in_which_torch_compiles_are_in_no_time_and_without_an
     assert "takes about 0.0300 ms/step (with kgprof's listeners on)" in told(0, 2)
     assert "takes about 0.0320 ms/step (under torch.profiler)" in told(0, 1, 2, 3, 6)
     without = (
-        "9 steps, each an optimizer step; no step time: no step came after warm-up "
+        "9 steps counted, each an optimizer step; no step time: no step came after warm-up "
         "without a compilation; "
     )
     assert without + "kgprof.step() at the top of closure (train.py:12)" in told(*range(8))
@@ -437,6 +437,6 @@ def test_a_file_without_steps_names_the_functions_that_could_have_been_meant(
     found = whole_file(*uncalled)
 
     assert found.text == (
-        f"fused.default takes 4,500 ms from its first line to its end (no steps){asks}"
+        f"fused.default takes 4.50 s from its first line to its end (no steps){asks}"
     )
     assert found.status == status

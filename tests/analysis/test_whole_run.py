@@ -20,15 +20,32 @@ from kgprof.model import (
     TracePass,
     WholeRun,
 )
+from kgprof.model.compile_records import TraceRecord
 from tests.collectors import written, written_syncs
 
 CALLS = written.CALLS
 SIZE = "tensor 'x' size mismatch at index 0. expected 8, actual 9"
 
 
-def script(*lines: Any, compiled_in: dict[int, float], steps: int = CALLS) -> Recording:
+def taking(line: Any, seconds: dict[int, float]) -> Any:
+    """A compilation that torch itself says took so long; any other line as it is."""
+    if not isinstance(line, TraceRecord) or "compilation_metrics" not in line.metadata:
+        return line
+    metrics = {
+        **line.metadata["compilation_metrics"],
+        "duration_us": int(1e6 * seconds.get(line.call, 0.001)),
+    }
+    return msgspec.structs.replace(line, metadata={**line.metadata, "compilation_metrics": metrics})
+
+
+def script(
+    *lines: Any,
+    compiled_in: dict[int, float],
+    steps: int = CALLS,
+    torch_says: dict[int, float] | None = None,
+) -> Recording:
     """A script whose steps take 1 ms, but for those that compile; these take so many seconds."""
-    whole = written.recording(*lines)
+    whole = written.recording(*(taking(line, torch_says or compiled_in) for line in lines))
     (run,) = whole.runs
     assert isinstance(run.compile, CompilePass)
     times = tuple(1e6 * compiled_in.get(step, 0.001) for step in range(steps))
@@ -55,6 +72,15 @@ def test_compiling_again_is_told_from_compiling_for_the_first_time() -> None:
     assert found[LimitKind.COMPILING] == pytest.approx(2e6, rel=0.01)
     assert found[LimitKind.RECOMPILING] == pytest.approx(3e6, rel=0.01)
     assert found[LimitKind.STEPS] == pytest.approx(CALLS * 1e3)
+
+
+def test_what_else_a_step_does_that_compiles_is_no_compiling() -> None:
+    lines = written.recompiled(5)
+    recording = script(*lines, compiled_in={0: 8.0, 5: 2.0}, torch_says={0: 2.0, 5: 1.0})
+
+    found = account(analyse(recording))
+
+    assert found[LimitKind.COMPILING] + found[LimitKind.RECOMPILING] == pytest.approx(3e6)
 
 
 def test_recompiles_that_have_stopped_ask_for_nothing_though_they_took_most_of_a_short_run() -> (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kgprof.collectors.break_even import LATE_AFTER_H, NEVER_BREAKS_EVEN, collect, diagnose
-from kgprof.model import BreakEven, Economics, Finding, Level, RunKey, Skipped
+from kgprof.model import BreakEven, Economics, Finding, FindingCost, Level, RunKey, Skipped
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import COMPILED, EAGER, FUSED, recording, run
@@ -22,6 +22,7 @@ def weighed(verdict: str, cold: BreakEven | Skipped = UNKNOWN) -> Economics:
         run=COMPILED,
         eager=EAGER,
         cold_s=4.0,
+        paid_s=3.9,
         warm_s=UNKNOWN,
         eager_s=0.1,
         per="step",
@@ -34,6 +35,13 @@ def weighed(verdict: str, cold: BreakEven | Skipped = UNKNOWN) -> Economics:
         verdict=verdict,
         text="in words",
     )
+
+
+def test_it_costs_what_compiling_adds_to_the_start() -> None:
+    (finding,) = diagnose((weighed("never"),))
+
+    assert isinstance(finding.cost, FindingCost)
+    assert finding.cost.value == 3.9
 
 
 def after(hours: float) -> BreakEven:

@@ -148,6 +148,15 @@ def test_the_finding_stands_on_the_def_and_relates_the_call() -> None:
     )
 
 
+def test_a_recompile_costs_what_its_backward_took_as_well() -> None:
+    backward = written.record("0/1", bwd_compilation_metrics={"duration_us": 1_500_000})
+    (found,) = diagnosed(*recompiled(10), backward)
+
+    assert isinstance(found.cost, FindingCost)
+    assert found.cost.value == 2.0
+    assert "recompiled 1 time in call 10, 2.00 s" in found.message
+
+
 def test_what_happened_once_is_a_note_and_what_came_again_a_finding() -> None:
     assert rules(*recompiled(10)) == [("KGP103", Level.NOTE)]
     assert rules(*recompiled(10, 15)) == [("KGP103", Level.WARNING)]

@@ -453,6 +453,9 @@ def test_reads_are_counted_by_step_after_warm_up(
     assert syncs.syncs_per_step((event,), FUSED) == pytest.approx(reads)
 
 
+TWO_KEPT = "losses.append((a.detach(), b.detach() / 2))"
+
+
 @pytest.mark.parametrize(
     ("line", "expression", "kept"),
     [
@@ -471,10 +474,10 @@ def test_reads_are_counted_by_step_after_warm_up(
             "self.width.item()",
             "r = x / (self.width.detach() / pi)",
         ),
-        ("return loss.item(), n", "loss.item()", "return (loss.detach(), n)"),
-        ("return a.item(), b.item() / 2", "b.item()", "return (a.detach(), b.detach() / 2)"),
-        ("    'loss': loss.item(),", "loss.item()", "'loss': loss.detach(),"),
-        ("'loss': round(loss.item()),", "loss.item()", ""),
+        ("losses.append((a.item(), b.item() / 2))", "b.item()", TWO_KEPT),
+        # round() and json.dump() of what a caller gets raise at a tensor
+        ("return loss.item(), n", "loss.item()", ""),
+        ("    'loss': loss.item(),", "loss.item()", ""),
         ("value = loss.item()", "loss.item()", ""),
         ("print(loss.item())", "loss.item()", ""),
         ("total += math.exp(loss.item())", "loss.item()", ""),
@@ -487,6 +490,58 @@ def test_reads_are_counted_by_step_after_warm_up(
 )
 def test_a_sum_is_kept_as_a_tensor(line: str, expression: str, kept: str) -> None:
     assert syncs.kept_as_a_tensor(line, expression).partition("  #")[0] == kept
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ("x.unique(return_counts=True)", "index_add_"),
+        ("torch.unique(x)", "index_fill_"),
+        ("x.unique(return_inverse=True, return_counts=True)", "nothing"),
+    ],
+)
+def test_what_stands_for_unique_gives_what_the_line_takes(expression: str, code: str) -> None:
+    fields = {"op": "aten::_unique2", "expression": expression, "instruction": "CALL"}
+    (finding,) = findings(read(**fields))
+
+    assert (code in finding.fix) is (code != "nothing")
+    assert bool(finding.fix) is (code != "nothing")
+
+
+def test_the_code_that_counts_counts_as_unique_does() -> None:
+    x = torch.tensor([3, 0, 3, 3, 1])
+    counts = eval(syncs.COUNTED_VALUES, {"torch": torch, "x": x, "N": 5})
+    values, wanted = x.unique(return_counts=True)
+
+    assert counts.nonzero().flatten().equal(values)
+    assert counts[values].equal(wanted)
+
+
+def test_reads_that_grow_from_step_to_step_are_no_number_per_step() -> None:
+    growing = msgspec.structs.replace(read(), calls={call: call for call in range(CALLS)})
+    (event,) = events(growing)
+
+    # 3 to 7 in five steps, whose mean is a whole number
+    assert syncs.diagnose((event,))[0].message.endswith("25 times in 5 steps")
+
+
+def test_two_ways_to_read_in_one_line_are_both_said() -> None:
+    tested = read(instruction="POP_JUMP_IF_FALSE", expression="v < best")
+    (finding,) = findings(tested, read(expression="v.item()"))
+
+    assert "bool(tensor) and converting a tensor to a number would force a sync" in finding.message
+    assert finding.message.endswith("2 times per step")
+
+
+@pytest.mark.parametrize(("is_used", "has_code"), [(False, True), (True, False)])
+def test_a_sum_that_its_loop_reads_is_not_kept_as_a_tensor(is_used: bool, has_code: bool) -> None:
+    (event,) = events(read())
+    place = msgspec.structs.replace(event.location, text="total += loss.item()")
+    event = msgspec.structs.replace(event, location=place, is_used_at_once=is_used)
+
+    (finding,) = syncs.diagnose((event,))
+
+    assert ("total += loss.detach()" in finding.fix) is has_code
 
 
 @pytest.mark.parametrize(
@@ -1012,6 +1067,31 @@ def test_what_would_lie_on_the_host_is_no_finding(
 
     assert len(found) == counts
     assert syncs.syncs_per_step(found, FUSED) == counts
+
+
+@pytest.mark.parametrize(
+    ("expression", "counts"),
+    [
+        ("torch.randint(len(data), (4,)).tolist()", 0),
+        ("int(torch.randperm(9)[0])", 0),
+        ("torch.rand(1).item() < 0.5", 0),
+        ("torch.rand(1) < 0.5", 0),
+        ("index.tolist()", 1),
+        ("torch.max(torch.rand(3), x).item()", 1),
+    ],
+)
+def test_what_is_drawn_only_to_be_read_is_a_number_of_the_host(
+    expression: str, counts: int
+) -> None:
+    assert len(events(read(tensor="unnamed", expression=expression))) == counts
+    assert len(events(read(tensor="", expression=expression))) == 1
+
+
+def test_the_seed_of_a_data_loader_would_lie_on_the_host() -> None:
+    sampler = Frame(file="/site/torch/utils/data/sampler.py", line=163, function="__iter__")
+
+    assert not events(in_a_library("int(seed.item())", sampler, tensor="unnamed"))
+    assert events(in_a_library("int(seed.item())", sampler, tensor=""))
 
 
 def test_a_line_that_reads_both_counts_what_would_lie_on_the_gpu() -> None:

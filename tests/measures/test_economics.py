@@ -279,6 +279,16 @@ def test_a_script_is_held_against_itself_with_compiling_off() -> None:
     assert "in mode eager (TIMING, medians, in one process each)" in slower.text
 
 
+def test_what_the_first_step_of_a_script_does_besides_is_no_compile_time() -> None:
+    times = eagerly((200.0, 201.0))
+    evaluates_first = script(msgspec.structs.replace(times, start_us=(3e6,)))
+    assert isinstance(evaluates_first, Economics)
+
+    assert evaluates_first.cold_s == pytest.approx(4.1, rel=0.01)
+    assert evaluates_first.paid_s == pytest.approx(1.1, rel=0.01)
+    assert "1.1 s of cold compile time" in evaluates_first.text
+
+
 def test_a_script_that_was_not_run_so_or_has_other_steps_is_not_compared() -> None:
     lost = Skipped(reason="run again with compiling switched off, the program raised")
 

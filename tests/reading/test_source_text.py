@@ -273,3 +273,27 @@ def test_the_module_that_a_program_trains(text: str, name: str) -> None:
 )
 def test_the_only_module_that_is_set_to_training_or_evaluation(text: str, switched: str) -> None:
     assert source(text).switched == switched
+
+
+KEPT = """
+for x in batches:
+    total += loss.item()
+    if x:
+        losses.append(loss.item())
+        print(sum(losses))
+    stats["loss"] += loss.item()
+    self.rows.append(loss.item())
+print(total, stats, self.rows)
+
+
+def step():
+    seen.append(loss.item())
+    return len(seen)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_read"), [(3, False), (5, True), (7, False), (8, False), (13, True), (6, False)]
+)
+def test_what_a_line_adds_to_is_read_in_its_loop_or_not(line: int, is_read: bool) -> None:
+    assert source(KEPT).reads_what_it_keeps(FILE, line) == is_read

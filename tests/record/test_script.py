@@ -22,6 +22,7 @@ from kgprof.model import (
     KernelOrigins,
     MemoryPass,
     PassName,
+    RunPhase,
     Skipped,
     TensorRecords,
     TimingPass,
@@ -382,6 +383,55 @@ def test_an_only_optimizer_step_of_which_the_beginning_is_not_known_makes_the_pr
 
     assert (done.script.is_one_window, done.script.steps) == (True, 0)
     assert done.notes.startswith("the program has no steps: the only optimizer step has an end")
+
+
+def test_a_trace_with_a_step_that_compiles_is_said_to_have_it(tmp_path: Path) -> None:
+    late = ran(tmp_path, TRAINS.replace("number == 6", "number == 15"))
+
+    assert "torch compiled in 1 of the 20 traced steps" in late.notes
+
+
+SLOW_TO_CLOSE = (
+    TRAINS
+    + """
+    import time
+    from kgprof.record.trace_window import TraceWindow
+    close = TraceWindow.close
+    TraceWindow.close = lambda window, why: (time.sleep(5), close(window, why))
+"""
+)
+
+
+def test_what_kgprof_does_when_the_program_has_ended_is_no_part_of_its_account(
+    tmp_path: Path,
+) -> None:
+    account = ran(tmp_path, SLOW_TO_CLOSE).script.account
+
+    assert not isinstance(account, Skipped)
+    after = [each.us for each in account.phases if each.phase is RunPhase.AFTER]
+    assert sum(after) < 5e6
+
+
+def test_the_only_call_of_a_program_begins_where_it_is_made(tmp_path: Path) -> None:
+    text = "import time; time.sleep(3)\n" + COMPILES + "doubled(torch.ones(3))\n"
+    done = ran(tmp_path, text, passes=(PassName.COMPILE,))
+
+    (only_us,) = done.compiled.call_us
+    assert not isinstance(done.script.account, Skipped)
+    assert only_us < done.script.account.total_us - 1e6
+
+
+def test_the_first_optimizer_step_of_a_program_that_compiles_nothing_is_left_out_in_words(
+    tmp_path: Path,
+) -> None:
+    text = ONE_STEP + "\nmodel(torch.ones(2, 4)).sum().backward()\noptimizer.step()\n"
+    done = ran(tmp_path, text, passes=(PassName.COMPILE,))
+
+    assert (done.script.steps, done.script.left_out) == (1, 1)
+    assert "a step is an optimizer step; 1 counted, from the second on" in done.notes
+    assert (
+        "where the first optimizer step began is not known: no step time contains it" in done.notes
+    )
 
 
 def test_the_module_whose_calls_are_the_steps_is_known_by_the_name_that_the_program_has_for_it(

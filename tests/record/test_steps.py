@@ -12,7 +12,7 @@ import kgprof
 from kgprof.model import BEFORE_THE_FIRST
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.source import listening
-from kgprof.record.steps import Kind, StepMarks, Steps
+from kgprof.record.steps import OTHERS_IN_A_ROW, Kind, StepMarks, Steps
 
 PROJECT = ProjectFiles(libraries=())
 
@@ -143,6 +143,24 @@ def test_an_optimizer_that_takes_the_place_of_the_first_is_counted() -> None:
     assert stepping(first, first, second, second, second) == 4
     assert stepping(first, second, first, second) == 2
     assert stepping(first, apart, apart, apart, first) == 2  # a discriminator that steps more often
+
+
+def test_an_optimizer_of_a_second_phase_is_counted_after_a_while_and_named_before() -> None:
+    weights, others = ([torch.nn.Parameter(torch.ones(2))] for _ in range(2))
+    first, second = (torch.optim.SGD(each, lr=0.1) for each in (weights, others))
+    steps, uncounted = Steps(), []
+    marks = StepMarks(steps, PROJECT)
+
+    with listening([marks]):
+        for optimizer in (first, second, second, first, second, second, second):
+            optimizer.step()
+            uncounted.append(marks.uncounted)
+        for _ in range(OTHERS_IN_A_ROW):
+            second.step()
+
+    assert uncounted == [0, 0, 2, 0, 0, 0, 3]
+    assert marks.uncounted == 0
+    assert steps.counts[Kind.OPTIMIZER] == 2 + 3
 
 
 def test_an_optimizer_made_anew_is_counted_at_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy
 import pytest
 import torch
 
@@ -101,6 +102,21 @@ def test_what_nobody_followed_counts_as_the_gpus(monkeypatch: pytest.MonkeyPatch
 
     assert rests[-1]
     assert (record.tensor, record.calls) == (syncs.UNKNOWN, {STEPS - 1: 1})
+
+
+def test_the_memory_of_an_array_is_the_hosts_though_nobody_followed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    labels = numpy.ones(3)
+
+    def once(number: int) -> None:
+        if number == STEPS - 1:
+            torch.from_numpy(labels).numpy().sum()
+
+    (record,), rests = seen(once, monkeypatch, FOLLOWED)
+
+    assert rests[-1]
+    assert record.tensor == "host"
 
 
 def test_where_a_line_reads_both_kinds_tensors_are_followed_to_the_end(

@@ -46,6 +46,13 @@ class Net(torch.nn.Module):
         return x * self.weight
 
 
+def a_loss_against_an_array() -> None:
+    """torch begins with ``1 - target``, and multiplies that in place with what the model gave."""
+    target = torch.from_numpy(np.ones(2, dtype=np.float32))
+    given = Net()(torch.ones(2)).detach()
+    torch.nn.functional.binary_cross_entropy_with_logits(given, target).item()
+
+
 def moved_for_one_call() -> None:
     x = torch.ones(2)
     assert largest(x.to(device)) == 1
@@ -181,6 +188,7 @@ def given_to_numpy() -> None:
         (in_inference_mode, [UNNAMED]),
         (sparse, [UNNAMED, UNKNOWN]),
         (given_to_numpy, [UNKNOWN, UNKNOWN]),
+        (a_loss_against_an_array, [UNKNOWN]),
         (lambda: torch.rand(9, device=device).std(), []),  # torch reads the mean on a CPU alone
     ],
     ids=lambda given: given.__name__ if callable(given) else "",

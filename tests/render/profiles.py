@@ -1713,6 +1713,7 @@ def _economics(key: RunKey) -> Economics | Skipped:
         run=key,
         eager=eager,
         cold_s=14.2,
+        paid_s=14.2,
         warm_s=_spread(2.1, 3, "s"),
         eager_s=0.2,
         per="candidate",
