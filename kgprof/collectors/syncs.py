@@ -219,6 +219,7 @@ class Sync(Event):
     on_cuda: bool
     waited_us: tuple[float, ...] | m.Skipped  # by call, what the host spent in it
     called: str = ""  # at the innermost line, where it reads inside: "multinomial"
+    also: tuple[str, ...] = ()  # other causes at the same line
 
     @property
     def events(self) -> int:
@@ -321,10 +322,19 @@ def _of_run(
             chain=chain[:0:-1],
             expression=first.expression,
             called=called,
+            also=_other_causes(seen, cause),
             on_cuda=on_cuda,
             waited_us=_waited(seen, steady, on_cuda),
             identity="\0".join((*source.identity(place), cause, *identity)),
         )
+
+
+def _other_causes(seen: Sequence[m.SyncRecord], cause: str) -> tuple[str, ...]:
+    """What else reads at the line, by the operators that ran."""
+    found = dict.fromkeys(cause_of(record) for record in seen if record.source == "dispatch")
+    if cause not in found or INSIDE in found:
+        return ()
+    return tuple(other for other in found if other and other != cause)
 
 
 def _is_told_classes(expression: str) -> bool:
@@ -585,10 +595,16 @@ def _finding(event: Sync) -> m.Finding:
         _often(event),
     )
     if event.called:
-        what = f"a value read inside {event.called}()"
+        # torch's debug mode tells no read from a copy
+        inside = "" if event.operator == SYNC_DEBUG else "a value read inside "
+        what = f"{inside}{event.called}()"
+    forces = "forces"
+    if event.also:
+        what = " and ".join((what, *(SAID[other] for other in event.also)))
+        forces = "force"
     if event.library:
         what += f" in {event.library.words}"
-    message = f"{what} forces a GPU sync{where}, {often}"
+    message = f"{what} {forces} a GPU sync{where}, {often}"
     if event.rule == WOULD_SYNC.id or not event.on_cuda:
         message = f"on a GPU {what} would force a sync{where}, {often}"
     elif rule is OWN_CLOCK:
@@ -640,7 +656,19 @@ def _own_fix(event: Sync, cause: str) -> str:
         return ""
     if event.called == ONE_HOT:
         return COUNTED_CLASSES
+    if event.called == "type_as" and event.operator == SYNC_DEBUG:
+        return _made_there(event.expression)
     return DRAWN if event.called == "multinomial" else _fix(event, cause)
+
+
+def _made_there(expression: str) -> str:
+    """For a tensor that is made on the CPU and copied to where another one is."""
+    with suppress(SyntaxError, ValueError):
+        match ast.parse(expression.strip(), mode="eval").body:
+            case ast.Call(func=ast.Attribute(value=made), args=[other]):
+                device = f"device={ast.unparse(other)}.device"
+                return f"{device}  # where {ast.unparse(made)} is made: then nothing is copied"
+    return ""
 
 
 def _fix(event: Sync, cause: str) -> str:
