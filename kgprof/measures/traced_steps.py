@@ -3,7 +3,7 @@ when nothing did."""
 
 import re
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import msgspec
@@ -181,4 +181,4 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
         whole="traced steps' GPU work",
         measured_in=(m.PassName.TRACE,),
     )
-    return TracedSteps(columns=trace.columns, work=work, steps=steps, extent=more)
+    return replace(found, extent=more)
