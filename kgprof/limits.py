@@ -146,6 +146,8 @@ def busy_words(run: m.RunReport) -> str:
     found = run.limits
     if not isinstance(found, m.RunLimits):
         return ""
+    if isinstance(run.step, m.Spread) and found.step_us > run.step.median:
+        return f"a traced step has {figure(found.step_us / 1e3)} ms of GPU work"
     return f"the GPU works {100 * found.busy_us / found.step_us:.0f} % of the step"
 
 

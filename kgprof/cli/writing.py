@@ -196,7 +196,7 @@ def ended(profile: m.Profile, page: Path, context: Context) -> int:
     if not context.quiet and is_terminal(sys.stderr) and not raised:
         show_ending(profile, page, context)
     elif not context.quiet:
-        actions = (f"{what}; fix: {fix}" for what, fix, _ in practices.next_steps(profile))
+        actions = (f"{what}; {advice}" for what, advice, _ in practices.next_steps(profile))
         sentences = () if raised else profile.verdict.sentences
         accounted = () if raised else account.lines(profile)
         for sentence in (*sentences, *accounted, *actions, not_applied(profile.actions)):

@@ -24,7 +24,8 @@ HOST_CODE = m.Rule(
         "traced steps of a script; what torch does, and lines that wait for the GPU, are left out. "
         "A function is named if it takes "
         f"{100 * WORTH_SHARE:.0f} % of the traced step and the GPU was idle in Python for as long, "
-        "without the time of the other functions."
+        "without the time of the other functions, and if it is idle for that much of a step "
+        "without the profiler, too."
     ),
     example="An augmentation in pure Python that prepares each batch inside the training loop.",
     remedy=(
@@ -107,6 +108,8 @@ def diagnose(events: tuple[HostCode, ...]) -> tuple[m.Finding, ...]:
         _finding(event)
         for event in events
         if min(event.function_us, event.waits_us) >= WORTH_SHARE * event.traced_us
+        # torch.profiler slows the CPU down: without it the GPU may be busy all the time
+        and event.idle_us >= WORTH_SHARE * event.extent.step_us
     )
 
 

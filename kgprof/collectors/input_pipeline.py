@@ -77,7 +77,8 @@ class InputWait(Event):
     rule: m.Rule
     idle_us: float  # per step, or in the window; the GPU's, inside the loader or the copying call
     copy_us: float  # likewise; device time of the copies
-    count: int  # batches, or copies, in all of ``extent``
+    # in all of ``extent``: copies, or calls of next(), of which the last of an epoch gives no batch
+    count: int
     extent: Extent
     workers: bool  # of a loader: it has worker processes
 
@@ -136,12 +137,12 @@ def diagnose(events: tuple[InputWait, ...]) -> tuple[m.Finding, ...]:
 def _finding(event: InputWait) -> m.Finding:
     extent = event.extent
     steps = event.extent.words
-    share = f"{100 * event.lost_us / event.extent.step_us:.0f} % of the {extent.per}"
+    share = extent.share(event.lost_us)
     if event.rule is SLOW_DATA_LOADER:
         fix = "DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)"
         message = (
             f"the GPU waits for the DataLoader: {share}, "
-            f"{plural(event.count, 'batch', 'batches')} in {steps}"
+            f"next() called {plural(event.count, 'time')} in {steps}"
         )
         what = "the GPU was idle while the next batch was loaded"
         how = "GPU idle time while the next batch was loaded"

@@ -64,8 +64,8 @@ _INTENDED = (
     "the library breaks the graph here on purpose; what stands before and behind it is compiled"
 )
 _ELSEWHERE = (
-    "if the program allows it, call it before the loop or every N steps, or use a function that "
-    "reads nothing"
+    "if the program allows it, call it before the loop or less often, or use a function that reads "
+    "nothing"
 )
 _OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
 _AROUND = "outside of what is compiled: enter the context around the call of it"

@@ -199,11 +199,8 @@ def diagnose(events: tuple[SlowProducts, ...]) -> tuple[m.Finding, ...]:
 
 
 def _finding(event: SlowProducts) -> m.Finding:
-    share = 100 * event.device_us / event.extent.step_us
-    kernels = (
-        f"{plural(event.launches, 'kernel')} in {event.extent.words}, {share:.0f} % "
-        f"of the {event.extent.per}"
-    )
+    share = event.extent.share(event.device_us)
+    kernels = f"{plural(event.launches, 'kernel')} in {event.extent.words}, {share}"
     return finding(
         event.rule,
         event,

@@ -94,8 +94,8 @@ def diagnose(events: tuple[OptimizerTime, ...]) -> tuple[m.Finding, ...]:
 
 def _finding(event: OptimizerTime) -> m.Finding:
     taken_us, name = event.device_us + event.idle_us, event.optimizer or "the optimizer"
-    extent, share = event.extent, f"{100 * taken_us / event.extent.step_us:.0f} %"
-    kernels = f"{plural(event.launches, 'kernel')} in {extent.words}, {share} of the {extent.per}"
+    extent, share = event.extent, event.extent.share(taken_us)
+    kernels = f"{plural(event.launches, 'kernel')} in {extent.words}, {share}"
     saves: m.Saving | m.Skipped = extent.saving(
         taken_us,
         "all of the optimizer's GPU time, and GPU idle time while it ran on the CPU",

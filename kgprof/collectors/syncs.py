@@ -159,6 +159,8 @@ CHECKS_ON_A_CPU = {
     "lu_solve": (2, 0),
     "_transformer_encoder_layer_fwd": (1, 0),  # sizes of nested tensors, which lie on the CPU
 }
+# torch's folders of what runs a graph
+_RUNS_GRAPHS = ("_dynamo/", "_functorch/", "_higher_order_ops/", "_inductor/")
 # They read in a loop on a CPU, and once at least on a GPU.
 LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
 PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
@@ -299,12 +301,16 @@ def _of_run(
         place = source.at(site.file, site.line, _place(first, site.file, site.line).function)
         chain = tuple(_package_line(source, frame, first) for frame in first.chain)
         library = chain[0] if chain else None
+        # the backward of compiled code stands at the line that calls backward()
+        in_graph = bool(first.compile_id) or (library is not None and _runs_graphs(library))
+        if library is not None and _runs_graphs(library):
+            library, chain = None, ()
         # The same in another version that moved the line.
         identity = (
             (library.package, library.file, library.function, library.text) if library else ()
         )
         cause = next((cause for record in seen if (cause := cause_of(record))), INSIDE)
-        called = called_function(doing(first)[1]) if cause == INSIDE else ""
+        called = "" if in_graph or cause != INSIDE else called_function(doing(first)[1])
         if not on_cuda and called in LOOPS_ON_A_CPU:
             reads = [min(count, 1) for count in reads]
         if not on_cuda and called in CHECKS_ON_A_CPU:
@@ -314,11 +320,11 @@ def _of_run(
             reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
         yield Sync(
             run=run.key,
-            rule=site.rule,
+            rule=SYNC_IN_GRAPH.id if in_graph and site.rule == HOST_DEVICE_SYNC.id else site.rule,
             location=place,
             cause=cause,
             where=COMPILED
-            if first.compile_id
+            if in_graph
             else BREAK
             if (run.key, site.file, site.line) in broken
             else EAGER,
@@ -341,6 +347,11 @@ def _causes(seen: Sequence[m.SyncRecord]) -> tuple[str, ...]:
     """Of one source: another one sees the same reads, and may name them otherwise."""
     of_one = [record for record in seen if record.source == seen[0].source]
     return tuple(dict.fromkeys(cause for record in of_one if (cause := cause_of(record))))
+
+
+def _runs_graphs(line: m.PackageLine) -> bool:
+    """Whether what reads below it is an operator of a graph that torch made."""
+    return line.package == "torch" and line.file.startswith(_RUNS_GRAPHS)
 
 
 def _is_told_classes(expression: str) -> bool:
@@ -608,14 +619,17 @@ def _finding(event: Sync) -> m.Finding:
         _often(event),
     )
     if event.called:
-        what = f"a value read inside {event.called}()"
-    elif event.other_causes and not again:
-        what = " and ".join(
-            SAID.get(each, "reading a value") for each in (cause, *event.other_causes)
-        )
+        # torch's debug mode tells no read from a copy
+        inside = "" if event.operator == SYNC_DEBUG else "a value read inside "
+        what = f"{inside}{event.called}()"
+    forces = "forces"
+    if event.other_causes and not (event.called or again):
+        causes = (cause, *event.other_causes)
+        what = " and ".join(SAID.get(each, "reading a value") for each in causes)
+        forces = "force"
     if event.library:
         what += f" in {event.library.words}"
-    message = f"{what} forces a GPU sync{where}, {often}"
+    message = f"{what} {forces} a GPU sync{where}, {often}"
     if event.rule == WOULD_SYNC.id or not event.on_cuda:
         message = f"on a GPU {what} would force a sync{where}, {often}"
     elif rule is OWN_CLOCK:
@@ -639,13 +653,16 @@ def _finding(event: Sync) -> m.Finding:
         and event.calls <= SELDOM * event.steps
         and isinstance(cost, m.Skipped)
     )
+    no_fix = "it reads in few steps only, as writing a log does" if seldom else ""
+    if rule is SYNC_IN_GRAPH and event.cause == INSIDE:
+        no_fix = "an operator of the graph reads for itself, as torch.linalg's do to check a result"
     return finding(
         rule,
         event,
         message,
         event.identity,
         level=m.Level.NOTE if seldom else None,
-        no_fix="it reads in few steps only, as writing a log does" if seldom else "",
+        no_fix=no_fix,
         count=max(1, round(event.reads_per_step)),
         library=event.library,
         fix=_own_fix(event, cause),
@@ -667,7 +684,19 @@ def _own_fix(event: Sync, cause: str) -> str:
         return ""
     if event.called == ONE_HOT:
         return COUNTED_CLASSES
+    if event.called == "type_as" and event.operator == SYNC_DEBUG:
+        return _made_there(event.expression)
     return DRAWN if event.called == "multinomial" else _fix(event, cause)
+
+
+def _made_there(expression: str) -> str:
+    """For a tensor that is made on the CPU and copied to where another one is."""
+    with suppress(SyntaxError, ValueError):
+        match ast.parse(expression.strip(), mode="eval").body:
+            case ast.Call(func=ast.Attribute(value=made), args=[other]):
+                device = f"device={ast.unparse(other)}.device"
+                return f"{device}  # where {ast.unparse(made)} is made: then nothing is copied"
+    return ""
 
 
 def _fix(event: Sync, cause: str) -> str:

@@ -73,12 +73,7 @@ def sections(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
 
 def next_steps(profile: m.Profile) -> Iterator[Section]:
     if profile.actions:
-        steps = Points(
-            tuple(
-                (what, f"fix: {fix}", saves) for what, fix, saves in practices.next_steps(profile)
-            ),
-            numbered=True,
-        )
+        steps = Points(tuple(practices.next_steps(profile)), numbered=True)
         yield Section(practices.NEXT_STEPS, (steps,), noun="actions")
 
 

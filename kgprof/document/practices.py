@@ -139,12 +139,13 @@ def next_steps(profile: m.Profile) -> Iterator[tuple[str, str, str]]:
 
 
 def _what(profile: m.Profile, action: m.Action) -> str:
-    """Code where there is any, else what the rule says."""
-    return (
-        action.fix
-        or action.no_fix
-        or next((rule.remedy for rule in profile.rules if rule.id == action.rule), "")
-    )
+    """Code where there is any, else why there is none, or what the rule says."""
+    if action.fix:
+        return f"fix: {action.fix}"
+    if action.no_fix:
+        return f"no fix: {action.no_fix}"
+    remedy = next((rule.remedy for rule in profile.rules if rule.id == action.rule), "")
+    return f"what to do: {remedy}"
 
 
 def _about(profile: m.Profile, action: m.Action) -> tuple[str, ...]:

@@ -3,7 +3,7 @@ when nothing did."""
 
 import re
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import msgspec
@@ -29,7 +29,10 @@ class Extent(m.Model):
     steps: int  # 0: none are marked
     per: str = "window"  # or "step"
     words: str = "the traced window"  # the end of "3 kernels in ..."
-    step_us: float  # TIMING's median; without TIMING the mean of the traced steps
+    # TIMING's median, or the traced steps' GPU work where that is more: the program's steps differ.
+    # The mean of the traced steps without TIMING.
+    step_us: float
+    whole: str = ""  # what ``step_us`` is, where that is no step
     measured_in: tuple[m.PassName, ...]
 
     def cost(
@@ -43,6 +46,10 @@ class Extent(m.Model):
             measured_in=measured_in or self.measured_in,
             samples=max(1, self.steps),
         )
+
+    def share(self, us: float) -> str:
+        """Say how much of the step it is, or of what stands for it."""
+        return f"{100 * us / self.step_us:.0f} % of the {self.whole or self.per}"
 
     def saving(self, us: float, how: str) -> m.Saving:
         return m.Saving(us_per_step=us, how=how, measured_in=self.measured_in, per=self.per)
@@ -165,4 +172,13 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     )
     if number:
         extent = msgspec.structs.replace(extent, per="step", words=plural(number, "step"))
-    return TracedSteps(columns=trace.columns, work=work, steps=steps, extent=extent)
+    found = TracedSteps(columns=trace.columns, work=work, steps=steps, extent=extent)
+    if not samples or found.busy_us <= extent.step_us:
+        return found
+    more = msgspec.structs.replace(
+        extent,
+        step_us=found.busy_us,
+        whole="traced steps' GPU work",
+        measured_in=(m.PassName.TRACE,),
+    )
+    return replace(found, extent=more)

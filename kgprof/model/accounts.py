@@ -13,6 +13,9 @@ class RunPhase(StrEnum):
     START_AND_STEP = "start, imports and the first step"
     COMPILING = "compiling"
     RECORDING = "recording CUDA graphs"
+    # of the steps that compile or record, what is longer than a usual step: kernels are loaded and
+    # tuned then
+    FIRST_RUNS = "first runs of what was compiled"
     STEPS = "steps"
     EVALUATION = "in eval mode"  # a module is, and no optimizer steps meanwhile
     AFTER = "after the last step"

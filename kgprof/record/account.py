@@ -9,6 +9,8 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import torch
@@ -93,6 +95,7 @@ class Account(Source):
             (Phase.COMPILING, united(self._compiling)),
             (Phase.RECORDING, united(self._recording)),
             (Phase.EVALUATION, united(self._evaluations(ended))),
+            (Phase.FIRST_RUNS, self._first_runs(kind)),
         ]
         outer = self._outer(kind, ended)
         total = sum(end - begin for _, (begin, end) in outer)
@@ -132,6 +135,21 @@ class Account(Source):
             (start, (self._began, first)),
             (Phase.STEPS, (first, last)),
             (after, (last, max(last, ended))),
+        ]
+
+    def _first_runs(self, kind: Kind | None) -> list[Span]:
+        """List what the steps that compile or record take beyond a usual step, which ends them."""
+        boundaries = self._steps.boundaries(kind)
+        made = united([*self._compiling, *self._recording])
+        steps = list(pairwise(boundaries))
+        usual = [end - begin for begin, end in steps if not overlaps(made, begin, end)]
+        if not usual:
+            return []
+        usual_ns = int(median(usual))
+        return [
+            (begin, end - usual_ns)
+            for begin, end in steps
+            if overlaps(made, begin, end) and end - begin > usual_ns
         ]
 
     def _evaluations(self, ended: int) -> list[Span]:
@@ -178,6 +196,12 @@ def without(spans: Sequence[Span], cut: Sequence[Span]) -> list[Span]:
         if begin < end:
             left.append((begin, end))
     return left
+
+
+def overlaps(spans: Sequence[Span], begin: int, end: int) -> bool:
+    """Tell whether any of the spans, in order and apart, lies in part between two moments."""
+    after = bisect_right(spans, begin, key=lambda span: span[1])
+    return after < len(spans) and spans[after][0] < end
 
 
 def length(spans: Sequence[Span]) -> int:

@@ -6,7 +6,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kgprof.collectors.device_idle import DEVICE_IDLE, LAUNCH_BOUND, REPLAY, collect, diagnose
+from kgprof.collectors.device_idle import (
+    DEVICE_IDLE,
+    LAUNCH_BOUND,
+    REPLAY,
+    WITHOUT_REPLAY,
+    collect,
+    diagnose,
+)
 from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Skipped
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_device import RUN, steps
@@ -134,3 +141,16 @@ def test_a_cpu_run_has_no_device_to_wait() -> None:
     header = msgspec.structs.replace(recording.header, plan=plan)
 
     assert collect(Evidence(msgspec.structs.replace(recording, header=header))) == ()
+
+
+def test_no_cuda_graph_is_proposed_for_inputs_of_many_sizes() -> None:
+    (event,) = collect(Evidence(steps(step_us=400.0, kernels=7, kernel_us=5.0, in_operators=0.9)))
+
+    def no_fix(**changed: object) -> str:
+        (finding,) = diagnose((msgspec.structs.replace(event, **changed),))
+        assert finding.rule == DEVICE_IDLE.id
+        return finding.no_fix
+
+    assert no_fix() == ""  # the rule's own remedy, with CUDA graphs
+    assert no_fix(sizes_change=True) == WITHOUT_REPLAY
+    assert "graph" not in WITHOUT_REPLAY

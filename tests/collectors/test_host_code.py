@@ -98,3 +98,11 @@ def test_the_place_is_said_as_it_is_named(function: str, words: str) -> None:
 )
 def test_code_that_the_gpu_does_not_wait_for_is_none(recorded: Recording) -> None:
     assert diagnose(collect(Evidence(recorded))) == ()
+
+
+def test_python_that_only_the_profiler_makes_slow_is_nothing_to_wait_for() -> None:
+    (event,) = collect(Evidence(sampled()))
+    step_us = event.extent.step_us
+
+    assert diagnose((replace(event, idle_us=0.3 * step_us),))
+    assert diagnose((replace(event, idle_us=0.1 * step_us),)) == ()

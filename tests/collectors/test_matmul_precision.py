@@ -131,3 +131,14 @@ def test_the_attentions_backward_pass_is_not_bounded() -> None:
     (finding,) = found(traced(events, step_us=500.0)).values()
 
     assert isinstance(finding.saves, Skipped)
+
+
+def test_no_share_of_a_step_is_more_than_all_of_it() -> None:
+    # given: traced steps with 400 us of work, in a run whose usual step takes 300
+    finding = found(of_kernels((SIMT, 400.0), step_us=300.0))[EXACT]
+
+    assert finding.message.endswith(", 100 % of the traced steps' GPU work")
+
+
+def test_a_share_of_the_timed_step_is_one_of_the_step() -> None:
+    assert found(exact_float32())[EXACT].message.endswith(", 80 % of the step")

@@ -1240,3 +1240,45 @@ def test_what_an_operator_checks_on_a_cpu_alone_is_no_read_of_a_gpu(
 def test_a_call_whose_arguments_were_cut_off_has_its_name(cut: str, called: str) -> None:
     assert syncs.called_function(f"{cut:x<{EXPRESSION_KEPT}}") == called
     assert syncs.called_function(cut) == ""
+
+
+def test_two_causes_at_one_line_are_both_told_with_the_sum_of_their_reads() -> None:
+    masked = read(op="aten::nonzero", expression="pred[mask]", instruction="BINARY_SUBSCR")
+    number = read(expression="int(pred[mask].sum())", instruction="CALL")
+
+    (event,) = events(masked, number)
+    (found,) = syncs.diagnose((event,))
+
+    assert (event.cause, event.other_causes) == ("mask-index", ("item",))
+    assert found.message == (
+        "on a GPU indexing with a boolean mask and converting a tensor to a number "
+        "would force a sync, 2 times per step"
+    )
+
+
+def test_what_only_torchs_debug_mode_saw_may_be_a_copy_and_is_no_read() -> None:
+    copied = waiting(
+        ELSEWHERE,
+        source="sync-debug",
+        op=syncs.SYNC_DEBUG,
+        expression="z.type_as(imgs)",
+        waited_us={},
+    )
+    (found,) = syncs.diagnose(syncs.collect(Evidence(on_a_gpu(copied))))
+
+    assert found.message == "type_as() forces a GPU sync, once per step"
+    assert found.fix == "device=imgs.device  # where z is made: then nothing is copied"
+
+
+@pytest.mark.parametrize("folder", ["_functorch/_aot_autograd", "_inductor", "_dynamo/backends"])
+def test_what_reads_inside_a_compiled_backward_is_an_operator_of_the_graph(folder: str) -> None:
+    lies = f"/venv/lib/python3.11/site-packages/torch/{folder}/x.py"
+    runs_it = Frame(file=lies, line=126, function="call", first_line=110)
+    called = {"library_instruction": "CALL", "library_expression": "f(args)"}
+
+    (found,) = syncs.diagnose(events(read(chain=(runs_it,), **called)))
+
+    assert found.rule == "KGP202"
+    assert "value read inside an operator would force a sync inside compiled code" in found.message
+    assert found.library is None
+    assert found.no_fix.startswith("an operator of the graph reads for itself")

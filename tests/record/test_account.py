@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
-from kgprof.record.account import Account, Span, length, united, without
+from kgprof.record.account import Account, Span, length, overlaps, united, without
 from kgprof.record.source import listening
 from kgprof.record.steps import StepMarks, Steps
 
@@ -187,3 +187,45 @@ def test_spans_are_cut_out_of_others_moment_by_moment(spans: list[Span], cut: li
 
     assert moments(left) == moments(spans) - moments(cut)
     assert length(left) == len(moments(left))
+
+
+def test_what_is_tuned_when_it_runs_first_is_in_no_usual_step() -> None:
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> object:
+        left = [PAUSE_S]
+
+        def runs(*given: torch.Tensor) -> object:
+            time.sleep(left.pop() if left else 0)
+            return graph.forward(*given)
+
+        return runs
+
+    def program() -> None:
+        _, step = model()
+        compiled = torch.compile(lambda x: x + 1, backend=backend)
+        step()
+        step()
+        step()
+        compiled(torch.ones(2))
+        step()
+        step()
+
+    assert accounted(program)[Phase.FIRST_RUNS] >= 0.8 * PAUSE_S
+
+
+def test_where_every_step_compiles_none_is_usual_and_nothing_is_told_from_the_steps() -> None:
+    def program() -> None:
+        _, step = model()
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        step()
+        torch.compile(lambda x: x + 2, backend="eager")(torch.ones(2))
+        step()
+
+    assert Phase.FIRST_RUNS not in accounted(program)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "lies"),
+    [(0, 3, True), (0, 2, False), (3, 4, True), (4, 9, False), (7, 9, False), (9, 11, True)],
+)
+def test_spans_that_touch_do_not_overlap(begin: int, end: int, lies: bool) -> None:
+    assert overlaps([(2, 4), (10, 12)], begin, end) is lies
