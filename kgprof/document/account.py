@@ -13,7 +13,7 @@ COLOURS = {
     m.RunPhase.START_AND_STEP: "framework",
     m.RunPhase.COMPILING: "pointwise",
     m.RunPhase.RECORDING: "copy",
-    m.RunPhase.FIRST_RUNS: "normalisation",
+    m.RunPhase.BESIDE_COMPILING: "normalisation",
     m.RunPhase.STEPS: "gemm",
     m.RunPhase.EVALUATION: "reduction",
     m.RunPhase.AFTER: "other",

@@ -13,9 +13,8 @@ class RunPhase(StrEnum):
     START_AND_STEP = "start, imports and the first step"
     COMPILING = "compiling"
     RECORDING = "recording CUDA graphs"
-    # of the steps that compile or record, what is longer than a usual step: kernels are loaded and
-    # tuned then
-    FIRST_RUNS = "first runs of what was compiled"
+    # beyond a usual step: mostly kernels that are loaded and tuned when they run first
+    BESIDE_COMPILING = "other work in steps that compile or record"
     STEPS = "steps"
     EVALUATION = "in eval mode"  # a module is, and no optimizer steps meanwhile
     AFTER = "after the last step"

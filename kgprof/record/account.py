@@ -95,7 +95,7 @@ class Account(Source):
             (Phase.COMPILING, united(self._compiling)),
             (Phase.RECORDING, united(self._recording)),
             (Phase.EVALUATION, united(self._evaluations(ended))),
-            (Phase.FIRST_RUNS, self._first_runs(kind)),
+            (Phase.BESIDE_COMPILING, self._beside_compiling(kind)),
         ]
         outer = self._outer(kind, ended)
         total = sum(end - begin for _, (begin, end) in outer)
@@ -137,8 +137,8 @@ class Account(Source):
             (after, (last, max(last, ended))),
         ]
 
-    def _first_runs(self, kind: Kind | None) -> list[Span]:
-        """List what the steps that compile or record take beyond a usual step, which ends them."""
+    def _beside_compiling(self, kind: Kind | None) -> list[Span]:
+        """List what steps that compile or record take beyond a usual step, which ends each."""
         boundaries = self._steps.boundaries(kind)
         made = united([*self._compiling, *self._recording])
         steps = list(pairwise(boundaries))

@@ -15,7 +15,14 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.escaping import visible
-from kgprof.document.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, Share, importance
+from kgprof.document.limits import (
+    BESIDE_COMPILING,
+    MORE_KERNELS,
+    TOP_KERNELS,
+    Limits,
+    Share,
+    importance,
+)
 from kgprof.render import page
 from kgprof.render.embedded_profile import TraceFile, embedded, packed, trace_links
 from kgprof.render.markdown import blob
@@ -54,8 +61,8 @@ _QUIET = replace(_FULL, log_chars=0)
 _SHORT = replace(_QUIET, carries=Share.COMPARABLE)
 _FIRST = replace(
     _SHORT,
-    timelines=FIRST_RUNS,
-    flames=FIRST_RUNS,
+    timelines=BESIDE_COMPILING,
+    flames=BESIDE_COMPILING,
     flame_rows=20,
     other_rows=15,
     source_rows=200,

@@ -46,7 +46,7 @@ from kgprof.document.flame_chart import (
     flame_folds,
 )
 from kgprof.document.limits import (
-    FIRST_RUNS,
+    BESIDE_COMPILING,
     MORE_KERNELS,
     TOP_KERNELS,
     Limits,
@@ -555,7 +555,7 @@ def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
         missing.append("the logs")
     if profile.sources and not limits.source_rows:
         missing.append("the source view")
-    first = kept(runs, FIRST_RUNS)
+    first = kept(runs, BESIDE_COMPILING)
     drawn = kept(runs, limits.timelines)
     kernels = [
         (at, run.kernels)
