@@ -116,10 +116,12 @@ def _of_trace(trace: RunTrace, recorded: m.CompilePass | m.Skipped) -> Iterator[
     empty = {
         compiled.compile_id for compiled in worked if compiled.metrics.get("graph_op_count") == 0
     }
+    # one that failed may have failed after its graph was made, while torch made the guards
+    graphs = {graph.compile_id for graph in trace.all.graphs}
     for fact, other, traced, hooked in (
         ("recompiles", FRAMES, reasons - failed - dropped, again),
         ("compilations", FRAMES, guarded, frames),
-        ("graphs", GRAPHS, counted, {graph.compile_id for graph in trace.all.graphs} - empty),
+        ("graphs", GRAPHS, counted, graphs - empty - failed),
     ):
         for name in () if other in lacking else sorted(traced ^ hooked):
             compiled = trace.compilation(name, trace.calls)

@@ -166,6 +166,12 @@ def test_a_graph_of_no_operators_is_no_contradiction() -> None:
     assert diagnosed(*lines, ran("1/0", 0))[0].message.startswith("sources disagree on graphs")
 
 
+def test_a_graph_of_a_compilation_that_failed_afterwards_is_no_contradiction() -> None:
+    failed = compiled("0/0", STEP, fail_type="ConstraintViolationError", fail_reason="(4)")
+
+    assert diagnosed(*failed, ran("0/0", 0), offered(STEP, "raised")) == ()
+
+
 # -------------------------------------------------------- CUDA graphs: the log against the launches
 
 
