@@ -41,10 +41,6 @@ SIZES_CHANGE = (
     "call, and a graph would be recorded for each. Pad them to a few sizes (or use a static cache) "
     "first."
 )
-WITHOUT_REPLAY = (
-    f"take syncs out of the step ({syncs.HOST_DEVICE_SYNC.id}), prepare the next batch beforehand, "
-    "or give each step more work"
-)
 
 _MEASURED = (
     f"This rule and its twin apply if the GPU is idle for at least {100 * IDLE_SHARE:.0f} % of a "
@@ -69,7 +65,8 @@ DEVICE_IDLE = m.Rule(
     remedy=(
         "See what the CPU did meanwhile (the finding's detail and the table of idle time): take "
         f"syncs out of the step ({syncs.HOST_DEVICE_SYNC.id}), prepare the next batch beforehand, "
-        "replay the step as one CUDA graph (mode='reduce-overhead'), or give each step more work."
+        "or give each step more work. If its inputs keep their sizes, and no finding says why it "
+        "cannot, replay the step as one CUDA graph (mode='reduce-overhead')."
     ),
     topic=m.Topic.TIME,
     seen_in=(
@@ -234,9 +231,6 @@ def _finding(event: DeviceTime) -> m.Finding:
         fix = REPLAY
     elif rule is LAUNCH_BOUND and event.sizes_change:
         lines.append(SIZES_CHANGE)
-    no_fix = ""
-    if rule is DEVICE_IDLE and not event.may_replay:
-        no_fix = WITHOUT_REPLAY
     return finding(
         rule,
         event,
@@ -252,7 +246,6 @@ def _finding(event: DeviceTime) -> m.Finding:
         ),
         saves=_saving(event, rule),
         fix=fix,
-        no_fix=no_fix,
     )
 
 

@@ -80,10 +80,10 @@ if __name__ == "__main__":
         print("forked by hand", flush=True)
     else:
         os.wait()
-        multiprocessing.get_context("fork").Process(target=work, args=("forked", 0.5)).start()
-        multiprocessing.get_context("spawn").Process(target=work, args=("spawned", 1.5)).start()
         pool = multiprocessing.get_context("spawn").Pool(1)
         print(pool.map(abs, [-1, -2]), flush=True)
+        multiprocessing.get_context("fork").Process(target=work, args=("forked", 0.5)).start()
+        multiprocessing.get_context("spawn").Process(target=work, args=("spawned", 1.5)).start()
         print("end of main", flush=True)
         raise ValueError("the end")
 """
