@@ -96,10 +96,10 @@ def in_words(
 
 
 def _is_of_autograd(guard: Guard) -> bool:
-    """Whether dispatch keys differ in those that a tensor of inference mode lacks."""
+    """Whether dispatch keys differ in nothing but those that a tensor of inference mode lacks."""
     keys = (set(re.findall(r"\w+", text)) for text in (guard.expected, guard.actual))
     differ = set.symmetric_difference(*keys)
-    return any(key.startswith(("Autograd", "ADInplaceOrView")) for key in differ)
+    return all(key.startswith(("Autograd", "ADInplaceOrView")) for key in differ)
 
 
 def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:

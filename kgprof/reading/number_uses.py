@@ -170,8 +170,18 @@ def _is_summed(call: ast.AST) -> bool:
 
 
 def _is_added(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    sum_of = parents[node]
-    return isinstance(sum_of, ast.BinOp | ast.AugAssign) and isinstance(sum_of.op, ast.Add)
+    """Tell whether ``total += node`` or ``total = total + node`` is all that its loop does."""
+    statement = parents[node]
+    match statement, parents[statement]:
+        case ast.AugAssign(op=ast.Add()), loop:
+            pass
+        case ast.BinOp(left=left, op=ast.Add()), ast.Assign(targets=[target]) as statement:
+            if ast.unparse(left) != ast.unparse(target):
+                return False
+            loop = parents[statement]
+        case _:
+            return False
+    return isinstance(loop, ast.For) and loop.body == [statement]
 
 
 def is_used(function: Function, name: str) -> bool:

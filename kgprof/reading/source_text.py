@@ -436,11 +436,14 @@ class SourceText:
     @property
     def switched(self) -> str:
         """The only variable whose ``train()`` or ``eval()`` the program calls; empty where there
-        are several."""
-        calls = (name for file in self.own for name, _ in _calls(self._parsed(file).tree))
-        parts = (name.rpartition(".") for name in calls)
-        owners = {owner for owner, _, method in parts if owner and method in ("train", "eval")}
-        return owners.pop() if len(owners) == 1 and min(owners).isidentifier() else ""
+        are several, and of what is never set back: a trainer has a ``train()``, too."""
+        calls = [call for file in self.own for call in _calls(self._parsed(file).tree)]
+        parts = [(*name.rpartition("."), given) for name, given in calls]
+        owners = {owner for owner, _, method, _ in parts if owner and method in ("train", "eval")}
+        both = any(
+            method == "eval" or (method == "train" and given) for _, _, method, given in parts
+        )
+        return owners.pop() if both and len(owners) == 1 and min(owners).isidentifier() else ""
 
     @property
     def looped(self) -> str:

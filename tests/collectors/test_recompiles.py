@@ -1240,6 +1240,12 @@ def test_what_met_no_operator_is_no_recompile_and_ends_no_row_of_new_values() ->
             "x was made under torch.inference_mode in some calls and not in others",
         ),
         (
+            "tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, AutogradCPU), "
+            "actual DispatchKeySet(CPU, NestedTensor, AutogradNestedTensor)",
+            "dispatch-keys of x: expected DispatchKeySet(CPU, AutogradCPU), got "
+            "DispatchKeySet(CPU, NestedTensor, AutogradNestedTensor)",
+        ),
+        (
             "expected type of 'x' to be a tensor type, ' but found <class 'shop.Named'>",
             "type of x: got <class 'shop.Named'>",
         ),
