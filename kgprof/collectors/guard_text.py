@@ -89,12 +89,13 @@ _FRAME = re.compile(
     r'(?:\n +(?!File ")(?P<text>.*))?',
     re.MULTILINE,
 )
-# Two names for one object; None, True and False are values.
 _RELATION = re.compile(r"(?:^|\s)(?:[!=<>]=|<|>)\s")
+_OF_NUMPY = re.compile(r"___from_numpy\((.*)\)")
 _NAME = r"[A-Za-z_][\w.\[\]'\"]*"
 _KEY_IN_ORDER = re.compile(
     r"list\(dict\.keys\((?P<source>.*)\)\)\[(?P<position>\d+)\] == (?P<key>.*)"
 )
+# Two names for one object; None, True and False are values.
 _ANOTHER_NAME = (
     rf"(?P<source>{_NAME}) is "
     r"(?P<expected>(?!(?:None|True|False)$|not )[A-Za-z_][\w.\[\]'\"]*)"
@@ -102,6 +103,11 @@ _ANOTHER_NAME = (
 _SHAPE = re.compile(
     r".*?(?P<source>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dimension>\d+)\].*"
 )
+
+
+def of_array(source: str) -> str:
+    """What the program has in place of the tensor that torch makes of a NumPy array."""
+    return _OF_NUMPY.sub(r"\1", source)
 
 
 def is_condition(guard: Guard) -> bool:
