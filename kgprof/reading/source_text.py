@@ -347,6 +347,12 @@ class SourceText:
                     return node
         return None
 
+    def has_branches(self, place: m.Location) -> bool:
+        """Whether the function at ``place`` has lines that a call may leave out."""
+        function = self._function(place)
+        nodes = ast.walk(function) if function else ()
+        return any(isinstance(node, ast.If | ast.IfExp | ast.For | ast.While) for node in nodes)
+
     def is_all_of_its_function(self, place: m.Location) -> bool:
         """Whether the statement at ``place`` is the only one of its function, but for a
         docstring."""
