@@ -75,7 +75,8 @@ def of_recompiles(findings: tuple[Finding, ...]) -> list[Finding]:
 
 
 MORE_GRAPHS = ("grad_mode", "training", "shared_wrapper", "models_in_turn")
-ALSO = ("labels_of_a_batch",)  # other programs of the same remedies
+# other programs of the same remedies
+ALSO = ("enum_argument", "float_attribute", "global_number", "growing_dict", "labels_of_a_batch")
 
 
 def test_a_module_is_set_to_evaluation_only_if_it_is_the_only_one() -> None:
