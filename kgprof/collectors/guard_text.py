@@ -113,7 +113,8 @@ def of_array(source: str) -> str:
 def is_condition(guard: Guard) -> bool:
     """Whether a value or size was expected to lie in a range, or in a relation to another. torch
     writes the length of a dict as one."""
-    return guard.kind != "length" and _RELATION.search(guard.expected) is not None
+    is_text = guard.expected.startswith(("'", '"'))
+    return guard.kind != "length" and not is_text and bool(_RELATION.search(guard.expected))
 
 
 def parse(text: str) -> Guard:

@@ -1287,6 +1287,19 @@ def test_a_condition_is_no_value_that_came() -> None:
     ]
 
 
+def test_a_text_with_a_relation_in_it_is_a_value() -> None:
+    (evidence,) = Evidence(
+        written.recording(
+            written.rejected("0/1", "0/0: rule == 'a < b'", call=1),
+            written.rejected("0/2", "0/1: rule == 'b == c'", call=2),
+        )
+    ).compilers
+
+    (guard,) = recompiles.rejections(evidence)["0/1"]
+
+    assert (guard.expected, guard.actual) == ("'a < b'", "'b == c'")
+
+
 def test_each_thing_that_failed_is_named() -> None:
     lines = [*written.compiled_once()[:-1], ran("0/0", 0)]
     reasons = ("name == 'a'", "scale == 2.0", "depth == 3", "width == 4")
