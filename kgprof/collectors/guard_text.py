@@ -89,12 +89,13 @@ _FRAME = re.compile(
     r'(?:\n +(?!File ")(?P<text>.*))?',
     re.MULTILINE,
 )
-# Two names for one object; None, True and False are values.
 _RELATION = re.compile(r"(?:^|\s)(?:[!=<>]=|<|>)\s")
+_OF_NUMPY = re.compile(r"___from_numpy\((.*)\)")
 _NAME = r"[A-Za-z_][\w.\[\]'\"]*"
 _KEY_IN_ORDER = re.compile(
     r"list\(dict\.keys\((?P<source>.*)\)\)\[(?P<position>\d+)\] == (?P<key>.*)"
 )
+# Two names for one object; None, True and False are values.
 _ANOTHER_NAME = (
     rf"(?P<source>{_NAME}) is "
     r"(?P<expected>(?!(?:None|True|False)$|not )[A-Za-z_][\w.\[\]'\"]*)"
@@ -104,10 +105,16 @@ _SHAPE = re.compile(
 )
 
 
+def of_array(source: str) -> str:
+    """What the program has in place of the tensor that torch makes of a NumPy array."""
+    return _OF_NUMPY.sub(r"\1", source)
+
+
 def is_condition(guard: Guard) -> bool:
     """Whether a value or size was expected to lie in a range, or in a relation to another. torch
     writes the length of a dict as one."""
-    return guard.kind != "length" and _RELATION.search(guard.expected) is not None
+    is_text = guard.expected.startswith(("'", '"'))
+    return guard.kind != "length" and not is_text and bool(_RELATION.search(guard.expected))
 
 
 def parse(text: str) -> Guard:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from kgprof import model as m
-from kgprof.collectors.guard_text import A_TENSOR, TENSOR_KINDS, Guard
+from kgprof.collectors.guard_text import A_TENSOR, TENSOR_KINDS, Guard, of_array
 from kgprof.collectors.input_sizes import MEMBER
 from kgprof.collectors.remedies import keys_of, param_group
 
@@ -20,7 +20,6 @@ _DELETED = "Cache line invalidated because"
 _METADATA = "___check_metadata_"  # of the second value that __tensor_flatten__ returns
 # Dynamo's name for what the line of a graph break left to the code behind it
 _RETURNED = "___stack"
-_OF_NUMPY = re.compile(r"___from_numpy\((.*)\)")  # an array, which torch takes for a tensor
 _GLOBAL = re.compile(r"G\['(\w+)'\]")
 _LOCAL = re.compile(r"L\['(\w+)'\]")
 _CELL = re.compile(r"(?P<owner>.+?)\.__closure__\[\d+\]\.cell_contents")
@@ -96,15 +95,15 @@ def in_words(
 
 
 def _is_of_autograd(guard: Guard) -> bool:
-    """Whether dispatch keys differ in those that a tensor of inference mode lacks."""
+    """Whether dispatch keys differ in nothing but those that a tensor of inference mode lacks."""
     keys = (set(re.findall(r"\w+", text)) for text in (guard.expected, guard.actual))
     differ = set.symmetric_difference(*keys)
-    return any(key.startswith(("Autograd", "ADInplaceOrView")) for key in differ)
+    return all(key.startswith(("Autograd", "ADInplaceOrView")) for key in differ)
 
 
 def named(guard: Guard, wraps: str = "", arguments: Sequence[str] = ()) -> str:
     """What a guard is on, as the program names it."""
-    source = _OF_NUMPY.sub(r"\1", guard.source.removesuffix(".__code__"))
+    source = of_array(guard.source.removesuffix(".__code__"))
     if group := param_group(guard):
         return f"{group['key']}{group['part']} of the optimizer's param group {group['group']}"
     if guard.variable:

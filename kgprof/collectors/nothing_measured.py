@@ -65,7 +65,7 @@ class CoverageEvent(m.Model):
     # of a script: compiles its module or the method that it calls, else the function that its loop
     # calls
     fix: str = ""
-    loop: m.Location | None = None  # in what that would compile, which torch would unroll
+    loop: m.Location | None = None  # in what that may compile, which torch would unroll
 
 
 def measured(run: m.RunRecord, options: m.Options) -> bool:
@@ -133,8 +133,8 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
 
 
 def _to_compile(script: m.ScriptRun, source: SourceText) -> tuple[str, m.Location | None]:
-    """Gives the line that would compile the script's module or function, and the loop in it that
-    torch would unroll, if there is one."""
+    """Gives the line that would compile the script's module or function, and a loop that torch
+    would unroll in it, or in a module of the program that may be a part of it."""
     if script.is_one_window and (function := source.looped):
         return f"@torch.compile  # above the line def {function}(...)", source.piecewise(function)
     name = script.module or source.trained if script.step else ""
@@ -212,7 +212,10 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
     found = _finding(m.Level.NOTE, None, message, "as-it-stands")
     if loop := next((event.loop for event in events if event.loop), None):
         place = f"{PurePath(loop.file).name}:{loop.line}"
-        why = f"torch.compile would unroll the loop of {place}, and was not tried"
+        why = (
+            f"torch.compile was not tried: it would unroll the loop of {place}, or break the graph "
+            "there, if the model runs it"
+        )
         return (msgspec.structs.replace(found, no_fix=why),)
     fixes = [event.fix for event in events]
     fix = f"{fixes[0]}; not tried: kgprof sweep compares it with eager" if all(fixes) else ""

@@ -321,11 +321,19 @@ def _setter(cause: Cause) -> str:
     return _SETTERS.get(cause.guard.source.split()[0] if cause.guard.source else "", "")
 
 
-_WHEREVER = "wherever it gets a number"
+def _is_text_or_enum(guard: Guard) -> bool:
+    return guard.kind == "identity" or (
+        guard.kind == "value" and _TEXT.fullmatch(guard.expected) is not None
+    )
 
 
-def _made_a_tensor(cause: Cause) -> str:
-    return f"{cause.name} = torch.tensor(...)"
+def _is_kept(cause: Cause) -> bool:
+    """Whether a number is no argument: a global, a float attribute, or a variable of a function
+    around."""
+    if _ATTRIBUTE.fullmatch(cause.name):
+        return bool(cause.guard.variable or _FLOAT.fullmatch(_value(cause)))
+    is_variable = cause.name.isidentifier() and (_is_global(cause) or not cause.is_argument)
+    return is_variable or (bool(cause.guard.variable) and not _is_global(cause))
 
 
 def _is_passed(cause: Cause) -> bool:
@@ -386,30 +394,13 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=_one("a number in a partial is a constant to torch, a tensor is an input"),
     ),
     Remedy(
-        name="closure",
-        holds=lambda c: (
-            (bool(c.guard.variable) or (c.name.isidentifier() and not c.is_argument))
-            and not _is_global(c)
-            and _is_tensor_instead(c)
+        name="kept_number",
+        holds=lambda c: _is_kept(c) and _is_tensor_instead(c),
+        code=lambda c: f"{c.name} = torch.tensor(...)",
+        effect=_one(
+            "wherever it gets a number: one that is no argument is a constant to torch, a tensor "
+            "is an input"
         ),
-        code=_made_a_tensor,
-        effect=_one(f"{_WHEREVER}: a number that a function closes over is a constant to torch"),
-    ),
-    Remedy(
-        name="global_number",
-        holds=lambda c: _is_global(c) and c.name.isidentifier() and _is_tensor_instead(c),
-        code=_made_a_tensor,
-        effect=_one(f"{_WHEREVER}: a global number is a constant to torch"),
-    ),
-    Remedy(
-        name="float_attribute",
-        holds=lambda c: (
-            bool(_ATTRIBUTE.fullmatch(c.name))
-            and bool(_FLOAT.fullmatch(_value(c)))
-            and _is_tensor_instead(c)
-        ),
-        code=_made_a_tensor,
-        effect=_one(f"{_WHEREVER}: a number in an attribute is a constant to torch"),
     ),
     Remedy(
         name="number_or_tensor",
@@ -424,19 +415,8 @@ REMEDIES: tuple[Remedy, ...] = (
         effect=_one("a 0-d tensor is an input of the graph, a number is a constant of it"),
     ),
     Remedy(
-        name="string_argument",
-        holds=lambda c: (
-            bool(c.comparison)
-            and c.is_argument
-            and c.guard.kind == "value"
-            and bool(_TEXT.fullmatch(_value(c)))
-        ),
-        code=lambda c: f"{_short(c)}(..., {c.comparison})",
-        effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
-    ),
-    Remedy(
-        name="enum_argument",
-        holds=lambda c: bool(c.comparison) and c.is_argument and c.guard.kind == "identity",
+        name="compared_argument",
+        holds=lambda c: bool(c.comparison) and c.is_argument and _is_text_or_enum(c.guard),
         code=lambda c: f"{_short(c)}(..., {c.comparison})",
         effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
     ),
@@ -473,24 +453,8 @@ REMEDIES: tuple[Remedy, ...] = (
         ),
     ),
     Remedy(
-        name="growing_dict",
-        holds=lambda c: (
-            c.guard.kind == "length"
-            and c.guard.expected.startswith("!=")
-            and _is_passed(c)
-            and c.is_summed
-        ),
-        code=_stacked,
-        effect=_reduced,
-    ),
-    Remedy(
-        name="growing_list",
-        holds=lambda c: (
-            c.guard.kind == "length"
-            and c.guard.expected.isdecimal()
-            and _is_passed(c)
-            and c.is_summed
-        ),
+        name="summed_items",
+        holds=lambda c: c.guard.kind == "length" and _is_passed(c) and c.is_summed,
         code=_stacked,
         effect=_reduced,
     ),

@@ -196,7 +196,14 @@ def _cause(
         _break(called, breaks)
         or _skipped(trace, called, of=tuple(_SKIPPED))
         or _left_to_torch(called)
+        or (_emptied(trace, called) if _may_have_more_to_do(trace, called) else None)
     )
+
+
+def _may_have_more_to_do(trace: RunTrace, called: m.CompiledCallable) -> bool:
+    """A function without any operator has no branch in which one could stand."""
+    code = called.offered
+    return trace.source.has_branches(trace.source.definition(code.file, code.line, code.function))
 
 
 def _stance(trace: RunTrace, called: m.CompiledCallable, stance: str) -> _Cause:

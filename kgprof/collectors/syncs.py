@@ -6,6 +6,7 @@ finding: ``warm_up_reads`` names it.
 """
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -159,8 +160,9 @@ CHECKS_ON_A_CPU = {
     "lu_solve": (2, 0),
     "_transformer_encoder_layer_fwd": (1, 0),  # sizes of nested tensors, which lie on the CPU
 }
-# torch's folders of what runs a graph
-_RUNS_GRAPHS = ("_dynamo/", "_functorch/", "_higher_order_ops/", "_inductor/")
+# torch's folders of what runs a graph: the backward of compiled code stands at the line that calls
+# backward(). Not all of _functorch, where torch.vmap lies.
+_RUNS_GRAPHS = re.compile(r"/torch/(_dynamo/backends|_functorch/_aot_autograd|_inductor)/")
 # They read in a loop on a CPU, and once at least on a GPU.
 LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
 PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
@@ -301,10 +303,9 @@ def _of_run(
         place = source.at(site.file, site.line, _place(first, site.file, site.line).function)
         chain = tuple(_package_line(source, frame, first) for frame in first.chain)
         library = chain[0] if chain else None
-        # the backward of compiled code stands at the line that calls backward()
-        in_graph = bool(first.compile_id) or (library is not None and _runs_graphs(library))
-        if library is not None and _runs_graphs(library):
+        if _is_run_by_a_graph(first):
             library, chain = None, ()
+        in_graph = _is_in_a_graph(first)
         # The same in another version that moved the line.
         identity = (
             (library.package, library.file, library.function, library.text) if library else ()
@@ -320,7 +321,7 @@ def _of_run(
             reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
         yield Sync(
             run=run.key,
-            rule=SYNC_IN_GRAPH.id if in_graph and site.rule == HOST_DEVICE_SYNC.id else site.rule,
+            rule=site.rule,
             location=place,
             cause=cause,
             where=COMPILED
@@ -349,9 +350,12 @@ def _causes(seen: Sequence[m.SyncRecord]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cause for record in of_one if (cause := cause_of(record))))
 
 
-def _runs_graphs(line: m.PackageLine) -> bool:
-    """Whether what reads below it is an operator of a graph that torch made."""
-    return line.package == "torch" and line.file.startswith(_RUNS_GRAPHS)
+def _is_in_a_graph(record: m.SyncRecord) -> bool:
+    return bool(record.compile_id) or _is_run_by_a_graph(record)
+
+
+def _is_run_by_a_graph(record: m.SyncRecord) -> bool:
+    return bool(record.chain) and _RUNS_GRAPHS.search(record.chain[0].file) is not None
 
 
 def _is_told_classes(expression: str) -> bool:
@@ -424,13 +428,14 @@ def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
         return ""
     if _is_torchs_own_wait(record):
         return ""
+    in_graph = _is_in_a_graph(record)
     if record.op == READ and (
-        (record.compile_id and not record.operator) or doing(record)[0] == "STORE_SUBSCR"
+        (in_graph and not record.operator) or doing(record)[0] == "STORE_SUBSCR"
     ):
         return ""
     if record.source in ("python-call", "captured graph") and not on_cuda:
         return WOULD_SYNC.id
-    return SYNC_IN_GRAPH.id if record.compile_id else HOST_DEVICE_SYNC.id
+    return SYNC_IN_GRAPH.id if in_graph else HOST_DEVICE_SYNC.id
 
 
 def _is_torchs_own_wait(record: m.SyncRecord) -> bool:

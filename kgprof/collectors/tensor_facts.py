@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from kgprof import model as m
+from kgprof.collectors.guard_text import of_array
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText, is_resumed, user_function
 from kgprof.reading.structured_trace import compile_id
@@ -17,7 +18,6 @@ MAX_WORK = 100_000
 MAX_OFFSETS = 1_000_000  # elements whose offsets are written out to see whether two fall together
 
 STACK = "___stack"  # Dynamo's names of what a graph break left on Python's stack
-_OF_NUMPY = re.compile(r"^___from_numpy\((.*)\)$")
 _LOCAL = re.compile(r"L\['(\w+)'\]")
 _LAST = re.compile(r"(?:\['([^']+)'\]|\.(\w+)|\[(\d+)\])$")
 _MODULE_DICTS = re.compile(r"\._(?:buffers|parameters|modules)\['([^']+)'\]")
@@ -160,15 +160,14 @@ def run_tensors(evidence: Evidence) -> tuple[RunTensors, ...]:
 
 
 def said(source: str) -> str:
-    """Dynamo's source as the program has it: ``L['self']._buffers['h']`` is ``self.h``. Of a NumPy
-    array torch makes a tensor first."""
-    text = _MODULE_DICTS.sub(r".\1", _OF_NUMPY.sub(r"\1", source))
+    """Dynamo's source as the program has it: ``L['self']._buffers['h']`` is ``self.h``."""
+    text = _MODULE_DICTS.sub(r".\1", of_array(source))
     return re.sub(r"^[LG]\['(\w+)'\]", r"\1", text)
 
 
 def last_name(source: str) -> str:
     """The attribute, key or variable that holds the tensor."""
-    found = _LAST.search(_OF_NUMPY.sub(r"\1", source))
+    found = _LAST.search(of_array(source))
     return next((group for group in found.groups() if group), "") if found else source
 
 

@@ -12,7 +12,7 @@ from kgprof import model as m
 from kgprof.document import breakdown
 from kgprof.document.breakdown import LETTERS, broken_down
 from kgprof.document.escaping import one_line
-from kgprof.document.limits import BESIDE_COMPILING, Limits, kept
+from kgprof.document.limits import FIRST_RUNS, Limits, kept
 from kgprof.document.quantity import DASH, count, figure, milliseconds, percent, size, span
 from kgprof.document.run_parts import having, run_part
 from kgprof.document.table import (
@@ -274,7 +274,7 @@ _WHOLE = 20_000  # characters: no compiler makes longer names
 
 
 def kernel_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
-    first = kept(runs, BESIDE_COMPILING)
+    first = kept(runs, FIRST_RUNS)
     for index, run, kernels in broken_down(runs):
         unit = breakdown.unit(kernels)
         total = f"{milliseconds(kernels.total_us)} ms"

@@ -8,7 +8,7 @@ from kgprof.measures.times import ranked
 
 TOP_KERNELS = 25  # rows of a kernel table where there is room
 MORE_KERNELS = 300  # and below it, in a line each
-BESIDE_COMPILING = 3  # the winner, the baseline and the runner-up: what others lose, these keep
+FIRST_RUNS = 3  # the winner, the baseline and the runner-up: what others lose, these keep
 
 
 class Share(IntEnum):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kgprof import model as m
 from kgprof.document.escaping import clip, one_line, visible
-from kgprof.document.limits import BESIDE_COMPILING, Limits, anchor, kept
+from kgprof.document.limits import FIRST_RUNS, Limits, anchor, kept
 from kgprof.document.quantity import count, duration, figure, size
 from kgprof.document.table import View
 from kgprof.wording import plural, relative
@@ -69,7 +69,7 @@ def source_view(
     if not limits.source_rows:
         return ()
     runs = profile.runs[: limits.runs]
-    first = sorted(kept(runs, BESIDE_COMPILING))
+    first = sorted(kept(runs, FIRST_RUNS))
     return tuple(
         view for at in first if (view := _of_run(profile, at, anchors, limits)) is not None
     )

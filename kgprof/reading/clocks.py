@@ -11,6 +11,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kgprof.reading.number_uses import is_on
+
 # The last part of the name of a call that reads a clock: time.time, timeit.default_timer,
 # torch.cuda.Event.elapsed_time, datetime.now.
 READ_A_CLOCK = frozenset(
@@ -118,7 +120,7 @@ def _only_waits(tree: ast.Module, line: int) -> bool:
     functions = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _holds(node, line)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and is_on(node, line)
     ]
     if not functions:
         return False
@@ -137,7 +139,7 @@ def _places(tree: ast.Module, line: int) -> tuple[_Place, ...]:
             _Place(block=block, index=index, owner=owner)
             for block in blocks
             for index, statement in enumerate(block)
-            if _holds(statement, line)
+            if is_on(statement, line)
         ]
         if not here:
             break
@@ -150,10 +152,6 @@ def _places(tree: ast.Module, line: int) -> tuple[_Place, ...]:
             around.insert(0, place)
         blocks = list(_blocks(owner))
     return tuple(around)
-
-
-def _holds(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _blocks(statement: ast.stmt) -> Iterator[_Block]:

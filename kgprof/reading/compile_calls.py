@@ -4,6 +4,8 @@ file calls."""
 import ast
 from collections.abc import Iterator, Sequence
 
+from kgprof.reading.number_uses import is_on
+
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Scope = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -40,9 +42,7 @@ def is_static(tree: ast.Module, line: int) -> bool:
     calls = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and node.lineno <= line <= (node.end_lineno or node.lineno)
-        and "compile" in ast.unparse(node.func)
+        if isinstance(node, ast.Call) and is_on(node, line) and "compile" in ast.unparse(node.func)
     ]
     given = [keyword for call in calls for keyword in call.keywords if keyword.arg == "dynamic"]
     return any(
@@ -72,10 +72,7 @@ def condition(text: str, line: int) -> str:
 def _compiles(side: ast.expr | list[ast.stmt], line: int) -> bool:
     """Whether what compiles on this line is on this side of a condition, on which both may be."""
     parts = side if isinstance(side, list) else [side]
-    return any(
-        node.lineno <= line <= (node.end_lineno or 0) and "compile" in ast.unparse(node)
-        for node in parts
-    )
+    return any(is_on(node, line) and "compile" in ast.unparse(node) for node in parts)
 
 
 def sets_true(text: str, name: str) -> int | None:

@@ -62,7 +62,7 @@ def only_flows_into_a_graph(function: Function, line: int) -> bool:
     read = [
         node
         for node in parents
-        if isinstance(node, ast.Call) and _is_on(node, line) and _reads_a_tensor(node)
+        if isinstance(node, ast.Call) and is_on(node, line) and _reads_a_tensor(node)
     ]
     met: set[str] = set()
     return bool(read) and all(_flows_on(node, parents, met) for node in read)
@@ -111,10 +111,10 @@ def needs_what_is_read(function: Function, line: int) -> bool:
     names = _derived(nodes, line)
     for node in nodes:
         for place in _decided_by(node):
-            if _is_on(place, line) or _reads(place) & names:
+            if is_on(place, line) or _reads(place) & names:
                 return True
         for place in _needs_a_number(node):
-            is_read_here = _is_on(place, line) and _reads_a_number(place)
+            is_read_here = is_on(place, line) and _reads_a_number(place)
             if is_read_here or (_reads(place) & names and _reads_a_number_at(nodes, line)):
                 return True
     return False
@@ -170,8 +170,18 @@ def _is_summed(call: ast.AST) -> bool:
 
 
 def _is_added(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    sum_of = parents[node]
-    return isinstance(sum_of, ast.BinOp | ast.AugAssign) and isinstance(sum_of.op, ast.Add)
+    """Tell whether ``total += node`` or ``total = total + node`` is all that its loop does."""
+    statement = parents[node]
+    match statement, parents[statement]:
+        case ast.AugAssign(op=ast.Add()), loop:
+            pass
+        case ast.BinOp(left=left, op=ast.Add()), ast.Assign(targets=[target]) as statement:
+            if ast.unparse(left) != ast.unparse(target):
+                return False
+            loop = parents[statement]
+        case _:
+            return False
+    return isinstance(loop, ast.For) and loop.body == [statement]
 
 
 def is_used(function: Function, name: str) -> bool:
@@ -336,8 +346,8 @@ def _needs_a_number(node: ast.AST) -> list[ast.expr]:
     return []
 
 
-def _is_on(place: ast.expr, line: int) -> bool:
-    return place.lineno <= line <= (place.end_lineno or place.lineno)
+def is_on(node: ast.expr | ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _reads(place: ast.expr) -> set[str]:

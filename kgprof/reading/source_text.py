@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from kgprof import model as m
 from kgprof.reading.number_uses import (
+    is_on,
     is_used,
     needs_what_is_read,
     only_adds_up,
@@ -71,11 +72,6 @@ def is_made_in(expression: str) -> bool:
 
 _Keeping = ast.AugAssign | ast.Assign | ast.Expr
 _Scope = ast.For | ast.AsyncFor | ast.While | _Function
-
-
-def _holds(node: ast.AST, line: int) -> bool:
-    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
-    return first is not None and last is not None and first <= line <= last
 
 
 def _kept_in(statement: _Keeping) -> str:
@@ -195,9 +191,9 @@ class SourceText:
     def reads_what_it_keeps(self, file: str, line: int) -> bool:
         """Whether what the statement at a line adds to (``total += x``, ``rows.append(x)``) is read
         by another one of the innermost loop around it, or of its function outside of any."""
-        around = [node for node in ast.walk(self.tree(file)) if _holds(node, line)]
-        keeping = [node for node in around if isinstance(node, _Keeping)]
-        scopes = [node for node in around if isinstance(node, _Scope)]
+        nodes = list(ast.walk(self.tree(file)))
+        keeping = [node for node in nodes if isinstance(node, _Keeping) and is_on(node, line)]
+        scopes = [node for node in nodes if isinstance(node, _Scope) and is_on(node, line)]
         if not keeping or not scopes:
             return False
         statement = keeping[-1]
@@ -331,7 +327,7 @@ class SourceText:
             node
             for node in ast.walk(self._parsed(place.file).tree)
             if isinstance(node, ast.Call)
-            and node.lineno <= place.line <= (node.end_lineno or node.lineno)
+            and is_on(node, place.line)
             and ast.unparse(node.func).rpartition(".")[2] == function
         ]
         given = calls[0].args[position : position + 1] if len(calls) == 1 else []
@@ -341,11 +337,15 @@ class SourceText:
         """The ``if`` or ``while`` whose condition a line is in."""
         function = self._function(place)
         for node in ast.walk(function) if function else ():
-            if isinstance(node, ast.If | ast.While):
-                last = node.test.end_lineno or node.test.lineno
-                if node.test.lineno <= place.line <= last:
-                    return node
+            if isinstance(node, ast.If | ast.While) and is_on(node.test, place.line):
+                return node
         return None
+
+    def has_branches(self, place: m.Location) -> bool:
+        """Whether the function at ``place`` has lines that a call may leave out."""
+        function = self._function(place)
+        nodes = ast.walk(function) if function else ()
+        return any(isinstance(node, ast.If | ast.IfExp | ast.For | ast.While) for node in nodes)
 
     def is_all_of_its_function(self, place: m.Location) -> bool:
         """Whether the statement at ``place`` is the only one of its function, but for a
@@ -357,9 +357,7 @@ class SourceText:
             for node in body
             if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
         ]
-        return len(work) == 1 and work[0].lineno <= place.line <= (
-            work[0].end_lineno or work[0].lineno
-        )
+        return len(work) == 1 and is_on(work[0], place.line)
 
     def _function(self, place: m.Location) -> _Function | None:
         """The innermost function that a line is in; of lambdas, the only one of the line."""
@@ -367,11 +365,7 @@ class SourceText:
         if user_function(place.function) == LAMBDA:
             return _lambda_as_function(tree, place.line)
         functions = [node for node in ast.walk(tree) if isinstance(node, _Function)]
-        around = [
-            node
-            for node in functions
-            if node.lineno <= place.line <= (node.end_lineno or node.lineno)
-        ]
+        around = [node for node in functions if is_on(node, place.line)]
         return max(around, key=lambda node: node.lineno, default=None)
 
     def rebound(self, name: str) -> tuple[m.Location, ...]:
@@ -436,11 +430,14 @@ class SourceText:
     @property
     def switched(self) -> str:
         """The only variable whose ``train()`` or ``eval()`` the program calls; empty where there
-        are several."""
-        calls = (name for file in self.own for name, _ in _calls(self._parsed(file).tree))
-        parts = (name.rpartition(".") for name in calls)
-        owners = {owner for owner, _, method in parts if owner and method in ("train", "eval")}
-        return owners.pop() if len(owners) == 1 and min(owners).isidentifier() else ""
+        are several, and of what is never set back: a trainer has a ``train()``, too."""
+        calls = [call for file in self.own for call in _calls(self._parsed(file).tree)]
+        parts = [(*name.rpartition("."), given) for name, given in calls]
+        owners = {owner for owner, _, method, _ in parts if owner and method in ("train", "eval")}
+        both = any(
+            method == "eval" or (method == "train" and given) for _, _, method, given in parts
+        )
+        return owners.pop() if both and len(owners) == 1 and min(owners).isidentifier() else ""
 
     @property
     def looped(self) -> str:
@@ -528,7 +525,7 @@ def function_at(text: str, line: int, running: str = "") -> str:
 def _lambda_as_function(tree: ast.Module, line: int) -> ast.FunctionDef | None:
     """None where several lambdas begin in the line: nothing says which one is meant."""
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
-    here = [node for node in found if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    here = [node for node in found if is_on(node, line)]
     if len(here) != 1:
         return None
     only = here[0]
@@ -642,11 +639,7 @@ def returned_by_branches(tree: ast.AST, call: str, line: int) -> tuple[tuple[int
     those that plainly return an argument, a view of one or a name twice where there are any, else
     of all of them."""
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and _named(node.func) == call
-            and node.lineno <= line <= (node.end_lineno or 0)
-        ):
+        if isinstance(node, ast.Call) and _named(node.func) == call and is_on(node, line):
             # The function that an argument names (or a method of that name), in the same file.
             named = {inner.name: inner for inner in ast.walk(tree) if isinstance(inner, _Function)}
             given = [

@@ -109,16 +109,14 @@ class RunTrace:
 
     @cached_property
     def emptied(self) -> Mapping[tuple[str, int, str], int]:
-        """Functions in which torch met no operator in a later call than the one that it compiled
-        them in, with that call. torch skips them from then on, whatever they are given."""
-        compiled: set[tuple[str, int, str]] = set()
+        """Functions in which torch met no operator, with the call. torch skips them from then on,
+        whatever they are given."""
         emptied: dict[tuple[str, int, str], int] = {}
         for row in self.all.frames:
             code = (row.file, row.first_line, row.function)
             if row.outcome == "compiled":
-                compiled.add(code)
                 emptied.pop(code, None)  # it was reset
-            elif row.outcome == "skipped" and not row.why and code in compiled:
+            elif row.outcome == "skipped" and not row.why:
                 emptied.setdefault(code, row.call)
         return emptied
 

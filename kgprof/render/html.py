@@ -15,14 +15,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.escaping import visible
-from kgprof.document.limits import (
-    BESIDE_COMPILING,
-    MORE_KERNELS,
-    TOP_KERNELS,
-    Limits,
-    Share,
-    importance,
-)
+from kgprof.document.limits import FIRST_RUNS, MORE_KERNELS, TOP_KERNELS, Limits, Share, importance
 from kgprof.render import page
 from kgprof.render.embedded_profile import TraceFile, embedded, packed, trace_links
 from kgprof.render.markdown import blob
@@ -61,8 +54,8 @@ _QUIET = replace(_FULL, log_chars=0)
 _SHORT = replace(_QUIET, carries=Share.COMPARABLE)
 _FIRST = replace(
     _SHORT,
-    timelines=BESIDE_COMPILING,
-    flames=BESIDE_COMPILING,
+    timelines=FIRST_RUNS,
+    flames=FIRST_RUNS,
     flame_rows=20,
     other_rows=15,
     source_rows=200,

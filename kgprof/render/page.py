@@ -46,7 +46,7 @@ from kgprof.document.flame_chart import (
     flame_folds,
 )
 from kgprof.document.limits import (
-    BESIDE_COMPILING,
+    FIRST_RUNS,
     MORE_KERNELS,
     TOP_KERNELS,
     Limits,
@@ -555,7 +555,7 @@ def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
         missing.append("the logs")
     if profile.sources and not limits.source_rows:
         missing.append("the source view")
-    first = kept(runs, BESIDE_COMPILING)
+    first = kept(runs, FIRST_RUNS)
     drawn = kept(runs, limits.timelines)
     kernels = [
         (at, run.kernels)

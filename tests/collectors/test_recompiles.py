@@ -1240,6 +1240,12 @@ def test_what_met_no_operator_is_no_recompile_and_ends_no_row_of_new_values() ->
             "x was made under torch.inference_mode in some calls and not in others",
         ),
         (
+            "tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, AutogradCPU), "
+            "actual DispatchKeySet(CPU, NestedTensor, AutogradNestedTensor)",
+            "dispatch-keys of x: expected DispatchKeySet(CPU, AutogradCPU), got "
+            "DispatchKeySet(CPU, NestedTensor, AutogradNestedTensor)",
+        ),
+        (
             "expected type of 'x' to be a tensor type, ' but found <class 'shop.Named'>",
             "type of x: got <class 'shop.Named'>",
         ),
@@ -1279,6 +1285,19 @@ def test_a_condition_is_no_value_that_came() -> None:
         "size of x, dimension 2: expected x.size()[2] == x.size()[1]",
         "size of x, dimension 1: expected (x.size()[1] % 4) != 0",
     ]
+
+
+def test_a_text_with_a_relation_in_it_is_a_value() -> None:
+    (evidence,) = Evidence(
+        written.recording(
+            written.rejected("0/1", "0/0: rule == 'a < b'", call=1),
+            written.rejected("0/2", "0/1: rule == 'b == c'", call=2),
+        )
+    ).compilers
+
+    (guard,) = recompiles.rejections(evidence)["0/1"]
+
+    assert (guard.expected, guard.actual) == ("'a < b'", "'b == c'")
 
 
 def test_each_thing_that_failed_is_named() -> None:

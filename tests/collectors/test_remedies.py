@@ -75,7 +75,8 @@ def of_recompiles(findings: tuple[Finding, ...]) -> list[Finding]:
 
 
 MORE_GRAPHS = ("grad_mode", "training", "shared_wrapper", "models_in_turn")
-ALSO = ("labels_of_a_batch",)  # other programs of the same remedies
+# other programs of the same remedies
+ALSO = ("enum_argument", "float_attribute", "global_number", "growing_dict", "labels_of_a_batch")
 
 
 def test_a_module_is_set_to_evaluation_only_if_it_is_the_only_one() -> None:
@@ -119,7 +120,7 @@ def test_a_remedy_is_offered_and_helps(name: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("name", "rule", "line", "code"),
     [
-        ("remedy_layer_drop", "KGP101", 14, "torch.rand(())"),
+        ("remedy_layer_drop", "KGP101", 14, "torch.rand((), device=x.device)"),
         ("remedy_scalar", "KGP101", 15, "torch._dynamo.config.capture_scalar_outputs = True"),
         ("remedy_rnn", "KGP102", 18, "torch._dynamo.config.allow_rnn = True"),
         ("remedy_custom_op", "KGP107", 22, "@halve.register_fake"),

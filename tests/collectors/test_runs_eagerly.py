@@ -19,6 +19,7 @@ from tests.collectors.written import (
     CALLS,
     FILE,
     PRINT,
+    REPORT,
     STEP,
     STEP_DEF,
     broken,
@@ -91,9 +92,16 @@ def test_a_break_beside_which_graphs_ran_is_no_finding() -> None:
 
 
 def test_what_had_nothing_to_compile_is_no_finding() -> None:
-    # given: compiled code without a graph, or a frame that was skipped since nothing was in it
+    # given: compiled code without a graph, or a skipped frame of a function whose calls all run the
+    # same lines
     assert diagnosed(*compiled("0/0", STEP), called(STEP, *EVERY, compiled_as="0/0")) == ()
-    assert diagnosed(offered(STEP, "skipped"), called(STEP, *EVERY)) == ()
+    assert diagnosed(offered(REPORT, "skipped"), called(REPORT, *EVERY)) == ()
+
+
+def test_a_first_call_without_work_keeps_the_rest_of_a_function_from_being_compiled() -> None:
+    (found,) = diagnosed(offered(STEP, "skipped", call=0), called(STEP, *EVERY))
+
+    assert "in call 0 there was nothing to compile, and torch skips the function" in found.message
 
 
 EMPTIED = (*written.compiled_once(), offered(STEP, "skipped", call=5))

@@ -1270,15 +1270,35 @@ def test_what_only_torchs_debug_mode_saw_may_be_a_copy_and_is_no_read() -> None:
     assert found.fix == "device=imgs.device  # where z is made: then nothing is copied"
 
 
+def run_by(folder: str) -> dict[str, Any]:
+    """The fields of what reads in a file of one of torch's folders."""
+    lies = f"/venv/lib/python3.11/site-packages/torch/{folder}/x.py"
+    caller = Frame(file=lies, line=126, function="call", first_line=110)
+    return {
+        "chain": (caller,),
+        "library_instruction": "CALL",
+        "library_expression": "f(args)",
+    }
+
+
 @pytest.mark.parametrize("folder", ["_functorch/_aot_autograd", "_inductor", "_dynamo/backends"])
 def test_what_reads_inside_a_compiled_backward_is_an_operator_of_the_graph(folder: str) -> None:
-    lies = f"/venv/lib/python3.11/site-packages/torch/{folder}/x.py"
-    runs_it = Frame(file=lies, line=126, function="call", first_line=110)
-    called = {"library_instruction": "CALL", "library_expression": "f(args)"}
+    in_graph = waiting(ELSEWHERE, **run_by(folder), source="sync-debug", op=syncs.SYNC_DEBUG)
 
-    (found,) = syncs.diagnose(events(read(chain=(runs_it,), **called)))
+    (found,) = syncs.diagnose(syncs.collect(Evidence(on_a_gpu(in_graph))))
 
     assert found.rule == "KGP202"
-    assert "value read inside an operator would force a sync inside compiled code" in found.message
+    assert "forces a GPU sync inside compiled code" in found.message
     assert found.library is None
     assert found.no_fix.startswith("an operator of the graph reads for itself")
+
+
+def test_a_read_of_a_compiled_backward_on_a_cpu_is_none_that_a_gpu_is_known_to_do() -> None:
+    assert events(read(**run_by("_functorch/_aot_autograd"))) == ()
+
+
+def test_what_reads_below_vmap_is_in_no_graph() -> None:
+    (found,) = syncs.diagnose(events(read(**run_by("_functorch"))))
+
+    assert found.rule == "KGP201"
+    assert "compiled" not in found.message

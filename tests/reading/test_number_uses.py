@@ -214,6 +214,10 @@ def test_whether_a_function_only_appends(line: str, appends: bool) -> None:
         (("return x + k[-1]",), False),
         (("for each in k:", "    x = x + each", "k.append(x)"), False),
         (("for i, each in enumerate(k):", "    x = x + each", "return x"), False),
+        (("for each in k:", "    x = torch.tanh(x + each)", "return x"), False),
+        (("for each in k:", "    x = x + each", "    x = torch.tanh(x)", "return x"), False),
+        (("for each in k:", "    y = x + each", "return y"), False),
+        (("for each in k:", "    if self.on: x += each", "return x"), False),
         (("return x",), False),
     ],
 )

@@ -267,6 +267,7 @@ def test_the_module_that_a_program_trains(text: str, name: str) -> None:
         ("net.train()\nnet.eval()\n", "net"),
         ("net.train(epoch % 2 == 0)\n", "net"),
         ("net.train()\nnet.body.eval()\n", ""),
+        ("trainer = Trainer(net)\ntrainer.train()\n", ""),
         ("class Net:\n    def freeze(self):\n        self.body.eval()\n", ""),
         ("eval('1 + 1')\n", ""),
     ],

@@ -18,7 +18,7 @@ def block(x):
 
 @torch.compile(backend="eager")
 def block_drawn(x):
-    return torch.where(torch.rand(()) < 0.5, layer(x), x) + 1
+    return torch.where(torch.rand((), device=x.device) < 0.5, layer(x), x) + 1
 
 
 def step():
