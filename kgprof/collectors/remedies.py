@@ -398,8 +398,8 @@ REMEDIES: tuple[Remedy, ...] = (
         holds=lambda c: _is_kept(c) and _is_tensor_instead(c),
         code=lambda c: f"{c.name} = torch.tensor(...)",
         effect=_one(
-            "wherever it gets a number: one that is no argument is a constant to torch, a tensor "
-            "is an input"
+            "wherever it gets a number: torch takes one from outside the arguments for a "
+            "constant, a tensor is an input"
         ),
     ),
     Remedy(

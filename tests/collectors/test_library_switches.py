@@ -506,6 +506,7 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
             name: inspect.signature(getattr(pyg, name)).parameters
             for name in ("global_add_pool", "global_mean_pool", "global_max_pool")
         },
+        "scatter": inspect.signature(import_module("torch_geometric.utils").scatter).parameters,
         "model.generate": {
             **inspect.signature(transformers.GenerationMixin.generate).parameters,
             **vars(transformers.GenerationConfig()),
@@ -523,6 +524,7 @@ def test_the_libraries_have_these_arguments_and_functions() -> None:
             "transformers.generation.utils",
             *(f"torch_geometric.nn.conv.{name}" for name in ("gcn_conv", "gat_conv", "gatv2_conv")),
             *(f"torch_geometric.nn.pool.{name}" for name in ("glob", "topk_pool", "sag_pool")),
+            "torch_geometric.utils._scatter",
             *(
                 "torch.distributions.distribution",
                 "torch.distributions.categorical",
