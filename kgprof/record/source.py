@@ -157,6 +157,14 @@ def replace(owner: Any, name: str, replacement: Any, undo: ExitStack) -> None:
     undo.callback(restore)
 
 
+def not_compiled(*functions: Callable[..., Any]) -> None:
+    """Tell Dynamo to run these as they are: they are called where it looks at every frame."""
+    from torch._dynamo.eval_frame import skip_code
+
+    for function in functions:
+        skip_code(function.__code__)
+
+
 def preceded(before: Callable[[], None], function: Callable[..., None]) -> Callable[..., None]:
     """``function``, and ``before`` each time before it."""
 

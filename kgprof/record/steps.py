@@ -30,7 +30,7 @@ from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.iterations import Iterations
 from kgprof.record.python_stack import expression_at, upwards
-from kgprof.record.source import Source, aside, preceded, replace
+from kgprof.record.source import Source, aside, not_compiled, preceded, replace
 from kgprof.record.timing import compilations_seen
 
 # beyond it the recording stops: the rows of each graph and of each read grow with them
@@ -264,11 +264,7 @@ class StepMarks(Source):
             self._stepped(optimizer, (*args[1:], *kwargs.values()))
 
         # Else it is offered to Dynamo like any function; the frame hook leaves it out.
-        with contextlib.suppress(ImportError):
-            from torch._dynamo.eval_frame import skip_code
-
-            for frame in (stepped, StepMarks._stepped):
-                skip_code(frame.__code__)
+        not_compiled(stepped, StepMarks._stepped)
         undo.callback(register_optimizer_step_post_hook(stepped).remove)
         return ""
 

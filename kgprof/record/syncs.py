@@ -21,7 +21,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice, takewhile
@@ -41,7 +41,7 @@ from kgprof.record.captured_graph import operator_of
 from kgprof.record.graph_lines import frames_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
-from kgprof.record.source import Source, aside, replace
+from kgprof.record.source import Source, aside, not_compiled, replace
 from kgprof.record.tensor_memory import PLAIN, answer, device_type
 from kgprof.record.tensor_places import (
     DEVICE,
@@ -604,11 +604,8 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
         # function is a break.
         return (method if torch.compiler.is_compiling() else seen_in)(tensor, *args, **kwargs)
 
-    with suppress(ImportError):
-        from torch._dynamo.eval_frame import skip_code
-
-        # what runs after a graph break is offered to Dynamo like any function
-        skip_code(watched.__code__)
+    # what runs after a graph break is offered to Dynamo like any function
+    not_compiled(watched)
     # Dynamo knows a method of an input by its name: under another one it would break the graph.
     watched.__name__ = name
     return watched

@@ -19,8 +19,6 @@ keeps a gradient.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import inspect
 import sys
 import threading
@@ -50,7 +48,7 @@ from kgprof.record.captured_graph import (
 from kgprof.record.graph_hook import asks_for_cuda_graphs
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, upwards
-from kgprof.record.source import aside, replace
+from kgprof.record.source import aside, not_compiled, replace
 from kgprof.record.tensor_memory import answer, memory_of, version_of
 
 WATCHED_CALLS = 32  # of the workload, from the first one on; then one in SAMPLE
@@ -99,7 +97,6 @@ class TensorProbe(InstalledGraphs):
         self._calls = calls
         self._watches = watches
         self._watching = True
-        self._skip_code: Callable[..., None] = lambda code: None
         self._graphs: list[_Graph] = []
         self._left_out = 0
         self._watched_calls = 0
@@ -160,9 +157,6 @@ class TensorProbe(InstalledGraphs):
 
     def listen(self, undo: ExitStack) -> None:
         undo.callback(self._forget)
-        # without it the layer is taken for the program's code and compiled
-        with contextlib.suppress(ImportError):
-            self._skip_code = importlib.import_module("torch._dynamo.eval_frame").skip_code
         super().listen(undo)
         if not self.unavailable:
             self._watch_returns(undo)
@@ -246,7 +240,7 @@ class TensorProbe(InstalledGraphs):
             graph.unwatched += 1
             return compiled(*args)
 
-        self._skip_code(passed.__code__)
+        not_compiled(passed)
         return passed
 
     @aside
