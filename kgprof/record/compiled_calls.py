@@ -130,24 +130,18 @@ class CompiledCalls(Source):
     # ---- what is listened to
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            from torch._dynamo import convert_frame, decorators, eval_frame
+        from torch._dynamo import convert_frame, decorators, eval_frame
 
-            constants = eval_frame._TorchDynamoContext.__call__.__code__.co_consts
-            wrappers = [
-                each for each in constants if isinstance(each, CodeType) and each.co_name == WRAPPER
-            ]
-            self._wrapper, self._eval_frame = wrappers[0], eval_frame
-            begins = eval_frame._callback_from_stance
-            switches = eval_frame._maybe_set_eval_frame
-            made = eval_frame.OptimizeContext.__init__
-            sets_stance = vars(decorators)["_set_stance"]
-            self._known_to_dynamo = {id(seen()): seen for seen in convert_frame.input_codes.seen}
-        except (ImportError, AttributeError, IndexError, KeyError) as error:
-            self.unavailable = (
-                f"this torch has no wrapper of compiled functions that kgprof knows ({error})"
-            )
-            return
+        constants = eval_frame._TorchDynamoContext.__call__.__code__.co_consts
+        self._wrapper, *_ = (
+            each for each in constants if isinstance(each, CodeType) and each.co_name == WRAPPER
+        )
+        self._eval_frame = eval_frame
+        begins = eval_frame._callback_from_stance
+        switches = eval_frame._maybe_set_eval_frame
+        made = eval_frame.OptimizeContext.__init__
+        sets_stance = vars(decorators)["_set_stance"]
+        self._known_to_dynamo = {id(seen()): seen for seen in convert_frame.input_codes.seen}
 
         def callback_from_stance(callback: Any) -> Any:
             in_force = begins(callback)

@@ -48,18 +48,13 @@ class EarlierCode(Source):
     def listen(self, undo: ExitStack) -> None:
         if "torch._dynamo.convert_frame" not in sys.modules:
             return  # nothing can have been compiled
-        try:
-            from torch._dynamo.convert_frame import input_codes
-            from torch._dynamo.eval_frame import _debug_get_cache_entry_list
+        from torch._dynamo.convert_frame import input_codes
+        from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
-            codes = [code for known in input_codes.seen if (code := known()) is not None]
-            for code in codes:
-                for entry in _debug_get_cache_entry_list(code):
-                    self._follow(code, entry, undo)
-        except (ImportError, AttributeError, TypeError, KeyError) as error:
-            self.unavailable = (
-                f"what was compiled before cannot be read: {type(error).__name__}: {error}"
-            )
+        codes = [code for known in input_codes.seen if (code := known()) is not None]
+        for code in codes:
+            for entry in _debug_get_cache_entry_list(code):
+                self._follow(code, entry, undo)
 
     def _follow(self, code: CodeType, entry: Any, undo: ExitStack) -> None:
         names = entry.code.co_names

@@ -234,10 +234,7 @@ class ProbeWhenAsked(Source):
         self.took_s = 0.0  # so far: whoever times what asks for Inductor takes it off
 
     def listen(self, undo: ExitStack) -> None:
-        wrapper: Any = getattr(torch, "_TorchCompileInductorWrapper", None)
-        if wrapper is None:
-            self.unavailable = "this torch has no torch._TorchCompileInductorWrapper"
-            return
+        wrapper: Any = torch._TorchCompileInductorWrapper
 
         def asked() -> None:
             if not self._probed:

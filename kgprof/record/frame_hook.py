@@ -55,17 +55,10 @@ class FrameHook(Source):
         self._given_up: dict[int, CodeType] = {}
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            from torch._dynamo import convert_frame
+        from torch._dynamo.convert_frame import CatchErrorsWrapper
 
-            wrapper = convert_frame.CatchErrorsWrapper
-            original = wrapper.__dict__["__call__"]
-        except (ImportError, AttributeError, KeyError) as error:
-            self.unavailable = (
-                f"this torch has no torch._dynamo.convert_frame.CatchErrorsWrapper ({error})"
-            )
-            return
-        replace(wrapper, "__call__", self._watching(original), undo)
+        original = vars(CatchErrorsWrapper)["__call__"]
+        replace(CatchErrorsWrapper, "__call__", self._watching(original), undo)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """For the file of records."""

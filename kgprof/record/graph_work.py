@@ -64,21 +64,13 @@ class GraphWatch(Source):
         return m.Skipped(self.unavailable)
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            fx = importlib.import_module("torch._inductor.compile_fx")
-            lowering = importlib.import_module("torch._inductor.graph").GraphLowering
-            wrapper = importlib.import_module(
-                "torch._inductor.codegen.wrapper"
-            ).PythonWrapperCodegen
-            outer, inner, codegen, plan = (
-                fx.compile_fx,
-                fx._compile_fx_inner,
-                lowering.codegen,
-                wrapper.memory_plan_reuse,
-            )
-        except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch does not describe the graphs that it compiles ({error})"
-            return
+        fx = importlib.import_module("torch._inductor.compile_fx")
+        lowering = importlib.import_module("torch._inductor.graph").GraphLowering
+        wrapper = importlib.import_module("torch._inductor.codegen.wrapper").PythonWrapperCodegen
+        outer = fx.compile_fx
+        inner = fx._compile_fx_inner
+        codegen = lowering.codegen
+        plan = wrapper.memory_plan_reuse
 
         def compile_fx(model: Any, inputs: Any, *args: Any, **named: Any) -> Any:
             if not self._inside:  # it calls itself again for its settings

@@ -54,11 +54,8 @@ class InstalledGraphs(Source):
         return self.around(output, graph, captured)
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            from torch._dynamo.output_graph import OutputGraph
-        except ImportError as error:
-            self.unavailable = f"this torch has no OutputGraph ({error})"
-            return
+        from torch._dynamo.output_graph import OutputGraph
+
         lacking = [name for name in self.needs if name not in vars(OutputGraph)]
         if lacking:
             self.unavailable = f"this torch has no OutputGraph.{' or '.join(lacking)}"

@@ -96,13 +96,9 @@ class KernelProvenance(Source):
         )
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            from torch._inductor import config
+        from torch._inductor import config
 
-            before = config.trace.provenance_tracking_level
-        except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch records no provenance of kernels ({error})"
-            return
+        before = config.trace.provenance_tracking_level
         LogListener(self._take, WANTED).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         undo.callback(setattr, config.trace, "provenance_tracking_level", before)
         config.trace.provenance_tracking_level = max(1, before)
@@ -114,10 +110,10 @@ class KernelProvenance(Source):
                 inductor.enter_context(source)
 
         when_imported(COMPILER, imported, undo)
-        if (wrapper := getattr(torch, "_TorchCompileInductorWrapper", None)) is not None:
-            # When the program first asks for Inductor: else importing it would be in the seconds of
-            # a compilation.
-            replace(wrapper, "__init__", preceded(_import_inductor, wrapper.__init__), undo)
+        wrapper: Any = torch._TorchCompileInductorWrapper
+        # When the program first asks for Inductor: else importing it would be in the seconds of
+        # a compilation.
+        replace(wrapper, "__init__", preceded(_import_inductor, wrapper.__init__), undo)
 
     @aside
     def _take(self, record: logging.LogRecord) -> None:
@@ -216,14 +212,10 @@ class CachedAsEver(Source):
     """
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            details = importlib.import_module("torch._inductor.codecache").FxGraphHashDetails
-            graph = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
-            key_of = details.__init__
-            prepare = graph.prepare_for_serialization
-        except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch keeps graphs in another way ({error})"
-            return
+        details = importlib.import_module("torch._inductor.codecache").FxGraphHashDetails
+        graph = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
+        key_of = details.__init__
+        prepare = graph.prepare_for_serialization
 
         def keyed(this: Any, *args: Any, **named: Any) -> None:
             key_of(this, *args, **named)
@@ -248,14 +240,10 @@ class FallbackProvenance(Source):
     """
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            debug = importlib.import_module("torch._inductor.debug")
-            scheduler = importlib.import_module("torch._inductor.scheduler").Scheduler
-            original = scheduler.codegen_extern_call
-            getattr(debug, HANDLE)
-        except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch does not say which kernels lack provenance ({error})"
-            return
+        debug = importlib.import_module("torch._inductor.debug")
+        scheduler = importlib.import_module("torch._inductor.scheduler").Scheduler
+        original = scheduler.codegen_extern_call
+        getattr(debug, HANDLE)  # raises before anything is replaced, where this torch has none
 
         def watched(this: Any, scheduler_node: Any) -> Any:
             before = getattr(debug, HANDLE)
@@ -284,15 +272,9 @@ class KernelWatch(Source):
         self._graphs = graphs
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            debug = importlib.import_module("torch._inductor.debug")
-            users = [importlib.import_module(name) for name in USERS]
-            original = getattr(debug, WATCHED)
-        except (ImportError, AttributeError) as error:
-            self.unavailable = (
-                f"this torch does not describe the kernels that it generates ({error})"
-            )
-            return
+        debug = importlib.import_module("torch._inductor.debug")
+        users = [importlib.import_module(name) for name in USERS]
+        original = getattr(debug, WATCHED)
 
         def watched(nodes: Any, kernel_name: str, is_extern: bool = False) -> Any:
             number = original(nodes, kernel_name, is_extern)

@@ -31,14 +31,10 @@ class TracePayloads(Source):
     name = "trace payloads"
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            from torch._logging import _internal
+        from torch._logging import _internal
 
-            function = _internal.trace_structured
-            log = _internal.trace_log
-        except (AttributeError, ImportError) as error:
-            self.unavailable = f"this torch has no trace_structured or no skip_code ({error})"
-            return
+        function = _internal.trace_structured
+        log = _internal.trace_log
         if not isinstance(function, FunctionType) or function.__closure__:
             self.unavailable = "torch's trace_structured has been replaced"
             return
