@@ -12,7 +12,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import KgprofError, OutputError, WorkloadError
-from kgprof.record.source import listeners_in
+from kgprof.record.source import listeners_in, words
 
 # To a script that is about to be ended: write down what there is. A program has no use for it; some
 # systems lack it.
@@ -158,10 +158,7 @@ def _of_the_workload(error: BaseException) -> BaseException:
 
 
 def _last_line(error: BaseException) -> str:
-    described = traceback.TracebackException(type(error), error, None)
-    described.__notes__ = None  # lines behind its message; the traceback has them
-    *_, last = described.format_exception_only()
-    return _COLOURS.sub("", last).strip()
+    return _COLOURS.sub("", words(error)).strip()
 
 
 def failure(
@@ -175,27 +172,18 @@ def failure(
     raised = _of_the_workload(error)
     if isinstance(raised, KgprofError):
         return None
-    lines = traceback.extract_tb(raised.__traceback__)
-    own = [line for line in lines if is_own(line.filename) and not _is_plumbing(line.filename)]
     found = None
     if isinstance(raised, SyntaxError) and raised.filename and raised.lineno:
         text = (raised.text or "").strip()
         found = m.Location(raised.filename, raised.lineno, text=text)
-    elif own and own[-1].lineno is not None:
-        last = own[-1]
-        found = m.Location(
-            last.filename,
-            own[-1].lineno,
-            last.name,
-            text=last.line or "",
-        )
+    else:
+        for line in traceback.extract_tb(raised.__traceback__):
+            is_plumbing = line.filename.startswith(PLUMBING)
+            if is_own(line.filename) and not is_plumbing and line.lineno is not None:
+                found = m.Location(line.filename, line.lineno, line.name, text=line.line or "")
     if found is None:
         return None
     return m.Failure(error=_last_line(raised), location=found, step=step, steps=steps)
-
-
-def _is_plumbing(file: str) -> bool:
-    return file.startswith(PLUMBING)
 
 
 def not_asked_for(options: m.Options, name: m.PassName) -> str:
