@@ -21,7 +21,6 @@ import sys
 import time
 import traceback
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -549,7 +548,7 @@ class Capture:
             msgspec.structs.replace(
                 one,
                 calls=_summed(one.calls, number),
-                waited_us=added_up(one.waited_us, number),
+                waited_us=_summed(one.waited_us, number),
             )
             for one in syncs.records
         )
@@ -767,26 +766,18 @@ def _callable_by_step(counted: dict[str, Any], number: Callable[[int], int]) -> 
     }
 
 
-def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int, int]:
-    """By step, what was counted by mark."""
-    found: Counter[int] = Counter()
-    for label, count in counts.items():
-        found[number(int(label))] += count
-    return dict(found)
+def _summed(noted: Mapping[Any, float], number: Callable[[int], int]) -> dict[int, Any]:
+    """Add up by step what was counted or timed by mark."""
+    found: dict[int, float] = {}
+    for label, amount in noted.items():
+        step = number(int(label))
+        found[step] = found.get(step, 0) + amount
+    return found
 
 
 def _main() -> str:
     """The script's file, as its sources name it."""
     return getattr(sys.modules.get("__main__"), "__file__", None) or ""
-
-
-def added_up(times_us: Mapping[int, float], number: Callable[[int], int]) -> dict[int, float]:
-    """Add up by step what was timed by mark."""
-    found: dict[int, float] = {}
-    for label, us in times_us.items():
-        step = number(label)
-        found[step] = found.get(step, 0.0) + us
-    return found
 
 
 def _what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:
