@@ -10,7 +10,7 @@ from kgprof import model as m
 from kgprof.record.call_index import CallIndex
 from kgprof.record.compiled_calls import RunsHere
 from kgprof.record.graph_lines import lines_of_operators
-from kgprof.record.installed_graphs import Graph, InstalledGraphs
+from kgprof.record.installed_graphs import Graph, InstalledGraphs, compile_id_of
 from kgprof.record.source import aside, not_compiled, words
 
 FAILURES = 1000  # of backends, that are kept
@@ -60,11 +60,10 @@ class GraphHook(InstalledGraphs):
         runs: dict[int, int] = {}
         self._graphs.append(
             m.GraphRuns(
-                compile_id=str(getattr(output, "dynamo_compile_id", None) or ""),
-                # In the order of its placeholders; empty where this torch hides them.
-                inputs=tuple(name_of(node) for node in getattr(output, "placeholders", ())),
+                compile_id=compile_id_of(output),
+                inputs=tuple(map(name_of, output.placeholders)),
                 runs=runs,
-                cuda_graphs=asks_for_cuda_graphs(getattr(output, "compiler_fn", None)),
+                cuda_graphs=asks_for_cuda_graphs(output.compiler_fn),
                 lines=captured or (),
             )
         )

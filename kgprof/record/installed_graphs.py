@@ -88,6 +88,11 @@ class InstalledGraphs(Source):
             self.unavailable = f"Dynamo's graph could not be read: {type(error).__name__}: {error}"
 
 
+def compile_id_of(output: Any) -> str:
+    """Return the id of the compilation that a graph of Dynamo's comes from; empty without one."""
+    return str(output.dynamo_compile_id or "")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Layer:
     owner: InstalledGraphs

@@ -39,7 +39,7 @@ from kgprof.record import eager_calls, tensor_places
 from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import operator_of
 from kgprof.record.graph_lines import frames_of
-from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
+from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs, compile_id_of
 from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
 from kgprof.record.source import Source, aside, not_compiled, replace
 from kgprof.record.tensor_memory import PLAIN, answer, device_type
@@ -858,7 +858,7 @@ class _RunningGraphs(InstalledGraphs):
     def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
             return graph  # where eager code calls torch.cond
-        known = _Graph(str(getattr(output, "dynamo_compile_id", None) or ""), *(captured or ()))
+        known = _Graph(compile_id_of(output), *(captured or ()))
         here = self._here
 
         def watched(*args: Any, **kwargs: Any) -> Any:

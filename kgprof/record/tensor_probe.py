@@ -46,7 +46,7 @@ from kgprof.record.captured_graph import (
     writes_of_backward,
 )
 from kgprof.record.graph_hook import asks_for_cuda_graphs
-from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
+from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs, compile_id_of
 from kgprof.record.python_stack import described, upwards
 from kgprof.record.source import aside, not_compiled, replace
 from kgprof.record.tensor_memory import answer, memory_of, version_of
@@ -466,13 +466,13 @@ def _described(output: Any, found: CapturedGraph) -> m.WatchedGraph:
     code = output.root_tx.f_code
     stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return m.WatchedGraph(
-        compile_id=str(getattr(output, "dynamo_compile_id", None) or ""),
+        compile_id=compile_id_of(output),
         function=code.co_name,
         file=code.co_filename,
         first_line=code.co_firstlineno,
         arguments=code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars],
         returns=found.returns,
-        cuda_graphs=asks_for_cuda_graphs(getattr(output, "compiler_fn", None)),
+        cuda_graphs=asks_for_cuda_graphs(output.compiler_fn),
         in_place=found.in_place,
         returned_inputs=found.returned_inputs,
         returned_outputs=found.returned_outputs,
