@@ -49,14 +49,9 @@ class RunsHere(threading.local):
 class _Callable:
     """What one compiled callable did so far."""
 
-    described: m.CompiledCallable
+    described: m.CompiledCallable  # whose counts grow
     # The module, or what else tells two callables of one code object apart; never kept alive.
     subject: weakref.ref[Any] | None
-    before: bool  # it had compiled code before anything was listened to
-    calls: dict[int, int] = field(default_factory=dict)
-    eager: dict[int, int] = field(default_factory=dict)
-    raised: dict[int, int] = field(default_factory=dict)
-    stances: dict[str, dict[int, int]] = field(default_factory=dict)
     compilations: list[m.BegunCompilation] = field(default_factory=list)
 
 
@@ -114,16 +109,11 @@ class CompiledCalls(Source):
             return
         yield {"compiled_calls": {"left_out": self._left_out}}
         for each in (*self._gone, *self._callables.values()):
-            stance = next(iter(each.stances), "")
+            stance = next(iter(each.described.stances), "")
             counted = msgspec.structs.replace(
                 each.described,
-                calls=each.calls,
-                eager=each.eager,
-                raised=each.raised,
-                stances=each.stances,
                 stance_set_at=self._stance_set_at.get(stance),
                 compilations=tuple(each.compilations),
-                compiled_before=each.before,
             )
             yield {"callable": msgspec.to_builtins(counted, str_keys=True)}
 
@@ -244,7 +234,7 @@ class CompiledCalls(Source):
         # What is handled further out is in exc_info as well.
         raised = sys.exc_info()[1] is not opened.raising
         if opened.callable is not None:
-            _count(opened.callable, opened, eager=ran == opened.inner, raised=raised)
+            _count(opened.callable.described, opened, eager=ran == opened.inner, raised=raised)
 
     def _callable_of(self, wrapper: FrameType) -> _Callable | None:
         variables = wrapper.f_locals
@@ -293,12 +283,9 @@ class CompiledCalls(Source):
             offered=_place(offered),
             compiled_at=self._compiled_at.get(context),
             called_at=_line(caller),
+            compiled_before=seen is not None and seen() is offered,
         )
-        return _Callable(
-            described=described,
-            subject=_reference(subject),
-            before=seen is not None and seen() is offered,
-        )
+        return _Callable(described=described, subject=_reference(subject))
 
 
 def _line(frame: FrameType | None) -> m.SourceLine | None:
@@ -308,7 +295,7 @@ def _line(frame: FrameType | None) -> m.SourceLine | None:
     return m.SourceLine(file=code.co_filename, line=frame.f_lineno or 0, function=code.co_name)
 
 
-def _count(counts: _Callable, opened: _Open, *, eager: bool, raised: bool) -> None:
+def _count(counts: m.CompiledCallable, opened: _Open, *, eager: bool, raised: bool) -> None:
     call = opened.call
     counts.calls[call] = counts.calls.get(call, 0) + 1
     if raised:

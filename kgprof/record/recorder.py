@@ -484,7 +484,7 @@ class Recorder:
             or math.inf
         )
         slice_steps = max(1, round(1e6 * SLICE_S / slowest_us))
-        fields = {"round": number, "slice_steps": slice_steps}
+        fields: dict[str, Any] = {"round": number, "slice_steps": slice_steps}
         one = self._given(self._job(Task.ROUND, key, **fields))
         two = other._given(other._job(Task.ROUND, key, **fields), waits=True)
         ended, others = children.run_in_turn(one, two)
