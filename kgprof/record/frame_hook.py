@@ -100,10 +100,10 @@ class FrameHook(Source):
         caller: FrameType | None,
         wrapped: Mapping[str, Any],
     ) -> None:
-        guarded = getattr(result, "guarded_code", None)
+        guarded = result.guarded_code
         # After a recompile limit Dynamo asks for cached code to run and for nothing more to be
         # compiled.
-        action = str(getattr(getattr(result, "frame_exec_strategy", None), "cur_action", ""))
+        action = str(result.frame_exec_strategy.cur_action)
         if guarded is not None:
             self._add(code, outcome="compiled", compile_id=str(guarded.compile_id), **wrapped)
         elif re.search(r"run_?only", action, re.IGNORECASE):
@@ -204,15 +204,12 @@ def _why_skipped(code: CodeType, before: _Counts) -> str:
     if begun > ended:  # one more frame was begun than was ended well: an error was suppressed
         return "error"
     from torch._dynamo import config, trace_rules
+    from torch.utils._python_dispatch import is_in_any_mode_without_ignore_compile_internals
 
     if trace_rules.check(code):
         return "skip-list"
     if config.disable:
         return "disabled"
-    try:
-        from torch.utils._python_dispatch import is_in_any_mode_without_ignore_compile_internals
-    except ImportError:
-        return ""
     return "dispatch-mode" if is_in_any_mode_without_ignore_compile_internals() else ""
 
 
