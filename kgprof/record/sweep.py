@@ -6,7 +6,6 @@ the end further cold starts of the two cells that are ahead. What has been measu
 after each process.
 """
 
-import datetime
 import importlib.util
 import itertools
 import math
@@ -236,7 +235,7 @@ class Session:
         """As far as it has come."""
         return m.Sweep(
             schema_version=m.SWEEP_SCHEMA_VERSION,
-            created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            created_utc=foreign.now_utc(),
             question=self.question,
             environment=self._plan.environment,
             cells=tuple(self._cells.values()),
