@@ -29,7 +29,7 @@ from kgprof.workloads import programs
 
 Stages = Callable[[tuple[m.TraceRecord, ...]], m.CompileStages | m.Skipped]
 # how one ended, what it measured, what it printed, and whether a signal to kgprof came
-Process = tuple[m.Exit, m.CellTimes | m.TimingPass | m.Skipped | None, str, bool]
+Process = tuple[m.Exit, m.CellTimes | m.Skipped, str, bool]
 # what a backend of torch's needs
 PACKAGES = {"onnxrt": "onnxruntime", "tensorrt": "torch_tensorrt"}
 NEEDS_A_GPU = ("cudagraphs", "tensorrt")
