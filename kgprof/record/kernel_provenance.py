@@ -28,6 +28,7 @@ from msgspec.structs import replace as replaced
 from kgprof import model as m
 from kgprof.reading.files import json_object
 from kgprof.reading.project import TOOLS, ProjectFiles
+from kgprof.reading.structured_trace import artifact_name
 from kgprof.record.graph_work import Access, GraphWatch
 from kgprof.record.python_stack import described, upwards
 from kgprof.record.source import LogListener, Source, aside, preceded, replace, when_imported
@@ -117,9 +118,8 @@ class KernelProvenance(Source):
 
     @aside
     def _take(self, record: logging.LogRecord) -> None:
-        metadata = getattr(record, "metadata", None)
-        artifact = metadata.get("artifact") if isinstance(metadata, dict) else None
-        name = str(artifact.get("name")) if isinstance(artifact, dict) else ""
+        metadata = getattr(record, "metadata", None) or {}
+        name = artifact_name(metadata)
         payload = getattr(record, "payload", None) or ""
         if name.startswith(CACHE_ARTIFACT):
             key = str(json_object(payload).get("key") or "")
@@ -131,7 +131,7 @@ class KernelProvenance(Source):
                     replaced(origin, graph=key) for origin in since
                 ]
             self._without_key = len(self.origins)
-        if metadata is None or name != ARTIFACT:
+        if name != ARTIFACT:
             return
         self._without_key = len(self.origins)
         compile_id = f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}"
