@@ -28,7 +28,7 @@ from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.module_paths import ModulePaths
-from kgprof.record.python_stack import upwards
+from kgprof.record.python_stack import innermost_of, line_of, upwards
 from kgprof.record.source import Source, aside, replace
 
 CALLABLES = 1000  # beyond it calls are counted and their callable is not kept
@@ -173,7 +173,7 @@ class CompiledCalls(Source):
     @aside
     def _note_context(self, context: Any) -> None:
         """The line on which the program asks torch to compile something."""
-        if (place := _line(self._innermost_of_project(sys._getframe(3)))) is not None:
+        if (place := line_of(innermost_of(self._project, sys._getframe(3)))) is not None:
             self._compiled_at[context] = place
             self.was_asked = True
 
@@ -185,14 +185,8 @@ class CompiledCalls(Source):
         cloned = any(above.f_code.co_name == "clone" for above in islice(upwards(frame), LISTENERS))
         if stance.stance == DEFAULT_STANCE or cloned:
             return
-        if (place := _line(self._innermost_of_project(frame))) is not None:
+        if (place := line_of(innermost_of(self._project, frame))) is not None:
             self._stance_set_at.setdefault(stance.stance, place)
-
-    def _innermost_of_project(self, frame: FrameType | None) -> FrameType | None:
-        return next(
-            (above for above in upwards(frame) if self._project.holds(above.f_code.co_filename)),
-            None,
-        )
 
     # ---- a call
 
@@ -263,7 +257,7 @@ class CompiledCalls(Source):
 
     def _new(self, function: Any, subject: object, wrapper: FrameType, context: Any) -> _Callable:
         code, module, path = function.__code__, "", ""
-        caller = self._innermost_of_project(wrapper.f_back)
+        caller = innermost_of(self._project, wrapper.f_back)
         definition = _code_of(function) or code
         if isinstance(subject, torch.nn.Module):
             module = type(subject).__name__
@@ -282,17 +276,10 @@ class CompiledCalls(Source):
             definition=_place(definition),
             offered=_place(offered),
             compiled_at=self._compiled_at.get(context),
-            called_at=_line(caller),
+            called_at=line_of(caller),
             compiled_before=seen is not None and seen() is offered,
         )
         return _Callable(described=described, subject=_reference(subject))
-
-
-def _line(frame: FrameType | None) -> m.SourceLine | None:
-    if frame is None:
-        return None
-    code = frame.f_code
-    return m.SourceLine(file=code.co_filename, line=frame.f_lineno or 0, function=code.co_name)
 
 
 def _count(counts: m.CompiledCallable, opened: _Open, *, eager: bool, raised: bool) -> None:

@@ -30,7 +30,7 @@ from kgprof.reading.files import json_object
 from kgprof.reading.project import TOOLS, ProjectFiles
 from kgprof.reading.structured_trace import artifact_name
 from kgprof.record.graph_work import Access, GraphWatch
-from kgprof.record.python_stack import described, upwards
+from kgprof.record.python_stack import innermost_of, line_of
 from kgprof.record.source import LogListener, Source, aside, preceded, replace, when_imported
 
 TRACE_LOGGER = "torch.__trace"
@@ -138,18 +138,7 @@ class KernelProvenance(Source):
         work = dict(self._work)
         self._work.clear()
         if compile_id not in self._ways_in:
-            mine = (
-                frame
-                for frame in upwards(sys._getframe(1))
-                if self._project.holds(frame.f_code.co_filename)
-            )
-            at = next(map(described, mine), None)
-            line = (
-                None
-                if at is None
-                else m.SourceLine(file=at.file, line=at.line, function=at.function)
-            )
-            self._ways_in[compile_id] = line
+            self._ways_in[compile_id] = line_of(innermost_of(self._project, sys._getframe(1)))
         for origin in origins(compile_id, payload, self._project, work, self._ways_in[compile_id]):
             if len(self.origins) < MAX_ORIGINS:
                 self.origins.append(origin)
