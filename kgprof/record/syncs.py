@@ -20,6 +20,7 @@ import sysconfig
 import threading
 import time
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -227,10 +228,8 @@ class Syncs(Source):
         """Under the hook, whose own few microseconds are outside of it. A read of the CPU's waits
         for nothing."""
         if self._device.type == "cuda":
-            call = self._calls.current
-            seen.waited_us[call] = (
-                seen.waited_us.get(call, 0.0) + (time.perf_counter_ns() - began_ns) / 1e3
-            )
+            waited_us = (time.perf_counter_ns() - began_ns) / 1e3
+            seen.waited_us[self._calls.current] += waited_us
 
     @aside
     def sees(self, read: _Read) -> _Place | None:
@@ -402,8 +401,7 @@ class Syncs(Source):
         return seen
 
     def _count(self, seen: _Place) -> None:
-        call = self._calls.current
-        seen.calls[call] = seen.calls.get(call, 0) + 1
+        seen.calls[self._calls.current] += 1
 
 
 def _is_torchs_own(above: tuple[FrameType, ...], *, reads_in_graph: bool) -> bool:
@@ -462,8 +460,7 @@ class _Site:
         """What was read while nobody followed tensors was like this."""
         self.places[lies] = seen
         if lies != UNFOLLOWED and (before := self.places.pop(UNFOLLOWED, None)) is not None:
-            for call, count in before.calls.items():
-                seen.calls[call] = seen.calls.get(call, 0) + count
+            seen.calls.update(before.calls)
             before.calls.clear()
 
 
@@ -472,8 +469,8 @@ class _Place:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
-        self.calls: dict[int, int] = {}
-        self.waited_us: dict[int, float] = {}
+        self.calls: Counter[int] = Counter()
+        self.waited_us: defaultdict[int, float] = defaultdict(float)
 
     def record(self) -> m.SyncRecord:
         fields = (
@@ -481,7 +478,7 @@ class _Place:
             if self.fields.get("tensor") == UNFOLLOWED
             else self.fields
         )
-        return m.SyncRecord(**fields, calls=self.calls, waited_us=self.waited_us)
+        return m.SyncRecord(**fields, calls=dict(self.calls), waited_us=dict(self.waited_us))
 
 
 # ---------------------------------------------------------------- the hooks
@@ -894,7 +891,7 @@ def _reads(node: torch.fx.Node, name: str) -> bool:
     its line says "cpu": a device in a variable is the CPU here, and a GPU where there is one."""
     if name in ("getitem", "__getitem__", "setitem"):
         index = node.args[1] if len(node.args) > 1 else None
-        parts = (part for part in (index if isinstance(index, list | tuple) else [index]))
+        parts = index if isinstance(index, list | tuple) else [index]
         values = [
             part.meta.get("example_value") for part in parts if isinstance(part, torch.fx.Node)
         ]

@@ -706,7 +706,7 @@ class _Buffer:
         self.watched = 0
         self.rebound: list[int] = []
         self.moved: list[int] = []
-        self.made_by: dict[str, int] = {}
+        self.made_by: Counter[str] = Counter()
         self.written_inside: list[int] = []
         self.written_outside: list[int] = []
         self.stands(tensor, place)
@@ -760,7 +760,7 @@ class _Buffers:
         _note(buffer.rebound, call, rebound)
         _note(buffer.moved, call, moved)
         if (rebound or moved) and (made := self._made.maker(place)) is not None:
-            buffer.made_by[made[0]] = buffer.made_by.get(made[0], 0) + 1
+            buffer.made_by[made[0]] += 1
         if not (rebound or moved) and place.version is not None and before.version is not None:
             advanced = place.version - before.version
             by_graphs = self.ran.get(place.storage.cdata)
