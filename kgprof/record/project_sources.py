@@ -152,14 +152,18 @@ def gather(
         ids |= dict.fromkeys(f"GB{number}" for text in texts for number in _GB_ID.findall(text))
     # behind what records name: a setting that a change of a default altered is in none of them
     if imported:
-        modules = (
-            getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values())
-        )
-        python = (file for file in modules if isinstance(file, str) and file.endswith(".py"))
-        named |= dict.fromkeys(filter(project.holds, python))
+        named |= dict.fromkeys(filter(project.holds, imported_files()))
     return msgspec.structs.replace(
         of_files(named, project, recorded_here=recorded_here), registry=dict(_registry_entries(ids))
     )
+
+
+def imported_files() -> Iterator[str]:
+    """Yield the Python file of each module that is imported."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str) and file.endswith(".py"):
+            yield file
 
 
 @cache
