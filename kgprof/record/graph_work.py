@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kgprof import model as m
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, first_line, replace
 
 MAX_GRAPHS = 500
 # a buffer, whether it is written, and the bytes of it that are moved
@@ -272,10 +272,7 @@ def eager_work(
                     torch.autograd.backward(roots, gradients)
     # whatever graph a program has; compiling it must not fail for this
     except Exception as error:  # noqa: BLE001
-        first = (str(error).strip().splitlines() or [""])[0]
-        why = m.Skipped(
-            f"the graph could not be run without data: {type(error).__name__}: {first[:200]}"
-        )
+        why = m.Skipped(f"the graph could not be run without data: {first_line(error)[:200]}")
         return why, why
     works = [
         m.EagerWork(operators=one.operators, bytes_moved=one.bytes) for one in (forward, backward)

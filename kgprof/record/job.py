@@ -172,18 +172,22 @@ def failure(
     raised = _of_the_workload(error)
     if isinstance(raised, KgprofError):
         return None
-    found = None
+    found = own_line(raised, is_own)
     if isinstance(raised, SyntaxError) and raised.filename and raised.lineno:
         text = (raised.text or "").strip()
         found = m.Location(raised.filename, raised.lineno, text=text)
-    else:
-        for line in traceback.extract_tb(raised.__traceback__):
-            is_plumbing = line.filename.startswith(PLUMBING)
-            if is_own(line.filename) and not is_plumbing and line.lineno is not None:
-                found = m.Location(line.filename, line.lineno, line.name, text=line.line or "")
     if found is None:
         return None
     return m.Failure(error=_last_line(raised), location=found, step=step, steps=steps)
+
+
+def own_line(error: BaseException, is_own: Callable[[str], bool]) -> m.Location | None:
+    """Return the innermost line of the program that an exception came through."""
+    found = None
+    for line in traceback.extract_tb(error.__traceback__):
+        if is_own(line.filename) and not line.filename.startswith(PLUMBING):
+            found = m.Location(line.filename, line.lineno or 0, line.name, text=line.line or "")
+    return found
 
 
 def not_asked_for(options: m.Options, name: m.PassName) -> str:

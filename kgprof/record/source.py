@@ -71,6 +71,12 @@ def words(error: BaseException) -> str:
     return last.strip()
 
 
+def first_line(error: BaseException) -> str:
+    """Return the exception's name and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return ": ".join((type(error).__name__, *lines[:1]))
+
+
 class Source:
     """Listens from enter to exit. Exit restores everything that enter touched, also when the
     workload raised."""
