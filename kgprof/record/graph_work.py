@@ -14,11 +14,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kgprof import model as m
 from kgprof.record.source import Source, first_line, replace
+from kgprof.record.tensor_memory import OperatorWatch
 
 MAX_GRAPHS = 500
 # a buffer, whether it is written, and the bytes of it that are moved
@@ -295,14 +295,12 @@ def _without_data(value: Any) -> Any:
     return made.requires_grad_(value.requires_grad)
 
 
-class _Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Counted(OperatorWatch):
+    """Counts operators and the bytes that they move."""
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operators = self.bytes = 0
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

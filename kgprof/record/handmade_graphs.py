@@ -24,7 +24,6 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import Parameter
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kgprof import model as m
@@ -32,7 +31,14 @@ from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.python_stack import described, upwards
 from kgprof.record.source import Source, aside, replace
-from kgprof.record.tensor_memory import answer, device_type, storage_id, storage_of, version_of
+from kgprof.record.tensor_memory import (
+    OperatorWatch,
+    answer,
+    device_type,
+    storage_id,
+    storage_of,
+    version_of,
+)
 
 WATCHED = 64  # graphs
 GROWS = 3  # replays in a row after each of which there is one reference more
@@ -118,7 +124,7 @@ class HandmadeGraphs(Source):
         return tuple(frame for frame in above if self._project.holds(frame.f_code.co_filename))
 
 
-class _Graph(TorchDispatchMode):
+class _Graph(OperatorWatch):
     """Sees the operators of the capture, and after it each replay."""
 
     def __init__(
@@ -137,11 +143,6 @@ class _Graph(TorchDispatchMode):
         self._replays: Counter[int] = Counter()  # by step
         self._seen = 0
         self._wrong: Counter[tuple[str, str, tuple[int, ...], m.Frame]] = Counter()
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Else torch.compile leaves a function in eager that is first called in a capture."""
-        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
