@@ -829,7 +829,7 @@ class _RunningGraphs(InstalledGraphs):
         """The lines that made a result of this thread's last graph; empty for any other tensor."""
         return self._here.returned.get(id(tensor), ())
 
-    def capture(self, output: Any) -> tuple[Any, ...]:
+    def capture(self, output: Any) -> _Graph:
         """Dynamo turns a Python float (a learning rate, a probability) into a tensor of the CPU
         that the graph reads again, and an array of numpy's into one that shares its memory: neither
         would lie on a GPU."""
@@ -850,12 +850,19 @@ class _RunningGraphs(InstalledGraphs):
             for node in output.graph.nodes
         )
         computed = tuple(at for at, node in enumerate(returns) if _is_made_of(node, numbers))
-        return operators, tuple(numbers.values()), tuple(map(frames_of, returns)), moves, computed
+        return _Graph(
+            compile_id_of(output),
+            operators=operators,
+            numbers=tuple(numbers.values()),
+            returns=tuple(map(frames_of, returns)),
+            moves=moves,
+            computed=computed,
+        )
 
     def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
             return graph  # where eager code calls torch.cond
-        known = _Graph(compile_id_of(output), *(captured or ()))
+        known = captured or _Graph(compile_id_of(output))
         here = self._here
 
         def watched(*args: Any, **kwargs: Any) -> Any:

@@ -192,17 +192,14 @@ def timing_pass(
     if isinstance(session, EvaluationSession):
         # The first step of one holds its set-up, and what follows the last tick (ranking) is in no
         # step.
-        wanted = options.evaluations
-        second_s = options.timeout_s / 2
         evaluate = session.evaluate
-        evaluations = "evaluations"
         timing = _timed(
             device,
-            wanted,
-            evaluations,
+            options.evaluations,
+            "evaluations",
             lambda tick: last.append(evaluate(tick)),
             turns,
-            second_s=second_s,
+            second_s=options.timeout_s / 2,
         )
     else:
         # The step before a group is in no sample: it finds the caches as whatever ran between the
@@ -215,10 +212,10 @@ def timing_pass(
     compiled = frames_seen_by_dynamo() - frames
     note = f"torch compiled {compiled} frames during TIMING, so some samples include compilation"
     slow_first = None
-    if len(walls := timing.evaluation_s) > 1 and walls[0] > FIRST_DIFFERS * statistics.median(
-        walls[1:]
-    ):
-        slow_first = walls[0] / statistics.median(walls[1:])
+    if len(timing.evaluation_s) > 1:
+        first, *others = timing.evaluation_s
+        ratio = first / statistics.median(others)
+        slow_first = ratio if ratio > FIRST_DIFFERS else None
     evaluation = last[0] if isinstance(last[0], m.Evaluation) else None
     return replace(timing, notes=(note,) if compiled else (), slow_first=slow_first), evaluation
 
