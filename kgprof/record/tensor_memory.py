@@ -20,7 +20,7 @@ T = TypeVar("T")
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})  # these have no code of their own
 
 
-class OperatorWatch(TorchDispatchMode):
+class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees the operators that a call dispatches."""
 
     @classmethod
