@@ -89,7 +89,8 @@ class FrameHook(Source):
 
     @aside
     def _refused(self, code: CodeType, error: Exception, wrapped: Mapping[str, Any]) -> None:
-        self._add(code, outcome="raised", text=_described(error), stack=_traced(error), **wrapped)
+        text = f"{type(error).__name__}: {error}"
+        self._add(code, outcome="raised", text=text, stack=_traced(error), **wrapped)
 
     @aside
     def _judge(
@@ -221,7 +222,3 @@ def _traced(error: BaseException) -> tuple[m.SourceLine, ...]:
     return tuple(
         m.SourceLine(file=one.filename, line=one.lineno or 0, function=one.name) for one in lines
     )
-
-
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -24,7 +24,6 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import pairwise
 from os import getpid  # a program may put another in its place
 from pathlib import Path
 from typing import Any, NoReturn
@@ -71,6 +70,7 @@ from kgprof.record.source import listeners_in, replace, unavailable
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import SAMPLE, WATCHED_CALLS, TensorProbe
+from kgprof.record.timing import between_us
 from kgprof.record.torch_trace import CompileSources
 from kgprof.record.trace_window import ENOUGH_CPU_S, TraceWindow
 from kgprof.wording import plural
@@ -524,9 +524,7 @@ class Capture:
         return sum(step in traced for step in self._steps.compiled_in(kind))
 
     def _ended_us(self, kind: Kind | None) -> tuple[float, ...]:
-        return tuple(
-            (after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))
-        )[:CALLS_TIMED]
+        return between_us(self._steps.boundaries(kind))[:CALLS_TIMED]
 
     def _memory_pass(
         self, kind: Kind | None, number: Callable[[int], int]

@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from time import process_time_ns
@@ -46,6 +46,11 @@ DYNAMO = "torch._dynamo.utils"  # the module that has these counters
 HIT, MISS, BYPASS = "fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass"
 
 
+def between_us(ns: Iterable[int]) -> tuple[float, ...]:
+    """Return the microseconds from each moment to the next."""
+    return tuple((later - earlier) / 1e3 for earlier, later in pairwise(ns))
+
+
 class StepClock:
     """``start`` once, then ``tick`` after every step; ``stop`` gives the microseconds of host time
     of each step."""
@@ -64,7 +69,7 @@ class StepClock:
         self._ticks.append(time.perf_counter_ns())
 
     def stop(self) -> tuple[float, ...]:
-        return tuple((later - earlier) / 1e3 for earlier, later in pairwise(self._ticks))
+        return between_us(self._ticks)
 
 
 AHEAD = 256  # steps that a clock is prepared for, if their number is not known
