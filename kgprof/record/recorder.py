@@ -184,6 +184,14 @@ def make_plan(
     raise _why_no_plan(ended, options.workload, log, output, redact)
 
 
+def lacks_compiler(plan: m.Plan, mode: str) -> str:
+    """Say why there is no C++ compiler, if Inductor needs one in this mode; empty otherwise."""
+    compiler = plan.environment.compiler
+    if isinstance(compiler, m.Skipped) and m.needs_cpp_compiler(mode, plan.device):
+        return compiler.reason
+    return ""
+
+
 def _why_no_plan(
     ended: Ended, workload: str, log: Path, output: Path, redact: Callable[[str], str]
 ) -> KgprofError:
@@ -304,17 +312,11 @@ class Recorder:
 
     def measure(self, key: m.RunKey) -> bool:
         """Child A; whether it wrote every pass."""
-        compiler = self.plan.environment.compiler
-        needed = not self.header.options.backend and m.needs_cpp_compiler(
-            key.mode, self.plan.device
-        )
-        if needed and isinstance(compiler, m.Skipped):
-            lacking = f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
-            store.write_exit(
-                self.folder,
-                key,
-                m.Exit(m.Outcome.RAISED, lacking, during="prepare"),
-            )
+        why = lacks_compiler(self.plan, key.mode)
+        if why and not self.header.options.backend:
+            lacking = f"no C++ compiler, and Inductor needs one on the CPU: {why}"
+            ended = m.Exit(m.Outcome.RAISED, lacking, during="prepare")
+            store.write_exit(self.folder, key, ended)
             return False
         ended = self._start(self._job(Task.MEASURE, key))
         ended = self._without_what_changed_it(Task.MEASURE, key, None, ended)

@@ -214,15 +214,8 @@ class Session:
         return tuple(self._cells.values())
 
     def _lacks_compiler(self, cell: m.Cell) -> str:
-        compiler = self._plan.environment.compiler
-        needed = cell.backend == m.INDUCTOR and m.needs_cpp_compiler(
-            cell.mode, self.question.device
-        )
-        return (
-            f"no C++ compiler: {compiler.reason}"
-            if needed and isinstance(compiler, m.Skipped)
-            else ""
-        )
+        why = recorder.lacks_compiler(self._plan, cell.mode)
+        return f"no C++ compiler: {why}" if why and cell.backend == m.INDUCTOR else ""
 
     def _turned(self, found: m.CellResult, turns: int) -> bool:
         return bool(found.processes) and found.started(cold=False) >= self._warm_turns(turns)
