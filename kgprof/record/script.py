@@ -545,8 +545,8 @@ class Capture:
         steps = (
             msgspec.structs.replace(
                 one,
-                calls=_summed(one.calls, number),
-                waited_us=_summed(one.waited_us, number),
+                calls=added_up(one.calls, number),
+                waited_us=added_up(one.waited_us, number),
             )
             for one in syncs.records
         )
@@ -566,7 +566,7 @@ class Capture:
             sources=project_sources.of_files([*files_named(syncs, tensors), *named], self._project),
             graphs=tuple(
                 msgspec.structs.replace(
-                    one, captured_in=number(one.captured_in), replays=_summed(one.replays, number)
+                    one, captured_in=number(one.captured_in), replays=added_up(one.replays, number)
                 )
                 for one in graphs
             ),
@@ -746,7 +746,7 @@ def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, 
         if source in line:
             return {source: {**line[source], "call": number(line[source]["call"])}}
     if "graph" in line:
-        return {"graph": {**line["graph"], "runs": _summed(line["graph"].get("runs", {}), number)}}
+        return {"graph": {**line["graph"], "runs": added_up(line["graph"].get("runs", {}), number)}}
     if "callable" in line:
         return {"callable": _callable_by_step(line["callable"], number)}
     return line
@@ -756,15 +756,15 @@ def _callable_by_step(counted: dict[str, Any], number: Callable[[int], int]) -> 
     began = counted.get("compilations", ())
     return {
         **counted,
-        **{name: _summed(counted.get(name, {}), number) for name in ("calls", "eager", "raised")},
+        **{name: added_up(counted.get(name, {}), number) for name in ("calls", "eager", "raised")},
         "stances": {
-            name: _summed(calls, number) for name, calls in counted.get("stances", {}).items()
+            name: added_up(calls, number) for name, calls in counted.get("stances", {}).items()
         },
         "compilations": [{**each, "call": number(each["call"])} for each in began],
     }
 
 
-def _summed(noted: Mapping[Any, float], number: Callable[[int], int]) -> dict[int, Any]:
+def added_up(noted: Mapping[Any, float], number: Callable[[int], int]) -> dict[int, Any]:
     """Add up by step what was counted or timed by mark."""
     found: dict[int, float] = {}
     for label, amount in noted.items():
