@@ -152,8 +152,7 @@ class RunTrace:
     def artifacts(self, name: str) -> Iterator[m.TraceRecord]:
         """The records of one kind of artifact, in torch's order."""
         for record in self.all.records:
-            artifact = record.metadata.get("artifact")
-            if isinstance(artifact, Mapping) and artifact.get("name") == name:
+            if artifact_name(record.metadata) == name:
                 yield record
 
     def compilation(self, name: str, call: int) -> Compiled | None:
@@ -232,6 +231,12 @@ def is_whole(metadata: Any) -> bool:
         and isinstance(named, list | tuple)
         and [type(part) for part in named] == [str, int]
     )
+
+
+def artifact_name(metadata: Mapping[str, Any]) -> str:
+    """Return the artifact's name; empty for a record of another kind."""
+    artifact = metadata.get("artifact")
+    return str(artifact.get("name") or "") if isinstance(artifact, Mapping) else ""
 
 
 def compile_id(metadata: Mapping[str, Any]) -> str:

@@ -36,11 +36,8 @@ class Account(Source):
         self._in_train = threading.local()
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            from torch._dynamo.callback import CallbackTrigger, CompilationCallbackHandler
-        except ImportError as error:
-            self.unavailable = f"this torch has no torch._dynamo.callback ({error})"
-            return
+        from torch._dynamo.callback import CallbackTrigger, CompilationCallbackHandler
+
         install = CompilationCallbackHandler.install_callbacks
         records = CallbackTrigger.CUDAGRAPH_RECORDING
 

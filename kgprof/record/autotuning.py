@@ -16,6 +16,7 @@ from typing import Any
 
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
+from kgprof.record.compiled_kernels import name_of
 from kgprof.record.source import Source, replace, when_imported
 
 MAX_KERNELS = 500
@@ -111,12 +112,11 @@ class Autotuning(Source):
     def _of_blocks(
         self, timings: Mapping[Any, float], seconds: float, this: Any, *_: Any
     ) -> m.Autotuned:
-        kernel = str(getattr(this, "inductor_meta", {}).get("kernel_name") or this.fn.__name__)
         named = {
             str(launcher.config).replace(", num_ctas: 1", "").replace(", maxnreg: None", ""): ms
             for launcher, ms in timings.items()
         }
-        return self._autotuned(kernel, "", named, len(timings), seconds, template=False)
+        return self._autotuned(name_of(this), "", named, len(timings), seconds, template=False)
 
     def _autotuned(
         self,

@@ -5,7 +5,6 @@ artefacts of the first.
 process that loads it finds its graphs there and still has Dynamo capture them.
 """
 
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -82,7 +81,7 @@ def measured_start(question: bytes, options: m.Options, write: trials.Write) -> 
     first_call_s = timing.wall_us(session.step, device) / 1e6
     if not asked.load and (saved := torch.compiler.save_cache_artifacts()) is not None:
         artifacts.write_bytes(saved[0])
-    counted = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {}).get("inductor", {})
+    counted = timing.dynamo_counters("inductor")
     write(
         m.Start(
             first_call_s=first_call_s,

@@ -23,9 +23,11 @@ from kgprof.measures.times import spread
 from kgprof.reading.project import ProjectFiles
 from kgprof.record import environment
 from kgprof.record.capturing import Capturer
+from kgprof.record.job import own_line
 from kgprof.record.planning import select_runs
 from kgprof.record.project_sources import project_files
 from kgprof.record.run import seed_everything
+from kgprof.record.source import first_line
 from kgprof.record.static_inputs import ROUNDS, StaticInputs, worst
 from kgprof.record.timing import clock_for, timed_steps, wall_us
 from kgprof.record.trials import Write
@@ -362,17 +364,9 @@ class _Attempt:
 
     def _line(self, error: BaseException) -> m.Location | None:
         """The innermost line of the project; of several exceptions the first one's."""
-        for raised in reversed(list(_chain(error))):
-            frames = traceback.extract_tb(raised.__traceback__)
-            for frame in reversed(frames):
-                if self._project.holds(frame.filename):
-                    return m.Location(
-                        frame.filename,
-                        frame.lineno or 0,
-                        frame.name,
-                        text=frame.line or "",
-                    )
-        return None
+        chain = reversed(list(_chain(error)))
+        lines = (own_line(raised, self._project.holds) for raised in chain)
+        return next(filter(None, lines), None)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -389,13 +383,8 @@ def _sentence(error: BaseException) -> str:
     first = chain[-1] if chain else error
     # Dynamo's wrapping of a backend's exception says nothing of its own
     if hasattr(error, "inner_exception"):
-        return _first_line(first)
-    return "; then ".join(dict.fromkeys((_first_line(first), _first_line(error))))
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}".removesuffix(": ")
+        return first_line(first)
+    return "; then ".join(dict.fromkeys((first_line(first), first_line(error))))
 
 
 def _differing(difference: m.CaptureDifference | None) -> bool:

@@ -3,6 +3,7 @@ operators write."""
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,8 +12,9 @@ from typing import Any
 import torch
 
 from kgprof import model as m
-from kgprof.record.graph_hook import name_of
+from kgprof.record.graph_hook import asks_for_cuda_graphs, name_of
 from kgprof.record.graph_lines import frames_of
+from kgprof.record.installed_graphs import compile_id_of
 from kgprof.record.tensor_memory import storage_id
 
 LEAVES = 1024  # tensors that are looked at in what a function returns
@@ -43,19 +45,9 @@ _CONTENTS = ("items", "_base_vt", "_tuple_vt", "_dict_vt", "_list_vt")
 STATIC_INPUT = "_dynamo_static_input_type"
 
 
-class CapturedGraph(m.Model):
-    names: tuple[str, ...]  # of the placeholders, in order: "L['x']"
-    static: tuple[str, ...]  # likewise: "parameter", "fixed" or empty
-    in_place: tuple[m.InPlace, ...]
-    returns: bool  # False where a graph break follows
-    returned_inputs: tuple[str, ...]
-    returned_outputs: tuple[int, ...]
-    returned_twice: tuple[str, ...]
-
-
-def captured(output: Any, returned: Iterable[Returned]) -> CapturedGraph:
-    """``output`` is Dynamo's OutputGraph; ``returned`` what ``returned_tensors`` gave of the same
-    function."""
+def captured(output: Any, returned: Iterable[Returned]) -> m.WatchedGraph:
+    """Describe a graph as far as it is known before it runs. ``output`` is Dynamo's
+    OutputGraph; ``returned`` what ``returned_tensors`` gave of the same function."""
     # the backend gets a copy, whose nodes have forgotten their sources
     graph: torch.fx.Graph = output.graph
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
@@ -72,11 +64,20 @@ def captured(output: Any, returned: Iterable[Returned]) -> CapturedGraph:
             else "fixed"
         )
 
-    return CapturedGraph(
-        names=tuple(name_of(node) for node in placeholders),
-        static=tuple(map(static, placeholders)),
-        in_place=tuple(_in_place(graph, placeholders)),
+    code = output.root_tx.f_code
+    stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return m.WatchedGraph(
+        compile_id=compile_id_of(output),
+        function=code.co_name,
+        file=code.co_filename,
+        first_line=code.co_firstlineno,
+        arguments=code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars],
         returns=not getattr(reason, "graph_break", False),
+        cuda_graphs=asks_for_cuda_graphs(output.compiler_fn),
+        inputs=tuple(
+            m.GraphInput(name=name_of(node), static=static(node)) for node in placeholders
+        ),
+        in_place=tuple(_in_place(graph, placeholders)),
         returned_inputs=tuple(dict.fromkeys(leaf.source for leaf in leaves if leaf.source)),
         returned_outputs=tuple(_given_back(graph, {leaf.identity for leaf in leaves})),
         returned_twice=tuple(

@@ -175,14 +175,12 @@ def plan(job: Job, events: Events) -> None:
     try:
         import torch  # noqa: F401
     except Exception as error:
-        why = next(iter(str(error).strip().splitlines()), "")
         told = ", ".join(f"{name}={value}" for name, value in job.flags.items())
         hint = (
             f"python -c 'import torch' fails in the same way{f'; set are {told}' if told else ''}"
         )
-        raise UsageError(
-            f"torch cannot be imported: {type(error).__name__}: {why}", hint=hint
-        ) from error
+        why = f"torch cannot be imported: {source.first_line(error)}"
+        raise UsageError(why, hint=hint) from error
     from kgprof.record.planning import make_plan, unloaded_plan
 
     with events.phase("plan"):

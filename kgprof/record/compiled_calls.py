@@ -28,7 +28,7 @@ from kgprof import model as m
 from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.module_paths import ModulePaths
-from kgprof.record.python_stack import upwards
+from kgprof.record.python_stack import innermost_of, line_of, upwards
 from kgprof.record.source import Source, aside, replace
 
 CALLABLES = 1000  # beyond it calls are counted and their callable is not kept
@@ -49,14 +49,9 @@ class RunsHere(threading.local):
 class _Callable:
     """What one compiled callable did so far."""
 
-    described: m.CompiledCallable
+    described: m.CompiledCallable  # whose counts grow
     # The module, or what else tells two callables of one code object apart; never kept alive.
     subject: weakref.ref[Any] | None
-    before: bool  # it had compiled code before anything was listened to
-    calls: dict[int, int] = field(default_factory=dict)
-    eager: dict[int, int] = field(default_factory=dict)
-    raised: dict[int, int] = field(default_factory=dict)
-    stances: dict[str, dict[int, int]] = field(default_factory=dict)
     compilations: list[m.BegunCompilation] = field(default_factory=list)
 
 
@@ -114,40 +109,29 @@ class CompiledCalls(Source):
             return
         yield {"compiled_calls": {"left_out": self._left_out}}
         for each in (*self._gone, *self._callables.values()):
-            stance = next(iter(each.stances), "")
+            stance = next(iter(each.described.stances), "")
             counted = msgspec.structs.replace(
                 each.described,
-                calls=each.calls,
-                eager=each.eager,
-                raised=each.raised,
-                stances=each.stances,
                 stance_set_at=self._stance_set_at.get(stance),
                 compilations=tuple(each.compilations),
-                compiled_before=each.before,
             )
             yield {"callable": msgspec.to_builtins(counted, str_keys=True)}
 
     # ---- what is listened to
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            from torch._dynamo import convert_frame, decorators, eval_frame
+        from torch._dynamo import convert_frame, decorators, eval_frame
 
-            constants = eval_frame._TorchDynamoContext.__call__.__code__.co_consts
-            wrappers = [
-                each for each in constants if isinstance(each, CodeType) and each.co_name == WRAPPER
-            ]
-            self._wrapper, self._eval_frame = wrappers[0], eval_frame
-            begins = eval_frame._callback_from_stance
-            switches = eval_frame._maybe_set_eval_frame
-            made = eval_frame.OptimizeContext.__init__
-            sets_stance = vars(decorators)["_set_stance"]
-            self._known_to_dynamo = {id(seen()): seen for seen in convert_frame.input_codes.seen}
-        except (ImportError, AttributeError, IndexError, KeyError) as error:
-            self.unavailable = (
-                f"this torch has no wrapper of compiled functions that kgprof knows ({error})"
-            )
-            return
+        constants = eval_frame._TorchDynamoContext.__call__.__code__.co_consts
+        self._wrapper, *_ = (
+            each for each in constants if isinstance(each, CodeType) and each.co_name == WRAPPER
+        )
+        self._eval_frame = eval_frame
+        begins = eval_frame._callback_from_stance
+        switches = eval_frame._maybe_set_eval_frame
+        made = eval_frame.OptimizeContext.__init__
+        sets_stance = vars(decorators)["_set_stance"]
+        self._known_to_dynamo = {id(seen()): seen for seen in convert_frame.input_codes.seen}
 
         def callback_from_stance(callback: Any) -> Any:
             in_force = begins(callback)
@@ -189,7 +173,7 @@ class CompiledCalls(Source):
     @aside
     def _note_context(self, context: Any) -> None:
         """The line on which the program asks torch to compile something."""
-        if (place := _line(self._innermost_of_project(sys._getframe(3)))) is not None:
+        if (place := line_of(innermost_of(self._project, sys._getframe(3)))) is not None:
             self._compiled_at[context] = place
             self.was_asked = True
 
@@ -201,14 +185,8 @@ class CompiledCalls(Source):
         cloned = any(above.f_code.co_name == "clone" for above in islice(upwards(frame), LISTENERS))
         if stance.stance == DEFAULT_STANCE or cloned:
             return
-        if (place := _line(self._innermost_of_project(frame))) is not None:
+        if (place := line_of(innermost_of(self._project, frame))) is not None:
             self._stance_set_at.setdefault(stance.stance, place)
-
-    def _innermost_of_project(self, frame: FrameType | None) -> FrameType | None:
-        return next(
-            (above for above in upwards(frame) if self._project.holds(above.f_code.co_filename)),
-            None,
-        )
 
     # ---- a call
 
@@ -250,7 +228,7 @@ class CompiledCalls(Source):
         # What is handled further out is in exc_info as well.
         raised = sys.exc_info()[1] is not opened.raising
         if opened.callable is not None:
-            _count(opened.callable, opened, eager=ran == opened.inner, raised=raised)
+            _count(opened.callable.described, opened, eager=ran == opened.inner, raised=raised)
 
     def _callable_of(self, wrapper: FrameType) -> _Callable | None:
         variables = wrapper.f_locals
@@ -279,7 +257,7 @@ class CompiledCalls(Source):
 
     def _new(self, function: Any, subject: object, wrapper: FrameType, context: Any) -> _Callable:
         code, module, path = function.__code__, "", ""
-        caller = self._innermost_of_project(wrapper.f_back)
+        caller = innermost_of(self._project, wrapper.f_back)
         definition = _code_of(function) or code
         if isinstance(subject, torch.nn.Module):
             module = type(subject).__name__
@@ -298,23 +276,13 @@ class CompiledCalls(Source):
             definition=_place(definition),
             offered=_place(offered),
             compiled_at=self._compiled_at.get(context),
-            called_at=_line(caller),
+            called_at=line_of(caller),
+            compiled_before=seen is not None and seen() is offered,
         )
-        return _Callable(
-            described=described,
-            subject=_reference(subject),
-            before=seen is not None and seen() is offered,
-        )
+        return _Callable(described=described, subject=_reference(subject))
 
 
-def _line(frame: FrameType | None) -> m.SourceLine | None:
-    if frame is None:
-        return None
-    code = frame.f_code
-    return m.SourceLine(file=code.co_filename, line=frame.f_lineno or 0, function=code.co_name)
-
-
-def _count(counts: _Callable, opened: _Open, *, eager: bool, raised: bool) -> None:
+def _count(counts: m.CompiledCallable, opened: _Open, *, eager: bool, raised: bool) -> None:
     call = opened.call
     counts.calls[call] = counts.calls.get(call, 0) + 1
     if raised:

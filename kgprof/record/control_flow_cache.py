@@ -33,19 +33,13 @@ class ControlFlowCache(Source):
         self._key: Any = None  # of the graph that is about to be compiled past the cache
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            cache = importlib.import_module("torch._inductor.codecache").FxGraphCache
-            compile_fx = importlib.import_module("torch._inductor.compile_fx")
-            prepare, save, generate = (
-                cache.prepare_key,
-                cache._save_graph,
-                compile_fx.fx_codegen_and_compile,
-            )
-            counters = importlib.import_module("torch._dynamo.utils").counters
-            cacheable = HigherOrderOperator.cacheable
-        except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch keeps graphs in another way ({error})"
-            return
+        cache = importlib.import_module("torch._inductor.codecache").FxGraphCache
+        compile_fx = importlib.import_module("torch._inductor.compile_fx")
+        prepare = cache.prepare_key
+        save = cache._save_graph
+        generate = compile_fx.fx_codegen_and_compile
+        counters = importlib.import_module("torch._dynamo.utils").counters
+        cacheable = HigherOrderOperator.cacheable
 
         def prepared(*graph: Any, **named: Any) -> Any:
             found, info = prepare(*graph, **named)

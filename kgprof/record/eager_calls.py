@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import torch
 from msgspec.structs import replace as replaced
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from kgprof import model as m
 from kgprof.reading.project import TOOLS, ProjectFiles
@@ -26,6 +26,7 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.kernel_provenance import innermost
 from kgprof.record.python_stack import upwards
 from kgprof.record.source import Source, aside
+from kgprof.record.tensor_memory import OperatorWatch
 
 MAX_CALLS = 20_000  # of operators, in one call of the workload
 # Between a line and an operator: then compiled code, or the compiler, made the call.
@@ -220,18 +221,13 @@ def _in_a_compiled_call() -> bool:
     return any(above.f_code.co_filename.endswith(_WRAPPER) for above in upwards(sys._getframe()))
 
 
-class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Mode(OperatorWatch):
     supports_higher_order_operators = True  # they are passed on like any other
 
     def __init__(self, calls: EagerCalls) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         # None: it was left, and stands there for the program's own mode above it
         self.calls: EagerCalls | None = calls
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """torch.compile refuses to compile under any other mode."""
-        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.calls is not None and (schema := getattr(func, "_schema", None)) is not None:

@@ -7,7 +7,7 @@ when listening ends.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from kgprof import model as m
 from kgprof.reading.source_text import user_function
 from kgprof.record.call_index import CallIndex
 from kgprof.record.installed_graphs import PREFIX, Graph
-from kgprof.record.source import Source
+from kgprof.record.source import Source, not_compiled
 from kgprof.wording import and_more, plural
 
 RESUMES = "__resume_at_"  # Dynamo's name of what goes on behind a graph break
@@ -48,22 +48,15 @@ class EarlierCode(Source):
     def listen(self, undo: ExitStack) -> None:
         if "torch._dynamo.convert_frame" not in sys.modules:
             return  # nothing can have been compiled
-        try:
-            from torch._dynamo.convert_frame import input_codes
-            from torch._dynamo.eval_frame import _debug_get_cache_entry_list, skip_code
+        from torch._dynamo.convert_frame import input_codes
+        from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
-            codes = [code for known in input_codes.seen if (code := known()) is not None]
-            for code in codes:
-                for entry in _debug_get_cache_entry_list(code):
-                    self._follow(code, entry, skip_code, undo)
-        except (ImportError, AttributeError, TypeError, KeyError) as error:
-            self.unavailable = (
-                f"what was compiled before cannot be read: {type(error).__name__}: {error}"
-            )
+        codes = [code for known in input_codes.seen if (code := known()) is not None]
+        for code in codes:
+            for entry in _debug_get_cache_entry_list(code):
+                self._follow(code, entry, undo)
 
-    def _follow(
-        self, code: CodeType, entry: Any, skip_code: Callable[[CodeType], None], undo: ExitStack
-    ) -> None:
+    def _follow(self, code: CodeType, entry: Any, undo: ExitStack) -> None:
         names = entry.code.co_names
         earlier = _Earlier(
             file=code.co_filename,
@@ -77,7 +70,7 @@ class EarlierCode(Source):
             if name.startswith(PREFIX) and name in scope:
                 below = scope[name]
                 counted = scope[name] = self._counted(below, earlier)
-                skip_code(counted.__code__)
+                not_compiled(counted)
                 undo.callback(_take_off, scope, name, counted, below)
 
     def _counted(self, graph: Graph, earlier: _Earlier) -> Graph:

@@ -60,7 +60,7 @@ def describe(device: torch.device, user_flags: dict[str, str]) -> m.Environment:
         torch=str(torch.__version__),  # a subclass of str that msgspec does not know
         triton=triton,
         cuda=torch.version.cuda or m.Skipped("torch was built without CUDA"),
-        driver=driver if isinstance(driver, m.Skipped) else driver.splitlines()[0].strip(),
+        driver=driver,
         device_name=torch.cuda.get_device_name(device) if on_gpu else cpu,
         cpu_name=cpu,
         cpu_count=len(os.sched_getaffinity(0))
@@ -109,7 +109,7 @@ def _git(folder: Path) -> tuple[str | m.Skipped, bool | m.Skipped]:
 
 
 def _ask(*command: str) -> str | m.Skipped:
-    """What a program answers on stdout."""
+    """The first line that a program answers on stdout."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=QUICK_S, errors="replace"
@@ -119,7 +119,7 @@ def _ask(*command: str) -> str | m.Skipped:
     if done.returncode:
         complaint = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         return m.Skipped(f"{command[0]}: {complaint[0]}")
-    return done.stdout.strip()
+    return done.stdout.strip().partition("\n")[0]
 
 
 # ---------------------------------------------------------------- Inductor on the CPU
@@ -136,11 +136,7 @@ def cpp_compiler() -> str | m.Skipped:
     except RuntimeError as error:  # torch._inductor.exc.InvalidCxxCompiler
         return m.Skipped(str(error))
     version = _ask(compiler, "--version")
-    return (
-        compiler
-        if isinstance(version, m.Skipped) or not version
-        else f"{compiler}: {version.splitlines()[0]}"
-    )
+    return compiler if isinstance(version, m.Skipped) or not version else f"{compiler}: {version}"
 
 
 def probe_vector_isa(cache: Path) -> tuple[float | m.Skipped, bool]:
@@ -234,10 +230,7 @@ class ProbeWhenAsked(Source):
         self.took_s = 0.0  # so far: whoever times what asks for Inductor takes it off
 
     def listen(self, undo: ExitStack) -> None:
-        wrapper: Any = getattr(torch, "_TorchCompileInductorWrapper", None)
-        if wrapper is None:
-            self.unavailable = "this torch has no torch._TorchCompileInductorWrapper"
-            return
+        wrapper: Any = torch._TorchCompileInductorWrapper
 
         def asked() -> None:
             if not self._probed:

@@ -71,11 +71,15 @@ def as_it_stands(
     )
 
 
+def now_utc() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
 def header(options: m.Options, plan: m.Plan) -> m.RecordingHeader:
     """The header of a Recording that this command makes now."""
     return m.RecordingHeader(
         schema_version=m.RECORDING_SCHEMA_VERSION,
-        created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created_utc=now_utc(),
         command=("kgprof", *sys.argv[1:]),
         private=private_names(),
         options=options,

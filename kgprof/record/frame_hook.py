@@ -55,17 +55,10 @@ class FrameHook(Source):
         self._given_up: dict[int, CodeType] = {}
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            from torch._dynamo import convert_frame
+        from torch._dynamo.convert_frame import CatchErrorsWrapper
 
-            wrapper = convert_frame.CatchErrorsWrapper
-            original = wrapper.__dict__["__call__"]
-        except (ImportError, AttributeError, KeyError) as error:
-            self.unavailable = (
-                f"this torch has no torch._dynamo.convert_frame.CatchErrorsWrapper ({error})"
-            )
-            return
-        replace(wrapper, "__call__", self._watching(original), undo)
+        original = vars(CatchErrorsWrapper)["__call__"]
+        replace(CatchErrorsWrapper, "__call__", self._watching(original), undo)
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """For the file of records."""
@@ -96,7 +89,8 @@ class FrameHook(Source):
 
     @aside
     def _refused(self, code: CodeType, error: Exception, wrapped: Mapping[str, Any]) -> None:
-        self._add(code, outcome="raised", text=_described(error), stack=_traced(error), **wrapped)
+        text = f"{type(error).__name__}: {error}"
+        self._add(code, outcome="raised", text=text, stack=_traced(error), **wrapped)
 
     @aside
     def _judge(
@@ -107,10 +101,10 @@ class FrameHook(Source):
         caller: FrameType | None,
         wrapped: Mapping[str, Any],
     ) -> None:
-        guarded = getattr(result, "guarded_code", None)
+        guarded = result.guarded_code
         # After a recompile limit Dynamo asks for cached code to run and for nothing more to be
         # compiled.
-        action = str(getattr(getattr(result, "frame_exec_strategy", None), "cur_action", ""))
+        action = str(result.frame_exec_strategy.cur_action)
         if guarded is not None:
             self._add(code, outcome="compiled", compile_id=str(guarded.compile_id), **wrapped)
         elif re.search(r"run_?only", action, re.IGNORECASE):
@@ -211,15 +205,12 @@ def _why_skipped(code: CodeType, before: _Counts) -> str:
     if begun > ended:  # one more frame was begun than was ended well: an error was suppressed
         return "error"
     from torch._dynamo import config, trace_rules
+    from torch.utils._python_dispatch import is_in_any_mode_without_ignore_compile_internals
 
     if trace_rules.check(code):
         return "skip-list"
     if config.disable:
         return "disabled"
-    try:
-        from torch.utils._python_dispatch import is_in_any_mode_without_ignore_compile_internals
-    except ImportError:
-        return ""
     return "dispatch-mode" if is_in_any_mode_without_ignore_compile_internals() else ""
 
 
@@ -231,7 +222,3 @@ def _traced(error: BaseException) -> tuple[m.SourceLine, ...]:
     return tuple(
         m.SourceLine(file=one.filename, line=one.lineno or 0, function=one.name) for one in lines
     )
-
-
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

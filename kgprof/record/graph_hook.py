@@ -1,8 +1,7 @@
 """How often each compiled graph ran, call by call: silence after a recompile limit is seen here and
 nowhere else."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,8 +10,8 @@ from kgprof import model as m
 from kgprof.record.call_index import CallIndex
 from kgprof.record.compiled_calls import RunsHere
 from kgprof.record.graph_lines import lines_of_operators
-from kgprof.record.installed_graphs import Graph, InstalledGraphs
-from kgprof.record.source import aside, words
+from kgprof.record.installed_graphs import Graph, InstalledGraphs, compile_id_of
+from kgprof.record.source import aside, not_compiled, words
 
 FAILURES = 1000  # of backends, that are kept
 
@@ -29,7 +28,6 @@ class GraphHook(InstalledGraphs):
         self._runs_here = runs_here or RunsHere()
         self._graphs: list[m.GraphRuns] = []
         self._failures: list[m.BackendFailure] = []
-        self._skip_code: Callable[..., None] = lambda code: None
 
     @property
     def graphs(self) -> tuple[m.GraphRuns, ...]:
@@ -39,15 +37,6 @@ class GraphHook(InstalledGraphs):
         """For the file of records."""
         yield from ({"graph": msgspec.to_builtins(graph, str_keys=True)} for graph in self.graphs)
         yield from ({"backend": msgspec.to_builtins(failure)} for failure in self._failures)
-
-    def listen(self, undo: ExitStack) -> None:
-        try:
-            from torch._dynamo.eval_frame import skip_code
-        except ImportError as error:
-            self.unavailable = f"this torch has no skip_code ({error})"
-            return
-        self._skip_code = skip_code
-        super().listen(undo)
 
     def capture(self, output: Any) -> Any:
         return lines_of_operators(output.graph)
@@ -71,11 +60,10 @@ class GraphHook(InstalledGraphs):
         runs: dict[int, int] = {}
         self._graphs.append(
             m.GraphRuns(
-                compile_id=str(getattr(output, "dynamo_compile_id", None) or ""),
-                # In the order of its placeholders; empty where this torch hides them.
-                inputs=tuple(name_of(node) for node in getattr(output, "placeholders", ())),
+                compile_id=compile_id_of(output),
+                inputs=tuple(map(name_of, output.placeholders)),
                 runs=runs,
-                cuda_graphs=asks_for_cuda_graphs(getattr(output, "compiler_fn", None)),
+                cuda_graphs=asks_for_cuda_graphs(output.compiler_fn),
                 lines=captured or (),
             )
         )
@@ -86,8 +74,7 @@ class GraphHook(InstalledGraphs):
             runs_here.count += 1
             return graph(*args, **kwargs)
 
-        # It runs where Dynamo looks at every frame, and must not be compiled itself.
-        self._skip_code(counted.__code__)
+        not_compiled(counted)
         return counted
 
 

@@ -14,11 +14,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kgprof import model as m
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, first_line, replace
+from kgprof.record.tensor_memory import OperatorWatch
 
 MAX_GRAPHS = 500
 # a buffer, whether it is written, and the bytes of it that are moved
@@ -64,21 +64,13 @@ class GraphWatch(Source):
         return m.Skipped(self.unavailable)
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            fx = importlib.import_module("torch._inductor.compile_fx")
-            lowering = importlib.import_module("torch._inductor.graph").GraphLowering
-            wrapper = importlib.import_module(
-                "torch._inductor.codegen.wrapper"
-            ).PythonWrapperCodegen
-            outer, inner, codegen, plan = (
-                fx.compile_fx,
-                fx._compile_fx_inner,
-                lowering.codegen,
-                wrapper.memory_plan_reuse,
-            )
-        except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch does not describe the graphs that it compiles ({error})"
-            return
+        fx = importlib.import_module("torch._inductor.compile_fx")
+        lowering = importlib.import_module("torch._inductor.graph").GraphLowering
+        wrapper = importlib.import_module("torch._inductor.codegen.wrapper").PythonWrapperCodegen
+        outer = fx.compile_fx
+        inner = fx._compile_fx_inner
+        codegen = lowering.codegen
+        plan = wrapper.memory_plan_reuse
 
         def compile_fx(model: Any, inputs: Any, *args: Any, **named: Any) -> Any:
             if not self._inside:  # it calls itself again for its settings
@@ -280,10 +272,7 @@ def eager_work(
                     torch.autograd.backward(roots, gradients)
     # whatever graph a program has; compiling it must not fail for this
     except Exception as error:  # noqa: BLE001
-        first = (str(error).strip().splitlines() or [""])[0]
-        why = m.Skipped(
-            f"the graph could not be run without data: {type(error).__name__}: {first[:200]}"
-        )
+        why = m.Skipped(f"the graph could not be run without data: {first_line(error)[:200]}")
         return why, why
     works = [
         m.EagerWork(operators=one.operators, bytes_moved=one.bytes) for one in (forward, backward)
@@ -306,14 +295,12 @@ def _without_data(value: Any) -> Any:
     return made.requires_grad_(value.requires_grad)
 
 
-class _Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Counted(OperatorWatch):
+    """Counts operators and the bytes that they move."""
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operators = self.bytes = 0
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

@@ -13,6 +13,7 @@ write through ``.data`` or by an extension that tells no version is not seen.
 import inspect
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial, wraps
@@ -23,7 +24,6 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import Parameter
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kgprof import model as m
@@ -31,7 +31,14 @@ from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.python_stack import described, upwards
 from kgprof.record.source import Source, aside, replace
-from kgprof.record.tensor_memory import answer, device_type, storage_id, storage_of, version_of
+from kgprof.record.tensor_memory import (
+    OperatorWatch,
+    answer,
+    device_type,
+    storage_id,
+    storage_of,
+    version_of,
+)
 
 WATCHED = 64  # graphs
 GROWS = 3  # replays in a row after each of which there is one reference more
@@ -117,7 +124,7 @@ class HandmadeGraphs(Source):
         return tuple(frame for frame in above if self._project.holds(frame.f_code.co_filename))
 
 
-class _Graph(TorchDispatchMode):
+class _Graph(OperatorWatch):
     """Sees the operators of the capture, and after it each replay."""
 
     def __init__(
@@ -133,14 +140,9 @@ class _Graph(TorchDispatchMode):
         self._captured = (call, tuple(map(described, frames)))
         self._inputs: dict[int, _Read] = {}  # by storage
         self._outputs: list[tuple[weakref.ref[torch.Tensor], m.Frame, list[int]]] = []
-        self._replays: dict[int, int] = {}  # by step
+        self._replays: Counter[int] = Counter()  # by step
         self._seen = 0
-        self._wrong: dict[tuple[str, str, tuple[int, ...], m.Frame], int] = {}
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Else torch.compile leaves a function in eager that is first called in a capture."""
-        return True
+        self._wrong: Counter[tuple[str, str, tuple[int, ...], m.Frame]] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
@@ -199,7 +201,7 @@ class _Graph(TorchDispatchMode):
 
     def counted(self, call: int) -> bool:
         """Whether this replay is among the first, which are looked at."""
-        self._replays[call] = self._replays.get(call, 0) + 1
+        self._replays[call] += 1
         self._seen += 1
         return self._seen <= m.REPLAYS_WATCHED
 
@@ -209,7 +211,7 @@ class _Graph(TorchDispatchMode):
         for read in self._inputs.values():
             what, name = read.lacks()
             if what:
-                self._note(what, name, read.shape, read.at)
+                self._wrong[what, name, read.shape, read.at] += 1
         for reference, at, counts in self._outputs:
             tensor = reference()
             if tensor is not None and (storage := storage_id(tensor)) is not None:
@@ -217,11 +219,8 @@ class _Graph(TorchDispatchMode):
                 counts.append(sys.getrefcount(tensor) + views)
                 last = counts[-GROWS - 1 :]
                 if len(last) > GROWS and all(before < after for before, after in pairwise(last)):
-                    self._note("kept", "", answer(tensor, lambda one: tuple(one.shape)) or (), at)
-
-    def _note(self, what: str, name: str, shape: tuple[int, ...], at: m.Frame) -> None:
-        key = (what, name, shape, at)
-        self._wrong[key] = self._wrong.get(key, 0) + 1
+                    shape = answer(tensor, lambda one: tuple(one.shape)) or ()
+                    self._wrong["kept", "", shape, at] += 1
 
     def record(self) -> m.HandmadeGraph:
         call, frames = self._captured
@@ -230,7 +229,7 @@ class _Graph(TorchDispatchMode):
             for (what, name, shape, at), replays in self._wrong.items()
         )
         return m.HandmadeGraph(
-            captured_in=call, frames=frames, replays=self._replays, wrong=tuple(wrong)
+            captured_in=call, frames=frames, replays=dict(self._replays), wrong=tuple(wrong)
         )
 
 

@@ -41,6 +41,7 @@ from kgprof.reading.launches import DEVICE_CATEGORIES, GRAPH_LAUNCH_PREFIXES
 from kgprof.record import store
 from kgprof.record.children import BOOTSTRAP, HOME
 from kgprof.record.scratch import scratch_folder
+from kgprof.record.source import first_line
 
 LIMIT_S = 120.0  # a million events take it 20 s on two quiet cores, 38 s on two busy ones
 NOT_INSTALLED = "HolisticTraceAnalysis is not installed here"
@@ -276,8 +277,7 @@ def _rows(table: Any) -> Rows:
 def _words(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"MemoryError: it may take {MEMORY_BYTES / 2**30:g} GiB"
-    first = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {first[0]}".removesuffix(": ")
+    return first_line(error)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import warnings
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from datetime import UTC, datetime
 
 import torch
 from msgspec.structs import replace
@@ -66,7 +65,7 @@ class InProcess:
         self._compile = CompileSources(self._calls, self._project, to_stderr=False)
         self._syncs = Syncs(self._calls, device, self._project)
         self._tensors = TensorProbe(self._calls, buffers)
-        self._began_utc = datetime.now(UTC).isoformat(timespec="seconds")
+        self._began_utc = foreign.now_utc()
         self._step_us = array("d")
         self._step: AbstractContextManager[None] | None = None
         self._step_began = 0
@@ -222,9 +221,7 @@ def _environment(device: torch.device) -> m.Environment:
         else platform.processor(),
         python=platform.python_version(),
         torch=str(torch.__version__),
-        cuda=str(torch.version.cuda)
-        if torch.version.cuda
-        else m.Skipped("torch was built without CUDA"),
+        cuda=torch.version.cuda or m.Skipped("torch was built without CUDA"),
         cpu_name=platform.processor(),
         torch_threads=torch.get_num_threads(),
         platform=platform.platform(),

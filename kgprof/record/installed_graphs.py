@@ -54,11 +54,8 @@ class InstalledGraphs(Source):
         return self.around(output, graph, captured)
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            from torch._dynamo.output_graph import OutputGraph
-        except ImportError as error:
-            self.unavailable = f"this torch has no OutputGraph ({error})"
-            return
+        from torch._dynamo.output_graph import OutputGraph
+
         lacking = [name for name in self.needs if name not in vars(OutputGraph)]
         if lacking:
             self.unavailable = f"this torch has no OutputGraph.{' or '.join(lacking)}"
@@ -89,6 +86,11 @@ class InstalledGraphs(Source):
             kept[id(output)] = read()
         except Exception as error:  # noqa: BLE001
             self.unavailable = f"Dynamo's graph could not be read: {type(error).__name__}: {error}"
+
+
+def compile_id_of(output: Any) -> str:
+    """Return the id of the compilation that a graph of Dynamo's comes from; empty without one."""
+    return str(output.dynamo_compile_id or "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import KgprofError, OutputError, WorkloadError
-from kgprof.record.source import listeners_in
+from kgprof.record.source import listeners_in, words
 
 # To a script that is about to be ended: write down what there is. A program has no use for it; some
 # systems lack it.
@@ -158,10 +158,7 @@ def _of_the_workload(error: BaseException) -> BaseException:
 
 
 def _last_line(error: BaseException) -> str:
-    described = traceback.TracebackException(type(error), error, None)
-    described.__notes__ = None  # lines behind its message; the traceback has them
-    *_, last = described.format_exception_only()
-    return _COLOURS.sub("", last).strip()
+    return _COLOURS.sub("", words(error)).strip()
 
 
 def failure(
@@ -175,27 +172,22 @@ def failure(
     raised = _of_the_workload(error)
     if isinstance(raised, KgprofError):
         return None
-    lines = traceback.extract_tb(raised.__traceback__)
-    own = [line for line in lines if is_own(line.filename) and not _is_plumbing(line.filename)]
-    found = None
+    found = own_line(raised, is_own)
     if isinstance(raised, SyntaxError) and raised.filename and raised.lineno:
         text = (raised.text or "").strip()
         found = m.Location(raised.filename, raised.lineno, text=text)
-    elif own and own[-1].lineno is not None:
-        last = own[-1]
-        found = m.Location(
-            last.filename,
-            own[-1].lineno,
-            last.name,
-            text=last.line or "",
-        )
     if found is None:
         return None
     return m.Failure(error=_last_line(raised), location=found, step=step, steps=steps)
 
 
-def _is_plumbing(file: str) -> bool:
-    return file.startswith(PLUMBING)
+def own_line(error: BaseException, is_own: Callable[[str], bool]) -> m.Location | None:
+    """Return the innermost line of the program that an exception came through."""
+    found = None
+    for line in traceback.extract_tb(error.__traceback__):
+        if is_own(line.filename) and not line.filename.startswith(PLUMBING):
+            found = m.Location(line.filename, line.lineno or 0, line.name, text=line.line or "")
+    return found
 
 
 def not_asked_for(options: m.Options, name: m.PassName) -> str:

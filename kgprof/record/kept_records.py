@@ -14,7 +14,7 @@ from typing import Any
 
 from kgprof import model as m
 from kgprof.reading.files import json_object
-from kgprof.reading.structured_trace import SPECIALIZED, compile_id
+from kgprof.reading.structured_trace import SPECIALIZED, artifact_name, compile_id
 from kgprof.record import store
 
 RECORDS_BYTES = 16 * 2**20  # of JSON, before compression; what comes after it is counted
@@ -76,8 +76,7 @@ def is_kept(metadata: Metadata, payload: str | None) -> bool:
     if "chromium_event" in metadata:
         # Found in the text: the payload is JSON that is made for every span and needed of few.
         return (payload or "").partition('"name": "')[2].partition('"')[0] in KEPT_SPANS
-    artifact = metadata.get("artifact")
-    return isinstance(artifact, dict) and artifact.get("name") in KEPT_ARTIFACTS
+    return artifact_name(metadata) in KEPT_ARTIFACTS
 
 
 @dataclass(kw_only=True)
@@ -136,8 +135,7 @@ def as_lines(records: Iterable[m.TraceRecord], *, left_out: int = 0) -> Iterator
             args = span.get("args")
             compile_id = args.get("compile_id") if isinstance(args, dict) else None
             payload = json.dumps({**slim, "args": {"compile_id": compile_id}})
-        artifact = metadata.get("artifact")
-        is_a_miss = isinstance(artifact, dict) and str(artifact.get("name")).endswith("_cache_miss")
+        is_a_miss = artifact_name(metadata).endswith("_cache_miss")
         limit = KEY_BYTES if is_a_miss else PAYLOAD_BYTES
         cut = max(0, len(payload or "") - limit)
         line: dict[str, Any] = {

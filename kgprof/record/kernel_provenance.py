@@ -28,8 +28,9 @@ from msgspec.structs import replace as replaced
 from kgprof import model as m
 from kgprof.reading.files import json_object
 from kgprof.reading.project import TOOLS, ProjectFiles
+from kgprof.reading.structured_trace import artifact_name
 from kgprof.record.graph_work import Access, GraphWatch
-from kgprof.record.python_stack import described, upwards
+from kgprof.record.python_stack import innermost_of, line_of
 from kgprof.record.source import LogListener, Source, aside, preceded, replace, when_imported
 
 TRACE_LOGGER = "torch.__trace"
@@ -96,13 +97,9 @@ class KernelProvenance(Source):
         )
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            from torch._inductor import config
+        from torch._inductor import config
 
-            before = config.trace.provenance_tracking_level
-        except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch records no provenance of kernels ({error})"
-            return
+        before = config.trace.provenance_tracking_level
         LogListener(self._take, WANTED).stand_first(logging.getLogger(TRACE_LOGGER), undo)
         undo.callback(setattr, config.trace, "provenance_tracking_level", before)
         config.trace.provenance_tracking_level = max(1, before)
@@ -114,16 +111,15 @@ class KernelProvenance(Source):
                 inductor.enter_context(source)
 
         when_imported(COMPILER, imported, undo)
-        if (wrapper := getattr(torch, "_TorchCompileInductorWrapper", None)) is not None:
-            # When the program first asks for Inductor: else importing it would be in the seconds of
-            # a compilation.
-            replace(wrapper, "__init__", preceded(_import_inductor, wrapper.__init__), undo)
+        wrapper: Any = torch._TorchCompileInductorWrapper
+        # When the program first asks for Inductor: else importing it would be in the seconds of
+        # a compilation.
+        replace(wrapper, "__init__", preceded(_import_inductor, wrapper.__init__), undo)
 
     @aside
     def _take(self, record: logging.LogRecord) -> None:
-        metadata = getattr(record, "metadata", None)
-        artifact = metadata.get("artifact") if isinstance(metadata, dict) else None
-        name = str(artifact.get("name")) if isinstance(artifact, dict) else ""
+        metadata = getattr(record, "metadata", None) or {}
+        name = artifact_name(metadata)
         payload = getattr(record, "payload", None) or ""
         if name.startswith(CACHE_ARTIFACT):
             key = str(json_object(payload).get("key") or "")
@@ -135,25 +131,14 @@ class KernelProvenance(Source):
                     replaced(origin, graph=key) for origin in since
                 ]
             self._without_key = len(self.origins)
-        if metadata is None or name != ARTIFACT:
+        if name != ARTIFACT:
             return
         self._without_key = len(self.origins)
         compile_id = f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}"
         work = dict(self._work)
         self._work.clear()
         if compile_id not in self._ways_in:
-            mine = (
-                frame
-                for frame in upwards(sys._getframe(1))
-                if self._project.holds(frame.f_code.co_filename)
-            )
-            at = next(map(described, mine), None)
-            line = (
-                None
-                if at is None
-                else m.SourceLine(file=at.file, line=at.line, function=at.function)
-            )
-            self._ways_in[compile_id] = line
+            self._ways_in[compile_id] = line_of(innermost_of(self._project, sys._getframe(1)))
         for origin in origins(compile_id, payload, self._project, work, self._ways_in[compile_id]):
             if len(self.origins) < MAX_ORIGINS:
                 self.origins.append(origin)
@@ -216,14 +201,10 @@ class CachedAsEver(Source):
     """
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            details = importlib.import_module("torch._inductor.codecache").FxGraphHashDetails
-            graph = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
-            key_of = details.__init__
-            prepare = graph.prepare_for_serialization
-        except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch keeps graphs in another way ({error})"
-            return
+        details = importlib.import_module("torch._inductor.codecache").FxGraphHashDetails
+        graph = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
+        key_of = details.__init__
+        prepare = graph.prepare_for_serialization
 
         def keyed(this: Any, *args: Any, **named: Any) -> None:
             key_of(this, *args, **named)
@@ -248,14 +229,10 @@ class FallbackProvenance(Source):
     """
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            debug = importlib.import_module("torch._inductor.debug")
-            scheduler = importlib.import_module("torch._inductor.scheduler").Scheduler
-            original = scheduler.codegen_extern_call
-            getattr(debug, HANDLE)
-        except (ImportError, AttributeError) as error:
-            self.unavailable = f"this torch does not say which kernels lack provenance ({error})"
-            return
+        debug = importlib.import_module("torch._inductor.debug")
+        scheduler = importlib.import_module("torch._inductor.scheduler").Scheduler
+        original = scheduler.codegen_extern_call
+        getattr(debug, HANDLE)  # raises before anything is replaced, where this torch has none
 
         def watched(this: Any, scheduler_node: Any) -> Any:
             before = getattr(debug, HANDLE)
@@ -284,15 +261,9 @@ class KernelWatch(Source):
         self._graphs = graphs
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            debug = importlib.import_module("torch._inductor.debug")
-            users = [importlib.import_module(name) for name in USERS]
-            original = getattr(debug, WATCHED)
-        except (ImportError, AttributeError) as error:
-            self.unavailable = (
-                f"this torch does not describe the kernels that it generates ({error})"
-            )
-            return
+        debug = importlib.import_module("torch._inductor.debug")
+        users = [importlib.import_module(name) for name in USERS]
+        original = getattr(debug, WATCHED)
 
         def watched(nodes: Any, kernel_name: str, is_extern: bool = False) -> Any:
             number = original(nodes, kernel_name, is_extern)

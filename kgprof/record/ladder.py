@@ -289,11 +289,11 @@ class Gradients:
         torch.autograd.backward = self._backward
 
     def of_result(self, returned: object) -> None:
-        """Where the program called no ``backward()``: of a sum of its result, with weights that
-        bfloat16 holds exactly and under which no gradient vanishes, as that of a plain sum behind a
-        normalisation does."""
+        """Where the program called no ``backward()``: of a weighted sum of its result."""
         import torch
         from torch.utils._pytree import tree_flatten
+
+        from kgprof.record.reproduction import weighted_backward
 
         results = [
             leaf
@@ -302,14 +302,8 @@ class Gradients:
         ]
         if self.seen or not results:
             return
-        weights = [
-            (1 + torch.arange(each.numel(), device=each.device).reshape(each.shape) % 7 / 8).to(
-                each.dtype
-            )
-            for each in results
-        ]
         try:
-            torch.autograd.backward(results, weights)
+            weighted_backward(results)
         except RuntimeError as error:  # the program has freed the graph
             self.note = f"no gradients: {next(iter(str(error).splitlines()), '')}"
 

@@ -2,7 +2,6 @@
 watched; then, without the probes, how much memory the later calls need."""
 
 import gc
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -161,6 +160,5 @@ def files_named(read: m.SyncRecords, held: m.TensorRecords) -> Iterator[str]:
         for tensor in graph.inputs:
             yield from (frame.file for one in tensor.held for frame in one.frames)
     if any(buffer.moved for buffer in held.buffers or ()):
-        modules = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
         # No stack leads to the line that rebinds a buffer: its reader looks for it in the text.
-        yield from (file for file in modules if isinstance(file, str) and file.endswith(".py"))
+        yield from project_sources.imported_files()

@@ -297,7 +297,12 @@ def save(
         settings="\n".join(line for line in generate_config_string().splitlines() if line.strip()),
         tolerances=dict(TOLERANCES),
         functions="\n\n".join(
-            inspect.getsource(each) for each in (reproduction.beyond, reproduction.outcome)
+            inspect.getsource(each)
+            for each in (
+                reproduction.beyond,
+                reproduction.weighted_backward,
+                reproduction.outcome,
+            )
         ),
         model=NNModuleToString.convert(graph).strip(),
         compile=", ".join(f"{name}={value!r}" for name, value in settings.items()),

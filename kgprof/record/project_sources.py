@@ -152,14 +152,18 @@ def gather(
         ids |= dict.fromkeys(f"GB{number}" for text in texts for number in _GB_ID.findall(text))
     # behind what records name: a setting that a change of a default altered is in none of them
     if imported:
-        modules = (
-            getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values())
-        )
-        python = (file for file in modules if isinstance(file, str) and file.endswith(".py"))
-        named |= dict.fromkeys(filter(project.holds, python))
+        named |= dict.fromkeys(filter(project.holds, imported_files()))
     return msgspec.structs.replace(
         of_files(named, project, recorded_here=recorded_here), registry=dict(_registry_entries(ids))
     )
+
+
+def imported_files() -> Iterator[str]:
+    """Yield the Python file of each module that is imported."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str) and file.endswith(".py"):
+            yield file
 
 
 @cache
@@ -225,10 +229,7 @@ def _read_all(files: Iterable[str], recorded_here: bool) -> Iterator[tuple[str, 
     in its repository: they could name any file of this machine."""
     room = TEXT_BYTES
     here = started_in()
-    top_here = next(
-        (folder for folder in (here, *here.parents) if (folder / ".git").exists()), here
-    )
-    within = None if recorded_here else top_here
+    within = None if recorded_here else _repository((here, *here.parents)) or here
     for file in files:
         if not recorded_here and not file.endswith(".py"):
             continue
@@ -240,20 +241,21 @@ def _read_all(files: Iterable[str], recorded_here: bool) -> Iterator[tuple[str, 
         # Git's top folder above it; where there is none the working directory stands for it (a copy
         # in an image).
         above = Path(file).parents
-        top = next(
-            (folder for folder in above if (folder / ".git").exists()),
-            here if here in above else "",
-        )
+        top = _repository(above) or (here if here in above else "")
+        fits = len(data) <= limit
         source = m.SourceFile(
             sha256=hashlib.sha256(data).hexdigest(),
-            text=data.decode("utf-8", errors="replace") if len(data) <= limit else None,
-            left_out=""
-            if len(data) <= limit
-            else f"{len(data)} bytes, more than the {limit} still allowed",
+            text=data.decode("utf-8", errors="replace") if fits else None,
+            left_out="" if fits else f"{len(data)} bytes, more than the {limit} still allowed",
             repository=str(top),
         )
         room -= len(source.text or "")
         yield file, source
+
+
+def _repository(folders: Iterable[Path]) -> Path | None:
+    """Return the first of the folders that is Git's top folder."""
+    return next((folder for folder in folders if (folder / ".git").exists()), None)
 
 
 def _registry_entries(ids: Iterable[str]) -> Iterator[tuple[str, m.RegistryEntry]]:

@@ -7,6 +7,7 @@ from itertools import islice
 from types import FrameType
 
 from kgprof import model as m
+from kgprof.reading.project import ProjectFiles
 
 
 def upwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -14,6 +15,18 @@ def upwards(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def innermost_of(project: ProjectFiles, frame: FrameType | None) -> FrameType | None:
+    """Return the innermost of ``frame`` and its callers that lies in the project."""
+    return next((each for each in upwards(frame) if project.holds(each.f_code.co_filename)), None)
+
+
+def line_of(frame: FrameType | None) -> m.SourceLine | None:
+    if frame is None:
+        return None
+    code = frame.f_code
+    return m.SourceLine(file=code.co_filename, line=frame.f_lineno or 0, function=code.co_name)
 
 
 def described(frame: FrameType) -> m.Frame:

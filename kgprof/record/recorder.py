@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -183,6 +184,14 @@ def make_plan(
     raise _why_no_plan(ended, options.workload, log, output, redact)
 
 
+def lacks_compiler(plan: m.Plan, mode: str) -> str:
+    """Say why there is no C++ compiler, if Inductor needs one in this mode; empty otherwise."""
+    compiler = plan.environment.compiler
+    if isinstance(compiler, m.Skipped) and m.needs_cpp_compiler(mode, plan.device):
+        return compiler.reason
+    return ""
+
+
 def _why_no_plan(
     ended: Ended, workload: str, log: Path, output: Path, redact: Callable[[str], str]
 ) -> KgprofError:
@@ -237,23 +246,25 @@ class Recorder:
         folder = layout.run_folder(self.folder, key)
         store.write_json(folder / layout.EVALUATION, m.Skipped("a script has no evaluation"))
         passes = tuple(n for n in options.passes if not m.PASSES[n].reruns)
-        ended = self._start(Task.SCRIPT, key, passes)
+        ended = self._start(self._job(Task.SCRIPT, key, passes))
         took_s = time.monotonic() - began
         if self._without_what_changed_it(Task.SCRIPT, key, passes, ended, took_s).outcome != "ok":
             return
         for name in (name for name in options.passes if m.PASSES[name].reruns):
-            if self._start(Task.SCRIPT, key, (name,)).outcome != "ok":
+            if self._start(self._job(Task.SCRIPT, key, (name,))).outcome != "ok":
                 return
         if options.timing_below_s is not None:
-            self._time_program(key, took_s, options.timing_below_s)
-            self._trace_program(key, took_s)
+            file = folder / layout.SCRIPT  # not there where the program ended past Python
+            script = m.decode_json(file.read_bytes(), m.ScriptRun) if file.is_file() else None
+            self._time_program(key, script, took_s, options.timing_below_s)
+            if script is not None and options.wants(m.PassName.TRACE):
+                self._trace_program(key, script, took_s)
 
-    def _time_program(self, key: m.RunKey, took_s: float, below_s: float) -> None:
+    def _time_program(
+        self, key: m.RunKey, script: m.ScriptRun | None, took_s: float, below_s: float
+    ) -> None:
         """Nobody asked for this rerun: whatever becomes of it, the run ended as it ended."""
         why = ""
-        run = layout.run_folder(self.folder, key)
-        written = run / layout.SCRIPT  # not there where the program ended past Python
-        script = m.decode_json(written.read_bytes(), m.ScriptRun) if written.is_file() else None
         if script is not None and script.work_is_in is not None:
             why = "the program only launches other processes and has no step to time"
         elif took_s >= below_s:
@@ -261,22 +272,19 @@ class Recorder:
             why = f"{limit}; this one took {took_s:.0f} s; to do so: {AGAIN}"
         elif ranks.launch(os.environ) is not None:  # they would have to decide alike
             why = f"launched ranks are not run again automatically; to do so: {AGAIN}"
-        elif (
-            ended := self._start(Task.SCRIPT, key, (m.PassName.TIMING,), decides=False)
-        ).outcome != "ok":
-            why = f"run again for TIMING, the program {ended.words}"
+        else:
+            job = self._job(Task.SCRIPT, key, (m.PassName.TIMING,))
+            ended = self._start(job, decides=False)
+            if ended.outcome != "ok":
+                why = f"run again for TIMING, the program {ended.words}"
         if why and self.timing(key) is None:
             store.write_pass(self.folder, key, m.PassName.TIMING, m.Skipped(why))
         if not why:
             self._time_eagerly(key, script, took_s)
 
-    def _trace_program(self, key: m.RunKey, took_s: float) -> None:
+    def _trace_program(self, key: m.RunKey, script: m.ScriptRun, took_s: float) -> None:
         """All of a program on a GPU that has no steps, if it is short; nobody asked for this
         rerun."""
-        written = layout.run_folder(self.folder, key) / layout.SCRIPT
-        if not written.is_file() or not self.header.options.wants(m.PassName.TRACE):
-            return
-        script = m.decode_json(written.read_bytes(), m.ScriptRun)
         is_alone = ranks.launch(os.environ) is None and script.work_is_in is None
         if self.plan.device != "cuda" or not script.is_one_window or not is_alone:
             return
@@ -285,7 +293,8 @@ class Recorder:
             why = m.Skipped(f"the program has no steps, and {limit}")
             store.write_pass(self.folder, key, m.PassName.TRACE, why)
             return
-        self._start(Task.SCRIPT, key, (m.PassName.TRACE,), decides=False, traces_all=True)
+        job = self._job(Task.SCRIPT, key, (m.PassName.TRACE,), traces_all=True)
+        self._start(job, decides=False)
 
     def _time_eagerly(self, key: m.RunKey, script: m.ScriptRun | None, took_s: float) -> None:
         """Once more with compiling switched off, to say whether it pays; nobody asked for it."""
@@ -293,13 +302,9 @@ class Recorder:
         if script is None or not script.step or compiled is None or not compiled.compilations:
             return
         limit_s = min(self.header.options.timeout_s, max(EAGER_AT_LEAST_S, EAGER_MOST * took_s))
-        ended = self._start(
-            Task.SCRIPT,
-            key,
-            (m.PassName.TIMING,),
-            decides=False,
-            eager_within_s=limit_s,
-        )
+        job = self._job(Task.SCRIPT, key, (m.PassName.TIMING,), runs_eagerly=True)
+        options = msgspec.structs.replace(job.options, timeout_s=limit_s)
+        ended = self._start(msgspec.structs.replace(job, options=options), decides=False)
         if ended.outcome is not m.Outcome.OK:
             why = f"run again with compiling switched off, the program {ended.words}"
             file = layout.run_folder(self.folder, key) / layout.EAGER_TIMES
@@ -307,21 +312,14 @@ class Recorder:
 
     def measure(self, key: m.RunKey) -> bool:
         """Child A; whether it wrote every pass."""
-        compiler = self.plan.environment.compiler
-        needed = not self.header.options.backend and m.needs_cpp_compiler(
-            key.mode, self.plan.device
-        )
-        if needed and isinstance(compiler, m.Skipped):
-            lacking = f"no C++ compiler, and Inductor needs one on the CPU: {compiler.reason}"
-            store.write_exit(
-                self.folder,
-                key,
-                m.Exit(m.Outcome.RAISED, lacking, during="prepare"),
-            )
+        why = lacks_compiler(self.plan, key.mode)
+        if why and not self.header.options.backend:
+            lacking = f"no C++ compiler, and Inductor needs one on the CPU: {why}"
+            ended = m.Exit(m.Outcome.RAISED, lacking, during="prepare")
+            store.write_exit(self.folder, key, ended)
             return False
-        ended = self._without_what_changed_it(
-            Task.MEASURE, key, None, self._start(Task.MEASURE, key)
-        )
+        ended = self._start(self._job(Task.MEASURE, key))
+        ended = self._without_what_changed_it(Task.MEASURE, key, None, ended)
         step = times.step_time(self.timing(key) or NOT_TIMED)
         if isinstance(step, m.Spread):
             took = f"{times.said(step, times.PER_STEP)} {times.PER_STEP.name}"
@@ -358,10 +356,12 @@ class Recorder:
             return ended  # a control that fails may do so for being a second run
         why = f"{ended.message.strip()} came through it; without it the run ends well"
         without = tuple(m.Unavailable(name, why) for name in ended.through)
+        again = ended
         if without:
             # compiled in the run that failed
-            shutil.rmtree(self._caches(task, key, 1).folder, ignore_errors=True)
-        again = self._start(task, key, passes, without=without) if without else ended
+            job = self._job(task, key, passes, without=without)
+            shutil.rmtree(self._caches(job).folder, ignore_errors=True)
+            again = self._start(job)
         if again.outcome is not m.Outcome.OK:
             self._give_up(key, ended, control.exit)
         return control.exit
@@ -369,7 +369,8 @@ class Recorder:
     def _control(self, task: Task, key: m.RunKey) -> m.Control:
         answer = self._scratch / layout.CONTROL
         answer.unlink(missing_ok=True)
-        ended = self._start(task, key, control=True, decides=False)
+        job = self._job(task, key, control=True, answer=str(answer.resolve()))
+        ended = self._start(job, decides=False)
         counted = (
             m.decode_json(answer.read_bytes(), m.Control) if answer.is_file() else m.Control(ended)
         )
@@ -403,7 +404,7 @@ class Recorder:
     def probe(self, key: m.RunKey) -> None:
         """Child B, where it has anything to do."""
         if (kernels := self._probed(key)) is not None:
-            self._start(Task.PROBE, key, kernels=kernels)
+            self._start(self._job(Task.PROBE, key, kernels=kernels))
 
     def _probed(self, key: m.RunKey) -> bool | None:
         """Whether child B makes KERNELS too; None: it makes no pass. Each that it will not make
@@ -439,11 +440,11 @@ class Recorder:
         by_length = sorted(keys, key=lambda key: first_us[key], reverse=True)
         probed = {key: kernels for key in by_length if (kernels := self._probed(key)) is not None}
         starts = [
-            self._given(Task.PROBE, key, kernels=kernels, waits=True)
+            self._given(self._job(Task.PROBE, key, kernels=kernels), waits=True)
             for key, kernels in probed.items()
         ]
         if self.plan.agreement and not self._why_no_agreement():
-            starts.append(self._given(Task.AGREEMENT, None, waits=True))
+            starts.append(self._given(self._job(Task.AGREEMENT, None), waits=True))
         # a signal left some out
         ended = list(zip(starts, children.run_beside(starts) if starts else (), strict=False))
         failed = (m.Outcome.RAISED, m.Outcome.KILLED)
@@ -455,11 +456,11 @@ class Recorder:
         for given, one in ended:
             if given not in again:
                 with contextlib.suppress(KeyboardInterrupt):  # the others have ended as well
-                    self._taken(given, one, decides=True)
+                    self._taken(given, one)
         if any(one.interrupted for _, one in ended):
             raise KeyboardInterrupt
         for given in again:
-            self._start(Task.PROBE, given.job.key, kernels=given.job.kernels)
+            self._start(given.job)
 
     def measure_rounds(self) -> None:
         """Round after round over all runs (ABCABC), so that what drifts on this machine drifts
@@ -471,7 +472,7 @@ class Recorder:
     def measure_round(self, key: m.RunKey, number: int) -> bool:
         """Whether it ended well."""
         if self.timing(key) is not None:
-            return self._start(Task.ROUND, key, number=number).outcome == m.Outcome.OK
+            return self._start(self._job(Task.ROUND, key, round=number)).outcome == m.Outcome.OK
         run = layout.run_folder(self.folder, key)
         store.write_json(run / f"{layout.round_name(number)}_exit.json", NOT_REPEATED)
         return False
@@ -485,13 +486,14 @@ class Recorder:
             or math.inf
         )
         slice_steps = max(1, round(1e6 * SLICE_S / slowest_us))
-        one = self._given(Task.ROUND, key, number=number, slice_steps=slice_steps)
-        two = other._given(Task.ROUND, key, number=number, slice_steps=slice_steps, waits=True)
+        fields: dict[str, Any] = {"round": number, "slice_steps": slice_steps}
+        one = self._given(self._job(Task.ROUND, key, **fields))
+        two = other._given(other._job(Task.ROUND, key, **fields), waits=True)
         ended, others = children.run_in_turn(one, two)
         try:
-            ended_well = self._taken(one, ended, decides=True).outcome == m.Outcome.OK
+            ended_well = self._taken(one, ended).outcome == m.Outcome.OK
         finally:  # after Ctrl-C the other one's end is written down as well
-            others_well = other._taken(two, others, decides=True).outcome == m.Outcome.OK
+            others_well = other._taken(two, others).outcome == m.Outcome.OK
         return ended_well and others_well
 
     def timing(self, key: m.RunKey) -> m.TimingPass | None:
@@ -526,7 +528,7 @@ class Recorder:
 
     def _finish(self, task: Task, file: str, what: str, why_not: str) -> None:
         """What is done once at the end, or why it was not."""
-        if not why_not and (ended := self._start(task, None)).outcome != "ok":
+        if not why_not and (ended := self._start(self._job(task, None))).outcome != "ok":
             why_not = f"{what} {ended.words}"
         if why_not:
             store.write_json(self.folder / file, m.Skipped(why_not))
@@ -541,84 +543,54 @@ class Recorder:
             return "nothing was compiled"
         return ""
 
-    def _start(
-        self,
-        task: Task,
-        key: m.RunKey | None,
-        passes: tuple[m.PassName, ...] | None = None,
-        *,
-        kernels: bool = False,
-        number: int = 1,
-        decides: bool = True,
-        control: bool = False,
-        without: tuple[m.Unavailable, ...] = (),
-        eager_within_s: float | None = None,
-        traces_all: bool = False,
-    ) -> m.Exit:
+    def _start(self, job: Job, *, decides: bool = True) -> m.Exit:
         """One child to its end; how it ended is in the Recording before anything else happens, if
         it ``decides``."""
-        given = self._given(
-            task, key, passes, kernels=kernels, number=number, control=control, without=without
-        )
-        if traces_all:
-            job = msgspec.structs.replace(given.job, traces_all=True)
-            given = msgspec.structs.replace(given, job=job, log=self._files(job)[0])
-        if eager_within_s is not None:
-            options = msgspec.structs.replace(given.job.options, timeout_s=eager_within_s)
-            job = msgspec.structs.replace(given.job, options=options, runs_eagerly=True)
-            given = msgspec.structs.replace(given, job=job, log=self._files(job)[0])
-        echo = (lambda data: None) if given.job.is_rerun or task is not Task.SCRIPT else self._echo
-        prefix = given.job.collectives
+        given = self._given(job)
+        prints = job.task is Task.SCRIPT and not job.is_rerun
 
         def hangs(pid: int) -> None:
-            if prefix:
-                flight_recorder.ask(Path(prefix))
+            if job.collectives:
+                flight_recorder.ask(Path(job.collectives))
 
+        echo = self._echo if prints else (lambda data: None)
         ended = children.run(given, echo=echo, on_timeout=hangs)
         return self._taken(given, ended, decides=decides)
 
-    def _given(
+    def _job(
         self,
         task: Task,
         key: m.RunKey | None,
         passes: tuple[m.PassName, ...] | None = None,
-        *,
-        kernels: bool = False,
-        number: int = 1,
-        slice_steps: int = 1,
-        waits: bool = False,
-        control: bool = False,
-        without: tuple[m.Unavailable, ...] = (),
-    ) -> Start:
-        """What a child is started with. Its start is said at once, but of one that ``waits`` when
-        it has started."""
+        **fields: Any,
+    ) -> Job:
+        """``fields``: what this job has and others have not."""
         options = self.header.options
-        caches = self._caches(task, key, number)
-        job = Job(
+        return Job(
             task=task,
             options=options if passes is None else msgspec.structs.replace(options, passes=passes),
             parent_pid=os.getpid(),
             recording=str(self.folder.resolve()),
             key=key,
-            round=number,
-            slice_steps=slice_steps,
-            kernels=kernels,
-            code_cached=task is Task.PROBE and caches.folder.is_dir(),
             plan=self.plan,
             checkout=self._checkout,
-            control=control,
-            without=without,
-            answer=str((self._scratch / layout.CONTROL).resolve()) if control else "",
             collectives=str(self._collectives) if self._is_rank(task) else "",
+            **fields,
         )
+
+    def _given(self, job: Job, *, waits: bool = False) -> Start:
+        """What a child is started with. Its start is said at once, but of one that ``waits`` when
+        it has started."""
+        task, key, caches = job.task, job.key, self._caches(job)
+        cached = task is Task.PROBE and caches.folder.is_dir()
         first = task.value if key is None else "prepare"
-        round_ = f"pair {number - 1}" if self._side else f"round {number}"
+        round_ = f"pair {job.round - 1}" if self._side else f"round {job.round}"
         said = ", ".join(filter(None, (self._side, round_ if task is Task.ROUND else "")))
         said = f"{said}: " if said else ""
         if not waits:
             self._progress.phase(said + first, key)
         return Start(
-            job,
+            msgspec.structs.replace(job, code_cached=cached),
             self._scratch,
             self._files(job)[0],
             caches,
@@ -629,7 +601,7 @@ class Recorder:
             ),
         )
 
-    def _taken(self, given: Start, ended: Ended, *, decides: bool) -> m.Exit:
+    def _taken(self, given: Start, ended: Ended, *, decides: bool = True) -> m.Exit:
         log, exit_file = self._files(given.job)
         if not (self.folder / layout.HEADER).is_file():
             raise OutputError(
@@ -682,7 +654,7 @@ class Recorder:
             f"{passes[0]}_{layout.LOG}" if job.is_rerun else layout.LOG
         ), run / layout.exit_name(False)
 
-    def _caches(self, task: Task, key: m.RunKey | None, number: int) -> Caches:
+    def _caches(self, job: Job) -> Caches:
         """Cold, but for the vector-ISA probe's own files: compiling those once more would count as
         compile time.
 
@@ -695,12 +667,13 @@ class Recorder:
             options.wants(name) for name, declared in m.PASSES.items() if declared.in_probe
         )
         last = Task.ROUND if options.rounds > 1 else Task.PROBE if probed else Task.MEASURE
-        shared = key is not None and (task is Task.SCRIPT or last is not Task.MEASURE)
+        key = job.key
+        shared = key is not None and (job.task is Task.SCRIPT or last is not Task.MEASURE)
         folder = self._scratch / (
             f"caches-{self.plan.runs.index(key)}" if shared and key is not None else "caches"
         )
         of_rank: dict[str, str] = {}
-        if self._is_rank(task):
+        if self._is_rank(job.task):
             of_rank = flight_recorder.variables(self._collectives, os.environ)
         isa_works = self.plan.vector_isa_works or (folder / "inductor" / VECTOR_ISA_WORKS).is_file()
         return Caches(
@@ -709,5 +682,5 @@ class Recorder:
             extra=self.plan.variables
             | ({"TORCHINDUCTOR_VEC_ISA_OK": "1"} if isa_works else {})
             | of_rank,
-            kept=shared and (task is not last or number < options.rounds),
+            kept=shared and (job.task is not last or job.round < options.rounds),
         )

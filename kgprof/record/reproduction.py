@@ -1,4 +1,4 @@
-"""Where a result differs, and what a graph computes. The text of both functions stands in the
+"""Where a result differs, and what a graph computes. The text of the functions stands in the
 scripts that are saved, so they use numpy and torch alone."""
 
 from typing import Any
@@ -54,6 +54,18 @@ def beyond(
         return np.where(finite, error > allowed, ~(alike[0] | alike[1])), error, by_float64
 
 
+def weighted_backward(results: list[torch.Tensor]) -> None:
+    """Run the backward of a sum of the results, with weights that bfloat16 holds exactly and under
+    which no gradient vanishes, as that of a plain sum behind a normalisation does."""
+    weights = [
+        (1 + torch.arange(each.numel(), device=each.device).reshape(each.shape) % 7 / 8).to(
+            each.dtype
+        )
+        for each in results
+    ]
+    torch.autograd.backward(results, weights)
+
+
 def outcome(function: Any, inputs: list[Any]) -> dict[str, tuple[str, np.ndarray]]:
     """What a graph returns, leaves in its inputs, and gives as their gradients: name -> (dtype,
     array)."""
@@ -88,13 +100,7 @@ def outcome(function: Any, inputs: list[Any]) -> dict[str, tuple[str, np.ndarray
     found = {name: array(each) for name, each in {**results, **changed}.items()}
     with_gradient = [each for each in results.values() if each.requires_grad]
     if with_gradient:
-        weights = [
-            (1 + torch.arange(each.numel(), device=each.device).reshape(each.shape) % 7 / 8).to(
-                each.dtype
-            )
-            for each in with_gradient
-        ]
-        torch.autograd.backward(with_gradient, weights)
+        weighted_backward(with_gradient)
         gradients = ((at, leaf.grad) for at, leaf in enumerate(leaves) if leaf is not None)
         found |= {
             f"gradient of input {at}": array(grad) for at, grad in gradients if grad is not None

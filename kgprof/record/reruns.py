@@ -6,7 +6,6 @@ import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from kgprof.record.host_profiler import host_table
 from kgprof.record.load import LoadWatch
 from kgprof.record.run import Place
 from kgprof.record.steps import Kind, StepMarks, Steps
+from kgprof.record.timing import between_us
 from kgprof.record.trace_window import TraceWindow, WholeTrace
 from kgprof.wording import plural
 
@@ -135,9 +135,7 @@ class Clock:
         warmup = self._options.warmup
         kind = self._steps.reported
         compiled_in = frozenset(self._steps.compiled_in(kind))
-        step_us = [
-            (after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))
-        ]
+        step_us = between_us(self._steps.boundaries(kind))
         timed = {
             step: us
             for step, us in enumerate(step_us[: self._options.max_steps])
@@ -150,7 +148,7 @@ class Clock:
         first = min((step for step in timed if step >= warmup), default=min(timed))
         last = max(timed)
         kept = tuple(us for step, us in timed.items() if step >= first)
-        cpu_ns = [after - before for before, after in pairwise(self._steps.at(kind, self._cpu_ns))]
+        cpu_us = between_us(self._steps.at(kind, self._cpu_ns))
         short = f", none of them after --warmup {warmup}" if first < warmup else ""
         if compiling := last - first + 1 - len(kept):
             short += f", without {compiling} in which torch compiled"
@@ -159,14 +157,14 @@ class Clock:
             f"TIMING: {from_to}; a step is {kind.words}; its time is that until the next, "
             "by the CPU's clock"
         )
-        start_us = tuple(step_us[: max(1, warmup)]) if len(step_us) > max(1, warmup) else ()
+        start_us = step_us[: max(1, warmup)] if len(step_us) > max(1, warmup) else ()
         self.result = m.TimingPass(
             clock="perf_counter",
             step_us=(kept,),
             evaluation_s=(),
             notes=(note,),
             start_us=start_us,
-            cpu_us=tuple(cpu_ns[step] / 1e3 for step in timed if step >= first),
+            cpu_us=tuple(cpu_us[step] for step in timed if step >= first),
             load=self._load.answer(),
             step=kind.words,
         )

@@ -21,11 +21,9 @@ import sys
 import time
 import traceback
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import pairwise
 from os import getpid  # a program may put another in its place
 from pathlib import Path
 from typing import Any, NoReturn
@@ -72,6 +70,7 @@ from kgprof.record.source import listeners_in, replace, unavailable
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.syncs import Syncs
 from kgprof.record.tensor_probe import SAMPLE, WATCHED_CALLS, TensorProbe
+from kgprof.record.timing import between_us
 from kgprof.record.torch_trace import CompileSources
 from kgprof.record.trace_window import ENOUGH_CPU_S, TraceWindow
 from kgprof.wording import plural
@@ -525,9 +524,7 @@ class Capture:
         return sum(step in traced for step in self._steps.compiled_in(kind))
 
     def _ended_us(self, kind: Kind | None) -> tuple[float, ...]:
-        return tuple(
-            (after - before) / 1e3 for before, after in pairwise(self._steps.boundaries(kind))
-        )[:CALLS_TIMED]
+        return between_us(self._steps.boundaries(kind))[:CALLS_TIMED]
 
     def _memory_pass(
         self, kind: Kind | None, number: Callable[[int], int]
@@ -548,7 +545,7 @@ class Capture:
         steps = (
             msgspec.structs.replace(
                 one,
-                calls=_summed(one.calls, number),
+                calls=added_up(one.calls, number),
                 waited_us=added_up(one.waited_us, number),
             )
             for one in syncs.records
@@ -569,7 +566,7 @@ class Capture:
             sources=project_sources.of_files([*files_named(syncs, tensors), *named], self._project),
             graphs=tuple(
                 msgspec.structs.replace(
-                    one, captured_in=number(one.captured_in), replays=_summed(one.replays, number)
+                    one, captured_in=number(one.captured_in), replays=added_up(one.replays, number)
                 )
                 for one in graphs
             ),
@@ -749,7 +746,7 @@ def renumbered(line: dict[str, Any], number: Callable[[int], int]) -> dict[str, 
         if source in line:
             return {source: {**line[source], "call": number(line[source]["call"])}}
     if "graph" in line:
-        return {"graph": {**line["graph"], "runs": _summed(line["graph"].get("runs", {}), number)}}
+        return {"graph": {**line["graph"], "runs": added_up(line["graph"].get("runs", {}), number)}}
     if "callable" in line:
         return {"callable": _callable_by_step(line["callable"], number)}
     return line
@@ -759,34 +756,26 @@ def _callable_by_step(counted: dict[str, Any], number: Callable[[int], int]) -> 
     began = counted.get("compilations", ())
     return {
         **counted,
-        **{name: _summed(counted.get(name, {}), number) for name in ("calls", "eager", "raised")},
+        **{name: added_up(counted.get(name, {}), number) for name in ("calls", "eager", "raised")},
         "stances": {
-            name: _summed(calls, number) for name, calls in counted.get("stances", {}).items()
+            name: added_up(calls, number) for name, calls in counted.get("stances", {}).items()
         },
         "compilations": [{**each, "call": number(each["call"])} for each in began],
     }
 
 
-def _summed(counts: Mapping[Any, int], number: Callable[[int], int]) -> dict[int, int]:
-    """By step, what was counted by mark."""
-    found: Counter[int] = Counter()
-    for label, count in counts.items():
-        found[number(int(label))] += count
-    return dict(found)
+def added_up(noted: Mapping[Any, float], number: Callable[[int], int]) -> dict[int, Any]:
+    """Add up by step what was counted or timed by mark."""
+    found: dict[int, float] = {}
+    for label, amount in noted.items():
+        step = number(int(label))
+        found[step] = found.get(step, 0) + amount
+    return found
 
 
 def _main() -> str:
     """The script's file, as its sources name it."""
     return getattr(sys.modules.get("__main__"), "__file__", None) or ""
-
-
-def added_up(times_us: Mapping[int, float], number: Callable[[int], int]) -> dict[int, float]:
-    """Add up by step what was timed by mark."""
-    found: dict[int, float] = {}
-    for label, us in times_us.items():
-        step = number(label)
-        found[step] = found.get(step, 0.0) + us
-    return found
 
 
 def _what_the_profiler_cost(trace: m.TracePass, bare_us: Sequence[float]) -> str:

@@ -71,6 +71,12 @@ def words(error: BaseException) -> str:
     return last.strip()
 
 
+def first_line(error: BaseException) -> str:
+    """Return the exception's name and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return ": ".join((type(error).__name__, *lines[:1]))
+
+
 class Source:
     """Listens from enter to exit. Exit restores everything that enter touched, also when the
     workload raised."""
@@ -155,6 +161,14 @@ def replace(owner: Any, name: str, replacement: Any, undo: ExitStack) -> None:
             setattr(owner, name, original)
 
     undo.callback(restore)
+
+
+def not_compiled(*functions: Callable[..., Any]) -> None:
+    """Tell Dynamo to run these as they are: they are called where it looks at every frame."""
+    from torch._dynamo.eval_frame import skip_code
+
+    for function in functions:
+        skip_code(function.__code__)
 
 
 def preceded(before: Callable[[], None], function: Callable[..., None]) -> Callable[..., None]:

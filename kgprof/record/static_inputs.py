@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
 
 from kgprof import model as m
-from kgprof.record.tensor_memory import device_type, storage_id
+from kgprof.record.tensor_memory import OperatorWatch, device_type, storage_id
 
 Tensors = Mapping[str, torch.Tensor]
 ROUNDS = 3  # calls with other inputs each
@@ -40,7 +39,7 @@ _FLOAT8 = 0.25
 _NAMED = 5_000  # objects that are looked through for names
 
 
-class _Reads(TorchDispatchMode):
+class _Reads(OperatorWatch):
     """The storages on a device that a call reads and does not make, in the order of reading."""
 
     def __init__(self, device: str) -> None:
@@ -49,10 +48,6 @@ class _Reads(TorchDispatchMode):
         # holds the address, so that it names nothing else
         self._made: dict[int, StorageWeakRef] = {}
         self.seen: dict[int, torch.Tensor] = {}
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

@@ -23,6 +23,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import kgprof
 from kgprof import model as m
@@ -30,7 +32,7 @@ from kgprof.reading.project import ProjectFiles
 from kgprof.record.call_index import CallIndex
 from kgprof.record.iterations import Iterations
 from kgprof.record.python_stack import expression_at, upwards
-from kgprof.record.source import Source, aside, preceded, replace
+from kgprof.record.source import Source, aside, not_compiled, preceded, replace
 from kgprof.record.timing import compilations_seen
 
 # beyond it the recording stops: the rows of each graph and of each read grow with them
@@ -246,15 +248,11 @@ class StepMarks(Source):
         undo.callback(setattr, kgprof, "_on_step", kgprof._on_step)
         kgprof._on_step = marked
         self._watch_replays(undo)
-        lacking = self._watch_optimizers(undo), self._watch_regions(undo), self._watch_modules(undo)
-        self.unavailable = "; ".join(filter(None, lacking))
+        self._watch_optimizers(undo)
+        self._watch_regions(undo)
+        self._watch_modules(undo)
 
-    def _watch_optimizers(self, undo: ExitStack) -> str:
-        try:
-            from torch.optim.optimizer import register_optimizer_step_post_hook
-        except ImportError as error:
-            return f"this torch has no register_optimizer_step_post_hook ({error})"
-
+    def _watch_optimizers(self, undo: ExitStack) -> None:
         def stepped(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             # An optimizer step that is being compiled is traced through this: nothing of it must
             # stay in the graph. One that steps as soon as a gradient is there ends no step: the
@@ -264,13 +262,8 @@ class StepMarks(Source):
             self._stepped(optimizer, (*args[1:], *kwargs.values()))
 
         # Else it is offered to Dynamo like any function; the frame hook leaves it out.
-        with contextlib.suppress(ImportError):
-            from torch._dynamo.eval_frame import skip_code
-
-            for frame in (stepped, StepMarks._stepped):
-                skip_code(frame.__code__)
+        not_compiled(stepped, StepMarks._stepped)
         undo.callback(register_optimizer_step_post_hook(stepped).remove)
-        return ""
 
     @aside
     def _stepped(self, optimizer: Any, values: tuple[Any, ...]) -> None:
@@ -304,7 +297,7 @@ class StepMarks(Source):
         """How many optimizer steps came after the last counted one, if more than ever before."""
         return self._in_a_row if self._in_a_row > max(1, self._longest) else 0
 
-    def _watch_regions(self, undo: ExitStack) -> str:
+    def _watch_regions(self, undo: ExitStack) -> None:
         """Every compiled callable, when it is entered, asks for its callback through one name, with
         Dynamo off."""
         try:
@@ -312,7 +305,10 @@ class StepMarks(Source):
 
             original = eval_frame._callback_from_stance
         except (ImportError, AttributeError) as error:
-            return f"this torch has no torch._dynamo.eval_frame._callback_from_stance ({error})"
+            self.unavailable = (
+                f"this torch has no torch._dynamo.eval_frame._callback_from_stance ({error})"
+            )
+            return
 
         def entered(callback: Any) -> Any:
             """A call from no other compiled function's wrapper is a step."""
@@ -325,7 +321,6 @@ class StepMarks(Source):
             return original(callback)
 
         replace(eval_frame, "_callback_from_stance", entered, undo)
-        return ""
 
     def _entered(self, wrapper: FrameType) -> None:
         self._steps.mark(Kind.ITERATION if self._begins_iteration(wrapper) else Kind.REGION)
@@ -380,18 +375,12 @@ class StepMarks(Source):
                         self._names[key] = ast.unparse(call.func)
         self.callers[caller.f_code.co_filename, self._names[key]] += 1
 
-    def _watch_modules(self, undo: ExitStack) -> str:
+    def _watch_modules(self, undo: ExitStack) -> None:
         """By a hook on all modules. torch.compile warns about one and would compile it too, so it
         goes when the program first asks for anything to be compiled; and when it makes an
         optimizer, whose steps are the program's."""
-        try:
-            from torch._dynamo.eval_frame import OptimizeContext
-            from torch.nn.modules.module import register_module_forward_pre_hook
-        except ImportError as error:
-            return (
-                "this torch has no OptimizeContext or no register_module_forward_pre_hook "
-                f"({error})"
-            )
+        from torch._dynamo.eval_frame import OptimizeContext
+
         calling = torch.nn.Module._wrapped_call_impl.__code__
 
         def called(module: torch.nn.Module, args: object) -> None:
@@ -404,7 +393,6 @@ class StepMarks(Source):
         undo.callback(leave)
         for made in (OptimizeContext, torch.optim.Optimizer):
             replace(made, "__init__", preceded(leave, made.__init__), undo)
-        return ""
 
 
 def _parameters(optimizer: Any) -> set[int]:

@@ -6,7 +6,6 @@ the end further cold starts of the two cells that are ahead. What has been measu
 after each process.
 """
 
-import datetime
 import importlib.util
 import itertools
 import math
@@ -29,6 +28,8 @@ from kgprof.record.job import Job, Task
 from kgprof.workloads import programs
 
 Stages = Callable[[tuple[m.TraceRecord, ...]], m.CompileStages | m.Skipped]
+# how one ended, what it measured, what it printed, and whether a signal to kgprof came
+Process = tuple[m.Exit, m.CellTimes | m.Skipped, str, bool]
 # what a backend of torch's needs
 PACKAGES = {"onnxrt": "onnxruntime", "tensorrt": "torch_tensorrt"}
 NEEDS_A_GPU = ("cudagraphs", "tensorrt")
@@ -213,15 +214,8 @@ class Session:
         return tuple(self._cells.values())
 
     def _lacks_compiler(self, cell: m.Cell) -> str:
-        compiler = self._plan.environment.compiler
-        needed = cell.backend == m.INDUCTOR and m.needs_cpp_compiler(
-            cell.mode, self.question.device
-        )
-        return (
-            f"no C++ compiler: {compiler.reason}"
-            if needed and isinstance(compiler, m.Skipped)
-            else ""
-        )
+        why = recorder.lacks_compiler(self._plan, cell.mode)
+        return f"no C++ compiler: {why}" if why and cell.backend == m.INDUCTOR else ""
 
     def _turned(self, found: m.CellResult, turns: int) -> bool:
         return bool(found.processes) and found.started(cold=False) >= self._warm_turns(turns)
@@ -234,7 +228,7 @@ class Session:
         """As far as it has come."""
         return m.Sweep(
             schema_version=m.SWEEP_SCHEMA_VERSION,
-            created_utc=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            created_utc=foreign.now_utc(),
             question=self.question,
             environment=self._plan.environment,
             cells=tuple(self._cells.values()),
@@ -372,14 +366,21 @@ class Session:
             name = "caches-cold"
         caches = self.caches(name, kept=not cold or number == 1)
         asked = self._program_process if self._is_program else self._process
-        process, interrupted = asked(cell, caches, number, cold, last)
+        ended, measured, log, interrupted = asked(cell, caches, number, cold, last)
         self._took_s[cell, cold] = time.monotonic() - began
-        if process.exit.outcome is m.Outcome.TIMED_OUT and time.monotonic() >= self.until:
+        if ended.outcome is m.Outcome.TIMED_OUT and time.monotonic() >= self.until:
             if not cold or not found.processes:
                 self._left_out(cell)
             return
         if interrupted:
             raise KeyboardInterrupt
+        process = m.CellProcess(
+            number=number,
+            cold=cold,
+            exit=ended,
+            measured=measured,
+            log="" if ended.outcome is m.Outcome.OK else log[-LOG_KEPT:],
+        )
         self._cells[cell] = msgspec.structs.replace(
             found, processes=(*found.processes, process), not_run=""
         )
@@ -387,7 +388,7 @@ class Session:
 
     def _process(
         self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
-    ) -> tuple[m.CellProcess, bool]:
+    ) -> Process:
         mode = cell.mode if cell.mode in self.modes else m.AS_IS
         device = self.question.device
         steady = not cold or number == 1
@@ -415,14 +416,11 @@ class Session:
             measured = answer.times
             if answer.spans:
                 measured = msgspec.structs.replace(measured, stages=self._stages(answer.spans))
-        log = "" if trial.exit.outcome is m.Outcome.OK else trial.log[-LOG_KEPT:]
-        return m.CellProcess(
-            number=number, cold=cold, exit=ended, measured=measured, log=log
-        ), trial.interrupted
+        return ended, measured, trial.log, trial.interrupted
 
     def _program_process(
         self, cell: m.Cell, caches: children.Caches, number: int, cold: bool, last: bool
-    ) -> tuple[m.CellProcess, bool]:
+    ) -> Process:
         """A cold one under the listeners of COMPILE, for its start and the stages; the others under
         a clock alone."""
         passes = (m.PassName.COMPILE if cold else m.PassName.TIMING,)
@@ -471,14 +469,8 @@ class Session:
             )
         elif not cold and ended.exit.outcome is m.Outcome.OK:
             measured = run.timing
-        text = (
-            ""
-            if ended.exit.outcome is m.Outcome.OK
-            else log.read_text("utf-8", errors="replace")[-LOG_KEPT:]
-        )
-        return m.CellProcess(
-            number=number, cold=cold, exit=ended.exit, measured=measured, log=text
-        ), ended.interrupted
+        text = log.read_text("utf-8", errors="replace")
+        return ended.exit, measured, text, ended.interrupted
 
 
 def refuse_another_question(

@@ -20,8 +20,9 @@ import sysconfig
 import threading
 import time
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice, takewhile
@@ -39,9 +40,9 @@ from kgprof.record import eager_calls, tensor_places
 from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import operator_of
 from kgprof.record.graph_lines import frames_of
-from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
+from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs, compile_id_of
 from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
-from kgprof.record.source import Source, aside, replace
+from kgprof.record.source import Source, aside, not_compiled, replace
 from kgprof.record.tensor_memory import PLAIN, answer, device_type
 from kgprof.record.tensor_places import (
     DEVICE,
@@ -227,10 +228,8 @@ class Syncs(Source):
         """Under the hook, whose own few microseconds are outside of it. A read of the CPU's waits
         for nothing."""
         if self._device.type == "cuda":
-            call = self._calls.current
-            seen.waited_us[call] = (
-                seen.waited_us.get(call, 0.0) + (time.perf_counter_ns() - began_ns) / 1e3
-            )
+            waited_us = (time.perf_counter_ns() - began_ns) / 1e3
+            seen.waited_us[self._calls.current] += waited_us
 
     @aside
     def sees(self, read: _Read) -> _Place | None:
@@ -402,8 +401,7 @@ class Syncs(Source):
         return seen
 
     def _count(self, seen: _Place) -> None:
-        call = self._calls.current
-        seen.calls[call] = seen.calls.get(call, 0) + 1
+        seen.calls[self._calls.current] += 1
 
 
 def _is_torchs_own(above: tuple[FrameType, ...], *, reads_in_graph: bool) -> bool:
@@ -462,8 +460,7 @@ class _Site:
         """What was read while nobody followed tensors was like this."""
         self.places[lies] = seen
         if lies != UNFOLLOWED and (before := self.places.pop(UNFOLLOWED, None)) is not None:
-            for call, count in before.calls.items():
-                seen.calls[call] = seen.calls.get(call, 0) + count
+            seen.calls.update(before.calls)
             before.calls.clear()
 
 
@@ -472,8 +469,8 @@ class _Place:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
-        self.calls: dict[int, int] = {}
-        self.waited_us: dict[int, float] = {}
+        self.calls: Counter[int] = Counter()
+        self.waited_us: defaultdict[int, float] = defaultdict(float)
 
     def record(self) -> m.SyncRecord:
         fields = (
@@ -481,7 +478,7 @@ class _Place:
             if self.fields.get("tensor") == UNFOLLOWED
             else self.fields
         )
-        return m.SyncRecord(**fields, calls=self.calls, waited_us=self.waited_us)
+        return m.SyncRecord(**fields, calls=dict(self.calls), waited_us=dict(self.waited_us))
 
 
 # ---------------------------------------------------------------- the hooks
@@ -604,11 +601,8 @@ def _bringing(hooks: _Hooks, name: str, method: Callable[..., Any]) -> Callable[
         # function is a break.
         return (method if torch.compiler.is_compiling() else seen_in)(tensor, *args, **kwargs)
 
-    with suppress(ImportError):
-        from torch._dynamo.eval_frame import skip_code
-
-        # what runs after a graph break is offered to Dynamo like any function
-        skip_code(watched.__code__)
+    # what runs after a graph break is offered to Dynamo like any function
+    not_compiled(watched)
     # Dynamo knows a method of an input by its name: under another one it would break the graph.
     watched.__name__ = name
     return watched
@@ -835,7 +829,7 @@ class _RunningGraphs(InstalledGraphs):
         """The lines that made a result of this thread's last graph; empty for any other tensor."""
         return self._here.returned.get(id(tensor), ())
 
-    def capture(self, output: Any) -> tuple[Any, ...]:
+    def capture(self, output: Any) -> _Graph:
         """Dynamo turns a Python float (a learning rate, a probability) into a tensor of the CPU
         that the graph reads again, and an array of numpy's into one that shares its memory: neither
         would lie on a GPU."""
@@ -856,12 +850,19 @@ class _RunningGraphs(InstalledGraphs):
             for node in output.graph.nodes
         )
         computed = tuple(at for at, node in enumerate(returns) if _is_made_of(node, numbers))
-        return operators, tuple(numbers.values()), tuple(map(frames_of, returns)), moves, computed
+        return _Graph(
+            compile_id_of(output),
+            operators=operators,
+            numbers=tuple(numbers.values()),
+            returns=tuple(map(frames_of, returns)),
+            moves=moves,
+            computed=computed,
+        )
 
     def around(self, output: Any, graph: Callable[..., Any], captured: Any) -> Callable[..., Any]:
         if output.root_tx.f_code.co_filename.startswith(BY_TORCH):
             return graph  # where eager code calls torch.cond
-        known = _Graph(str(getattr(output, "dynamo_compile_id", None) or ""), *(captured or ()))
+        known = captured or _Graph(compile_id_of(output))
         here = self._here
 
         def watched(*args: Any, **kwargs: Any) -> Any:
@@ -897,7 +898,7 @@ def _reads(node: torch.fx.Node, name: str) -> bool:
     its line says "cpu": a device in a variable is the CPU here, and a GPU where there is one."""
     if name in ("getitem", "__getitem__", "setitem"):
         index = node.args[1] if len(node.args) > 1 else None
-        parts = (part for part in (index if isinstance(index, list | tuple) else [index]))
+        parts = index if isinstance(index, list | tuple) else [index]
         values = [
             part.meta.get("example_value") for part in parts if isinstance(part, torch.fx.Node)
         ]

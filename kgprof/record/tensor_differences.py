@@ -1,6 +1,6 @@
 """One tensor of a rung against its reference, in figures."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -59,6 +59,10 @@ def difference(
             if floats
             else 0.0
         )
+
+    def count(is_one: Callable[[np.ndarray], np.ndarray], array: np.ndarray) -> int:
+        return int(is_one(array).sum()) if floats else 0
+
     worst: tuple[int, ...] = ()
     if found.size:
         weight = (
@@ -82,10 +86,10 @@ def difference(
         max_rel=float(ratio),
         max_ulp=None if ulps is None else int(ulps[normal].max(initial=0)),
         eager_max_abs=float(of_eager),
-        nans=int(np.isnan(found).sum()) if floats else 0,
-        infs=int(np.isinf(found).sum()) if floats else 0,
-        reference_nans=int(np.isnan(reference).sum()) if floats else 0,
-        reference_infs=int(np.isinf(reference).sum()) if floats else 0,
+        nans=count(np.isnan, found),
+        infs=count(np.isinf, found),
+        reference_nans=count(np.isnan, reference),
+        reference_infs=count(np.isinf, reference),
         worst=worst,
         worst_value=f"{found[worst]:.9g}" if found.size else "",
         worst_reference=f"{reference[worst]:.9g}" if found.size else "",

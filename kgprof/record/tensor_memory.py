@@ -12,11 +12,21 @@ from typing import TypeVar
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from kgprof import model as m
 
 T = TypeVar("T")
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})  # these have no code of their own
+
+
+class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees the operators that a call dispatches."""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """torch.compile refuses to compile under any other mode."""
+        return True
 
 
 def answer(tensor: torch.Tensor, question: Callable[[torch.Tensor], T]) -> T | None:

@@ -34,7 +34,7 @@ from torch.nn import Parameter
 from torch.utils import _device as default_device
 
 from kgprof.record.python_stack import expression_at, position_at, upwards
-from kgprof.record.source import aside, raised, replace
+from kgprof.record.source import aside, not_compiled, raised, replace
 from kgprof.record.tensor_memory import base_of, device_type, is_whole, storage_of
 
 UNKNOWN, HOST, UNNAMED, DEVICE = "", "host", "unnamed", "device"
@@ -724,17 +724,14 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callab
 def outside_of_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     """As ``torch._dynamo.disable``, which takes 1.5 us a call, does; else a hook would be traced
     after a graph break. It is left out where Dynamo looks at no frames anyway."""
+    from torch._C._dynamo.eval_frame import get_eval_frame_callback
+
     disabled = torch._dynamo.disable(function)  # type: ignore[no-untyped-call]
-    try:
-        from torch._C._dynamo.eval_frame import get_eval_frame_callback
-        from torch._dynamo.eval_frame import skip_code
-    except ImportError:
-        return disabled  # type: ignore[no-any-return]
 
     def called(*args: Any, **kwargs: Any) -> Any:
         return (function if get_eval_frame_callback() is None else disabled)(*args, **kwargs)
 
-    skip_code(called.__code__)
+    not_compiled(called)
     return wraps(disabled)(called)
 
 

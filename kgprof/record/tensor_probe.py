@@ -19,9 +19,6 @@ keeps a gradient.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import inspect
 import sys
 import threading
 import weakref
@@ -41,16 +38,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from kgprof import model as m
 from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import (
-    CapturedGraph,
     Returned,
     captured,
     returned_tensors,
     writes_of_backward,
 )
-from kgprof.record.graph_hook import asks_for_cuda_graphs
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs
 from kgprof.record.python_stack import described, upwards
-from kgprof.record.source import aside, replace
+from kgprof.record.source import aside, not_compiled, replace
 from kgprof.record.tensor_memory import answer, memory_of, version_of
 
 WATCHED_CALLS = 32  # of the workload, from the first one on; then one in SAMPLE
@@ -99,7 +94,6 @@ class TensorProbe(InstalledGraphs):
         self._calls = calls
         self._watches = watches
         self._watching = True
-        self._skip_code: Callable[..., None] = lambda code: None
         self._graphs: list[_Graph] = []
         self._left_out = 0
         self._watched_calls = 0
@@ -160,9 +154,6 @@ class TensorProbe(InstalledGraphs):
 
     def listen(self, undo: ExitStack) -> None:
         undo.callback(self._forget)
-        # without it the layer is taken for the program's code and compiled
-        with contextlib.suppress(ImportError):
-            self._skip_code = importlib.import_module("torch._dynamo.eval_frame").skip_code
         super().listen(undo)
         if not self.unavailable:
             self._watch_returns(undo)
@@ -211,7 +202,7 @@ class TensorProbe(InstalledGraphs):
 
         replace(OutputGraph, FINISH, finishing, undo)
 
-    def capture(self, output: Any) -> CapturedGraph:
+    def capture(self, output: Any) -> m.WatchedGraph:
         return captured(output, self._returned.pop(id(output), ()))
 
     def around(self, output: Any, compiled: Callable[..., Any], found: Any) -> Callable[..., Any]:
@@ -220,7 +211,7 @@ class TensorProbe(InstalledGraphs):
         if found is None or len(self._graphs) >= GRAPHS:
             self._left_out += 1
             return compiled
-        graph = _Graph(_described(output, found), found.names, found.static, self._made)
+        graph = _Graph(found, self._made)
         self._graphs.append(graph)
         calls = self._calls
 
@@ -246,7 +237,7 @@ class TensorProbe(InstalledGraphs):
             graph.unwatched += 1
             return compiled(*args)
 
-        self._skip_code(passed.__code__)
+        not_compiled(passed)
         return passed
 
     @aside
@@ -467,34 +458,11 @@ class _Result:
         return not again or again[-1]._references > self._references > 0
 
 
-def _described(output: Any, found: CapturedGraph) -> m.WatchedGraph:
-    """A graph, as far as it is known before it runs."""
-    code = output.root_tx.f_code
-    stars = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return m.WatchedGraph(
-        compile_id=str(getattr(output, "dynamo_compile_id", None) or ""),
-        function=code.co_name,
-        file=code.co_filename,
-        first_line=code.co_firstlineno,
-        arguments=code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars],
-        returns=found.returns,
-        cuda_graphs=asks_for_cuda_graphs(getattr(output, "compiler_fn", None)),
-        in_place=found.in_place,
-        returned_inputs=found.returned_inputs,
-        returned_outputs=found.returned_outputs,
-        returned_twice=found.returned_twice,
-    )
-
-
 class _Graph:
     """What is known of one compiled graph, or of its backward."""
 
-    def __init__(
-        self, described: m.WatchedGraph, names: Sequence[str], static: Sequence[str], made: _Made
-    ) -> None:
+    def __init__(self, described: m.WatchedGraph, made: _Made) -> None:
         self._compiled = described
-        self._names = names
-        self._static = static
         self._made = made
         self._inputs: dict[tuple[int, int], _Input] = {}
         self._outputs = 0
@@ -517,8 +485,20 @@ class _Graph:
             getattr(getattr(of_autograd, "metadata", None), "subclass_tangent_meta", None) or ()
         )
         traced = getattr(getattr(of_autograd, "_lazy_backward_info", None), "bw_module", None)
+        places = [_place(arg) for arg in args]
+        end = (
+            max((index for index, place in enumerate(places) if place is not None), default=-1) + 1
+        )
+        fixed = {one.name: one.static for one in self._compiled.inputs}
+        inputs = []
+        for index, place in enumerate(places):
+            given = "" if place is None else self._made.taken.get(place.storage.cdata, "")
+            number = f" {index - end + incoming}" if incoming > 1 else ""
+            name = f"{m.INCOMING}{number}" if end - incoming <= index < end else given
+            inputs.append(m.GraphInput(name=name, static=fixed.get(name, "")))
         known = replaced(
             self._compiled,
+            inputs=tuple(inputs),
             in_place=() if traced is None else tuple(writes_of_backward(traced.graph)),
             returned_inputs=(),
             returned_outputs=None,
@@ -526,17 +506,7 @@ class _Graph:
             returns=True,
             backward=True,
         )
-        places = [_place(arg) for arg in args]
-        end = (
-            max((index for index, place in enumerate(places) if place is not None), default=-1) + 1
-        )
-        fixed = dict(zip(self._names, self._static, strict=True))
-        names = []
-        for index, place in enumerate(places):
-            given = "" if place is None else self._made.taken.get(place.storage.cdata, "")
-            number = f" {index - end + incoming}" if incoming > 1 else ""
-            names.append(f"{m.INCOMING}{number}" if end - incoming <= index < end else given)
-        return _Graph(known, names, [fixed.get(name, "") for name in names], self._made)
+        return _Graph(known, self._made)
 
     def takes(self, call: int) -> bool:
         """Whether this run of the graph is looked at."""
@@ -564,7 +534,7 @@ class _Graph:
             if self._compiled.function.startswith(RESUMED):
                 seen.lies_in = self._made.taken.get(place.storage.cdata, "")
             elif not self.is_backward:
-                self._made.taken.setdefault(place.storage.cdata, self._names[index])
+                self._made.taken.setdefault(place.storage.cdata, self._compiled.inputs[index].name)
         return places
 
     def after(
@@ -660,12 +630,13 @@ class _Graph:
     def record(self) -> m.WatchedGraph:
         held: dict[int, list[m.Held]] = {}
         for (index, _), seen in sorted(self._inputs.items(), key=lambda item: item[0]):
-            held.setdefault(index, []).append(seen.record(fixed=bool(self._static[index])))
+            is_fixed = bool(self._compiled.inputs[index].static)
+            held.setdefault(index, []).append(seen.record(fixed=is_fixed))
         return replaced(
             self._compiled,
             inputs=tuple(
-                m.GraphInput(name=name, static=static, held=tuple(held.get(index, ())))
-                for index, (name, static) in enumerate(zip(self._names, self._static, strict=True))
+                replaced(one, held=tuple(held.get(index, ())))
+                for index, one in enumerate(self._compiled.inputs)
             ),
             outputs=self._outputs,
             overlaps=tuple(self._overlaps.values()),
@@ -712,7 +683,7 @@ class _Buffer:
         self.watched = 0
         self.rebound: list[int] = []
         self.moved: list[int] = []
-        self.made_by: dict[str, int] = {}
+        self.made_by: Counter[str] = Counter()
         self.written_inside: list[int] = []
         self.written_outside: list[int] = []
         self.stands(tensor, place)
@@ -766,7 +737,7 @@ class _Buffers:
         _note(buffer.rebound, call, rebound)
         _note(buffer.moved, call, moved)
         if (rebound or moved) and (made := self._made.maker(place)) is not None:
-            buffer.made_by[made[0]] = buffer.made_by.get(made[0], 0) + 1
+            buffer.made_by[made[0]] += 1
         if not (rebound or moved) and place.version is not None and before.version is not None:
             advanced = place.version - before.version
             by_graphs = self.ran.get(place.storage.cdata)

@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from time import process_time_ns
@@ -42,7 +42,13 @@ FIRST_DIFFERS = 1.25
 
 # Keys of torch._dynamo.utils.counters["inductor"], as torch 2.11 to 2.13 count
 # (torch/_inductor/codecache.py).
+DYNAMO = "torch._dynamo.utils"  # the module that has these counters
 HIT, MISS, BYPASS = "fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass"
+
+
+def between_us(ns: Iterable[int]) -> tuple[float, ...]:
+    """Return the microseconds from each moment to the next."""
+    return tuple((later - earlier) / 1e3 for earlier, later in pairwise(ns))
 
 
 class StepClock:
@@ -63,7 +69,7 @@ class StepClock:
         self._ticks.append(time.perf_counter_ns())
 
     def stop(self) -> tuple[float, ...]:
-        return tuple((later - earlier) / 1e3 for earlier, later in pairwise(self._ticks))
+        return between_us(self._ticks)
 
 
 AHEAD = 256  # steps that a clock is prepared for, if their number is not known
@@ -191,17 +197,14 @@ def timing_pass(
     if isinstance(session, EvaluationSession):
         # The first step of one holds its set-up, and what follows the last tick (ranking) is in no
         # step.
-        wanted = options.evaluations
-        second_s = options.timeout_s / 2
         evaluate = session.evaluate
-        evaluations = "evaluations"
         timing = _timed(
             device,
-            wanted,
-            evaluations,
+            options.evaluations,
+            "evaluations",
             lambda tick: last.append(evaluate(tick)),
             turns,
-            second_s=second_s,
+            second_s=options.timeout_s / 2,
         )
     else:
         # The step before a group is in no sample: it finds the caches as whatever ran between the
@@ -214,10 +217,10 @@ def timing_pass(
     compiled = frames_seen_by_dynamo() - frames
     note = f"torch compiled {compiled} frames during TIMING, so some samples include compilation"
     slow_first = None
-    if len(walls := timing.evaluation_s) > 1 and walls[0] > FIRST_DIFFERS * statistics.median(
-        walls[1:]
-    ):
-        slow_first = walls[0] / statistics.median(walls[1:])
+    if len(timing.evaluation_s) > 1:
+        first, *others = timing.evaluation_s
+        ratio = first / statistics.median(others)
+        slow_first = ratio if ratio > FIRST_DIFFERS else None
     evaluation = last[0] if isinstance(last[0], m.Evaluation) else None
     return replace(timing, notes=(note,) if compiled else (), slow_first=slow_first), evaluation
 
@@ -293,22 +296,24 @@ def _timed(
     )
 
 
+def dynamo_counters(name: str) -> Mapping[str, int]:
+    """Return what Dynamo counts under a name; nothing while it is not loaded."""
+    counters: Mapping[str, Mapping[str, int]] = getattr(sys.modules.get(DYNAMO), "counters", {})
+    return counters.get(name, {})
+
+
 def frames_seen_by_dynamo() -> int:
     """Frames that Dynamo was given to compile since the process began; 0 while it is not loaded."""
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
-    return counters["frames"]["total"] if counters is not None else 0
+    return dynamo_counters("frames").get("total", 0)
 
 
 def compilations_seen() -> int:
     """A number that grows with each frame and graph of Dynamo's (it counts no frame of
     ``fullgraph``) and each graph of Inductor's, a backward one too."""
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
-    inductor = counters.get("inductor", {})
-    captured = counters.get("stats", {})
-    graphs = captured.get("unique_graphs", 0) + sum(
-        inductor.get(name, 0) for name in (HIT, MISS, BYPASS)
-    )
-    return frames_seen_by_dynamo() + int(graphs)
+    inductor = dynamo_counters("inductor")
+    graphs = dynamo_counters("stats").get("unique_graphs", 0)
+    graphs += sum(inductor.get(name, 0) for name in (HIT, MISS, BYPASS))
+    return frames_seen_by_dynamo() + graphs
 
 
 # ---------------------------------------------------------------- one more round
@@ -334,16 +339,12 @@ def timed_round(
         synchronize(device)
     with phase(IN_TURN_FROM):
         timed, _ = timing_pass(session, device, options, turns)
-    from_cache: int | m.Skipped
-    compiled: int | m.Skipped
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    if (counters := getattr(dynamo, "counters", None)) is not None:
-        graphs = counters["inductor"]  # in this process
-        from_cache = graphs[HIT]
-        compiled = graphs[MISS] + graphs[BYPASS]
-    else:
-        why = "nothing was compiled" if dynamo is None else "this torch does not count cache hits"
-        from_cache = compiled = m.Skipped(why)
+    from_cache: int | m.Skipped = m.Skipped("nothing was compiled")
+    compiled: int | m.Skipped = from_cache
+    if DYNAMO in sys.modules:
+        graphs = dynamo_counters("inductor")  # in this process
+        from_cache = graphs.get(HIT, 0)
+        compiled = graphs.get(MISS, 0) + graphs.get(BYPASS, 0)
     return m.TimedRound(
         first_call_s=warm_up_s[0],
         graphs_from_cache=from_cache,

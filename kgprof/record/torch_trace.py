@@ -258,10 +258,8 @@ class StructuredTrace(Source):
             logging.getLogger(TRACE_LOGGER), undo
         )
         self._hear_resets(undo)
-        try:
-            from torch._logging.structured import INTERN_TABLE
-        except ImportError:
-            return
+        from torch._logging.structured import INTERN_TABLE
+
         # A file's number is told once a process; these were before the pass began (a workload may
         # compile on import).
         self.kept.records += [

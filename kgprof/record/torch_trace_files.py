@@ -34,7 +34,7 @@ from kgprof.errors import InputError
 from kgprof.reading import layout
 from kgprof.reading.files import json_object, lines
 from kgprof.reading.project import ProjectFiles
-from kgprof.reading.structured_trace import compile_id, is_whole
+from kgprof.reading.structured_trace import artifact_name, compile_id, is_whole
 from kgprof.record import foreign, kept_records, project_sources, store
 from kgprof.record.kept_records import KeptRecords
 
@@ -121,7 +121,7 @@ class TraceFile(KeptRecords):
         self.seen += 1
         self._describe(prefix, metadata, text)
         self._count_resets(metadata)
-        if _artifact(metadata) in _WITH_TRACEBACK and _PRINTING.search(text or ""):
+        if artifact_name(metadata) in _WITH_TRACEBACK and _PRINTING.search(text or ""):
             self.failed_by_printing.add((compile_id(metadata), self.resets))
         self.keep(metadata, text, self.resets)
 
@@ -138,7 +138,7 @@ class TraceFile(KeptRecords):
             self.rank = int(named[1]) if named else None
         if isinstance(rank := metadata.get("rank"), int):
             self.rank = rank
-        if _artifact(metadata) == "torch_version" and text:
+        if artifact_name(metadata) == "torch_version" and text:
             self.torch = str(json_object(text).get("pytorch_version") or "")
 
     def _count_resets(self, metadata: Mapping[str, Any]) -> None:
@@ -190,12 +190,6 @@ class TraceFile(KeptRecords):
             f"printing a tensor for TORCH_TRACE raised while torch compiled {functions}, which "
             "failed the compilation; without TORCH_TRACE it may succeed"
         )
-
-
-def _artifact(metadata: Mapping[str, Any]) -> str:
-    """The artifact's name; empty for a record of another kind."""
-    artifact = metadata.get("artifact")
-    return str(artifact.get("name")) if isinstance(artifact, dict) else ""
 
 
 def read_file(path: Path, within: Path | None = None) -> TraceFile:

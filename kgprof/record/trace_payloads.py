@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from types import FunctionType
 from typing import Any
 
-from kgprof.record.source import LogListener, Source, replace, words
+from kgprof.record.source import LogListener, Source, not_compiled, replace, words
 
 GUARDED = "_kgprof_trace_structured"  # in the module of torch's function
 METADATA = "fw_metadata"  # what a payload of AOTAutograd prints, as the payload's function names it
@@ -31,15 +31,10 @@ class TracePayloads(Source):
     name = "trace payloads"
 
     def listen(self, undo: ExitStack) -> None:
-        try:
-            from torch._dynamo.eval_frame import skip_code
-            from torch._logging import _internal
+        from torch._logging import _internal
 
-            function = _internal.trace_structured
-            log = _internal.trace_log
-        except (AttributeError, ImportError) as error:
-            self.unavailable = f"this torch has no trace_structured or no skip_code ({error})"
-            return
+        function = _internal.trace_structured
+        log = _internal.trace_log
         if not isinstance(function, FunctionType) or function.__closure__:
             self.unavailable = "torch's trace_structured has been replaced"
             return
@@ -47,7 +42,7 @@ class TracePayloads(Source):
             function.__code__, function.__globals__, function.__name__, function.__defaults__
         )
         original.__kwdefaults__ = function.__kwdefaults__
-        guarded = self._guarding(original, log, skip_code)
+        guarded = self._guarding(original, log)
         replace(_internal, GUARDED, guarded, undo)
 
         def exchanged(*args: Any, **named: Any) -> None:
@@ -55,14 +50,11 @@ class TracePayloads(Source):
             _kgprof_trace_structured(*args, **named)  # type: ignore[name-defined]  # noqa: F821
 
         # a backward is compiled where Dynamo looks at every frame
-        for frame in (exchanged, guarded):
-            skip_code(frame.__code__)
+        not_compiled(exchanged, guarded)
         undo.callback(setattr, function, "__code__", function.__code__)
         function.__code__ = exchanged.__code__
 
-    def _guarding(
-        self, original: Callable[..., None], log: logging.Logger, skip_code: Callable[..., None]
-    ) -> Callable[..., None]:
+    def _guarding(self, original: Callable[..., None], log: logging.Logger) -> Callable[..., None]:
         def guarded(name: str, metadata_fn: Callable[[], Any] = dict, **named: Any) -> None:
             alone = not any(map(_is_a_users, log.handlers))
             try:
@@ -73,7 +65,7 @@ class TracePayloads(Source):
                 if alone and not _is_wanted(what, log):
                     return
                 if "payload_fn" in named:
-                    named["payload_fn"] = self._payload(what, named["payload_fn"], alone, skip_code)
+                    named["payload_fn"] = self._payload(what, named["payload_fn"], alone)
                 original(name, lambda: metadata, **named)
             # it would fail the compilation, which can do without a record
             except Exception as error:  # noqa: BLE001
@@ -81,9 +73,7 @@ class TracePayloads(Source):
 
         return guarded
 
-    def _payload(
-        self, what: str, compute: Callable[[], Any], alone: bool, skip_code: Callable[..., None]
-    ) -> Callable[[], Any]:
+    def _payload(self, what: str, compute: Callable[[], Any], alone: bool) -> Callable[[], Any]:
         def payload() -> Any:
             try:
                 printed = _without_tensors(compute) if alone else None
@@ -92,7 +82,7 @@ class TracePayloads(Source):
                 self._lost(what, error)
                 return None
 
-        skip_code(payload.__code__)
+        not_compiled(payload)
         return payload
 
     def _lost(self, what: str, error: Exception) -> None:

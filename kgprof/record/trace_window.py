@@ -12,7 +12,6 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +180,7 @@ class TraceWindow(Source):
             return
         await_the_last_step(self._device)
         self._tell(self._profiler.stop)
-        steps = tuple((after - before) / 1e3 for before, after in pairwise(self._times))
+        steps = timing.between_us(self._times)
         if steps:
             self.result = self._exported(self._profiler, steps)
         elif self._whole[0] is None:

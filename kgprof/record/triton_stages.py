@@ -7,14 +7,13 @@ it runs in, past Triton's cache.
 """
 
 import importlib
-import sys
 import time
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
 from kgprof import model as m
+from kgprof.record.compiled_kernels import generated_modules, launched, name_of
 
 BUDGET_S = 15.0  # for all kernels of a run
 
@@ -22,13 +21,15 @@ BUDGET_S = 15.0  # for all kernels of a run
 def triton_stages(device: torch.device) -> m.TritonStages | m.Skipped:
     if device.type != "cuda":
         return m.Skipped("not applicable on a CPU: g++ compiles Inductor's C++ in one stage")
-    inductor = sys.modules.get("torch._inductor.codecache")
     try:
-        loaded = launched(tuple(inductor.PyCodeCache.modules) if inductor is not None else ())
         # Code that is loaded again, for a timing or another graph, has the same kernels in the same
         # configuration.
         tuners = list(
-            {(_name(tuner), str(tuner.launchers[0].config)): tuner for tuner in loaded}.values()
+            {
+                (name_of(tuner), str(tuner.launchers[0].config)): tuner
+                for tuner in launched(generated_modules())
+                if hasattr(tuner, "_precompile_config")
+            }.values()
         )
         if not tuners:
             return m.Skipped("Inductor generated no Triton kernel")
@@ -48,19 +49,6 @@ def triton_stages(device: torch.device) -> m.TritonStages | m.Skipped:
     return m.TritonStages(kernels=tuple(kernels), left_out=len(tuners) - len(kernels))
 
 
-def launched(modules: Iterable[Any]) -> Iterator[Any]:
-    """Inductor's autotuner of each kernel that has one configuration left."""
-    for module in modules:
-        for value in tuple(vars(module).values()):
-            launchers = getattr(value, "launchers", None)
-            if (
-                isinstance(launchers, list)
-                and len(launchers) == 1
-                and hasattr(value, "_precompile_config")
-            ):
-                yield value
-
-
 def compiled_again(tuner: Any, knobs: Any) -> m.KernelStages:
     heard: list[Any] = []
     knobs.compilation.listener = lambda *, times, **_: heard.append(times)
@@ -70,14 +58,10 @@ def compiled_again(tuner: Any, knobs: Any) -> m.KernelStages:
     (times,) = heard
     lowered = ((stage, us / 1e6) for stage, us in times.lowering_stages)
     return m.KernelStages(
-        kernel=_name(tuner),
+        kernel=name_of(tuner),
         seconds={
             "ir": times.ir_initialization / 1e6,
             **dict(lowered),
             "store": times.store_results / 1e6,
         },
     )
-
-
-def _name(tuner: Any) -> str:
-    return str(getattr(tuner, "inductor_meta", {}).get("kernel_name") or tuner.fn.__name__)

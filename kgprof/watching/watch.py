@@ -104,9 +104,9 @@ def _told_apart(
 
 
 class _Collected(NamedTuple):
-    recording: m.Recording
-    findings: tuple[m.Finding, ...]
-    coverage: tuple[m.Coverage, ...]
+    recording: m.Recording | None = None  # before the first step
+    findings: tuple[m.Finding, ...] = ()
+    coverage: tuple[m.Coverage, ...] = ()
 
 
 class Watch:
@@ -240,18 +240,18 @@ class Watch:
     @property
     def recording(self) -> m.Recording | None:
         """What was recorded up to now, of the run ``as-is``; None before the first step."""
-        return None if (known := self._collected()) is None else known.recording
+        return self._collected().recording
 
     @property
     def findings(self) -> tuple[m.Finding, ...]:
         """As a report has them: errors first, then by rule. That nothing was compiled is told by
         ``notes``."""
-        return () if (known := self._collected()) is None else known.findings
+        return self._collected().findings
 
     @property
     def coverage(self) -> tuple[m.Coverage, ...]:
         """Each rule: seen, not seen, or why it could not be seen."""
-        return () if (known := self._collected()) is None else known.coverage
+        return self._collected().coverage
 
     @property
     def syncs_per_step(self) -> float | m.Skipped:
@@ -309,9 +309,9 @@ class Watch:
             else tuple(memory.summary(run) for run in Evidence(self.recording).runs)
         )
 
-    def _collected(self) -> _Collected | None:
+    def _collected(self) -> _Collected:
         if self._listening is None:
-            return None
+            return _Collected()
         state = (self.steps, self._over)
         if self._known is None or self._known[0] != state:
             recording = self._listening.recording()
