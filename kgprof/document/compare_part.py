@@ -44,7 +44,7 @@ def compare_part(
     # Those that are the same, or of which nothing is known.
     unchanged = [metric for metric in listed if metric not in changed]
     base, head = compare_words.sides(found)
-    at = {run.key: anchor(index) for index, run in enumerate(profile.runs[: limits.runs])}
+    at = {run.key: anchor(index) for index, run in enumerate(profile.runs)}
     bars = [
         parts_of(run.trace, after)
         for run in found.runs

@@ -30,7 +30,7 @@ HEADINGS = (
 
 def economics_table(profile: m.Profile, limits: Limits) -> Table:
     """Columns that at least one run has a figure for; the notes say what is not known, and why."""
-    shown = weighed(profile)[: limits.runs]
+    shown = weighed(profile)
     rows = (row(one.run.slug, *_figures(one, profile.unit)) for one in shown)
     table = plain("Compile time against time saved, per run", ("run", *HEADINGS), rows)
     known = (

@@ -79,7 +79,7 @@ class BusyBar(View):
 
 
 def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict[str, object]:
-    runs = profile.runs[: limits.runs]
+    runs = profile.runs
     by_speed = ranked(runs)
     first = runs[importance(runs)[0]] if runs else None
     compared = profile.comparison is not None

@@ -68,8 +68,7 @@ def source_view(
     """Of the runs that matter most. ``anchors``: of findings by fingerprint."""
     if not limits.source_rows:
         return ()
-    runs = profile.runs[: limits.runs]
-    first = sorted(kept(runs, BESIDE_COMPILING))
+    first = sorted(kept(profile.runs, BESIDE_COMPILING))
     return tuple(
         view for at in first if (view := _of_run(profile, at, anchors, limits)) is not None
     )

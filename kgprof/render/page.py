@@ -134,9 +134,11 @@ def build(
 ) -> Page:
     """It links to the traces and carries none. ``blob``: what a link to a file of the repository
     begins with."""
+    left_out = (*_left_out(profile, limits), *own.missing)
+    contents = environment_facts.contents(profile)
+    profile = replace(profile, runs=profile.runs[: limits.runs])
     found = finding_list(profile, limits)
     links = trace_links(traces, (), limits)
-    runs = profile.runs[: limits.runs]
     created_utc = one_line(profile.created_utc, 60)
     verdict = compare_words.headline(profile) if profile.comparison else profile.verdict
     # ISO 8601 to the minute, as people write it.
@@ -163,10 +165,20 @@ def build(
         or profile.comparison is not None,
         first=first_screen(profile, found, limits),
         runs=tuple(
-            (anchor(at), one_line(runs[at].key.slug, limits.name)) for at in importance(runs)
+            (anchor(at), one_line(profile.runs[at].key.slug, limits.name))
+            for at in importance(profile.runs)
         ),
         facts=bounded(_facts(profile), limits),
-        sections=tuple(_sections(profile, found, own, links, limits)),
+        sections=(
+            *_sections(profile, found, left_out, links, limits),
+            _section(
+                limits,
+                "contents",
+                environment_facts.CONTENTS,
+                held=contents,
+                as_it_is={"links": links, "packed": bool(own.text)},
+            ),
+        ),
         hand_off=links,
         own=own,
         blob=blob,
@@ -248,7 +260,7 @@ def _section(
 def _sections(
     profile: m.Profile,
     found: FindingList,
-    own: Packed,
+    left_out: tuple[str, ...],
     links: tuple[TraceLink, ...],
     limits: Limits,
 ) -> Iterator[Section]:
@@ -256,10 +268,11 @@ def _sections(
 
     What was not asked for has no section; what was, and failed, has one that says so.
     """
-    if failed := failures.failed(profile, limits.runs):
+    if failed := failures.failed(profile):
         yield _section(limits, "failure", "Where it failed", as_it_is={"failed": failed})
     if failures.measured_nothing(profile) and profile.gate is None:
-        yield from _of_a_failure(profile, own, links, limits)
+        yield _logs(profile, limits)
+        yield _environment(profile, limits)
         return
     timed, gate, files = profile.timed, profile.gate, profile.trace_files
     above = profile.actions and profile.comparison is None  # where it stands below the actions
@@ -291,7 +304,7 @@ def _sections(
     ):
         yield _results(profile, limits)
         if plot.timed_steps(profile.runs):
-            steps = {"folds": plot.step_time_folds(profile.runs[: limits.runs], limits)}
+            steps = {"folds": plot.step_time_folds(profile.runs, limits)}
             yield _section(limits, "steps", "Step times", as_it_is=steps)
     if profile.rank_balance is not None and not files:
         yield _traces(profile, limits)
@@ -314,22 +327,13 @@ def _sections(
         yield _section(limits, "source", "Source", as_it_is=source)
     yield from _kernels_and_host(profile, traced, timed, links, limits)
     yield from _compiled_and_watched(profile, found.anchors, limits)
-    yield from _method(profile, timed, (*_left_out(profile, limits), *own.missing), limits)
+    yield from _method(profile, timed, left_out, limits)
     if not files:
-        yield _section(
-            limits, "logs", "Logs", as_it_is={"logs": logs(profile.runs[: limits.runs], limits)}
-        )
-    yield _contents(profile, own, links, limits)
+        yield _logs(profile, limits)
 
 
-def _of_a_failure(
-    profile: m.Profile, own: Packed, links: tuple[TraceLink, ...], limits: Limits
-) -> Iterator[Section]:
-    """Of a program of which nothing was measured: its log, and where it ran."""
-    text = {"logs": logs(profile.runs[: limits.runs], limits)}
-    yield _section(limits, "logs", "Logs", as_it_is=text)
-    yield _environment(profile, limits)
-    yield _contents(profile, own, links, limits)
+def _logs(profile: m.Profile, limits: Limits) -> Section:
+    return _section(limits, "logs", "Logs", as_it_is={"logs": logs(profile.runs, limits)})
 
 
 def _environment(profile: m.Profile, limits: Limits) -> Section:
@@ -339,14 +343,6 @@ def _environment(profile: m.Profile, limits: Limits) -> Section:
     return _section(
         limits, "environment", "Environment", as_it_is=command, environment=machine, options=asked
     )
-
-
-def _contents(
-    profile: m.Profile, own: Packed, links: tuple[TraceLink, ...], limits: Limits
-) -> Section:
-    held = environment_facts.contents(profile)
-    inside = {"links": links, "packed": bool(own.text)}
-    return _section(limits, "contents", environment_facts.CONTENTS, held=held, as_it_is=inside)
 
 
 def _traces(profile: m.Profile, limits: Limits) -> Section:
@@ -368,7 +364,7 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
 
 
 def _results(profile: m.Profile, limits: Limits) -> Section:
-    runs = profile.runs[: limits.runs]
+    runs = profile.runs
     of_runs = [(run.key.slug, note) for run in runs for note in run.notes]
     notes = (*of_runs, *summary.footnotes(profile))[: limits.lines]
     strategies = summary.strategies(profile)[: limits.lines]
@@ -389,7 +385,7 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
 
 
 def _time(profile: m.Profile, limits: Limits) -> Section:
-    runs = profile.runs[: limits.runs]
+    runs = profile.runs
     return _section(
         limits,
         "time",
@@ -405,7 +401,7 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
 def _kernels_and_host(
     profile: m.Profile, traced: bool, timed: bool, links: tuple[TraceLink, ...], limits: Limits
 ) -> Iterator[Section]:
-    runs = profile.runs[: limits.runs]
+    runs = profile.runs
     root = profile.environment.source_root
     compared = profile.comparison.runs if profile.comparison else ()
     if traced:
@@ -456,7 +452,7 @@ def _kernels_and_host(
 def _compiled_and_watched(
     profile: m.Profile, anchors: Mapping[str, str], limits: Limits
 ) -> Iterator[Section]:
-    runs = profile.runs[: limits.runs]
+    runs = profile.runs
     root = profile.environment.source_root
     probe = profile.vector_isa_probe_s
     if not profile.trace_files:
@@ -518,7 +514,6 @@ def _compiled_and_watched(
 def _method(
     profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits
 ) -> Iterator[Section]:
-    runs = profile.runs[: limits.runs]
     options = profile.options
     gaps = environment_facts.gap_table(profile.omissions, limits)
     yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
@@ -532,9 +527,9 @@ def _method(
             limits,
             "cost",
             "Profiling overhead",
-            table=environment_facts.observer_table(runs, drawn=limits.timelines > 0),
+            table=environment_facts.observer_table(profile.runs, drawn=limits.timelines > 0),
         )
-    if checks := trace_table.holistic_folds(runs, limits):
+    if checks := trace_table.holistic_folds(profile.runs, limits):
         yield _section(limits, "holistic", "Cross-check with HTA", folds=checks)
 
 
