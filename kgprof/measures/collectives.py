@@ -164,8 +164,7 @@ def of_run(run: RunEvidence) -> Steps | m.Skipped:
         )
         issued_ns = columns.start_ns[which]
     order = np.lexsort((columns.start_ns[which], issued_ns))
-    marks = np.flatnonzero(timeline.step_marks(columns))
-    marks = marks[np.argsort(columns.start_ns[marks])]
+    marks = timeline.step_events(columns)
     in_step = np.searchsorted(columns.start_ns[marks], issued_ns[order], side="right") - 1
     steps: dict[int, list[Call]] = {}
     for event, moment_ns, step in zip(

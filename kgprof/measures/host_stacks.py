@@ -28,7 +28,7 @@ from kgprof.measures import kernels
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.launches import DEVICE_CATEGORIES, threads_of
-from kgprof.reading.timeline import STEP_PREFIX, Window, intervals_of, step_marks, union_ns
+from kgprof.reading.timeline import STEP_PREFIX, Window, intervals_of, step_events, union_ns
 from kgprof.wording import plural
 
 # python_function: of a trace that was recorded with_stack.
@@ -275,12 +275,10 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
 def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[Window, ...], str]:
     """The thread that takes the steps, and when they were; where none is marked, all of the thread
     with most Python."""
-    marks = np.flatnonzero(step_marks(columns))
+    marks = step_events(columns)
     if len(marks):
         thread = int(np.bincount(columns.thread[marks]).argmax())
-        marks = marks[columns.thread[marks] == thread]
-        marks = marks[np.argsort(columns.start_ns[marks], kind="stable")]
-        steps = intervals_of(columns, marks).tolist()
+        steps = intervals_of(columns, marks[columns.thread[marks] == thread]).tolist()
         return thread, tuple(Window(start_ns=start, end_ns=end) for start, end in steps), "step"
     python = columns.of_category(PYTHON)
     thread = int(np.bincount(columns.thread[python]).argmax())
