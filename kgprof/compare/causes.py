@@ -105,7 +105,7 @@ def explained(
         )
         decides = worse.metric
         sums = (worse.delta_us, known_us, worse.delta_us - known_us)
-    window = next((row for row in trace.window if row.name == "window"), None)
+    window = trace.of_window("window")
     return m.RunComparison(
         run=sides.head.key,
         status=m.Presence.BOTH,

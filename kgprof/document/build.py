@@ -340,9 +340,9 @@ def compared(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
 
 def _side(side: m.ComparedSide) -> str:
     made = [side.created_utc]
-    if isinstance(side.git_commit, str):
+    if side.commit:
         dirty = " with local changes" if side.git_dirty is True else ""
-        made.append(f"commit {side.git_commit[:12]}{dirty}")
+        made.append(f"commit {side.commit[:12]}{dirty}")
     return f"{side.source} ({', '.join(made)})"
 
 

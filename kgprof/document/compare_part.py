@@ -221,7 +221,7 @@ def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) ->
 
 def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
     parts = parts_of(trace, after)
-    window = next((row for row in trace.window if row.name == "window"), None)
+    window = trace.of_window("window")
     whole = (window.after_us if after else window.before_us) if window else 0.0
     whole = whole or sum(parts.values()) or 1.0
     steps = trace.after_steps if after else trace.before_steps

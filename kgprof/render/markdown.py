@@ -193,10 +193,9 @@ class Front:
         return f"{shown} "
 
     def _remedy(self, rule: str) -> str:
-        remedy = next((known.remedy for known in self._profile.rules if known.id == rule), "")
         # As many of the first as there is room for; the first one always.
         shown = ""
-        for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", remedy):
+        for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", self._profile.remedy(rule)):
             if shown and len(shown) + len(sentence) + 1 > _STATED:
                 break
             shown = f"{shown} {sentence}".strip()
