@@ -52,22 +52,23 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     that is none.
     """
     recording = while_loading.apart(recording)
-    evidence, header, plan = (
-        Evidence(recording, kind_overrides),
-        recording.header,
-        recording.header.plan,
-    )
+    evidence = Evidence(recording, kind_overrides)
+    header = recording.header
+    plan = header.plan
     evidence.once(kinds_of)
     across = ranks.notes(evidence)
     runs = times.with_speedups([_report(run, across.get(run.key, ())) for run in evidence.runs])
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
-    root, today = plan.environment.source_root, header.created_utc[:10]
     findings, entries = accepted.apply(
-        recording.accepted, collectors.findings(evidence), root=root, today=today
+        recording.accepted,
+        collectors.findings(evidence),
+        root=plan.environment.source_root,
+        today=header.created_utc[:10],
     )
     covered = witnesses.coverage(evidence, collectors.RULES, findings)
     runs = tuple(_with_limits(run, findings) for run in runs)
-    weighed, balance = trade_offs(evidence, runs), rank_balance(evidence, runs, findings)
+    weighed = trade_offs(evidence, runs)
+    balance = rank_balance(evidence, runs, findings)
     late = (balance.straggler or balance.last) if balance is not None else None
     changed = differences(plan.trace_files, runs)
     next_actions = actions(evidence, runs, findings, late)
