@@ -136,6 +136,7 @@ def _of_device(
     intervals = timeline.intervals_of(columns, work.events)
     steps = timeline.profiler_steps(columns)
     marked = timeline.window_of(steps if len(steps) else intervals)
+    counted = marked if len(steps) else None
     window = marked.around(intervals)
     known = origins.of(columns, work.events, work.calls) if origins else None
     lines = None if known is None else [one.lines for one in known]
@@ -158,10 +159,8 @@ def _of_device(
         measured_in=measured_in,
         **_stretch(steps, window, intervals),
         **_fields(columns, work.events, own_ns, classify, lines),
-        launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
-        graph_launches=_launches(
-            columns, marked if len(steps) else None, launches.GRAPH_LAUNCH_PREFIXES
-        ),
+        launches=_launches(columns, counted, LAUNCH_PREFIXES),
+        graph_launches=_launches(columns, counted, launches.GRAPH_LAUNCH_PREFIXES),
         idle=device_idle(columns, work, window),
         by_step=collectives.by_span(columns, work, timeline.step_marks(columns)),
         by_region=collectives.by_span(columns, work, columns.named(collectives.REGION_PREFIX)),
