@@ -8,7 +8,6 @@ longer than the others is the cause.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -169,8 +168,7 @@ def rank_balance(
 Kernels = Mapping[m.RunKey, m.KernelBreakdown | m.Skipped]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Job:
+class _Job(m.Model):
     """What is known of all ranks."""
 
     ranks: Sequence[m.RankLoad]
@@ -179,8 +177,7 @@ class _Job:
     findings: Sequence[m.Finding]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Judged:
+class _Judged(m.Model):
     """Of one process group."""
 
     text: str
@@ -191,8 +188,7 @@ class _Judged:
     last: m.RunKey | None = None  # that comes last and is not called late, for its cause is unseen
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Last:
+class _Last(m.Model):
     """The rank of a process group that comes last, and what that costs the others."""
 
     load: m.RankLoad
@@ -347,8 +343,7 @@ def _function(found: m.Finding) -> tuple[str, str] | None:
     return (place.file, place.function) if place is not None else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Why:
+class _Why(m.Model):
     """What takes the last rank longer than the others."""
 
     more_us: float  # than the median of them, in a step

@@ -12,7 +12,7 @@ from kgprof.document.breakdown import Legend, legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits
 from kgprof.document.plot import Axis, Plot, Shape, line, plot
-from kgprof.document.quantity import FEWEST_FOR_PERCENTILES, count, duration, figure, milliseconds
+from kgprof.document.quantity import count, duration, figure, milliseconds, p10_to_p90
 from kgprof.document.table import Block, Cell, Table, known, number, plain, row, timed
 from kgprof.wording import plural
 
@@ -162,8 +162,7 @@ def _plotted(
     steps = [x.low * (x.high / x.low) ** (place / (_POINTS - 1)) for place in range(_POINTS)]
     shapes = []
     for style, name, start_s, time in curves:
-        enough = time.samples >= FEWEST_FOR_PERCENTILES
-        low, high = (time.p10, time.p90) if enough else (time.minimum, time.maximum)
+        low, high = p10_to_p90(time)
         each = duration(time.median * scale * 1e6)
         title = f"{name}: {figure(start_s)} s to start, then {each} per {per}"
 

@@ -17,8 +17,6 @@ own and its children's exactly.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -60,15 +58,14 @@ class Track(m.Model):
     changes: tuple[Change, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Nesting:
+class Nesting(m.Model):
     """Nanoseconds from the first event on; the thread that takes the steps comes first, streams
     come last."""
 
     frames: tuple[Frame, ...]
     tracks: tuple[Track, ...]
 
-    @cached_property
+    @property
     def end_ns(self) -> int:
         return max((track.changes[-1].at_ns for track in self.tracks), default=0)
 
