@@ -372,7 +372,10 @@ def changed_results(base: m.RunReport, head: m.RunReport) -> Iterator[str]:
     """From what each side says of its own evaluation, because neither holds the other's results.
     Nothing where nothing is known on a side. Of the metrics only the first that moved by more than
     near-ties can move it: a result is at most 1 of those averaged."""
-    was, now, before, after = base.agreement, head.agreement, base.evaluation, head.evaluation
+    was = base.agreement
+    now = head.agreement
+    before = base.evaluation
+    after = head.evaluation
     different = m.AgreementVerdict.DIFFERENT
     if (
         isinstance(was, m.RunAgreement)

@@ -151,7 +151,9 @@ def stage_bars(runs: m.Runs, limits: Limits) -> tuple[Bar, ...]:
     scale = bar_scale_s(runs)
     bars = []
     for index, run, each, total in _totals(runs):
-        whole, parts, words = sum(total) or 1.0, [], []
+        whole = sum(total) or 1.0
+        parts = []
+        words = []
         for (field, letter, name, _), value in zip(STAGES, total, strict=True):
             if value:
                 words.append(f"{name} {figure(value)} s ({percent(value / whole)})")

@@ -176,12 +176,11 @@ def _measured(
 
 
 def _add(line: _Line, more: _Line) -> None:
-    line.us, line.bytes, line.syncs = (
-        line.us + more.us,
-        line.bytes + more.bytes,
-        line.syncs + more.syncs,
-    )
-    line.breaks, line.recompiles = line.breaks + more.breaks, line.recompiles + more.recompiles
+    line.us += more.us
+    line.bytes += more.bytes
+    line.syncs += more.syncs
+    line.breaks += more.breaks
+    line.recompiles += more.recompiles
     line.rules = {**more.rules, **line.rules}
 
 

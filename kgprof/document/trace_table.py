@@ -251,10 +251,8 @@ def holistic_folds(runs: m.Runs, limits: Limits) -> tuple[Fold, ...]:
     for index, run in enumerate(runs):
         if not isinstance(check := run.holistic, m.HolisticCheck):
             continue
-        name, versions = (
-            run.key.slug,
-            ", ".join(f"{name} {version}" for name, version in check.versions.items()),
-        )
+        name = run.key.slug
+        versions = ", ".join(f"{name} {version}" for name, version in check.versions.items())
         figures = figure_table(
             f"HTA's figures beside ours for {name}", "figure", check.figures[: limits.lines]
         )

@@ -275,9 +275,8 @@ def _fields(
         for index, its in known.items():
             of_lines[its] += int(own_ns[index])
         from_lines = merged([each for each, _ in of_lines.most_common()])
-        times_ns = np.sort(own_ns[members])
+        times_ns = own_ns[members]
         known_ns = sum(of_lines.values())
-        middle_ns = times_ns[[(len(times_ns) - 1) // 2, len(times_ns) // 2]]
         row_ns = int(times_ns.sum())
         lines_ns += known_ns
         of_kind_ns[found.kind] += row_ns
@@ -289,9 +288,9 @@ def _fields(
                 count=len(times_ns),
                 total_us=row_ns / 1000,
                 share=row_ns / total_ns if total_ns else 0.0,
-                min_us=int(times_ns[0]) / 1000,
-                median_us=int(middle_ns.sum()) / 2 / 1000,
-                max_us=int(times_ns[-1]) / 1000,
+                min_us=int(times_ns.min()) / 1000,
+                median_us=float(np.median(times_ns)) / 1000,
+                max_us=int(times_ns.max()) / 1000,
                 ops=found.ops,
                 lines=tuple(m.Location(one.file, one.line, one.function) for one in from_lines),
                 lines_us=known_ns / 1000,
