@@ -324,7 +324,8 @@ def verdict(
     trust = "; ".join((*answer.notes, *rest, *_by_message((*doubts, *silent))))
     if not headlines:
         statuses = [remark.status for remark in remarks]
-        statuses += [ATTENTION] if expired or lead or doubts else []
+        if expired or lead or doubts:
+            statuses.append(ATTENTION)
         status = max(statuses, key=WORST_LAST.index)
         # an action has the long sentence of what compiling costs, and that is enough
         costs = {each.finding for each in actions if each.rule == NEVER_BREAKS_EVEN.id}
@@ -359,7 +360,8 @@ def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:
     runs: dict[str, list[str]] = {}
     for finding in findings:
         slugs = runs.setdefault(finding.message, [])
-        slugs += [finding.run.slug] if finding.run and finding.run.slug not in slugs else []
+        if finding.run and finding.run.slug not in slugs:
+            slugs.append(finding.run.slug)
     return tuple(
         f"{', '.join(slugs)}: {message}" if slugs else message for message, slugs in runs.items()
     )

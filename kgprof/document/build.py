@@ -369,7 +369,8 @@ def _metrics(found: m.Comparison) -> Section:
     rest = Counter(metric.verdict for metric in metrics if metric not in shown)
     others = ", ".join(f"{number:,} {verdict}" for verdict, number in rest.items())
     blocks: list[Block] = [compare_words.metric_table(shown)] if shown else []
-    blocks += [f"Other metrics: {others}."] if others else []
+    if others:
+        blocks.append(f"Other metrics: {others}.")
     return Section("", tuple(blocks), noun="metrics")
 
 

@@ -284,6 +284,7 @@ def recompile_summary(runs: m.Runs) -> str:
         plural(len(made), "recompile"),
         f"{count(sum(entry.steady for entry in made))} of them after warm-up",
     ]
-    said += [f"{figure(seconds)} s in all"] if seconds else []
+    if seconds:
+        said.append(f"{figure(seconds)} s in all")
     refused = len(entries) - len(made)
     return ", ".join(said) + (f"; {count(refused)} refused by torch's limit" if refused else "")

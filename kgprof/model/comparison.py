@@ -145,7 +145,7 @@ class ComparedSide(Model):
     @property
     def commit(self) -> str:
         """Empty where it is not known."""
-        return "" if isinstance(self.git_commit, Skipped) else self.git_commit
+        return self.git_commit if isinstance(self.git_commit, str) else ""
 
 
 OF_THE_MEASUREMENT = ("--steps", "--warmup")  # settings that leave a step what it is

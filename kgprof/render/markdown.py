@@ -425,7 +425,8 @@ def _reasons(profile: m.Profile) -> Part:
     about = "<br>".join(escaped(line, 600) for line in account.lines(profile))
     accounted = (f"<sub>{about}</sub>", "") if about else ()
     reasons = [f"- {escaped(reason, 600)}" for reason in said]
-    reasons += [f"- {more:,} more"] if more else []
+    if more:
+        reasons.append(f"- {more:,} more")
     return Part(head=(*whole, *trust, *accounted), rows=tuple(reasons), noun="reasons")
 
 

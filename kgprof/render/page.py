@@ -220,9 +220,8 @@ def _facts(profile: m.Profile) -> tuple[str, ...]:
     environment = profile.environment
     found = [len(run.rounds.numbers) for run in profile.runs if isinstance(run.rounds, m.Rounds)]
     facts = [environment.device_name, f"torch {environment.torch.partition('+')[0]}"]
-    facts += (
-        [plural(max(found), "process", "processes")] if found and profile.comparison is None else []
-    )
+    if found and profile.comparison is None:
+        facts.append(plural(max(found), "process", "processes"))
     if isinstance(environment.git_commit, str):
         facts.append(
             f"commit {environment.git_commit[:10]}"
@@ -549,9 +548,6 @@ def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
             - rows
             - (limits.more_kernels if rows else 0),
         )
-    missing += (
-        [f"{count(names)} kernel names (their sum stands in each table's last rows)"]
-        if names
-        else []
-    )
+    if names:
+        missing.append(f"{count(names)} kernel names (their sum stands in each table's last rows)")
     return tuple(missing)
