@@ -52,22 +52,23 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
     that is none.
     """
     recording = while_loading.apart(recording)
-    evidence, header, plan = (
-        Evidence(recording, kind_overrides),
-        recording.header,
-        recording.header.plan,
-    )
+    evidence = Evidence(recording, kind_overrides)
+    header = recording.header
+    plan = header.plan
     evidence.once(kinds_of)
     across = ranks.notes(evidence)
     runs = times.with_speedups([_report(run, across.get(run.key, ())) for run in evidence.runs])
     # A gate marks what it accepts itself; the day that counts is the one of the recording.
-    root, today = plan.environment.source_root, header.created_utc[:10]
     findings, entries = accepted.apply(
-        recording.accepted, collectors.findings(evidence), root=root, today=today
+        recording.accepted,
+        collectors.findings(evidence),
+        root=plan.environment.source_root,
+        today=header.created_utc[:10],
     )
     covered = witnesses.coverage(evidence, collectors.RULES, findings)
     runs = tuple(_with_limits(run, findings) for run in runs)
-    weighed, balance = trade_offs(evidence, runs), rank_balance(evidence, runs, findings)
+    weighed = trade_offs(evidence, runs)
+    balance = rank_balance(evidence, runs, findings)
     late = (balance.straggler or balance.last) if balance is not None else None
     changed = differences(plan.trace_files, runs)
     next_actions = actions(evidence, runs, findings, late)
@@ -292,13 +293,13 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         return compiled
     if not compiled.call_us and compiled.calls is None:
         return m.Skipped("COMPILE has no call")
-    steady = times.spread(compiled.watched_us, unit="us", measured_in=m.PassName.COMPILE)
+    steady = times.spread(compiled.watched_us, "us", m.PassName.COMPILE)
     if run.record.script is not None and isinstance(run.record.trace, m.TracePass):
         # Few steps come before the profiler; as it only slows a step down, the shorter of both is
         # nearer. Behind those is the one in which it starts.
         steps = enumerate(run.record.trace.step_us, len(compiled.call_us) + 1)
         without = [us for step, us in steps if step not in compiled.compiled_in]
-        traced = times.spread(without, unit="us", measured_in=m.PassName.TRACE)
+        traced = times.spread(without, "us", m.PassName.TRACE)
         known = [
             each for each in (steady, traced, _of_all_steps(run)) if isinstance(each, m.Spread)
         ]
@@ -337,7 +338,7 @@ def _of_all_steps(run: RunEvidence) -> m.Spread | m.Skipped:
     paid = run.once(paid_once)
     if isinstance(paid, m.Skipped):
         return paid
-    return times.spread(paid.usual, unit="us", measured_in=m.PassName.MEMORY)
+    return times.spread(paid.usual, "us", m.PassName.MEMORY)
 
 
 def _changed(run: RunEvidence) -> tuple[m.Unavailable, ...]:

@@ -123,7 +123,8 @@ def _found(
                 replace(finding, saves=saves)
             )
     for first, *more in habits.values():
-        saves, fix = first.saves, first.fix
+        saves = first.saves
+        fix = first.fix
         if isinstance(saves, m.Saving):
             together = sum(
                 one.saves.us_per_step for one in (first, *more) if isinstance(one.saves, m.Saving)
@@ -136,10 +137,8 @@ def _found(
         if any(one.fix != fix for one in more):
             fix += "  # and likewise on the other lines"
         also = tuple(one.location for one in more if one.location)
-        lines, text = (
-            len({(one.file, one.line) for one in (first.location, *also) if one}),
-            first.message,
-        )
+        text = first.message
+        lines = len({(one.file, one.line) for one in (first.location, *also) if one})
         if first.location and lines > 1:
             alike = all(one.message == text for one in more)
             as_often = all(_often(one) == _often(first) for one in more)

@@ -41,11 +41,9 @@ def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice
     reason = "Its results equal those of eager mode."
     if cost is not None and plain is not None and cost != plain:
         reason += f" A call takes {figure(cost)} µs, and {figure(plain)} µs in eager mode."
-    copies = best.answer.copies_us if best.answer is not None else None
-    if isinstance(copies, m.Spread):
-        declared = (
-            any(each.declared for each in best.answer.inputs) if best.answer is not None else False
-        )
+    answer = best.answer
+    if answer is not None and isinstance(copies := answer.copies_us, m.Spread):
+        declared = any(each.declared for each in answer.inputs)
         which = (
             "included for the declared inputs"
             if declared

@@ -21,12 +21,15 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
     memory = run.record.memory
     if isinstance(memory, m.Skipped):
         return memory
-    unseen, events = _why_no_reads(run), run.whole.once(syncs.collect)
+    unseen = _why_no_reads(run)
+    events = run.whole.once(syncs.collect)
     on_gpu = run.whole.device == "cuda"
-    taken, beside = _taken(run), _beside_eager(run, _taken)
-    over, over_of = beside, "taken" if on_gpu else "resident"
+    taken = _taken(run)
+    beside = over = _beside_eager(run, _taken)
+    over_of = "taken" if on_gpu else "resident"
     if on_gpu and isinstance(taken, m.Skipped):
-        over, over_of = _beside_eager(run, _allocated), "allocated"
+        over = _beside_eager(run, _allocated)
+        over_of = "allocated"
     of_eager: float | m.Skipped
     if isinstance(beside, m.Skipped):
         of_eager, overhead = beside, None
@@ -79,12 +82,11 @@ def notes(summary: m.MemorySummary | m.Skipped) -> tuple[str, ...]:
 
 def _why_no_reads(run: RunEvidence) -> str:
     """Empty where every read was seen, step by step."""
-    watched, script = run.once(witnesses.WITNESSES[m.Witness.READS]), run.record.script
+    watched = run.once(witnesses.WITNESSES[m.Witness.READS])
     if isinstance(watched, m.Skipped):
         return watched.reason
-    return (
-        "the program has no steps to count" if script is not None and script.is_one_window else ""
-    )
+    script = run.record.script
+    return "the program has no steps to count" if script and script.is_one_window else ""
 
 
 class _Beside(NamedTuple):

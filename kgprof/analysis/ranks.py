@@ -8,11 +8,11 @@ longer than the others is the cause.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.collectors import recompiles
@@ -169,8 +169,7 @@ def rank_balance(
 Kernels = Mapping[m.RunKey, m.KernelBreakdown | m.Skipped]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Job:
+class _Job(m.Model):
     """What is known of all ranks."""
 
     ranks: Sequence[m.RankLoad]
@@ -179,8 +178,7 @@ class _Job:
     findings: Sequence[m.Finding]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Judged:
+class _Judged(m.Model):
     """Of one process group."""
 
     text: str
@@ -191,8 +189,7 @@ class _Judged:
     last: m.RunKey | None = None  # that comes last and is not called late, for its cause is unseen
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Last:
+class _Last(m.Model):
     """The rank of a process group that comes last, and what that costs the others."""
 
     load: m.RankLoad
@@ -310,35 +307,30 @@ def _is_always_last(waits_us: npt.NDArray[np.float64], place: int) -> bool:
 def _compiled_alone(last: _Last, findings: Sequence[m.Finding]) -> str:
     """Say what the rank that comes last recompiles and no other does; empty where it does not."""
     compiled = [each for each in findings if each.rule in RECOMPILES]
-    elsewhere = {(each.rule, each.location) for each in compiled if each.run != last.load.run}
-    alone = [
-        each
-        for each in compiled
-        if each.run == last.load.run and (each.rule, each.location) not in elsewhere
-    ]
-    if not alone:
-        return ""
-    first = alone[0]
-    at = ""
-    if first.location is not None:
-        at = f" (line {first.location.line})"
-    return (
-        f"rank {last.load.rank} alone recompiles, and {last.who} for it, {last.part}: "
-        f"{first.message}{at}"
-    )
+    alone = _alone(last.load, compiled, lambda each: (each.rule, each.location))
+    who = f"rank {last.load.rank} alone recompiles, and {last.who} for it, {last.part}"
+    return f"{who}: {alone}" if alone else ""
 
 
 def _in_its_code(late: m.RankLoad, findings: Sequence[m.Finding]) -> str:
     """Say which Python code of the late rank its GPU waits for; empty where none was seen that no
     other rank waits for."""
     found = [each for each in findings if each.rule == HOST_CODE.id]
-    elsewhere = {_function(each) for each in found if each.run != late.run}
-    its = [each for each in found if each.run == late.run and _function(each) not in elsewhere]
-    if not its:
-        return ""
-    place = its[0].location
-    at = f" (line {place.line})" if place is not None else ""
-    return f"; {its[0].message}{at}"
+    alone = _alone(late, found, _function)
+    return f"; {alone}" if alone else ""
+
+
+def _alone(
+    late: m.RankLoad, findings: Sequence[m.Finding], about: Callable[[m.Finding], object]
+) -> str:
+    """Give the message and line of its first finding that is about nothing that another rank has;
+    empty where there is none."""
+    elsewhere = {about(each) for each in findings if each.run != late.run}
+    for each in findings:
+        if each.run == late.run and about(each) not in elsewhere:
+            at = f" (line {each.location.line})" if each.location is not None else ""
+            return f"{each.message}{at}"
+    return ""
 
 
 def _function(found: m.Finding) -> tuple[str, str] | None:
@@ -347,8 +339,7 @@ def _function(found: m.Finding) -> tuple[str, str] | None:
     return (place.file, place.function) if place is not None else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Why:
+class _Why(m.Model):
     """What takes the last rank longer than the others."""
 
     more_us: float  # than the median of them, in a step
@@ -419,28 +410,28 @@ def _cause(last: _Last, kernels: Kernels) -> tuple[m.LateCause, _Why]:
     """What takes the last rank longest, against the median of the others, and the kernel or
     operator that grew most."""
 
-    def beyond(value: Callable[[m.RankLoad], float]) -> tuple[float, str]:
+    def beyond(value: Callable[[m.RankLoad], float], words: str) -> _Why:
         mine = value(last.load)
         theirs = median(value(load) for load in last.others)
-        return mine - theirs, f"{figure(mine / 1000)} vs {figure(theirs / 1000)} ms per step"
+        figures = f"{figure(mine / 1000)} vs {figure(theirs / 1000)} ms per step"
+        return _Why(more_us=mine - theirs, words=words, figures=figures)
 
     waits = "it spends longer in Python between operators"
     if _on_gpu(kernels[last.load.run]):
         waits = "its GPU waits longer for its CPU"
     causes = {
-        m.LateCause.COMPUTE: (
-            *beyond(lambda load: load.compute_us - load.copies_us),
-            "it computes longer",
+        m.LateCause.COMPUTE: beyond(
+            lambda load: load.compute_us - load.copies_us, "it computes longer"
         ),
-        m.LateCause.HOST: (*beyond(lambda load: load.idle_us), waits),
-        m.LateCause.COPIES: (*beyond(lambda load: load.copies_us), "its copies take longer"),
+        m.LateCause.HOST: beyond(lambda load: load.idle_us, waits),
+        m.LateCause.COPIES: beyond(lambda load: load.copies_us, "its copies take longer"),
     }
-    cause = max(causes, key=lambda each: causes[each][0])
-    more_us, figures, words = causes[cause]
-    most = ""
+    cause = max(causes, key=lambda each: causes[each].more_us)
+    why = causes[cause]
     if cause is not m.LateCause.HOST:
-        most = _grew_most(last, kernels, more_us, copies=cause is m.LateCause.COPIES)
-    return cause, _Why(more_us=more_us, words=words, figures=figures, most=most)
+        most = _grew_most(last, kernels, why.more_us, copies=cause is m.LateCause.COPIES)
+        why = replace(why, most=most)
+    return cause, why
 
 
 def _grew_most(last: _Last, kernels: Kernels, more_us: float, *, copies: bool) -> str:

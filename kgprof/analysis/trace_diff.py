@@ -9,6 +9,7 @@ in which it makes them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from kgprof import model as m
 from kgprof.measures.kernel_kinds import plain_name
@@ -44,16 +45,13 @@ def difference(
 ) -> m.TraceDifference:
     """``after``, the trace of ``run``, less ``before``, that of ``against``; or why they cannot be
     compared."""
+    answer = partial(m.TraceDifference, run=run, against=against)
     if isinstance(before, m.Skipped):
-        return m.TraceDifference(
-            run=run, against=against, missing=f"{against.strategy}: {before.reason}"
-        )
+        return answer(missing=f"{against.strategy}: {before.reason}")
     if isinstance(after, m.Skipped):
-        return m.TraceDifference(
-            run=run, against=against, missing=f"{run.strategy}: {after.reason}"
-        )
+        return answer(missing=f"{run.strategy}: {after.reason}")
     if reason := _incomparable(before, after, run, against):
-        return m.TraceDifference(run=run, against=against, missing=reason)
+        return answer(missing=reason)
     steps = before.steps or 1, after.steps or 1
     totals = [(side.total_us, sum(row.count for row in side.rows)) for side in (before, after)]
 
@@ -84,9 +82,7 @@ def difference(
         ]
         return tuple(sorted(rows, key=lambda row: (-abs(row.delta_us), row.name, row.kind or "")))
 
-    return m.TraceDifference(
-        run=run,
-        against=against,
+    return answer(
         device=after.device,
         per="step" if after.steps else "window",
         before_steps=before.steps,

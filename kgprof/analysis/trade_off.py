@@ -23,6 +23,7 @@ from kgprof.measures.times import (
     ranked,
     uncounted_evaluation,
     why_not,
+    within_process,
 )
 from kgprof.reading.evidence import Evidence
 from kgprof.wording import short
@@ -142,11 +143,8 @@ def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, Time
 
 def _whole(run: m.RunReport) -> Time:
     """Or why there is no time a unit."""
-    return (
-        uncounted_evaluation(run)
-        if isinstance(uncounted_evaluation(run), m.Spread)
-        else run.per_unit
-    )
+    whole = uncounted_evaluation(run)
+    return whole if isinstance(whole, m.Spread) else run.per_unit
 
 
 def _saved(
@@ -204,7 +202,8 @@ def _judged(
 
 
 def _figure(name: str, time: m.Spread, unit: Unit) -> str:
-    low, high = (time.p10, time.p90) if unit is PER_STEP else (time.minimum, time.maximum)
+    known = within_process(time, unit)
+    ends = f"{unit.bare(known.low)} to {unit.bare(known.high)}"
     kind = "p10 to p90" if unit is PER_STEP else "range"
-    ranged = f"{kind} {unit.bare(low)} to {unit.bare(high)}" if time.samples > 1 else "no spread"
+    ranged = f"{kind} {ends}" if time.samples > 1 else "no spread"
     return f"{name} takes {unit.say(time.median)} (TIMING, median, {ranged}, n = {time.samples:,})"

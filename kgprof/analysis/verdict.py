@@ -11,8 +11,6 @@ something to gain and are counted beside the sentence: none makes it doubtful.
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
-from msgspec.structs import replace
-
 from kgprof import limits
 from kgprof import model as m
 from kgprof.collectors import rule_of
@@ -279,16 +277,14 @@ def verdict(
     headlines = _headlines(runs, findings, interrupted=interrupted)
     if hang:
         headlines.insert(0, (FAILED, hang))
-    rank, results, (work, lead) = (
-        fastest(runs, baseline, workload),
-        _results(runs, uncompared),
-        _work(runs),
-    )
+    rank = fastest(runs, baseline, workload)
+    results = _results(runs, uncompared)
+    work, lead = _work(runs)
     remarks = [rank, *([results] if results else []), *work]
     if balance is not None and balance.straggler is not None:
         remarks.insert(0, Remark(text=balance.text, status=ATTENTION))
     elif balance is not None:
-        remarks.append(Remark(text=balance.text, status=OK))
+        remarks.append(Remark(text=balance.text))
     # Of traces held against others, what became of the whole.
     remarks += tuple(
         Remark(
@@ -299,46 +295,47 @@ def verdict(
         else Remark(text=f"{one.run.strategy} was not compared: {one.missing}", status=ATTENTION)
         for one in differences[:TRACED_TO_NAME]
     )
+    added = []  # to the first remark
     limited = limits.words(runs[0], says_step=rank.says_step) if len(runs) == 1 else ""
     stands = limited and (limits.is_of_the_whole(runs[0]) or limits.is_gpu_bound(runs[0]))
     if limited and (stands or rank.status is not INCONCLUSIVE):
         if not actions and limits.is_gpu_bound(runs[0]):
             limited += "; no finding asks for a change"
-        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {limited}")
+        added.append(limited)
     if len(runs) == 1 and not limited and limits.is_gpu_bound(runs[0]):
-        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {limits.busy_words(runs[0])}")
+        added.append(limits.busy_words(runs[0]))
     if balance is not None and (last := _last(runs, balance)):
-        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; {last}")
+        added.append(last)
     here = [action for action in actions if not action.only_on_gpu]
     if balance is not None and balance.straggler is not None:
         here = []  # what makes the late rank faster is not known beyond its cause
     bounded = bool(here) and isinstance(here[0].saves, m.Saving)
     if here and any(run.script is not None and (run.script.step or bounded) for run in runs):
-        remarks[0] = replace(remarks[0], text=f"{remarks[0].text}; first: {_first(here[0])}")
-    answer, *rest = remarks
+        added.append(f"first: {_first(here[0])}")
+    answer, *further = remarks
+    text = "; ".join((answer.text, *added))
+    rest = [remark.text for remark in further]
     doubts = [
         each for each in findings if each.level is m.Level.WARNING and rule_of(each).topic in DOUBTS
     ]
     eager = [f for f in findings if f.rule == NOTHING_MEASURED.id and f.level is m.Level.NOTE]
     acted_on = {each.finding for each in actions}
     silent = [f for f in eager if f.fingerprint not in acted_on]
-    trusted = (*(remark.text for remark in rest), *_by_message((*doubts, *silent)))
-    trust = "; ".join((*answer.notes, *trusted))
+    trust = "; ".join((*answer.notes, *rest, *_by_message((*doubts, *silent))))
     if not headlines:
         statuses = [remark.status for remark in remarks]
-        statuses += [ATTENTION] if expired or lead or doubts else []
+        if expired or lead or doubts:
+            statuses.append(ATTENTION)
         status = max(statuses, key=WORST_LAST.index)
         # an action has the long sentence of what compiling costs, and that is enough
         costs = {each.finding for each in actions if each.rule == NEVER_BREAKS_EVEN.id}
         others = [f for f in findings if f.fingerprint not in costs and f not in silent]
         notes = (*expired, *_by_message(others))
-        return m.Verdict(
-            status=status, lead=lead, text=answer.text, trust=trust, reasons=_once(notes)
-        )
-    (status, text), *more = headlines
-    said = tuple(line for line in (lead, *(remark.text for remark in remarks)) if line)
+        return m.Verdict(status=status, lead=lead, text=text, trust=trust, reasons=_once(notes))
+    (status, headline), *more = headlines
+    said = filter(None, (lead, text, *rest))
     return m.Verdict(
-        status=status, text=text, reasons=_once((*(line for _, line in more), *expired, *said))
+        status=status, text=headline, reasons=_once((*(line for _, line in more), *expired, *said))
     )
 
 
@@ -363,7 +360,8 @@ def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:
     runs: dict[str, list[str]] = {}
     for finding in findings:
         slugs = runs.setdefault(finding.message, [])
-        slugs += [finding.run.slug] if finding.run and finding.run.slug not in slugs else []
+        if finding.run and finding.run.slug not in slugs:
+            slugs.append(finding.run.slug)
     return tuple(
         f"{', '.join(slugs)}: {message}" if slugs else message for message, slugs in runs.items()
     )

@@ -36,9 +36,8 @@ def cases_of(workload: str, names: Sequence[str]) -> tuple[m.CaptureCase, ...]:
 
 def captured(options: m.Options, cases: Sequence[m.CaptureCase], context: Context) -> int:
     """Try them, write capture.json and capture.html, print what was asked for; the exit code."""
-    target = loading.find(options.workload)
-    inputs = [target.file] if target is not None and target.file is not None else []
-    folder = context.output if context.output is not None else default_folder(options.workload)
+    folder = context.output or default_folder(options.workload)
+    inputs = loading.files_of(options.workload)
     with making(folder, inputs, context, worth_keeping=False, names=FILES) as work:
         question = m.CaptureQuestion(case=cases[0], strategy=next(iter(options.strategies), ""))
         with (

@@ -45,7 +45,6 @@ class Comparing(m.Model):
         context = self.context
         output = self.context.output
         written = [output / name for name in layout.REPORTS] if output is not None else []
-        written += [one.path for one in self.context.outputs if one.path is not None]
         self._refuse_overwriting((base, head), written)
         sources = (
             reading.named_side(base, context.sharing),
@@ -70,7 +69,6 @@ class Comparing(m.Model):
                     why, hint=f"one of {', '.join(SHEET_FORMATS)}, or compare two of them"
                 )
         written = [folder / name for name in HISTORY_FILES] if folder is not None else []
-        written += [one.path for one in self.context.outputs if one.path is not None]
         self._refuse_overwriting(paths, written)
         if folder is not None:
             refuse_in_the_way(folder, HISTORY_FILES)
@@ -88,8 +86,9 @@ class Comparing(m.Model):
         return EXIT_OK
 
     def _refuse_overwriting(self, sides: Sequence[Path], written: Sequence[Path]) -> None:
+        files = [*written, *self.context.files]
         for path in sides:
-            refuse_overwriting([*results(path), *self.inputs], written, reading.recording_of(path))
+            refuse_overwriting([*results(path), *self.inputs], files, reading.recording_of(path))
 
     def _compared(self, base: Path, head: Path, sources: tuple[str, str]) -> m.Profile:
         sharing = self.context.sharing

@@ -61,6 +61,11 @@ class Context:
     module: str | None = None  # of -m, in place of a WORKLOAD
     workload_args: tuple[str, ...] = ()  # what stands after ``--``
 
+    @property
+    def files(self) -> list[Path]:
+        """Those that formats are written to."""
+        return [output.path for output in self.outputs if output.path is not None]
+
 
 with_context = click.make_pass_decorator(Context, ensure=True)
 
@@ -323,14 +328,15 @@ def passes_help() -> str:
     )
 
 
-module_option = click.option(
-    "-m",
-    "module",
-    metavar="MODULE",
-    is_eager=True,
-    expose_value=False,
-    callback=remembered,
-    help="Run a module as a program, like python -m, instead of WORKLOAD.",
+workload_argument = in_order(
+    click.argument("workload", default=DEFAULTS.workload, callback=named_once),
+    remembered_option(
+        "-m",
+        "module",
+        metavar="MODULE",
+        is_eager=True,
+        help="Run a module as a program, like python -m, instead of WORKLOAD.",
+    ),
 )
 
 

@@ -61,11 +61,7 @@ def torch_trace_read(
     # looks for torch, which no other verb's parent process does
     from kgprof.record import torch_trace_files
 
-    output = (
-        context.output
-        if context.output is not None
-        else default_folder(torch_trace.absolute().name)
-    )
+    output = context.output or default_folder(torch_trace.absolute().name)
     read = [torch_trace, *torch_trace.glob("*")]
     with making(output, read, context, worth_keeping=False) as work:
         torch_trace_files.record_directory(torch_trace, work.folder, options)
@@ -104,8 +100,7 @@ def run_here(
     if output is None:
         agreed = launched and ranks.agreed_folder(folder_name(options.workload), launched)
         output = agreed or default_folder(options.workload)
-    target = programs.find(options.workload) if is_program else loading.find(options.workload)
-    named = [target.file] if target is not None and target.file is not None else []
+    named = loading.files_of(options.workload)
     named += [Path(arg.rpartition("=")[2]) for arg in options.workload_args]
     # which takes any text for a path
     inputs = [*inputs, *(path for path in named if os.path.exists(path))]

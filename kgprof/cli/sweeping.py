@@ -59,13 +59,10 @@ def swept(
 ) -> int:
     """The exit code of a sweep whose sheet is in its place."""
     folder = default_folder(asked.workload)
-    output = (
-        context.output if context.output is not None else folder.with_name(f"sweep-{folder.name}")
-    )
+    output = context.output or folder.with_name(f"sweep-{folder.name}")
     ends = time.monotonic() + 60 * minutes - ENDING_S
     earlier = earlier_sweep(output) if resume else None
-    target = (programs if programs.is_program(asked.workload) else loading).find(asked.workload)
-    inputs = [target.file] if target is not None and target.file is not None else []
+    inputs = loading.files_of(asked.workload)
     private = private_names()
 
     def shown(sweep: m.Sweep) -> m.Sweep:

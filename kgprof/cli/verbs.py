@@ -125,8 +125,7 @@ def cli(ctx: click.Context) -> None:
 
 
 @cli.command(cls=WorkloadCommand)
-@click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
-@options.module_option
+@options.workload_argument
 @options.run_options
 @options.wait_option
 @options.passes_option
@@ -183,8 +182,7 @@ def profile(
 
 
 @cli.command("check-graphs", cls=WorkloadCommand)
-@click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
-@options.module_option
+@options.workload_argument
 @options.run_options
 @options.many(
     "--max",
@@ -323,8 +321,7 @@ def report(
         folder = layout.resolve(recording)
         where = output if output is not None or outputs else layout.output_folder(folder)
         reports = [where / name for name in layout.REPORTS] if where is not None else []
-        files = [one.path for one in outputs if one.path is not None]
-        refuse_overwriting([], [*reports, *files], folder)
+        refuse_overwriting([], [*reports, *context.files], folder)
         found = read(folder, hta=hta, sharing=context.sharing)
         context.folder = where
         page = (
@@ -379,11 +376,7 @@ def trace(
     from kgprof.record import default_folder, kineto_files
 
     kernel_kinds()  # a fault in them is told before anything is read
-    where = (
-        context.output
-        if context.output is not None
-        else default_folder(kineto_files.title(traces[:1]))
-    )
+    where = context.output or default_folder(kineto_files.title(traces[:1]))
     asked = m.Options(kineto_files.title(traces), passes=(m.PassName.TRACE,))
     named = (*traces, *against)
     files = [
@@ -481,8 +474,7 @@ def export(
 
 
 @cli.command(cls=WorkloadCommand)
-@click.argument("workload", default=DEFAULTS.workload, callback=options.named_once)
-@options.module_option
+@options.workload_argument
 @click.option("--strategy", metavar="NAME", help="Strategy of the workload.  [default: its first]")
 @options.many(
     "--mode",
@@ -1071,7 +1063,7 @@ def write_ci(
     )
     from kgprof.record import store
 
-    path = output if output is not None else PATHS[place]
+    path = output or PATHS[place]
     options.refuse_unwritable(path)
     refuse_what_is_no_file(path)
     if not force:

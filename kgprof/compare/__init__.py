@@ -342,7 +342,8 @@ def history(
                 if at
                 else [(one, False) for one in (*found, steps[0])]
             )
-            ends += [(steps[at], False)] if at < len(steps) else []
+            if at < len(steps):
+                ends.append((steps[at], False))
             here = (one.head if is_head else one.base for one, is_head in ends if one is not None)
             values.append(next(here, absent))
         metrics.append(

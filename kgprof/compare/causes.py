@@ -105,7 +105,7 @@ def explained(
         )
         decides = worse.metric
         sums = (worse.delta_us, known_us, worse.delta_us - known_us)
-    window = next((row for row in trace.window if row.name == "window"), None)
+    window = trace.of_window("window")
     return m.RunComparison(
         run=sides.head.key,
         status=m.Presence.BOTH,
@@ -372,7 +372,10 @@ def changed_results(base: m.RunReport, head: m.RunReport) -> Iterator[str]:
     """From what each side says of its own evaluation, because neither holds the other's results.
     Nothing where nothing is known on a side. Of the metrics only the first that moved by more than
     near-ties can move it: a result is at most 1 of those averaged."""
-    was, now, before, after = base.agreement, head.agreement, base.evaluation, head.evaluation
+    was = base.agreement
+    now = head.agreement
+    before = base.evaluation
+    after = head.evaluation
     different = m.AgreementVerdict.DIFFERENT
     if (
         isinstance(was, m.RunAgreement)

@@ -471,7 +471,7 @@ class _Steps(m.Model):
 def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -> float | m.Skipped:
     """A microsecond of the traced window in TIMING's."""
     step = named(metrics, m.TimeOf.STEP)
-    window = next((row for row in trace.window if row.name == "window"), None)
+    window = trace.of_window("window")
     if window is None or trace.per != "step":
         return m.Skipped(trace.missing or "the traces mark no steps")
     if step is None or isinstance(step.base, m.Skipped) or isinstance(step.head, m.Skipped):

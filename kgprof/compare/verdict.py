@@ -135,7 +135,7 @@ def verdict(found: Sequence[Reason], compared: m.Comparison, root: str) -> m.Ver
     if not found:
         return m.Verdict(status=m.VerdictStatus.OK, text=_passed(compared), reasons=_also(compared))
     first = found[0]
-    code = found[0].exit_code
+    code = first.exit_code
     if all(reason.exit_code == EXIT_INCONCLUSIVE and reason.same_for_all for reason in found):
         text = f"no time could be judged: {first.same_for_all}"
         return m.Verdict(status=m.VerdictStatus.INCONCLUSIVE, text=text, reasons=_also(compared))

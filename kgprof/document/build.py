@@ -340,9 +340,9 @@ def compared(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
 
 def _side(side: m.ComparedSide) -> str:
     made = [side.created_utc]
-    if isinstance(side.git_commit, str):
+    if side.commit:
         dirty = " with local changes" if side.git_dirty is True else ""
-        made.append(f"commit {side.git_commit[:12]}{dirty}")
+        made.append(f"commit {side.commit[:12]}{dirty}")
     return f"{side.source} ({', '.join(made)})"
 
 
@@ -369,7 +369,8 @@ def _metrics(found: m.Comparison) -> Section:
     rest = Counter(metric.verdict for metric in metrics if metric not in shown)
     others = ", ".join(f"{number:,} {verdict}" for verdict, number in rest.items())
     blocks: list[Block] = [compare_words.metric_table(shown)] if shown else []
-    blocks += [f"Other metrics: {others}."] if others else []
+    if others:
+        blocks.append(f"Other metrics: {others}.")
     return Section("", tuple(blocks), noun="metrics")
 
 

@@ -44,7 +44,7 @@ def compare_part(
     # Those that are the same, or of which nothing is known.
     unchanged = [metric for metric in listed if metric not in changed]
     base, head = compare_words.sides(found)
-    at = {run.key: anchor(index) for index, run in enumerate(profile.runs[: limits.runs])}
+    at = {run.key: anchor(index) for index, run in enumerate(profile.runs)}
     bars = [
         parts_of(run.trace, after)
         for run in found.runs
@@ -221,7 +221,7 @@ def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) ->
 
 def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
     parts = parts_of(trace, after)
-    window = next((row for row in trace.window if row.name == "window"), None)
+    window = trace.of_window("window")
     whole = (window.after_us if after else window.before_us) if window else 0.0
     whole = whole or sum(parts.values()) or 1.0
     steps = trace.after_steps if after else trace.before_steps

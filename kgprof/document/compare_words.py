@@ -309,9 +309,7 @@ def unchecked(comparison: m.Comparison) -> tuple[str, ...]:
 def sides(comparison: m.Comparison) -> tuple[str, str]:
     """What base and head are called: their sources, and the commit where it is known."""
     base, head = (
-        f"{side.source} ({side.git_commit[:10]})"
-        if isinstance(side.git_commit, str) and side.git_commit
-        else side.source
+        f"{side.source} ({side.commit[:10]})" if side.commit else side.source
         for side in (comparison.base, comparison.head)
     )
     return base, head

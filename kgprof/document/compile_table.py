@@ -1,7 +1,7 @@
 """Compilation run by run: the first call, where the compiler's own time went in six stages, and
 which functions were compiled again, in which call, for which reason, at what price."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -38,7 +38,6 @@ STAGES = (
     ("machine_code_s", "M", "machine code", "g++ or Triton's compiler"),
     ("caching_s", "K", "caching", "computing cache keys, reading and loading entries"),
 )
-_LOOKS = ("hits", "misses", "bypasses")
 _NAMES = tuple(name for _, _, name, _ in STAGES)
 
 
@@ -77,26 +76,9 @@ def compile_table(runs: m.Runs) -> Table:
         "Dynamo total s",
         "later calls ms (range, calls)",
     ]
-    offered = {
-        "host peak while compiling": [
-            known(each.compiling, partial(peak_cell, "resident")) for _, _, each in found
-        ],
-        "GPU peak while compiling": [
-            known(each.compiling, partial(peak_cell, "allocated")) for _, _, each in found
-        ],
-        **{f"cache {what}": [_looks(each.caches, what) for _, _, each in found] for what in _LOOKS},
-        "cache on disk": [
-            known(
-                each.cache,
-                lambda kept: Cell(
-                    size(kept.bytes), (plural(kept.files, "file"),), value=kept.bytes
-                ),
-            )
-            for _, _, each in found
-        ],
-    }
     why: dict[str, list[str]] = {}
-    for name, cells in offered.items():
+    for name, cell_of in _OFFERED.items():
+        cells = [cell_of(compiled) for _, _, compiled in found]
         if any(cell.measured for cell in cells):
             headings.append(name)
             for shown, cell in zip(rows, cells, strict=True):
@@ -107,14 +89,27 @@ def compile_table(runs: m.Runs) -> Table:
     return replace(plain("Compilation per run", headings, rows), notes=notes)
 
 
-def _looks(tallies: Sequence[m.CacheTally] | m.Skipped, what: str) -> Cell:
+def _looks(compiled: m.CompileSummary, what: str) -> Cell:
     """Of all caches together; below it each of them."""
+    tallies = compiled.caches
     if isinstance(tallies, m.Skipped):
         return missing(tallies)
     each = [(tally.cache, int(getattr(tally, what))) for tally in tallies]
     return whole(
         sum(number for _, number in each), *(f"{name} {number}" for name, number in each if number)
     )
+
+
+def _on_disk(kept: m.CacheFolder) -> Cell:
+    return Cell(size(kept.bytes), (plural(kept.files, "file"),), value=kept.bytes)
+
+
+_OFFERED: Mapping[str, Callable[[m.CompileSummary], Cell]] = {
+    "host peak while compiling": lambda made: known(made.compiling, partial(peak_cell, "resident")),
+    "GPU peak while compiling": lambda made: known(made.compiling, partial(peak_cell, "allocated")),
+    **{f"cache {what}": partial(_looks, what=what) for what in ("hits", "misses", "bypasses")},
+    "cache on disk": lambda made: known(made.cache, _on_disk),
+}
 
 
 def _totals(
@@ -156,7 +151,9 @@ def stage_bars(runs: m.Runs, limits: Limits) -> tuple[Bar, ...]:
     scale = bar_scale_s(runs)
     bars = []
     for index, run, each, total in _totals(runs):
-        whole, parts, words = sum(total) or 1.0, [], []
+        whole = sum(total) or 1.0
+        parts = []
+        words = []
         for (field, letter, name, _), value in zip(STAGES, total, strict=True):
             if value:
                 words.append(f"{name} {figure(value)} s ({percent(value / whole)})")
@@ -287,6 +284,7 @@ def recompile_summary(runs: m.Runs) -> str:
         plural(len(made), "recompile"),
         f"{count(sum(entry.steady for entry in made))} of them after warm-up",
     ]
-    said += [f"{figure(seconds)} s in all"] if seconds else []
+    if seconds:
+        said.append(f"{figure(seconds)} s in all")
     refused = len(entries) - len(made)
     return ", ".join(said) + (f"; {count(refused)} refused by torch's limit" if refused else "")

@@ -12,7 +12,7 @@ from kgprof.document.breakdown import Legend, legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits
 from kgprof.document.plot import Axis, Plot, Shape, line, plot
-from kgprof.document.quantity import FEWEST_FOR_PERCENTILES, count, duration, figure, milliseconds
+from kgprof.document.quantity import count, duration, figure, milliseconds, p10_to_p90
 from kgprof.document.table import Block, Cell, Table, known, number, plain, row, timed
 from kgprof.wording import plural
 
@@ -30,7 +30,7 @@ HEADINGS = (
 
 def economics_table(profile: m.Profile, limits: Limits) -> Table:
     """Columns that at least one run has a figure for; the notes say what is not known, and why."""
-    shown = weighed(profile)[: limits.runs]
+    shown = weighed(profile)
     rows = (row(one.run.slug, *_figures(one, profile.unit)) for one in shown)
     table = plain("Compile time against time saved, per run", ("run", *HEADINGS), rows)
     known = (
@@ -162,8 +162,7 @@ def _plotted(
     steps = [x.low * (x.high / x.low) ** (place / (_POINTS - 1)) for place in range(_POINTS)]
     shapes = []
     for style, name, start_s, time in curves:
-        enough = time.samples >= FEWEST_FOR_PERCENTILES
-        low, high = (time.p10, time.p90) if enough else (time.minimum, time.maximum)
+        low, high = p10_to_p90(time)
         each = duration(time.median * scale * 1e6)
         title = f"{name}: {figure(start_s)} s to start, then {each} per {per}"
 

@@ -18,7 +18,9 @@ _NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown rev
 
 def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
     machine = profile.environment
-    commit, cpu, torch = machine.git_commit, machine.cpu_name, machine.torch
+    commit = machine.git_commit
+    cpu = machine.cpu_name
+    torch = machine.torch
     if isinstance(commit, str):
         commit += " with uncommitted changes" if machine.git_dirty is True else ""
     elif any(words in commit.reason for words in _NO_COMMITS):

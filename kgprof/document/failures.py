@@ -33,10 +33,9 @@ def measured_nothing(profile: m.Profile) -> bool:
     )
 
 
-def failed(profile: m.Profile, most: int | None = None) -> tuple[Failed, ...]:
-    """``most``: of the runs."""
+def failed(profile: m.Profile) -> tuple[Failed, ...]:
     shown: dict[tuple[str, str], list[m.RunReport]] = {}
-    for run in profile.runs[:most]:
+    for run in profile.runs:
         if (failure := run.exit.failure) is not None:
             place = _place(failure, profile.environment.source_root)
             shown.setdefault((place, failure.error), []).append(run)

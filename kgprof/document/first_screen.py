@@ -79,7 +79,7 @@ class BusyBar(View):
 
 
 def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict[str, object]:
-    runs = profile.runs[: limits.runs]
+    runs = profile.runs
     by_speed = ranked(runs)
     first = runs[importance(runs)[0]] if runs else None
     compared = profile.comparison is not None
@@ -307,7 +307,6 @@ def _busy_bar(
 
 def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[Step]:
     root = profile.environment.source_root
-    remedies = {rule.id: rule.remedy for rule in profile.rules}
     for action in profile.actions:
         place = action.location
         saves = action.saves
@@ -329,7 +328,7 @@ def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[S
             ),
             amount=amount,
             leads_to=found.anchors.get(action.finding, "findings"),
-            remedy=one_line(action.no_fix or remedies.get(action.rule, ""), 4 * limits.name),
+            remedy=one_line(action.no_fix or profile.remedy(action.rule), 4 * limits.name),
             about=one_line(", ".join((*about, how)), 2 * limits.name),
         )
 
@@ -392,7 +391,7 @@ def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:
         parts = {
             kind: us for kind, us in parts_of(run.trace, after).items() if kind != breakdown.IDLE
         }
-        window = next((row for row in run.trace.window if row.name == "window"), None)
+        window = run.trace.of_window("window")
         whole = sum(parts.values())
         metric = next((one for one in run.metrics if one.time_of is m.TimeOf.STEP), None)
         bare = (metric.head if after else metric.base) if metric else None

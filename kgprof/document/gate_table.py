@@ -102,11 +102,8 @@ def accepted_table(gate: m.Gate, limits: Limits) -> Table:
             if entry.status is m.AcceptedStatus.USED
             else entry.status
         )
-        place = " ".join(
-            filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library))
-        )
         ended = Cell(status, wrong=entry.status is m.AcceptedStatus.EXPIRED)
-        rows.append(row(entry.rule, place, entry.reason, entry.owner, entry.expires, ended))
+        rows.append(row(entry.rule, entry.place, entry.reason, entry.owner, entry.expires, ended))
     heads = columns("rule", "where", "why", "owner", "expires", words=4, first="kind")
     return Table(
         label="Accepted findings", columns=(*heads, Column("status", style="")), rows=tuple(rows)

@@ -101,9 +101,7 @@ def sheet(found: m.History) -> Sheet:
 
 def _named(found: m.History, at: int) -> str:
     side = found.recordings[at]
-    commit = (
-        f" ({side.git_commit[:10]})" if isinstance(side.git_commit, str) and side.git_commit else ""
-    )
+    commit = f" ({side.commit[:10]})" if side.commit else ""
     return f"{one_line(side.source, 60)}{commit}"
 
 
@@ -185,11 +183,7 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
         step = metric.against_previous[at - 1] if at else None
         is_worse = step is not None and step.verdict is m.MetricVerdict.WORSE
         side = found.recordings[at]
-        commit = (
-            side.git_commit[:7]
-            if isinstance(side.git_commit, str) and side.git_commit
-            else str(at + 1)
-        )
+        commit = side.commit[:7] or str(at + 1)
         words = f"{_named(found, at)}: {value(known, number)}"
         words += f", {change(step)} against the previous" if step is not None else ""
         label = commit if at % every == 0 else ""

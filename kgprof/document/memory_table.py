@@ -113,7 +113,7 @@ def memory_folds(runs: m.Runs, limits: Limits) -> Blocks:
     """A reason that all runs share stands once."""
     reasons = [run.memory_curve.reason for run in runs if isinstance(run.memory_curve, m.Skipped)]
     if len(reasons) == len(runs) and len(set(reasons)) == 1:
-        return (f"Memory over a step is not drawn: {one_line(reasons[0], limits.name)}.",)
+        return (f"Memory over a step is not drawn: {reasons[0]}.",)
     folds = list[Block]()
     drawn = kept(runs, limits.timelines)
     for index, run in enumerate(runs):
@@ -122,9 +122,7 @@ def memory_folds(runs: m.Runs, limits: Limits) -> Blocks:
         caption = ""
         blocks = list[Block]()
         if isinstance(curve, m.Skipped):
-            blocks.append(
-                f"Memory over a step is not drawn: {one_line(curve.reason, limits.name)}."
-            )
+            blocks.append(f"Memory over a step is not drawn: {curve.reason}.")
         elif index not in drawn:
             blocks.append(
                 "Memory over a step is left out of this page to keep it small; report.json holds "
@@ -132,13 +130,13 @@ def memory_folds(runs: m.Runs, limits: Limits) -> Blocks:
             )
         else:
             caption = (
-                f"{one_line(curve.step, limits.name)}, {milliseconds(curve.duration_us)} ms, the "
+                f"{curve.step}, {milliseconds(curve.duration_us)} ms, the "
                 f"median of {plural(curve.steps, 'traced step')}, {curve.measured_in.upper()} pass"
             )
             blocks.append(_curve(curve, name))
             figures = (curve.before_bytes, curve.peak_bytes, curve.after_bytes)
             cells = (
-                one_line(curve.device, limits.name),
+                curve.device,
                 *(size(each) for each in figures),
                 count(curve.events),
             )

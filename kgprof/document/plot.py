@@ -147,9 +147,13 @@ def timed_steps(runs: m.Runs) -> bool:
 
 def step_time_folds(runs: m.Runs, limits: Limits) -> Blocks:
     """Of the runs that there is room for; what is left out is said once."""
-    folds, drawn, left_out = list[Block](), kept(runs, limits.timelines), 0
+    folds = list[Block]()
+    drawn = kept(runs, limits.timelines)
+    left_out = 0
     for index, run in enumerate(runs):
-        name, series, blocks = one_line(run.key.slug, limits.name), run.series, list[Block]()
+        name = one_line(run.key.slug, limits.name)
+        series = run.series
+        blocks = list[Block]()
         if isinstance(series, m.Skipped):
             blocks.append(f"No step times: {one_line(series.reason, limits.name)}.")
         elif index in drawn:
@@ -178,11 +182,9 @@ def _single(series: m.StepSeries) -> bool:
 
 def _distribution(series: m.StepSeries, name: str) -> Plot:
     time = series.time
-    steps, start, width = (
-        sum(series.counts) + series.above,
-        series.bins_from_us / 1000,
-        series.bin_us / 1000,
-    )
+    steps = sum(series.counts) + series.above
+    start = series.bins_from_us / 1000
+    width = series.bin_us / 1000
     end = start + width * len(series.counts)
     x = Axis(low=start, high=end + (2 * width if series.above else 0.0))
     y = Axis(low=0.0, high=1.1 * max(*series.counts, series.above, 1))
@@ -237,7 +239,10 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
             f"p10 to p90: {span(milliseconds(low), milliseconds(high))} ms",
         )
     ]
-    at, far, marks, middles = 0, list[Shape](), list[tuple[float, str]](), list[str]()
+    at = 0
+    far = list[Shape]()
+    marks = list[tuple[float, str]]()
+    middles = list[str]()
     for process in series.processes:
         if len(series.processes) > 1:
             marks.append(

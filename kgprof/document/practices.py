@@ -144,8 +144,7 @@ def _what(profile: m.Profile, action: m.Action) -> str:
         return f"fix: {action.fix}"
     if action.no_fix:
         return f"no fix: {action.no_fix}"
-    remedy = next((rule.remedy for rule in profile.rules if rule.id == action.rule), "")
-    return f"what to do: {remedy}"
+    return f"what to do: {profile.remedy(action.rule)}"
 
 
 def _about(profile: m.Profile, action: m.Action) -> tuple[str, ...]:

@@ -82,12 +82,18 @@ FEWEST_FOR_PERCENTILES = 10
 EXTREMES = "min\N{EN DASH}max"
 
 
+def p10_to_p90(time: m.Spread) -> tuple[float, float]:
+    """Of few samples the extremes: below ten, percentiles are interpolation."""
+    if time.samples >= FEWEST_FOR_PERCENTILES:
+        return time.p10, time.p90
+    return time.minimum, time.maximum
+
+
 def ranged(time: m.Spread, scale: float = 1.0) -> str:
     """Empty where there are too few samples for any range."""
     if time.samples < FEWEST_FOR_A_RANGE:
         return ""
-    enough = time.samples >= FEWEST_FOR_PERCENTILES
-    low, high = (time.p10, time.p90) if enough else (time.minimum, time.maximum)
+    low, high = p10_to_p90(time)
     return span(figure(low * scale), figure(high * scale))
 
 

@@ -85,8 +85,8 @@ def fusion_blocks(runs: m.Runs, limits: Limits) -> Blocks:
             notes.append(
                 f"{run.key.slug}: {plural(run.fusion.kernels, 'kernel')} per step in TRACE{beside}"
             )
-    if more := len(graphs) - limits.lines:
-        notes += [f"{more:,} more graphs in report.json."] if more > 0 else []
+    if (more := len(graphs) - limits.lines) > 0:
+        notes.append(f"{more:,} more graphs in report.json.")
     headings = (
         *(
             "graph",

@@ -68,8 +68,7 @@ def source_view(
     """Of the runs that matter most. ``anchors``: of findings by fingerprint."""
     if not limits.source_rows:
         return ()
-    runs = profile.runs[: limits.runs]
-    first = sorted(kept(runs, FIRST_RUNS))
+    first = sorted(kept(profile.runs, FIRST_RUNS))
     return tuple(
         view for at in first if (view := _of_run(profile, at, anchors, limits)) is not None
     )
@@ -177,12 +176,11 @@ def _measured(
 
 
 def _add(line: _Line, more: _Line) -> None:
-    line.us, line.bytes, line.syncs = (
-        line.us + more.us,
-        line.bytes + more.bytes,
-        line.syncs + more.syncs,
-    )
-    line.breaks, line.recompiles = line.breaks + more.breaks, line.recompiles + more.recompiles
+    line.us += more.us
+    line.bytes += more.bytes
+    line.syncs += more.syncs
+    line.breaks += more.breaks
+    line.recompiles += more.recompiles
     line.rules = {**more.rules, **line.rules}
 
 

@@ -366,7 +366,8 @@ def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
             details.append(
                 f"{count(differing)} of {count(total)} \u2260 {name}" if differing else same
             )
-            details += [plural(ties, "near-tie")] if ties else []
+            if ties:
+                details.append(plural(ties, "near-tie"))
     wrong = agreement.verdict == m.AgreementVerdict.DIFFERENT
     if agreement.sha256:
         details.append(f"sha256 {agreement.sha256[:12]}")

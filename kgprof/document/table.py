@@ -171,7 +171,7 @@ class Points(View, kw_only=False):
     numbered: bool = False
 
 
-class Drawing(View):
+class Drawing(m.Model):
     """What a macro of its kind's name draws."""
 
     kind: ClassVar[str]

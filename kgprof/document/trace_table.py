@@ -120,11 +120,8 @@ def rank_blocks(balance: m.RankBalance, limits: Limits) -> Blocks:
         rows.append(("largest over median", *over))
         blocks += [_RANKS_MEAN, plain("Ranks", _RANK_HEADINGS, rows, style="", first="name")]
     if isinstance(balance.collectives, m.Skipped):
-        blocks += (
-            [f"Arrivals at the collectives are unknown: {balance.collectives.reason}."]
-            if balance.ranks
-            else []
-        )
+        if balance.ranks:
+            blocks.append(f"Arrivals at the collectives are unknown: {balance.collectives.reason}.")
     elif balance.collectives:
         headings = (
             *_COLLECTIVE_HEADINGS,
@@ -203,8 +200,10 @@ def _changes(
         (name if change.status == "both" else f"{name} ({change.status})", [change])
         for name, change in zip(names, shown, strict=True)
     ]
-    lines += [(f"{count(len(rest))} more", rest)] if rest else []
-    lines += [("all", [found.total])] if label != "the window" and found.total is not None else []
+    if rest:
+        lines.append((f"{count(len(rest))} more", rest))
+    if label != "the window" and found.total is not None:
+        lines.append(("all", [found.total]))
     cells = (
         (
             name,
@@ -251,10 +250,8 @@ def holistic_folds(runs: m.Runs, limits: Limits) -> tuple[Fold, ...]:
     for index, run in enumerate(runs):
         if not isinstance(check := run.holistic, m.HolisticCheck):
             continue
-        name, versions = (
-            run.key.slug,
-            ", ".join(f"{name} {version}" for name, version in check.versions.items()),
-        )
+        name = run.key.slug
+        versions = ", ".join(f"{name} {version}" for name, version in check.versions.items())
         figures = figure_table(
             f"HTA's figures beside ours for {name}", "figure", check.figures[: limits.lines]
         )
@@ -271,7 +268,8 @@ def holistic_folds(runs: m.Runs, limits: Limits) -> tuple[Fold, ...]:
         )
         more = " and ".join(f"{number:,} more {what}" for number, what in rest if number > 0)
         blocks: list[Block] = [figures, kernels] if kernels.rows else [figures]
-        blocks += [f"{more} in report.json."] if more else []
+        if more:
+            blocks.append(f"{more} in report.json.")
         blocks.append(Fold("HTA calls", blocks=(calls, versions), caption=call_outcomes(check)))
         folds.append(
             Fold(name, blocks=tuple(blocks), caption=hta_caption(check), run=anchor(index))

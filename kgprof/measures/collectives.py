@@ -11,7 +11,6 @@ on one machine torch.profiler's were seen 7 ms apart.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -131,8 +130,7 @@ class Call(NamedTuple):
 Steps = Mapping[int, Sequence[Call]]  # by the step's number, in the order of their issue
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Group:
+class Group(m.Model):
     """The ranks of one process group, in the steps in which all of them issued the same of its
     collectives, in the same order."""
 
@@ -140,8 +138,7 @@ class Group:
     waits_us: npt.NDArray[np.float64]  # shape [members, steps]: what each waited in each step
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Matched:
+class Matched(m.Model):
     groups: tuple[Group, ...]
     rows: tuple[m.CollectiveWait, ...]
 
@@ -164,8 +161,7 @@ def of_run(run: RunEvidence) -> Steps | m.Skipped:
         )
         issued_ns = columns.start_ns[which]
     order = np.lexsort((columns.start_ns[which], issued_ns))
-    marks = np.flatnonzero(timeline.step_marks(columns))
-    marks = marks[np.argsort(columns.start_ns[marks])]
+    marks = timeline.step_events(columns)
     in_step = np.searchsorted(columns.start_ns[marks], issued_ns[order], side="right") - 1
     steps: dict[int, list[Call]] = {}
     for event, moment_ns, step in zip(

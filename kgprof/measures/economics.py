@@ -180,9 +180,7 @@ def _warm_s(run: m.RunRecord) -> m.Spread | m.Skipped:
         return ONE_ROUND
     if isinstance(run.compile, m.CompilePass) and run.compile.while_loading_s:
         return AT_IMPORT
-    measured = [
-        record.measured for record in run.rounds if isinstance(record.measured, m.TimedRound)
-    ]
+    measured = run.timed_rounds.values()
     if not measured:
         return m.Skipped("every other round was lost")
     started = [
@@ -190,7 +188,7 @@ def _warm_s(run: m.RunRecord) -> m.Spread | m.Skipped:
         for found in measured
         if isinstance(step := step_time(found.timing), m.Spread)
     ]
-    return spread(started, unit="s", measured_in=m.PassName.TIMING)
+    return spread(started, "s")
 
 
 def _beyond(calls_s: Sequence[float], steady_s: float) -> float:

@@ -47,7 +47,9 @@ def in_trace(run: RunEvidence) -> m.HolisticCheck | m.Skipped:
     """HTA's figures of TRACE beside ours; Skipped without a GPU, a trace or an answer of HTA."""
     if run.whole.device != "cuda":
         return m.Skipped("a CPU run: HTA analyses what ran on a GPU")
-    traced, answer, ours = run.record.trace, run.record.holistic, run.once(kernels.shown)
+    traced = run.record.trace
+    answer = run.record.holistic
+    ours = run.once(kernels.shown)
     trace = run.trace(m.PassName.TRACE)
     if isinstance(answer, m.Skipped) or isinstance(ours, m.Skipped) or isinstance(trace, m.Skipped):
         return m.first_skipped(traced, answer, ours, trace)
@@ -81,11 +83,9 @@ def check(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> m.Ho
 def _figures(
     answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns
 ) -> Iterator[m.HolisticFigure]:
-    rank, work, communication = (
-        answer.ranks[0],
-        launches.launched(columns),
-        columns.named(COMMUNICATION),
-    )
+    rank = answer.ranks[0]
+    work = launches.launched(columns)
+    communication = columns.named(COMMUNICATION)
 
     def given(call: str, value: float | None) -> float | m.Skipped:
         """HTA's figure; where there is none, why the call that gives it did not."""

@@ -17,8 +17,6 @@ own and its children's exactly.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +26,7 @@ from kgprof.measures import kernels
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import NONE, Columns
 from kgprof.reading.launches import DEVICE_CATEGORIES, threads_of
-from kgprof.reading.timeline import STEP_PREFIX, Window, intervals_of, step_marks, union_ns
+from kgprof.reading.timeline import STEP_PREFIX, Window, intervals_of, step_events, union_ns
 from kgprof.wording import plural
 
 # python_function: of a trace that was recorded with_stack.
@@ -60,15 +58,14 @@ class Track(m.Model):
     changes: tuple[Change, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Nesting:
+class Nesting(m.Model):
     """Nanoseconds from the first event on; the thread that takes the steps comes first, streams
     come last."""
 
     frames: tuple[Frame, ...]
     tracks: tuple[Track, ...]
 
-    @cached_property
+    @property
     def end_ns(self) -> int:
         return max((track.changes[-1].at_ns for track in self.tracks), default=0)
 
@@ -275,12 +272,10 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
 def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[Window, ...], str]:
     """The thread that takes the steps, and when they were; where none is marked, all of the thread
     with most Python."""
-    marks = np.flatnonzero(step_marks(columns))
+    marks = step_events(columns)
     if len(marks):
         thread = int(np.bincount(columns.thread[marks]).argmax())
-        marks = marks[columns.thread[marks] == thread]
-        marks = marks[np.argsort(columns.start_ns[marks], kind="stable")]
-        steps = intervals_of(columns, marks).tolist()
+        steps = intervals_of(columns, marks[columns.thread[marks] == thread]).tolist()
         return thread, tuple(Window(start_ns=start, end_ns=end) for start, end in steps), "step"
     python = columns.of_category(PYTHON)
     thread = int(np.bincount(columns.thread[python]).argmax())

@@ -67,14 +67,11 @@ Numbers = npt.NDArray[np.int64]
 
 def host_time(columns: Columns, work: Launched) -> m.HostTime | m.Skipped:
     """Per marked step. ``work`` says which calls put something on the device."""
-    marks = np.flatnonzero(timeline.step_marks(columns))
+    marks = timeline.step_events(columns)
     if not len(marks):
         return m.Skipped("the trace marks no steps")
     thread = columns.thread[marks[0]]
-    marks = marks[columns.thread[marks] == thread]
-    steps = timeline.intervals_of(
-        columns, marks[np.argsort(columns.start_ns[marks], kind="stable")]
-    )
+    steps = timeline.intervals_of(columns, marks[columns.thread[marks] == thread])
     mine = np.flatnonzero(columns.of_category(*HOST_CATEGORIES) & (columns.thread == thread))
     # NOBODY takes the last one
     part = np.append(_parts(columns, work)[mine], PARTS.index(UNEXPLAINED))

@@ -136,6 +136,7 @@ def _of_device(
     intervals = timeline.intervals_of(columns, work.events)
     steps = timeline.profiler_steps(columns)
     marked = timeline.window_of(steps if len(steps) else intervals)
+    counted = marked if len(steps) else None
     window = marked.around(intervals)
     known = origins.of(columns, work.events, work.calls) if origins else None
     lines = None if known is None else [one.lines for one in known]
@@ -158,10 +159,8 @@ def _of_device(
         measured_in=measured_in,
         **_stretch(steps, window, intervals),
         **_fields(columns, work.events, own_ns, classify, lines),
-        launches=_launches(columns, marked if len(steps) else None, LAUNCH_PREFIXES),
-        graph_launches=_launches(
-            columns, marked if len(steps) else None, launches.GRAPH_LAUNCH_PREFIXES
-        ),
+        launches=_launches(columns, counted, LAUNCH_PREFIXES),
+        graph_launches=_launches(columns, counted, launches.GRAPH_LAUNCH_PREFIXES),
         idle=device_idle(columns, work, window),
         by_step=collectives.by_span(columns, work, timeline.step_marks(columns)),
         by_region=collectives.by_span(columns, work, columns.named(collectives.REGION_PREFIX)),
@@ -276,9 +275,8 @@ def _fields(
         for index, its in known.items():
             of_lines[its] += int(own_ns[index])
         from_lines = merged([each for each, _ in of_lines.most_common()])
-        times_ns = np.sort(own_ns[members])
+        times_ns = own_ns[members]
         known_ns = sum(of_lines.values())
-        middle_ns = times_ns[[(len(times_ns) - 1) // 2, len(times_ns) // 2]]
         row_ns = int(times_ns.sum())
         lines_ns += known_ns
         of_kind_ns[found.kind] += row_ns
@@ -290,9 +288,9 @@ def _fields(
                 count=len(times_ns),
                 total_us=row_ns / 1000,
                 share=row_ns / total_ns if total_ns else 0.0,
-                min_us=int(times_ns[0]) / 1000,
-                median_us=int(middle_ns.sum()) / 2 / 1000,
-                max_us=int(times_ns[-1]) / 1000,
+                min_us=int(times_ns.min()) / 1000,
+                median_us=float(np.median(times_ns)) / 1000,
+                max_us=int(times_ns.max()) / 1000,
                 ops=found.ops,
                 lines=tuple(m.Location(one.file, one.line, one.function) for one in from_lines),
                 lines_us=known_ns / 1000,

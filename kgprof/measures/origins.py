@@ -139,7 +139,7 @@ class Origins:
         outermost = launches.outermost(columns, wanted)
         spans, graphs = _graphs(columns, outermost, self._keys)
         # By time: a backward runs on another thread than the one that takes the steps.
-        marks = np.flatnonzero(timeline.step_marks(columns))
+        marks = timeline.step_events(columns)
         steps = timeline.owners(timeline.intervals_of(columns, marks)).at(
             columns.start_ns[outermost]
         )

@@ -8,7 +8,6 @@ All steps are those of one run, under kgprof's listeners and on cold caches: MEM
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from statistics import median
 
 from kgprof import model as m
@@ -21,8 +20,7 @@ RUNS_EAGERLY = "run_eager"
 WARM_UP = "Running warmup"  # of what the second logs: it goes before a recording
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaidOnce:
+class PaidOnce(m.Model):
     """Times of all steps, and which of them are no usual ones."""
 
     step_us: tuple[float, ...]

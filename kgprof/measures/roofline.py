@@ -200,10 +200,10 @@ def _row(
     ceilings: Sequence[m.Ceiling],
     without: str,
 ) -> m.KernelLaunches:
-    shape, amount, of_all_ns = alike.shape, alike.amount, int(alike.durations_ns.sum())
-    count = len(alike.durations_ns)
-    middle_ns = np.sort(alike.durations_ns)[[(count - 1) // 2, count // 2]]
-    median_us = int(middle_ns.sum()) / 2 / 1000
+    shape = alike.shape
+    amount = alike.amount
+    of_all_ns = int(alike.durations_ns.sum())
+    median_us = float(np.median(alike.durations_ns)) / 1000
     no_shape = (
         "the trace does not have it"
         if alike.category == "kernel"
@@ -217,7 +217,7 @@ def _row(
     return m.KernelLaunches(
         name=alike.name,
         generator=kernel_kinds.of_device_event(alike.name, alike.category).generator,
-        count=count,
+        count=len(alike.durations_ns),
         total_us=of_all_ns / 1000,
         share=of_all_ns / total_ns if total_ns else 0.0,
         median_us=median_us,

@@ -76,10 +76,9 @@ class _Events:
 def median_step(columns: Columns) -> tuple[int, int, int] | m.Skipped:
     """The event of the median step by its duration on the host, its number in the order of the
     trace from 1, and how many steps there are."""
-    marks = np.flatnonzero(timeline.step_marks(columns))
+    marks = timeline.step_events(columns)
     if not len(marks):
         return m.Skipped("the trace marks no steps")
-    marks = marks[np.argsort(columns.start_ns[marks], kind="stable")]
     chosen = int(np.argsort(columns.duration_ns[marks], kind="stable")[(len(marks) - 1) // 2])
     if not columns.duration_ns[marks[chosen]]:
         return m.Skipped("the median step of the trace took no time")

@@ -99,14 +99,14 @@ class _Parts:
         self.cell = found.cell
         self.found = found
         steps = [median(each.step_us) for each in found.measured() if each.step_us]
-        self.step = spread(steps, unit="us", measured_in=m.PassName.TIMING)
+        self.step = spread(steps, "us")
         self.medians = dict(enumerate(steps, start=1))
         steady_s = self.step.median / 1e6 if isinstance(self.step, m.Spread) else 0.0
 
         def seconds(cold: bool, value: Callable[[Sequence[float]], float]) -> m.Spread | m.Skipped:
             name = m.PassName.COMPILE if cold else m.PassName.TIMING
             started = (each.start_s for each in found.measured(cold=cold) if each.start_s)
-            return spread([value(calls) for calls in started], unit="s", measured_in=name)
+            return spread([value(calls) for calls in started], "s", name)
 
         def beyond(calls: Sequence[float]) -> float:
             return max(0.0, sum(calls) - len(calls) * steady_s)
@@ -185,15 +185,16 @@ def _worth_of(
         whole: m.Estimate | m.Skipped = m.first_skipped(step, start)
     else:
         whole = total(start, step, executions)
-    made: dict[str, m.Estimate | m.Skipped] = dict.fromkeys(
-        AGAINST_EAGER, whole if isinstance(whole, m.Skipped) else NO_EAGER
-    )
-    if part is eager:
-        made = dict.fromkeys(made, ITSELF)
-    elif eager is not None:
-        made |= _against_eager(part, eager, executions)
-    of_both = eager is not None and isinstance(made["speedup"], m.Estimate)
-    against = part.faster(eager).verdict if eager and of_both else m.Judged.UNDECIDED
+    made: dict[str, m.Estimate | m.Skipped]
+    against = m.Judged.UNDECIDED
+    if eager is None:
+        made = dict.fromkeys(AGAINST_EAGER, whole if isinstance(whole, m.Skipped) else NO_EAGER)
+    elif part is eager:
+        made = dict.fromkeys(AGAINST_EAGER, ITSELF)
+    else:
+        made = _against_eager(part, eager, executions)
+        if isinstance(made["speedup"], m.Estimate):
+            against = part.faster(eager).verdict
     next_best, against_next = _next_best(part, others)
     return m.CellWorth(
         cell=part.cell,
@@ -277,9 +278,7 @@ def verdict(
 ) -> m.SweepVerdict:
     """The cell that takes least time for so many executions from a cold start, among those of the
     program's own precision if any that compiles has it: another precision is another result."""
-    judged = [
-        (each.total.value, each, each.total) for each in worth if isinstance(each.total, m.Estimate)
-    ]
+    judged = [(each.total, each) for each in worth if isinstance(each.total, m.Estimate)]
     own = [each for each in judged if each[1].cell.precision is m.Precision.AS_IS]
     if not any(each.cell.compiles and each.cell.precision is m.Precision.AS_IS for each in worth):
         own = []  # eager alone has it, and stands in every grid
@@ -290,7 +289,7 @@ def verdict(
         return memory_bytes is None or (isinstance(needed, int) and needed * SAFETY <= memory_bytes)
 
     fitting = [each for each in own or judged if fits(each[1])]
-    ranked = sorted(fitting, key=lambda each: each[0])
+    ranked = sorted(fitting, key=lambda each: each[0].value)
     within = "" if memory_bytes is None else f" in {plural(memory_bytes, 'byte')}"
     of = f"for {plural(executions, 'execution')}{within}"
     dead = [each.cell.name for each in sweep.cells if each.dead]
@@ -301,7 +300,7 @@ def verdict(
         status = m.VerdictStatus.FAILED if gone and not judged else m.VerdictStatus.INCONCLUSIVE
         text = f"No mode can be recommended {of}: {why}"
         return m.SweepVerdict(status=status, text=text, trust=trust, best=None, runner_up=None)
-    _, best, mine = ranked[0]
+    mine, best = ranked[0]
     name = sweep.question.strategy if sweep.question.strategy.isidentifier() else "model"
     code = best.cell.code(name, sweep.question.device)
     faster = best.speedup if best.verdict is m.Judged.FASTER else None
@@ -318,10 +317,10 @@ def verdict(
         return m.SweepVerdict(
             status=status, text=text, trust=trust, best=best.cell, runner_up=None, code=code
         )
-    _, second, theirs = ranked[1]
+    theirs, second = ranked[1]
     level = [
         (each.cell.name, its)
-        for _, each, its in ranked
+        for its, each in ranked
         if judge(_sum(mine), _sum(its)).verdict is not m.Judged.FASTER
     ]
     if len(level) > 1:

@@ -39,7 +39,9 @@ def per_unit(unit: m.WorkUnit) -> Unit:
     return Unit(name=unit.time, scale=1.0)
 
 
-def spread(samples: Sequence[float], *, unit: str, measured_in: m.PassName) -> m.Spread | m.Skipped:
+def spread(
+    samples: Sequence[float], unit: str, measured_in: m.PassName = m.PassName.TIMING
+) -> m.Spread | m.Skipped:
     """Skipped when there is no sample."""
     if not samples:
         return m.Skipped(f"{measured_in.upper()} has no sample")
@@ -68,8 +70,7 @@ def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     """Microseconds a step, over the steps of all evaluations together."""
     if isinstance(timing, m.Skipped):
         return timing
-    steps = timing.every_us
-    return spread(steps, unit="us", measured_in=m.PassName.TIMING)
+    return spread(timing.every_us, "us")
 
 
 def cpu_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
@@ -78,7 +79,7 @@ def cpu_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
         return timing
     if not timing.cpu_us:
         return m.Skipped("TIMING did not take CPU times")
-    return spread(timing.cpu_us, unit="us", measured_in=m.PassName.TIMING)
+    return spread(timing.cpu_us, "us")
 
 
 def load(timing: m.TimingPass | m.Skipped, before: m.Load | m.Skipped) -> m.Load | m.Skipped:
@@ -97,9 +98,7 @@ def evaluation_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     """Seconds a whole evaluation."""
     if isinstance(timing, m.Skipped):
         return timing
-    if not timing.evaluation_s:
-        return m.Skipped("the workload has no whole evaluation")
-    return spread(timing.evaluation_s, unit="s", measured_in=m.PassName.TIMING)
+    return spread(timing.evaluation_s, "s") if timing.evaluation_s else NO_EVALUATION
 
 
 def unit_time(run: m.RunRecord) -> m.Spread | m.Skipped:
@@ -107,7 +106,7 @@ def unit_time(run: m.RunRecord) -> m.Spread | m.Skipped:
     many units."""
     if isinstance(run.timing, m.TimingPass) and not run.timing.evaluation_s and run.unit.per_step:
         samples = [us / 1000 / run.unit.per_step for us in run.timing.every_us]
-        return spread(samples, unit=run.unit.time, measured_in=m.PassName.TIMING)
+        return spread(samples, run.unit.time)
     seconds = run.timing if isinstance(run.timing, m.Skipped) else run.timing.evaluation_s
     return whole_unit_time(seconds, run)
 
@@ -128,7 +127,7 @@ def whole_unit_time(
     if not evaluation.units:
         return m.Skipped(f"the evaluation has no {unit.name}")
     samples = [1000 * seconds / evaluation.units for seconds in evaluation_s]
-    return spread(samples, unit=unit.time, measured_in=m.PassName.TIMING)
+    return spread(samples, unit.time)
 
 
 def throughput(time: m.Spread | m.Skipped, unit: m.WorkUnit) -> m.Spread | m.Skipped:
@@ -189,7 +188,7 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         return ONE_ROUND
     if isinstance(run.timing, m.Skipped):
         return run.timing
-    warm = [record.measured for record in run.rounds if isinstance(record.measured, m.TimedRound)]
+    warm = run.timed_rounds.values()
     timed = [run.timing, *(found.timing for found in warm)]
     each = [timing.every_us for timing in timed]
     step_us = tuple(median(steps) for steps in each if steps)
@@ -198,21 +197,18 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
     # as much.
     per_unit = whole_unit_time(evaluation_s, run)
     if not evaluation_s and run.unit.per_step:
-        per_unit = _over([us / 1000 / run.unit.per_step for us in step_us], run.unit.time)
+        per_unit = spread([us / 1000 / run.unit.per_step for us in step_us], run.unit.time)
     return m.Rounds(
         in_turn=tuple(taken_in_turn(timing) for timing in timed),
         asked=len(run.rounds) + 1,
-        numbers=(
-            1,
-            *(record.number for record in run.rounds if isinstance(record.measured, m.TimedRound)),
-        ),
+        numbers=(1, *run.timed_rounds),
         step_us=step_us,
         evaluation_s=evaluation_s,
         warm_first_call_s=tuple(found.first_call_s for found in warm),
-        step=_over(step_us, "us"),
-        evaluation_time=_over(evaluation_s, "s") if evaluation_s else NO_EVALUATION,
+        step=spread(step_us, "us"),
+        evaluation_time=spread(evaluation_s, "s") if evaluation_s else NO_EVALUATION,
         per_unit=per_unit,
-        warm_first_call=_over([found.first_call_s for found in warm], "s") if warm else COLD,
+        warm_first_call=spread([found.first_call_s for found in warm], "s") if warm else COLD,
         graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
         graphs_compiled=tuple(found.graphs_compiled for found in warm),
         machine=_machine([timing.machine for timing in timed]),
@@ -248,17 +244,13 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
     if isinstance(run.timing, m.Skipped):
         return run.timing
     timed = {1: run.timing}
-    timed |= {
-        record.number: found.timing
-        for record in run.rounds
-        if isinstance(found := record.measured, m.TimedRound)
-    }
+    timed |= {number: found.timing for number, found in run.timed_rounds.items()}
     entries = max(_FEWEST_ENTRIES, _ENTRIES // len(timed))
     processes = []
     every = list[float]()
     for number, timing in timed.items():
         steps = timing.every_us
-        time = _over(steps, "us")
+        time = spread(steps, "us")
         if isinstance(time, m.Skipped):
             continue
         every += steps
@@ -275,7 +267,7 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
                 high_us=tuple(_digits(part[-1]) for part in parts),
             )
         )
-    whole = _over(every, "us")
+    whole = spread(every, "us")
     if isinstance(whole, m.Skipped):
         return whole
     top = (
@@ -301,10 +293,6 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
 def _digits(us: float) -> float:
     """With the five digits that a picture can show."""
     return float(f"{us:.5g}")
-
-
-def _over(samples: Sequence[float], unit: str) -> m.Spread | m.Skipped:
-    return spread(samples, unit=unit, measured_in=m.PassName.TIMING)
 
 
 def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m.Skipped:

@@ -157,11 +157,9 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     intervals = timeline.intervals_of(trace.columns, work.events)
     marked = timeline.profiler_steps(trace.columns)
     number = len(marked)
-    window = timeline.window_of(marked if len(marked) else intervals)
-    steps = marked if len(marked) else timeline.as_intervals([(window.start_ns, window.end_ns)])
-    timing = (
-        run.record.timing if len(marked) else m.Skipped("TIMING times steps, and TRACE marks none")
-    )
+    window = timeline.window_of(marked if number else intervals)
+    steps = marked if number else timeline.as_intervals([(window.start_ns, window.end_ns)])
+    timing = run.record.timing if number else m.Skipped("TIMING times steps, and TRACE marks none")
     samples = timing.every_us if isinstance(timing, m.TimingPass) else []
     ends_ns = max(window.end_ns, int(intervals[:, 1].max()))
     traced_us = (ends_ns - window.start_ns) / 1000 / len(steps)

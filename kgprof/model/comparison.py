@@ -126,6 +126,10 @@ class TraceDifference(Model):
     spans: tuple[Change, ...] = ()
     regions: tuple[Change, ...] = ()
 
+    def of_window(self, name: str) -> Change | None:
+        """The row of "window", "busy" or "idle", where the two could be compared."""
+        return next((row for row in self.window if row.name == name), None)
+
 
 class ComparedSide(Model):
     """What one side of a comparison was, so that a reader can find it again."""
@@ -137,6 +141,11 @@ class ComparedSide(Model):
     git_dirty: bool | Skipped
     exit_code: int  # its own, before the comparison
     verdict: Verdict  # its own
+
+    @property
+    def commit(self) -> str:
+        """Empty where it is not known."""
+        return self.git_commit if isinstance(self.git_commit, str) else ""
 
 
 OF_THE_MEASUREMENT = ("--steps", "--warmup")  # settings that leave a step what it is

@@ -411,6 +411,10 @@ class AcceptedFinding(Model):
     findings: int  # how many it matches
     library: str = ""  # "transformers/modeling_utils.py:warn_once"; empty: any
 
+    @property
+    def place(self) -> str:
+        return " ".join(filter(None, (self.file, self.function, self.graph_break_id, self.library)))
+
 
 class Gate(Model):
     """What ``check-graphs`` decided, and from what. The Profile's verdict and exit code are this

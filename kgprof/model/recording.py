@@ -22,6 +22,7 @@ from kgprof.model.passes import (
     PassName,
     RoundRecord,
     RunKey,
+    TimedRound,
     TimingPass,
     TracePass,
 )
@@ -269,6 +270,12 @@ class RunRecord(Model):
     rounds: tuple[RoundRecord, ...] = ()  # further ones; empty with --rounds 1
     # what the passes without a field here left
     further: Mapping[PassName, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def timed_rounds(self) -> dict[int, TimedRound]:
+        """By their numbers; without the first round and those that were lost."""
+        every = ((record.number, record.measured) for record in self.rounds)
+        return {number: round_ for number, round_ in every if isinstance(round_, TimedRound)}
 
     def left_by(self, name: PassName) -> Any:
         """What pass ``name`` left: its Struct, or Skipped."""

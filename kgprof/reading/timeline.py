@@ -64,6 +64,12 @@ def step_marks(columns: Columns) -> Mask:
     return columns.named(STEP_PREFIX) & columns.of_category("user_annotation", "cpu_op")
 
 
+def step_events(columns: Columns) -> npt.NDArray[np.intp]:
+    """The events of these marks, by their start."""
+    marks = np.flatnonzero(step_marks(columns))
+    return marks[np.argsort(columns.start_ns[marks], kind="stable")]
+
+
 def profiler_steps(columns: Columns) -> Intervals:
     return intervals_of(columns, step_marks(columns))
 

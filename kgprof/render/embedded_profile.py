@@ -274,7 +274,7 @@ class TraceFile:
         return self.read() if self.size_bytes <= EMBEDDED_BYTES else None
 
 
-class TraceLink(View):
+class TraceLink(m.Model):
     """``address`` is what the link leads to; empty where there is none. ``carried``: the button can
     hand it over."""
 

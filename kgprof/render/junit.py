@@ -147,12 +147,9 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
             )
         for entry in gate.accepted:
             expired = entry.status is m.AcceptedStatus.EXPIRED and judged
-            place = " ".join(
-                filter(None, (entry.file, entry.function, entry.graph_break_id, entry.library))
-            )
             yield Case(
                 EVERY_RUN,
-                f"accepted {entry.rule} in {place}",
+                f"accepted {entry.rule} in {entry.place}",
                 failure=f"expired on {entry.expires}: {entry.reason}" if expired else "",
             )
     if profile.comparison is not None:

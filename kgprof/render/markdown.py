@@ -193,10 +193,9 @@ class Front:
         return f"{shown} "
 
     def _remedy(self, rule: str) -> str:
-        remedy = next((known.remedy for known in self._profile.rules if known.id == rule), "")
         # As many of the first as there is room for; the first one always.
         shown = ""
-        for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", remedy):
+        for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", self._profile.remedy(rule)):
             if shown and len(shown) + len(sentence) + 1 > _STATED:
                 break
             shown = f"{shown} {sentence}".strip()
@@ -426,7 +425,8 @@ def _reasons(profile: m.Profile) -> Part:
     about = "<br>".join(escaped(line, 600) for line in account.lines(profile))
     accounted = (f"<sub>{about}</sub>", "") if about else ()
     reasons = [f"- {escaped(reason, 600)}" for reason in said]
-    reasons += [f"- {more:,} more"] if more else []
+    if more:
+        reasons.append(f"- {more:,} more")
     return Part(head=(*whole, *trust, *accounted), rows=tuple(reasons), noun="reasons")
 
 

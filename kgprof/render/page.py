@@ -7,7 +7,6 @@ Limits say how much of everything there may be; html.py lowers them until the pa
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -80,7 +79,11 @@ CHAPTERS = {
 }
 # below the verdict: the findings follow on the same page, and the table must still be in sight
 REASONS = 3
-_NOTHING: Mapping[str, object] = MappingProxyType({})
+# Their texts keep their lines or lengths, and are within the limits already.
+AS_THEY_ARE = (
+    *("failure", "findings", "source", "logs", "environment"),
+    *("steps", "step", "trace-files", "roofline", "flame", "flame-difference"),
+)
 
 
 class Section(View):
@@ -89,8 +92,11 @@ class Section(View):
     anchor: str
     title: str
     tally: str = ""
-    chapter: str = ""
     content: Mapping[str, object]
+
+    @property
+    def chapter(self) -> str:
+        return CHAPTERS.get(self.anchor, METHOD)
 
 
 class Page(View):
@@ -134,9 +140,17 @@ def build(
 ) -> Page:
     """It links to the traces and carries none. ``blob``: what a link to a file of the repository
     begins with."""
-    found = finding_list(profile, limits)
     links = trace_links(traces, (), limits)
-    runs = profile.runs[: limits.runs]
+    left_out = (*_left_out(profile, limits), *own.missing)
+    contents = _section(
+        "contents",
+        environment_facts.CONTENTS,
+        held=environment_facts.contents(profile),
+        links=links,
+        packed=bool(own.text),
+    )
+    profile = replace(profile, runs=profile.runs[: limits.runs])
+    found = finding_list(profile, limits)
     created_utc = one_line(profile.created_utc, 60)
     verdict = compare_words.headline(profile) if profile.comparison else profile.verdict
     # ISO 8601 to the minute, as people write it.
@@ -163,10 +177,14 @@ def build(
         or profile.comparison is not None,
         first=first_screen(profile, found, limits),
         runs=tuple(
-            (anchor(at), one_line(runs[at].key.slug, limits.name)) for at in importance(runs)
+            (anchor(at), one_line(profile.runs[at].key.slug, limits.name))
+            for at in importance(profile.runs)
         ),
         facts=bounded(_facts(profile), limits),
-        sections=tuple(_sections(profile, found, own, links, limits)),
+        sections=tuple(
+            section if section.anchor in AS_THEY_ARE else bounded(section, limits)
+            for section in (*_sections(profile, found, left_out, links, limits), contents)
+        ),
         hand_off=links,
         own=own,
         blob=blob,
@@ -202,9 +220,8 @@ def _facts(profile: m.Profile) -> tuple[str, ...]:
     environment = profile.environment
     found = [len(run.rounds.numbers) for run in profile.runs if isinstance(run.rounds, m.Rounds)]
     facts = [environment.device_name, f"torch {environment.torch.partition('+')[0]}"]
-    facts += (
-        [plural(max(found), "process", "processes")] if found and profile.comparison is None else []
-    )
+    if found and profile.comparison is None:
+        facts.append(plural(max(found), "process", "processes"))
     if isinstance(environment.git_commit, str):
         facts.append(
             f"commit {environment.git_commit[:10]}"
@@ -229,26 +246,14 @@ def carrying(page: Page, links: tuple[TraceLink, ...]) -> Page:
 # ---------------------------------------------------------------- sections
 
 
-def _section(
-    limits: Limits,
-    anchor: str,
-    title: str,
-    *,
-    tally: str = "",
-    as_it_is: Mapping[str, object] = _NOTHING,
-    **content: object,
-) -> Section:
-    """``as_it_is``: content that is within the limits already."""
-    shown = {**bounded(content, limits), **as_it_is}
-    return Section(
-        anchor=anchor, title=title, tally=tally, chapter=CHAPTERS.get(anchor, METHOD), content=shown
-    )
+def _section(anchor: str, title: str, tally: str = "", /, **content: object) -> Section:
+    return Section(anchor=anchor, title=title, tally=tally, content=content)
 
 
 def _sections(
     profile: m.Profile,
     found: FindingList,
-    own: Packed,
+    left_out: tuple[str, ...],
     links: tuple[TraceLink, ...],
     limits: Limits,
 ) -> Iterator[Section]:
@@ -256,10 +261,11 @@ def _sections(
 
     What was not asked for has no section; what was, and failed, has one that says so.
     """
-    if failed := failures.failed(profile, limits.runs):
-        yield _section(limits, "failure", "Where it failed", as_it_is={"failed": failed})
+    if failed := failures.failed(profile):
+        yield _section("failure", "Where it failed", failed=failed)
     if failures.measured_nothing(profile) and profile.gate is None:
-        yield from _of_a_failure(profile, own, links, limits)
+        yield _logs(profile, limits)
+        yield _environment(profile, limits)
         return
     timed, gate, files = profile.timed, profile.gate, profile.trace_files
     above = profile.actions and profile.comparison is None  # where it stands below the actions
@@ -271,15 +277,15 @@ def _sections(
     }
     # as they are shown: one in several runs once
     lines = sum(group.total for group in found.groups)
-    findings = _section(limits, "findings", "Findings", tally=count(lines), as_it_is=listed)
+    findings = _section("findings", "Findings", count(lines), **listed)
     if profile.comparison is not None:
-        compared = bounded(compare_part(profile, profile.comparison, found.anchors, limits), limits)
-        yield _section(limits, "compare", "Comparison", as_it_is=compared)
+        compared = compare_part(profile, profile.comparison, found.anchors, limits)
+        yield _section("compare", "Comparison", **compared)
     if gate is not None:
         backend = gate_table.backend_words(gate)
         fails_on = gate_table.FAILS_ON[gate.fail_on]
         budgets = gate_table.gate_blocks(gate, limits)
-        yield _section(limits, "gate", "Budgets", backend=backend, fails_on=fails_on, shown=budgets)
+        yield _section("gate", "Budgets", backend=backend, fails_on=fails_on, shown=budgets)
         yield findings
     if files:
         yield _traces(profile, limits)
@@ -291,13 +297,12 @@ def _sections(
     ):
         yield _results(profile, limits)
         if plot.timed_steps(profile.runs):
-            steps = {"folds": plot.step_time_folds(profile.runs[: limits.runs], limits)}
-            yield _section(limits, "steps", "Step times", as_it_is=steps)
+            folds = plot.step_time_folds(profile.runs, limits)
+            yield _section("steps", "Step times", folds=folds)
     if profile.rank_balance is not None and not files:
         yield _traces(profile, limits)
     if profile.trade_offs:
         yield _section(
-            limits,
             "trade-offs",
             "Is the sync worth it?",
             weighings=practices.weighings(profile, limits),
@@ -308,45 +313,29 @@ def _sections(
     if profile.checklist:
         shown = practices.practices(profile, found.anchors, limits)
         tally = practices.tally(profile.checklist)
-        yield _section(limits, "checklist", "Checklist", practices=shown, tally_of_all=tally)
+        yield _section("checklist", "Checklist", practices=shown, tally_of_all=tally)
     if views := source_view.source_view(profile, found.anchors, limits):
-        source = {"runs": views, "left_out": source_view.left_out(profile)}
-        yield _section(limits, "source", "Source", as_it_is=source)
+        without = source_view.left_out(profile)
+        yield _section("source", "Source", runs=views, left_out=without)
     yield from _kernels_and_host(profile, traced, timed, links, limits)
     yield from _compiled_and_watched(profile, found.anchors, limits)
-    yield from _method(profile, timed, (*_left_out(profile, limits), *own.missing), limits)
+    yield from _method(profile, timed, left_out, limits)
     if not files:
-        yield _section(
-            limits, "logs", "Logs", as_it_is={"logs": logs(profile.runs[: limits.runs], limits)}
-        )
-    yield _contents(profile, own, links, limits)
+        yield _logs(profile, limits)
 
 
-def _of_a_failure(
-    profile: m.Profile, own: Packed, links: tuple[TraceLink, ...], limits: Limits
-) -> Iterator[Section]:
-    """Of a program of which nothing was measured: its log, and where it ran."""
-    text = {"logs": logs(profile.runs[: limits.runs], limits)}
-    yield _section(limits, "logs", "Logs", as_it_is=text)
-    yield _environment(profile, limits)
-    yield _contents(profile, own, links, limits)
+def _logs(profile: m.Profile, limits: Limits) -> Section:
+    return _section("logs", "Logs", logs=logs(profile.runs, limits))
 
 
 def _environment(profile: m.Profile, limits: Limits) -> Section:
-    machine = environment_facts.environment(profile, limits)
-    asked = environment_facts.options(profile)
-    command = {"command": one_line(" ".join(profile.command), 4 * limits.name)}
     return _section(
-        limits, "environment", "Environment", as_it_is=command, environment=machine, options=asked
+        "environment",
+        "Environment",
+        command=one_line(" ".join(profile.command), 4 * limits.name),
+        environment=bounded(environment_facts.environment(profile, limits), limits),
+        options=bounded(environment_facts.options(profile), limits),
     )
-
-
-def _contents(
-    profile: m.Profile, own: Packed, links: tuple[TraceLink, ...], limits: Limits
-) -> Section:
-    held = environment_facts.contents(profile)
-    inside = {"links": links, "packed": bool(own.text)}
-    return _section(limits, "contents", environment_facts.CONTENTS, held=held, as_it_is=inside)
 
 
 def _traces(profile: m.Profile, limits: Limits) -> Section:
@@ -354,10 +343,9 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
     balance = profile.rank_balance
     files = profile.trace_files
     return _section(
-        limits,
         "traces",
         "Traces" if files else "Ranks",
-        tally=count(len(files) or len(balance.ranks if balance else ())),
+        count(len(files) or len(balance.ranks if balance else ())),
         files=trace_table.file_table(profile, limits) if files else "",
         balance=balance.text if balance else "",
         ranks=trace_table.rank_blocks(balance, limits) if balance else (),
@@ -368,7 +356,7 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
 
 
 def _results(profile: m.Profile, limits: Limits) -> Section:
-    runs = profile.runs[: limits.runs]
+    runs = profile.runs
     of_runs = [(run.key.slug, note) for run in runs for note in run.notes]
     notes = (*of_runs, *summary.footnotes(profile))[: limits.lines]
     strategies = summary.strategies(profile)[: limits.lines]
@@ -376,7 +364,6 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
         summary.run_table(runs, summary.columns(profile), "Results per run", anchored=True)
     )
     return _section(
-        limits,
         "results",
         "Results",
         table=table,
@@ -389,9 +376,8 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
 
 
 def _time(profile: m.Profile, limits: Limits) -> Section:
-    runs = profile.runs[: limits.runs]
+    runs = profile.runs
     return _section(
-        limits,
         "time",
         "Time per step by kind",
         table=breakdown.time_table(runs),
@@ -405,7 +391,7 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
 def _kernels_and_host(
     profile: m.Profile, traced: bool, timed: bool, links: tuple[TraceLink, ...], limits: Limits
 ) -> Iterator[Section]:
-    runs = profile.runs[: limits.runs]
+    runs = profile.runs
     root = profile.environment.source_root
     compared = profile.comparison.runs if profile.comparison else ()
     if traced:
@@ -414,7 +400,6 @@ def _kernels_and_host(
         folds = tuple(kernel_table.kernel_folds(runs, root, limits))
         by_place = region_table.place_table(runs, root, limits)
         yield _section(
-            limits,
             "kernels",
             "Kernels",
             folds=folds,
@@ -423,51 +408,43 @@ def _kernels_and_host(
             places=by_place,
         )
     if against := roofline_table.roofline_blocks(runs, limits):
-        yield _section(limits, "roofline", "Roofline", as_it_is={"shown": against})
+        yield _section("roofline", "Roofline", shown=against)
     if traced:
         yield _time(profile, limits)
     if links:
         at = {run.key.slug: anchor(index) for index, run in enumerate(runs)}
-        carried = {"links": links, "workload": one_line(profile.workload, limits.name), "at": at}
-        yield _section(limits, "trace-files", "Trace files", as_it_is=carried)
+        workload = one_line(profile.workload, limits.name)
+        yield _section("trace-files", "Trace files", links=links, workload=workload, at=at)
     if timeline_chart.known(profile.runs):
-        steps = {
-            "folds": tuple(timeline_chart.step_folds(runs, limits)),
-            "events": timeline_chart.events(runs, limits),
-        }
-        yield _section(limits, "step", "Timeline of one step", as_it_is=steps)
+        folds = tuple(timeline_chart.step_folds(runs, limits))
+        events = timeline_chart.events(runs, limits)
+        yield _section("step", "Timeline of one step", folds=folds, events=events)
     if timed:
         yield _section(
-            limits, "host", "Python functions", folds=tuple(kernel_table.host_folds(runs, limits))
+            "host", "Python functions", folds=tuple(kernel_table.host_folds(runs, limits))
         )
     if differing(compared):
         places = {run.key: anchor(index) for index, run in enumerate(runs)}
-        differences = {
-            "folds": (DIFFERENCES, *flame_difference_folds(compared, root, limits, places))
-        }
-        yield _section(
-            limits, "flame-difference", "CPU stacks, base and head", as_it_is=differences
-        )
+        folds = flame_difference_folds(compared, root, limits, places)
+        title = "CPU stacks, base and head"
+        yield _section("flame-difference", title, folds=(DIFFERENCES, *folds))
     if drawable(profile.runs):
-        flames = {"folds": tuple(flame_folds(runs, root, limits))}
-        yield _section(limits, "flame", "CPU stacks", as_it_is=flames)
+        folds = tuple(flame_folds(runs, root, limits))
+        yield _section("flame", "CPU stacks", folds=folds)
 
 
 def _compiled_and_watched(
     profile: m.Profile, anchors: Mapping[str, str], limits: Limits
 ) -> Iterator[Section]:
-    runs = profile.runs[: limits.runs]
+    runs = profile.runs
     root = profile.environment.source_root
     probe = profile.vector_isa_probe_s
     if not profile.trace_files:
         yield _section(
-            limits,
             "compile",
             "Compilation",
-            as_it_is={
-                "drawn": compile_table.stage_bars(runs, limits),
-                "keys": compile_table.LEGEND,
-            },
+            drawn=compile_table.stage_bars(runs, limits),
+            keys=compile_table.LEGEND,
             isa_probe=f"not measured: {probe.reason}"
             if isinstance(probe, m.Skipped)
             else f"{figure(probe)} s",
@@ -481,33 +458,27 @@ def _compiled_and_watched(
         )
     if economics_table.weighed(profile):
         table = economics_table.economics_table(profile, limits)
-        curves = {
-            "plots": tuple(
-                break_even_plots(economics_table.weighed(profile), profile.unit.plural, limits)
-            )
-        }
+        weighed = economics_table.weighed(profile)
+        curves = tuple(break_even_plots(weighed, profile.unit.plural, limits))
         yield _section(
-            limits,
             "economics",
             "Is compiling worth it?",
-            as_it_is=curves,
+            plots=curves,
             table=table,
             units=profile.unit.plural,
         )
     columns = memory_table.columns(profile.runs)
-    over_a_step = memory_folds(runs, limits)
     if columns or any(isinstance(run.memory_curve, m.MemoryCurve) for run in runs):
         table = summary.run_table(runs, columns, "Syncs and memory per run")
-        known = {"curves": over_a_step, "measured": bool(columns)}
         contract = practices.memory_contract(profile, anchors, limits) if columns else ()
         buffers = region_table.buffer_blocks(runs, limits)
         missing = memory_table.unknown(runs)[: limits.lines]
         title = "Syncs and memory"
         yield _section(
-            limits,
             "memory",
             title,
-            as_it_is=known,
+            curves=memory_folds(runs, limits),
+            measured=bool(columns),
             table=table,
             missing=missing,
             contract=contract,
@@ -518,24 +489,20 @@ def _compiled_and_watched(
 def _method(
     profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits
 ) -> Iterator[Section]:
-    runs = profile.runs[: limits.runs]
     options = profile.options
     gaps = environment_facts.gap_table(profile.omissions, limits)
-    yield _section(limits, "gaps", "Not measured", table=gaps, left_out=left_out)
+    yield _section("gaps", "Not measured", table=gaps, left_out=left_out)
     yield _environment(profile, limits)
     passes = tuple(sorted(environment_facts.passes(profile)))
-    yield _section(
-        limits, "method", "Method", passes=passes, steps=options.steps, warmup=options.warmup
-    )
+    yield _section("method", "Method", passes=passes, steps=options.steps, warmup=options.warmup)
     if timed:
         yield _section(
-            limits,
             "cost",
             "Profiling overhead",
-            table=environment_facts.observer_table(runs, drawn=limits.timelines > 0),
+            table=environment_facts.observer_table(profile.runs, drawn=limits.timelines > 0),
         )
-    if checks := trace_table.holistic_folds(runs, limits):
-        yield _section(limits, "holistic", "Cross-check with HTA", folds=checks)
+    if checks := trace_table.holistic_folds(profile.runs, limits):
+        yield _section("holistic", "Cross-check with HTA", folds=checks)
 
 
 def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
@@ -581,9 +548,6 @@ def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
             - rows
             - (limits.more_kernels if rows else 0),
         )
-    missing += (
-        [f"{count(names)} kernel names (their sum stands in each table's last rows)"]
-        if names
-        else []
-    )
+    if names:
+        missing.append(f"{count(names)} kernel names (their sum stands in each table's last rows)")
     return tuple(missing)

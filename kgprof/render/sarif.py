@@ -125,8 +125,7 @@ def _run(profile: m.Profile) -> dict[str, Any]:
 
 def _guid(side: m.ComparedSide) -> str:
     """The same recording always has the same."""
-    commit = side.git_commit if isinstance(side.git_commit, str) else ""
-    identity = _visible("\n".join((side.source, side.created_utc, commit)))
+    identity = _visible("\n".join((side.source, side.created_utc, side.commit)))
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"kgprof:{identity}"))
 
 

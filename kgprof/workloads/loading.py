@@ -50,6 +50,13 @@ class Target:
         return str(self.file) if self.file else self.module
 
 
+def files_of(workload: str) -> list[Path]:
+    """The file of a user's workload or program, if it is in one. Raises UsageError as ``find``
+    does."""
+    found = programs.find(workload) if programs.is_program(workload) else find(workload)
+    return [found.file] if found is not None and found.file is not None else []
+
+
 def find(workload: str) -> Target | None:
     """Where a user's workload is; None for a built-in or a whole program. Raises UsageError for
     anything else."""
