@@ -581,15 +581,16 @@ class Advised:
             in_turn=compiled_callables.in_turn(self.trace, self.compiled),
             only_grows=source.only_appends(used, name) if used else False,
             is_summed=source.only_adds_up(place, name) if place else False,
-            is_argument=bool(self.wrapped) or self._is_argument(name),
+            is_argument=True if self.wrapped else self._is_argument(name),
         )
         return as_code(cause)
 
-    def _is_argument(self, name: str) -> bool:
+    def _is_argument(self, name: str) -> bool | None:
         place = self.definition
         if place is None:
-            return False
-        return name in self.trace.source.arguments(place.file, place.line, place.function)
+            return None
+        known = self.trace.source.arguments(place.file, place.line, place.function)
+        return name in known if known else None
 
     def _is_within_compiled(self) -> bool:
         """Whether a function that leads to its calls is compiled as well."""

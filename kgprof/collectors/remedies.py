@@ -40,7 +40,7 @@ class Cause(m.Model):
     in_turn: bool = False  # it is of several models, one after the other
     only_grows: bool = False  # a list of which the function only appends to
     switched: str = ""  # the only module that the program sets to training or evaluation
-    is_argument: bool = True  # the function's callers give it by this name
+    is_argument: bool | None = True  # the callers give it by this name; None: not known
     is_summed: bool = False  # a list or dict whose items the function only adds up
 
     @property
@@ -332,13 +332,13 @@ def _is_kept(cause: Cause) -> bool:
     around."""
     if _ATTRIBUTE.fullmatch(cause.name):
         return bool(cause.guard.variable or _FLOAT.fullmatch(_value(cause)))
-    is_variable = cause.name.isidentifier() and (_is_global(cause) or not cause.is_argument)
+    is_variable = cause.name.isidentifier() and (_is_global(cause) or cause.is_argument is False)
     return is_variable or (bool(cause.guard.variable) and not _is_global(cause))
 
 
 def _is_passed(cause: Cause) -> bool:
     """Whether it has a name in front of the call."""
-    return cause.is_argument and cause.name.isidentifier()
+    return bool(cause.is_argument) and cause.name.isidentifier()
 
 
 def _one(text: str) -> Callable[[Cause], str]:
@@ -416,13 +416,13 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="compared_argument",
-        holds=lambda c: bool(c.comparison) and c.is_argument and _is_text_or_enum(c.guard),
+        holds=lambda c: bool(c.comparison and c.is_argument) and _is_text_or_enum(c.guard),
         code=lambda c: f"{_short(c)}(..., {c.comparison})",
         effect=lambda c: f"pass the answer instead of {c.name}: two graphs at most",
     ),
     Remedy(
         name="function_argument",
-        holds=lambda c: c.guard.kind == "identity" and c.is_argument and c.returned,
+        holds=lambda c: c.guard.kind == "identity" and bool(c.is_argument and c.returned),
         code=lambda c: f"{c.name}({_short(c)}(...))",
         effect=lambda c: (
             f"call it on the result, outside: the compiled part no longer depends on {c.name}"

@@ -228,11 +228,12 @@ class SourceText:
         return self.at(own[-1].file, own[-1].line, own[-1].function) if own else None
 
     def arguments(self, file: str, first_line: int, function: str) -> tuple[str, ...]:
-        """The names of a function's arguments as its ``def`` has them, whatever part of it the code
-        object is."""
+        """The names of a function's arguments as its ``def`` or ``lambda`` has them, whatever part
+        of it the code object is; empty where its text is not known."""
         place = self.definition(file, first_line, function)
+        kind = ast.Lambda if function.endswith("<lambda>") else _Function
         for node in ast.walk(self._parsed(file).tree):
-            if isinstance(node, _Function) and node.lineno == place.line:
+            if isinstance(node, kind) and node.lineno == place.line:
                 given = node.args
                 stars = [star for star in (given.vararg, given.kwarg) if star is not None]
                 return tuple(

@@ -298,3 +298,11 @@ def step():
 )
 def test_what_a_line_adds_to_is_read_in_its_loop_or_not(line: int, is_read: bool) -> None:
     assert source(KEPT).reads_what_it_keeps(FILE, line) == is_read
+
+
+def test_a_lambda_has_arguments_as_a_def_has() -> None:
+    text = "outer = compiled(lambda q, temp: q * temp)\n\n\ndef plain(a, *, b):\n    return a\n"
+
+    assert source(text).arguments(FILE, 1, "<lambda>") == ("q", "temp")
+    assert source(text).arguments(FILE, 4, "plain") == ("a", "b")
+    assert source("").arguments(FILE, 1, "<lambda>") == ()
