@@ -24,13 +24,13 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 374_900
+MOST_SIZE = 376_240
 CEILINGS = {
-    "nodes per statement": 9.36,
-    "nodes of the median function": 86,
-    "conditional expressions per 1,000 lines": 31.7,
+    "nodes per statement": 9.32,
+    "nodes of the median function": 85,
+    "conditional expressions per 1,000 lines": 31.2,
     meters.CLASSES: 769,
-    meters.COPIED: 1815,
+    meters.COPIED: 1789,
     meters.SKIPPED: 500,
     meters.LONG_LINES: 30,
 }
