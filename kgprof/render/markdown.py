@@ -151,7 +151,7 @@ class Front:
             action = here[0]
             lines = next(map(ranges, action.lines.values()), "")
             yield (
-                "Cause",
+                "Finding",
                 self._stated(
                     action.rule, f"{action.run.slug}: {action.text}", action.location, lines
                 ),
@@ -169,7 +169,7 @@ class Front:
         order = (f for level in m.Level for f in told if f.level is level)
         worst = next((f for f in profile.findings if f in fails), None) or next(order, None)
         if worst is not None and worst.level is not m.Level.NOTE:
-            yield "Cause", self._stated(worst.rule, worst.alone, worst.location)
+            yield "Finding", self._stated(worst.rule, worst.alone, worst.location)
             yield "Fix", code(worst.fix, _STATED) if worst.fix else self._remedy(worst.rule)
 
     def _stated(self, rule: str, text: str, place: m.Location | None, lines: str = "") -> str:

@@ -40,7 +40,7 @@ def test_a_verdict_three_rows_a_cause_and_a_fix_stand_open_and_the_rest_is_folde
 
     open_part = text[: text.index("<details>")]
     assert len([line for line in open_part.splitlines() if line.startswith("| `")]) == 3
-    assert [part for part in ("**Cause:** `KGP501` ", "**Fix:** ") if part not in open_part] == []
+    assert [part for part in ("**Finding:** `KGP501` ", "**Fix:** ") if part not in open_part] == []
     assert said(open_part) == 1
     assert "<sub>15 more below</sub>\n" in text
     assert "| run | ms/step |" in text
@@ -192,3 +192,10 @@ def test_the_box_says_what_the_text_contains_and_what_was_left_out() -> None:
     assert "- Left out: home directories (1)\n" in box
     assert "- Source lines: 0 lines, only from the repository (--include-source repo)\n" in box
     assert "bob" not in text
+
+
+def test_cause_is_said_of_a_comparison_alone() -> None:
+    text = Markdown().render(with_findings(3))
+
+    assert "**Finding:** `KGP501` " in text
+    assert "**Cause:**" not in text
