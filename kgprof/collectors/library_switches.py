@@ -75,6 +75,16 @@ _SCALARS = "capture_scalar_outputs"
 _SKIPPED = "dont_skip_tracing"  # of a function of torch's: the next line of torch's breaks instead
 _OPERATOR = "Higher Order Operator"
 _DYNAMIC = "capture_dynamic_output_shape_ops"
+_SIZE_BY_VALUES = "GB0036"
+# torch has a kernel for their sizes, so that the switch helps (tried with 2.13); not of ctc_loss
+_TRACED = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("nonzero.default", "masked_select.default", "bincount.default"),
+        *("_unique2.default", "unique_dim.default", "unique_consecutive.default"),
+        "repeat_interleave.Tensor",
+    )
+)
 _PRINTS = "reorderable_logging_functions"
 # What torch can print later: its classes, as it names them in the context of the break.
 _PRINTED_CLASS = r"<class '[\w.]+\.(?:Tensor|Constant|StringFormat)Variable'>"
@@ -171,7 +181,7 @@ def _mended(
     in_graph = source is not None and place is not None and source.flows_into_a_graph(place)
     useless = (
         # what a library does with the size next is not looked at
-        *((_DYNAMIC,) if decides or finding.library else ()),
+        *((_DYNAMIC,) if decides or finding.library or _is_never_traced(finding) else ()),
         *(() if in_graph and not decides else (_SCALARS,)),
         *((_PRINTS,) if now else ()),
     )
@@ -192,6 +202,12 @@ def _mended(
         and source.is_all_of_its_function(finding.location)
     )
     return _without_switch(finding, compiled, only)
+
+
+def _is_never_traced(finding: m.Finding) -> bool:
+    """Whether the size of an operator's result depends on values, and torch cannot trace it."""
+    cause = finding.refusal.cause if finding.refusal else None
+    return cause is not None and cause.gb_id == _SIZE_BY_VALUES and cause.operator not in _TRACED
 
 
 def _unavoidable(finding: m.Finding) -> str:

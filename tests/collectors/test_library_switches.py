@@ -423,6 +423,29 @@ def test_what_a_library_does_with_a_size_is_not_known() -> None:
     assert (inside.fix, inside.level) == ("", Level.NOTE)
 
 
+@pytest.mark.parametrize(
+    ("operator", "is_traced"), [("aten.nonzero.default", True), ("aten._ctc_loss.Tensor", False)]
+)
+def test_the_switch_for_sizes_is_offered_for_what_torch_can_trace(
+    operator: str, is_traced: bool
+) -> None:
+    reason = (
+        "Dynamic shape operator\n"
+        f"  Explanation: Operator `{operator}`'s output shape depends on input Tensor data.\n"
+        "  Hint: Enable tracing of dynamic shape operators with "
+        "`torch._dynamo.config.capture_dynamic_output_shape_ops = True`\n\n"
+        f"  Developer debug context: {operator}\n\n"
+        " For more details about this graph break, please visit: "
+        "https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0036.html"
+    )
+
+    found = of_break(reason=reason, line=17)
+
+    assert ("capture_dynamic_output_shape_ops = True" in found.fix) is is_traced
+    assert found.refusal is not None
+    assert bool(found.refusal.cause.hints) is is_traced
+
+
 def test_every_setting_for_a_cause_is_one_of_torchs() -> None:
     settings = re.findall(
         r"^torch\._dynamo\.config\.(\w+)", "\n".join(CAUSES.values()), re.MULTILINE
