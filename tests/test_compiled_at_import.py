@@ -111,7 +111,7 @@ def test_each_strategy_is_judged_by_the_code_that_it_runs(tmp_path: Path) -> Non
     assert len(findings) == 1
     assert "KGP101" in findings[0]
     assert "[broken.as-is]" in findings[0]
-    assert "plain.as-is: no call ran compiled code" in words
+    assert "plain.as-is: not one compiled graph ran in 2 calls of compiled functions" in words
     assert "nothing was compiled" not in words
 
 

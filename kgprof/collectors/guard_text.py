@@ -90,7 +90,7 @@ _FRAME = re.compile(
     re.MULTILINE,
 )
 _RELATION = re.compile(r"(?:^|\s)(?:[!=<>]=|<|>)\s")
-_OF_NUMPY = re.compile(r"___from_numpy\((.*)\)")
+_OF_NUMPY = re.compile(r"___from_numpy\(([^()]*)\)")
 _NAME = r"[A-Za-z_][\w.\[\]'\"]*"
 _KEY_IN_ORDER = re.compile(
     r"list\(dict\.keys\((?P<source>.*)\)\)\[(?P<position>\d+)\] == (?P<key>.*)"

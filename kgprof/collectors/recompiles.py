@@ -566,7 +566,9 @@ class Advised:
             wraps=bool(self.wrapped),
             modules=self.modules,
             schedulers=source.schedulers,
-            switched=source.switched,
+            switched=source.switched(
+                {place.file for each in self.compiled for place in each.stack}
+            ),
             comparison=source.comparison(used, guard.source) if used and plain else "",
             returned=source.only_returns(used, guard.source) if used and plain else False,
             library=self.library,

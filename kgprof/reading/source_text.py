@@ -428,11 +428,12 @@ class SourceText:
             dict.fromkeys(name for name in made if name.endswith("LR") or name in _SCHEDULERS)
         )
 
-    @property
-    def switched(self) -> str:
-        """The only variable whose ``train()`` or ``eval()`` the program calls; empty where there
-        are several, and of what is never set back: a trainer has a ``train()``, too."""
-        calls = [call for file in self.own for call in _calls(self._parsed(file).tree)]
+    def switched(self, files: Collection[str]) -> str:
+        """The only variable whose ``train()`` or ``eval()`` the project's of these files call;
+        empty where there are several, and of what is never set back: a trainer has a ``train()``,
+        too."""
+        known = [file for file in self.own if file in files]
+        calls = [call for file in known for call in _calls(self._parsed(file).tree)]
         parts = [(*name.rpartition("."), given) for name, given in calls]
         owners = {owner for owner, _, method, _ in parts if owner and method in ("train", "eval")}
         both = any(

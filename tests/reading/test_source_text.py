@@ -273,7 +273,8 @@ def test_the_module_that_a_program_trains(text: str, name: str) -> None:
     ],
 )
 def test_the_only_module_that_is_set_to_training_or_evaluation(text: str, switched: str) -> None:
-    assert source(text).switched == switched
+    assert source(text).switched([FILE]) == switched
+    assert source(text).switched(["/elsewhere.py"]) == ""  # which leads to no call
 
 
 KEPT = """
