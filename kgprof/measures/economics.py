@@ -123,7 +123,9 @@ def _paid_s(cold_s: float | m.Skipped, eager_s: float | m.Skipped) -> float | m.
     they evaluate, or time another function."""
     if isinstance(cold_s, m.Skipped) or isinstance(eager_s, m.Skipped):
         return m.first_skipped(cold_s, eager_s)
-    return max(0.0, cold_s - eager_s)
+    if cold_s <= eager_s:
+        return m.Skipped("its first steps took no longer than those of eager code")
+    return cold_s - eager_s
 
 
 def _eager_script(run: m.RunRecord) -> m.RunRecord | None:

@@ -13,7 +13,7 @@ class RunPhase(StrEnum):
     START_AND_STEP = "start, imports and the first step"
     COMPILING = "compiling"
     RECORDING = "recording CUDA graphs"
-    # beyond a usual step: mostly kernels that are loaded and tuned when they run first
+    # beyond a usual step: kernels that are loaded at their first run, or what the step does besides
     BESIDE_COMPILING = "other work in steps that compile or record"
     STEPS = "steps"
     EVALUATION = "in eval mode"  # a module is, and no optimizer steps meanwhile

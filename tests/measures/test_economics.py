@@ -289,6 +289,15 @@ def test_what_the_first_step_of_a_script_does_besides_is_no_compile_time() -> No
     assert "1.1 s of cold compile time" in evaluates_first.text
 
 
+def test_first_steps_that_took_no_longer_than_in_eager_are_no_0_s_of_compile_time() -> None:
+    times = eagerly((200.0, 201.0))
+    slow_start = script(msgspec.structs.replace(times, start_us=(9e6,)))
+    assert isinstance(slow_start, Economics)
+
+    assert isinstance(slow_start.paid_s, Skipped)
+    assert "its compile time is not recovered" in slow_start.text
+
+
 def test_a_script_that_was_not_run_so_or_has_other_steps_is_not_compared() -> None:
     lost = Skipped(reason="run again with compiling switched off, the program raised")
 
