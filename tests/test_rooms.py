@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -90,6 +90,20 @@ def name_of(module: Path) -> str:
 
 
 @functools.cache
+def text_of(module: Path) -> str:
+    return module.read_text(encoding="utf-8")
+
+
+def importing(package: str, modules: Iterable[Path]) -> list[str]:
+    """The names of the modules that import ``package`` or something in it."""
+    return [
+        name_of(module)
+        for module in modules
+        if any(f"{name}.".startswith(f"{package}.") for name in imports(text_of(module)))
+    ]
+
+
+@functools.cache
 def imports(text: str) -> frozenset[str]:
     """Every name imported anywhere in a module: ``kgprof.reading`` and ``kgprof.reading.kineto``
     alike."""
@@ -113,10 +127,13 @@ def wrong_imports(room: str, text: str) -> Iterator[str]:
             yield name
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_a_room_imports_only_rooms_before_it(module: Path) -> None:
-    assert room_of(module) in ROOMS
-    assert not list(wrong_imports(room_of(module), module.read_text(encoding="utf-8")))
+def test_a_room_imports_only_rooms_before_it() -> None:
+    assert {room_of(module) for module in MODULES} == set(ROOMS)
+    wrong = {
+        name_of(module): list(wrong_imports(room_of(module), text_of(module))) for module in MODULES
+    }
+
+    assert not {name: found for name, found in wrong.items() if found}
 
 
 @pytest.mark.parametrize(
@@ -142,29 +159,24 @@ def test_a_wrong_import_of_each_kind_is_seen(room: str, text: str) -> None:
     assert list(wrong_imports(room, text))
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_torch_is_imported_left_of_the_wall_only(module: Path) -> None:
-    torch_imports = {
-        name for name in imports(module.read_text("utf-8")) if name.split(".")[0] == "torch"
-    }
+def test_torch_is_imported_left_of_the_wall_only() -> None:
+    right = [module for module in MODULES if room_of(module) not in MAY_IMPORT_TORCH]
 
-    assert not torch_imports or room_of(module) in MAY_IMPORT_TORCH
+    assert importing("torch", MODULES)
+    assert not importing("torch", right)
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if room_of(m) != "workloads"], ids=name_of)
-def test_the_profiler_never_imports_the_evaluator(module: Path) -> None:
-    assert not {
-        name
-        for name in imports(module.read_text("utf-8"))
-        if name.startswith("kgprof.workloads.linkpred")
-    }
+def test_the_profiler_never_imports_the_evaluator() -> None:
+    profiler = [module for module in MODULES if room_of(module) != "workloads"]
+
+    assert not importing("kgprof.workloads.linkpred", profiler)
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if room_of(m) in PURE], ids=name_of)
-def test_right_of_the_wall_there_is_no_clock_and_no_environment(module: Path) -> None:
-    allowed = {"os"} if name_of(module) == OPENS else set()
+def test_right_of_the_wall_there_is_no_clock_and_no_environment() -> None:
+    pure = [module for module in MODULES if room_of(module) in PURE]
+    impure = {name_of(module): imports(text_of(module)) & IMPURE for module in pure}
 
-    assert not imports(module.read_text("utf-8")) & (IMPURE - allowed)
+    assert {name: set(found) for name, found in impure.items() if found} == {OPENS: {"os"}}
 
 
 def opening(text: str) -> Iterator[str]:
@@ -194,11 +206,11 @@ def reads_what_others_wrote(module: Path) -> bool:
     )
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if reads_what_others_wrote(m)], ids=name_of)
-def test_one_module_opens_the_files_of_others(module: Path) -> None:
-    found = {(name_of(module), name) for name in opening(module.read_text("utf-8"))}
+def test_one_module_opens_the_files_of_others() -> None:
+    readers = [module for module in MODULES if reads_what_others_wrote(module)]
+    found = {(name_of(module), call) for module in readers for call in opening(text_of(module))}
 
-    assert bool(found - OWN_FILES) == (name_of(module) == OPENS)
+    assert {module for module, _ in found - OWN_FILES} == {OPENS}
 
 
 @pytest.mark.parametrize(
@@ -230,25 +242,22 @@ def test_what_writes_or_is_open_is_no_violation(text: str) -> None:
     assert not list(opening(text))
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_hta_is_imported_in_its_own_process_only(module: Path) -> None:
-    text = module.read_text("utf-8")
-    if name_of(module) == "record/holistic.py":  # inside the function that only its process calls
-        text = "\n".join(
-            ast.unparse(node)
-            for node in ast.parse(text).body
-            if not isinstance(node, ast.FunctionDef)
-        )
-
-    assert not {name for name in imports(text) if name.split(".")[0] == "hta"}
+def test_hta_is_imported_in_its_own_process_only() -> None:
+    assert importing("hta", MODULES) == ["record/holistic.py"]
+    outside_of_functions = "\n".join(
+        ast.unparse(node)
+        for node in ast.parse(text_of(PACKAGE / "record" / "holistic.py")).body
+        if not isinstance(node, ast.FunctionDef)
+    )  # one of them is what that process calls
+    assert "hta" not in {name.split(".")[0] for name in imports(outside_of_functions)}
 
 
-@pytest.mark.parametrize("place", range(len(MODEL)), ids=MODEL)
-def test_a_module_of_the_vocabulary_imports_those_before_it_only(place: int) -> None:
-    names = imports((PACKAGE / "model" / f"{MODEL[place]}.py").read_text("utf-8"))
-    ours = {name.split(".")[2] for name in names if name.startswith("kgprof.model.")}
+def test_a_module_of_the_vocabulary_imports_those_before_it_only() -> None:
+    for place, name in enumerate(MODEL):
+        names = imports(text_of(PACKAGE / "model" / f"{name}.py"))
+        ours = {each.split(".")[2] for each in names if each.startswith("kgprof.model.")}
 
-    assert ours <= set(MODEL[:place])
+        assert ours <= set(MODEL[:place]), name
 
 
 def test_the_vocabulary_is_all_known_and_has_one_door() -> None:
@@ -285,14 +294,13 @@ GENERAL = [
 ]
 
 
-@pytest.mark.parametrize(
-    "file", GENERAL, ids=lambda file: file.relative_to(PACKAGE.parent).as_posix()
-)
-def test_the_general_rooms_have_no_word_of_link_prediction(file: Path) -> None:
-    lines = file.read_text("utf-8").splitlines()
-
+def test_the_general_rooms_have_no_word_of_link_prediction() -> None:
+    assert len(GENERAL) > 100
     assert not [
-        line for line in lines if LINK_PREDICTION.search(line) and BUILT_IN_NAMED not in line
+        (file.relative_to(PACKAGE.parent).as_posix(), line)
+        for file in GENERAL
+        for line in text_of(file).splitlines()
+        if LINK_PREDICTION.search(line) and BUILT_IN_NAMED not in line
     ]
 
 

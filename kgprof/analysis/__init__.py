@@ -305,7 +305,8 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         ]
         steady = min(known, key=lambda each: each.median, default=steady)
     if compiled.call_us and isinstance(steady, m.Skipped):
-        steady = m.Skipped("no step came after warm-up without a compilation")
+        when = " without a compilation" if compiled.compilations else ""
+        steady = m.Skipped(f"no step came after warm-up{when}")
     summary = m.CompileSummary(
         first_call_s=_first_call_s(compiled, run.record.script),
         steady=steady,

@@ -109,14 +109,16 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
         else ""
     )
     if script.is_one_window:
-        return Remark(text=f"{run.key.slug} has no steps, and was not timed{finer}")
+        untimed = f"{run.key.slug} has no steps, and was not timed{finer}"
+        return Remark(text=untimed, status=INCONCLUSIVE)
     each = "each " if script.steps > 1 else ""
     steps = f"{run.key.slug}: {plural(script.steps, 'step')} counted, {each}{script.step}"
     if isinstance(run.compile, m.Skipped):
-        return Remark(text=steps)
+        return Remark(text=steps, status=INCONCLUSIVE)
     steady = run.compile.steady
     if isinstance(steady, m.Skipped):
-        return Remark(text=f"{steps}; no step time: {steady.reason}{finer}")
+        text = f"{steps}; no step time: {steady.reason}{finer}"
+        return Remark(text=text, status=INCONCLUSIVE)
     under = (
         "under torch.profiler"
         if steady.measured_in == m.PassName.TRACE

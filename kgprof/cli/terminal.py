@@ -50,7 +50,9 @@ def next_command(profile: m.Profile, folder: Path) -> str:
     """What a reader of this result would run now."""
     if profile.actions:
         return f"kgprof explain {profile.actions[0].rule}"
-    if profile.verdict.status is m.VerdictStatus.INCONCLUSIVE and profile.options.rounds == 1:
+    timed = any(not isinstance(run.step, m.Skipped) for run in profile.runs)
+    undecided = profile.verdict.status is m.VerdictStatus.INCONCLUSIVE
+    if timed and undecided and profile.options.rounds == 1:
         return (
             f"{' '.join(profile.command[:3])} --rounds 3"
             if len(profile.command) > 2

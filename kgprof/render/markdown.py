@@ -144,7 +144,7 @@ class Front:
             if found.causes:
                 cause = found.causes[0]
                 yield "Cause", self._stated(cause.rule, cause.text, cause.place)
-                yield "Fix", self._remedy(cause.rule)
+                yield self._to_do(cause.rule)
             return
         here = [action for action in profile.actions if not action.only_on_gpu]
         if here:
@@ -156,12 +156,7 @@ class Front:
                     action.rule, f"{action.run.slug}: {action.text}", action.location, lines
                 ),
             )
-            yield (
-                "Fix",
-                code(action.fix, _STATED)
-                or prose(action.no_fix, _STATED)
-                or self._remedy(action.rule),
-            )
+            yield self._to_do(action.rule, action.fix, action.no_fix)
             return
         fails = failing(profile)
         elsewhere = {action.rule for action in profile.actions}  # each costs on a GPU alone
@@ -170,7 +165,13 @@ class Front:
         worst = next((f for f in profile.findings if f in fails), None) or next(order, None)
         if worst is not None and worst.level is not m.Level.NOTE:
             yield "Finding", self._stated(worst.rule, worst.alone, worst.location)
-            yield "Fix", code(worst.fix, _STATED) if worst.fix else self._remedy(worst.rule)
+            yield self._to_do(worst.rule, worst.fix)
+
+    def _to_do(self, rule: str, fix: str = "", no_fix: str = "") -> tuple[str, str]:
+        """The code to write, called a fix; without one, the rule's remedy in words."""
+        if fix:
+            return "Fix", code(fix, _STATED)
+        return "What to do", prose(no_fix, _STATED) or self._remedy(rule)
 
     def _stated(self, rule: str, text: str, place: m.Location | None, lines: str = "") -> str:
         """Rule, place and sentence; the sentence of a cause may begin with its rule already."""

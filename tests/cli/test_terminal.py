@@ -16,8 +16,11 @@ import termios
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from kgprof.cli.terminal import next_command
+from kgprof.model import RunReport, Skipped, VerdictStatus
 from kgprof.render.text import Text
 from tests.render import profiles
 
@@ -166,3 +169,19 @@ def test_a_sweep_is_shown_as_wide_as_the_terminal_and_in_colour(
     assert re.search(r"\x1b\[[0-9;]*3\dm", shown)  # the verdict has a colour
     assert columns - 25 < max(widths) <= columns
     assert not re.search(r"\x1b\[[0-9;]*3\dm", uncoloured)
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_more_processes_are_offered_only_where_steps_were_timed(
+    timed: bool, tmp_path: Path
+) -> None:
+    profile = profiles.clean()
+    verdict = msgspec.structs.replace(profile.verdict, status=VerdictStatus.INCONCLUSIVE)
+    runs = profile.runs if timed else untimed(profile.runs)
+    undecided = msgspec.structs.replace(profile, verdict=verdict, runs=runs, actions=())
+
+    assert ("--rounds 3" in next_command(undecided, tmp_path)) == timed
+
+
+def untimed(runs: tuple[RunReport, ...]) -> tuple[RunReport, ...]:
+    return tuple(msgspec.structs.replace(run, step=Skipped("not timed")) for run in runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from pathlib import Path
 
@@ -19,17 +20,12 @@ from tests.corpus.truth import (
     Condition,
     Mark,
     MarkError,
-    Program,
     marks_of,
     programs,
 )
 
 PROGRAMS = programs()
 VERSIONS = [("2.11.0+cu130", "3.12.3"), ("2.13.0+cpu", "3.11.7")]
-
-
-def name_of(program: Program) -> str:
-    return program.name
 
 
 def definition_lines(path: Path) -> set[int]:
@@ -67,63 +63,58 @@ def test_the_readme_explains_exactly_the_guard_classes_that_marks_may_name() -> 
     assert set(re.findall(r"^\| `([a-z-]+)`", table, re.MULTILINE)) == GUARD_CLASSES
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
-def test_a_program_is_either_clean_or_marked(program: Program) -> None:
-    assert program.is_clean == (not program.marks)
+def test_a_program_is_either_clean_or_marked() -> None:
+    assert not [program.name for program in PROGRAMS if program.is_clean == bool(program.marks)]
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
-def test_a_program_defines_build_and_says_what_it_shows(program: Program) -> None:
-    tree = ast.parse(program.path.read_text(encoding="utf-8"))
+def test_a_program_defines_build_and_says_what_it_shows() -> None:
+    for program in PROGRAMS:
+        tree = ast.parse(program.path.read_text(encoding="utf-8"))
+        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
-    assert "build" in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    assert ast.get_docstring(tree)
+        assert "build" in functions, program.name
+        assert ast.get_docstring(tree), program.name
 
 
 @pytest.mark.parametrize("versions", VERSIONS, ids=" ".join)
-@pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
-def test_a_line_carries_a_rule_once_and_one_finding_of_a_topic(
-    program: Program, versions: tuple[str, str]
-) -> None:
+def test_a_line_carries_a_rule_once_and_one_finding_of_a_topic(versions: tuple[str, str]) -> None:
     torch, python = versions
-    marks = program.expected(torch=torch, python=python)
     # one frame may go on where another one falls back
     breaks = [frozenset({rule}) for rule in sorted(BREAKS)]
-    for topic in (*breaks, RECOMPILES, frozenset({NOTE}), frozenset({"KGP107"})):
+    topics = (*breaks, RECOMPILES, frozenset({NOTE}), frozenset({"KGP107"}))
+    for program, topic in itertools.product(PROGRAMS, topics):
+        marks = program.expected(torch=torch, python=python)
         sites = [(mark.path, mark.line) for mark in marks if mark.rule in topic]
 
-        assert len(sites) == len(set(sites)), topic
+        assert len(sites) == len(set(sites)), (program.name, topic)
 
 
-@pytest.mark.parametrize(
-    "program", [p for p in PROGRAMS if any(m.guard for m in p.marks)], ids=name_of
-)
-def test_a_recompile_stands_on_a_def_or_on_a_call_into_a_library(program: Program) -> None:
-    definitions = definition_lines(program.path)
-    elsewhere = [mark.line for mark in program.marks if mark.guard and mark.line not in definitions]
-    lines = program.path.read_text(encoding="utf-8").splitlines()
+def test_a_recompile_stands_on_a_def_or_on_a_call_into_a_library() -> None:
+    for program in PROGRAMS:
+        text = program.path.read_text(encoding="utf-8")
+        definitions = definition_lines(program.path)
+        guarded = {mark.line for mark in program.marks if mark.guard}
+        codes = [text.splitlines()[line - 1].partition("#")[0] for line in guarded - definitions]
 
-    assert all("(" in lines[line - 1].partition("#")[0] for line in elsewhere)
-    assert not elsewhere or "torch's own" in (ast.get_docstring(ast.parse("\n".join(lines))) or "")
+        assert all("(" in code for code in codes), program.name
+        if codes:
+            assert "torch's own" in (ast.get_docstring(ast.parse(text)) or ""), program.name
 
 
-@pytest.mark.parametrize(
-    "program", [p for p in PROGRAMS if any(m.guard for m in p.marks)], ids=name_of
-)
-def test_the_calls_of_a_recompile_agree_with_its_rule(program: Program) -> None:
-    for mark in program.marks:
-        if mark.rule == NOTE:
-            assert mark.calls
-            assert all(0 <= call < WARM_UP for call in mark.calls)
-        elif mark.rule == "KGP103":
-            assert mark.calls
-            assert all(WARM_UP <= call < program.calls for call in mark.calls)
-        elif mark.rule == "KGP104":
-            assert mark.calls != tuple(range(1, len(mark.calls) + 1))
-            assert mark.eager_calls
-        elif mark.rule == "KGP105":
-            assert mark.calls == tuple(range(1, len(mark.calls) + 1))
-            assert mark.eager_calls == program.calls - len(mark.calls) - 1
+def test_the_calls_of_a_recompile_agree_with_its_rule() -> None:
+    marked = [(program, mark) for program in PROGRAMS for mark in program.marks]
+    for program, mark in marked:
+        in_a_row = tuple(range(1, len(mark.calls) + 1))
+        agrees = {
+            NOTE: bool(mark.calls) and all(0 <= call < WARM_UP for call in mark.calls),
+            "KGP103": bool(mark.calls)
+            and all(WARM_UP <= call < program.calls for call in mark.calls),
+            "KGP104": mark.calls != in_a_row and bool(mark.eager_calls),
+            "KGP105": mark.calls == in_a_row
+            and mark.eager_calls == program.calls - len(mark.calls) - 1,
+        }
+
+        assert agrees.get(mark.rule, True), (program.name, mark)
 
 
 def test_a_mark_is_read_with_all_it_says(tmp_path: Path) -> None:

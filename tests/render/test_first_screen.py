@@ -153,7 +153,7 @@ def test_task_3_which_line_syncs_and_the_fix(
     assert "evaluator.py:74" in reader.reads(finding)
     assert "bool(self.strategy.done)" in reader.reads(finding)
     fix = reader.page.locator("article", has=reader.page.locator("li:target")).locator(".remedy")
-    assert reader.reads(fix).startswith("Fix:")
+    assert reader.reads(fix).startswith("What to do:")
 
 
 def test_task_4_which_kernel_first_and_what_it_could_save(

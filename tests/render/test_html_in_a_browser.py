@@ -278,7 +278,7 @@ def test_a_finding_and_the_verdict_are_copied_as_markdown(
     assert "| fused default | 1.51 (1.46\N{EN DASH}1.60, n = 306) |" in verdict
     assert finding.startswith("**Warning** `KGP201` ")
     assert "`/src/part_0.py:10` in `step`" in finding or "part_0.py:10` in `step`" in finding
-    assert "Fix:" in finding
+    assert "What to do:" in finding
     assert said == "Copied."
 
 

@@ -40,7 +40,9 @@ def test_a_verdict_three_rows_a_cause_and_a_fix_stand_open_and_the_rest_is_folde
 
     open_part = text[: text.index("<details>")]
     assert len([line for line in open_part.splitlines() if line.startswith("| `")]) == 3
-    assert [part for part in ("**Finding:** `KGP501` ", "**Fix:** ") if part not in open_part] == []
+    assert [
+        part for part in ("**Finding:** `KGP501` ", "**What to do:** ") if part not in open_part
+    ] == []
     assert said(open_part) == 1
     assert "<sub>15 more below</sub>\n" in text
     assert "| run | ms/step |" in text
