@@ -182,12 +182,11 @@ def test_the_command_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == rules_page(RULES)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_each_rule_has_a_section_that_its_row_links_to(rule: Rule) -> None:
+def test_each_rule_has_a_section_that_its_row_links_to() -> None:
     page = rules_page(RULES)
-
-    assert f"(#{rule.id.lower()}-{rule.name})" in page
-    assert page.count(f"\n## {rule.id} {rule.name}\n") == 1
+    for rule in RULES:
+        assert f"(#{rule.id.lower()}-{rule.name})" in page
+        assert page.count(f"\n## {rule.id} {rule.name}\n") == 1, rule.id
 
 
 def test_a_single_rule_is_no_page(capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,10 +194,10 @@ def test_a_single_rule_is_no_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert "prints every rule" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "rule", [rule for rule in RULES if "return " in rule.example], ids=lambda rule: rule.id
-)
-def test_an_example_shows_where_the_tensor_that_it_returns_comes_from(rule: Rule) -> None:
-    for found in re.finditer(r"return ([a-z][\w.]*\w|[a-z])", rule.example):
-        name = re.sub(r"\.(view|t)$", "", found[1])
-        assert re.search(rf"\b{re.escape(name)}\b", rule.example[: found.start()]), found[0]
+def test_an_example_shows_where_the_tensor_that_it_returns_comes_from() -> None:
+    for rule in RULES:
+        for found in re.finditer(r"return ([a-z][\w.]*\w|[a-z])", rule.example):
+            name = re.sub(r"\.(view|t)$", "", found[1])
+            before = rule.example[: found.start()]
+
+            assert re.search(rf"\b{re.escape(name)}\b", before), (rule.id, found[0])

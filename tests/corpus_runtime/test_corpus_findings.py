@@ -25,8 +25,6 @@ DEVICE = "cpu"
 PROGRAMS = tuple(program for program in programs() if program.runs_on(DEVICE))
 RAISES = frozenset({"cond_returns_operand"})
 
-every_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
@@ -40,7 +38,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return recordings.load(folder)
 
 
-@every_program
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_a_programs_findings_are_its_marks(recording: Recording, program: Program) -> None:
     environment = recording.header.plan.environment
     marks = program.expected(torch=environment.torch, python=environment.python, device=DEVICE)
@@ -52,18 +50,19 @@ def test_a_programs_findings_are_its_marks(recording: Recording, program: Progra
     )
 
 
-@every_program
-def test_every_source_was_there(recording: Recording, program: Program) -> None:
-    (run,) = [run for run in recording.runs if run.key == key_of(program)]
-    if program.name in RAISES:
-        assert run.exit.outcome == "raised"
-        return
+def test_every_source_was_there(recording: Recording) -> None:
+    runs = {run.key: run for run in recording.runs}
+    for program in PROGRAMS:
+        run = runs[key_of(program)]
+        if program.name in RAISES:
+            assert run.exit.outcome == "raised", program.name
+            continue
 
-    assert isinstance(run.memory, MemoryPass)
-    assert run.memory.capture_unavailable == ()
-    assert len(run.memory.step_us) == program.calls
-    assert isinstance(run.memory.syncs, SyncRecords)
-    assert isinstance(run.memory.tensors, TensorRecords)
+        assert isinstance(run.memory, MemoryPass), program.name
+        assert run.memory.capture_unavailable == (), program.name
+        assert len(run.memory.step_us) == program.calls, program.name
+        assert isinstance(run.memory.syncs, SyncRecords), program.name
+        assert isinstance(run.memory.tensors, TensorRecords), program.name
 
 
 def test_a_finding_shows_its_line_and_function(recording: Recording) -> None:

@@ -7,14 +7,11 @@ import functools
 import importlib.util
 from pathlib import Path
 
-import pytest
-
 from tests.corpus.truth import GUARD_CLASSES
 from tests.programs.run import VISION
 from tests.programs.truth import GATES, KINDS, OFTEN, SCRIPTS, SELDOM, Program, programs
 
 PROGRAMS = programs()
-every_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 
 
 def test_the_programs_are_many_and_most_of_them_healthy() -> None:
@@ -31,33 +28,36 @@ def test_every_program_has_a_truth() -> None:
     }
 
 
-@every_program
-def test_a_truth_is_written_in_known_words(program: Program) -> None:
-    assert program.gate in GATES
-    assert {one.kind for one in program.breaks} <= KINDS
-    assert {guard for one in program.recompiles for guard in one.guards} <= GUARD_CLASSES
-    assert {one.per for one in program.syncs} <= OFTEN | SELDOM
-    assert ast.get_docstring(ast.parse(program.path.read_text("utf-8")))
+def test_a_truth_is_written_in_known_words() -> None:
+    for program in PROGRAMS:
+        guards = {guard for one in program.recompiles for guard in one.guards}
+
+        assert program.gate in GATES, program.name
+        assert {one.kind for one in program.breaks} <= KINDS, program.name
+        assert guards <= GUARD_CLASSES, program.name
+        assert {one.per for one in program.syncs} <= OFTEN | SELDOM, program.name
+        assert ast.get_docstring(ast.parse(program.path.read_text("utf-8"))), program.name
 
 
-@every_program
-def test_a_healthy_program_has_no_break_and_no_function_that_torch_would_go_on_compiling(
-    program: Program,
-) -> None:
-    faulty = any(not one.by_torch for one in program.breaks) or any(
-        one.repeats for one in program.recompiles
-    )
-    eager = "compile" not in program.path.read_text("utf-8")  # then there is no verdict
+def test_a_healthy_program_has_no_break_and_no_function_that_torch_would_go_on_compiling() -> None:
+    for program in PROGRAMS:
+        breaks = [one for one in program.breaks if not one.by_torch]
+        repeated = [one for one in program.recompiles if one.repeats]
+        healthy = not breaks and not repeated
+        if "compile" in program.path.read_text("utf-8"):
+            assert (program.gate == "pass") == healthy, program.name
+        else:
+            assert program.gate == "error", program.name  # an eager program has no verdict
 
-    assert program.gate == "error" if eager else (program.gate == "pass") is not faulty
 
+def test_a_line_of_a_library_stands_in_the_installed_version() -> None:
+    marks = [(program, one) for program in PROGRAMS for one in (*program.breaks, *program.syncs)]
+    for program, one in marks:
+        if one.site.library:
+            functions = functions_of(one.site.library)
+            texts = [text for name, text in functions if name == one.site.function]
 
-@every_program
-def test_a_line_of_a_library_stands_in_the_installed_version(program: Program) -> None:
-    for site in (one.site for one in (*program.breaks, *program.syncs) if one.site.library):
-        assert any(
-            site.text in text for name, text in functions_of(site.library) if name == site.function
-        )
+            assert any(one.site.text in text for text in texts), (program.name, one)
 
 
 @functools.cache  # many sites lie in one file
@@ -74,19 +74,18 @@ def functions_of(library: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-@every_program
-def test_a_program_names_the_packages_that_it_imports(program: Program) -> None:
-    tree = ast.parse(program.path.read_text("utf-8"))
-    roots = {
-        name.partition(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in (
-            [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else [alias.name for alias in node.names]
-        )
-    }
+def imported_by(program: Program) -> set[str]:
+    """The packages that a program imports."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(program.path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return {name.partition(".")[0] for name in names}
+
+
+def test_a_program_names_the_packages_that_it_imports() -> None:
     from_the_extra = {
         "transformers",
         "torchvision",
@@ -96,4 +95,5 @@ def test_a_program_names_the_packages_that_it_imports(program: Program) -> None:
         "accelerate",
     }
 
-    assert roots & from_the_extra <= set(program.needs)
+    for program in PROGRAMS:
+        assert imported_by(program) & from_the_extra <= set(program.needs), program.name
