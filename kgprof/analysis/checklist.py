@@ -201,12 +201,13 @@ class Seen:
             and _made_a_graph(run.compile)
         ]
         # Calls of compiled functions after warm-up: no guard looked at what they were given.
-        self.eager_calls = sum(
-            sum(run.compile.compiled_calls.eager.values())
+        self.eager_calls = [
+            calls
             for run in self.runs
             if isinstance(run.compile, m.CompileSummary)
             and isinstance(run.compile.compiled_calls, m.CallsOfCompiled)
-        )
+            for calls in run.compile.compiled_calls.eager.values()
+        ]
         # In which Inductor was asked for CUDA graphs, eager ones too.
         self.requested = [
             run.key
@@ -504,11 +505,14 @@ def _static_shapes(seen: Seen) -> Answer:
     going_on = tuple(filter(_goes_on_for_a_size, for_sizes))
     again = [found for found in recompiles.diagnose(going_on) if found.level is not m.Level.NOTE]
     unseen = "sizes changed in a few calls only" if for_sizes else ""
-    if seen.eager_calls:
+    counted = sum(calls for calls in seen.eager_calls if isinstance(calls, int))
+    if counted:
         unseen = (
-            f"{plural(seen.eager_calls, 'call')} of compiled functions ran eagerly, with "
-            "sizes that nobody saw"
+            f"{plural(counted, 'call')} of compiled functions ran eagerly, with sizes that nobody "
+            "saw"
         )
+    elif any(isinstance(calls, m.Skipped) for calls in seen.eager_calls):
+        unseen = "how often compiled functions ran eagerly is not known"
     return _in_compiled(seen, "no recompile because of a size", again, unseen=unseen)
 
 

@@ -183,7 +183,8 @@ class RecompiledFunction(Event):
     modules: str = ""  # of torch's one function around all its modules: which modules were compiled
     # modules that share the code object which reached the limit, one entry for each
     modules_of_code: int = 0
-    eager_steady: int = 0  # of the callables' eager calls, those after warm-up
+    eager_steady: int | m.Skipped = 0  # of these eager calls, those after warm-up
+    idle_calls: int = 0  # all calls of the workload since the limit, if no graph of it ran in any
     every_value_new: bool  # it was compiled whenever it ran
     calls_known: bool = True  # False: no call was told from another, and nothing is said of warm-up
     wraps: tuple[str, ...] = ()  # what torch's wrapper called, where that was compiled: "Linear"
@@ -436,6 +437,7 @@ def _recompiled(
         calls_since=eager.of,
         eager_names=eager.names,
         eager_steady=eager.steady,
+        idle_calls=eager.idle,
         modules_of_code=eager.modules,
         modules=_modules(trace, compiled) if library else "",
         every_value_new=trace.calls > 0 and _every_value_new(trace, compiled, limit),
@@ -497,15 +499,18 @@ def _size_class(guard: Guard) -> str:
 def _recompiles(
     trace: RunTrace, again: Sequence[Compiled], guards: dict[str, tuple[Guard, ...]]
 ) -> Iterator[Recompile]:
-    """Each with the guard that no earlier recompile of its code object failed on: entries for other
-    values reject a value that was met before, but it is compiled again for something else."""
-    met: dict[str, set[_Subject]] = {}
+    """Each with the guard that no earlier recompile of its code object failed on, or that no entry
+    before had for this value: entries for other values reject a value that was met before, but it
+    is compiled again for something else."""
+    met: dict[str, set[object]] = {}
     for compiled in again:
         rejected = guards.get(compiled.compile_id, ())
-        subjects = met.setdefault(compiled.frame_id, set())
-        news = [guard for guard in rejected if _subject(guard) not in subjects]
-        subjects.update(map(_subject, rejected))
-        yield _recompile(trace, compiled, rejected, [*news, *rejected])
+        before = met.setdefault(compiled.frame_id, set())
+        news = [guard for guard in rejected if _subject(guard) not in before]
+        values = [each for each in rejected if (_subject(each), each.expected) not in before]
+        before.update(map(_subject, rejected))
+        before.update((_subject(each), each.expected) for each in rejected)
+        yield _recompile(trace, compiled, rejected, [*news, *values, *rejected])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -846,8 +851,9 @@ class _Eager(m.Model):
     calls: int | m.Skipped
     of: int | None = None
     names: str = ""
-    steady: int = 0
+    steady: int | m.Skipped = 0
     modules: int = 0
+    idle: int = 0
 
 
 def _eager_since(trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled]) -> _Eager:
@@ -855,7 +861,11 @@ def _eager_since(trace: RunTrace, limit: Compiled, compiled: Sequence[Compiled])
     graphs."""
     own = _limited(trace, limit, compiled)
     if not own:
-        return _Eager(calls=_eager_calls_of_a_part(trace, limit))
+        return _Eager(
+            calls=_eager_calls_of_a_part(trace, limit, limit.call),
+            steady=_eager_calls_of_a_part(trace, limit, trace.steady_from),
+            idle=_idle_calls(trace, limit),
+        )
     eager = [each for each in own if _of_the_limit(each, limit.call)]
     return _Eager(
         calls=sum(sum(_of_the_limit(each, limit.call).values()) for each in own),
@@ -912,10 +922,10 @@ def reached_limit(trace: RunTrace, called: m.CompiledCallable) -> bool:
     return any(called in _limited(trace, limit, trace.compiled) for limit in limits)
 
 
-def eager_by_finding(evidence: Evidence, run: m.RunKey) -> dict[str, int]:
+def eager_by_finding(evidence: Evidence, run: m.RunKey) -> dict[str, int | m.Skipped]:
     """Calls after warm-up that ran eagerly because of the limit, by the fingerprint of the finding
-    that says so."""
-    by_finding = {}
+    that says so. Of a part behind a graph break, calls of the workload in which it did."""
+    by_finding: dict[str, int | m.Skipped] = {}
     for event, ordinal in numbered(evidence.once(collect)):
         told_apart = replace(event, identity=f"{event.identity}{ordinal}")
         for made in _judge(told_apart):
@@ -924,8 +934,9 @@ def eager_by_finding(evidence: Evidence, run: m.RunKey) -> dict[str, int]:
     return by_finding
 
 
-def _eager_calls_of_a_part(trace: RunTrace, limit: Compiled) -> int | m.Skipped:
-    """Calls of the workload from the limit on in which the function ran in eager at least once.
+def _eager_calls_of_a_part(trace: RunTrace, limit: Compiled, since: int) -> int | m.Skipped:
+    """Calls of the workload from the limit and ``since`` on in which the function ran in eager at
+    least once.
 
     It ran compiled so many times a call before the limit; a call with fewer runs has lost them to
     eager.
@@ -938,7 +949,16 @@ def _eager_calls_of_a_part(trace: RunTrace, limit: Compiled) -> int | m.Skipped:
             "the limit was reached in the first call, and how often it runs in a call is not known"
         )
     usual = max(runs.get(call, 0) for call in range(limit.call))
-    return sum(runs.get(call, 0) < max(1, usual) for call in range(limit.call, trace.calls))
+    later = range(max(limit.call, since), trace.calls)
+    return sum(runs.get(call, 0) < max(1, usual) for call in later)
+
+
+def _idle_calls(trace: RunTrace, limit: Compiled) -> int:
+    """How many calls of the workload follow the limit, if graphs of the function ran before and in
+    none of them; else 0."""
+    runs = _runs(trace, {limit.frame_id})
+    later = range(limit.call + 1, trace.calls)
+    return len(later) if runs and not any(runs.get(call, 0) for call in later) else 0
 
 
 def _every_value_new(trace: RunTrace, compiled: Sequence[Compiled], limit: Compiled | None) -> bool:
@@ -1139,7 +1159,11 @@ def _advice(
 
 
 def _silently(event: RecompiledFunction) -> str:
-    if isinstance(event.eager_calls, m.Skipped) or not event.eager_calls:
+    if isinstance(event.eager_calls, m.Skipped):
+        if event.idle_calls:
+            return f"; no graph of it ran in the {plural(event.idle_calls, 'call')} since then"
+        return "; how often it ran eagerly since then is not known"
+    if not event.eager_calls:
         return ""
     if event.calls_since is None:
         since = plural(event.eager_calls, "call")

@@ -310,7 +310,9 @@ def calls_of_compiled(evidence: Evidence, trace: RunTrace) -> m.CallsOfCompiled 
         return counted
     events = evidence.once(collect)
     mine = (pair for pair in zip(events, diagnose(events), strict=True) if pair[0].run == trace.run)
-    by_finding = {finding.fingerprint: event.eager for event, finding in mine}
+    by_finding: dict[str, int | m.Skipped] = {
+        finding.fingerprint: event.eager for event, finding in mine
+    }
     by_finding |= recompiles.eager_by_finding(evidence, trace.run)
     by_finding |= _eager_by_skipped_frame(evidence, trace)
     known = [each for each in counted.callables if not each.compiled_before]

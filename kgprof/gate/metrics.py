@@ -118,7 +118,10 @@ def count(
         calls = run.compile.compiled_calls
         if isinstance(calls, m.Skipped):
             return calls
-        number = float(sum(calls.eager.get(finding.fingerprint, 0) for finding in mine))
+        told = [calls.eager.get(finding.fingerprint, 0) for finding in mine]
+        number = float(sum(each for each in told if isinstance(each, int)))
+        lacking = [each.reason for each in told if isinstance(each, m.Skipped)]
+        missing = missing or next(iter(lacking), "")
     return m.Skipped(missing) if missing and number <= limit else number
 
 

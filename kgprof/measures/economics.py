@@ -57,6 +57,7 @@ PAYOFFS = {
     m.Judged.UNDECIDED: m.Payoff.UNDECIDED,
 }
 PREDICTED = ("break_even", "of_100", "returns")
+NO_GRAPH = m.Skipped("torch made no graph of what it tried to compile")
 DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
 # times the deviation of all others: says nothing about theirs (by chance in 1 of 200 sets of three)
 OUTLYING = 5.0
@@ -81,6 +82,8 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
         return run.compile
     if not run.compile.compilations:
         return m.Skipped(m.nothing_compiled(run.compile.unused))
+    if all(each.fail_reason or each.operators == 0 for each in run.compile.compilations):
+        return NO_GRAPH
     eager_key = m.RunKey(run.key.strategy, m.EAGER)
     found = evidence.whole.run(eager_key)
     eager = _eager_script(run) if run.script else found.record if found else None

@@ -103,8 +103,9 @@ class CallsOfCompiled(Tagged):
     with_a_graph: int
     graph_runs: int = 0  # of all graphs, also outside of these calls
     unknown: int = 0  # calls of callables that had compiled code before the recording began
-    # After warm-up, calls that ran no graph, by the fingerprint of the finding that says why.
-    eager: dict[str, int] = msgspec.field(default_factory=dict)
+    # After warm-up, calls that ran no graph, by the fingerprint of the finding that says why; of a
+    # part behind a graph break, calls of the workload in which it ran none.
+    eager: dict[str, int | Skipped] = msgspec.field(default_factory=dict)
 
 
 class CompileSummary(Tagged):

@@ -345,7 +345,9 @@ def probe(job: Job, events: Events) -> None:
                 with calls.call():
                     run.session.step()
     file = run.folder / layout.KERNEL_ORIGINS
-    compiled = m.decode_json(file.read_bytes(), m.KernelOrigins | m.Skipped)  # type: ignore[arg-type]
+    compiled: m.KernelOrigins | m.Skipped = m.Skipped("COMPILE did not end")
+    if file.exists():
+        compiled = m.decode_json(file.read_bytes(), m.KernelOrigins | m.Skipped)  # type: ignore[arg-type]
     store.write_json(file, eager.beside(compiled, triton_stages(run.device)))
     if job.kernels:
         with alone(job.beside):

@@ -10,7 +10,7 @@ and buffers planned. All three have these names in torch 2.11 to 2.13.
 import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -246,18 +246,16 @@ def _buffer_bytes(buffer: Any) -> int:
 def eager_work(
     model: Callable[..., Any], inputs: Sequence[Any]
 ) -> tuple[m.EagerWork | m.Skipped, m.EagerWork | m.Skipped]:
-    """What ``model`` dispatches on arguments like ``inputs``, and what the backward of its results
-    would."""
+    """Count what ``model`` dispatches on arguments like ``inputs``, and what the backward of its
+    results would. No tensor of the program is written, and none gets a gradient."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+    own: dict[int, Any] = {}
     # Called, a module of FX is compiled to Python; then the caches' key of the graph is another
     # one.
-    run = torch.fx.Interpreter(model).run if isinstance(model, torch.fx.GraphModule) else model
-    # The program may be saving tensors through hooks of its own, as checkpointing does, which count
-    # them.
-    unhooked = torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is)
+    run = _WithoutData(model, own).run if isinstance(model, torch.fx.GraphModule) else model
     try:
-        with unhooked, FakeTensorMode(allow_non_fake_inputs=True):
+        with _state_of_torch(), _unhooked(), FakeTensorMode(allow_non_fake_inputs=True):
             arguments = [_without_data(one) for one in inputs]
             with _Counted() as forward:
                 results = run(*arguments)
@@ -267,9 +265,14 @@ def eager_work(
                 if isinstance(one, torch.Tensor) and one.requires_grad
             ]
             gradients = [torch.ones_like(one) for one in roots]
+            leaves = [
+                one
+                for one in (*arguments, *own.values())
+                if isinstance(one, torch.Tensor) and one.requires_grad and one.is_leaf
+            ]
             with _Counted() as backward:
-                if roots:
-                    torch.autograd.backward(roots, gradients)
+                if roots and leaves:
+                    torch.autograd.grad(roots, leaves, gradients, allow_unused=True)
     # whatever graph a program has; compiling it must not fail for this
     except Exception as error:  # noqa: BLE001
         why = m.Skipped(f"the graph could not be run without data: {first_line(error)[:200]}")
@@ -280,8 +283,39 @@ def eager_work(
     return works[0], works[1] if roots else NO_BACKWARD
 
 
+def _unhooked() -> AbstractContextManager[None]:
+    """Keep what is saved from hooks of the program: those of checkpointing count it. Where there
+    are none, none are set, for gradients of torch.func refuse any."""
+    if torch._C._autograd._top_saved_tensors_default_hooks(False) is None:
+        return nullcontext()
+    return torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is)
+
+
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
+
+
+@contextmanager
+def _state_of_torch() -> Iterator[None]:
+    """Set back what a graph sets for a part of itself and leaves set where it raises: levels of
+    torch.func, the mode of gradients, autocast."""
+    levels = torch._C._functorch.get_dynamic_layer_stack_depth()
+    devices = [each for each in ("cpu", "cuda") if torch.amp.is_autocast_available(each)]
+    autocast = [
+        (each, torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in devices
+    ]
+    gradients = torch.is_grad_enabled()
+    regions = torch.autocast_increment_nesting()
+    try:
+        yield
+    finally:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(levels)
+        torch.set_grad_enabled(gradients)
+        for device, enabled, dtype in autocast:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        while torch.autocast_decrement_nesting() >= regions:
+            continue
 
 
 def _without_data(value: Any) -> Any:
@@ -295,14 +329,45 @@ def _without_data(value: Any) -> Any:
     return made.requires_grad_(value.requires_grad)
 
 
+class _WithoutData(torch.fx.Interpreter):
+    """Runs a graph with stand-ins for the tensors that it owns: a compiled optimizer's graph owns
+    parameters and state, and writes them in place. ``own``: these stand-ins, by the tensor's id."""
+
+    def __init__(self, model: torch.fx.GraphModule, own: dict[int, Any]) -> None:
+        super().__init__(model)
+        self._own = own
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self._stand_in(super().get_attr(target, args, kwargs))
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        module = self.fetch_attr(target)
+        tensors = (*module.named_parameters(), *module.named_buffers())
+        own = {name: self._stand_in(tensor) for name, tensor in tensors}
+        return torch.func.functional_call(module, own, args, kwargs)
+
+    def _stand_in(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) not in self._own:
+            self._own[id(value)] = _without_data(value)
+        return self._own[id(value)]
+
+
 class _Counted(OperatorWatch):
-    """Counts operators and the bytes that they move."""
+    """Counts operators and the bytes that they move.
+
+    Raises RuntimeError before an operator writes a tensor of the program: FakeTensorMode lets it
+    where all of its operands are such.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operators = self.bytes = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if _writes(func) and not any(_is_fake(one) for one in tree_leaves((args, kwargs))):
+            raise RuntimeError(f"{func} would write a tensor of the program")
         result = func(*args, **(kwargs or {}))
         if _launches(func):
             self.operators += 1
@@ -315,8 +380,20 @@ def _launches(operator: Any) -> bool:
     schema = operator._schema
     name = operator._schema.name.rpartition("::")[2]
     given = [one for one in schema.returns if "Tensor" in str(one.type)]
-    writes = any(one.alias_info is not None and one.alias_info.is_write for one in schema.arguments)
-    return not _is_view(operator) and bool(given or writes) and not name.startswith(_LAUNCH_NOTHING)
+    writes = given or _writes(operator)
+    return not _is_view(operator) and bool(writes) and not name.startswith(_LAUNCH_NOTHING)
+
+
+def _writes(operator: Any) -> bool:
+    """Whether it writes one of its arguments."""
+    arguments = operator._schema.arguments
+    return any(one.alias_info is not None and one.alias_info.is_write for one in arguments)
+
+
+def _is_fake(value: Any) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(value, FakeTensor)
 
 
 def _is_view(operator: Any) -> bool:

@@ -611,7 +611,58 @@ def test_without_counted_graphs_silence_is_not_observed() -> None:
 
     assert found.eager_calls == Skipped(reason="no graph of it was counted")
     (finding,) = recompiles.diagnose((found,))
-    assert finding.message.endswith("torch's limit was reached in call 4")
+    assert finding.message.endswith(
+        "torch's limit was reached in call 4; how often it ran eagerly since then is not known"
+    )
+
+
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        ((), "; no graph of it ran in the 19 calls since then"),
+        ((4,), "; how often it ran eagerly since then is not known"),
+    ],
+)
+def test_since_a_limit_in_the_first_call_it_is_not_known_how_often_a_part_ran_eagerly(
+    later: tuple[int, ...], said: str
+) -> None:
+    lines = [*to_the_limit(0, 0, limit=0, reason="n == 1"), ran("0/2", 0, *later)]
+    evidence = Evidence(written.recording(*lines))
+
+    (finding,) = recompiles.diagnose(recompiles.collect(evidence))
+    eager = recompiles.eager_by_finding(evidence, FUSED)
+
+    assert finding.message.endswith(f"torch's limit was reached in call 0{said}")
+    assert isinstance(eager[finding.fingerprint], Skipped)
+
+
+def test_since_a_later_limit_the_gate_counts_calls_in_which_a_part_ran_eagerly() -> None:
+    evidence = Evidence(written.recording(*to_the_limit(2, 4, 6, limit=8, reason="n == 2")))
+
+    (finding,) = recompiles.diagnose(recompiles.collect(evidence))
+
+    assert recompiles.eager_by_finding(evidence, FUSED) == {finding.fingerprint: 12}
+
+
+def test_a_value_that_no_entry_had_comes_before_a_guard_that_failed_before() -> None:
+    """Every compilation without gradients is rejected by the one with gradients; only the first
+    was made for that."""
+    grad = "0/0: GLOBAL_STATE changed: grad_mode "
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=4),
+        rejected("0/1", grad, call=4),
+        *compiled("0/2", STEP, call=8),
+        rejected("0/2", grad, "0/1: future == 4", call=8),
+        *compiled("0/3", STEP, call=12),
+        rejected("0/3", grad, "0/2: future == 8", "0/1: future == 4", call=12),
+        *(ran(f"0/{entry}", first) for entry, first in enumerate((0, 4, 8, 12))),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert [each.guard.source for each in found.recompiles] == ["grad_mode", "future", "future"]
+    assert [each.guard.expected for each in found.recompiles[1:]] == ["4", "8"]
 
 
 def test_every_call_a_new_value_is_unbounded() -> None:
@@ -1094,7 +1145,9 @@ def test_the_limit_in_the_first_call_is_counted_from_the_callables() -> None:
     )
     assert diagnosed(*lines, *layers)[0].fix.startswith("torch._dynamo.config.recompile_limit = 4")
     assert diagnosed(*lines)[0].fix == ""
-    assert diagnosed(*lines)[0].message.endswith("torch's limit was reached in call 0")
+    assert diagnosed(*lines)[0].message.endswith(
+        "torch's limit was reached in call 0; how often it ran eagerly since then is not known"
+    )
 
 
 def test_no_limit_is_enough_for_modules_that_each_call_makes_anew() -> None:

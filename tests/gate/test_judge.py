@@ -671,6 +671,23 @@ def test_calls_since_the_recompile_limit_are_eager_calls_too() -> None:
     assert checks(judged)["fused.default:eager-calls"].observed == 12
 
 
+@pytest.mark.parametrize(("known", "code"), [(0, EXIT_INCONCLUSIVE), (1, EXIT_GATE_FAILED)])
+def test_where_it_is_not_known_how_often_a_part_ran_eagerly_no_limit_is_held(
+    known: int, code: int
+) -> None:
+    limit = finding("KGP104", count=7)
+    other = finding("KGP108")
+    unknown = Skipped("the limit fell into the first call")
+    eager = {limit.fingerprint: unknown, other.fingerprint: known}
+    found = with_calls(profile(limit, other), **{**EAGER, "eager": eager})
+
+    judged = judge(found, settings(("eager-calls", 0), ("recompiles", 9)))
+
+    assert judged.exit_code == code
+    status = checks(judged)["fused.default:eager-calls"].status
+    assert status == ("exceeded" if known else "not observed")
+
+
 def test_an_older_recording_is_judged_as_before_unless_somebody_asks() -> None:
     older = profile()
     compiled = older.runs[0].compile

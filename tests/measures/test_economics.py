@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from kgprof.measures.economics import (
+    NO_GRAPH,
     NOT_FASTER,
     ONE_ROUND,
     RESULTS_DIFFER,
@@ -241,6 +242,16 @@ def test_eager_runs_runs_that_compiled_nothing_and_untimed_ones_have_no_economic
     assert isinstance(weighed(gate, slow), Skipped)
     assert weighed(recording(slow, nothing), nothing) == Skipped(reason="nothing was compiled")
     assert weighed(untimed, fast) == UNTIMED
+
+
+def test_where_torch_made_no_graph_nothing_pays_off() -> None:
+    slow, fast = eager(1000.0), compiled(500.0)
+    assert isinstance(fast.compile, CompilePass)
+    failed = msgspec.structs.replace(fast.compile.compilations[0], fail_reason="Unsupported")
+    passed = msgspec.structs.replace(fast.compile, compilations=(failed,))
+    without = msgspec.structs.replace(fast, compile=passed)
+
+    assert weighed(recording(slow, without), without) == NO_GRAPH
 
 
 def script(eager: TimingPass | Skipped, compiled_us: float = 500.0) -> Economics | Skipped:

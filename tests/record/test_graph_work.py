@@ -71,6 +71,49 @@ def test_an_operand_that_is_given_twice_is_read_once() -> None:
     assert forward == m.EagerWork(operators=1, bytes_moved=2 * FLOAT * 8)
 
 
+def test_a_compiled_optimizer_updates_what_it_owns_once() -> None:
+    """Its graph owns parameters and state, and some of its operators take nothing else."""
+    works: list[m.EagerWork | m.Skipped] = []
+
+    def counted(model: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        works.extend(eager_work(model, inputs))
+        return model.forward
+
+    def updated(*, compiled: bool) -> list[torch.Tensor]:
+        parameter = torch.nn.Parameter(torch.arange(4.0))
+        optimizer = torch.optim.AdamW([parameter], lr=0.1, foreach=True)
+        parameter.grad = torch.ones(4)
+        update = torch.compile(optimizer.step, backend=counted) if compiled else optimizer.step
+        for _ in range(2):
+            update()
+        return [parameter.detach(), *optimizer.state[parameter].values()]
+
+    torch.testing.assert_close(updated(compiled=True), updated(compiled=False))
+    assert isinstance(works[0], m.EagerWork), works[0]
+    assert works[0].operators > 5
+
+
+def test_parameters_of_a_module_in_a_graph_get_no_gradient() -> None:
+    layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    graph = torch.fx.GraphModule(layer, torch.fx.Tracer().trace(layer))
+    forward, backward = eager_work(graph, [torch.randn(8, 4)])
+
+    assert isinstance(forward, m.EagerWork)
+    assert isinstance(backward, m.EagerWork)
+    assert backward.operators > 0
+    assert [parameter.grad for parameter in layer.parameters()] == [None] * 4
+    assert int(layer.get_buffer("1.num_batches_tracked")) == 0
+
+
+def test_a_tensor_of_the_program_is_not_written() -> None:
+    state = torch.zeros(2)
+    forward, _ = eager_work(lambda: torch._foreach_add_([state], 1), ())
+
+    assert state.tolist() == [0, 0]
+    assert isinstance(forward, m.Skipped)
+    assert "would write a tensor of the program" in forward.reason
+
+
 def test_a_graph_that_needs_its_data_says_so() -> None:
     forward, backward = eager_work(lambda x: x[x > 0], (torch.randn(8),))
 
@@ -79,6 +122,38 @@ def test_a_graph_that_needs_its_data_says_so() -> None:
     assert forward.reason.startswith(
         "the graph could not be run without data: DynamicOutputShapeException"
     )
+
+
+def test_a_graph_that_raises_leaves_no_state_of_its_own() -> None:
+    def raising(x: torch.Tensor) -> torch.Tensor:
+        torch.amp.autocast_mode._enter_autocast("cpu", torch.bfloat16, True, None)
+        torch._C._set_grad_enabled(False)
+        torch._C._functorch._vmap_increment_nesting(2, "error")
+        return torch.nonzero(x)
+
+    forward, _ = eager_work(raising, (torch.randn(8),))
+
+    assert isinstance(forward, m.Skipped)
+    assert not torch.is_autocast_enabled("cpu")
+    assert torch.autocast_increment_nesting() == 1
+    assert torch.autocast_decrement_nesting() == 0
+    assert torch.is_grad_enabled()
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+
+
+def test_gradients_of_torch_func_in_a_graph_are_counted() -> None:
+    works: list[m.EagerWork | m.Skipped] = []
+
+    def counted(model: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        works.extend(eager_work(model, inputs))
+        return model.forward
+
+    def slope(x: torch.Tensor) -> torch.Tensor:
+        return torch.func.vmap(torch.func.grad(lambda one: one.sin()))(x)
+
+    x = torch.randn(3)
+    torch.testing.assert_close(torch.compile(slope, backend=counted)(x), x.cos())
+    assert isinstance(works[0], m.EagerWork), works[0]
 
 
 @pytest.fixture
