@@ -945,9 +945,7 @@ def _eager_calls_of_a_part(trace: RunTrace, limit: Compiled, since: int) -> int 
     if not runs:
         return m.Skipped("no graph of it was counted")
     if limit.call <= 0:
-        return m.Skipped(
-            "the limit was reached in the first call, and how often it runs in a call is not known"
-        )
+        return m.Skipped("not known after a limit in the first call")
     usual = max(runs.get(call, 0) for call in range(limit.call))
     later = range(max(limit.call, since), trace.calls)
     return sum(runs.get(call, 0) < max(1, usual) for call in later)
