@@ -777,8 +777,9 @@ def _made_on_the_gpu(moves: ast.Call, made: ast.expr) -> str:
     match moves:
         case ast.Call(func=ast.Attribute(attr="cuda"), args=[], keywords=[]):
             device = "'cuda'"
-        case ast.Call(args=[to], keywords=[]) | ast.Call(
-            args=[], keywords=[ast.keyword(arg="device", value=to)]
+        case (
+            ast.Call(args=[to], keywords=[])
+            | ast.Call(args=[], keywords=[ast.keyword(arg="device", value=to)])
         ):
             is_device = isinstance(to, ast.Constant) or ast.unparse(to).endswith("device")
             device = ast.unparse(to) if is_device else "..."
