@@ -20,6 +20,7 @@ from kgprof import model as m
 from kgprof.collectors import recompiles
 from kgprof.collectors.graph_breaks import break_records
 from kgprof.collectors.guard_text import switches_in
+from kgprof.collectors.syncs import SYNC_DEBUG
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
 
@@ -66,6 +67,12 @@ _INTENDED = (
 _ELSEWHERE = (
     "if the program allows it, call it before the loop or less often, or use a function that reads "
     "nothing"
+)
+# torch's debug mode tells no read from a copy
+_WAIT = _READ.replace("this read", "this wait")
+_WAITS = (
+    "what it calls waits for the GPU: if the program allows it, call it before the loop or less "
+    "often"
 )
 _OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
 _AROUND = "outside of what is compiled: enter the context around the call of it"
@@ -369,9 +376,11 @@ def _without_switch(
     own += " ...)" if own.count("(") > own.count(")") else ""  # the call goes on in the next line
     direct = own and not any(_last(line.function) in _OF_MODULES for line in (library, *way.chain))
     if isinstance(way, m.Reads):
+        is_read = way.operator != SYNC_DEBUG
         if direct and not way.chain:
-            return replace(finding, no_fix=f"{_last(library.function)}() reads: {_ELSEWHERE}")
-        return replace(finding, level=m.Level.NOTE, no_fix=_READ)
+            reads = f"{_last(library.function)}() reads: {_ELSEWHERE}"
+            return replace(finding, no_fix=reads if is_read else _WAITS)
+        return replace(finding, level=m.Level.NOTE, no_fix=_READ if is_read else _WAIT)
     inside = any((finding.run, at.file, _last(at.function)) in compiled for at in way.stack)
     wanted = way.cause.operator == _ON_PURPOSE
     if inside and own and not only and not wanted and (direct or finding.level is m.Level.ERROR):

@@ -16,6 +16,7 @@ from kgprof import model as m
 from kgprof.collectors import graph_breaks
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.measures.traced_steps import traced_steps
 from kgprof.reading import clocks
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText, is_made_in
@@ -166,7 +167,22 @@ _RUNS_GRAPHS = re.compile(r"/torch/(_dynamo/backends|_functorch/_aot_autograd|_i
 # They read in a loop on a CPU, and once at least on a GPU.
 LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
 PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
+_COPY_IN = re.compile(r"Memcpy HtoD \((\w+)")  # in a trace, and the memory that is copied from
 READ_AFTER = "a tensor: read it after the loop"
+IN_FEW_STEPS = "this happens in few steps only, as in a log, an evaluation or a checkpoint"
+COPIED = (
+    "nothing is read, data of the CPU is copied to the GPU: make it there, or copy it once before "
+    "the loop if it stays the same"
+)
+# of torch's debug mode, which sees no copy to the CPU before another hook does
+COPIES = ("to", "cuda", "tensor-from-data", "copied-index")
+_DRAWS = frozenset(f"torch.{name}" for name in ("rand", "randint", "randn", "randperm"))
+# they need no data of the CPU's
+_MADE_ANYWHERE = _DRAWS | {
+    f"torch.{name}" for name in ("arange", "empty", "eye", "full", "linspace", "ones", "zeros")
+}
+# with which a factory of the CPU's makes nothing on a GPU, or something else
+_OF_A_CPU = {"device", "generator", "out", "pin_memory"}
 SAID = {
     "item": "converting a tensor to a number",
     "truth-value": "bool(tensor)",
@@ -176,6 +192,7 @@ SAID = {
     "inside-operator": "a value read inside an operator",
     **{name: f".{name}()" for name in ("cpu", "cuda", "numpy", "tolist", "to")},
     "blocking-copy": "copy_()",
+    "copied-index": "copying an index or a value to the GPU",
     "tensor-from-data": "making a tensor from CPU data",
     **{
         f"{what.lower()}-synchronize": f"cuda{what}Synchronize"
@@ -231,6 +248,7 @@ class Sync(Event):
     called: str = ""  # at the innermost line, where it reads inside: "multinomial"
     other_causes: tuple[str, ...] = ()  # of what this line reads besides
     is_used_at_once: bool = False  # what the line adds to is read in the same loop
+    is_pinned: bool = False  # the memory of all that TRACE saw copied to the GPU
 
     @property
     def events(self) -> int:
@@ -287,6 +305,7 @@ def _of_run(
     sites = _sites(source, seen_by_hooks, on_cuda)
     steady = range(memory.steady_from, len(memory.step_us))
     window = run.record.script is not None and run.record.script.is_one_window
+    is_pinned = _copies_pinned_memory(run)
     for site, seen in sites.items():
         if site.rule == WOULD_SYNC.id and any(
             one.line_of_code == site.line_of_code for one in sites if one != site
@@ -338,10 +357,20 @@ def _of_run(
             called=called,
             other_causes=tuple(other for other in _causes(seen) if other != cause),
             is_used_at_once=source.reads_what_it_keeps(site.file, site.line),
+            is_pinned=is_pinned,
             on_cuda=on_cuda,
             waited_us=_waited(seen, steady, on_cuda),
             identity="\0".join((*source.identity(place), cause, *identity)),
         )
+
+
+def _copies_pinned_memory(run: RunEvidence) -> bool:
+    traced = run.once(traced_steps)
+    if isinstance(traced, m.Skipped):
+        return False
+    names = {traced.columns.names[index] for index in traced.columns.name[traced.work.events]}
+    copied = {found[1] for name in names if (found := _COPY_IN.match(name))}
+    return copied == {"Pinned"}
 
 
 def _causes(seen: Sequence[m.SyncRecord]) -> tuple[str, ...]:
@@ -547,11 +576,13 @@ def cause_of(record: m.SyncRecord) -> str:
         return INSIDE if _is_printed(record) else _of_operator(record)
     if is_tested(record):
         return "truth-value"
-    called = called_function(doing(record)[1])
+    called, debug = called_function(doing(record)[1]), record.source == "sync-debug"
     if not called:
-        masked = record.source == "sync-debug" and _is_indexed(record)
-        return "mask-index" if masked else "item"
-    return CAUSES.get(called, INSIDE)
+        # the size of a mask is read by nonzero, which the dispatcher's hook sees first
+        return "copied-index" if debug and _is_indexed(record) else "item"
+    cause = CAUSES.get(called, INSIDE)
+    # of tensors each of which is read
+    return "item" if cause == "tensor-from-data" and not debug else cause
 
 
 def _of_operator(record: m.SyncRecord) -> str:
@@ -653,12 +684,14 @@ def _finding(event: Sync) -> m.Finding:
             samples=len(event.waited_us),
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
-    seldom = (
-        rule is HOST_DEVICE_SYNC
-        and event.calls <= SELDOM * event.steps
-        and isinstance(cost, m.Skipped)
-    )
-    no_fix = "it reads in few steps only, as writing a log does" if seldom else ""
+    seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps
+    is_note = seldom and isinstance(cost, m.Skipped)
+    fix = _own_fix(event, cause)
+    no_fix = ""
+    if seldom and (is_note or not fix):
+        no_fix = IN_FEW_STEPS
+    elif not fix and not event.library and event.operator == SYNC_DEBUG and cause in COPIES:
+        no_fix = COPIED
     if rule is SYNC_IN_GRAPH and event.cause == INSIDE:
         no_fix = "an operator of the graph reads for itself, as torch.linalg's do to check a result"
     return finding(
@@ -666,11 +699,11 @@ def _finding(event: Sync) -> m.Finding:
         event,
         message,
         event.identity,
-        level=m.Level.NOTE if seldom else None,
+        level=m.Level.NOTE if is_note else None,
         no_fix=no_fix,
         count=max(1, round(event.reads_per_step)),
         library=event.library,
-        fix=_own_fix(event, cause),
+        fix=fix,
         reads=m.Reads(
             operator=event.operator,
             events=event.events,
@@ -705,10 +738,10 @@ def _made_there(expression: str) -> str:
 
 
 def _fix(event: Sync, cause: str) -> str:
-    """With the line's own names, where it copies one tensor to the GPU or indexes one with one
-    mask."""
-    to_the_gpu = cause in ("to", "cuda") and event.operator == SYNC_DEBUG
-    if cause not in SIZED and not to_the_gpu:
+    """With the line's own names, where it copies to the GPU or indexes one tensor with one mask."""
+    if event.operator == SYNC_DEBUG and cause in COPIES:
+        return _not_waiting(event)
+    if cause not in SIZED:
         if event.is_used_at_once:
             return ""
         return kept_as_a_tensor(event.location.text, event.expression)
@@ -716,14 +749,67 @@ def _fix(event: Sync, cause: str) -> str:
         return COUNTED_VALUES if "return_inverse" not in event.expression else ""
     with suppress(SyntaxError, ValueError):
         read = ast.parse(event.expression.strip(), mode="eval").body
-        if to_the_gpu and isinstance(read, ast.Call):
-            named = [each for each in read.keywords if each.arg != "non_blocking"]
-            read.keywords = [*named, ast.keyword("non_blocking", ast.Constant(True))]
-            return f"{ast.unparse(read)}  # {PINNED}"
         if isinstance(read, ast.Subscript) and not isinstance(read.slice, ast.Tuple):
             nonzero = ast.unparse(ast.Attribute(read.slice, "nonzero"))
             return SIZED[cause].format(nonzero=nonzero, x=ast.unparse(read.value))
-    return "" if to_the_gpu else SIZED[cause].format(nonzero="mask.nonzero", x="x")
+    return SIZED[cause].format(nonzero="mask.nonzero", x="x")
+
+
+def _not_waiting(event: Sync) -> str:
+    """A copy to the GPU; empty where the whole call is not known, or what else would do."""
+    with suppress(SyntaxError, ValueError):
+        match ast.parse(event.expression.strip(), mode="eval").body:
+            case ast.Call(func=ast.Attribute(value=made, attr="to" | "cuda")) as call:
+                if is_made_in(event.expression):
+                    return _made_on_the_gpu(call, made)
+                named = [each for each in call.keywords if each.arg != "non_blocking"]
+                call.keywords = [*named, ast.keyword("non_blocking", ast.Constant(True))]
+                pins = event.is_pinned or ".pin_memory()" in ast.unparse(made)
+                return ast.unparse(call) + ("" if pins else f"  # {PINNED}")
+            case ast.Call() as call:
+                return _filled(call)
+    return ""
+
+
+def _made_on_the_gpu(moves: ast.Call, made: ast.expr) -> str:
+    """``torch.randn(n).to(x.device)``; in between are views without arguments of their own that
+    could lie on the CPU."""
+    match moves:
+        case ast.Call(func=ast.Attribute(attr="cuda"), args=[], keywords=[]):
+            device = "'cuda'"
+        case (
+            ast.Call(args=[to], keywords=[])
+            | ast.Call(args=[], keywords=[ast.keyword(arg="device", value=to)])
+        ):
+            is_device = isinstance(to, ast.Constant) or ast.unparse(to).endswith("device")
+            device = ast.unparse(to) if is_device else "..."
+        case _:
+            return ""
+    while isinstance(made, ast.Call) and ast.unparse(made.func) not in _MADE_ANYWHERE:
+        given = [node for each in made.args for node in ast.walk(each)]
+        if not isinstance(made.func, ast.Attribute) or made.keywords:
+            return ""
+        if made.func.attr == "pin_memory" or any(isinstance(node, ast.Name) for node in given):
+            return ""
+        made = made.func.value
+    if not isinstance(made, ast.Call) or _OF_A_CPU & {each.arg for each in made.keywords}:
+        return ""
+    factory = ast.unparse(made.func)
+    draws = ", and other numbers are drawn" if factory in _DRAWS else ""
+    return f"device={device}  # in {factory}(): then nothing is copied{draws}"
+
+
+def _filled(call: ast.Call) -> str:
+    """``torch.tensor([0.0], device=d)`` by a kernel that writes the number."""
+    if ast.unparse(call.func) not in ("torch.tensor", "torch.as_tensor") or len(call.args) != 1:
+        return ""
+    given = ast.literal_eval(call.args[0])
+    numbers = given if isinstance(given, list) else [given]
+    if len(numbers) != 1 or not isinstance(numbers[0], bool | int | float):
+        return ""
+    size = "(1,)" if isinstance(given, list) else "()"
+    named = "".join(f", {ast.unparse(each)}" for each in call.keywords)
+    return f"torch.full({size}, {numbers[0]!r}{named})  # written on the GPU: nothing is copied"
 
 
 def kept_as_a_tensor(line: str, expression: str) -> str:

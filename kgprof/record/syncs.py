@@ -138,6 +138,9 @@ PLUMBING = tuple(
         *("utils/_contextlib.py", "utils/_device.py", "autograd", "_higher_order_ops", "_inductor"),
     )
 )
+# but where a module moves its parameters, as a tensor's method of the same name moves one
+MODULE = f"{TORCH}/nn/modules/module.py"
+MOVES = ("<lambda>", "convert")
 # Where torch waits for what is its own: it warms up and records a CUDA graph, or tries kernels.
 CUDA_GRAPHS = (f"{TORCH}/_inductor/cudagraph", f"{TORCH}/cuda/graphs.py")
 INDUCTOR = f"{TORCH}/_inductor"
@@ -422,12 +425,14 @@ def _is_torchs_own(above: tuple[FrameType, ...], *, reads_in_graph: bool) -> boo
 
 def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameType, ...]:
     """The libraries' frames between a read and the project's line, innermost first; of torch's and
-    Python's own the innermost alone."""
+    Python's own the innermost alone, which tells a module that moves from a tensor."""
     found: list[FrameType] = []
     for frame in takewhile(lambda frame: frame is not project, above):
         file = frame.f_code.co_filename
         own = file.startswith(IN_TORCH) or (file.startswith(STANDARD) and "-packages" not in file)
-        if not file.startswith(("<", RECORD, *PLUMBING)) and not (found and own):
+        moves = file == MODULE and frame.f_code.co_name in MOVES
+        plumbing = file.startswith(("<", RECORD, *PLUMBING)) and not moves
+        if not plumbing and not (found and own):
             found.append(frame)
     return tuple(found[:CHAIN])
 

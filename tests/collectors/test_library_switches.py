@@ -15,6 +15,7 @@ from kgprof import gate
 from kgprof.analysis import analyse
 from kgprof.collectors import RULES, device_idle, findings, library_switches
 from kgprof.collectors.library_switches import BREAKS, CAUSES, READS, TRAINERS, with_switches
+from kgprof.collectors.syncs import SYNC_DEBUG
 from kgprof.gate.settings import Configuration, combined
 from kgprof.model import (
     Finding,
@@ -56,17 +57,18 @@ NAN = PackageLine(
 )
 
 
-def mended(library: PackageLine, *chain: PackageLine, text: str = "") -> Finding:
+def mended(
+    library: PackageLine, *chain: PackageLine, text: str = "", operator: str = ""
+) -> Finding:
     """A read at ``library``, which the project's line reaches by ``chain``; ``text``: what stands
-    on that line."""
+    on that line; ``operator``: what was seen of the read."""
     evidence = Evidence(written_syncs.a_read())
     (finding,) = (one for one in findings(evidence) if one.reads is not None)
     assert isinstance(finding.reads, Reads)
     assert finding.location is not None
     own = replace(finding.location, text=text or finding.location.text)
-    placed: Finding = replace(
-        finding, location=own, library=library, reads=replace(finding.reads, chain=chain)
-    )
+    reads = replace(finding.reads, chain=chain, operator=operator or finding.reads.operator)
+    placed: Finding = replace(finding, location=own, library=library, reads=reads)
     return with_switches(evidence, [placed])[0]
 
 
@@ -185,6 +187,16 @@ def test_a_reading_function_that_the_program_calls_itself_is_to_be_called_elsewh
         replace(NAN, package="torchvision", function="save_image"), text="  vutils.save_image(real,"
     )
     assert saved.no_fix.startswith("save_image() reads: if the program allows it")
+
+
+def test_what_only_waits_in_a_library_is_not_called_a_read() -> None:
+    """As torch's debug mode tells it: a statement that timeit runs copies to the GPU."""
+    called = mended(replace(NAN, package="Python", function="timeit"), operator=SYNC_DEBUG)
+    inside = mended(replace(NAN, package="somebody", function="forward"), operator=SYNC_DEBUG)
+
+    assert called.no_fix.startswith("what it calls waits for the GPU: if the program allows it")
+    assert inside.no_fix.startswith("no known argument avoids this wait")
+    assert "reads" not in called.no_fix
 
 
 def test_a_break_in_what_a_compiled_function_calls_is_mended_by_calling_it_elsewhere() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import json
 from collections.abc import Collection, Iterator
@@ -39,7 +40,7 @@ from kgprof.model.memory_records import EXPRESSION_KEPT, Frame, SyncRecord, Sync
 from kgprof.reading import layout
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import FUSED, GONE
-from tests.collectors import written, written_syncs
+from tests.collectors import written, written_device, written_syncs
 from tests.collectors.written_syncs import (
     CALLS,
     ELSEWHERE,
@@ -57,6 +58,7 @@ READ_PLACE, PREDICATE_PLACE = (
     written.place(*written.CALLER),
     written.place(written.FILE, 14, "step"),
 )
+IN_A_STEP = ("cpu_op", "aten::copy_")
 MASK, MASK_OF_Y = "index = mask.nonzero(as_tuple=True)", "index = (y == 1).nonzero(as_tuple=True)"
 STATIC = "torch.nonzero_static(mask, size=N)"
 OCCUR = "torch.zeros(N, dtype=torch.bool, device=x.device).index_fill_(0, x, True)"
@@ -408,9 +410,14 @@ def test_a_library_that_reads_is_told_at_the_projects_line_above() -> None:
             "tensor-from-data",
         ),
         (
-            {"source": "sync-debug", "expression": "x[x > 0]", "instruction": "BINARY_SUBSCR"},
-            "mask-index",
+            {"source": "sync-debug", "expression": "x[i]", "instruction": "BINARY_SUBSCR"},
+            "copied-index",
         ),
+        (
+            {"source": "sync-debug", "expression": "x[i]", "instruction": "STORE_SUBSCR"},
+            "copied-index",
+        ),
+        ({"expression": "torch.tensor([loss, lowest])"}, "item"),
         ({"operator": "cond", "compile_id": "0/0"}, "cond-predicate"),
         ({"operator": "repeat_interleave", "compile_id": "0/0"}, "inside-operator"),
     ],
@@ -426,6 +433,7 @@ def test_what_is_no_expression_calls_nothing(expression: str) -> None:
 
 def test_every_cause_has_words() -> None:
     causes = {*CAUSES.values(), *syncs.OF_OPERATORS.values(), *syncs.WAITS.values(), syncs.INSIDE}
+    causes |= set(syncs.COPIES)
 
     assert causes == set(syncs.SAID)
 
@@ -578,7 +586,8 @@ def test_a_read_as_seldom_as_a_logs_is_a_note_where_nothing_measures_its_wait(
     (event,) = events(record, device=device, calls=calls.stop)
     (found,) = syncs.diagnose((event,))
 
-    assert (found.level, bool(found.no_fix)) == (level, level is Level.NOTE)
+    assert found.level is level
+    assert (found.no_fix == syncs.IN_FEW_STEPS) is (every == 8)  # it is read every N steps already
     assert found.counts
 
 
@@ -923,6 +932,13 @@ def test_steps_of_another_kind_are_not_compared(tmp_path: Path) -> None:
         ("x.to(device)", "x.to(device, non_blocking=True)"),
         ("x.cuda()", "x.cuda(non_blocking=True)"),
         ("x.to('cuda', non_blocking=False)", "x.to('cuda', non_blocking=True)"),
+        # made on the CPU in the same line
+        ("torch.randn((b,)).to(x.device)", "device=x.device"),
+        ("torch.linspace(0, 1, n).view(1, -1).to(x)", "device=..."),
+        ("torch.arange(16).float().cuda()", "device='cuda'"),
+        ("torch.zeros(n).to(device=d)", "device=..."),
+        ("torch.tensor([0.5], device=x.device)", "torch.full((1,), 0.5, device=x.device)"),
+        ("torch.as_tensor(-1, device='cuda')", "torch.full((), -1, device='cuda')"),
     ],
 )
 def test_a_blocking_copy_to_the_gpu_gets_its_line_back_without_the_wait(
@@ -939,6 +955,65 @@ def test_a_blocking_copy_to_the_gpu_gets_its_line_back_without_the_wait(
 
     assert fix_of(to_the_gpu).partition("  # ")[0] == fix
     assert fix_of(to_the_cpu) == ""
+
+
+@pytest.mark.parametrize(
+    ("expression", "instruction"),
+    [
+        ("y[s + i]", "BINARY_SUBSCR"),  # an index that lies on the CPU
+        ("to(t.device)", "CALL"),  # the end of an expression over several lines
+        ("torch.tensor([t] * b).to(z.device)", "CALL"),
+        ("torch.from_numpy(a).to(device)", "CALL"),
+        ("torch.rand(3, generator=g).to(device)", "CALL"),
+        ("torch.rand(3).pin_memory().to(device)", "CALL"),
+        ("torch.arange(n)[:3].to(device)", "CALL"),
+        ("torch.arange(n).add(y).to(device)", "CALL"),
+        ("torch.zeros(n).to(device, torch.half)", "CALL"),
+        ("torch.tensor([1, 2], device=d)", "CALL"),
+        ("torch.tensor(rows, device=d)", "CALL"),
+    ],
+)
+def test_a_copy_to_the_gpu_is_no_read_and_has_no_code_that_may_not_help(
+    expression: str, instruction: str
+) -> None:
+    copied = read(
+        source="sync-debug",
+        op=syncs.SYNC_DEBUG,
+        device="cuda",
+        expression=expression,
+        instruction=instruction,
+    )
+
+    (found,) = findings(copied, device="cuda")
+
+    assert (found.fix, found.no_fix) == ("", syncs.COPIED)
+    assert "mask" not in found.message
+
+
+def test_a_number_that_is_written_on_the_gpu_is_the_tensor_that_was_copied() -> None:
+    for code in ("torch.tensor([0.5])", "torch.tensor(-3)", "torch.tensor([True])"):
+        call = ast.parse(code, mode="eval").body
+        assert isinstance(call, ast.Call)
+        filled, copied = eval(syncs._filled(call)), eval(code)
+
+        assert (filled.dtype, filled.shape) == (copied.dtype, copied.shape)
+        assert filled.equal(copied)
+
+
+@pytest.mark.parametrize(("memory", "is_told"), [("Pinned", False), ("Pageable", True)])
+def test_memory_that_is_pinned_already_is_not_to_be_pinned(memory: str, is_told: bool) -> None:
+    copy = ("gpu_memcpy", f"Memcpy HtoD ({memory} -> Device)", 200.0)
+    run = written_device.traced(written_device.launched_in(IN_A_STEP, copy), step_us=None)
+    debug = read(source="sync-debug", op=syncs.SYNC_DEBUG, device="cuda", expression="x.to(d)")
+    record = msgspec.structs.replace(run.runs[0], memory=written_syncs.memory(debug))
+    recording = msgspec.structs.replace(run, runs=(record,))
+
+    (event,) = syncs.collect(Evidence(recording))
+    (found,) = syncs.diagnose((event,))
+
+    assert ("pin_memory" in found.fix) is is_told
+    pinned = msgspec.structs.replace(event, expression="x.pin_memory().to(d)")
+    assert syncs.diagnose((pinned,))[0].fix == "x.pin_memory().to(d, non_blocking=True)"
 
 
 def test_many_reads_may_differ_by_a_tenth(tmp_path: Path) -> None:

@@ -693,6 +693,26 @@ def test_what_torch_warns_of_is_a_record_and_other_warnings_go_where_they_went(
     assert modes == ["warn", 0]
 
 
+def test_a_module_that_moves_its_parameters_is_told_from_a_tensor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Module.cuda takes no non_blocking."""
+    pretend_sync_debug(monkeypatch)
+    scope: dict[str, Any] = {"warn": warnings.warn}
+    moved = "def cuda(self, *where):\n    warn('called a synchronizing CUDA operation')\n"
+    exec(compile(f"{moved}    return self\n", str(TORCH / "_tensor.py"), "exec"), scope)
+    monkeypatch.setattr(torch.Tensor, "cuda", scope["cuda"])
+    module = torch.nn.Linear(2, 2)
+
+    (of_tensor,) = seen(lambda x: x.cuda(), device=CUDA)
+    (of_module,) = seen(lambda x: module.cuda(), device=CUDA)
+
+    assert of_tensor.chain == ()
+    assert [Path(frame.file).name for frame in of_module.chain] == ["module.py"]
+    assert (cause_of(of_tensor), cause_of(of_module)) == ("cuda", "cuda")
+    assert of_module.calls == {0: 2}
+
+
 # ---------------------------------------------------------------- what it leaves behind
 
 
