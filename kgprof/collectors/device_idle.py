@@ -9,6 +9,7 @@ step idle. Without TIMING nothing is said.
 import statistics
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 
 from kgprof import limits
@@ -24,6 +25,7 @@ from kgprof.collectors import (
     syncs,
 )
 from kgprof.collectors.event import Event, finding
+from kgprof.collectors.tensor_facts import run_tensors
 from kgprof.judge import NOISY
 from kgprof.measures import kernels
 from kgprof.reading.evidence import Evidence, RunEvidence
@@ -40,6 +42,15 @@ SIZES_CHANGE = (
     "no CUDA graph is proposed: compiled code takes sizes or numbers that change from call to "
     "call, and a graph would be recorded for each. Pad them to a few sizes (or use a static cache) "
     "first."
+)
+BRANCHES = (
+    "no CUDA graph is proposed: in most steps Python branches on the value of a tensor (bool() or "
+    "an if), and a graph cannot follow a branch. Such code may also keep results that the next "
+    "replay overwrites."
+)
+RESULTS_KEPT = (
+    "no CUDA graph is proposed: results of compiled code are kept beyond its next call, and a "
+    "replay would overwrite them. Clone what is kept first."
 )
 
 _MEASURED = (
@@ -96,9 +107,10 @@ LAUNCH_BOUND = m.Rule(
     ),
     example="Four hundred kernels of 2 µs each, launched one by one in a step of 4 ms.",
     remedy=(
-        "Replay the step as a CUDA graph (where CUDA graphs are on already, their own findings say "
-        "why they do not help), fuse more, or enlarge the batch so that each kernel works longer "
-        "per launch. Measure the result: small float32 "
+        "Fuse more, or enlarge the batch so that each kernel works longer per launch. If its "
+        "inputs keep their sizes, Python does not branch on the value of a tensor, and no result "
+        "is kept beyond the next call, replay the step as a CUDA graph (where CUDA graphs are on "
+        "already, their own findings say why they do not help). Measure the result: small float32 "
         "Linear layers may get slower matmuls when compiled, which "
         "torch.set_float32_matmul_precision('high') avoids."
     ),
@@ -134,7 +146,8 @@ class DeviceTime(Event):
     graph_launches: float | m.Skipped  # of them, whole CUDA graphs
     idle: m.DeviceIdle | m.Skipped  # of TRACE's window
     asks_for_graphs: bool = False  # torch.compile was asked for CUDA graphs
-    sizes_change: bool = False  # a compiled graph takes inputs of several sizes
+    # what speaks against a CUDA graph, as far as it was seen: SIZES_CHANGE, BRANCHES, RESULTS_KEPT
+    against_graphs: str = ""
 
     @property
     def idle_us(self) -> float:
@@ -162,12 +175,16 @@ class DeviceTime(Event):
     @property
     def may_replay(self) -> bool:
         """Whether replaying the step as a CUDA graph was not tried yet and could work."""
-        return self.graph_launches == 0 and not self.asks_for_graphs and not self.sizes_change
+        return self.graph_launches == 0 and not self.asks_for_graphs and not self.against_graphs
 
 
 def collect(evidence: Evidence) -> tuple[DeviceTime, ...]:
     """Of runs on a GPU that have both passes."""
-    return tuple(event for run in evidence.on_gpu for event in _of_run(run))
+    return tuple(
+        msgspec.structs.replace(event, against_graphs=_against_graphs(evidence, run))
+        for run in evidence.on_gpu
+        for event in _of_run(run)
+    )
 
 
 def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
@@ -197,8 +214,19 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
         ),
         idle=found.idle,
         asks_for_graphs=any(graph.cuda_graphs for graph in graphs),
-        sizes_change=_sizes_change(run),
     )
+
+
+def _against_graphs(evidence: Evidence, run: RunEvidence) -> str:
+    if _sizes_change(run):
+        return SIZES_CHANGE
+    events = (event for event in evidence.once(syncs.collect) if event.run == run.key)
+    if any(event.branches_in_most_steps for event in events):
+        return BRANCHES
+    watched = (each for each in evidence.once(run_tensors) if each.key == run.key)
+    if any(each.keeps_results for each in watched):
+        return RESULTS_KEPT
+    return ""
 
 
 def _sizes_change(run: RunEvidence) -> bool:
@@ -229,8 +257,8 @@ def _finding(event: DeviceTime) -> m.Finding:
     fix = ""
     if rule is LAUNCH_BOUND and event.may_replay:
         fix = REPLAY
-    elif rule is LAUNCH_BOUND and event.sizes_change:
-        lines.append(SIZES_CHANGE)
+    elif rule is LAUNCH_BOUND and event.against_graphs:
+        lines.append(event.against_graphs)
     return finding(
         rule,
         event,

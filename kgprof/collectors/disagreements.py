@@ -17,7 +17,7 @@ A source that was not there, or that had to leave records out, takes no part: wh
 contradiction.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from kgprof import model as m
@@ -236,8 +236,9 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
     """Whatever makes the host wait is a call of CUDA's runtime in the end, and TRACE has them all;
     not their lines.
 
-    Another process and other steps, in which it evaluates, saves or tries out kernels more or less
-    often: the middle half of the steps is compared.
+    Of the traced steps the middle half is compared, since in some a program evaluates, saves or
+    tries out kernels. Which steps of the hooks' they are is not known: where any stretch of as many
+    has as many, they agree. A solver waits more often in later steps than in the traced ones.
     """
     memory, trace, script = run.record.memory, run.trace(m.PassName.TRACE), run.record.script
     if (
@@ -254,19 +255,31 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
     steps = steps[~launches.torch_works_in(trace.columns, steps)]
     if not len(steps):
         return  # the hooks leave out what torch waits for while it compiles or records
-    waited = sorted(launches.waits(trace.columns, steps).tolist())
-    seen = sorted(syncs.syncs_of_steps(events, run.key)) or [0]
-    (low, middle, high), (least, usual, most) = (
-        (a[len(a) // 4], median(a), a[-1 - len(a) // 4]) for a in (waited, seen)
-    )
-    if max(low - most, least - high) >= max(WAITS_APART, WAITS_SHARE * usual):
-        calls = f"the trace has {middle:g}"
+    waited = launches.waits(trace.columns, steps).tolist()
+    seen = syncs.syncs_of_steps(events, run.key) or [0]
+    usual = median(seen)
+    starts = range(max(1, len(seen) - len(waited) + 1))
+    apart = min(_apart(waited, seen[start : start + len(waited)]) for start in starts)
+    if apart >= max(WAITS_APART, WAITS_SHARE * usual):
+        calls = f"the trace has {median(waited):g}"
         yield _disagreement(
             run.key,
             "waits",
             None,
             f"the hooks saw {plural(usual, 'sync')} in most steps, but {calls}",
         )
+
+
+def _apart(waited: Sequence[int], seen: Sequence[int]) -> int:
+    """How far the middle halves of both lie apart; negative where they overlap."""
+    low, high = _middle_half(waited)
+    least, most = _middle_half(seen)
+    return max(low - most, least - high)
+
+
+def _middle_half(counts: Sequence[int]) -> tuple[int, int]:
+    ordered = sorted(counts)
+    return ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
 
 
 def _disagreement(

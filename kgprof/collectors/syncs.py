@@ -263,6 +263,11 @@ class Sync(Event):
         """In which it happened."""
         return sum(count > 0 for count in self.reads)
 
+    @property
+    def branches_in_most_steps(self) -> bool:
+        is_tested = "truth-value" in (self.cause, *self.other_causes)
+        return is_tested and 2 * self.calls > self.steps
+
 
 # ---------------------------------------------------------------- from records to events
 

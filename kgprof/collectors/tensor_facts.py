@@ -59,6 +59,15 @@ class RunTensors(m.Model):
         name = place.function if own else f"{place.function} in {self.source.package_line(place)}"
         return f"{name}'s backward" if graph.backward else name
 
+    @property
+    def keeps_results(self) -> bool:
+        """Whether what a graph gives out was still there when its next call had ended."""
+        return any(
+            self.steady(held.calls)
+            for graph in self.tensors.graphs
+            for held in graph.held_outputs
+        )
+
     def steady(self, calls: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(call for call in calls if call >= self.steady_from)
 

@@ -2,12 +2,16 @@
 file calls."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from kgprof.reading.number_uses import is_on
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Scope = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_WORD = re.compile(r"[^\W\d]\w*")
+# Python's own functions with which a file may call what it does not name.
+_BY_ANY_NAME = {"eval", "exec", "getattr", "globals", "locals", "vars"}
 
 
 def first_compile(text: str) -> int | None:
@@ -99,11 +103,16 @@ def uncalled(text: str) -> tuple[str, ...]:
     """Functions at the top of a file that can be called without arguments and that nothing in it
     leads to.
 
-    Where one of them is called by another, the other alone: it is the one to begin with.
+    Where one of them is called by another, the other alone: it is the one to begin with. A name in
+    a string leads there too, as in ``Timer("step()")``. None where the file may call what it does
+    not name.
     """
     tree = _parsed(text)
-    if tree is None:
+    if tree is None or any(_calls_by_any_name(node) for node in ast.walk(tree)):
         return ()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value = ast.Constant(None)  # a docstring calls nothing
     functions = {node.name: node for node in _top(tree.body) if isinstance(node, _Function)}
     reached = set[str]()
     new = {name for node in _top(tree.body) for name in _at_once(node)} & functions.keys()
@@ -162,11 +171,24 @@ def _at_once(node: ast.stmt) -> Iterator[str]:
         every = (
             part for part in ast.walk(node) if isinstance(node, ast.ClassDef) or part not in inner
         )
-        yield from (part.id for part in every if isinstance(part, ast.Name))
+        yield from (name for part in every for name in _said_in(part))
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    return (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+    return (name for part in ast.walk(node) for name in _said_in(part))
+
+
+def _said_in(part: ast.AST) -> Sequence[str]:
+    """The name that one part of the tree is, or the words of its string."""
+    if isinstance(part, ast.Name):
+        return (part.id,)
+    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+        return _WORD.findall(part.value)
+    return ()
+
+
+def _calls_by_any_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id in _BY_ANY_NAME
 
 
 def _needs_nothing(arguments: ast.arguments) -> bool:

@@ -7,15 +7,22 @@ import msgspec
 import pytest
 
 from kgprof.collectors.device_idle import (
+    BRANCHES,
     DEVICE_IDLE,
     LAUNCH_BOUND,
     REPLAY,
+    RESULTS_KEPT,
+    SIZES_CHANGE,
     collect,
     diagnose,
 )
-from kgprof.model import Finding, FindingCost, Level, PassName, Recording, Skipped
+from kgprof.model import Finding, FindingCost, Level, MemoryPass, PassName, Recording, Skipped
+from kgprof.model.memory_records import HeldOutput
 from kgprof.reading.evidence import Evidence
+from tests.collectors import written_syncs, written_tensors
 from tests.collectors.written_device import RUN, steps
+from tests.collectors.written_syncs import CALLS, STEADY_FROM, read
+from tests.collectors.written_tensors import given, graph
 
 
 def found(recording: Recording) -> tuple[Finding, ...]:
@@ -107,7 +114,48 @@ def test_a_cuda_graph_is_proposed_where_none_was_tried_and_inputs_stay() -> None
     assert fix() == REPLAY
     assert fix(asks_for_graphs=True) == ""
     assert fix(graph_launches=1.0) == ""
-    assert fix(sizes_change=True) == ""
+    assert fix(against_graphs=SIZES_CHANGE) == ""
+
+
+def launching(memory: MemoryPass) -> Recording:
+    """A step of many short kernels, and what MEMORY saw in it."""
+    whole = steps(step_us=400.0, kernels=40, kernel_us=2.0, in_operators=0.9)
+    run = msgspec.structs.replace(whole.runs[0], memory=memory)
+    return msgspec.structs.replace(whole, runs=(run,))
+
+
+def branching(calls: range) -> MemoryPass:
+    """A solver whose loop asks in these calls whether a tensor is true."""
+    asked = read(device="cuda", instruction="POP_JUMP_IF_FALSE", expression="", calls=calls)
+    return written_syncs.memory(asked)
+
+
+def keeping(calls: tuple[int, ...]) -> MemoryPass:
+    """Compiled code whose result of these calls was there when the next call had ended."""
+    held = (HeldOutput(output=0, calls=calls),)
+    memory = written_tensors.recording(graph(given(), held_outputs=held)).runs[0].memory
+    assert isinstance(memory, MemoryPass)
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("memory", "against"),
+    [
+        (branching(range(CALLS)), BRANCHES),
+        (branching(range(STEADY_FROM, STEADY_FROM + 1)), ""),
+        (written_syncs.memory(read(device="cuda")), ""),
+        (keeping(tuple(range(CALLS - 1))), RESULTS_KEPT),
+        (keeping((0,)), ""),
+    ],
+)
+def test_no_cuda_graph_is_proposed_where_the_run_speaks_against_it(
+    memory: MemoryPass, against: str
+) -> None:
+    (finding,) = found(launching(memory))
+
+    assert finding.rule == LAUNCH_BOUND.id
+    assert finding.fix == ("" if against else REPLAY)
+    assert against in finding.detail
 
 
 def test_steps_that_vary_promise_no_gain() -> None:
@@ -145,7 +193,7 @@ def test_a_cpu_run_has_no_device_to_wait() -> None:
 def test_a_cuda_graph_is_proposed_on_a_condition() -> None:
     (event,) = collect(Evidence(steps(step_us=400.0, kernels=7, kernel_us=5.0, in_operators=0.9)))
 
-    (found,) = diagnose((msgspec.structs.replace(event, sizes_change=True),))
+    (found,) = diagnose((msgspec.structs.replace(event, against_graphs=SIZES_CHANGE),))
 
     assert (found.rule, found.fix, found.no_fix) == (DEVICE_IDLE.id, "", "")
     assert "If its inputs keep their sizes" in DEVICE_IDLE.remedy

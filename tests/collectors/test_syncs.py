@@ -918,6 +918,24 @@ def test_what_happens_in_a_few_steps_of_either_is_no_contradiction(tmp_path: Pat
     assert waits_said(tmp_path / "once", *SEEN, waits=STEPS, in_the_first=30) == []
 
 
+def test_traced_steps_that_wait_as_often_as_some_stretch_of_the_steps_are_no_contradiction(
+    tmp_path: Path,
+) -> None:
+    """A solver reads more often in later steps than in those that TRACE followed."""
+    early = range(STEADY_FROM, STEADY_FROM + STEPS)
+    solver = tuple(
+        read(each=each, calls=calls, device="cuda", **hook)
+        for calls, each in ((early, 10), (range(early.stop, early.stop + 12), 20))
+        for hook in ({}, {"source": "sync-debug", "op": "synchronizing operation"})
+    )
+
+    def said(name: str, waits: int) -> list[str]:
+        return waits_said(tmp_path / name, *solver, waits=waits * STEPS, calls=early.stop + 12)
+
+    assert said("early", 10) == []
+    assert said("neither", 40) == ["the hooks saw 20 syncs in most steps, but the trace has 40"]
+
+
 def test_steps_of_another_kind_are_not_compared(tmp_path: Path) -> None:
     script = ScriptRun(
         step="an optimizer step", steps=9, counted={}, traced="a call of a compiled function"

@@ -39,6 +39,12 @@ def test_torch_compile_is_found_as_code_alone(text: str, line: int | None) -> No
         ("def one(): ...\ndef two(x=one()): ...\n", ("two",)),
         ("def again():\n    again()\n", ("again",)),
         ("def broken(:\n", ()),
+        ("def step(): ...\nTimer('step()', setup='pass').timeit()\n", ()),
+        ("def step(): ...\nNAMES = {'fast': 'step'}\n", ()),
+        ("def step(): ...\nexec(command)\n", ()),
+        ("def step(): ...\ngetattr(module, name)()\n", ()),
+        ("def main():\n    Timer(command, globals=globals())\ndef step(): ...\nmain()\n", ()),
+        ('"It has a step."\ndef step():\n    "One step."\n    net.eval()\n', ("step",)),
     ],
 )
 def test_a_function_that_no_line_leads_to_is_one_to_run(text: str, names: tuple[str, ...]) -> None:
