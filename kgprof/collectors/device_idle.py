@@ -3,7 +3,8 @@ clock saw it.
 
 The work is TRACE's (kernels and copies take as long under the profiler as without it), the step is
 TIMING's. The profiler's own window would not do: it makes the host slower and so finds every short
-step idle. Without TIMING nothing is said.
+step idle. Without TIMING nothing is said. Where the traced steps do not stand for TIMING's, the most
+work of one is set against a short step.
 """
 
 import statistics
@@ -24,8 +25,8 @@ from kgprof.collectors import (
     syncs,
 )
 from kgprof.collectors.event import Event, finding
-from kgprof.judge import NOISY
 from kgprof.measures import kernels
+from kgprof.measures.traced_steps import traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
 
@@ -46,6 +47,10 @@ _MEASURED = (
     f"This rule and its twin apply if the GPU is idle for at least {100 * IDLE_SHARE:.0f} % of a "
     "step: GPU work comes from TRACE and the step time from TIMING, so neither includes the "
     "profiler's overhead."
+)
+_SEEN_IN = (
+    *(m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS, m.Witness.TIMING),
+    m.Witness.WHAT_LIMITS,
 )
 DEVICE_IDLE = m.Rule(
     id="KGP601",
@@ -69,9 +74,7 @@ DEVICE_IDLE = m.Rule(
         "cannot, replay the step as one CUDA graph (mode='reduce-overhead')."
     ),
     topic=m.Topic.TIME,
-    seen_in=(
-        (m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS, m.Witness.TIMING),
-    ),
+    seen_in=(_SEEN_IN,),
     can_cost=(),
     judged_from_times=True,
     symptom_of=tuple(
@@ -103,9 +106,7 @@ LAUNCH_BOUND = m.Rule(
         "torch.set_float32_matmul_precision('high') avoids."
     ),
     topic=m.Topic.TIME,
-    seen_in=(
-        (m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS, m.Witness.TIMING),
-    ),
+    seen_in=(_SEEN_IN,),
     can_cost=(),
     judged_from_times=True,
     symptom_of=tuple(
@@ -125,10 +126,11 @@ RULES = (DEVICE_IDLE, LAUNCH_BOUND)
 class DeviceTime(Event):
     """One run on a GPU: what a step takes, and how much of that the device works."""
 
-    step_us: float  # median of TIMING
-    unsteady: bool  # its steps vary so much that the median stands for none of them
+    step_us: float  # median of TIMING; where the traced steps are unlike it, a short step
+    unlike: str  # why they are; empty where they stand for it
     samples: int
-    busy_us: float  # a step of TRACE, mean; two kernels at once count once
+    # a step of TRACE, mean, and two kernels at once count once; where they are unlike, the most
+    busy_us: float
     steps: int  # of TRACE
     launches: float  # a step
     graph_launches: float | m.Skipped  # of them, whole CUDA graphs
@@ -147,11 +149,18 @@ class DeviceTime(Event):
     @property
     def main_cause(self) -> limits.Part | None:
         """What most of the idle time passed in; None where nothing accounts for most of it."""
-        if isinstance(self.idle, m.Skipped) or not self.idle.total_us:
+        if not self.caused_us or isinstance(self.idle, m.Skipped):
             return None
         largest = limits.causes(self.idle)[0]
-        is_most = largest[2] >= MOSTLY * self.idle.total_us
+        is_most = largest[2] >= MOSTLY * self.caused_us
         return largest if is_most else None
+
+    @property
+    def caused_us(self) -> float:
+        """The idle time of TRACE's window of which the causes are shares."""
+        if isinstance(self.idle, m.Skipped):
+            return 0.0
+        return sum(us for _, _, us in limits.causes(self.idle))
 
     @property
     def is_launching(self) -> bool:
@@ -180,14 +189,20 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
         return
     if found.device != "cuda" or not found.steps:
         return
+    traced = run.once(traced_steps)
+    if isinstance(traced, m.Skipped) or isinstance(run.record.trace, m.Skipped):
+        return
+    step, busy_us = statistics.median(step_us), found.busy_us / found.steps
+    if traced.extent.unlike:
+        bare_us = run.record.trace.bare_us or step
+        step, busy_us = min(float(np.percentile(step_us, 10)), bare_us), max(traced.work_us)
     graphs = () if run.compiler is None else run.compiler.all.graphs
-    low, high = np.percentile(step_us, (10, 90))
     yield DeviceTime(
         run=run.key,
-        step_us=statistics.median(step_us),
-        unsteady=bool(high > NOISY * low),
+        step_us=step,
+        unlike=traced.extent.unlike,
         samples=len(step_us),
-        busy_us=found.busy_us / found.steps,
+        busy_us=busy_us,
         steps=found.steps,
         launches=found.launches / found.steps,
         graph_launches=(
@@ -219,7 +234,11 @@ def _finding(event: DeviceTime) -> m.Finding:
     expected = event.is_launching and event.run.mode == m.EAGER
     taken = f"step: median of {event.samples:,} steps, TIMING"
     lines = [taken, f"work and launches: mean of {event.steps:,} steps, TRACE"]
-    spans = () if isinstance(event.idle, m.Skipped) else event.idle.host_spans
+    if event.unlike:
+        lines = [f"step: a short one, work: the most of {event.steps:,} steps in TRACE"]
+        lines.append(event.unlike)
+    every = () if isinstance(event.idle, m.Skipped) else event.idle.host_spans
+    spans = [span for span in every if span.name != m.READS_ON_CPU]
     if spans:
         lines.append("what the CPU did while the GPU waited, under the profiler:")
     lines += [
@@ -251,17 +270,20 @@ def _finding(event: DeviceTime) -> m.Finding:
 
 def _message(event: DeviceTime) -> str:
     work = f"{event.busy_us:,.0f} of {event.step_us:,.0f} µs busy"
+    idle = f"the GPU is idle {100 * event.idle_share:.0f} % of each step"
     launches = "no launches"
     if event.launches:
         each = figure(event.step_us / event.launches)
         launches = f"{plural(event.launches, 'launch', 'launches')}, one every {each} µs"
-    message = f"the GPU is idle {100 * event.idle_share:.0f} % of each step ({work}, {launches})"
+    message = f"{idle} ({work}, {launches})"
+    if event.unlike:
+        idle = f"the GPU is idle at least {100 * event.idle_share:.0f} % of most steps"
+        message = f"{idle} (at most {work})"
     cause = event.main_cause
     if cause is None or cause[0] is m.LimitKind.UNKNOWN:
         return message
     limit, name, us = cause
-    assert not isinstance(event.idle, m.Skipped)
-    share = f"{100 * us / event.idle.total_us:.0f} % of that"
+    share = f"{100 * us / event.caused_us:.0f} % of that"
     if limit is m.LimitKind.LAUNCHES:
         return f"{message}; {share} while the CPU issues launches"
     if limit is m.LimitKind.COPIES:
@@ -272,8 +294,8 @@ def _message(event: DeviceTime) -> str:
 def _saving(event: DeviceTime, rule: m.Rule) -> m.Saving | m.Skipped:
     if rule is DEVICE_IDLE:
         return m.Skipped("the idle time has several reasons, and which a fix removes is unknown")
-    if event.unsteady:
-        return m.Skipped("step times vary too much for a median step to stand for the others")
+    if event.unlike:
+        return m.Skipped(event.unlike)
     return m.Saving(
         us_per_step=event.idle_us,
         how="the step's GPU idle time",
