@@ -85,9 +85,10 @@ def limits(run: m.RunReport, waits: Waits, unlike: str = "") -> m.RunLimits | m.
     if not kernels.steps:
         return m.Skipped("the trace marks no steps")
     busy_us = kernels.busy_us / kernels.steps
-    traced_us = kernels.window_us / kernels.steps
-    timed = isinstance(run.step, m.Spread) and not unlike
-    step_us = max(run.step.median if timed else traced_us, busy_us)
+    step_us = kernels.window_us / kernels.steps
+    if isinstance(run.step, m.Spread) and not unlike:
+        step_us = run.step.median
+    step_us = max(step_us, busy_us)
     shares = [
         *_of_work(kernels, busy_us),
         *_of_idle(kernels, step_us - busy_us, waits),
