@@ -8,7 +8,7 @@ work of one is set against a short step.
 """
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -149,18 +149,20 @@ class DeviceTime(Event):
     @property
     def main_cause(self) -> limits.Part | None:
         """What most of the idle time passed in; None where nothing accounts for most of it."""
-        if not self.caused_us or isinstance(self.idle, m.Skipped):
+        if not self.caused_us:
             return None
-        largest = limits.causes(self.idle)[0]
+        largest = self.causes[0]
         is_most = largest[2] >= MOSTLY * self.caused_us
         return largest if is_most else None
 
     @property
+    def causes(self) -> Sequence[limits.Part]:
+        return () if isinstance(self.idle, m.Skipped) else limits.causes(self.idle)
+
+    @property
     def caused_us(self) -> float:
         """The idle time of TRACE's window of which the causes are shares."""
-        if isinstance(self.idle, m.Skipped):
-            return 0.0
-        return sum(us for _, _, us in limits.causes(self.idle))
+        return sum(us for _, _, us in self.causes)
 
     @property
     def is_launching(self) -> bool:

@@ -113,7 +113,8 @@ def _host_spans(columns: Columns, idle: Idle) -> tuple[m.HostSpan, ...]:
         names = np.append(names, on_cpu + 1)  # NOBODY takes the last one
         np.add.at(spent_ns, names[owner], length_ns)
     totals_ns: Counter[str] = Counter()
-    for name, length in zip((*columns.names, m.READS_ON_CPU, BETWEEN_SPANS), spent_ns.tolist(), strict=True):
+    every = (*columns.names, m.READS_ON_CPU, BETWEEN_SPANS)
+    for name, length in zip(every, spent_ns.tolist(), strict=True):
         totals_ns[IN_A_STEP if name.startswith(STEP_PREFIX) else name] += length
     totals_ns[m.BETWEEN_COPIES] = _length_ns(idle.host[idle.between_copies])
     spans = [
