@@ -18,12 +18,9 @@ from pathlib import PurePosixPath
 import msgspec
 
 from kgprof import model as m
-from kgprof.judge import NOISY
+from kgprof.measures.traced_steps import GPU_BOUND
 from kgprof.wording import figure, plural
 
-# Of the step that GPU work takes: from here on the CPU's own pace does not matter, since it only
-# runs ahead of the GPU and waits.
-GPU_BOUND = 0.9
 # Of the step: from here on the GPU is mostly busy.
 MOSTLY = 0.5
 # Of the step: a share below it is not said to limit the step.
@@ -73,10 +70,12 @@ Part = tuple[m.LimitKind, str, float]  # kind, name, microseconds
 Waits = Mapping[tuple[m.LimitKind, m.Location | None], float]
 
 
-def limits(run: m.RunReport, waits: Waits) -> m.RunLimits | m.Skipped:
+def limits(run: m.RunReport, waits: Waits, unlike: str = "") -> m.RunLimits | m.Skipped:
     """Account for the step of a run on a GPU.
 
-    Skipped where no steps were traced, or where they were traced on a CPU.
+    ``unlike``: why the traced steps do not stand for TIMING's. The shares are then of the traced
+    step, and nothing is decided. Skipped where no steps were traced, or where they were traced on a
+    CPU.
     """
     kernels = run.kernels
     if isinstance(kernels, m.Skipped):
@@ -86,7 +85,10 @@ def limits(run: m.RunReport, waits: Waits) -> m.RunLimits | m.Skipped:
     if not kernels.steps:
         return m.Skipped("the trace marks no steps")
     busy_us = kernels.busy_us / kernels.steps
-    step_us = max(_step_us(run, kernels), busy_us)
+    step_us = kernels.window_us / kernels.steps
+    if isinstance(run.step, m.Spread) and not unlike:
+        step_us = run.step.median
+    step_us = max(step_us, busy_us)
     shares = [
         *_of_work(kernels, busy_us),
         *_of_idle(kernels, step_us - busy_us, waits),
@@ -94,7 +96,7 @@ def limits(run: m.RunReport, waits: Waits) -> m.RunLimits | m.Skipped:
     shares.sort(key=lambda share: -share.us)
     whole = tuple(_with_share(share, step_us) for share in shares if share.us > 0)
     found = m.RunLimits(step_us=step_us, busy_us=busy_us, shares=whole)
-    return msgspec.structs.replace(found, undecided=_undecided(run, found))
+    return msgspec.structs.replace(found, undecided=unlike or _undecided(run, found))
 
 
 def words(run: m.RunReport, *, says_step: bool = False) -> str:
@@ -147,7 +149,7 @@ def busy_words(run: m.RunReport) -> str:
     if not isinstance(found, m.RunLimits):
         return ""
     if isinstance(run.step, m.Spread) and found.step_us > run.step.median:
-        return f"a traced step has {figure(found.step_us / 1e3)} ms of GPU work"
+        return f"a traced step has {figure(found.busy_us / 1e3)} ms of GPU work"
     return f"the GPU works {100 * found.busy_us / found.step_us:.0f} % of the step"
 
 
@@ -181,13 +183,6 @@ def _whole(run: m.RunReport, found: m.RunLimits, says_step: bool) -> str:
     if found.step_us > run.step.median:
         return f"{ms} of GPU work per step"
     return "the step" if says_step else f"the {ms} step"
-
-
-def _step_us(run: m.RunReport, kernels: m.KernelBreakdown) -> float:
-    """Take TIMING's median; without one, the traced step."""
-    if isinstance(run.step, m.Spread):
-        return run.step.median
-    return kernels.window_us / kernels.steps
 
 
 def _with_share(share: m.LimitShare, step_us: float) -> m.LimitShare:
@@ -282,7 +277,8 @@ def _of_idle(kernels: m.KernelBreakdown, idle_us: float, waits: Waits) -> Iterat
 
 
 def causes(idle: m.DeviceIdle) -> Sequence[Part]:
-    """Name what the GPU waited for; the parts add up to ``idle.total_us``, largest first."""
+    """Name what the GPU waited for, largest first; the parts add up to ``idle.total_us`` without
+    reads of tensors on the CPU."""
     sums: dict[tuple[m.LimitKind, str], float] = {}
     for limit, name, us in _waited_for(idle):
         sums[limit, name] = sums.get((limit, name), 0.0) + us
@@ -295,7 +291,8 @@ def _waited_for(idle: m.DeviceIdle) -> Iterator[Part]:
     yield m.LimitKind.LAUNCHES, "", idle.launch_us - idle.copy_launch_us
     yield m.LimitKind.COPIES, "", idle.copy_launch_us
     yield m.LimitKind.UNKNOWN, "GPU idle", idle.unknown_us + idle.edges_us
-    for span in idle.host_spans:
+    spans = [span for span in idle.host_spans if span.name != m.READS_ON_CPU]
+    for span in spans:
         yield *_of_span(span, idle.host_us), span.total_us
 
 
@@ -319,13 +316,9 @@ def _of_span(span: m.HostSpan, host_us: float) -> tuple[m.LimitKind, str]:
 
 def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
     """Say why the largest kind is not the limit; empty where it is."""
-    step, busy_share = run.step, found.busy_us / found.step_us
+    busy_share = found.busy_us / found.step_us
     if unlike := _is_unlike_others(run, found):
         return unlike
-    if isinstance(step, m.Spread) and busy_share < GPU_BOUND and step.p10 > 0:
-        varied = step.p90 / step.p10
-        if varied > NOISY:
-            return f"step times varied {varied:.1f}× within the run (p90 over p10)"
     largest, *others = found.by_kind
     if largest.limit is m.LimitKind.CLOCK:
         return f"the program's own clock waits for {100 * largest.share:.0f} % of the step"

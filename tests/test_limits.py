@@ -8,6 +8,7 @@ import pytest
 from kgprof import limits
 from kgprof.analysis import analyse
 from kgprof.model import (
+    READS_ON_CPU,
     Bound,
     BoundTotal,
     Communication,
@@ -26,7 +27,7 @@ from kgprof.model import (
     Spread,
     WholeRun,
 )
-from tests.collectors.written_device import STEPS, steps
+from tests.collectors.written_device import STEPS, steps, timed, traced, unlike_steps
 
 LINE = Location(file="train.py", line=18)
 
@@ -331,10 +332,27 @@ def test_collectives_that_nothing_hides_are_communication() -> None:
 
 
 def test_steps_that_vary_more_than_twofold_decide_nothing_while_the_gpu_waits() -> None:
-    found = judged(report(spread=2.5, waited_for=idle(**{"aten::mm": 10.0, "aten::add": 10.0})))
+    recording = timed(steps(step_us=400.0, kernels=10, kernel_us=10.0), (200.0, 400.0, 800.0))
+    found = analyse(recording).runs[0].limits
 
+    assert isinstance(found, RunLimits)
     assert found.leading is None
-    assert "varied 2.5" in found.undecided
+    assert "varied" in found.undecided
+
+
+def test_a_mean_of_unlike_traced_steps_decides_nothing() -> None:
+    # given: 115 us of work on average, 20 in the median step, and a median step of 125 us in TIMING
+    (run,) = analyse(traced(unlike_steps(20.0, 20.0, 20.0, 400.0), step_us=125.0)).runs
+
+    assert isinstance(run.limits, RunLimits)
+    assert "the traced steps differ" in run.limits.undecided
+    assert (limits.step_words(run), limits.is_gpu_bound(run)) == ("", False)
+
+
+def test_a_read_on_the_cpu_is_no_sync() -> None:
+    spans = {READS_ON_CPU: 90, "aten::mm": 10, "aten::add": 10}
+
+    assert leading(report(waited_for=idle(**spans))) == (LimitKind.LAUNCHES, "")
 
 
 def test_steps_that_vary_do_not_matter_where_the_gpu_is_busy_throughout() -> None:

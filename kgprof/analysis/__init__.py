@@ -29,7 +29,14 @@ from kgprof.collectors.compilations import compilations
 from kgprof.collectors.recompiles import ledger
 from kgprof.collectors.runs_eagerly import calls_of_compiled
 from kgprof.errors import EXIT_INTERRUPTED, EXIT_NOTHING_MEASURED, EXIT_OK, EXIT_WORKLOAD
-from kgprof.measures import holistic_check, host_stacks, kernels, step_timeline, times
+from kgprof.measures import (
+    holistic_check,
+    host_stacks,
+    kernels,
+    step_timeline,
+    times,
+    traced_steps,
+)
 from kgprof.measures.economics import economics
 from kgprof.measures.host_time import training_phases
 from kgprof.measures.kernel_kinds import kinds_of, rule_of
@@ -66,7 +73,7 @@ def analyse(recording: m.Recording, kind_overrides: Sequence[m.KindOverride] = (
         today=header.created_utc[:10],
     )
     covered = witnesses.coverage(evidence, collectors.RULES, findings)
-    runs = tuple(_with_limits(run, findings) for run in runs)
+    runs = tuple(_with_limits(run, evidence.run(run.key), findings) for run in runs)
     weighed = trade_offs(evidence, runs)
     balance = rank_balance(evidence, runs, findings)
     late = (balance.straggler or balance.last) if balance is not None else None
@@ -131,7 +138,9 @@ def _uncompared(recording: m.Recording) -> str:
     return ""
 
 
-def _with_limits(run: m.RunReport, findings: Sequence[m.Finding]) -> m.RunReport:
+def _with_limits(
+    run: m.RunReport, evidence: RunEvidence | None, findings: Sequence[m.Finding]
+) -> m.RunReport:
     """Account for the run's step, with what its syncs were measured to cost by line."""
     waits: dict[tuple[m.LimitKind, m.Location | None], float] = {}
     for finding in findings:
@@ -144,7 +153,8 @@ def _with_limits(run: m.RunReport, findings: Sequence[m.Finding]) -> m.RunReport
             limit = m.LimitKind.CLOCK if is_clock else m.LimitKind.SYNC
             at = limit, finding.location
             waits[at] = waits.get(at, 0.0) + cost.value
-    return msgspec.structs.replace(run, limits=limits.limits(run, waits))
+    unlike = "" if evidence is None else evidence.once(traced_steps.unlike)
+    return msgspec.structs.replace(run, limits=limits.limits(run, waits, unlike))
 
 
 def _overridden(

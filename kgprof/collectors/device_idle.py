@@ -3,11 +3,12 @@ clock saw it.
 
 The work is TRACE's (kernels and copies take as long under the profiler as without it), the step is
 TIMING's. The profiler's own window would not do: it makes the host slower and so finds every short
-step idle. Without TIMING nothing is said.
+step idle. Without TIMING nothing is said. Where the traced steps do not stand for TIMING's, the
+most work of one is set against a short step.
 """
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -26,8 +27,8 @@ from kgprof.collectors import (
 )
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.tensor_facts import run_tensors
-from kgprof.judge import NOISY
 from kgprof.measures import kernels
+from kgprof.measures.traced_steps import traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
 
@@ -58,6 +59,10 @@ _MEASURED = (
     "step: GPU work comes from TRACE and the step time from TIMING, so neither includes the "
     "profiler's overhead."
 )
+_SEEN_IN = (
+    *(m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS, m.Witness.TIMING),
+    m.Witness.WHAT_LIMITS,
+)
 DEVICE_IDLE = m.Rule(
     id="KGP601",
     name="device-idle",
@@ -80,9 +85,7 @@ DEVICE_IDLE = m.Rule(
         "cannot, replay the step as one CUDA graph (mode='reduce-overhead')."
     ),
     topic=m.Topic.TIME,
-    seen_in=(
-        (m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS, m.Witness.TIMING),
-    ),
+    seen_in=(_SEEN_IN,),
     can_cost=(),
     judged_from_times=True,
     symptom_of=tuple(
@@ -115,9 +118,7 @@ LAUNCH_BOUND = m.Rule(
         "torch.set_float32_matmul_precision('high') avoids."
     ),
     topic=m.Topic.TIME,
-    seen_in=(
-        (m.Witness.CUDA, m.Witness.TRACE, m.Witness.LAUNCHES, m.Witness.STEPS, m.Witness.TIMING),
-    ),
+    seen_in=(_SEEN_IN,),
     can_cost=(),
     judged_from_times=True,
     symptom_of=tuple(
@@ -137,10 +138,11 @@ RULES = (DEVICE_IDLE, LAUNCH_BOUND)
 class DeviceTime(Event):
     """One run on a GPU: what a step takes, and how much of that the device works."""
 
-    step_us: float  # median of TIMING
-    unsteady: bool  # its steps vary so much that the median stands for none of them
+    step_us: float  # median of TIMING; where the traced steps are unlike it, a short step
+    unlike: str  # why they are; empty where they stand for it
     samples: int
-    busy_us: float  # a step of TRACE, mean; two kernels at once count once
+    # a step of TRACE, mean, and two kernels at once count once; where they are unlike, the most
+    busy_us: float
     steps: int  # of TRACE
     launches: float  # a step
     graph_launches: float | m.Skipped  # of them, whole CUDA graphs
@@ -160,11 +162,20 @@ class DeviceTime(Event):
     @property
     def main_cause(self) -> limits.Part | None:
         """What most of the idle time passed in; None where nothing accounts for most of it."""
-        if isinstance(self.idle, m.Skipped) or not self.idle.total_us:
+        if not self.caused_us:
             return None
-        largest = limits.causes(self.idle)[0]
-        is_most = largest[2] >= MOSTLY * self.idle.total_us
+        largest = self.causes[0]
+        is_most = largest[2] >= MOSTLY * self.caused_us
         return largest if is_most else None
+
+    @property
+    def causes(self) -> Sequence[limits.Part]:
+        return () if isinstance(self.idle, m.Skipped) else limits.causes(self.idle)
+
+    @property
+    def caused_us(self) -> float:
+        """The idle time of TRACE's window of which the causes are shares."""
+        return sum(us for _, _, us in self.causes)
 
     @property
     def is_launching(self) -> bool:
@@ -197,14 +208,20 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
         return
     if found.device != "cuda" or not found.steps:
         return
+    traced = run.once(traced_steps)
+    if isinstance(traced, m.Skipped) or isinstance(run.record.trace, m.Skipped):
+        return
+    step, busy_us = statistics.median(step_us), found.busy_us / found.steps
+    if traced.extent.unlike:
+        bare_us = run.record.trace.bare_us or step
+        step, busy_us = min(float(np.percentile(step_us, 10)), bare_us), max(traced.work_us)
     graphs = () if run.compiler is None else run.compiler.all.graphs
-    low, high = np.percentile(step_us, (10, 90))
     yield DeviceTime(
         run=run.key,
-        step_us=statistics.median(step_us),
-        unsteady=bool(high > NOISY * low),
+        step_us=step,
+        unlike=traced.extent.unlike,
         samples=len(step_us),
-        busy_us=found.busy_us / found.steps,
+        busy_us=busy_us,
         steps=found.steps,
         launches=found.launches / found.steps,
         graph_launches=(
@@ -247,7 +264,11 @@ def _finding(event: DeviceTime) -> m.Finding:
     expected = event.is_launching and event.run.mode == m.EAGER
     taken = f"step: median of {event.samples:,} steps, TIMING"
     lines = [taken, f"work and launches: mean of {event.steps:,} steps, TRACE"]
-    spans = () if isinstance(event.idle, m.Skipped) else event.idle.host_spans
+    if event.unlike:
+        lines = [f"step: a short one, work: the most of {event.steps:,} steps in TRACE"]
+        lines.append(event.unlike)
+    every = () if isinstance(event.idle, m.Skipped) else event.idle.host_spans
+    spans = [span for span in every if span.name != m.READS_ON_CPU]
     if spans:
         lines.append("what the CPU did while the GPU waited, under the profiler:")
     lines += [
@@ -279,17 +300,20 @@ def _finding(event: DeviceTime) -> m.Finding:
 
 def _message(event: DeviceTime) -> str:
     work = f"{event.busy_us:,.0f} of {event.step_us:,.0f} µs busy"
+    idle = f"the GPU is idle {100 * event.idle_share:.0f} % of each step"
     launches = "no launches"
     if event.launches:
         each = figure(event.step_us / event.launches)
         launches = f"{plural(event.launches, 'launch', 'launches')}, one every {each} µs"
-    message = f"the GPU is idle {100 * event.idle_share:.0f} % of each step ({work}, {launches})"
+    message = f"{idle} ({work}, {launches})"
+    if event.unlike:
+        idle = f"the GPU is idle at least {100 * event.idle_share:.0f} % of most steps"
+        message = f"{idle} (at most {work})"
     cause = event.main_cause
     if cause is None or cause[0] is m.LimitKind.UNKNOWN:
         return message
     limit, name, us = cause
-    assert not isinstance(event.idle, m.Skipped)
-    share = f"{100 * us / event.idle.total_us:.0f} % of that"
+    share = f"{100 * us / event.caused_us:.0f} % of that"
     if limit is m.LimitKind.LAUNCHES:
         return f"{message}; {share} while the CPU issues launches"
     if limit is m.LimitKind.COPIES:
@@ -300,8 +324,8 @@ def _message(event: DeviceTime) -> str:
 def _saving(event: DeviceTime, rule: m.Rule) -> m.Saving | m.Skipped:
     if rule is DEVICE_IDLE:
         return m.Skipped("the idle time has several reasons, and which a fix removes is unknown")
-    if event.unsteady:
-        return m.Skipped("step times vary too much for a median step to stand for the others")
+    if event.unlike:
+        return m.Skipped(event.unlike)
     return m.Saving(
         us_per_step=event.idle_us,
         how="the step's GPU idle time",

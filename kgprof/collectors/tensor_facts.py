@@ -63,9 +63,7 @@ class RunTensors(m.Model):
     def keeps_results(self) -> bool:
         """Whether what a graph gives out was still there when its next call had ended."""
         return any(
-            self.steady(held.calls)
-            for graph in self.tensors.graphs
-            for held in graph.held_outputs
+            self.steady(held.calls) for graph in self.tensors.graphs for held in graph.held_outputs
         )
 
     def steady(self, calls: tuple[int, ...]) -> tuple[int, ...]:

@@ -191,9 +191,8 @@ def _not_in_trace(run: RunEvidence) -> dict[m.Witness, str]:
             "under the profiler the GPU is busy "
             f"{100 * traced.busy_us / traced.extent.step_us:.0f} % of the time"
         )
-        lacking[m.Witness.WHAT_LIMITS] = (
-            f"{busy}; whether it limits the program is not known without TIMING"
-        )
+        unknown = f"{busy}; whether it limits the program is not known without TIMING"
+        lacking[m.Witness.WHAT_LIMITS] = traced.extent.unlike or unknown
     return lacking
 
 

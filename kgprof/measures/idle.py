@@ -21,6 +21,7 @@ from kgprof.reading.launches import Indices, Launched, Mask
 from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 
 HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
+_READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero")
 BETWEEN_SPANS = "(outside any traced operation)"  # Python that nothing in the trace names
 IN_A_STEP = "(Python between traced operations)"  # likewise; each step's mark has a name of its own
 
@@ -88,22 +89,32 @@ def _length_ns(stretches: Intervals) -> int:
 def _host_spans(columns: Columns, idle: Idle) -> tuple[m.HostSpan, ...]:
     """What the launching threads did while the device waited for them, by the innermost span's
     name; largest first. All that a DataLoader calls counts as the DataLoader's: it makes a batch,
-    and launches nothing. Between two copies from pageable memory nothing else is named."""
+    and launches nothing. Between two copies from pageable memory nothing else is named. A read
+    without a call of CUDA's in it is one of a tensor on the CPU."""
     waiting = idle.host[~idle.between_copies]
     calls = idle.asked_by[~idle.between_copies]
     on_host = columns.of_category(*HOST_CATEGORIES)
+    cuda_calls = columns.of_category(*launches.LAUNCH_CATEGORIES)
     loaders = columns.named(m.LOADER_PREFIX)
-    spent_ns = np.zeros(len(columns.names) + 1, np.int64)  # by name; what stands in no span last
+    reads = columns.named(*_READS)
+    # by name; then what reads a tensor on the CPU, and what stands in no span last
+    spent_ns = np.zeros(len(columns.names) + 2, np.int64)
+    on_cpu = len(columns.names)
     for thread in launches.threads_of(columns, calls):
         mine = np.flatnonzero(on_host & (columns.thread == thread))
         in_loader = launches.innermost(columns, loaders, mine) != NOBODY
         mine = mine[loaders[mine] | ~in_loader]
         owners = timeline.owners(timeline.intervals_of(columns, mine))
         owner, length_ns = owners.within(waiting[columns.thread[calls] == thread])
-        names = np.append(columns.name[mine], len(columns.names))  # NOBODY takes the last one
+        calls_ns = np.sort(columns.start_ns[cuda_calls & (columns.thread == thread)])
+        begun = np.searchsorted(calls_ns, columns.start_ns[mine])
+        calls_none = begun == np.searchsorted(calls_ns, columns.end_ns[mine])
+        names = np.where(reads[mine] & calls_none, on_cpu, columns.name[mine])
+        names = np.append(names, on_cpu + 1)  # NOBODY takes the last one
         np.add.at(spent_ns, names[owner], length_ns)
     totals_ns: Counter[str] = Counter()
-    for name, length in zip((*columns.names, BETWEEN_SPANS), spent_ns.tolist(), strict=True):
+    every = (*columns.names, m.READS_ON_CPU, BETWEEN_SPANS)
+    for name, length in zip(every, spent_ns.tolist(), strict=True):
         totals_ns[IN_A_STEP if name.startswith(STEP_PREFIX) else name] += length
     totals_ns[m.BETWEEN_COPIES] = _length_ns(idle.host[idle.between_copies])
     spans = [

@@ -1,5 +1,5 @@
-"""The traced steps of one run on a GPU, for rules about its time: what ran, under which span, and
-when nothing did."""
+"""The traced steps of one run on a GPU, for rules about its time: what ran, under which span, when
+nothing did, and whether they stand for TIMING's step."""
 
 import re
 import statistics
@@ -11,16 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof import model as m
+from kgprof.judge import APART, LEVEL_WITHIN, NOISY
 from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import Columns
 from kgprof.reading.launches import Indices, Launched, Mask
 from kgprof.reading.timeline import NOBODY
-from kgprof.wording import plural
+from kgprof.wording import figure, plural
 
 WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
 # share of the step in which the GPU works: from here on a faster kernel can make the step shorter
 MOSTLY_BUSY = 0.5
+# Likewise: from here on the CPU's own pace does not matter, since it only runs ahead of the GPU and
+# waits.
+GPU_BOUND = 0.9
 
 
 class Extent(m.Model):
@@ -29,10 +33,12 @@ class Extent(m.Model):
     steps: int  # 0: none are marked
     per: str = "window"  # or "step"
     words: str = "the traced window"  # the end of "3 kernels in ..."
-    # TIMING's median, or the traced steps' GPU work where that is more: the program's steps differ.
-    # The mean of the traced steps without TIMING.
+    # TIMING's median, or the traced steps' GPU work where that is more: the CPU runs ahead. Without
+    # TIMING, and where the traced steps are unlike its median step, their mean.
     step_us: float
     whole: str = ""  # what ``step_us`` is, where that is no step
+    # why TIMING's median step is none of the traced ones, so that nothing is set against it
+    unlike: str = ""
     measured_in: tuple[m.PassName, ...]
 
     def cost(
@@ -51,7 +57,9 @@ class Extent(m.Model):
         """Say how much of the step it is, or of what stands for it."""
         return f"{100 * us / self.step_us:.0f} % of the {self.whole or self.per}"
 
-    def saving(self, us: float, how: str) -> m.Saving:
+    def saving(self, us: float, how: str) -> m.Saving | m.Skipped:
+        if self.unlike:
+            return m.Skipped(self.unlike)
         return m.Saving(us_per_step=us, how=how, measured_in=self.measured_in, per=self.per)
 
 
@@ -65,6 +73,18 @@ class TracedSteps:
     work: Launched
     steps: timeline.Intervals  # shape [n, 2], nanoseconds of the trace
     extent: Extent
+
+    @cached_property
+    def work_us(self) -> list[float]:
+        """The device time that each step launched, in their order."""
+        starts_ns = np.sort(self.steps[:, 0])
+        calls = self.work.calls
+        launched = np.where(calls == NOBODY, self.work.events, calls)
+        step = np.searchsorted(starts_ns, self.columns.start_ns[launched], side="right") - 1
+        within = step >= 0
+        own_us = self.columns.duration_ns[self.work.events] / 1000
+        summed = np.bincount(step[within], own_us[within], minlength=len(starts_ns))
+        return [float(us) for us in summed]
 
     @cached_property
     def busy_us(self) -> float:
@@ -171,6 +191,15 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     if number:
         extent = msgspec.structs.replace(extent, per="step", words=plural(number, "step"))
     found = TracedSteps(columns=trace.columns, work=work, steps=steps, extent=extent)
+    if samples and (unlike := _unlike(found, run.record.trace, samples)):
+        own = msgspec.structs.replace(
+            extent,
+            step_us=traced_us,
+            whole="traced steps",
+            unlike=unlike,
+            measured_in=(m.PassName.TRACE,),
+        )
+        return replace(found, extent=own)
     if not samples or found.busy_us <= extent.step_us:
         return found
     more = msgspec.structs.replace(
@@ -180,3 +209,33 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
         measured_in=(m.PassName.TRACE,),
     )
     return replace(found, extent=more)
+
+
+def unlike(run: RunEvidence) -> str:
+    """Say why the traced steps do not stand for TIMING's median step; empty where they do, or where
+    one of them is missing."""
+    traced = run.once(traced_steps)
+    return "" if isinstance(traced, m.Skipped) else traced.extent.unlike
+
+
+def _unlike(found: TracedSteps, trace: m.TracePass | m.Skipped, samples: list[float]) -> str:
+    """The traced steps are a few in a row, and TIMING's are many of another process."""
+    mean_us, median_us = statistics.fmean(found.work_us), statistics.median(found.work_us)
+    if max(mean_us, median_us) > LEVEL_WITHIN * min(mean_us, median_us):
+        each = f"{_ms(mean_us)} ms of GPU work on average, {_ms(median_us)} ms in the median one"
+        return f"the traced steps differ: {each}"
+    step_us = statistics.median(samples)
+    low, high = np.percentile(samples, (10, 90))
+    if high > NOISY * low > 0 and found.busy_us < GPU_BOUND * step_us:
+        return f"step times varied {high / low:.1f}× within the run (p90 over p10)"
+    bare_us = None if isinstance(trace, m.Skipped) else trace.bare_us
+    # kgprof's listeners may make the steps of TRACE's process longer, but never shorter; where the
+    # CPU runs ahead, the GPU's work is the longer one
+    if bare_us is not None and step_us >= APART * max(bare_us, found.busy_us):
+        shorter = f"{_ms(bare_us)} ms each without torch.profiler just before"
+        return f"the traced steps are shorter than most: {shorter}, the median {_ms(step_us)} ms"
+    return ""
+
+
+def _ms(us: float) -> str:
+    return figure(us / 1e3)

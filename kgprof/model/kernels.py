@@ -287,6 +287,8 @@ class Fusion(Tagged):
 LOADER_PREFIX = "enumerate(DataLoader)"
 PAGEABLE = "Memcpy HtoD (Pageable"
 BETWEEN_COPIES = "(between copies from pageable memory)"  # from one such copy to the next
+# They wait for no GPU, and listeners make each of them many times dearer: no share is made of them.
+READS_ON_CPU = "(reads of tensors on the CPU)"
 
 
 class HostSpan(Model):

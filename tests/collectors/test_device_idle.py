@@ -16,11 +16,28 @@ from kgprof.collectors.device_idle import (
     collect,
     diagnose,
 )
-from kgprof.model import Finding, FindingCost, Level, MemoryPass, PassName, Recording, Skipped
+from kgprof.collectors.witnesses import WITNESSES
+from kgprof.model import (
+    Finding,
+    FindingCost,
+    Level,
+    MemoryPass,
+    PassName,
+    Recording,
+    Skipped,
+    Witness,
+)
 from kgprof.model.memory_records import HeldOutput
 from kgprof.reading.evidence import Evidence
 from tests.collectors import written_syncs, written_tensors
-from tests.collectors.written_device import RUN, steps
+from tests.collectors.written_device import (
+    RUN,
+    steps,
+    timed,
+    traced,
+    unlike_steps,
+    with_bare,
+)
 from tests.collectors.written_syncs import CALLS, STEADY_FROM, read
 from tests.collectors.written_tensors import given, graph
 
@@ -158,11 +175,38 @@ def test_no_cuda_graph_is_proposed_where_the_run_speaks_against_it(
     assert against in finding.detail
 
 
-def test_steps_that_vary_promise_no_gain() -> None:
-    (event,) = collect(Evidence(steps(step_us=400.0, kernels=40, kernel_us=2.0, in_operators=0.9)))
-    (finding,) = diagnose((msgspec.structs.replace(event, unsteady=True),))
+def test_steps_that_vary_are_idle_as_a_short_one_is_and_promise_no_gain() -> None:
+    # given: 80 us of work in steps of 300 to 900 us
+    recording = steps(step_us=400.0, kernels=40, kernel_us=2.0, in_operators=0.9)
+    (finding,) = found(timed(recording, (300.0, 300.0, 400.0, 900.0, 900.0)))
 
-    assert isinstance(finding.saves, Skipped)
+    assert finding.saves == Skipped("step times varied 3.0× within the run (p90 over p10)")
+    assert finding.message == (
+        "the GPU is idle at least 73 % of most steps (at most 80 of 300 µs busy); "
+        "89 % of that while the CPU issues launches"
+    )
+
+
+def test_an_evaluation_among_the_traced_steps_makes_no_gpu_busy() -> None:
+    # given: three steps of 20 us of work and one of 400, and a median step of 150 us
+    recording = traced(unlike_steps(20.0, 20.0, 20.0, 400.0), step_us=150.0)
+    evidence = Evidence(recording)
+
+    assert found(recording) == ()
+    assert WITNESSES[Witness.WHAT_LIMITS](evidence.runs[0]) == Skipped(
+        "the traced steps differ: 0.115 ms of GPU work on average, 0.0200 ms in the median one"
+    )
+
+
+def test_traced_steps_that_are_shorter_than_most_give_no_rate_of_launches() -> None:
+    # given: 200 us just before the traced steps, and 400 us in the median step
+    recording = with_bare(steps(step_us=400.0, kernels=4, kernel_us=5.0), 200.0)
+    (finding,) = found(recording)
+
+    assert finding.message == (
+        "the GPU is idle at least 90 % of most steps (at most 20 of 200 µs busy); "
+        "93 % of that in Python between operators on the CPU"
+    )
 
 
 def test_a_step_that_only_the_profiler_makes_long_is_no_finding() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kgprof.collectors.optimizer_steps import UNFUSED_OPTIMIZER, collect, diagnose
-from kgprof.model import Saving, Skipped
+from kgprof.model import Finding, FindingCost, Saving, Skipped
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_device import launched_in, traced
 from tests.collectors.written_gpu_time import unfused_optimizer
@@ -53,3 +54,23 @@ def test_cpu_time_that_only_the_profiler_saw_bounds_nothing() -> None:
 
     assert isinstance(unseen.saves, Skipped)
     assert isinstance(timed.saves, Saving)
+
+
+def test_cpu_time_under_kgprofs_listeners_is_no_share() -> None:
+    # given: 20 us of work in a span of 300 (or 100), in a script
+    def said(span_us: float) -> tuple[Finding, ...]:
+        span = ("user_annotation", "Optimizer.step#AdamW.step")
+        events = launched_in(span, ("kernel", "k", 20.0), span_us=span_us)
+        found = collect(Evidence(traced(list(events), step_us=900.0)))
+        return diagnose(tuple(msgspec.structs.replace(event, listened=True) for event in found))
+
+    (finding,) = said(300.0)
+
+    assert finding.message == (
+        "AdamW.step() is not fused: 4 kernels in 4 steps, mostly CPU time: its share is not "
+        "decided, kgprof's listeners make it longer"
+    )
+    assert isinstance(finding.saves, Skipped)
+    assert isinstance(finding.cost, FindingCost)
+    assert round(finding.cost.value, 6) == 20.0
+    assert said(50.0) == ()

@@ -174,3 +174,32 @@ def replays(graphs: int, kernel_us: float) -> Iterator[dict[str, Any]]:
             }
             made = {"args": {**linked, "stream": 7}, "tid": 7, "cat": "kernel", "name": "k"}
             yield {**event, **made, "ts": at + 6, "dur": kernel_us}
+
+
+def unlike_steps(*work_us: float) -> Iterator[dict[str, Any]]:
+    """Steps of TRACED_US with one kernel each, of so many microseconds."""
+    event = {"ph": "X", "pid": 1, "tid": 1}
+    for step, us in enumerate(work_us):
+        start, linked = step * TRACED_US, {"correlation": step + 1}
+        mark = {"cat": "user_annotation", "name": f"ProfilerStep#{step}"}
+        yield {**event, **mark, "ts": start, "dur": TRACED_US}
+        call = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": linked}
+        yield {**event, **call, "ts": start + 10, "dur": 0.5}
+        kernel = {"cat": "kernel", "name": "k", "args": {**linked, "stream": 7}, "tid": 7}
+        yield {**event, **kernel, "ts": start + 20, "dur": us}
+
+
+def timed(recording: Recording, step_us: tuple[float, ...]) -> Recording:
+    """The same with these steps in TIMING."""
+    (run,) = recording.runs
+    timing = TimingPass(clock="cuda events", step_us=(step_us,), evaluation_s=())
+    run = msgspec.structs.replace(run, timing=timing)
+    return msgspec.structs.replace(recording, runs=(run,))
+
+
+def with_bare(recording: Recording, bare_us: float) -> Recording:
+    """The same where so many microseconds a step passed just before the traced ones."""
+    (run,) = recording.runs
+    assert isinstance(run.trace, TracePass)
+    trace = msgspec.structs.replace(run.trace, bare_us=bare_us)
+    return msgspec.structs.replace(recording, runs=(msgspec.structs.replace(run, trace=trace),))

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from kgprof.measures import collectives, kernels
 from kgprof.measures.idle import BETWEEN_SPANS, IN_A_STEP, device_idle
-from kgprof.model import BETWEEN_COPIES, DeviceIdle, HostSpan, KernelBreakdown, PassName, SpanTotal
+from kgprof.model import (
+    BETWEEN_COPIES,
+    READS_ON_CPU,
+    DeviceIdle,
+    HostSpan,
+    KernelBreakdown,
+    PassName,
+    SpanTotal,
+)
 from kgprof.reading import kineto, timeline
 from kgprof.reading.launches import launched, waits
 from tests.analysis.events import event, step, write
@@ -40,6 +48,31 @@ def broken_down(path: Path) -> KernelBreakdown:
     )
     assert isinstance(found, KernelBreakdown)
     return found
+
+
+def test_a_read_without_a_call_of_cudas_is_one_on_the_cpu(tmp_path: Path) -> None:
+    # given: two reads of 10 us while the GPU is idle, the second of which copies from the GPU
+    path = write(
+        tmp_path / "t.json",
+        [
+            step(0, 0.0, 100.0),
+            launch(5.0, 1.0, 1),
+            kernel(10.0, 10.0, 1),
+            event("cpu_op", "aten::item", 30.0, 10.0),
+            event("cpu_op", "aten::_local_scalar_dense", 31.0, 8.0),
+            event("cpu_op", "aten::_local_scalar_dense", 50.0, 10.0),
+            launch(52.0, 1.0, 3, name="cudaMemcpyAsync"),
+            launch(70.0, 1.0, 2),
+            kernel(75.0, 10.0, 2),
+        ],
+    )
+
+    idle = broken_down(path).idle
+
+    assert isinstance(idle, DeviceIdle)
+    spans = {span.name: span.total_us for span in idle.host_spans}
+    assert (spans[READS_ON_CPU], spans["aten::_local_scalar_dense"]) == (10.0, 9.0)
+    assert "aten::item" not in spans
 
 
 def test_a_gap_is_cut_where_the_host_asked_for_what_ended_it(tmp_path: Path) -> None:
