@@ -178,8 +178,7 @@ class TraceWindow(Source):
         if self._profiler is None:
             self.result = without
             return
-        self._tell(partial(await_the_last_step, self._device), self._profiler.stop)
-        if self.result is not None:
+        if not self._tell(partial(await_the_last_step, self._device), self._profiler.stop):
             return
         steps = timing.between_us(self._times)
         if steps:
@@ -192,8 +191,9 @@ class TraceWindow(Source):
 
     # ---- the profiler
 
-    def _tell(self, *calls: Callable[[], None]) -> None:
-        """What they raise (the GPU may have failed) costs the trace and nothing else."""
+    def _tell(self, *calls: Callable[[], None]) -> bool:
+        """Whether it worked: what one raises (the GPU may have failed) costs the trace and nothing
+        else."""
         self._ours = True
         try:
             with warnings.catch_warnings():
@@ -205,8 +205,10 @@ class TraceWindow(Source):
             self._sampled()
             self._profiler = None
             self.result = m.Skipped(f"torch.profiler could not be used: {first_line(error)}")
+            return False
         finally:
             self._ours = False
+        return True
 
     def _exported(
         self, profiler: torch_profile, step_us: tuple[float, ...]
@@ -265,8 +267,7 @@ class WholeTrace(TraceWindow):
         if profiler is None or _elsewhere():
             self.result = self.result or m.Skipped(ELSEWHERE)
             return
-        self._tell(partial(timing.synchronize, self._device), profiler.stop)
-        if self.result is not None:
+        if not self._tell(partial(timing.synchronize, self._device), profiler.stop):
             return
         self._ends_at_mark = True  # none was begun
         self.result = m.Skipped(why) if why else self._exported(profiler, ())
