@@ -129,7 +129,24 @@ def step_words(run: m.RunReport, *, says_step: bool = False) -> str:
 def is_gpu_bound(run: m.RunReport) -> bool:
     """Tell whether the GPU works in most of the step, as far as that was measured."""
     found = run.limits
-    return isinstance(found, m.RunLimits) and found.busy_us >= GPU_BOUND * found.step_us
+    if not isinstance(found, m.RunLimits) or starts_ahead(run, found):
+        return False
+    return found.busy_us >= GPU_BOUND * found.step_us
+
+
+def starts_ahead(run: m.RunReport, found: m.RunLimits | m.Skipped) -> str:
+    """Say that the time of a script's steps is that in which the CPU starts them; empty where the
+    GPU's work is no longer.
+
+    Of a program that does not wait for its steps, the CPU's clock says no more.
+    """
+    step = run.step
+    if run.script is None or isinstance(step, m.Skipped) or isinstance(found, m.Skipped):
+        return ""
+    if found.busy_us <= UNLIKE_OTHERS * step.median:
+        return ""
+    starts, work = figure(step.median / 1e3), figure(found.busy_us / 1e3)
+    return f"the CPU starts one every {starts} ms, and a traced one has {work} ms of GPU work"
 
 
 def ahead_of_the_gpu(run: m.RunReport) -> str:
@@ -317,7 +334,7 @@ def _of_span(span: m.HostSpan, host_us: float) -> tuple[m.LimitKind, str]:
 def _undecided(run: m.RunReport, found: m.RunLimits) -> str:
     """Say why the largest kind is not the limit; empty where it is."""
     busy_share = found.busy_us / found.step_us
-    if unlike := _is_unlike_others(run, found):
+    if unlike := starts_ahead(run, found) or _is_unlike_others(run, found):
         return unlike
     largest, *others = found.by_kind
     if largest.limit is m.LimitKind.CLOCK:

@@ -7,6 +7,7 @@ import pytest
 
 from kgprof import limits
 from kgprof.analysis import analyse
+from kgprof.analysis.verdict import fastest
 from kgprof.model import (
     READS_ON_CPU,
     Bound,
@@ -23,6 +24,7 @@ from kgprof.model import (
     Roofline,
     RunLimits,
     RunReport,
+    ScriptRun,
     Skipped,
     Spread,
     WholeRun,
@@ -445,6 +447,8 @@ def whole(**seconds: float) -> WholeRun:
         # what is paid once in every run is no limit, nor what is less than the steps
         (whole(COMPILING=90.0, STEPS=1.0), ""),
         (whole(COMPILING=5.0, RECOMPILING=2.0, STEPS=3.0), ""),
+        # nor what is less than compiling for the first time
+        (whole(COMPILING=8.0, RECOMPILING=2.75, STEPS=2.7), ""),
     ],
 )
 def test_a_run_is_limited_by_what_is_paid_once_if_that_is_most_of_it(
@@ -471,3 +475,21 @@ def test_traced_steps_that_took_longer_than_the_others_stand_for_none() -> None:
 
     assert found.leading is None
     assert found.undecided.endswith("and the median step of the run 0.100 ms")
+
+
+def test_steps_that_the_cpu_starts_faster_than_the_gpu_does_them_have_no_step_time() -> None:
+    """A benchmark that starts calls and waits for none: their times have none of the GPU's work."""
+    run = report(step_us=100.0, busy_us=390.0, placed={Bound.MEMORY: 390.0})
+    calls = ScriptRun(step="a call of a compiled function", steps=29, counted={})
+    script = msgspec.structs.replace(run, script=calls)
+    both = [msgspec.structs.replace(each, limits=limits.limits(each, {})) for each in (run, script)]
+
+    of_workload, of_script = (fastest([each], None).text for each in both)
+
+    assert of_workload.endswith("takes 0.100 ms/step")
+    assert of_script.endswith(
+        "step time not decided: the CPU starts one every 0.100 ms, and a traced one has 0.390 ms "
+        "of GPU work"
+    )
+    assert limits.words(both[1]) == ""
+    assert not limits.is_gpu_bound(both[1])

@@ -149,6 +149,9 @@ def _traced(runs: Sequence[m.RunReport]) -> str:
 
 def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
     """Of a run whose median stands for none of its times; None for one whose does."""
+    if unit is PER_STEP and (ahead := limits.starts_ahead(run, run.limits)):
+        text = f"{run.key.slug}: step time not decided: {ahead}"
+        return Remark(text=text, status=INCONCLUSIVE)
     known = within_process(time, unit)
     if known.is_steady:
         return None

@@ -227,7 +227,7 @@ class CudaGraphs(Event):
     """One run."""
 
     requested: bool
-    graphs: int  # compiled graphs that ran
+    graphs: int  # compiled graphs that ran, in TRACE where there is one
     launches_per_step: float | m.Skipped  # of CUDA graphs, in TRACE
     recorded: tuple[Recorded, ...] | m.Skipped
     skips: tuple[Skip, ...]
@@ -256,10 +256,13 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
     if isinstance(traced, m.Skipped):
         per_step = traced
         replayed = []
+        ran = [graph for graph in trace.all.graphs if graph.runs]
     else:
         assert isinstance(run.record.trace, m.TracePass)  # a pass without one has no trace
         per_step = int(_named(traced.columns, LAUNCH).sum()) / max(1, len(run.record.trace.step_us))
         replayed = list(_replayed(trace, traced.columns))
+        names = set(traced.columns.names)
+        ran = [graph for graph in trace.all.graphs if REGION + graph.compile_id in names]
     recorded = tuple(_recorded(trace)) if on_cuda else ()
     skips, partitions = (tuple(_skips(trace)), tuple(_partitions(trace))) if on_cuda else ((), ())
     would_skip = () if on_cuda else tuple(_written_inputs(trace))
@@ -273,7 +276,7 @@ def _of_run(run: RunEvidence, trace: RunTrace) -> CudaGraphs:
     return CudaGraphs(
         run=run.key,
         requested=any(asked) if asked else run.key.mode in MODES,
-        graphs=sum(bool(graph.runs) for graph in trace.all.graphs),
+        graphs=len(ran),
         launches_per_step=per_step,
         recorded=recorded if on_cuda else NOT_ON_CPU,
         skips=skips,
@@ -487,7 +490,7 @@ def _judge(event: CudaGraphs) -> Iterator[m.Finding]:
         )
         message = (
             "no CUDA graph was launched in TRACE, although "
-            f"{plural(event.graphs, 'compiled graph')} ran; {said}"
+            f"{plural(event.graphs, 'compiled graph')} ran in it; {said}"
         )
         yield _finding(NONE_LAUNCHED, event, None, message, identity="")
     else:

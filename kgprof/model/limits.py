@@ -43,7 +43,6 @@ class RunLimits(Tagged):
 
 # Of the time that is left without compiling for the first time, where no cause of that is known.
 MOST = 0.5
-LEAST = 0.2  # of the whole run: a smaller share is not said to limit it
 
 
 class WholeRun(Tagged):
@@ -65,15 +64,16 @@ class WholeRun(Tagged):
 
     @property
     def leading(self) -> LimitShare | None:
-        """The largest of ``once``; None where the steps themselves take longer than these."""
+        """The largest of ``once``; None where the steps themselves take longer than these, or
+        compiling for the first time."""
         once = self.once
-        left_us = sum(
+        first_us = sum(
             share.us
             for share in self.shares
-            if share in once or share.limit is not LimitKind.COMPILING
+            if share not in once and share.limit is LimitKind.COMPILING
         )
         once_us = sum(share.us for share in once)
-        leads = once_us >= max(MOST * left_us, LEAST * self.total_us)
+        leads = once_us >= max(MOST * (self.total_us - first_us), first_us)
         return once[0] if once and leads else None
 
     @staticmethod

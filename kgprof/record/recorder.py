@@ -619,9 +619,9 @@ class Recorder:
         if fault is not None and fault.unwritable:
             raise OutputError(fault.message, hint=fault.hint)
         if fault is not None and (fault is ended.lost or fault.exit_code == EXIT_INTERNAL):
-            where = (
-                f"{self.header.options.workload} finished, but kgprof failed; see its log: {log}"
-            )
+            finished = ended.exit.outcome is m.Outcome.OK
+            how = "finished, but" if finished else "ended in an error, and"
+            where = f"{self.header.options.workload} {how} kgprof failed; see its log: {log}"
             raise KgprofError(fault.message, hint=fault.hint or where)
         return ended.exit
 

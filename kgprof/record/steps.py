@@ -33,7 +33,7 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.iterations import Iterations
 from kgprof.record.python_stack import expression_at, upwards
 from kgprof.record.source import Source, aside, not_compiled, preceded, replace
-from kgprof.record.timing import compilations_seen
+from kgprof.record.timing import captures_a_graph, compilations_seen
 
 # beyond it the recording stops: the rows of each graph and of each read grow with them
 MARKS = 200_000
@@ -99,8 +99,9 @@ class Steps(CallIndex):
         self.fault: Exception | None = None  # of ``on_mark``, to be told when the program has ended
 
     def mark(self, kind: Kind) -> None:
-        """Nothing in a process that was forked from the one that is watched."""
-        if self.paused or os.getpid() != self._began_in:
+        """Nothing in a process that was forked from the one that is watched, nor while a CUDA graph
+        is recorded, in which no GPU work is done: the next call is the next mark."""
+        if self.paused or captures_a_graph() or os.getpid() != self._began_in:
             return
         now = time.perf_counter_ns()
         self._times.append(now - self._own_ns)

@@ -144,6 +144,12 @@ class SlicedClock(StepClock):
         return *self._before, *self._clock.stop()
 
 
+def captures_a_graph() -> bool:
+    """Whether this thread records a CUDA graph: what waits for the GPU now ends that recording."""
+    is_used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return is_used and torch.cuda.is_current_stream_capturing()
+
+
 def synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from kgprof.reading.project import ProjectFiles
 from kgprof.reading.timeline import STEP_PREFIX
 from kgprof.record import ranks, stack_profiler, timing
 from kgprof.record.line_samples import LineSamples
-from kgprof.record.source import Source, replace
+from kgprof.record.source import Source, first_line, replace
 from kgprof.record.steps import Kind, Steps
 from kgprof.record.torch_profiler import TRACE_BYTES, activities, await_the_last_step, export
 
@@ -121,10 +122,9 @@ class TraceWindow(Source):
                     with_stack=self._with_stack,
                     profile_memory=self._with_stack,
                 )
-                timing.synchronize(self._device)
-                self._tell(self._profiler.start)
                 if self.first is not None:
                     self._in_first.enter_context(self.first)
+                self._tell(partial(timing.synchronize, self._device), self._profiler.start)
             return
         self._in_first.close()
         self._times.append(time.perf_counter_ns())
@@ -178,8 +178,8 @@ class TraceWindow(Source):
         if self._profiler is None:
             self.result = without
             return
-        await_the_last_step(self._device)
-        self._tell(self._profiler.stop)
+        if not self._tell(partial(await_the_last_step, self._device), self._profiler.stop):
+            return
         steps = timing.between_us(self._times)
         if steps:
             self.result = self._exported(self._profiler, steps)
@@ -191,14 +191,24 @@ class TraceWindow(Source):
 
     # ---- the profiler
 
-    def _tell(self, call: Callable[[], None]) -> None:
+    def _tell(self, *calls: Callable[[], None]) -> bool:
+        """Whether it worked: what one raises (the GPU may have failed) costs the trace and nothing
+        else."""
         self._ours = True
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the program may have made errors of them
-                call()
+                for call in calls:
+                    call()
+        except Exception as error:  # noqa: BLE001
+            self._in_first.close()
+            self._sampled()
+            self._profiler = None
+            self.result = m.Skipped(f"torch.profiler could not be used: {first_line(error)}")
+            return False
         finally:
             self._ours = False
+        return True
 
     def _exported(
         self, profiler: torch_profile, step_us: tuple[float, ...]
@@ -257,7 +267,7 @@ class WholeTrace(TraceWindow):
         if profiler is None or _elsewhere():
             self.result = self.result or m.Skipped(ELSEWHERE)
             return
-        timing.synchronize(self._device)
-        self._tell(profiler.stop)
+        if not self._tell(partial(timing.synchronize, self._device), profiler.stop):
+            return
         self._ends_at_mark = True  # none was begun
         self.result = m.Skipped(why) if why else self._exported(profiler, ())

@@ -87,9 +87,15 @@ def test_none_launched_is_said_whatever_the_log_says() -> None:
     )
 
     assert [f.message for f in diagnosed(silent)] == [
-        "no CUDA graph was launched in TRACE, although 1 compiled graph ran; torch logged no skip"
+        "no CUDA graph was launched in TRACE, although 1 compiled graph ran in it; torch logged no "
+        "skip"
     ]
     assert rules(explained) == [("KGP301", Level.WARNING), ("KGP303", Level.WARNING)]
+
+
+def test_of_steps_in_which_no_compiled_graph_ran_nothing_is_said() -> None:
+    """A program that runs an eager loop first, which TRACE followed, and a compiled one later."""
+    assert rules(written.on_cuda(*compiled_once(), launches=0, regions=())) == []
 
 
 def test_where_no_cuda_graphs_were_asked_for_their_absence_is_no_finding() -> None:

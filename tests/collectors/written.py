@@ -428,12 +428,26 @@ def recording(*lines: Any, **fields: Any) -> Recording:
 REDUCE_OVERHEAD = RunKey(strategy="fused", mode="reduce-overhead")
 
 
+class Region(NamedTuple):
+    """A compiled region that ran ``runs`` times in TRACE, and what was launched in all of them
+    together."""
+
+    compile_id: str
+    runs: int
+    graphs: int
+    kernels: int = 1
+    recorded: int = 0  # of the runs, the first ones: torch records a graph in them
+
+
+RAN = Region("0/0", runs=4, graphs=0, kernels=0)
+
+
 def on_cuda(
     *lines: Any,
     launches: int | None = None,
     steps: int = 4,
     key: RunKey = REDUCE_OVERHEAD,
-    regions: tuple[Region, ...] = (),
+    regions: tuple[Region, ...] = (RAN,),
 ) -> Recording:
     """A run on a GPU. ``launches``: CUDA graphs launched in all steps of TRACE together; None:
     there is no trace.
@@ -472,17 +486,6 @@ def _launched(launches: int, steps: int) -> Iterator[dict[str, Any]]:
         }
     for number in range(launches):
         yield {**event, "cat": "cuda_runtime", "name": LAUNCH, "ts": 1.0 + number, "dur": 0.5}
-
-
-class Region(NamedTuple):
-    """A compiled region that ran ``runs`` times in TRACE, and what was launched in all of them
-    together."""
-
-    compile_id: str
-    runs: int
-    graphs: int
-    kernels: int = 1
-    recorded: int = 0  # of the runs, the first ones: torch records a graph in them
 
 
 def _in_regions(regions: tuple[Region, ...]) -> Iterator[dict[str, Any]]:

@@ -10,8 +10,8 @@ import pytest
 
 from kgprof import progress
 from kgprof.analysis.redaction import Redactor
-from kgprof.errors import EXIT_USAGE, UsageError, WorkloadError
-from kgprof.model import Exit, Options, PassName, PrivateNames, Skipped, encode_json
+from kgprof.errors import EXIT_USAGE, KgprofError, UsageError, WorkloadError
+from kgprof.model import Exit, Options, Outcome, PassName, PrivateNames, Skipped, encode_json
 from kgprof.model.kernels import Ceilings, CeilingSamples
 from kgprof.reading import layout, recordings
 from kgprof.record import ranks, recorder, store
@@ -153,3 +153,29 @@ def test_the_cards_ceilings_are_measured_once_after_the_runs_or_it_is_said_why_n
 
     assert tasks == [Task.PLAN, *([Task.CEILINGS] if measures else [])]
     assert found == ceilings
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (Outcome.OK, "train.py finished, but kgprof failed; "),
+        (Outcome.RAISED, "train.py ended in an error, and kgprof failed; "),
+    ],
+)
+def test_a_program_that_raised_is_not_said_to_have_finished_where_kgprof_failed_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome, said: str
+) -> None:
+    plan = msgspec.structs.replace(handmade._header().plan, device="cuda", runs=())
+
+    def run(given: Start, **options: Any) -> Ended:
+        if given.job.task is Task.PLAN:
+            Path(given.job.answer).write_bytes(encode_json(plan))
+            return Ended(exit=OK)
+        return Ended(exit=Exit(outcome=outcome), lost=Failed(message="a fault of kgprof's"))
+
+    monkeypatch.setattr(recorder.children, "run", run)
+
+    with pytest.raises(KgprofError) as error:
+        recorder.record(Options(workload="train.py"), tmp_path / "out", progress.Silent())
+
+    assert error.value.hint.startswith(said)

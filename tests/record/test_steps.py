@@ -273,3 +273,20 @@ def test_each_optimizer_step_has_ended_also_where_the_first_began_unseen() -> No
     steps.mark(Kind.EXPLICIT)
     steps.mark(Kind.EXPLICIT)
     assert steps.running == 2
+
+
+def test_a_call_inside_the_capture_of_a_cuda_graph_is_no_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Kind] = []
+    steps = Steps(told.append)
+    captures = iter((False, True, False))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: next(captures))
+
+    for _ in range(3):
+        steps.mark(R)
+
+    assert told == [R, R]  # nothing waits for the GPU or starts a profiler in the capture
+    assert steps.ended(R) == 1
+    assert len(steps.boundaries(R)) == 2
