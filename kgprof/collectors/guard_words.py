@@ -20,6 +20,7 @@ _DELETED = "Cache line invalidated because"
 _METADATA = "___check_metadata_"  # of the second value that __tensor_flatten__ returns
 # Dynamo's name for what the line of a graph break left to the code behind it
 _RETURNED = "___stack"
+_RETURNED_SIZE = re.compile(r"___stack\d+(?:\.size\(\)\[\d+\])*")
 _GLOBAL = re.compile(r"G\['(\w+)'\]")
 _LOCAL = re.compile(r"L\['(\w+)'\]")
 _CELL = re.compile(r"(?P<owner>.+?)\.__closure__\[\d+\]\.cell_contents")
@@ -135,6 +136,7 @@ def _of_wrapped(source: str, wraps: str, arguments: Sequence[str]) -> str:
 
 def _shortened(value: str, guard: Guard) -> str:
     value = _LENGTH_OF_DICT.sub("", value) if guard.kind == "length" else value
+    value = _RETURNED_SIZE.sub("it", value)
     return f"{float(value):.6g}" if _LONG_FLOAT.fullmatch(value) else value
 
 

@@ -294,3 +294,11 @@ def test_an_object_that_is_gone_has_no_private_name() -> None:
     gone = "0/0: Cache line invalidated because L['___stack0'] got deallocated"
 
     assert in_words(parse(gone)).startswith("an object that it was compiled for was deleted")
+
+
+def test_a_size_behind_a_graph_break_is_told_without_torchs_name_for_it() -> None:
+    guard = parse("4/1: ((47 + ___stack0.size()[0]) // 48) == 4  # for part in x.split(48):")
+
+    assert in_words(guard) == (
+        "size of the result of a graph break's line, dimension 0: expected ((47 + it) // 48) == 4"
+    )
