@@ -562,6 +562,11 @@ class Advised:
     def _fix(self, guard: Guard, used: m.Location | None) -> str:
         source, plain = self.trace.source, guard.source.isidentifier()
         name, place = name_of(guard), used or self.definition
+        # of an entry for which the size was dynamic already
+        constant = next((each for each in self._same(guard) if " == " in each.expected), None)
+        constant_at = self.inputs.constants.get(_size(guard))
+        if constant is not None and constant_at is None:
+            constant_at = _used(self.trace, constant)
         cause = Cause(
             guards=tuple(
                 replace(each, source=self._argument(each.source)) for each in self._same(guard)
@@ -578,8 +583,8 @@ class Advised:
             returned=source.only_returns(used, guard.source) if used and plain else False,
             library=self.library,
             with_parameter=guard.source in self.with_parameters,
-            is_constant=_size(guard) in self.inputs.constants,
-            constant_at=self.inputs.constants.get(_size(guard)),
+            is_constant=_size(guard) in self.inputs.constants or constant is not None,
+            constant_at=constant_at,
             together=self._together(guard),
             within_compiled=self._is_within_compiled(),
             is_static=self._is_static(),

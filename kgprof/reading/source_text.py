@@ -88,6 +88,32 @@ def _kept_in(statement: _Keeping) -> str:
     return ast.unparse(node)
 
 
+def _place_of_what_is_kept(statement: _Keeping) -> ast.AST:
+    """The part of the statement that names what it adds to; all of ``total = total + x``."""
+    match statement:
+        case ast.AugAssign(target=target):
+            return target
+        case ast.Expr(value=ast.Call(func=method)):
+            return method
+    return statement
+
+
+def _begins_filled(nodes: Sequence[ast.AST], kept: str) -> bool:
+    """Whether a statement binds the name to a list with entries."""
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                bound = zip(names, values, strict=False)
+            case ast.Assign(targets=[name], value=value):
+                bound = zip((name,), (value,), strict=True)
+            case _:
+                continue
+        for name, value in bound:
+            if isinstance(value, ast.List) and value.elts and ast.unparse(name) == kept:
+                return True
+    return False
+
+
 def user_function(name: str) -> str:
     """The user's function behind one that Dynamo made to go on after a break, or ``name``
     itself."""
@@ -190,7 +216,8 @@ class SourceText:
 
     def reads_what_it_keeps(self, file: str, line: int) -> bool:
         """Whether what the statement at a line adds to (``total += x``, ``rows.append(x)``) is read
-        by another one of the innermost loop around it, or of its function outside of any."""
+        by it or by another one of the innermost loop around it, or of its function outside of any;
+        or whether it is a list that begins with entries of another kind."""
         nodes = list(ast.walk(self.tree(file)))
         keeping = [node for node in nodes if isinstance(node, _Keeping) and is_on(node, line)]
         scopes = [node for node in nodes if isinstance(node, _Scope) and is_on(node, line)]
@@ -198,8 +225,8 @@ class SourceText:
             return False
         statement = keeping[-1]
         kept = _kept_in(statement)
-        own = set(ast.walk(statement))
-        return any(
+        own = set(ast.walk(_place_of_what_is_kept(statement)))
+        return _begins_filled(nodes, kept) or any(
             isinstance(node, ast.Name | ast.Attribute)
             and isinstance(node.ctx, ast.Load)
             and node not in own

@@ -207,6 +207,21 @@ def test_a_size_that_a_line_made_a_constant_of_is_not_to_be_marked() -> None:
     assert "mark_dynamic" not in padded.detail
 
 
+def test_a_size_that_was_dynamic_and_failed_is_not_to_be_marked() -> None:
+    sized = "tensor 'x' size mismatch at index 0. expected 960, actual 720"
+    counted = "(x.size()[0] // 480) == {}  # for t in range(n):"
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=4),
+        rejected("0/1", f"0/0: {sized}", call=4),
+        *compiled("0/2", STEP, call=8),
+        rejected("0/2", f"0/1: {counted.format(1)}", f"0/0: {sized}", call=8),
+        *(ran(f"0/{entry}", *range(first, 20)) for entry, first in enumerate((0, 4, 8))),
+    ]
+
+    assert [found.fix for found in diagnosed(*lines) if "mark_dynamic" in found.fix] == []
+
+
 @pytest.mark.parametrize(
     ("caller", "owner", "fix"),
     [

@@ -291,11 +291,21 @@ print(total, stats, self.rows)
 def step():
     seen.append(loss.item())
     return len(seen)
+
+
+def write():
+    at, words = 0, [start]
+    for token in range(9):
+        words.append(propose(token).item())
+    texts = []
+    for token in range(9):
+        texts.append(propose(texts[-1]).item())
 """
 
 
 @pytest.mark.parametrize(
-    ("line", "is_read"), [(3, False), (5, True), (7, False), (8, False), (13, True), (6, False)]
+    ("line", "is_read"),
+    [(3, False), (5, True), (7, False), (8, False), (13, True), (6, False), (20, True), (23, True)],
 )
 def test_what_a_line_adds_to_is_read_in_its_loop_or_not(line: int, is_read: bool) -> None:
     assert source(KEPT).reads_what_it_keeps(FILE, line) == is_read
