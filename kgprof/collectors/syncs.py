@@ -16,7 +16,6 @@ from kgprof import model as m
 from kgprof.collectors import graph_breaks
 from kgprof.collectors.event import Event, finding
 from kgprof.collectors.fingerprint import fingerprint
-from kgprof.measures.traced_steps import traced_steps
 from kgprof.reading import clocks
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText, is_made_in
@@ -171,8 +170,8 @@ _COPY_IN = re.compile(r"Memcpy HtoD \((\w+)")  # in a trace, and the memory that
 READ_AFTER = "a tensor: read it after the loop"
 IN_FEW_STEPS = "this happens in few steps only, as in a log, an evaluation or a checkpoint"
 COPIED = (
-    "nothing is read, data of the CPU is copied to the GPU: make it there, or copy it once before "
-    "the loop if it stays the same"
+    "device=...  # where it is made, so that nothing is copied; or copy it once before the loop, "
+    "if it stays the same"
 )
 # of torch's debug mode, which sees no copy to the CPU before another hook does
 COPIES = ("to", "cuda", "tensor-from-data", "copied-index")
@@ -370,6 +369,8 @@ def _of_run(
 
 
 def _copies_pinned_memory(run: RunEvidence) -> bool:
+    from kgprof.measures.traced_steps import traced_steps  # NumPy, of which --help has no need
+
     traced = run.once(traced_steps)
     if isinstance(traced, m.Skipped):
         return False
@@ -690,13 +691,12 @@ def _finding(event: Sync) -> m.Finding:
             extremes=(min(event.waited_us), max(event.waited_us)),
         )
     seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps
-    is_note = seldom and isinstance(cost, m.Skipped)
     fix = _own_fix(event, cause)
-    no_fix = ""
-    if seldom and (is_note or not fix):
-        no_fix = IN_FEW_STEPS
-    elif not fix and not event.library and event.operator == SYNC_DEBUG and cause in COPIES:
-        no_fix = COPIED
+    is_note = seldom and (isinstance(cost, m.Skipped) or not fix)
+    no_fix = IN_FEW_STEPS if is_note else ""
+    copies = not event.library and event.operator == SYNC_DEBUG and cause in COPIES
+    if copies and not is_note:
+        fix = fix or COPIED
     if rule is SYNC_IN_GRAPH and event.cause == INSIDE:
         no_fix = "an operator of the graph reads for itself, as torch.linalg's do to check a result"
     return finding(
