@@ -18,7 +18,6 @@ from pathlib import PurePosixPath
 import msgspec
 
 from kgprof import model as m
-from kgprof.measures.traced_steps import GPU_BOUND
 from kgprof.wording import figure, plural
 
 # Of the step: from here on the GPU is mostly busy.
@@ -131,7 +130,7 @@ def is_gpu_bound(run: m.RunReport) -> bool:
     found = run.limits
     if not isinstance(found, m.RunLimits) or starts_ahead(run, found):
         return False
-    return found.busy_us >= GPU_BOUND * found.step_us
+    return found.busy_us >= m.GPU_BOUND * found.step_us
 
 
 def starts_ahead(run: m.RunReport, found: m.RunLimits | m.Skipped) -> str:

@@ -22,9 +22,6 @@ from kgprof.wording import figure, plural
 WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
 # share of the step in which the GPU works: from here on a faster kernel can make the step shorter
 MOSTLY_BUSY = 0.5
-# Likewise: from here on the CPU's own pace does not matter, since it only runs ahead of the GPU and
-# waits.
-GPU_BOUND = 0.9
 
 
 class Extent(m.Model):
@@ -226,7 +223,7 @@ def _unlike(found: TracedSteps, trace: m.TracePass | m.Skipped, samples: list[fl
         return f"the traced steps differ: {each}"
     step_us = statistics.median(samples)
     low, high = np.percentile(samples, (10, 90))
-    if high > NOISY * low > 0 and found.busy_us < GPU_BOUND * step_us:
+    if high > NOISY * low > 0 and found.busy_us < m.GPU_BOUND * step_us:
         return f"step times varied {high / low:.1f}× within the run (p90 over p10)"
     bare_us = None if isinstance(trace, m.Skipped) else trace.bare_us
     # kgprof's listeners may make the steps of TRACE's process longer, but never shorter; where the

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from kgprof.model.findings import LimitKind
 from kgprof.model.structs import Amount, Location, Model, Tagged
 
+# Of the step the GPU works: from here on the CPU's own pace does not matter, since it only runs
+# ahead of the GPU and waits.
+GPU_BOUND = 0.9
+
 
 class LimitShare(Model):
     """A part of the step that one thing accounts for."""
