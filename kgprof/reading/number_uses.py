@@ -36,6 +36,8 @@ _TAKES_A_SIZE = (
     *("new_zeros", "new_ones", "new_full", "new_empty", "fill_", "clamp_", "add_", "sub_"),
     *("mul_", "div_", "lerp", "lerp_", "index_fill"),
 )
+# of pieces whose sizes are symbols: operators on them decide by these, and break the graph instead
+_SPLITS = ("split", "split_with_sizes", "tensor_split")
 _GROWING = ("append", "extend", "insert", "appendleft", "setdefault", "update")
 _VIEWS = ("T", "mT", "H", "data", "grad", "real", "imag")
 _OF_A_TENSOR = ("device", "dtype", "ndim", "shape", "size", "new_zeros", "new_ones")
@@ -82,6 +84,8 @@ def _flows_on(node: ast.AST, parents: dict[ast.AST, ast.AST], met: set[str]) -> 
                 if written in _STILL_NUMBERS:
                     continue
                 owner, _, method = written.rpartition(".")
+                if method in _SPLITS:
+                    return False
                 return owner in _MODULES or (bool(owner) and method in _TAKES_A_SIZE)
             case ast.Assign(targets=[ast.Name(id=name)]):
                 if name in met:

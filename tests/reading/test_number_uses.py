@@ -243,6 +243,7 @@ def test_whether_a_function_only_adds_up(lines: tuple[str, ...], adds_up: bool) 
         (("losses.append(float(x.sum()))", "return y"), False),
         (("print(x.sum().item())", "return y"), False),
         (("n = x.sum().item()", "kept.append(n)", "return y * n"), False),
+        (("n = x.tolist()", "return torch.split(y, n)"), False),  # into pieces of symbols
         (("return y[int(x.argmax())]",), False),
         (("return y",), False),
     ],
