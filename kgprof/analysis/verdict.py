@@ -152,6 +152,9 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
     if unit is PER_STEP and (ahead := limits.starts_ahead(run, run.limits)):
         text = f"{run.key.slug}: step time not decided: {ahead}"
         return Remark(text=text, status=INCONCLUSIVE)
+    if unit is PER_STEP and time.samples == 1:
+        took = f"one step was timed, {unit.say(time.median)}"
+        return Remark(text=f"{run.key.slug}: step time not decided: {took}", status=INCONCLUSIVE)
     known = within_process(time, unit)
     if known.is_steady:
         return None

@@ -350,6 +350,14 @@ def test_one_evaluation_is_not_enough_to_rank(once: str) -> None:
     assert "measured once (n = 1)" in found.text
 
 
+def test_one_step_is_not_enough_to_say_what_a_step_takes() -> None:
+    once, more = ranked(stepping(FUSED, 50.0)), ranked(stepping(FUSED, 50.0, 51.0, 52.0))
+
+    assert once.status == "inconclusive"
+    assert once.text == "fused.default: step time not decided: one step was timed, 0.0500 ms/step"
+    assert more.status == "ok"
+
+
 def test_times_that_overlap_and_are_as_good_as_equal_are_level() -> None:
     found = ranked(run(EAGER, evaluation_s=0.5), run(FUSED, evaluation_s=0.48))
 
