@@ -45,9 +45,9 @@ SIZES_CHANGE = (
     "first."
 )
 BRANCHES = (
-    "no CUDA graph is proposed: in most steps Python branches on the value of a tensor (bool() or "
-    "an if), and a graph cannot follow a branch. Such code may also keep results that the next "
-    "replay overwrites."
+    "no CUDA graph is proposed: Python branches on the values of tensors several times per step "
+    "(bool() or an if), and a graph cannot follow a branch. Such code may also keep results that "
+    "the next replay overwrites."
 )
 RESULTS_KEPT = (
     "no CUDA graph is proposed: results of compiled code are kept beyond its next call, and a "
@@ -238,7 +238,7 @@ def _against_graphs(evidence: Evidence, run: RunEvidence) -> str:
     if _sizes_change(run):
         return SIZES_CHANGE
     events = (event for event in evidence.once(syncs.collect) if event.run == run.key)
-    if any(event.branches_in_most_steps for event in events):
+    if any(event.branches_often for event in events):
         return BRANCHES
     watched = (each for each in evidence.once(run_tensors) if each.key == run.key)
     if any(each.keeps_results for each in watched):

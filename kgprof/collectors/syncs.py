@@ -167,6 +167,7 @@ _RUNS_GRAPHS = re.compile(r"/torch/(_dynamo/backends|_functorch/_aot_autograd|_i
 LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
 PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
 _COPY_IN = re.compile(r"Memcpy HtoD \((\w+)")  # in a trace, and the memory that is copied from
+OFTEN = 4  # per step
 READ_AFTER = "a tensor: read it after the loop"
 IN_FEW_STEPS = "this happens in few steps only, as in a log, an evaluation or a checkpoint"
 COPIED = (
@@ -263,9 +264,11 @@ class Sync(Event):
         return sum(count > 0 for count in self.reads)
 
     @property
-    def branches_in_most_steps(self) -> bool:
+    def branches_often(self) -> bool:
+        """Whether Python asks many times per step if a tensor is true, as a solver does; once per
+        step is a check."""
         is_tested = "truth-value" in (self.cause, *self.other_causes)
-        return is_tested and 2 * self.calls > self.steps
+        return is_tested and self.reads_per_step >= OFTEN
 
 
 # ---------------------------------------------------------------- from records to events

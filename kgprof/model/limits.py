@@ -47,6 +47,7 @@ class RunLimits(Tagged):
 
 # Of the time that is left without compiling for the first time, where no cause of that is known.
 MOST = 0.5
+LEAST = 0.25  # of the whole run: a smaller share is not said to limit it
 
 
 class WholeRun(Tagged):
@@ -68,8 +69,7 @@ class WholeRun(Tagged):
 
     @property
     def leading(self) -> LimitShare | None:
-        """The largest of ``once``; None where the steps themselves take longer than these, or
-        compiling for the first time."""
+        """The largest of ``once``; None where the steps themselves take longer than these."""
         once = self.once
         first_us = sum(
             share.us
@@ -77,7 +77,8 @@ class WholeRun(Tagged):
             if share not in once and share.limit is LimitKind.COMPILING
         )
         once_us = sum(share.us for share in once)
-        leads = once_us >= max(MOST * (self.total_us - first_us), first_us)
+        left_us = self.total_us - first_us
+        leads = once_us >= max(MOST * left_us, LEAST * self.total_us)
         return once[0] if once and leads else None
 
     @staticmethod

@@ -406,10 +406,9 @@ class SourceText:
         """As ``rebound``, of all functions ``but`` these."""
         found: list[m.Location] = []
         computed: list[m.Location] = []
-        for file in self._files:
-            if self.project.holds(file):
-                for line, exact in sorted(bindings(self._parsed(file).tree, name, but)):
-                    (found if exact else computed).append(self.at(file, line))
+        for file in self._with(*_words_of_binding(name)):
+            for line, exact in sorted(bindings(self._parsed(file).tree, name, but)):
+                (found if exact else computed).append(self.at(file, line))
         return tuple(dict.fromkeys(found or computed))
 
     @property
@@ -449,7 +448,11 @@ class SourceText:
     @property
     def schedulers(self) -> tuple[str, ...]:
         """The learning rate schedulers of torch that the program makes: "OneCycleLR"."""
-        calls = (name for file in self.own for name, _ in _calls(self._parsed(file).tree))
+        calls = (
+            name
+            for file in self._with("LR", *_SCHEDULERS)
+            for name, _ in _calls(self._parsed(file).tree)
+        )
         made = (name.rpartition(".")[2] for name in calls)
         return tuple(
             dict.fromkeys(name for name in made if name.endswith("LR") or name in _SCHEDULERS)
@@ -507,6 +510,12 @@ class SourceText:
         """The lines on which the functions given to ``call`` (``cond``) at ``place`` return."""
         lines = returned_by_branches(self._parsed(place.file).tree, call, place.line)
         return tuple(self.at(place.file, line) for branch in lines for line in branch)
+
+    def _with(self, *words: str) -> list[str]:
+        """The project's files with one of the words in them: a large project takes long to
+        parse."""
+        texts = ((file, self._text(file)) for file in self.own)
+        return [file for file, text in texts if any(word in text for word in words)]
 
     def _text(self, file: str) -> str:
         return (self._files[file].text if file in self._files else None) or ""
@@ -618,6 +627,12 @@ def _works(called: set[str]) -> bool:
     """Whether a function of these calls is worth compiling."""
     operators = {name for name in called - _NO_WORK if name.startswith(("torch.", "F."))}
     return bool(operators) and not any(name.endswith(".backward") for name in called)
+
+
+def _words_of_binding(name: str) -> tuple[str, ...]:
+    """One of them is in a file where a function binds ``name``: see ``bindings``."""
+    places = (f".{name}", f'"{name}"', f"'{name}'", f"[{name}]")
+    return (*places, "global ", "nonlocal ", "setattr")
 
 
 def bindings(
