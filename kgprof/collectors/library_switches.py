@@ -69,7 +69,10 @@ _ELSEWHERE = (
     "nothing"
 )
 # torch's debug mode tells no read from a copy
-_WAIT = _READ.replace("this read", "this wait")
+_WAIT = (
+    "no known argument avoids this wait: call what leads there less often, or write that part "
+    "yourself"
+)
 _WAITS = (
     "what it calls waits for the GPU: if the program allows it, call it before the loop or less "
     "often"
