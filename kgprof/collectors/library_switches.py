@@ -11,6 +11,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Collection, Mapping
 from importlib import resources
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -112,11 +113,19 @@ _CHECKED = (
     "in place of the if and its raise, if nobody catches that: the check is then a part of the "
     "graph, and raises RuntimeError"
 )
+_ASSERTED = (
+    "one assert for each condition: each is then a part of the graph, and raises RuntimeError"
+)
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _OF_AN_IF = ("torch.cond", "if tensor_cond", "branchless")
 # With it, the call of a compiled module with a backward hook raises: "BackwardState requires
 # CompiledAutograd".
 _RAISES = "compiled_autograd"
+_OF_BACKWARD_HOOK = "GB0083"
+_HOOKED = (
+    "the module has a backward hook{}: without it the graph does not break here, and a hook on "
+    "what is compiled as a whole does not break it"
+)
 _SUPPRESSED = (
     "torch._dynamo.config.suppress_errors = True  # and no fullgraph=True: what cannot be compiled "
     "then runs in eager"
@@ -184,6 +193,8 @@ def _mended(
         return finding
     if why := _unavoidable(finding):
         return replace(finding, level=m.Level.NOTE, no_fix=why)
+    if finding.refusal is not None and finding.refusal.cause.gb_id == _OF_BACKWARD_HOOK:
+        return replace(finding, no_fix=_HOOKED.format(_registered(source)))
     place = finding.location
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
     tested = source is not None and place is not None and source.decides(place)
@@ -212,6 +223,14 @@ def _mended(
         and source.is_all_of_its_function(finding.location)
     )
     return _without_switch(finding, compiled, only)
+
+
+def _registered(source: SourceText | None) -> str:
+    """Name the line that registers backward hooks; empty where it is not one line."""
+    lines = source.backward_hooks if source is not None else ()
+    if len(lines) != 1:
+        return ""
+    return f", registered in {PurePosixPath(lines[0].file).name}:{lines[0].line}"
 
 
 def _is_never_traced(finding: m.Finding) -> bool:
@@ -252,6 +271,9 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
         for hint in _OF_AN_IF:
             finding = _without_hint(finding, hint)
         return replace(finding, fix=_COUNTED)
+    asserted = source.asserted(place) if known and source and place else None
+    if asserted is not None:
+        return _of_assert(finding, asserted)
     if branch is None:
         return finding
     if not any(isinstance(node, ast.BoolOp) for node in ast.walk(branch.test)):
@@ -266,6 +288,19 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
     if not only_raises or branch.orelse or not wanted:
         return finding
     return replace(finding, fix=f'torch._assert_async({wanted}, "...")  # {_CHECKED}')
+
+
+def _of_assert(finding: m.Finding, asserted: ast.Assert) -> m.Finding:
+    """Split the conditions of an ``and``: torch keeps an assert on one comparison in its graph."""
+    for hint in (*_OF_AN_IF, "`or`/`and`"):
+        finding = _without_hint(finding, hint)
+    test = asserted.test
+    if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
+        return finding
+    if not all(_is_a_bool(condition) for condition in test.values):
+        return finding
+    code = "; ".join(f"assert {ast.unparse(condition)}" for condition in test.values)
+    return replace(finding, fix=f"{code}  # {_ASSERTED}")
 
 
 def _opposite(test: ast.expr) -> str:

@@ -156,8 +156,6 @@ ONE_HOT = "one_hot"
 CHECKS_ON_A_CPU = {
     ONE_HOT: (2, 1),
     **dict.fromkeys(("quantile", "nanquantile"), (1, 0)),
-    **dict.fromkeys(("inv", "inverse", "solve"), (3, 1)),  # pivots
-    "lu_solve": (2, 0),
     "_transformer_encoder_layer_fwd": (1, 0),  # sizes of nested tensors, which lie on the CPU
 }
 # torch's folders of what runs a graph: the backward of compiled code stands at the line that calls
@@ -201,10 +199,12 @@ SAID = {
 }
 
 
-# torch.multinomial checks its input on the CPU; gpt-fast draws like this.
-DRAWN = (
-    "torch.argmax(probs / torch.empty_like(probs).exponential_(1), dim=-1, "
-    "keepdim=True)  # draws without a sync"
+# Functions of torch.linalg that read whether they failed; each has a form that returns it, behind
+# so many results of its own.
+CHECKING = {"cholesky": 1, "inv": 1, "ldl_factor": 2, "lu_factor": 2, "solve": 1}
+UNCHECKED = (
+    "torch.linalg.{}_ex(...)[{}]  # the same without the check that reads: what failed is in its "
+    "last result"
 )
 
 COUNTED_CLASSES = (
@@ -667,11 +667,9 @@ def _finding(event: Sync) -> m.Finding:
         # torch's debug mode tells no read from a copy
         inside = "" if event.operator == SYNC_DEBUG else "a value read inside "
         what = f"{inside}{event.called}()"
-    forces = "forces"
-    if event.other_causes and not (event.called or again):
-        causes = (cause, *event.other_causes)
-        what = " and ".join(SAID.get(each, "reading a value") for each in causes)
-        forces = "force"
+    others = () if again else event.other_causes
+    what = " and ".join((what, *(SAID.get(each, "reading a value") for each in others)))
+    forces = "force" if others else "forces"
     if event.library:
         what += f" in {event.library.words}"
     message = f"{what} {forces} a GPU sync{where}, {often}"
@@ -732,7 +730,10 @@ def _own_fix(event: Sync, cause: str) -> str:
         return COUNTED_CLASSES
     if event.called == "type_as" and event.operator == SYNC_DEBUG:
         return _made_there(event.expression)
-    return DRAWN if event.called == "multinomial" else _fix(event, cause)
+    if event.called in CHECKING and f"linalg.{event.called}(" in event.expression:
+        results = CHECKING[event.called]
+        return UNCHECKED.format(event.called, "0" if results == 1 else f":{results}")
+    return _fix(event, cause)
 
 
 def _made_there(expression: str) -> str:

@@ -32,6 +32,13 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 # those whose names do not end in LR
 _SCHEDULERS = ("ReduceLROnPlateau", "CosineAnnealingWarmRestarts")
+# methods of a module, and functions of torch.nn.modules.module for all of them
+_BACKWARD_HOOKS = (
+    "register_full_backward_hook",
+    "register_full_backward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+)
 # the names in ``range(len(self.layers))``, ``enumerate(self.layers)``, ``zip(self.a, self.b)``
 _OVER_HELD = {"self", "enumerate", "len", "range", "reversed", "zip"}
 _FACTORIES = frozenset(
@@ -369,6 +376,14 @@ class SourceText:
                 return node
         return None
 
+    def asserted(self, place: m.Location) -> ast.Assert | None:
+        """Find the ``assert`` whose condition a line is in."""
+        function = self._function(place)
+        for node in ast.walk(function) if function else ():
+            if isinstance(node, ast.Assert) and is_on(node.test, place.line):
+                return node
+        return None
+
     def has_branches(self, place: m.Location) -> bool:
         """Whether the function at ``place`` has lines that a call may leave out."""
         function = self._function(place)
@@ -456,6 +471,16 @@ class SourceText:
         made = (name.rpartition(".")[2] for name in calls)
         return tuple(
             dict.fromkeys(name for name in made if name.endswith("LR") or name in _SCHEDULERS)
+        )
+
+    @property
+    def backward_hooks(self) -> tuple[m.Location, ...]:
+        """Find the project's lines that register a backward hook on a module."""
+        return tuple(
+            self.at(file, node.lineno)
+            for file in self._with(*_BACKWARD_HOOKS)
+            for node in ast.walk(self._parsed(file).tree)
+            if isinstance(node, ast.Call) and _named(node.func) in _BACKWARD_HOOKS
         )
 
     def switched(self, files: Collection[str]) -> str:

@@ -181,8 +181,15 @@ DERIVING = (
 # overload for it, or that never have one.
 TAKE_NUMBERS = frozenset({"add", "sub", "mul", "div", "floor_divide"})
 TURNED_ROUND = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-READ_ON_A_CPU = frozenset({"std", "var"})  # their mean, for a fast path that a GPU has not
+# They check their input, or take a fast path, on the CPU alone: on CUDA their counterparts read
+# nothing (each overload was run on an H200, torch 2.11).
+READ_ON_A_CPU = frozenset(
+    {"std", "var", "multinomial", "linalg_lu_solve", "_cholesky_solve_helper", "rrelu_with_noise"}
+)
+SOLVING = ("linalg_lu_solve", "linalg_lu_solve.out", "_cholesky_solve_helper", "rrelu_with_noise")
 TAKE_INDICES = frozenset({"index_select", "gather", "take"})
+# operators on several tensors none of which can be a Python number
+TAKE_NO_NUMBERS = TAKE_INDICES | {name.partition(".")[0] for name in SOLVING}
 
 
 class Inside(threading.local):
@@ -584,7 +591,11 @@ def watch_places(
     comes to be."""
     kernels = [
         (name, _hook(operator, tell))
-        for names, tell in ((FILLING, places.filled), (DERIVING, places.derived))
+        for names, tell in (
+            (FILLING, places.filled),
+            (DERIVING, places.derived),
+            (SOLVING, places.derived),
+        )
         for name, operator in _operators(names)
     ]
     undo.callback(places.forget)
@@ -675,7 +686,7 @@ def _operators(names: Iterable[str]) -> Iterator[tuple[str, Any]]:
                 or has(full, "BackendSelect")
             )
             several = len(_tensors_of(operator)) > 1
-            if several and packet not in TAKE_NUMBERS | TURNED_ROUND.keys() | TAKE_INDICES:
+            if several and packet not in TAKE_NUMBERS | TURNED_ROUND.keys() | TAKE_NO_NUMBERS:
                 continue
             if not taken and any("Tensor" in str(one.type) for one in operator._schema.arguments):
                 yield full.removeprefix("aten::"), operator
@@ -696,7 +707,7 @@ def _hook(operator: Any, tell: Callable[[tuple[Any, ...], Any], None]) -> Callab
     name = operator._schema.name.removeprefix("aten::")
     of_a_tensor, of_several = (
         str(first.type) == "Tensor",
-        len(_tensors_of(operator)) > 1 and name not in TAKE_INDICES,
+        len(_tensors_of(operator)) > 1 and name not in TAKE_NO_NUMBERS,
     )
     if name in TURNED_ROUND and of_several:
         with_numbers = _compared(name)

@@ -15,6 +15,7 @@ from kgprof.record.syncs import TENSORS, Syncs
 from kgprof.record.tensor_places import HOST, UNKNOWN, UNNAMED
 
 CPU = torch.device("cpu")
+MATRIX = torch.eye(3)
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 Step = Callable[[], object]
 
@@ -190,6 +191,10 @@ def given_to_numpy() -> None:
         (given_to_numpy, [UNKNOWN, UNKNOWN]),
         (a_loss_against_an_array, [UNKNOWN]),
         (lambda: torch.rand(9, device=device).std(), []),  # torch reads the mean on a CPU alone
+        (lambda: torch.rand(9, device=device).multinomial(2), []),  # and checks these, too
+        (lambda: torch.cholesky_solve(MATRIX, MATRIX), []),
+        (lambda: torch.linalg.inv_ex(MATRIX), []),
+        (lambda: torch.linalg.solve(MATRIX, MATRIX), [UNKNOWN]),  # whether it failed
     ],
     ids=lambda given: given.__name__ if callable(given) else "",
 )
