@@ -181,7 +181,13 @@ def whole_words(found: m.WholeRun) -> str:
         for share in others
         if share.share >= WORTH_NAMING
     ]
-    return " and ".join(parts)
+    first_time = sum(
+        share.share
+        for share in found.shares
+        if share.limit is m.LimitKind.COMPILING and share not in found.once
+    )
+    besides = f", beside {100 * first_time:.0f} % for compiling the first time"
+    return " and ".join(parts) + (besides if first_time >= WORTH_NAMING else "")
 
 
 def most_of(share: m.LimitShare) -> str:

@@ -148,12 +148,23 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
         trace.run: trace.source for trace in evidence.compilers_and_cut_off
     }
     lines = Counter(_line(one.run, one.location) for one in findings if one.refusal is not None)
+    # A function that is compiled by itself after its caller fell back has no caller in its stack.
+    decided = {
+        _line(one.run, one.location)
+        for one in findings
+        if (source := sources.get(one.run)) is not None and _is_decided_by(source, one)
+    }
     prints = _printed_now(evidence) if any("print" in one.names for one in findings) else set()
     mended = []
     for one in findings:
         line = _line(one.run, one.location)
         new = _mended(
-            one, sources.get(one.run), trainers.get(one.run, {}), compiled, now=line in prints
+            one,
+            sources.get(one.run),
+            trainers.get(one.run, {}),
+            compiled,
+            now=line in prints,
+            tested=line in decided,
         )
         mended.append(_beside_another(new) if lines[line] > 1 else new)
     return mended
@@ -187,8 +198,9 @@ def _mended(
     compiled: Collection[tuple[m.RunKey, str, str]],
     *,
     now: bool = False,
+    tested: bool = False,
 ) -> m.Finding:
-    """``now``: what it prints cannot be printed later."""
+    """``now``: what it prints cannot be printed later; ``tested``: Python needs what it reads."""
     if finding.refusal is not None and finding.no_fix:
         return finding
     if why := _unavoidable(finding):
@@ -197,7 +209,6 @@ def _mended(
         return replace(finding, no_fix=_HOOKED.format(_registered(source)))
     place = finding.location
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
-    tested = source is not None and place is not None and source.decides(place)
     decides = prints or tested or _in_operator(finding)
     in_graph = source is not None and place is not None and source.flows_into_a_graph(place)
     useless = (
@@ -223,6 +234,23 @@ def _mended(
         and source.is_all_of_its_function(finding.location)
     )
     return _without_switch(finding, compiled, only)
+
+
+def _is_decided_by(source: SourceText, finding: m.Finding) -> bool:
+    """Tell whether Python needs the value of the line: there, or where functions return it to."""
+    place = finding.location
+    if place is None:
+        return False
+    stack = finding.refusal.stack if finding.refusal is not None else ()
+    lines = [(each.file, each.line) for each in stack]
+    at = (place.file, place.line)
+    callers = stack[: lines.index(at)] if at in lines else ()
+    for line in (place, *reversed(callers)):
+        if source.decides(line):
+            return True
+        if not source.returns(line):
+            return False
+    return False
 
 
 def _registered(source: SourceText | None) -> str:

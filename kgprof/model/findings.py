@@ -170,6 +170,9 @@ class PackageLine(Model):
         return f"{self} ({self.function})" if self.function else str(self)
 
 
+_OF_A_BACKEND = "Backend compiler exception"  # GB0219: the explanation alone names what raised
+
+
 class TorchCause(Model):
     """Why torch could not go on, in its own words."""
 
@@ -190,6 +193,9 @@ class TorchCause(Model):
 
     @property
     def words(self) -> str:
+        if self.kind == _OF_A_BACKEND:
+            raised = self.explanation.removesuffix(" Adding a graph break.").rstrip(".")
+            return f"{self.kind} ({self.gb_id}): {raised}"
         # what a backend raised
         announced = f" {self.explanation}" if self.kind.endswith(":") else ""
         return f"{self.kind} ({self.gb_id})" if self.gb_id else f"{self.kind}{announced}"

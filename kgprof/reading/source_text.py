@@ -350,6 +350,12 @@ class SourceText:
         function = self._function(place)
         return function is not None and needs_what_is_read(function, place.line)
 
+    def returns(self, place: m.Location) -> bool:
+        """Tell whether a line is of a ``return``, so that its value goes on in the caller's."""
+        function = self._function(place)
+        nodes = ast.walk(function) if function is not None else ()
+        return any(isinstance(node, ast.Return) and is_on(node, place.line) for node in nodes)
+
     def flows_into_a_graph(self, place: m.Location) -> bool:
         """Whether torch could make a symbol of what this line reads: see ``number_uses``."""
         function = self._function(place)

@@ -913,6 +913,8 @@ def _reads(node: torch.fx.Node, name: str) -> bool:
         )
     if name == "where":
         return len(node.args) + len(node.kwargs) == 1
+    if name in ("bool", "int", "float"):  # of a tensor, the method only changes its type
+        return node.op == "call_function"
     if name == "to":
         to_the_cpu = "cpu" in map(str, (*node.args[1:], *node.kwargs.values()))
         lines = [linecache.getline(at.file, at.line) for at in frames_of(node)[:1]]

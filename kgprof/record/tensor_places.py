@@ -183,13 +183,19 @@ TAKE_NUMBERS = frozenset({"add", "sub", "mul", "div", "floor_divide"})
 TURNED_ROUND = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 # They check their input, or take a fast path, on the CPU alone: on CUDA their counterparts read
 # nothing (each overload was run on an H200, torch 2.11).
-READ_ON_A_CPU = frozenset(
-    {"std", "var", "multinomial", "linalg_lu_solve", "_cholesky_solve_helper", "rrelu_with_noise"}
+CHECKING = (
+    "_assert_async",
+    "_cholesky_solve_helper",
+    "linalg_lu_solve",
+    "linalg_lu_solve.out",
+    "rrelu_with_noise",
 )
-SOLVING = ("linalg_lu_solve", "linalg_lu_solve.out", "_cholesky_solve_helper", "rrelu_with_noise")
+READ_ON_A_CPU = frozenset(
+    {"std", "var", "multinomial", *(name.partition(".")[0] for name in CHECKING)}
+)
 TAKE_INDICES = frozenset({"index_select", "gather", "take"})
 # operators on several tensors none of which can be a Python number
-TAKE_NO_NUMBERS = TAKE_INDICES | {name.partition(".")[0] for name in SOLVING}
+TAKE_NO_NUMBERS = TAKE_INDICES | READ_ON_A_CPU
 
 
 class Inside(threading.local):
@@ -594,7 +600,7 @@ def watch_places(
         for names, tell in (
             (FILLING, places.filled),
             (DERIVING, places.derived),
-            (SOLVING, places.derived),
+            (CHECKING, places.derived),
         )
         for name, operator in _operators(names)
     ]

@@ -469,6 +469,17 @@ def compiled_outcome(
     )
 
 
+def classes_checked_on_the_gpu(x: torch.Tensor) -> torch.Tensor:
+    """A CPU reads what torch's assertion is about; ``bool()`` of a tensor is another type."""
+    return torch.nn.functional.one_hot(x.argmax(), 3).bool() & (x > 0).float().bool()
+
+
+def test_a_check_that_runs_on_the_gpu_and_a_change_of_type_read_nothing() -> None:
+    compiled = torch.compile(classes_checked_on_the_gpu, backend="aot_eager")
+
+    assert seen(compiled, calls=2) == ()
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize(
     ("function", "captures", "mark", "operator", "cause"),

@@ -192,6 +192,7 @@ def given_to_numpy() -> None:
         (a_loss_against_an_array, [UNKNOWN]),
         (lambda: torch.rand(9, device=device).std(), []),  # torch reads the mean on a CPU alone
         (lambda: torch.rand(9, device=device).multinomial(2), []),  # and checks these, too
+        (lambda: torch._assert_async(torch.rand(1, device=device) < 2), []),
         (lambda: torch.cholesky_solve(MATRIX, MATRIX), []),
         (lambda: torch.linalg.inv_ex(MATRIX), []),
         (lambda: torch.linalg.solve(MATRIX, MATRIX), [UNKNOWN]),  # whether it failed
