@@ -101,6 +101,7 @@ _OPERATORS = tuple(
         r"qualname: (?P<name>[\w.<>]+), name: ",
         r"call_method:? UserDefined(?:Object|Class)Variable\((?:<class ')?(?P<owner>\w[\w.]*)"
         r"(?:'>)?\) (?P<name>\w+)(?: |$)",
+        r"call_method:? ConstantVariable\((?P<owner>\w+): .{0,1000}?\) (?P<name>\w+)(?: |$)",
         r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.{0,1000}?\) (?P<name>\w+)(?: |$)",
         r"call_method:? (?P<owner>\w+?)(?:Variable)?\(.{0,1000}\) (?P<name>\w+)(?: |$)",
         r"method: <?(?P<owner>\w+)[^,]{0,1000}\.(?P<name>\w+), args",

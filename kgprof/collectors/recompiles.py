@@ -1173,8 +1173,8 @@ def _silently(event: RecompiledFunction) -> str:
         return f"; in {since} since then it, or a part of it, ran eagerly"
     which = f": {event.eager_names}" if event.eager_names else ""
     return (
-        f"; {event.eager_calls:,} of its {plural(event.calls_since, 'call')} since "
-        f"then ran eagerly{which}"
+        f"; {event.eager_calls:,} of its {plural(event.calls_since, 'call')} from there on ran "
+        f"eagerly{which}"
     )
 
 

@@ -535,6 +535,7 @@ def test_two_causes_of_one_line_are_two_breaks_which_were_told_under_the_first()
         ("module: <unknown module>, qualname: Random.random, skip reason: x", "Random.random"),
         ("call_method TensorVariable() item () {}", "Tensor.item"),
         ("call_method TensorVariable() to_list", "Tensor.tolist"),
+        ("call_method ConstantVariable(bytes: b'a.') replace [x] {}", "bytes.replace"),
         (
             "call_method UserDefinedObjectVariable(Queue) put [TensorVariable()] {}",
             "Queue.put",

@@ -33,14 +33,14 @@ TRUTHS = (
         program="1-eager-share-said-zero/r09_layer_key.py",
         exit_code=1,
         rules=("KGP104",),
-        says=("80 of its 240 calls since then ran eagerly: layers.8 to layers.11 (Layer)",),
+        says=("80 of its 240 calls from there on ran eagerly: layers.8 to layers.11 (Layer)",),
     ),
     Truth(
         program="1-eager-share-said-zero/n11_shared_inner.py",
         exit_code=1,
         rules=("KGP104",),
         says=(
-            "80 of its 240 calls since then ran eagerly: heads[8] to heads[11] (Linear)",
+            "80 of its 240 calls from there on ran eagerly: heads[8] to heads[11] (Linear)",
             "fix: torch._dynamo.config.recompile_limit = 12",
         ),
     ),
@@ -79,7 +79,7 @@ TRUTHS = (
         program="3-compiled-at-import-is-not-seen/n03_buckets.py",
         exit_code=1,
         rules=("KGP104",),
-        says=("recompiled 7 times before the first call", "44 of its 72 calls since then"),
+        says=("recompiled 7 times before the first call", "44 of its 72 calls from there on"),
         never_says=("nothing was compiled",),
     ),
     Truth(
@@ -100,7 +100,7 @@ TRUTHS = (
         program="4-the-instrument-changes-the-program/n09_subclass_counter.py",
         exit_code=1,
         rules=("KGP105",),
-        says=("recompiled 7 times", "12 of its 12 calls since then ran eagerly"),
+        says=("recompiled 7 times", "12 of its 12 calls from there on ran eagerly"),
         never_says=("KGP101", "KGP102"),
     ),
     Truth(
