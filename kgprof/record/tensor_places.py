@@ -182,10 +182,11 @@ DERIVING = (
 TAKE_NUMBERS = frozenset({"add", "sub", "mul", "div", "floor_divide"})
 TURNED_ROUND = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 # They check their input, or take a fast path, on the CPU alone: on CUDA their counterparts read
-# nothing (each overload was run on an H200, torch 2.11).
+# nothing (benchmarks/reads_of_operators.py, on an H200).
 CHECKING = (
     "_assert_async",
     "_cholesky_solve_helper",
+    "linalg_ldl_solve",
     "linalg_lu_solve",
     "linalg_lu_solve.out",
     "rrelu_with_noise",
