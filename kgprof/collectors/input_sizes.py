@@ -38,6 +38,12 @@ class Inputs(m.Model):
     varied: tuple[InputSize, ...]
     # sizes that the function's own code made constants of, with the line
     constants: Mapping[tuple[str, int], m.Location | None]
+    by_compilation: Mapping[str, frozenset[str]]  # tensors as guards name them, no parameters
+
+    def are_others(self, compilation: str, entry: str) -> bool:
+        """Tell whether other tensors came than those that an earlier entry was compiled for."""
+        known = self.by_compilation
+        return known.get(compilation, frozenset()) != known.get(entry, frozenset())
 
     def with_parameters(
         self, sizes_of: Mapping[tuple[str, int], Collection[int]]
@@ -81,6 +87,10 @@ def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
             met.setdefault((frame_id(name), source, dimension), {})[size] = None
         if is_parameter:
             parameters.add(source)
+    by_compilation: dict[str, set[str]] = {}
+    for (_, source), compilations in came.items():
+        for name in compilations if source not in parameters else ():
+            by_compilation.setdefault(name, set()).add(source)
     most: dict[str, int] = {}
     for (frame, _), compilations in came.items():
         most[frame] = max(most.get(frame, 0), len(compilations))
@@ -102,6 +112,7 @@ def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
         tensors=frozenset(tensors),
         varied=varied,
         constants={key[1:]: line for key, line in constants.items()},
+        by_compilation={name: frozenset(each) for name, each in by_compilation.items()},
     )
 
 

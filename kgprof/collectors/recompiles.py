@@ -421,6 +421,7 @@ def _recompiled(
         library=library is not None and not wraps,
         inputs=inputs,
         with_parameters=_come_with_parameters(inputs, rejected),
+        beside_others=_fail_beside_others(inputs, recompiles),
     )
     return RecompiledFunction(
         run=trace.run,
@@ -527,6 +528,8 @@ class Advised:
     inputs: Inputs
     with_parameters: frozenset[str]  # tensors whose sizes are always those of a parameter
     same: Mapping[_Subject, Sequence[Guard]]  # what failed for this function, by what it is about
+    # sizes that changed only where other tensors came, for which torch compiles anyway
+    beside_others: frozenset[_Subject]
     definition: m.Location | None
     compiled: Sequence[Compiled]
     # that were worked out
@@ -584,6 +587,7 @@ class Advised:
             library=self.library,
             with_parameter=guard.source in self.with_parameters,
             is_constant=_size(guard) in self.inputs.constants or constant is not None,
+            beside_others=_subject(guard) in self.beside_others,
             constant_at=constant_at,
             together=self._together(guard),
             within_compiled=self._is_within_compiled(),
@@ -714,6 +718,17 @@ def _size(guard: Guard) -> tuple[str, int]:
     """The tensor and dimension that a guard is on; of no size, -1."""
     is_size = guard.kind == "size" and guard.dimension is not None
     return guard.source, guard.dimension if is_size and guard.dimension is not None else -1
+
+
+def _fail_beside_others(inputs: Inputs, recompiles: Sequence[Recompile]) -> frozenset[_Subject]:
+    """Find the sizes that failed in no recompile for the same tensors (an argument that is None
+    elsewhere is one of them)."""
+    apart: dict[_Subject, bool] = {}
+    for recompile in recompiles:
+        for guard in recompile.rejected:
+            others = inputs.are_others(recompile.compile_id, guard.entry)
+            apart[_subject(guard)] = others and apart.get(_subject(guard), True)
+    return frozenset(subject for subject, others in apart.items() if others)
 
 
 def _come_with_parameters(inputs: Inputs, rejected: Sequence[Guard]) -> frozenset[str]:

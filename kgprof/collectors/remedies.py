@@ -30,6 +30,7 @@ class Cause(m.Model):
     library: bool = False  # the function is a library's: its variables are none of the owner's
     with_parameter: bool = False  # its sizes are always those of a parameter
     is_constant: bool = False  # the function's own code makes a constant of this size
+    beside_others: bool = False  # other tensors came, too: torch compiles for those anyway
     constant_at: m.Location | None = None  # the project's line that does
     together: tuple[InputSize, ...] = ()  # what varied with this size, itself included
     # a function that leads to its calls is compiled, too: torch raises at a mark there
@@ -215,6 +216,7 @@ def _is_size(cause: Cause) -> bool:
         cause.guard.kind == "size"
         and cause.guard.dimension is not None
         and bool(cause.together)
+        and not cause.beside_others
         and len(sizes_of(cause.guards) - {0, 1}) > 1  # of these, torch compiles for each
     )
 
