@@ -95,6 +95,8 @@ def _flows_on(node: ast.AST, parents: dict[ast.AST, ast.AST], met: set[str]) -> 
                 return all(_flows_on(each, parents, met) for each in uses)
             case ast.BinOp() | ast.UnaryOp(op=ast.USub()) | ast.Tuple() | ast.List():
                 continue
+            case ast.Compare() if _asks_for_none(node):
+                return True
             case ast.Dict() | ast.keyword() | ast.Attribute() | ast.JoinedStr():
                 continue
             case ast.FormattedValue():
@@ -337,8 +339,16 @@ class _Uses:
 
 def _decided_by(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
-        return [node.test]
+        return [] if _asks_for_none(node.test) else [node.test]
     return [node.iter] if isinstance(node, ast.For) else []
+
+
+def _asks_for_none(node: ast.AST) -> bool:
+    """Tell a comparison with None, which needs no value."""
+    match node:
+        case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return True
+    return False
 
 
 def _needs_a_number(node: ast.AST) -> list[ast.expr]:

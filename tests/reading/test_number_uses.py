@@ -163,6 +163,7 @@ def first_function(text: str) -> Function:
         (("m = x > 0", "return y[m]"), False),
         (("rows = x.nonzero()", "return y[rows]"), False),
         (("n = x.sum().item()", "if n > 3: y = y + 1", "return y"), True),
+        (("n = int(x.sum())", "if n is None: n = 3", "return y[:n]"), False),
         (
             ("n = x.sum().item()", "half = n / 2", "while half > 1: half = half / 2", "return y"),
             True,
@@ -244,6 +245,7 @@ def test_whether_a_function_only_adds_up(lines: tuple[str, ...], adds_up: bool) 
         (("print(x.sum().item())", "return y"), False),
         (("n = x.sum().item()", "kept.append(n)", "return y * n"), False),
         (("n = x.tolist()", "return torch.split(y, n)"), False),  # into pieces of symbols
+        (("n = int(x.max()) + 1", "y = y if n is None else y[:n]", "return y"), True),
         (("return y[int(x.argmax())]",), False),
         (("return y",), False),
     ],
