@@ -24,8 +24,9 @@ from kgprof.model import (
 )
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
-from kgprof.record import children, recorder
+from kgprof.record import children, fork_server, recorder
 from kgprof.record.children import Ended, Start
+from tests.record import one_server
 
 # A listener that fails where nothing of its own catches it: the program takes a function away from
 # it.
@@ -68,6 +69,11 @@ def step():
     except Exception:
         return None
 """
+
+
+@pytest.fixture(autouse=True)
+def _torch_is_imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_server, "imports_shared", one_server.imports_shared)
 
 
 def recorded(folder: Path, text: str, *passes: PassName, function: str = "") -> RunRecord:
