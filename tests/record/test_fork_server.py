@@ -99,6 +99,11 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
+def torch_is_imported_once(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_server, "imports_shared", one_server.imports_shared)
+
+
+@pytest.fixture
 def plans(tmp_path: Path, out: Path) -> Plans:
     out.write_text("", encoding="utf-8")
     return Plans(tmp_path, out)
@@ -106,7 +111,7 @@ def plans(tmp_path: Path, out: Path) -> Plans:
 
 def test_a_forked_child_is_what_a_new_process_is(plans: Plans) -> None:
     new = plans.run(FACTS)
-    with one_server.imports_shared():
+    with fork_server.imports_shared():
         ended = [plans.run(FACTS) for _ in range(2)]
 
     assert [one.exit.outcome for one in (new, *ended)] == [Outcome.OK] * 3
@@ -397,6 +402,7 @@ print("FACTS", json.dumps([cache_dir() == os.environ["TORCHINDUCTOR_CACHE_DIR"],
 """
 
 
+@pytest.mark.usefixtures("torch_is_imported_once")
 def test_a_run_that_compiles_is_measured_and_probed_in_forked_children(tmp_path: Path) -> None:
     file = tmp_path / "w.py"
     file.write_text(COMPILED, encoding="utf-8")
@@ -443,6 +449,7 @@ print("PADS", config.comprehensive_padding, flush=True)
 """
 
 
+@pytest.mark.usefixtures("torch_is_imported_once")
 def test_a_variable_that_the_workload_sets_is_read_by_the_torch_of_its_runs(tmp_path: Path) -> None:
     file = tmp_path / "w.py"
     file.write_text(SWITCHED, encoding="utf-8")
@@ -470,19 +477,16 @@ DRAWS = (
 
 
 def test_a_forked_program_is_what_one_in_a_new_process_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KGPROF_OUT", str(tmp_path / "facts.jsonl"))
+    out.write_text("", encoding="utf-8")
     text = f"{PROGRAM.partition('def step')[0]}\nprint('end of main')\n"
     forked = ran(tmp_path, text, "--lr", "1")
     shutil.rmtree(forked.folder)
     monkeypatch.setattr(fork_server, "forked", lambda *given: None)
     new = ran(tmp_path, text, "--lr", "1")
 
-    seen = [
-        json.loads(line)
-        for line in (tmp_path / "facts.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    seen = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [is_forked for _, is_forked, _ in seen] == [True, False]
     (_, _, forked_facts), (_, _, new_facts) = seen
     assert forked_facts.pop("drawn") != new_facts.pop("drawn")

@@ -80,7 +80,7 @@ def test_a_switch_of_the_environment_is_said(tmp_path: Path) -> None:
 def screen(tmp_path: Path, text: str, *words: str, **environment: str) -> str:
     (tmp_path / "train.py").write_text(text)
     done = commands.run(
-        *("profile", "--no-hta", "-o", "out", *words),
+        *("profile", "--passes", "compile", "-o", "out", *words),
         cwd=tmp_path,
         environment={**commands.without_settings(), **environment},
     )
