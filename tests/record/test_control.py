@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -71,16 +72,15 @@ def step():
 """
 
 
-@pytest.fixture(autouse=True)
-def _torch_is_imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_server, "imports_shared", one_server.imports_shared)
-
-
 def recorded(folder: Path, text: str, *passes: PassName, function: str = "") -> RunRecord:
     file = folder / "program.py"
     file.write_text(text, encoding="utf-8")
     options = Options(workload=f"{file}{function}", device="cpu", steps=3, warmup=1, passes=passes)
-    (run,) = recordings.load(recorder.record(options, folder / "out", progress.Silent())).runs
+    # a function's server begins otherwise than that of programs, which other tests share
+    shared = fork_server.imports_shared if function else one_server.imports_shared
+    with mock.patch.object(fork_server, "imports_shared", shared):
+        recording = recorder.record(options, folder / "out", progress.Silent())
+    (run,) = recordings.load(recording).runs
     return run
 
 

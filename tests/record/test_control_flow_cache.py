@@ -16,10 +16,9 @@ from torch._inductor.utils import fresh_cache
 from kgprof import progress
 from kgprof.model import CompilePass, MemoryPass, Options, PassName, TensorRecords
 from kgprof.reading import recordings
-from kgprof.record import fork_server, recorder
+from kgprof.record import recorder
 from kgprof.record.control_flow_cache import ControlFlowCache
 from kgprof.record.timing import BYPASS, HIT, MISS
-from tests.record import one_server
 
 ROWS = (torch.full((4,), 2.0), torch.full((4,), -2.0))
 
@@ -79,10 +78,7 @@ atexit.register(lambda: print("FACTS", *(counters["inductor"]["fxgraph_cache_" +
 """  # noqa: E501
 
 
-def test_the_probe_of_a_run_finds_what_its_measurement_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fork_server, "imports_shared", one_server.imports_shared)
+def test_the_probe_of_a_run_finds_what_its_measurement_compiled(tmp_path: Path) -> None:
     file = tmp_path / "w.py"
     file.write_text(RUN, encoding="utf-8")
     passes = (PassName.COMPILE, PassName.TIMING, PassName.MEMORY)

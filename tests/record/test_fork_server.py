@@ -99,11 +99,6 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def torch_is_imported_once(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_server, "imports_shared", one_server.imports_shared)
-
-
-@pytest.fixture
 def plans(tmp_path: Path, out: Path) -> Plans:
     out.write_text("", encoding="utf-8")
     return Plans(tmp_path, out)
@@ -402,7 +397,6 @@ print("FACTS", json.dumps([cache_dir() == os.environ["TORCHINDUCTOR_CACHE_DIR"],
 """
 
 
-@pytest.mark.usefixtures("torch_is_imported_once")
 def test_a_run_that_compiles_is_measured_and_probed_in_forked_children(tmp_path: Path) -> None:
     file = tmp_path / "w.py"
     file.write_text(COMPILED, encoding="utf-8")
@@ -449,7 +443,6 @@ print("PADS", config.comprehensive_padding, flush=True)
 """
 
 
-@pytest.mark.usefixtures("torch_is_imported_once")
 def test_a_variable_that_the_workload_sets_is_read_by_the_torch_of_its_runs(tmp_path: Path) -> None:
     file = tmp_path / "w.py"
     file.write_text(SWITCHED, encoding="utf-8")
@@ -477,9 +470,9 @@ DRAWS = (
 
 
 def test_a_forked_program_is_what_one_in_a_new_process_is(
-    tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out.write_text("", encoding="utf-8")
+    monkeypatch.setenv("KGPROF_OUT", str(tmp_path / "facts.jsonl"))
     text = f"{PROGRAM.partition('def step')[0]}\nprint('end of main')\n"
     forked = ran(tmp_path, text, "--lr", "1")
     shutil.rmtree(forked.folder)
