@@ -479,7 +479,10 @@ def test_a_forked_program_is_what_one_in_a_new_process_is(
     monkeypatch.setattr(fork_server, "forked", lambda *given: None)
     new = ran(tmp_path, text, "--lr", "1")
 
-    seen = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    seen = [
+        json.loads(line)
+        for line in (tmp_path / "facts.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     assert [is_forked for _, is_forked, _ in seen] == [True, False]
     (_, _, forked_facts), (_, _, new_facts) = seen
     assert forked_facts.pop("drawn") != new_facts.pop("drawn")
