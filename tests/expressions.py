@@ -27,6 +27,7 @@ MADE = {
     "compare/changes.py weight": "of the module's constants, which are looked at below",
     "gate/settings.py _kernel_kinds": "the person's own",
     "measures/kernel_kinds.py __init__": "the person's own",
+    "reading/source_text.py _may_bind": "a name between two ends of a word",
     "document/finding_list.py times": "a number and a word as they are",
 }
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -22,6 +21,7 @@ from kgprof.gate.settings import Configuration, combined, parse_options
 from kgprof.model import AcceptedEntry, Profile
 from kgprof.reading import recordings
 from kgprof.record.private_names import private_names
+from tests import commands
 from tests.analysis.recordings import died, run
 from tests.gate import gated
 
@@ -36,18 +36,9 @@ PRINTS = next(
 def check(name: str, *args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """In a process of its own, with a child of its own; the repository of ``cwd`` is none of
     kgprof's."""
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith("KGPROF_") and key != "CI"
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "kgprof", "check-graphs", f"{GRAPHS}:{name}", *QUICK, *args],
-        cwd=cwd,
-        env={**kept, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
+    given = {**commands.without_settings(), **environment}
+    return commands.run(
+        *("check-graphs", f"{GRAPHS}:{name}", *QUICK, *args), cwd=cwd, environment=given
     )
 
 
@@ -127,16 +118,10 @@ def test_a_graph_break_that_ends_the_program_is_told_at_its_line_first(
     )
     workload = f"{program}:{name}" if name != "script" else str(program)
 
-    done = subprocess.run(
-        [sys.executable, "-m", "kgprof", "check-graphs", workload, *QUICK],
+    done = commands.run(
+        *("check-graphs", workload, *QUICK),
         cwd=tmp_path,
-        env={
-            **{key: value for key, value in os.environ.items() if key != "CI"},
-            "PYTHONPATH": str(ROOT),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
+        environment=commands.without_settings(),
     )
 
     why = "because of print: Failed to trace builtin operator (GB0059)"

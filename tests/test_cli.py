@@ -35,6 +35,7 @@ from kgprof.errors import OutputError
 from kgprof.model import CompilePass, PassName, RunKey, Skipped, TracePass
 from kgprof.reading import layout, recordings
 from kgprof.record import store
+from tests import commands
 from tests.record import handmade
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,6 +65,11 @@ def kgprof(*args: str | Path, cwd: Path, **environment: str) -> subprocess.Compl
         text=True,
         check=False,
     )
+
+
+def forked(*args: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Of a process that has imported torch: a second and not five."""
+    return commands.run(*args, cwd=cwd, environment=surroundings(environment))
 
 
 def command(*args: str | Path) -> list[str]:
@@ -603,7 +609,7 @@ def test_no_two_options_of_a_verb_share_a_variable(monkeypatch: pytest.MonkeyPat
 def test_what_cannot_run_is_refused_before_anything_is_measured(
     args: list[str], environment: dict[str, str], code: int, expected: list[str], tmp_path: Path
 ) -> None:
-    done = kgprof("profile", "-o", "out", *args, cwd=tmp_path, **environment)
+    done = forked("profile", "-o", "out", *args, cwd=tmp_path, **environment)
 
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     error, *hint = error_and_hint(done.stderr)
@@ -615,7 +621,7 @@ def test_what_cannot_run_is_refused_before_anything_is_measured(
 
 
 def test_a_workload_that_raises_while_it_is_imported_is_a_run_that_died(tmp_path: Path) -> None:
-    done = kgprof(
+    done = forked(
         "profile",
         "-o",
         "out",
@@ -742,7 +748,7 @@ def kernels_of_inductor(trace: Path) -> list[str]:
 
 
 def test_strategies_that_die_leave_the_others_results(tmp_path: Path) -> None:
-    done = kgprof(
+    done = forked(
         "profile",
         f"{MISBEHAVING}:strategies",
         "-o",
@@ -964,7 +970,7 @@ def test_what_a_workload_prints_goes_to_its_log(tmp_path: Path) -> None:
     # given: an older Recording in the same place, which is replaced
     handmade.write(tmp_path / "out" / "recording")
 
-    done = kgprof(
+    done = forked(
         "profile",
         f"{SHAPES}:speaks",
         "-o",
@@ -984,7 +990,7 @@ def test_what_a_workload_prints_goes_to_its_log(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_up_is_one_clear_error(tmp_path: Path) -> None:
-    done = kgprof(
+    done = forked(
         "profile", f"{MISBEHAVING}:fills_the_disk", "-o", "out", "--steps", "4", cwd=tmp_path
     )
 

@@ -3,14 +3,12 @@ steps run is judged."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests import commands
+
 PACKAGE = {
     "__init__.py": "",
     "nets.py": """
@@ -87,18 +85,10 @@ def check(folder: Path, workload: str, *args: str) -> tuple[int, str]:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
     quick = ("--steps", "4", "--backend", "eager", "-o", "out", "--quiet")
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith("KGPROF_") and key != "CI"
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "kgprof", "check-graphs", workload, *quick, *args],
+    done = commands.run(
+        *("check-graphs", workload, *quick, *args),
         cwd=folder,
-        env={**kept, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
+        environment=commands.without_settings(),
     )
     return done.returncode, done.stdout + done.stderr
 

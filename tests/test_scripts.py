@@ -8,7 +8,6 @@ tests/record/test_script.py.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from kgprof import cli
 from kgprof.errors import UsageError
 from kgprof.record import ranks
+from tests import commands
 from tests.cli.test_saying import acted_on
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,15 +27,13 @@ TRAINING = ROOT / "fixtures" / "workloads" / "training.py"
 def kgprof(
     *args: str | Path, cwd: Path, before: tuple[str, ...] = (), **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith("KGPROF_") and key != "CI"
-    }
+    given = {**commands.without_settings(), "OMP_NUM_THREADS": "1", **environment}
+    if not before:
+        return commands.run(*args, cwd=cwd, environment=given)
     return subprocess.run(
         [sys.executable, *before, "-m", "kgprof", *map(str, args)],
         cwd=cwd,
-        env={**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+        env={**given, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from kgprof.analysis import analyse
 from kgprof.model import Evaluation, Profile, Spread, WorkUnit
 from kgprof.reading import recordings
 from kgprof.render import by_name
+from tests import commands
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKENS = ROOT / "fixtures" / "workloads" / "tokens.py"
@@ -21,19 +20,7 @@ FOR_PEOPLE = ("html", "markdown", "text")
 
 
 def kgprof(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith("KGPROF_") and key != "CI"
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "kgprof", *args],
-        cwd=cwd,
-        env={**kept, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return commands.run(*args, cwd=cwd, environment=commands.without_settings())
 
 
 @pytest.fixture(scope="module")

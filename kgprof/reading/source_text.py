@@ -30,6 +30,8 @@ _IS_OWN = re.compile(r"(?:self\.)?\w+")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Callee = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
+# setattr(x, "name", value): which name it is stands there
+_SETATTR_OF_A_WORD = re.compile(r"""setattr\((?:[\w.]+, )?["'][\w.]*["'],""")
 # those whose names do not end in LR
 _SCHEDULERS = ("ReduceLROnPlateau", "CosineAnnealingWarmRestarts")
 # methods of a module, and functions of torch.nn.modules.module for all of them
@@ -184,7 +186,7 @@ class SourceText:
         """The ``def`` line of a code object. A lambda or a comprehension has none: its own line
         stands for it."""
         name = user_function(function)
-        found = [each for each in self._parsed(file).definitions if each.name == name]
+        found = [each for each in _definitions(self._text(file)) if each.name == name]
         last_too = is_resumed(function)  # what goes on after a break lies in its function
         found = [
             each
@@ -212,7 +214,7 @@ class SourceText:
 
     def tree(self, file: str) -> ast.Module:
         """The file's syntax tree; empty where its text is not known."""
-        return self._parsed(file).tree
+        return _parsed(self._text(file))
 
     def loops(self, file: str) -> Iterator[Loop]:
         """Gives each ``for`` and ``while`` of a file."""
@@ -266,7 +268,7 @@ class SourceText:
         of it the code object is; empty where its text is not known."""
         place = self.definition(file, first_line, function)
         kind = ast.Lambda if function.endswith("<lambda>") else _Function
-        for node in ast.walk(self._parsed(file).tree):
+        for node in ast.walk(self.tree(file)):
             if isinstance(node, kind) and node.lineno == place.line:
                 given = node.args
                 stars = [star for star in (given.vararg, given.kwarg) if star is not None]
@@ -366,7 +368,7 @@ class SourceText:
         where it passes anything else."""
         calls = [
             node
-            for node in ast.walk(self._parsed(place.file).tree)
+            for node in ast.walk(self.tree(place.file))
             if isinstance(node, ast.Call)
             and is_on(node, place.line)
             and ast.unparse(node.func).rpartition(".")[2] == function
@@ -410,7 +412,7 @@ class SourceText:
 
     def _function(self, place: m.Location) -> _Function | None:
         """The innermost function that a line is in; of lambdas, the only one of the line."""
-        tree = self._parsed(place.file).tree
+        tree = self.tree(place.file)
         if user_function(place.function) == LAMBDA:
             return _lambda_as_function(tree, place.line)
         functions = [node for node in ast.walk(tree) if isinstance(node, _Function)]
@@ -427,9 +429,10 @@ class SourceText:
         """As ``rebound``, of all functions ``but`` these."""
         found: list[m.Location] = []
         computed: list[m.Location] = []
-        for file in self._with(*_words_of_binding(name)):
-            for line, exact in sorted(bindings(self._parsed(file).tree, name, but)):
-                (found if exact else computed).append(self.at(file, line))
+        for file in self.own:
+            if _may_bind(self._text(file), name):
+                for line, exact in sorted(bindings(self.tree(file), name, but)):
+                    (found if exact else computed).append(self.at(file, line))
         return tuple(dict.fromkeys(found or computed))
 
     @property
@@ -438,12 +441,12 @@ class SourceText:
         itself, also where it is given to a function that calls it, or a method that the program
         defines, ``agent.act``. Empty where its own files do not show it; of what trains nothing
         ``model``, if something of that name is called."""
-        parsed = [self._parsed(file) for file in self.own]
-        calls = [call for each in parsed for call in _calls(each.tree)]
+        trees = [self.tree(file) for file in self.own]
+        calls = [call for tree in trees for call in _calls(tree)]
         called = [name for name, _ in calls]
-        defined = {each.name for file in parsed for each in file.definitions}
+        defined = {each.name for file in self.own for each in _definitions(self._text(file))}
         functions = (
-            node for each in parsed for node in ast.walk(each.tree) if isinstance(node, _Function)
+            node for tree in trees for node in ast.walk(tree) if isinstance(node, _Function)
         )
         calling = {
             f.name
@@ -470,9 +473,7 @@ class SourceText:
     def schedulers(self) -> tuple[str, ...]:
         """The learning rate schedulers of torch that the program makes: "OneCycleLR"."""
         calls = (
-            name
-            for file in self._with("LR", *_SCHEDULERS)
-            for name, _ in _calls(self._parsed(file).tree)
+            name for file in self._with("LR", *_SCHEDULERS) for name, _ in _calls(self.tree(file))
         )
         made = (name.rpartition(".")[2] for name in calls)
         return tuple(
@@ -494,7 +495,7 @@ class SourceText:
         empty where there are several, and of what is never set back: a trainer has a ``train()``,
         too."""
         known = [file for file in self.own if file in files]
-        calls = [call for file in known for call in _calls(self._parsed(file).tree)]
+        calls = [call for file in known for call in _calls(self.tree(file))]
         parts = [(*name.rpartition("."), given) for name, given in calls]
         owners = {owner for owner, _, method, _ in parts if owner and method in ("train", "eval")}
         both = any(
@@ -507,7 +508,7 @@ class SourceText:
         """The only function of torch's operators that a loop of the program calls; empty where
         there are several. Not one that trains by itself, or that only loads, saves or makes
         tensors."""
-        trees = [self._parsed(file).tree for file in self.own]
+        trees = [self.tree(file) for file in self.own]
         loops = [
             node
             for tree in trees
@@ -539,7 +540,7 @@ class SourceText:
 
     def branches(self, place: m.Location, call: str) -> tuple[m.Location, ...]:
         """The lines on which the functions given to ``call`` (``cond``) at ``place`` return."""
-        lines = returned_by_branches(self._parsed(place.file).tree, call, place.line)
+        lines = returned_by_branches(self.tree(place.file), call, place.line)
         return tuple(self.at(place.file, line) for branch in lines for line in branch)
 
     def _with(self, *words: str) -> list[str]:
@@ -551,30 +552,28 @@ class SourceText:
     def _text(self, file: str) -> str:
         return (self._files[file].text if file in self._files else None) or ""
 
-    def _parsed(self, file: str) -> _Parsed:
-        return _parsed(self._text(file))
-
     def _line(self, file: str, line: int) -> str:
-        lines = self._parsed(file).lines
+        lines = _lines(self._text(file))
         return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
-class _Parsed(m.Model):
-    """One file's text; without tree and definitions where it was written for another Python, or is
-    no Python."""
-
-    lines: list[str]
-    tree: ast.Module
-    definitions: tuple[_Definition, ...]
-
-
 @lru_cache(maxsize=64)  # the runs of a Recording bring the same files along
-def _parsed(text: str) -> _Parsed:
+def _parsed(text: str) -> ast.Module:
+    """Empty where it was written for another Python, or is no Python."""
     try:
-        tree = ast.parse(text)
+        return ast.parse(text)
     except (SyntaxError, ValueError):
-        tree = ast.Module(body=[], type_ignores=[])
-    return _Parsed(lines=text.splitlines(), tree=tree, definitions=tuple(_inside(tree, "")))
+        return ast.Module(body=[], type_ignores=[])
+
+
+@lru_cache
+def _lines(text: str) -> list[str]:
+    return text.splitlines()
+
+
+@lru_cache(maxsize=64)  # to look for them takes as long as to parse
+def _definitions(text: str) -> tuple[_Definition, ...]:
+    return tuple(_inside(_parsed(text), ""))
 
 
 def function_at(text: str, line: int, running: str = "") -> str:
@@ -584,7 +583,7 @@ def function_at(text: str, line: int, running: str = "") -> str:
     ``running``: the function that ran the line, where it is known. A decorator may be run by the
     function around.
     """
-    inside = [found for found in _parsed(text).definitions if found.first <= line <= found.last]
+    inside = [found for found in _definitions(text) if found.first <= line <= found.last]
     name = user_function(running)
     if any(found.name == name for found in inside):
         inside = [found for found in inside if found.line <= line or found.name == name]
@@ -660,10 +659,12 @@ def _works(called: set[str]) -> bool:
     return bool(operators) and not any(name.endswith(".backward") for name in called)
 
 
-def _words_of_binding(name: str) -> tuple[str, ...]:
-    """One of them is in a file where a function binds ``name``: see ``bindings``."""
-    places = (f".{name}", f'"{name}"', f"'{name}'", f"[{name}]")
-    return (*places, "global ", "nonlocal ", "setattr")
+def _may_bind(text: str, name: str) -> bool:
+    """Whether a function of this text could bind ``name``, see ``bindings``: to parse it takes 100
+    times as long."""
+    word = rf"{re.escape(name)}\b"
+    bound = rf"""[.\["']{word}|(?:global|nonlocal) .*\b{word}"""
+    return "setattr" in _SETATTR_OF_A_WORD.sub("", text) or re.search(bound, text) is not None
 
 
 def bindings(

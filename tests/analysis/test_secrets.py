@@ -316,15 +316,15 @@ def test_there_are_as_many_canaries_as_were_promised() -> None:
     assert len(set(CANARIES)) >= 120
 
 
-@pytest.mark.parametrize(("text", "hidden"), CANARIES)
-def test_a_canary_goes_and_is_counted(text: str, hidden: str) -> None:
-    counts: Counter[str] = Counter()
+def test_a_canary_goes_and_is_counted() -> None:
+    wrong = []
+    for text, hidden in CANARIES:
+        counts: Counter[str] = Counter()
+        safe = without_secrets(text, counts)
+        if hidden in safe or not counts.total() or shown(safe) != safe:
+            wrong.append((text, safe, shown(safe), counts))
 
-    safe = without_secrets(text, counts)
-
-    assert hidden not in safe
-    assert counts.total() >= 1
-    assert shown(safe) == safe
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -334,24 +334,28 @@ def test_a_canary_goes_behind_what_a_log_puts_before_it(before: str) -> None:
     assert [text for text, hidden in CANARIES if hidden in shown(before + text)] == []
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_each_name_is_known_in_each_form(form: str) -> None:
-    texts = [form.format(name=name, value="hunter2!x") for name in NAMES]
+def test_each_name_is_known_in_each_form() -> None:
+    texts = [form.format(name=name, value="hunter2!x") for form in FORMS for name in NAMES]
 
     assert [text for text in texts if "hunter2" in shown(text)] == []
 
 
-@pytest.mark.parametrize("form", FAR_FORMS)
-def test_each_name_is_known_far_from_its_value(form: str) -> None:
-    texts = [form.format(name=name, value="hunter2!x") for name in FAR_NAMES]
+def test_each_name_is_known_far_from_its_value() -> None:
+    texts = [form.format(name=name, value="hunter2!x") for form in FAR_FORMS for name in FAR_NAMES]
 
     assert [text for text in texts if "hunter2" in shown(text)] == []
     assert [text for text in texts if shown(shown(text)) != shown(text)] == []
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_each_shape_is_known_in_each_place(shape: str) -> None:
-    assert [place for place in PLACES if shape in shown(place.format(shape))] == []
+def test_each_shape_is_known_in_each_place() -> None:
+    seen = [
+        (vendor, place)
+        for vendor, shape in SHAPES.items()
+        for place in PLACES
+        if shape in shown(place.format(shape))
+    ]
+
+    assert seen == []
 
 
 @given(
@@ -605,10 +609,11 @@ PLAIN = (
 )
 
 
-@pytest.mark.parametrize("text", PLAIN)
-def test_what_is_no_secret_stays_letter_for_letter(text: str) -> None:
-    assert shown(text) == text
-    assert shown(f"V1122 10:00:00.000 [0/0] {text}\n") == f"V1122 10:00:00.000 [0/0] {text}\n"
+@pytest.mark.parametrize("around", ["{}", "V1122 10:00:00.000 [0/0] {}\n"])
+def test_what_is_no_secret_stays_letter_for_letter(around: str) -> None:
+    texts = [around.replace("{}", text) for text in PLAIN]
+
+    assert {text: safe for text in texts if (safe := shown(text)) != text} == {}
 
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "fixtures" / "recordings"

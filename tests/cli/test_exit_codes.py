@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import commands
+
 TRACE = Path("fixtures/recordings/cuda_graphs_h200/breaks/runs/cond.as-is/trace.json.gz").resolve()
 OWN = """
 import torch
@@ -50,6 +52,8 @@ def kgprof(
     folder: Path, *args: str, bytes_a_file: int = -1, **env: str
 ) -> subprocess.CompletedProcess[str]:
     (folder / "own.py").write_text(OWN, encoding="utf-8")
+    if bytes_a_file == -1:
+        return commands.run(*args, cwd=folder, environment={**os.environ, **env})
     return subprocess.run(
         [sys.executable, "-m", "kgprof", *args],
         cwd=folder,

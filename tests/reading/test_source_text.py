@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from kgprof.model import Location
 from kgprof.model.compile_records import SourceFile, Sources
-from kgprof.reading.source_text import SourceText, is_resumed, user_function
+from kgprof.reading.source_text import (
+    SourceText,
+    _may_bind,
+    bindings,
+    is_resumed,
+    user_function,
+)
 from tests.collectors import written
 from tests.collectors.written import FILE, LIBRARY
 
@@ -317,3 +325,41 @@ def test_a_lambda_has_arguments_as_a_def_has() -> None:
     assert source(text).arguments(FILE, 1, "<lambda>") == ("q", "temp")
     assert source(text).arguments(FILE, 4, "plain") == ("a", "b")
     assert source("").arguments(FILE, 1, "<lambda>") == ()
+
+
+BINDINGS = (
+    "x.state = 1",
+    "x.y, x.state = 1, 2",
+    "for x.state in y: pass",
+    "x.state.data = 1",
+    "x['state'] = 1",
+    'x["state"] += 1',
+    "global state\n    state = 1",
+    "nonlocal state\n    state = 1",
+    "setattr(x, 'state', 1)",
+    "setattr(x, name, 1)",
+    "setattr(x, 'a' 'b' if y else name, 1)",
+    "setattr(f(x, 'a'), name, 1)",
+    'setattr(x, f"{name}", 1)',
+    "setattr(x, 'other', 1); setattr(x, name, 1)",
+    "put = setattr; x.setattr(\n        y, name, 1)",
+)
+OTHERS = (
+    "x.states = 1",
+    "state = 1",
+    "x.update(states=1)",
+    "setattr(x, 'other', 1)",
+    "patch.setattr('a.b', 1)",
+    "global other\n    other = 1",
+)
+
+
+def test_a_text_that_binds_a_name_is_parsed_and_one_of_other_names_is_not() -> None:
+    def found(text: str) -> tuple[bool, bool]:
+        """Whether it is parsed, and whether it binds the name."""
+        function = f"def outer():\n  state = name = y = 0\n  def f(x):\n    {text}\n"
+        lines = bindings(ast.parse(function), "state", but=("outer",))
+        return _may_bind(f"def f(x):\n    {text}\n", "state"), bool(list(lines))
+
+    assert [text for text in BINDINGS if found(text) != (True, True)] == []
+    assert [text for text in OTHERS if found(text) != (False, False)] == []

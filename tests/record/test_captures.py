@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "captured" / "programs.py"
 TAPE, CUDA_GRAPH = "tests.record.capture_tape:Tape", "kgprof.record.capturing:CudaGraph"
 HANGS_AFTER_S = 48.0  # from its start, on a GPU; importing torch takes 3 of them
-HANGS_FOR_S = 2.0  # from where it is to hang
+HANGS_FOR_S = 0.5  # from where it is to hang
 TRUTH = {
     "plain": ("capture-eager", Outcome.CORRECT),
     "accumulates": ("capture-eager", Outcome.CORRECT),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -24,8 +25,9 @@ from kgprof.model import (
 )
 from kgprof.reading import recordings
 from kgprof.reading.evidence import Evidence
-from kgprof.record import children, recorder
+from kgprof.record import children, fork_server, recorder
 from kgprof.record.children import Ended, Start
+from tests.record import one_server
 
 # A listener that fails where nothing of its own catches it: the program takes a function away from
 # it.
@@ -74,7 +76,11 @@ def recorded(folder: Path, text: str, *passes: PassName, function: str = "") -> 
     file = folder / "program.py"
     file.write_text(text, encoding="utf-8")
     options = Options(workload=f"{file}{function}", device="cpu", steps=3, warmup=1, passes=passes)
-    (run,) = recordings.load(recorder.record(options, folder / "out", progress.Silent())).runs
+    # a function's server begins otherwise than that of programs, which other tests share
+    shared = fork_server.imports_shared if function else one_server.imports_shared
+    with mock.patch.object(fork_server, "imports_shared", shared):
+        recording = recorder.record(options, folder / "out", progress.Silent())
+    (run,) = recordings.load(recording).runs
     return run
 
 

@@ -1,12 +1,12 @@
 """A short script that compiles is timed once more with compiling switched off."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import commands
 
 SLOWER_COMPILED = """
 import time
@@ -34,8 +34,9 @@ for _ in range(14):
 def profiled(tmp_path: Path, before: str = "", inside: str = "") -> dict[str, Any]:
     program = SLOWER_COMPILED.replace("BEFORE", before).replace("INSIDE", inside)
     (tmp_path / "train.py").write_text(program)
-    command = [sys.executable, "-m", "kgprof", "profile", "train.py", "-o", "out"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    command = ("profile", "train.py", "-o", "out")
+    done = commands.run(*command, cwd=tmp_path, environment=commands.without_settings())
+    assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads((tmp_path / "out" / "report.json").read_text())
     return report
 

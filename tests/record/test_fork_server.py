@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from kgprof.record import children, fork_server, recorder
 from kgprof.record.children import Caches, Ended, Start
 from kgprof.record.job import Job, Task
 from tests.cli.test_endings import left
+from tests.record import one_server
 from tests.record.scripted import ran
 from tests.record.test_children import is_gone
 
@@ -60,9 +62,8 @@ def step(): return torch.ones(2)
 class Plans:
     """Runs PLAN of a workload in a file; ``facts`` are what its children have written down."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self._out = folder, folder / "facts.jsonl"
-        monkeypatch.setenv("KGPROF_OUT", str(self._out))
+    def __init__(self, folder: Path, out: Path) -> None:
+        self.folder, self._out = folder, out
 
     def run(self, program: str, timeout_s: float = 120.0) -> Ended:
         file = self.folder / "w.py"
@@ -88,9 +89,19 @@ class Plans:
         ]
 
 
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One variable for all tests: a server has those that it began with."""
+    file = tmp_path_factory.mktemp("facts") / "facts.jsonl"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KGPROF_OUT", str(file))
+        yield file
+
+
 @pytest.fixture
-def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plans:
-    return Plans(tmp_path, monkeypatch)
+def plans(tmp_path: Path, out: Path) -> Plans:
+    out.write_text("", encoding="utf-8")
+    return Plans(tmp_path, out)
 
 
 def test_a_forked_child_is_what_a_new_process_is(plans: Plans) -> None:
@@ -109,7 +120,7 @@ def test_a_forked_child_is_what_a_new_process_is(plans: Plans) -> None:
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL"])
 def test_a_child_that_dies_costs_itself_alone(plans: Plans, name: str) -> None:
-    with fork_server.imports_shared():
+    with one_server.imports_shared():
         dead = plans.run(f"import os, signal; os.kill(os.getpid(), signal.{name})").exit
         after = plans.run(FACTS).exit
 
@@ -122,7 +133,7 @@ def test_a_child_that_dies_costs_itself_alone(plans: Plans, name: str) -> None:
 
 
 def test_what_it_raises_prints_and_leaves_to_atexit_comes_to_the_log(plans: Plans) -> None:
-    with fork_server.imports_shared():
+    with one_server.imports_shared():
         ended = plans.run(
             "import atexit; atexit.register(print, 'at the end'); print('here'); 1 / 0"
         )
@@ -153,7 +164,7 @@ def test_one_that_is_done_waits_for_threads_and_atexit_and_leaves_its_modules_as
     """  # noqa: E501
     new = plans.run(program).exit
     logs = [plans.log.read_text(encoding="utf-8")]
-    with fork_server.imports_shared():
+    with one_server.imports_shared():
         forked = plans.run(program).exit
     logs.append(plans.log.read_text(encoding="utf-8"))
 
@@ -178,7 +189,7 @@ def test_files_that_are_left_open_are_written_and_temporary_ones_deleted(plans: 
         def step(): ...
     """  # noqa: E501
     (plans.folder / "made").mkdir()
-    for shared in (contextlib.nullcontext(), fork_server.imports_shared()):
+    for shared in (contextlib.nullcontext(), one_server.imports_shared()):
         with shared:
             ended = plans.run(program)
 
@@ -288,7 +299,7 @@ def test_one_that_hangs_is_ended_with_its_group_and_its_stack_is_in_the_log(
         def hanging(): time.sleep(3600)
         hanging()
     """  # noqa: E501
-    with fork_server.imports_shared():
+    with one_server.imports_shared():
         ended = plans.run(program)
 
     log = plans.log.read_text(encoding="utf-8")
@@ -310,7 +321,7 @@ def test_ctrl_c_ends_it(plans: Plans) -> None:
 
     pressing = threading.Thread(target=press)
     pressing.start()
-    with fork_server.imports_shared():
+    with one_server.imports_shared():
         ended = plans.run("import time; print('here', flush=True); time.sleep(3600)")
     pressing.join()
 
@@ -326,7 +337,6 @@ def test_a_server_that_is_gone_and_another_environment_cost_an_import(
         monkeypatch.setenv("OMP_NUM_THREADS", "3")  # read while torch is imported
         plans.run(FACTS)
         monkeypatch.undo()
-        monkeypatch.setenv("KGPROF_OUT", str(plans.folder / "facts.jsonl"))
         (server,) = (one.process for one in fork_server._servers)
         assert server is not None
         server.kill()

@@ -3,10 +3,7 @@ its truth holds."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,9 +12,9 @@ import pytest
 from kgprof import model as m
 from kgprof.cli import reading
 from kgprof.errors import EXIT_GATE_FAILED
+from tests import commands
 from tests.reports.truth import PROGRAMS, Expected, Program, programs
 
-ROOT = Path(__file__).resolve().parents[2]
 # One of a kind at most, and none of a kind that another test runs in its own process; the others
 # are `long`.
 NORMAL = {
@@ -31,28 +28,10 @@ class Answer:
     """What check-graphs printed and found."""
 
     def __init__(self, program: Program, start: str, folder: Path, **environment: str) -> None:
-        kept = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith("KGPROF_") and key != "CI"
-        }
-        workload = program.workload(start)
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "kgprof",
-                "check-graphs",
-                workload,
-                "-o",
-                str(folder),
-                *program.args,
-            ],
-            env={**kept, "PYTHONPATH": str(ROOT), **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
+        done = commands.run(
+            *("check-graphs", program.workload(start), "-o", folder, *program.args),
+            cwd=Path.cwd(),
+            environment={**commands.without_settings(), **environment},
         )
         self.exit_code = done.returncode
         self.screen = done.stdout + done.stderr

@@ -191,8 +191,8 @@ def interpreted(call: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_interpreted_looks_compute_what_torch_computes() -> None:
-    found = interpreted("encodings()")
+def test_interpreted_looks_compute_what_torch_computes(short_reports: dict[str, Any]) -> None:
+    found = short_reports["encodings"]
 
     assert found["first"] < 2.0**-9
     assert found["within reach"]
@@ -206,9 +206,10 @@ def test_interpreted_looks_compute_what_torch_computes() -> None:
 
 # Of seed 1 alone float32 decides nothing in the case with the least room.
 TWO_SEEDS = "too little room for what float32 decides"
-SHORT = [(case, range(1, 3 if case == TWO_SEEDS else 2)) for case in CASES]
+# "a table that grows" is "as it is" with fewer rows at first, which needs one more branch.
+SHORT = [(case, range(1, 3 if case == TWO_SEEDS else 2)) for case in CASES if case != "as it is"]
 LONG = [
-    pytest.param(case, range(2, 24), marks=pytest.mark.long)
+    pytest.param(case, range(1, 24), marks=pytest.mark.long)
     for case in ("as it is", "float32 decides what is too close")
 ]
 
@@ -234,8 +235,10 @@ def reports(cases: list[tuple[str, tuple[int, int]]]) -> list[list[dict[str, Any
 
 @pytest.fixture(scope="module")
 def short_reports() -> dict[str, Any]:
+    """All in one process that imports torch, the encodings after what is forked from it."""
     cases = [(case, (seeds.start, seeds.stop)) for case, seeds in SHORT]
-    return dict(zip((case for case, _ in SHORT), interpreted(f"reports({cases!r})"), strict=True))
+    made = interpreted(f"reports({cases!r}) + [t.encodings()]")
+    return dict(zip((*(case for case, _ in SHORT), "encodings"), made, strict=True))
 
 
 @pytest.mark.parametrize(("case", "seeds"), SHORT, ids=str)

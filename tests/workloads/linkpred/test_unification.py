@@ -228,7 +228,10 @@ def compiled(cases: Derivations, backend: str) -> Derive:
     return torch.compile(engine(cases).derive, fullgraph=True, dynamic=False, backend=backend)
 
 
-@pytest.mark.parametrize("seed", [1000, 1001, 1002, 1003, 1004, 1005])
+@pytest.mark.parametrize(
+    "seed",
+    [1000, 1001, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1002, 1006))],
+)
 def test_compiled_as_one_graph_it_derives_the_same(seed: int) -> None:
     cases = random_derivations(seed, states=STATES)
 
