@@ -77,6 +77,7 @@ class Closure:
     stride: int
     rounds: int
     complete: bool  # False: it grew too large, and what is missing may yet be provable
+    seconds: float = 0.0  # that it took
 
     @property
     def size(self) -> int:

@@ -26,19 +26,25 @@ class Scorer:
         self._policy = policy
         self._by_weights = score == "weights"
         self._depth = depth
-        self.unlike = 0  # proved in the search, and not on the path that float64 takes
 
     def scores(
         self, triples: npt.NDArray[np.int64], outcome: npt.NDArray[np.int8]
-    ) -> npt.NDArray[np.float64]:
-        """float64 [N] of int64 [N, 3] and the outcome of each."""
+    ) -> tuple[npt.NDArray[np.float64], int]:
+        """float64 [N] of int64 [N, 3] and the outcome of each; and how many were proved in the
+        search, and not on the path that float64 takes."""
         scores = np.full(len(triples), -np.inf)
+        unlike = 0
         for row in np.flatnonzero(outcome == PROVED):
             predicate, first, second = triples[row].tolist()
-            scores[row] = self._score((predicate, first, second))
-        return scores
+            score = self._score((predicate, first, second))
+            if score is None:
+                unlike += 1
+            else:
+                scores[row] = score
+        return scores, unlike
 
-    def _score(self, query: Atom) -> float:
+    def _score(self, query: Atom) -> float | None:
+        """None where the path proves nothing."""
         total = 0.0
 
         def chooser(parent: State, children: Sequence[State]) -> int:
@@ -59,10 +65,7 @@ class Scorer:
             return child
 
         proof = self._prover.prove(query, chooser, self._depth)
-        if proof.outcome != PROVED:
-            self.unlike += 1
-            return -math.inf
-        return total
+        return total if proof.outcome == PROVED else None
 
     def _log_weight(self, parent: State, child: State, own: Atom) -> float:
         """Of the first fact or rule, in the order of the children, that leads from ``parent`` to

@@ -121,6 +121,11 @@ class Engine(nn.Module):
         starts = np.searchsorted(field_word, np.arange(int(field_word[-1]) + 2)).tolist()
         self.words = [slice(start, end) for start, end in itertools.pairwise(starts)]
 
+    @property
+    def fields(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The word, the shift and the mask of each field."""
+        return self.field_word, self.field_shift, self.field_mask
+
     def derive(self, states: Tensor, own: Tensor) -> Derived:
         """The children of ``states`` (int32 [B, A, 3]; canonical, PAD last) while ``own`` (int32
         [B, 3]) is proved."""
