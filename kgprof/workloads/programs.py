@@ -91,8 +91,9 @@ def _spec(name: str) -> ModuleSpec | None:
 def source_of(module: str) -> Path | None:
     """Its file, which a package has not: what runs of it lies in another one."""
     spec = _spec(module)
-    found = spec is not None and spec.has_location and (spec.origin or "").endswith(".py")
-    return Path(spec.origin) if found and spec is not None and spec.origin else None
+    if spec is None or not spec.has_location or not spec.origin:
+        return None
+    return Path(spec.origin) if spec.origin.endswith(".py") else None
 
 
 def folders(program: Program) -> Iterator[str]:

@@ -31,7 +31,7 @@ import inspect
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -153,60 +153,35 @@ class UserWorkload:
                 f"{name}: {no_names[0]!r} in strategies is not a name", hint="use strings as names"
             )
         has = f"it has: {', '.join(strategies)}"
-        if baseline is not None and baseline not in self._strategies:
+        if baseline is not None and baseline not in strategies:
             raise UsageError(
                 f"{name}: baseline {baseline!r} is not one of its strategies", hint=has
             )
         if alternatives is not None and not isinstance(alternatives, Mapping):
-            kind = (
-                f"a {type(alternatives).__name__}, not a mapping from the guarded strategy to "
+            kind = type(alternatives).__name__
+            raise UsageError(
+                f"{name}: alternatives is a {kind}, not a mapping from the guarded strategy to "
                 "the other"
             )
-            raise UsageError(f"{name}: alternatives is {kind}")
-        declared = dict(alternatives or {})
-        self._alternatives = tuple(
-            m.Alternative(guarded=first, always=other) for first, other in declared.items()
-        )
-        for label in (label for pair in declared.items() for label in pair):
+        pairs = tuple((alternatives or {}).items())
+        for label in (label for pair in pairs for label in pair):
             if not isinstance(label, str) or label not in strategies:
                 raise UsageError(
                     f"{name}: alternatives name {label!r}, which is not one of its strategies",
                     hint=has,
                 )
-        for label, strategy in self._strategies.items():
-            what = f"{name}: strategy {label!r}" if len(strategies) > 1 else name
-            if inspect.isclass(strategy):
-                raise UsageError(
-                    f"{what} is a class",
-                    hint="give an instance of it, or a function without arguments",
-                )
-            step: object = _step(strategy)
-            if not callable(step):
-                hint = (
-                    "give a function without arguments, an object with step(), or one with "
-                    "strategies"
-                )
-                raise UsageError(
-                    f"{what} is a {type(strategy).__name__}, which cannot be called", hint=hint
-                )
-            try:
-                inspect.signature(step).bind()
-            except TypeError as error:
-                hint = "wrap it: def step(): return f(x, y)"
-                raise UsageError(
-                    f"{what} cannot be called without arguments: {error}", hint=hint
-                ) from None
-            except ValueError:
-                pass  # a builtin without a signature: calling it will show
+        self._alternatives = tuple(
+            m.Alternative(guarded=first, always=other) for first, other in pairs
+        )
+        for label, strategy in strategies.items():
+            _require_step(f"{name}: strategy {label!r}" if len(strategies) > 1 else name, strategy)
 
     def strategies(self) -> Sequence[m.StrategyPlan]:
         plans = []
         for label, strategy in self._strategies.items():
-            modes = (
-                (m.AS_IS, m.EAGER)
-                if hasattr(strategy, "evaluate")
-                else (m.AS_IS, m.EAGER, *m.COMPILED_MODES)
-            )
+            modes: tuple[str, ...] = (m.AS_IS, m.EAGER)
+            if not hasattr(strategy, "evaluate"):
+                modes += m.COMPILED_MODES
             summary = (inspect.getdoc(strategy) or "").partition("\n")[0]
             plans.append(m.StrategyPlan(name=label, modes=modes, summary=summary))
         return plans
@@ -243,28 +218,47 @@ class UserWorkload:
     def agreement(
         self, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None
     ) -> m.Agreement:
-        return m.Agreement(baseline=baseline, runs=tuple(judged(results, baseline)))
+        runs = ((run, judge(run, results, baseline)) for run in results)
+        return m.Agreement(baseline=baseline, runs=tuple(runs))
 
 
-def judged(
-    results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None
-) -> Iterator[tuple[m.RunKey, m.RunAgreement | m.Skipped]]:
-    """Every run against the baseline run, within assert_close's tolerance for each dtype."""
+def judge(
+    run: m.RunKey, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None
+) -> m.RunAgreement | m.Skipped:
+    """A run against the baseline run, within assert_close's tolerance for each dtype."""
+    found = results[run]
     expected = results.get(baseline) if baseline else None
-    for run, found in results.items():
-        if expected is None:
-            yield run, m.Skipped("the baseline left no result to compare with")
-        elif run != baseline and (found.get(RANDOM) or expected.get(RANDOM)):
-            drawn = (
-                "its steps draw random numbers, and compiled code draws different ones from "
-                "the same seed"
-            )
-            yield run, m.Skipped(drawn)
-        else:
-            yield (
-                run,
-                compare(found, expected, note="the baseline itself" if run == baseline else ""),
-            )
+    if expected is None:
+        return m.Skipped("the baseline left no result to compare with")
+    if run == baseline:
+        return compare(found, expected, note="the baseline itself")
+    if found.get(RANDOM) or expected.get(RANDOM):
+        return m.Skipped(
+            "its steps draw random numbers, and compiled code draws different ones from "
+            "the same seed"
+        )
+    return compare(found, expected)
+
+
+def _require_step(what: str, strategy: object) -> None:
+    """Raises UsageError for what is no step."""
+    if inspect.isclass(strategy):
+        raise UsageError(
+            f"{what} is a class", hint="give an instance of it, or a function without arguments"
+        )
+    step: object = _step(strategy)
+    if not callable(step):
+        raise UsageError(
+            f"{what} is a {type(strategy).__name__}, which cannot be called",
+            hint="give a function without arguments, an object with step(), or one with strategies",
+        )
+    try:
+        inspect.signature(step).bind()
+    except TypeError as error:
+        hint = "wrap it: def step(): return f(x, y)"
+        raise UsageError(f"{what} cannot be called without arguments: {error}", hint=hint) from None
+    except ValueError:
+        pass  # a builtin without a signature: calling it will show
 
 
 def _step(strategy: object) -> Callable[[], object]:
@@ -276,7 +270,8 @@ def _buffers(strategy: object) -> Callable[[], Mapping[str, torch.Tensor]] | Non
     """A function that gives the declared buffers as they are when it is called; None where none are
     declared."""
     if isinstance(strategy, torch.nn.Module):
-        return (lambda: dict(strategy.named_buffers())) if dict(strategy.named_buffers()) else None
+        named = strategy.named_buffers
+        return (lambda: dict(named())) if any(named()) else None
     if not hasattr(strategy, "buffers"):
         return None
 
@@ -450,20 +445,21 @@ def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreemen
         other = theirs.get(name)
         size = max(array.size for array in (mine, other) if array is not None)
         compared += size
+        wrong = max(1, size)
         if mine is None or other is None:
-            wrong = max(1, size)
             remark = f"{name} exists in only one of the two"
         elif mine.shape != other.shape:
-            wrong = max(1, size)
             remark = f"{name}: shape {mine.shape}, but {other.shape} in the baseline"
         elif mine.dtype != other.dtype:
-            wrong = max(1, size)
             remark = f"{name}: dtype {mine.dtype}, but {other.dtype} in the baseline"
         else:
             wrong, remark = _differences(mine, other, str(found.get(f"{DTYPE}{name}", mine.dtype)))
-            remark = remark if len(ours) == 1 else f"{name}: {remark}"
+            if len(ours) > 1:
+                remark = f"{name}: {remark}"
         differing += wrong
         remarks.append(remark)
+    if len(remarks) > 4:
+        remarks[4:] = [f"and {len(remarks) - 4} more"]
     return m.RunAgreement(
         verdict=m.AgreementVerdict.DIFFERENT if differing else m.AgreementVerdict.EQUAL,
         compared=compared,
@@ -472,9 +468,7 @@ def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreemen
         reference_compared=0,
         reference_differing=0,
         reference_near_ties=0,
-        note="; ".join(
-            remarks[:4] + ([f"and {len(remarks) - 4} more"] if len(remarks) > 4 else [])
-        ),
+        note="; ".join(remarks),
     )
 
 

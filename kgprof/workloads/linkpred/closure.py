@@ -22,10 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kgprof.workloads.linkpred.arrays import Bools, Ints
 from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, KnowledgeGraph, Rule
-
-Keys = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 BLOCK = 1 << 22  # rows of a join that are held at once
 # of the fixpoint; 16 bytes each, and as much again while a round is merged
@@ -33,7 +31,7 @@ MOST_TRIPLES = 20_000_000
 MOST_ROWS = 30_000_000  # of all joins of a fixpoint: some ten seconds
 # for candidates that are facts themselves, each of which may need one of its own
 MOST_FIXPOINTS = 50
-NOTHING: Keys = np.empty(0, dtype=np.int64)
+NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +39,15 @@ class Relation:
     """The pairs of one predicate as sorted keys first * stride + second, and second * stride +
     first."""
 
-    forward: Keys
-    backward: Keys
+    forward: Ints
+    backward: Ints
     stride: int
 
     @classmethod
-    def of(cls, keys: Keys, stride: int) -> Relation:
+    def of(cls, keys: Ints, stride: int) -> Relation:
         return cls(keys, np.sort(keys % stride * stride + keys // stride), stride)
 
-    def holds(self, keys: Keys) -> Mask:
+    def holds(self, keys: Ints) -> Bools:
         return in_sorted(self.forward, keys)
 
 
@@ -67,7 +65,7 @@ class Budget:
             raise TooLargeError
 
 
-Bound = Mapping[int, Keys]  # the values of each variable so far, one row a binding
+Bound = Mapping[int, Ints]  # the values of each variable so far, one row a binding
 Body = Sequence[tuple[Relation, int, int]]
 
 
@@ -83,7 +81,7 @@ class Closure:
     def size(self) -> int:
         return sum(len(relation.forward) for relation in self.relations.values())
 
-    def holds(self, triples: Keys) -> Mask:
+    def holds(self, triples: Ints) -> Bools:
         """bool [N] of int64 [N, 3]."""
         held = np.zeros(len(triples), dtype=np.bool_)
         for predicate, relation in self.relations.items():
@@ -92,7 +90,7 @@ class Closure:
         return held
 
 
-def closure(graph: KnowledgeGraph, facts: Keys | None = None) -> Closure:
+def closure(graph: KnowledgeGraph, facts: Ints | None = None) -> Closure:
     """The fixpoint over ``facts`` (int64 [n, 3]; the graph's train triples)."""
     facts = graph.train if facts is None else facts
     stride = len(graph.constants) + 1
@@ -130,7 +128,7 @@ def closure(graph: KnowledgeGraph, facts: Keys | None = None) -> Closure:
     return Closure(total, stride, rounds, complete)
 
 
-def _take(room: Budget, found: dict[int, list[Keys]], number: int) -> None:
+def _take(room: Budget, found: dict[int, list[Ints]], number: int) -> None:
     """Room for ``number`` more. Where it runs out, what was found twice is put together first."""
     if room.rows < number:
         held = sum(len(keys) for parts in found.values() for keys in parts)
@@ -140,13 +138,13 @@ def _take(room: Budget, found: dict[int, list[Keys]], number: int) -> None:
     room.spend(number)
 
 
-def provable(graph: KnowledgeGraph, whole: Closure, triples: Keys) -> tuple[Mask, Mask]:
+def provable(graph: KnowledgeGraph, whole: Closure, triples: Ints) -> tuple[Bools, Bools]:
     """bool [N] each: what has a proof to some depth, and where that is known."""
     held = whole.holds(triples)
     known = held | whole.complete
     stride = whole.stride
 
-    def packed(rows: Keys) -> Keys:
+    def packed(rows: Ints) -> Ints:
         return (rows[:, 0] * stride + rows[:, 1]) * stride + rows[:, 2]
 
     own = np.flatnonzero(in_sorted(np.sort(packed(graph.train)), packed(triples)))
@@ -170,11 +168,11 @@ def _consequences(
     rule: Rule,
     total: Mapping[int, Relation],
     added: Mapping[int, Relation],
-    constants: Keys,
+    constants: Ints,
     budget: Budget,
     *,
     first_round: bool,
-) -> Iterator[Keys]:
+) -> Iterator[Ints]:
     """Keys of the heads that need something of ``added`` in the body; in the first round everything
     is added."""
     for place, (predicate, *_) in enumerate(rule.body):
@@ -190,8 +188,8 @@ def _consequences(
 
 
 def joined(
-    bound: Bound, rows: int, body: Body, head: tuple[int, int, int], constants: Keys, budget: Budget
-) -> Iterator[Keys]:
+    bound: Bound, rows: int, body: Body, head: tuple[int, int, int], constants: Ints, budget: Budget
+) -> Iterator[Ints]:
     """Join the atoms of ``body`` one after the other, blocks of rows at a time, down to the keys of
     the head."""
     if not rows:
@@ -203,7 +201,7 @@ def joined(
         if free:
             term = next(iter(free))
             for block in np.array_split(np.arange(rows), max(1, rows * len(constants) // BLOCK)):
-                wider: dict[int, Keys] = {
+                wider: dict[int, Ints] = {
                     name: np.repeat(values[block], len(constants)) for name, values in bound.items()
                 }
                 wider[term] = np.tile(constants, len(block))
@@ -283,13 +281,13 @@ def _different(bound: Bound, size: int, stride: int) -> tuple[Bound, int]:
         packed = packed * stride + values
     packed = np.unique(packed)
     size = len(packed)
-    unpacked: dict[int, Keys] = {}
+    unpacked: dict[int, Ints] = {}
     for term in reversed([*bound]):
         unpacked[term], packed = packed % stride, packed // stride
     return unpacked, size
 
 
-def in_sorted(keys: Keys, values: Keys) -> Mask:
+def in_sorted(keys: Ints, values: Ints) -> Bools:
     if not len(keys):
         return np.zeros(len(values), dtype=np.bool_)
     place = np.minimum(np.searchsorted(keys, values), len(keys) - 1)

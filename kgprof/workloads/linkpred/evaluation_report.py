@@ -204,7 +204,7 @@ def _column(of: Evaluated, longest: int) -> Iterator[tuple[str, object]]:
     if of.closure is not None:
         yield "Without a proof, by the closure", None
         for name, count in of.undecided.items():
-            yield f"  {name}", count
+            yield f"  {name}", f"{count:,}"  # a text, which is printed where it is 0 too
         yield "  closure (s)", f"{of.closure.seconds:.3g}"
     yield "Dropped by a cap", None
     for name, count in total.dropped._asdict().items():

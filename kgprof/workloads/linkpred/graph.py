@@ -19,10 +19,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof.errors import InputError
 from kgprof.wording import and_more
+from kgprof.workloads.linkpred.arrays import Ints
 from kgprof.workloads.linkpred.rules import (
     FALSE,
     FIRST_PREDICATE,
@@ -52,7 +52,6 @@ __all__ = [
 ]
 
 Triple = tuple[str, str, str]  # (head, relation, tail)
-Triples = npt.NDArray[np.int64]
 
 COMMENT_MARKS = ("%", "#")
 
@@ -70,13 +69,13 @@ class KnowledgeGraph:
     name: str
     predicates: tuple[str, ...]  # sorted; the id of the first is FIRST_PREDICATE
     constants: tuple[str, ...]  # sorted; the id of the first is 1
-    train: Triples
-    valid: Triples
-    test: Triples
+    train: Ints
+    valid: Ints
+    test: Ints
     rules: tuple[Rule, ...]  # in file order
     notes: tuple[str, ...] = ()
     # int64 [C + 1], the domain of each constant; corruptions stay within one
-    domains: Triples | None = None
+    domains: Ints | None = None
 
     def describe(self, atom: Sequence[int]) -> str:
         """The atom as Prolog text. Ids above the constants' are variables, and so are negative
@@ -118,7 +117,7 @@ def build(
     constants = sorted({text for head, _, tail in triples for text in (head, tail)} | named)
     predicate_ids = {text: FIRST_PREDICATE + index for index, text in enumerate(predicates)}
     constant_ids = {text: 1 + index for index, text in enumerate(constants)}
-    rows: dict[str, Triples] = {}
+    rows: dict[str, Ints] = {}
     for split, given in splits.items():
         ids = [
             (predicate_ids[relation], constant_ids[head], constant_ids[tail])
@@ -139,7 +138,7 @@ def build(
 
 
 def _notes(
-    splits: Mapping[str, list[Triple]], rows: Mapping[str, Triples], rules: Sequence[Rule]
+    splits: Mapping[str, list[Triple]], rows: Mapping[str, Ints], rules: Sequence[Rule]
 ) -> Iterator[str]:
     for split, triples in splits.items():
         if len(triples) > len(rows[split]):
@@ -177,11 +176,11 @@ def load_directory(path: Path) -> KnowledgeGraph:
     return replace(graph, domains=_read_domains(domains, graph)) if domains.exists() else graph
 
 
-def _read_domains(path: Path, graph: KnowledgeGraph) -> Triples:
+def _read_domains(path: Path, graph: KnowledgeGraph) -> Ints:
     """``domain constant constant ...`` on each line, apart by blanks; int64 [C + 1]. Names may be
     quoted."""
     numbers = {text: 1 + index for index, text in enumerate(graph.constants)}
-    domains: Triples = np.zeros(len(numbers) + 1, dtype=np.int64)
+    domains: Ints = np.zeros(len(numbers) + 1, dtype=np.int64)
     with _located(path) as at:
         for domain, (at.line, line) in enumerate(_data_lines(_text(path)), start=1):
             name, *constants = _WORD.findall(line)

@@ -4,8 +4,7 @@
     first_look   logits of all children with float16 products, and how far off they may be
     contend      the children of each state that float32 could choose, as ``contenders`` of
                  levels.py
-    second_look  encodings of these, nearly float32's
-    compare      how far the first look's encodings are from the second look's
+    second_look  encodings of these, nearly float32's, and how far the first look's are from them
     choose       the best child of each state becomes a row of the table, or the state is left open
     exact_look   float32's encodings of what was left open
     decide       the best child in float32, as ``choose`` of levels.py
@@ -17,12 +16,12 @@ A list is filled with atomic additions: the children of a state stand together a
 states in any order. No result depends on it, because a state's row is the first row with its key.
 
 A kernel is compiled once for a table (``Launches``), so no integer that differs from launch to
-launch is specialized. ``tensor`` is Triton's: a value, or the address of many. These stand together
-in tuples:
+launch is specialized. ``tensor`` is Triton's: a value, or the address of many; a ``group`` is its
+tuple:
 
     fields    Engine.field_word, field_shift, field_mask: where a packed state has what
-    facts     arguments, number of their columns, keys by slot, last slot
-    patterns  keys by slot, where their facts begin, how many they are, last slot
+    facts     Engine.fact_arguments, number of its columns
+    patterns  by slot the keys of look-ups, where their facts begin, how many they are; last slot
     rules     Engine.rule_start, rule_head, rule_predicate, rule_terms, number of their columns
     network   a ``Network``
     frontier  rows of the table, where ``encoded`` has each one, encoded
@@ -30,6 +29,8 @@ in tuples:
     table     keys, successors, ends, and what was lost, by row
     atoms     predicates, first arguments, second arguments; an atom has one of each
     renaming  two replacements of terms, one after the other: old, new, old, new
+
+``own`` is the key of the atom that is being proved, 0 where it is no fact.
 """
 
 from collections.abc import Callable
@@ -39,6 +40,7 @@ import triton
 import triton.language as tl
 from triton.errors import TritonError
 from triton.language import constexpr, float16, float32, int8, int32, int64, tensor
+from triton.language import tuple as group
 
 from kgprof.workloads.linkpred import graph, proof
 
@@ -72,7 +74,7 @@ class Network(NamedTuple):
 
 
 @jit
-def unpacked(key: tensor, fields: tl.tuple, field: tensor, wanted: tensor) -> tensor:
+def unpacked(key: tensor, fields: group, field: tensor, wanted: tensor) -> tensor:
     """Read a field of packed states."""
     words, shifts, masks = fields
     word = tl.load(key + tl.load(words + field), wanted, 0)
@@ -81,7 +83,7 @@ def unpacked(key: tensor, fields: tl.tuple, field: tensor, wanted: tensor) -> te
 
 @jit
 def packed_with(
-    packed: tensor, fields: tl.tuple, field: tensor, value: tensor, writes: tensor
+    packed: tensor, fields: group, field: tensor, value: tensor, writes: tensor
 ) -> tensor:
     """Write a field of packed states."""
     words = tl.load(fields[0] + field, writes, 0)
@@ -98,7 +100,7 @@ def slot_of(key: tensor, last: tensor) -> tensor:
 
 
 @jit
-def one_of(atoms: tl.tuple, place: tensor) -> tl.tuple:
+def one_of(atoms: group, place: tensor) -> group:
     """Take one atom of a state."""
     predicates, firsts, seconds = atoms
     here = tl.arange(0, predicates.shape[0]) == place
@@ -110,9 +112,9 @@ def one_of(atoms: tl.tuple, place: tensor) -> tl.tuple:
 
 @jit
 def selected(
-    key: tensor, fields: tl.tuple, constants: tensor, ATOMS: constexpr, ATOMS_UP: constexpr,
+    key: tensor, fields: group, constants: tensor, ATOMS: constexpr, ATOMS_UP: constexpr,
     LEFTMOST: constexpr,
-) -> tl.tuple:  # fmt: skip
+) -> group:  # fmt: skip
     """Read the state's atoms, and choose the goal among them."""
     atom = tl.arange(0, ATOMS_UP)
     there = atom < ATOMS
@@ -130,9 +132,9 @@ def selected(
 
 @jit
 def matching_facts(
-    goal: tl.tuple, own: tl.tuple, place: tensor, constants: tensor, facts: tl.tuple,
-    patterns: tl.tuple, FACTS: constexpr, PROBES: constexpr,
-) -> tl.tuple:  # fmt: skip
+    goal: group, own: tensor, place: tensor, constants: tensor, facts: group, patterns: group,
+    FACTS: constexpr, PROBES: constexpr,
+) -> group:  # fmt: skip
     """Find the facts for a goal: which places unify, the facts' arguments, and how many the cap
     left out."""
     predicate, goal_first, goal_second = goal
@@ -145,19 +147,20 @@ def matching_facts(
     length = tl.sum(tl.load(lengths + slot, hit, 0), 0)
     there = (place < FACTS) & (place < length)
     start = tl.sum(tl.load(starts + slot, hit, 0), 0)
-    row = tl.where(there, start + place, facts[1] - 1)
-    first = tl.load(facts[0] + row)
-    second = tl.load(facts[0] + facts[1] + row)
-    is_own = (first == own[1]) & (second == own[2]) & (place * 0 + predicate == own[0])
-    unifies = there & ((first == second) | (place * 0 + goal_first != goal_second)) & (is_own == 0)
+    arguments, rows = facts
+    row = tl.where(there, start + place, rows - 1)
+    first = tl.load(arguments + row)
+    second = tl.load(arguments + rows + row)
+    others = (predicate * base + first) * base + second != own
+    unifies = there & ((first == second) | (place * 0 + goal_first != goal_second)) & others
     return unifies, first, second, tl.maximum(length - FACTS, 0)
 
 
 @jit
 def matching_rules(
-    goal: tl.tuple, fact_first: tensor, fact_second: tensor, place: tensor, constants: tensor,
-    rules: tl.tuple, FACTS: constexpr, RULES: constexpr,
-) -> tl.tuple:  # fmt: skip
+    goal: group, fact_first: tensor, fact_second: tensor, place: tensor, constants: tensor,
+    rules: group, FACTS: constexpr, RULES: constexpr,
+) -> group:  # fmt: skip
     """Find the rules for a goal: which places hold one and which unify, their rows, how many the
     cap left out, and the renaming that each place makes, those of facts too."""
     predicate, goal_first, goal_second = goal
@@ -184,7 +187,7 @@ def matching_rules(
 
 
 @jit
-def renamed(term: tensor, renaming: tl.tuple) -> tensor:
+def renamed(term: tensor, renaming: group) -> tensor:
     old_first, new_first, old_second, new_second = renaming
     term = tl.where(term == old_first, new_first, term)
     return tl.where(term == old_second, new_second, term)
@@ -193,7 +196,7 @@ def renamed(term: tensor, renaming: tl.tuple) -> tensor:
 @jit
 def canonical(
     term: tensor, names: tensor, named: tensor, constants: tensor, writes: tensor
-) -> tl.tuple:
+) -> group:
     """Give a variable its number in order of occurrence; ``names`` has the numbers so far, and
     ``named`` says how many they are."""
     name = tl.arange(0, names.shape[1])
@@ -208,15 +211,15 @@ def canonical(
 
 @jit
 def closed(
-    unified: tensor, is_rule: tensor, row: tensor, renaming: tl.tuple, atoms: tl.tuple,
-    chosen: tensor, own: tl.tuple, constants: tensor, rules: tl.tuple, facts: tl.tuple,
-    fields: tl.tuple, BODY: constexpr, ATOMS: constexpr, PLACES: constexpr, WORDS_UP: constexpr,
+    unified: tensor, is_rule: tensor, row: tensor, renaming: group, atoms: group,
+    chosen: tensor, own: tensor, constants: tensor, rules: group, patterns: group,
+    fields: group, BODY: constexpr, ATOMS: constexpr, PLACES: constexpr, WORDS_UP: constexpr,
     NAMES: constexpr, PROBES: constexpr,
-) -> tl.tuple:  # fmt: skip
+) -> group:  # fmt: skip
     """Go through the atoms, first the rule's, then the state's others: pack what is left without
     facts, and count it."""
     _, _, bodies, terms, rows = rules
-    _, _, keys, last = facts
+    keys, _, _, last = patterns
     base = (constants + 1).to(int64)
     packed = tl.zeros((PLACES, WORDS_UP), int64)
     names = tl.zeros((PLACES, NAMES), int32)
@@ -239,8 +242,7 @@ def closed(
         is_fact = ground & (tl.load(keys + slot, ground, -1) == key)
         for probe in tl.static_range(1, PROBES):
             is_fact = is_fact | (tl.load(keys + slot + probe, ground, -1) == key)
-        is_own = (predicate == own[0]) & (first == own[1]) & (second == own[2])
-        stays = present & ((is_fact == 0) | is_own)
+        stays = present & ((is_fact == 0) | (key == own))
         writes = stays & (size < ATOMS)
         packed = packed_with(packed, fields, size * 3, predicate, writes)
         first, names, named = canonical(first, names, named, constants, writes)
@@ -261,7 +263,7 @@ def word_of(packed: tensor, w: tensor) -> tensor:
 def different(
     packed: tensor, valid: tensor, size: tensor, key: tensor, place: tensor, most: tensor,
     PLACES: constexpr, WORDS: constexpr,
-) -> tl.tuple:  # fmt: skip
+) -> group:  # fmt: skip
     """List the children: which places hold one, and its number; how many are different and how
     many of these are kept; the words."""
     as_parent = valid
@@ -295,36 +297,30 @@ def different(
 
 @jit
 def derive(
-    ids: tensor, table: tl.tuple, counter: tensor, starts: tensor, numbers: tensor,
-    parents: tensor, children: tensor, facts: tl.tuple, patterns: tl.tuple, rules: tl.tuple,
-    fields: tl.tuple, constants: tensor, most: tensor, ATOMS: constexpr, ATOMS_UP: constexpr,
+    ids: tensor, table: group, counter: tensor, starts: tensor, numbers: tensor,
+    parents: tensor, children: tensor, facts: group, patterns: group, rules: group,
+    fields: group, constants: tensor, most: tensor, ATOMS: constexpr, ATOMS_UP: constexpr,
     BODY: constexpr, FACTS: constexpr, RULES: constexpr, PLACES: constexpr, WORDS: constexpr,
-    WORDS_UP: constexpr, NAMES: constexpr, FACT_PROBES: constexpr, PATTERN_PROBES: constexpr,
-    LEFTMOST: constexpr,
+    WORDS_UP: constexpr, NAMES: constexpr, PROBES: constexpr, LEFTMOST: constexpr,
 ) -> None:  # fmt: skip
     keys, _, _, lost = table
     b = tl.program_id(0)
     state = tl.load(ids + b).to(int64)
     key = keys + state * (WORDS + 1)
-    base = (constants + 1).to(int64)
     own = tl.load(key + WORDS)
-    own_second = (own % base).to(int32)
-    own_first = (own // base % base).to(int32)
-    own_predicate = (own // (base * base)).to(int32)
-    own_atom = (own_predicate, own_first, own_second)
     atoms, chosen = selected(key, fields, constants, ATOMS, ATOMS_UP, LEFTMOST)
     goal = one_of(atoms, chosen)
     place = tl.arange(0, PLACES)
     of_facts, first, second, facts_lost = matching_facts(
-        goal, own_atom, place, constants, facts, patterns, FACTS, PATTERN_PROBES
+        goal, own, place, constants, facts, patterns, FACTS, PROBES
     )
     is_rule, of_rules, row, rules_lost, renaming = matching_rules(
         goal, first, second, place, constants, rules, FACTS, RULES
     )
     unified = of_facts | of_rules
     packed, size = closed(
-        unified, is_rule, row, renaming, atoms, chosen, own_atom, constants, rules, facts, fields,
-        BODY, ATOMS, PLACES, WORDS_UP, NAMES, FACT_PROBES,
+        unified, is_rule, row, renaming, atoms, chosen, own, constants, rules, patterns, fields,
+        BODY, ATOMS, PLACES, WORDS_UP, NAMES, PROBES,
     )  # fmt: skip
     valid = unified & (size <= ATOMS)
     real, rank, total, kept, packed = different(
@@ -356,7 +352,7 @@ def rows_of(matrix: tensor, row: tensor, there: tensor, WIDTH: constexpr) -> ten
 
 @jit
 def pooled(
-    key: tensor, there: tensor, network: tl.tuple, fields: tl.tuple, ATOMS: constexpr,
+    key: tensor, there: tensor, network: group, fields: group, ATOMS: constexpr,
     WIDTH: constexpr, ROWS: constexpr,
 ) -> tensor:  # fmt: skip
     """Embed packed states: the mean of their atoms, projected."""
@@ -377,7 +373,7 @@ def pooled(
 
 
 @jit
-def normalised(x: tensor, network: tl.tuple, layer: tensor, WIDTH: constexpr) -> tensor:
+def normalised(x: tensor, network: group, layer: tensor, WIDTH: constexpr) -> tensor:
     """relu(LayerNorm(x))."""
     place = layer * WIDTH + tl.arange(0, WIDTH)
     centred = x - tl.sum(x, 1)[:, None] / WIDTH
@@ -395,7 +391,7 @@ def weights_of(matrices: tensor, layer: tensor, row: tensor, WIDTH: constexpr) -
 
 @jit
 def glanced(
-    key: tensor, there: tensor, high: tensor, network: tl.tuple, fields: tl.tuple,
+    key: tensor, there: tensor, high: tensor, network: group, fields: group,
     ATOMS: constexpr, LAYERS: constexpr, WIDTH: constexpr, ROWS: constexpr,
 ) -> tensor:  # fmt: skip
     """Encode packed states with float16 products."""
@@ -412,7 +408,7 @@ def glanced(
 def first_look(
     children: tensor, counter: tensor, parents: tensor, sources: tensor, encoded: tensor,
     logits: tensor, reaches: tensor, scale: tensor, reach: tensor, high: tensor,
-    network: tl.tuple, fields: tl.tuple, room: tensor, ATOMS: constexpr, WORDS: constexpr,
+    network: group, fields: group, room: tensor, ATOMS: constexpr, WORDS: constexpr,
     LAYERS: constexpr, WIDTH: constexpr, ROWS: constexpr,
 ) -> None:  # fmt: skip
     count = tl.minimum(tl.load(counter), room)
@@ -435,28 +431,10 @@ def share(away: tensor, squared: tensor) -> tensor:
     return tl.where(of_length == of_length, of_length, float("inf"))
 
 
-@jit(do_not_specialize=["room"])
-def compare(
-    children: tensor, kept: tensor, counter: tensor, encoded: tensor, apart: tensor, high: tensor,
-    network: tl.tuple, fields: tl.tuple, room: tensor, ATOMS: constexpr, WORDS: constexpr,
-    LAYERS: constexpr, WIDTH: constexpr, ROWS: constexpr,
-) -> None:  # fmt: skip
-    count = tl.minimum(tl.load(counter), room)
-    for block in range(tl.program_id(0), tl.cdiv(count, ROWS), tl.num_programs(0)):
-        row = block * ROWS + tl.arange(0, ROWS)
-        there = row < count
-        key = children + tl.load(kept + row, there, 0).to(int64) * WORDS
-        x = glanced(key, there, high, network, fields, ATOMS, LAYERS, WIDTH, ROWS)
-        wanted = rows_of(encoded, row.to(int64), there, WIDTH)
-        away = tl.sum((x - wanted) * (x - wanted), 1)
-        shares = tl.where(there, share(away, tl.sum(wanted * wanted, 1)), 0.0)
-        tl.atomic_max(apart, tl.max(shares, 0))
-
-
 @jit(do_not_specialize=["states"])
 def contend(
     counter: tensor, starts: tensor, numbers: tensor, logits: tensor, reaches: tensor,
-    lists: tl.tuple, states: tensor, grain: tensor, STATES: constexpr, CHILDREN: constexpr,
+    lists: group, states: tensor, grain: tensor, STATES: constexpr, CHILDREN: constexpr,
 ) -> None:  # fmt: skip
     kept_starts, kept_numbers, kept = lists
     state = tl.program_id(0) * STATES + tl.arange(0, STATES)
@@ -480,8 +458,8 @@ def contend(
 
 @jit(do_not_specialize=["room"])
 def second_look(
-    children: tensor, kept: tensor, counter: tensor, encoded: tensor, low: tensor, high: tensor,
-    network: tl.tuple, fields: tl.tuple, room: tensor, ATOMS: constexpr, WORDS: constexpr,
+    children: tensor, kept: tensor, counter: tensor, encoded: tensor, apart: tensor, low: tensor,
+    high: tensor, network: group, fields: group, room: tensor, ATOMS: constexpr, WORDS: constexpr,
     LAYERS: constexpr, WIDTH: constexpr, ROWS: constexpr,
 ) -> None:  # fmt: skip
     """Products are of float16 halves: high + low / 2048. Low times low is below float32's
@@ -503,12 +481,18 @@ def second_look(
             biases = tl.load(network.biases + layer * WIDTH + column)
             x += tl.dot(upper, weights, total) + biases
         tl.store(encoded + row.to(int64)[:, None] * WIDTH + column, x, there[:, None])
+        tl.debug_barrier()
+        seen = glanced(key, there, high, network, fields, ATOMS, LAYERS, WIDTH, ROWS)
+        wanted = rows_of(encoded, row.to(int64), there, WIDTH)
+        away = tl.sum((seen - wanted) * (seen - wanted), 1)
+        shares = tl.where(there, share(away, tl.sum(wanted * wanted, 1)), 0.0)
+        tl.atomic_max(apart, tl.max(shares, 0))
 
 
 @jit(do_not_specialize=["room"])
 def exact_look(
     rows: tensor, counter: tensor, children: tensor, keys: tensor, encoded: tensor, full: tensor,
-    network: tl.tuple, fields: tl.tuple, room: tensor, ATOMS: constexpr, WORDS: constexpr,
+    network: group, fields: group, room: tensor, ATOMS: constexpr, WORDS: constexpr,
     LAYERS: constexpr, WIDTH: constexpr, PART: constexpr,
 ) -> None:  # fmt: skip
     """One program encodes one of ``rows``: a child, or a state of the table, whose row is
@@ -544,7 +528,7 @@ def exact_look(
 @jit
 def succeed(
     b: tensor, state: tensor, taken: tensor, nans: tensor, kept: tensor, children: tensor,
-    table: tl.tuple, chosen: tensor, begins: tensor, first_mask: tensor, WORDS: constexpr,
+    table: group, chosen: tensor, begins: tensor, first_mask: tensor, WORDS: constexpr,
     WORDS_UP: constexpr,
 ) -> None:  # fmt: skip
     """Make the child that was taken a row of the table."""
@@ -561,7 +545,7 @@ def succeed(
 
 @jit(do_not_specialize=["begins", "room"])
 def choose(
-    frontier: tl.tuple, lists: tl.tuple, children: tensor, encoded: tensor, table: tl.tuple,
+    frontier: group, lists: group, children: tensor, encoded: tensor, table: group,
     chosen: tensor, counts: tensor, opened: tensor, open_starts: tensor, rows: tensor,
     begins: tensor, first_mask: tensor, scale: tensor, reach: tensor, grain: tensor, room: tensor,
     WORDS: constexpr, WORDS_UP: constexpr, WIDTH: constexpr,
@@ -619,7 +603,7 @@ def note(apart: tensor, seen: tensor, wanted: tensor) -> None:
 
 @jit(do_not_specialize=["begins", "room"])
 def decide(
-    frontier: tl.tuple, lists: tl.tuple, children: tensor, encoded: tensor, table: tl.tuple,
+    frontier: group, lists: group, children: tensor, encoded: tensor, table: group,
     chosen: tensor, counts: tensor, opened: tensor, open_starts: tensor, exact: tensor,
     apart: tensor, begins: tensor, first_mask: tensor, scale: tensor, grain: tensor, room: tensor,
     WORDS: constexpr, WORDS_UP: constexpr, WIDTH: constexpr,
@@ -713,7 +697,7 @@ def settle(
 
 
 @jit(do_not_specialize=["depth", "count"])
-def follow(walk: tl.tuple, table: tl.tuple, depth: tensor, count: tensor, BLOCK: constexpr) -> None:
+def follow(walk: group, table: group, depth: tensor, count: tensor, BLOCK: constexpr) -> None:
     outcome, depths, at, live, overflowed, tally = walk
     _, following, ends, lost = table
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

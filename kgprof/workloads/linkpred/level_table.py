@@ -1,4 +1,4 @@
-"""`levels` on CUDA behind a first look: a level is twelve launches of the kernels in
+"""`levels` on CUDA behind a first look: a level is ten launches of the kernels in
 level_kernels.py, where torch's operations took 150 and read sizes back four times.
 
     Levels.restart ─► begin: the candidates' first states become rows of the table
@@ -152,17 +152,14 @@ class Looks:
         bounds = (self.scale, self.reach)
         self._rows(kernels.first_look, len(parents), children, count, parents, *others, *bounds)
 
-    def second(self, children: Tensor, kept: Tensor, count: Tensor, room: int) -> Tensor:
-        """Encode the first ``room`` that were kept."""
+    def second(
+        self, children: Tensor, kept: Tensor, count: Tensor, room: int, apart: Tensor
+    ) -> Tensor:
+        """Encode the first ``room`` that were kept, and raise ``apart`` to the largest difference
+        of a first look."""
         encoded = self._encodings(room)
-        self._rows(kernels.second_look, room, children, kept, count, encoded, self.low)
+        self._rows(kernels.second_look, room, children, kept, count, encoded, apart, self.low)
         return encoded
-
-    def compare(
-        self, children: Tensor, kept: Tensor, count: Tensor, encoded: Tensor, apart: Tensor
-    ) -> None:
-        """Raise ``apart`` to the largest difference of a first look."""
-        self._rows(kernels.compare, len(encoded), children, kept, count, encoded, apart)
 
     def _rows(self, kernel: Any, room: int, *arguments: Any) -> None:
         self.launch(
@@ -248,18 +245,15 @@ class LevelTable:
             "WORDS": len(engine.words),
             "WORDS_UP": next_power_of_2(len(engine.words)),
         }
-        keys = engine.fact_keys[:-1]
-        slots, last, fact_probes = hashed_slots(keys)
-        arguments = engine.fact_arguments
-        facts = (arguments, arguments.shape[1], by_slot(slots, keys, last + fact_probes + 1), last)
         keys = engine.pattern_keys[:-1]
         slots, last, probes = hashed_slots(keys)
         probes = next_power_of_2(probes)
         columns = (keys, engine.pattern_start[:-1].int(), engine.pattern_length[:-1].int())
         patterns = (*(by_slot(slots, column, last + probes + 1) for column in columns), last)
+        arguments = engine.fact_arguments
         head, terms = engine.rule_head, engine.rule_terms
         rules = (engine.rule_start, head, engine.rule_predicate, terms, head.shape[1])
-        tables = (facts, patterns, rules, engine.fields)
+        tables = ((arguments, arguments.shape[1]), patterns, rules, engine.fields)
         self.engine = (*tables, engine.constants, caps.children)
         variables = max(int(head.max()), int(terms.max())) - engine.constants
         self.derives: dict[str, Any] = {
@@ -270,8 +264,7 @@ class LevelTable:
             "RULES": caps.rules,
             "PLACES": max(PLACES, next_power_of_2(places)),
             "NAMES": next_power_of_2(max(variables, 2 * caps.atoms)),
-            "FACT_PROBES": fact_probes,
-            "PATTERN_PROBES": probes,
+            "PROBES": probes,
             "LEFTMOST": engine.selection is Selection.LEFTMOST,
             **self.words,
             "num_warps": DERIVE_WARPS,
@@ -310,7 +303,9 @@ class LevelTable:
         at.copy_(first)
         left = int(counts[2])
         self.ids, self.sources = self.ids[:left], row[:left]
-        self.encoded = self.looks.second(keys[:, :-1].contiguous(), self.ids, counts[2:], left)
+        states = keys[:, :-1].contiguous()
+        unused = torch.zeros_like(self.apart)  # nobody takes a first look at these
+        self.encoded = self.looks.second(states, self.ids, counts[2:], left, unused)
         # A sample in float32, for float32 may have nothing to decide later.
         sample = self.ids[: self.looks.programs]
         number = len(sample)
@@ -375,8 +370,7 @@ class LevelTable:
             kernels.contend, cdiv(count, CONTENDED), counts[1:], starts, numbers, logits, reaches,
             lists, count, 2 * grain, STATES=CONTENDED, CHILDREN=next_power_of_2(self.most),
         )  # fmt: skip
-        encoded = looks.second(children, kept, counts[1:], room)
-        looks.compare(children, kept, counts[1:], encoded, self.apart)
+        encoded = looks.second(children, kept, counts[1:], room, self.apart)
         frontier = (self.ids, self.sources, self.encoded)
         opened, open_starts = self.empty(count), self.empty(count)
         states = (frontier, lists, children, encoded, table, chosen, counts, opened, open_starts)

@@ -8,6 +8,7 @@ that merely repeats the head does not count.
 """
 
 import itertools
+from collections import Counter
 
 import numpy as np
 
@@ -54,16 +55,15 @@ def mined(graph: KnowledgeGraph) -> tuple[tuple[Rule, ...], str]:
             continue
         keys = np.unique(np.concatenate([NOTHING, *blocks]))
         support = np.bincount(train[in_sorted(keys, pairs), 0], minlength=predicates.stop)
-        for head in np.flatnonzero(
-            support >= max(LEAST_SUPPORT, LEAST_CONFIDENCE * len(keys))
-        ).tolist():
-            if body != ((head, X, Y),):
-                found.append((head, int(support[head]) / len(keys), int(support[head]), body))
+        least = max(LEAST_SUPPORT, LEAST_CONFIDENCE * len(keys))
+        for head, pairs_held in enumerate(support.tolist()):
+            if pairs_held >= least and body != ((head, X, Y),):
+                found.append((head, pairs_held / len(keys), pairs_held, body))
     found.sort(key=lambda rule: (rule[0], -rule[1], -rule[2], len(rule[3]), rule[3]))
     rules: list[Rule] = []
-    per_head: dict[int, int] = {}
+    per_head = Counter[int]()
     for head, confidence, _, body in found:
-        per_head[head] = per_head.get(head, 0) + 1
+        per_head[head] += 1
         if per_head[head] <= MOST_PER_HEAD:
             rules.append(
                 Rule(name=f"m{len(rules)}", weight=confidence, head=(head, X, Y), body=body)

@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from kgprof.workloads.linkpred.arrays import Floats, Ints, Outcomes
 from kgprof.workloads.linkpred.graph import PAD, Atom
 from kgprof.workloads.linkpred.policy import PolicyNetwork, choose
 from kgprof.workloads.linkpred.proof import PROVED, TRUE_STATE, Prover, State
@@ -27,9 +27,7 @@ class Scorer:
         self._by_weights = score == "weights"
         self._depth = depth
 
-    def scores(
-        self, triples: npt.NDArray[np.int64], outcome: npt.NDArray[np.int8]
-    ) -> tuple[npt.NDArray[np.float64], int]:
+    def scores(self, triples: Ints, outcome: Outcomes) -> tuple[Floats, int]:
         """float64 [N] of int64 [N, 3] and the outcome of each; and how many were proved in the
         search, and not on the path that float64 takes."""
         scores = np.full(len(triples), -np.inf)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from kgprof import model as m
+from kgprof.workloads.linkpred.arrays import Ints
 from kgprof.workloads.linkpred.graph import FALSE, TRUE
 from kgprof.workloads.linkpred.policy import PolicyNetwork, choose
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
@@ -43,7 +42,7 @@ class Problem(nn.Module):
         *,
         batch_size: int,
         depth: int,
-        queries: npt.NDArray[np.int64] | None = None,
+        queries: Ints | None = None,
         choices: int = 1,
     ) -> None:
         super().__init__()

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from kgprof.errors import UsageError
+from kgprof.workloads.linkpred.arrays import Ints
 from kgprof.workloads.linkpred.caps import Caps, Selection
 from kgprof.workloads.linkpred.graph import FALSE, FIRST_PREDICATE, PAD, TRUE, KnowledgeGraph
 
@@ -435,7 +436,7 @@ def _fact_tables(graph: KnowledgeGraph) -> dict[str, npt.NDArray[np.generic]]:
     by_second = facts[np.lexsort((facts[:, 1], facts[:, 2], facts[:, 0]))]
     terms = len(graph.constants) + 1
 
-    def keys(rows: npt.NDArray[np.int64], first: int, second: int) -> npt.NDArray[np.int64]:
+    def keys(rows: Ints, first: int, second: int) -> Ints:
         return (rows[:, 0] * terms + rows[:, 1] * first) * terms + rows[:, 2] * second
 
     patterns = [

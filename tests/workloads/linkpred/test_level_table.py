@@ -144,8 +144,7 @@ def encodings() -> dict[str, Any]:
     )
     logits, reaches, apart = torch.empty(len(states)), torch.empty(len(states)), torch.zeros(())
     looks.first(packed, count, places, places, parents, logits, reaches)
-    second = looks.second(packed, places, count, len(states))
-    looks.compare(packed, places, count, second, apart)
+    second = looks.second(packed, places, count, len(states), apart)
     exact = looks.exact(packed, packed, places, count, len(states))
     exchanged = engine.pack(states[:, [1, 0, 2, 3]])[..., 0].T.contiguous()
     two = (states[:, 1, 0] != 0).nonzero()[:, 0]
@@ -162,7 +161,7 @@ def encodings() -> dict[str, Any]:
             looks.exact(exchanged, exchanged, places, count, len(states))[two], exact[two]
         ),
         "exchanged second": torch.equal(
-            looks.second(exchanged, places, count, len(states))[two], second[two]
+            looks.second(exchanged, places, count, len(states), apart)[two], second[two]
         ),
     }
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -79,29 +79,32 @@ class Successors(NamedTuple):
     lost: Tensor  # as in Table, by deriving it
 
 
+Call = Callable[..., Any]
+
+
 class Calls(NamedTuple):
     """What torch does of a level, compiled where the mode asks for it."""
 
-    unify: Callable[..., Any]
-    close: Callable[..., Any]
-    different: Callable[..., Any]
-    taken: Callable[..., Any]
-    encode: Callable[..., Tensor]
-    choose: Callable[..., Any]
-    contenders: Callable[..., Tensor]
-    apart: Callable[..., Tensor]
-    settle: Callable[..., Any]
-    follow: Callable[..., Any]
+    unify: Call
+    close: Call
+    different: Call
+    taken: Call
+    encode: Call
+    choose: Call
+    contenders: Call
+    apart: Call
+    settle: Call
+    follow: Call
 
 
 def calls_of(problem: Problem, mode: str, backend: str, part: str) -> Calls:
     engine = problem.engine
-    parts: dict[str, tuple[Callable[..., Any], ...]] = {
+    parts: dict[str, tuple[Call, ...]] = {
         "engine": (engine.unify, engine.close, engine.different, engine.taken),
         "policy": (problem.policy.encode, choose, contenders, apart),
         "step": (settled, follow),
     }
-    calls: list[Callable[..., Any]] = []
+    calls: list[Call] = []
     for name, functions in parts.items():
         if mode != m.EAGER and part in ("step", name):
             # How many states there are is known only when the level is reached, so the sizes are
@@ -116,11 +119,9 @@ class Levels:
     """A Search (evaluator.py). A step is one level: every candidate that is not finished makes one
     choice."""
 
-    name: ClassVar[str] = "levels"
-    summary: ClassVar[str] = (
-        "Depth by depth, each distinct state of all candidates is derived and scored once."
-    )
-    modes: ClassVar[tuple[str, ...]] = (m.EAGER, "default")
+    name = "levels"
+    summary = "Depth by depth, each distinct state of all candidates is derived and scored once."
+    modes = (m.EAGER, "default")
 
     def __init__(
         self,
