@@ -196,16 +196,11 @@ def joined(
         return
     stride = len(constants) + 1
     if not body:
-        # A variable of an unsafe head is every constant.
-        free = dict.fromkeys(term for term in head[1:] if term < 0 and term not in bound)
-        if free:
-            term = next(iter(free))
-            for block in np.array_split(np.arange(rows), max(1, rows * len(constants) // BLOCK)):
-                wider: dict[int, Ints] = {
-                    name: np.repeat(values[block], len(constants)) for name, values in bound.items()
-                }
-                wider[term] = np.tile(constants, len(block))
-                yield from joined(wider, len(wider[term]), body, head, constants, budget)
+        free = [term for term in head[1:] if term < 0 and term not in bound]
+        if free:  # a variable of an unsafe head is every constant
+            for wider, values in _crossed(bound, rows, constants):
+                wider[free[0]] = values
+                yield from joined(wider, len(values), body, head, constants, budget)
             return
         first, second = (bound[term] if term < 0 else np.full(rows, term) for term in head[1:])
         yield first * stride + second
@@ -230,9 +225,8 @@ def _extended(
 ) -> Iterator[tuple[Bound, int]]:
     """The bindings that hold for one more atom."""
     stride = relation.stride
-    left, right = (
-        bound[t] if t in bound else np.full(rows, t) if t > 0 else None for t in (first, second)
-    )
+    left = _values(bound, rows, first)
+    right = _values(bound, rows, second)
     if left is not None and right is not None:
         yield _at(bound, np.flatnonzero(relation.holds(left * stride + right)))
         return
@@ -240,14 +234,12 @@ def _extended(
         keys = relation.forward
         if first == second:
             keys = keys[keys // stride == keys % stride]
-        for block in np.array_split(np.arange(rows), max(1, rows * len(keys) // BLOCK)):
-            wider = {term: np.repeat(values[block], len(keys)) for term, values in bound.items()}
-            pairs = np.tile(keys, len(block))
+        for wider, pairs in _crossed(bound, rows, keys):
             yield {**wider, first: pairs // stride, second: pairs % stride}, len(pairs)
         return
-    keys, known, new = (
-        (relation.forward, left, second) if left is not None else (relation.backward, right, first)
-    )
+    keys, known, new = relation.forward, left, second
+    if left is None:
+        keys, known, new = relation.backward, right, first
     assert known is not None
     low = np.searchsorted(keys, known * stride)
     high = np.searchsorted(keys, (known + 1) * stride)
@@ -263,6 +255,18 @@ def _extended(
         )
         yield {**_at(bound, picked)[0], new: keys[places] % stride}, len(picked)
         start = stop
+
+
+def _values(bound: Bound, rows: int, term: int) -> Ints | None:
+    """What an argument is in each row; None where it is not bound."""
+    return np.full(rows, term) if term > 0 else bound.get(term)
+
+
+def _crossed(bound: Bound, rows: int, values: Ints) -> Iterator[tuple[dict[int, Ints], Ints]]:
+    """Each binding with each value, blocks of rows at a time."""
+    for block in np.array_split(np.arange(rows), max(1, rows * len(values) // BLOCK)):
+        wider = {term: np.repeat(column[block], len(values)) for term, column in bound.items()}
+        yield wider, np.tile(values, len(block))
 
 
 def _at(bound: Bound, rows: npt.NDArray[np.intp]) -> tuple[Bound, int]:

@@ -137,8 +137,8 @@ class Evaluation:
         self.workload.check_strategy(asked.strategy)
         self.scorer: Scorer | None = None
         if asked.score != evaluation_options.SCORES[0]:
-            policy = self.workload.policy().double()
-            self.scorer = Scorer(self.workload.prover(), policy, asked.score, run.depth)
+            prover, chooser = self.workload.prover(), self.workload.chooser()
+            self.scorer = Scorer(prover, chooser, asked.score, run.depth)
         self.session: EvaluatorSession | None = None
         self._rows = 0  # the candidates of the largest chunk
         self._began: float | None = None  # the first search
@@ -337,19 +337,13 @@ class Evaluation:
                 result = store.load(chunk)
                 assert result is not None
                 if rank:
-                    packed = torch.frombuffer(bytearray(result.packed()), dtype=torch.uint8)
-                    _together(dist.send, torch.tensor([len(packed)]), 0, hint=hint)
-                    _together(dist.send, packed, 0, hint=hint)
+                    _together(dist.send_object_list, [result], 0, hint=hint)
                 else:
                     total.add(result, owner)
             elif not rank:
-                size = torch.zeros(1, dtype=torch.int64)
-                _together(dist.recv, size, owner, hint=hint)
-                packed = torch.empty(int(size), dtype=torch.uint8)
-                _together(dist.recv, packed, owner, hint=hint)
-                result = ChunkResult.unpacked(packed.numpy().tobytes())
-                assert result is not None
-                total.add(result, owner)
+                received: list[Any] = [None]
+                _together(dist.recv_object_list, received, owner, hint=hint)
+                total.add(received[0], owner)
         return total
 
 

@@ -131,59 +131,53 @@ def selected(
 
 
 @jit
-def matching_facts(
+def replacement(goal: tensor, head: tensor, constants: tensor) -> group:
+    """Make two arguments equal: the head's variable goes, else the goal's."""
+    variable = head > constants
+    unifies = variable | (goal == head) | (head * 0 + goal > constants)
+    return unifies, tl.where(variable, head, goal), tl.where(variable, goal, head)
+
+
+@jit
+def matching(
     goal: group, own: tensor, place: tensor, constants: tensor, facts: group, patterns: group,
-    FACTS: constexpr, PROBES: constexpr,
+    rules: group, FACTS: constexpr, RULES: constexpr, PROBES: constexpr,
 ) -> group:  # fmt: skip
-    """Find the facts for a goal: which places unify, the facts' arguments, and how many the cap
-    left out."""
+    """Find the facts and then the rules for a goal: which places unify, which hold a rule, the
+    rules' rows, the renaming that each place makes, how many facts and rules the caps left out."""
     predicate, goal_first, goal_second = goal
-    keys, starts, lengths, last = patterns
+    keys, fact_starts, lengths, last = patterns
     base = (constants + 1).to(int64)
     key = (predicate * base + tl.where(goal_first <= constants, goal_first, 0)) * base
     key += tl.where(goal_second <= constants, goal_second, 0)
     slot = slot_of(key, last) + tl.arange(0, PROBES)
     hit = tl.load(keys + slot) == key
-    length = tl.sum(tl.load(lengths + slot, hit, 0), 0)
-    there = (place < FACTS) & (place < length)
-    start = tl.sum(tl.load(starts + slot, hit, 0), 0)
-    arguments, rows = facts
-    row = tl.where(there, start + place, rows - 1)
+    found = tl.sum(tl.load(lengths + slot, hit, 0), 0)
+    is_fact = (place < FACTS) & (place < found)
+    facts_lost = tl.maximum(found - FACTS, 0)
+    start = tl.sum(tl.load(fact_starts + slot, hit, 0), 0)
+    arguments, columns = facts
+    row = tl.where(is_fact, start + place, columns - 1)
     first = tl.load(arguments + row)
-    second = tl.load(arguments + rows + row)
-    others = (predicate * base + first) * base + second != own
-    unifies = there & ((first == second) | (place * 0 + goal_first != goal_second)) & others
-    return unifies, first, second, tl.maximum(length - FACTS, 0)
-
-
-@jit
-def matching_rules(
-    goal: group, fact_first: tensor, fact_second: tensor, place: tensor, constants: tensor,
-    rules: group, FACTS: constexpr, RULES: constexpr,
-) -> group:  # fmt: skip
-    """Find the rules for a goal: which places hold one and which unify, their rows, how many the
-    cap left out, and the renaming that each place makes, those of facts too."""
-    predicate, goal_first, goal_second = goal
-    starts, heads, _, _, rows = rules
+    second = tl.load(arguments + columns + row)
+    is_fact = is_fact & ((predicate * base + first) * base + second != own)
+    starts, heads, _, _, columns = rules
     start = tl.load(starts + predicate).to(int32)
-    length = tl.load(starts + predicate + 1).to(int32) - start
+    found = tl.load(starts + predicate + 1).to(int32) - start
     offset = place - FACTS
-    there = (offset >= 0) & (offset < RULES) & (offset < length)
-    row = tl.where(there, start + offset, rows - 1)
-    first = tl.load(heads + row)
-    second = tl.load(heads + rows + row)
-    variable = first > constants
-    unifies = there & (variable | (goal_first == first) | (place * 0 + goal_first > constants))
-    old_first = tl.where(there & variable, first, goal_first)
-    new_first = tl.where(there, tl.where(variable, goal_first, first), fact_first)
+    is_rule = (offset >= 0) & (offset < RULES) & (offset < found)
+    rules_lost = tl.maximum(found - RULES, 0)
+    row = tl.where(is_rule, start + offset, columns - 1)
+    # A fact is a head without variables.
+    first = tl.where(is_rule, tl.load(heads + row), first)
+    second = tl.where(is_rule, tl.load(heads + columns + row), second)
+    first_unifies, old_first, new_first = replacement(goal_first, first, constants)
     goal_second = tl.where(goal_second == old_first, new_first, goal_second)
     second = tl.where(second == old_first, new_first, second)
-    variable = second > constants
-    unifies = unifies & (variable | (goal_second > constants) | (goal_second == second))
-    old_second = tl.where(there & variable, second, goal_second)
-    new_second = tl.where(there, tl.where(variable, goal_second, second), fact_second)
+    second_unifies, old_second, new_second = replacement(goal_second, second, constants)
+    unified = (is_fact | is_rule) & first_unifies & second_unifies
     renaming = (old_first, new_first, old_second, new_second)
-    return there, unifies, row, tl.maximum(length - RULES, 0), renaming
+    return unified, is_rule, row, renaming, facts_lost, rules_lost
 
 
 @jit
@@ -311,13 +305,9 @@ def derive(
     atoms, chosen = selected(key, fields, constants, ATOMS, ATOMS_UP, LEFTMOST)
     goal = one_of(atoms, chosen)
     place = tl.arange(0, PLACES)
-    of_facts, first, second, facts_lost = matching_facts(
-        goal, own, place, constants, facts, patterns, FACTS, PROBES
+    unified, is_rule, row, renaming, facts_lost, rules_lost = matching(
+        goal, own, place, constants, facts, patterns, rules, FACTS, RULES, PROBES
     )
-    is_rule, of_rules, row, rules_lost, renaming = matching_rules(
-        goal, first, second, place, constants, rules, FACTS, RULES
-    )
-    unified = of_facts | of_rules
     packed, size = closed(
         unified, is_rule, row, renaming, atoms, chosen, own, constants, rules, patterns, fields,
         BODY, ATOMS, PLACES, WORDS_UP, NAMES, PROBES,

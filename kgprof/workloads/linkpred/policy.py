@@ -241,13 +241,15 @@ class GreedyChooser:
         self.nans = 0
         self.narrowest = math.inf
 
+    def logits(self, parent: State, children: Sequence[State]) -> Tensor:
+        """[1, children]."""
+        pad: State = ((PAD, 0, 0),)
+        padded = [state + pad * (self.atoms - len(state)) for state in (parent, *children)]
+        encoded = self.policy.encode(torch.tensor(padded, dtype=torch.int32))
+        return self.policy.score(encoded[:1], encoded[1:].unsqueeze(0))
+
     def __call__(self, parent: State, children: Sequence[State]) -> int:
-        padded = [
-            state + ((PAD, 0, 0),) * (self.atoms - len(state)) for state in (parent, *children)
-        ]
-        rows = torch.tensor(padded, dtype=torch.int32)
-        encoded = self.policy.encode(rows)
-        logits = self.policy.score(encoded[:1], encoded[1:].unsqueeze(0))
+        logits = self.logits(parent, children)
         choice = choose(logits)
         self.nans += int(choice.nans)
         if len(children) > 1:

@@ -13,17 +13,17 @@ import numpy as np
 import torch
 
 from kgprof.workloads.linkpred.arrays import Floats, Ints, Outcomes
-from kgprof.workloads.linkpred.graph import PAD, Atom
-from kgprof.workloads.linkpred.policy import PolicyNetwork, choose
+from kgprof.workloads.linkpred.graph import Atom
+from kgprof.workloads.linkpred.policy import GreedyChooser, choose
 from kgprof.workloads.linkpred.proof import PROVED, TRUE_STATE, Prover, State
 
 
 class Scorer:
     """``score`` is "probability" or "weights"."""
 
-    def __init__(self, prover: Prover, policy: PolicyNetwork, score: str, depth: int) -> None:
+    def __init__(self, prover: Prover, choose: GreedyChooser, score: str, depth: int) -> None:
         self._prover = prover
-        self._policy = policy
+        self._choose = choose
         self._by_weights = score == "weights"
         self._depth = depth
 
@@ -47,14 +47,7 @@ class Scorer:
 
         def chooser(parent: State, children: Sequence[State]) -> int:
             nonlocal total
-            atoms = self._prover.caps.atoms
-            states = (parent, *children)
-            rows = torch.tensor(
-                [(*state, *[(PAD, 0, 0)] * (atoms - len(state))) for state in states],
-                dtype=torch.int32,
-            )
-            encoded = self._policy.encode(rows)
-            logits = self._policy.score(encoded[:1], encoded[1:].unsqueeze(0))
+            logits = self._choose.logits(parent, children)
             child = int(choose(logits).child)
             if self._by_weights:
                 total += self._log_weight(parent, children[child], query)

@@ -27,7 +27,6 @@ import torch
 from torch import Tensor, nn
 
 from kgprof.errors import UsageError
-from kgprof.workloads.linkpred.arrays import Ints
 from kgprof.workloads.linkpred.caps import Caps, Selection
 from kgprof.workloads.linkpred.graph import FALSE, FIRST_PREDICATE, PAD, TRUE, KnowledgeGraph
 
@@ -432,32 +431,25 @@ def _field_tables(
 def _fact_tables(graph: KnowledgeGraph) -> dict[str, npt.NDArray[np.generic]]:
     """Facts in both orders, and where each pattern of bound arguments finds its range."""
     facts = graph.train
+    terms = len(graph.constants) + 1
     by_first = facts[np.lexsort((facts[:, 2], facts[:, 1], facts[:, 0]))]
     by_second = facts[np.lexsort((facts[:, 1], facts[:, 2], facts[:, 0]))]
-    terms = len(graph.constants) + 1
-
-    def keys(rows: Ints, first: int, second: int) -> Ints:
-        return (rows[:, 0] * terms + rows[:, 1] * first) * terms + rows[:, 2] * second
-
-    patterns = [
-        (keys(by_first, 1, 1), 0),
-        (keys(by_first, 1, 0), 0),
-        (keys(by_second, 0, 1), len(facts)),
-        (keys(by_first, 0, 0), 0),
-    ]
     tables = []
-    for pattern, offset in patterns:
-        unique, start, length = np.unique(pattern, return_index=True, return_counts=True)
+    for first, second in ((1, 1), (1, 0), (0, 1), (0, 0)):
+        rows, offset = (by_second, len(facts)) if second > first else (by_first, 0)
+        keys = (rows[:, 0] * terms + rows[:, 1] * first) * terms + rows[:, 2] * second
+        unique, start, length = np.unique(keys, return_index=True, return_counts=True)
         tables.append(np.stack([unique, start + offset, length]))
+    facts_alone = tables[0][0]
     table = np.concatenate([*tables, [[NO_KEY], [0], [0]]], axis=1)
-    table = table[:, np.argsort(table[0])]
+    keys, starts, lengths = table[:, np.argsort(table[0])]
     rows = np.concatenate([by_first, by_second, np.zeros((1, 3), dtype=np.int64)])
     return {
         "fact_arguments": np.ascontiguousarray(rows[:, 1:].T.astype(np.int32)),
-        "fact_keys": np.append(np.sort(patterns[0][0]), NO_KEY),
-        "pattern_keys": table[0].copy(),
-        "pattern_start": table[1].copy(),
-        "pattern_length": table[2].copy(),
+        "fact_keys": np.append(facts_alone, NO_KEY),
+        "pattern_keys": keys.copy(),
+        "pattern_start": starts.copy(),
+        "pattern_length": lengths.copy(),
     }
 
 
