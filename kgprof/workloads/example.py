@@ -3,6 +3,7 @@ them."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from kgprof.errors import UsageError
 from kgprof.workloads import catalog, user
 from kgprof.workloads.protocol import Session, require_mode
 
-Shapes = Mapping[str, int]
+Shapes = SimpleNamespace  # an int under each name
 Step = Callable[[], object]
 # torch.compile(function, **options) in the run's mode; the function itself in eager mode
 Compile = Callable[..., Any]
@@ -42,7 +43,7 @@ class ExampleWorkload:
     def __init__(self, name: str, args: Sequence[str], seed: int) -> None:
         """Raises UsageError for a wrong option."""
         self.name = name
-        self._shapes = catalog.shapes_of(name, args)
+        self._shapes = SimpleNamespace(**catalog.shapes_of(name, args))
         self._seed = seed
         module = importlib.import_module(module_of(name))
         self._strategies: dict[str, Strategy] = module.STRATEGIES

@@ -97,15 +97,11 @@ def declared_unit(name: str, holder: object) -> m.WorkUnit:
     per_step = getattr(holder, "units_per_step", None)
     if per_step is None and not isinstance(unit, str) and not hasattr(holder, "strategies"):
         return UNNAMED
+    hint = 'for example: unit = "token"'
     if unit is not None and not (isinstance(unit, str) and _WORD.fullmatch(unit)):
-        raise UsageError(
-            f"{name}: unit must be a word, got {unit!r}", hint='for example: unit = "token"'
-        )
+        raise UsageError(f"{name}: unit must be a word, got {unit!r}", hint=hint)
     if unit in ("step", "evaluation"):
-        raise UsageError(
-            f"{name}: unit {unit!r} is redundant: kgprof always times it",
-            hint=('for example: unit = "token"'),
-        )
+        raise UsageError(f"{name}: unit {unit!r} is redundant: kgprof always times it", hint=hint)
     if callable(per_step):
         try:
             per_step = per_step()
@@ -345,17 +341,17 @@ def _evaluation(
         units = steps * unit.per_step
     if units is None and not given:
         return None
-    named = enumerate(given.items())
-    metrics = [_metric(str(label), value, headline=at < HEADLINES) for at, (label, value) in named]
-    # JSON has no such number
-    broken = [metric for metric in metrics if not math.isfinite(metric.value)]
+    metrics = []
+    faults = []
+    for at, (label, value) in enumerate(given.items()):
+        metric = _metric(str(label), value, headline=at < HEADLINES)
+        if math.isfinite(metric.value):
+            metrics.append(metric)
+        else:  # JSON has no such number
+            fault = f"{metric.label} is {metric.value}"
+            faults.append(m.Tally(fault, 1, kind=m.TallyKind.FAULT))
     return m.Evaluation(
-        units=units or 0,
-        steps=steps,
-        metrics=tuple(metric for metric in metrics if metric not in broken),
-        tallies=tuple(
-            m.Tally(f"{x.label} is {x.value}", 1, kind=m.TallyKind.FAULT) for x in broken
-        ),
+        units=units or 0, steps=steps, metrics=tuple(metrics), tallies=tuple(faults)
     )
 
 
@@ -431,13 +427,15 @@ def named_arrays(value: object, name: str = "result") -> Iterable[tuple[str, np.
             yield from named_arrays(entry, f"{name}[{index}]")
 
 
+def _own_arrays(arrays: Arrays) -> Arrays:
+    return {name: array for name, array in arrays.items() if not name.startswith("kgprof.")}
+
+
 def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreement:
     """Entry by entry. Another set of names, another shape or another dtype is a difference of every
     entry there."""
-    sides = (found, expected)
-    ours, theirs = (
-        {n: array for n, array in side.items() if not n.startswith("kgprof.")} for side in sides
-    )
+    ours = _own_arrays(found)
+    theirs = _own_arrays(expected)
     compared = differing = 0
     remarks = [note] if note else []
     for name in sorted(ours.keys() | theirs.keys()):

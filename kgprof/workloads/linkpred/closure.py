@@ -90,15 +90,20 @@ class Closure:
         return held
 
 
+def relations_of(graph: KnowledgeGraph, facts: Ints) -> dict[int, Relation]:
+    """The relation of each predicate, in the order of their ids."""
+    stride = len(graph.constants) + 1
+    keys = facts[:, 1] * stride + facts[:, 2]
+    predicates = range(FIRST_PREDICATE, FIRST_PREDICATE + len(graph.predicates))
+    return {p: Relation.of(np.unique(keys[facts[:, 0] == p]), stride) for p in predicates}
+
+
 def closure(graph: KnowledgeGraph, facts: Ints | None = None) -> Closure:
     """The fixpoint over ``facts`` (int64 [n, 3]; the graph's train triples)."""
     facts = graph.train if facts is None else facts
     stride = len(graph.constants) + 1
     constants = np.arange(1, stride, dtype=np.int64)
-    added: dict[int, Relation] = {}
-    for predicate in range(FIRST_PREDICATE, FIRST_PREDICATE + len(graph.predicates)):
-        mine = facts[facts[:, 0] == predicate]
-        added[predicate] = Relation.of(np.unique(mine[:, 1] * stride + mine[:, 2]), stride)
+    added = relations_of(graph, facts)
     total = dict(added)
     rounds = 0
     complete = True

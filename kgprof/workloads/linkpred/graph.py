@@ -115,8 +115,8 @@ def build(
     predicates = sorted({relation for _, relation, _ in triples} | {name for name, _, _ in atoms})
     named = {term.text for atom in atoms for term in atom[1:] if not term.is_variable}
     constants = sorted({text for head, _, tail in triples for text in (head, tail)} | named)
-    predicate_ids = {text: FIRST_PREDICATE + index for index, text in enumerate(predicates)}
-    constant_ids = {text: 1 + index for index, text in enumerate(constants)}
+    predicate_ids = {text: number for number, text in enumerate(predicates, FIRST_PREDICATE)}
+    constant_ids = {text: number for number, text in enumerate(constants, 1)}
     rows: dict[str, Ints] = {}
     for split, given in splits.items():
         ids = [
@@ -129,9 +129,7 @@ def build(
         name=name,
         predicates=tuple(predicates),
         constants=tuple(constants),
-        train=rows["train"],
-        valid=rows["valid"],
-        test=rows["test"],
+        **rows,
         rules=numbered,
         notes=(*_notes(splits, rows, numbered), *notes),
     )
@@ -166,9 +164,10 @@ def load_directory(path: Path) -> KnowledgeGraph:
     valid = _read_triples(path / "valid.txt") if (path / "valid.txt").exists() else []
     held = {text for head, _, tail in (*train, *test, *valid) for text in (head, tail)}
     # Without a file of rules there are none, and whoever asked for the graph mines them.
-    rules, notes = (
-        _read_rules(path / "rules.txt", held) if (path / "rules.txt").exists() else ([], [])
-    )
+    rules: list[RuleText] = []
+    notes: list[str] = []
+    if (path / "rules.txt").exists():
+        rules, notes = _read_rules(path / "rules.txt", held)
     graph = build(
         name=path.resolve().name, train=train, test=test, valid=valid, rules=rules, notes=notes
     )
@@ -179,7 +178,7 @@ def load_directory(path: Path) -> KnowledgeGraph:
 def _read_domains(path: Path, graph: KnowledgeGraph) -> Ints:
     """``domain constant constant ...`` on each line, apart by blanks; int64 [C + 1]. Names may be
     quoted."""
-    numbers = {text: 1 + index for index, text in enumerate(graph.constants)}
+    numbers = {text: number for number, text in enumerate(graph.constants, 1)}
     domains: Ints = np.zeros(len(numbers) + 1, dtype=np.int64)
     with _located(path) as at:
         for domain, (at.line, line) in enumerate(_data_lines(_text(path)), start=1):
@@ -243,8 +242,7 @@ def _read_rules(path: Path, held: Set[str]) -> tuple[list[RuleText], list[str]]:
 
 
 def _first(places: Sequence[str], most: int = 3) -> str:
-    more = and_more(places, most)
-    return ", ".join(places[:most]) + more
+    return ", ".join(places[:most]) + and_more(places, most)
 
 
 def _read_triples(path: Path) -> list[Triple]:
@@ -252,17 +250,12 @@ def _read_triples(path: Path) -> list[Triple]:
     if not lines:
         raise InputError("no triple found; expected at least one", path=path)
     # The first line that is surely no comment shows the form.
-    form_line, shown = next(
-        ((n, line) for n, line in lines if not line.startswith(COMMENT_MARKS)), lines[0]
-    )
-    has_columns = "\t" in shown.strip() and not _reads_as(shown, TripleForm.PROLOG)
-    form, other = (
-        (TripleForm.COLUMNS, TripleForm.PROLOG)
-        if has_columns
-        else (TripleForm.PROLOG, TripleForm.COLUMNS)
-    )
-    if form is TripleForm.PROLOG:
-        lines = [(number, line) for number, line in lines if not line.startswith(COMMENT_MARKS)]
+    facts = [(number, line) for number, line in lines if not line.startswith(COMMENT_MARKS)]
+    form_line, shown = (facts or lines)[0]
+    form, other = TripleForm.COLUMNS, TripleForm.PROLOG
+    if "\t" not in shown.strip() or _reads_as(shown, TripleForm.PROLOG):
+        form, other = other, form
+        lines = facts
     triples = []
     with _located(path) as at:
         for at.line, line in lines:

@@ -209,9 +209,7 @@ def load_weights(policy: PolicyNetwork, path: Path) -> None:
 
 def _mismatch(weights: object, expected: dict[str, Tensor]) -> str:
     """The first thing about ``weights`` that does not fit, or ''."""
-    if not isinstance(weights, dict) or not all(
-        isinstance(value, Tensor) for value in weights.values()
-    ):
+    if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
         return "has no state_dict (a dict of tensors)"
     missing = sorted(expected.keys() - weights.keys())
     extra = sorted(map(str, weights.keys() - expected.keys()))

@@ -52,16 +52,16 @@ def metrics_of(first: Ints, last: Ints) -> tuple[RankMetrics, ...]:
     sides = [*zip(SIDES, first.T, last.T, strict=True), (BOTH_SIDES, first.ravel(), last.ravel())]
     metrics = []
     for (side, low, high), ties in itertools.product(sides, TIES):
-        reciprocal_sum, hit_sums = TIES[ties](low, high)
-        hits_at_1, hits_at_3, hits_at_10 = (hits / len(low) for hits in hit_sums)
+        queries = len(low)
+        reciprocal_sum, (hits_1, hits_3, hits_10) = TIES[ties](low, high)
         ranked = RankMetrics(
             side=side,
             ties=ties,
-            queries=len(low),
-            mrr=reciprocal_sum / len(low),
-            hits_at_1=hits_at_1,
-            hits_at_3=hits_at_3,
-            hits_at_10=hits_at_10,
+            queries=queries,
+            mrr=reciprocal_sum / queries,
+            hits_at_1=hits_1 / queries,
+            hits_at_3=hits_3 / queries,
+            hits_at_10=hits_10 / queries,
         )
         metrics.append(ranked)
     return tuple(metrics)

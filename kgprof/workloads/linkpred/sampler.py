@@ -81,12 +81,13 @@ class Sampling:
     ) -> None:
         self.queries, self.notes = _choose_queries(graph, queries, seed)
         self._graph, self._seed, self._pool = graph, seed, _Pool(graph)
-        available = np.array(
-            [[self._pool.available(query, side) for side in (HEAD, TAIL)] for query in self.queries]
-        )
+        sides = [
+            self._pool.available(query, side) for query in self.queries for side in (HEAD, TAIL)
+        ]
+        available = np.reshape(sides, (-1, 2))
         self.width = int(available.max()) if corruptions is None else corruptions
         self.counts: Ints = np.minimum(available, self.width)  # [Q, 2]
-        short = 0 if corruptions is None else int((self.counts < corruptions).sum())
+        short = int((self.counts < (corruptions or 0)).sum())
         if short:
             few = (
                 f"{short} of {self.counts.size} query sides have fewer than {corruptions} "
