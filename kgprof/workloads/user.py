@@ -360,9 +360,17 @@ def _metric(label: str, given: object, *, headline: bool) -> m.Metric:
     known: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {"value": given}
     try:
         value = float(known.pop("value"))
-        unit = str(known.pop("unit", ""))
         better = m.Better(known.pop("better", ""))
-        tolerance = float(known.pop("tolerance", TOLERANCE * abs(value)))
+        which = f"; {better} is better" if better else ""
+        metric = m.Metric(
+            label=label,
+            value=value,
+            unit=str(known.pop("unit", "")),
+            better=better,
+            headline=headline,
+            title=f"as evaluate() returns it{which}",
+            tolerance=float(known.pop("tolerance", TOLERANCE * abs(value))),
+        )
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         hint = (
             'a metric must be a number or {"value": 0.91, "unit": "%", "better": '
@@ -374,16 +382,7 @@ def _metric(label: str, given: object, *, headline: bool) -> m.Metric:
     if known:
         keys = ", ".join(map(repr, known))
         raise UsageError(f"the metric {label!r} that evaluate() returns has unknown keys: {keys}")
-    title = f"as evaluate() returns it{f'; {better} is better' if better else ''}"
-    return m.Metric(
-        label=label,
-        value=value,
-        unit=unit,
-        better=better,
-        headline=headline,
-        title=title,
-        tolerance=tolerance,
-    )
+    return metric
 
 
 def _random_state() -> tuple[object, ...]:

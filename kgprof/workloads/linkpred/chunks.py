@@ -134,14 +134,14 @@ class Total:
         lengths = np.bincount(chunk.steps[proved], minlength=len(self.proof_lengths))
         lengths[: len(self.proof_lengths)] += self.proof_lengths
         self.proof_lengths = lengths
-        self.outcomes = self.outcomes + np.bincount(chunk.outcome, minlength=len(OUTCOMES))
+        self.outcomes += np.bincount(chunk.outcome, minlength=len(OUTCOMES))
         self.candidates += len(chunk.outcome)
         self.slot_steps += int(chunk.steps.sum(dtype=np.int64))
         self.places = added(self.places, chunk.places)
         self.upper_places = added(self.upper_places, chunk.upper_places)
-        self.truth = self.truth + chunk.truth
+        self.truth += chunk.truth
         self.dropped = self.dropped.plus(Dropped(*chunk.dropped.tolist()))
-        self.counts = self.counts + chunk.counts
+        self.counts += chunk.counts
         self.seconds[process] = self.seconds.get(process, 0.0) + float(chunk.seconds)
         self.vector.add(chunk.outcome, chunk.steps)
         # What pruning does not change: which candidates are proved, and in how many steps.

@@ -81,9 +81,7 @@ def parse(args: Sequence[str]) -> Asked | str:
         command, NAME, args, f"see {NAME} --help", auto_envvar_prefix="KGPROF_EVALUATE"
     )
     if given.pop("help", False):
-        return command.get_help(
-            click.Context(command, info_name=NAME, terminal_width=options.HELP_WIDTH)
-        )
+        return options.help_of(command, NAME)
     own = {name: given.pop(name) for name in OWN & given.keys()}
     if "corruptions" in given:
         counts = given.pop("corruptions")

@@ -204,16 +204,16 @@ def summarise(
     found: Found, candidates: Candidates, steps: int, settings: Mapping[str, str]
 ) -> CandidateResults:
     """Classes, counters and ranks; a proved candidate scores 1.0, every other one 0.0."""
-    classes = np.bincount(found.outcome, minlength=5)
+    classes = np.bincount(found.outcome, minlength=5).tolist()
     proved = found.outcome == PROVED
     ranking = rank(proved.astype(np.float64), candidates)
     return CandidateResults(
         candidates=len(found.outcome),
-        proved=int(classes[PROVED]),
-        failed=int(classes[FAILED]),
-        depth_truncated=int(classes[TRUNCATED]),
-        overflow=int(classes[OVERFLOW]),
-        unfinished=int(classes[UNFINISHED]),
+        proved=classes[PROVED],
+        failed=classes[FAILED],
+        depth_truncated=classes[TRUNCATED],
+        overflow=classes[OVERFLOW],
+        unfinished=classes[UNFINISHED],
         invalid=candidates.invalid,
         deep=int((proved & (found.steps > DEEP_STEPS)).sum()),
         steps=steps,

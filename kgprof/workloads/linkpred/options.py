@@ -182,10 +182,11 @@ def parameters() -> Sequence[click.Parameter]:
 
 def help_text() -> str:
     """What ``-- --help`` prints: every option with its default."""
-    context = click.Context(
-        _COMMAND, info_name=HELP_COMMAND.rpartition(" ")[0], terminal_width=HELP_WIDTH
-    )
-    return _COMMAND.get_help(context)
+    return help_of(_COMMAND, HELP_COMMAND.rpartition(" ")[0])
+
+
+def help_of(command: click.Command, name: str) -> str:
+    return command.get_help(click.Context(command, info_name=name, terminal_width=HELP_WIDTH))
 
 
 def load_graph(options: LinkpredOptions, seed: int) -> graph.KnowledgeGraph:

@@ -19,7 +19,7 @@ from kgprof.workloads.linkpred.graph import FALSE, TRUE
 from kgprof.workloads.linkpred.policy import PolicyNetwork, choose
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
 from kgprof.workloads.linkpred.queue import hand_out, hand_out_own, load, own_shares, with_trash_row
-from kgprof.workloads.linkpred.unification import Engine
+from kgprof.workloads.linkpred.unification import Children, Engine
 
 
 class Problem(nn.Module):
@@ -63,7 +63,7 @@ class Problem(nn.Module):
     def derive(self, states: Tensor, candidate: Tensor) -> Children:
         """The children of ``states`` [B, A, 3], each on behalf of ``candidate`` [B], whose own atom
         is no fact."""
-        return Children(*self.engine.derive(states, self.goals[candidate]))
+        return self.engine.derive(states, self.goals[candidate])
 
 
 class Slots(NamedTuple):
@@ -71,14 +71,6 @@ class Slots(NamedTuple):
     states: Tensor  # int32 [B, A, 3]
     depth: Tensor  # int32 [B], choices made so far
     overflowed: Tensor  # bool [B], a cap dropped a child on the way here
-
-
-class Children(NamedTuple):
-    """What Engine.derive answers for the B slots."""
-
-    states: Tensor  # int32 [B, W, A, 3]
-    number: Tensor  # int64 [B], how many of W
-    dropped: Tensor  # int64 [B, 4]: atoms, children, facts, rules
 
 
 class Tally(NamedTuple):

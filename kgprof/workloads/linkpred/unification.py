@@ -30,8 +30,6 @@ from kgprof.errors import UsageError
 from kgprof.workloads.linkpred.caps import Caps, Selection
 from kgprof.workloads.linkpred.graph import FALSE, FIRST_PREDICATE, PAD, TRUE, KnowledgeGraph
 
-__all__ = ["Caps", "Derived", "Engine"]
-
 # above every key: ends each sorted table, so a look-up never runs past it
 NO_KEY = np.iinfo(np.int64).max
 WORD_BITS = 63  # of an int64, the sign left alone
@@ -39,13 +37,12 @@ WORD_BITS = 63  # of an int64, the sign left alone
 PAIRWISE_CHILDREN = 64
 
 
-class Derived(NamedTuple):
-    """``children`` int32 [B, W, A, 3], zero from ``counts`` (int64 [B], at least 1) on; ``dropped``
-    int64 [B, 4] in the order of ``caps.Dropped``."""
+class Children(NamedTuple):
+    """What ``Engine.derive`` answers for B states."""
 
-    children: Tensor
-    counts: Tensor
-    dropped: Tensor
+    states: Tensor  # int32 [B, W, A, 3], zero from ``number`` on
+    number: Tensor  # int64 [B], how many of W, at least 1
+    dropped: Tensor  # int64 [B, 4], in the order of ``caps.Dropped``
 
 
 class Atoms(NamedTuple):
@@ -68,7 +65,7 @@ class Resolvents(NamedTuple):
 
 class Listed(NamedTuple):
     """Children in the places where they were found: packed in ``words`` (int64 [words, B, K]) where
-    ``real`` (bool [B, K]); ``dropped`` as in Derived."""
+    ``real`` (bool [B, K]); ``dropped`` as in Children."""
 
     words: Tensor
     real: Tensor
@@ -126,7 +123,7 @@ class Engine(nn.Module):
         """The word, the shift and the mask of each field."""
         return self.field_word, self.field_shift, self.field_mask
 
-    def derive(self, states: Tensor, own: Tensor) -> Derived:
+    def derive(self, states: Tensor, own: Tensor) -> Children:
         """The children of ``states`` (int32 [B, A, 3]; canonical, PAD last) while ``own`` (int32
         [B, 3]) is proved."""
         unified = self.unify(states, own)
@@ -134,7 +131,7 @@ class Engine(nn.Module):
         counts = listed.real.sum(1)
         place = torch.where(listed.real, listed.real.cumsum(1) - 1, self.caps.width)
         taken = _scatter(listed.words, place.expand_as(listed.words), 2, self.caps.width)
-        return Derived(self.unpack(taken), counts, listed.dropped)
+        return Children(self.unpack(taken), counts, listed.dropped)
 
     def unify(self, states: Tensor, own: Tensor) -> Resolvents:
         """What the goal of each state unifies with: K_f facts, then K_r rules."""
