@@ -208,9 +208,8 @@ def _kin_by_line(person: Person, male: bool) -> list[Person]:
     line = _line(person, male)
     generation = line[-1:]
     for _ in line:
-        generation = [
-            child for parent in generation if parent.is_male == male for child in parent.children
-        ]
+        parents = (person for person in generation if person.is_male == male)
+        generation = [child for parent in parents for child in parent.children]
     near = {person, *person.siblings}
     return [kin for kin in generation if kin not in near]
 

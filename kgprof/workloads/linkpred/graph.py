@@ -35,7 +35,6 @@ from kgprof.workloads.linkpred.rules import (
     RuleText,
     parse_fact,
     parse_rule,
-    quoted,
     rule_format,
 )
 
@@ -76,20 +75,6 @@ class KnowledgeGraph:
     notes: tuple[str, ...] = ()
     # int64 [C + 1], the domain of each constant; corruptions stay within one
     domains: Ints | None = None
-
-    def describe(self, atom: Sequence[int]) -> str:
-        """The atom as Prolog text. Ids above the constants' are variables, and so are negative
-        ones."""
-        predicate, *arguments = (int(number) for number in atom)
-        if predicate < FIRST_PREDICATE:
-            return ("-", "true", "false")[predicate]
-        texts = [
-            quoted(self.constant_text(term))
-            if 1 <= term <= len(self.constants)
-            else f"V{-term if term < 0 else term - len(self.constants)}"
-            for term in arguments
-        ]
-        return f"{quoted(self.predicate_text(predicate))}({', '.join(texts)})"
 
     def predicate_text(self, predicate: int) -> str:
         return self.predicates[predicate - FIRST_PREDICATE]

@@ -109,7 +109,7 @@ class LinkpredOptions:
 
     def as_text(self) -> dict[str, str]:
         """The options as the report shows them, ``data`` or ``dataset``, whichever counts."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values = dict(vars(self))
         values["near_tie_threshold"] = self.near_tie_gap
         values["children_width"] = self.children_width or self.max_children
         del values["data" if self.data is None else "dataset"]
@@ -246,16 +246,15 @@ def _family_tree_size(dataset: str) -> int:
         return family_tree.DEFAULT_SIZE
     smallest = family_tree.MINIMUM_SIZE
     largest = family_tree.MAXIMUM_SIZE
-    if not (
-        size.isascii()
-        and size.isdecimal()
-        and len(size) <= MOST_DIGITS
-        and smallest <= int(size) <= largest
-    ):
+    if not (is_number(size) and smallest <= int(size) <= largest):
         raise UsageError(
             f"expected a number of people from {smallest} to {largest} in --dataset {dataset!r}"
         )
     return int(size)
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
 
 
 def number(
@@ -264,9 +263,7 @@ def number(
     """From 1 on, or ALL or AUTO where the option takes it."""
     if value is None or (value in (ALL, AUTO) and f"|{value}" in str(parameter.metavar)):
         return value
-    if not (
-        value.isascii() and value.isdecimal() and len(value) <= MOST_DIGITS and int(value) >= 1
-    ):
+    if not (is_number(value) and int(value) >= 1):
         raise click.BadParameter(
             f"{value!r} is not a whole number from 1 to {10**MOST_DIGITS - 1}", context, parameter
         )

@@ -148,14 +148,6 @@ def parse_fact(line: str) -> tuple[str, str, str]:
     return first.text, name, second.text
 
 
-def quoted(text: str) -> str:
-    """``text`` as it stands in a Prolog file. (An arrow rule would take a plain ``x1`` for a
-    variable.)"""
-    if re.fullmatch(r"[a-z]\w*|[0-9]+", text):
-        return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
 def _parse_arrow(line: str) -> RuleText:
     parts = [part.strip() for part in line.split(":", 2)]
     if len(parts) < 3 or not parts[0]:

@@ -8,6 +8,7 @@ reads is written while it runs.
 
 from __future__ import annotations
 
+import functools
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -226,33 +227,26 @@ class SlotStrategy(nn.Module):
         """Before the first step every slot is empty and the queue is full, so that step does
         nothing but load."""
         problem = self.problem
-        device = self.problem.goals.device
         batch = problem.batch_size
+        zeros = functools.partial(torch.zeros, device=problem.goals.device)
         return Carried(
             slots=Slots(
-                candidate=torch.full((batch,), problem.size, dtype=torch.int64, device=device),
-                states=torch.zeros(
-                    (batch, problem.engine.caps.atoms, 3), dtype=torch.int32, device=device
-                ),
-                depth=torch.zeros((batch,), dtype=torch.int32, device=device),
-                overflowed=torch.zeros((batch,), dtype=torch.bool, device=device),
+                candidate=zeros(batch, dtype=torch.int64) + problem.size,
+                states=zeros(batch, problem.engine.caps.atoms, 3, dtype=torch.int32),
+                depth=zeros(batch, dtype=torch.int32),
+                overflowed=zeros(batch, dtype=torch.bool),
             ),
             head=problem.first.clone(),
-            tally=Tally(
-                dropped=torch.zeros(4, dtype=torch.int64, device=device),
-                nans=torch.zeros((), dtype=torch.int64, device=device),
-            ),
-            done=torch.full((), problem.size == 0, device=device),
+            tally=Tally(dropped=zeros(4, dtype=torch.int64), nans=zeros((), dtype=torch.int64)),
+            done=zeros((), dtype=torch.bool) | (problem.size == 0),
             children=empty_children(problem) if self.keeps_children else None,
         )
 
     def carried(self) -> Carried:
         """The buffers under their names."""
-        children = (
-            Children(self.child_states, self.child_number, self.child_dropped)
-            if self.keeps_children
-            else None
-        )
+        children = None
+        if self.keeps_children:
+            children = Children(self.child_states, self.child_number, self.child_dropped)
         slots = Slots(self.candidate, self.states, self.depth, self.overflowed)
         return Carried(slots, self.head, Tally(self.dropped, self.nans), self.done, children)
 
@@ -284,10 +278,9 @@ class SlotStrategy(nn.Module):
         """One call for each dtype: on CUDA a list of several falls apart into a copy for each
         tensor."""
         by_dtype: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-        for pair in zip(self.carried().tensors(), source.tensors(), strict=True):
-            for tensors, tensor in zip(
-                by_dtype.setdefault(pair[0].dtype, ([], [])), pair, strict=True
-            ):
-                tensors.append(tensor)
+        for target, value in zip(self.carried().tensors(), source.tensors(), strict=True):
+            targets, sources = by_dtype.setdefault(target.dtype, ([], []))
+            targets.append(target)
+            sources.append(value)
         for targets, sources in by_dtype.values():
             torch._foreach_copy_(targets, sources)
