@@ -104,8 +104,8 @@ def truths(many: list[Derivations]) -> list[Children]:
 def test_the_cases_meet_every_kind_of_child_and_every_counter(
     many: list[Derivations], truths: list[Children]
 ) -> None:
-    first = torch.cat([truth.children[:, 0, 0, 0] for truth in truths])
-    counts = torch.cat([truth.counts for truth in truths])
+    first = torch.cat([truth.states[:, 0, 0, 0] for truth in truths])
+    counts = torch.cat([truth.number for truth in truths])
     dropped = torch.cat([truth.dropped for truth in truths])
 
     assert sum(len(cases.states) for cases in many) == len(counts) == GRAPHS * STATES
@@ -323,10 +323,8 @@ def test_a_wider_tensor_holds_the_same_children(many: list[Derivations]) -> None
             for width in (cases.caps.children, 100)
         )
 
-        assert (
-            differing(wide._replace(children=wide.children[:, : cases.caps.children]), narrow) == 0
-        )
-        assert not wide.children[:, cases.caps.children :].any()
+        assert differing(wide._replace(states=wide.states[:, : cases.caps.children]), narrow) == 0
+        assert not wide.states[:, cases.caps.children :].any()
 
 
 def test_a_state_of_padding_is_false(many: list[Derivations]) -> None:
@@ -335,7 +333,7 @@ def test_a_state_of_padding_is_false(many: list[Derivations]) -> None:
 
     found = engine(cases).derive(empty, torch.zeros(3, 3, dtype=torch.int32))
 
-    truth = torch.zeros_like(found.children)
+    truth = torch.zeros_like(found.states)
     truth[:, 0, 0, 0] = FALSE
     assert differing(found, Children(truth, torch.ones(3).long(), torch.zeros(3, 4).long())) == 0
 
