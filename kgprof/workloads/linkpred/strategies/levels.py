@@ -293,7 +293,7 @@ class Levels:
         return Frontier(ids, keys, states, frontier.own, encoded), new
 
     def _successors(self, part: Frontier) -> Successors:
-        scale, count, calls = self.problem.policy.scale, len(part.ids), self.by_torch
+        policy, count, calls = self.problem.policy, len(part.ids), self.by_torch
         if count == 1:  # for which torch would compile everything again
             part = Frontier(*(torch.cat([each, each]) for each in part))
         unified = calls.unify(part.states, part.own)
@@ -302,13 +302,13 @@ class Levels:
         parent, words, states = calls.taken(listed, places(listed.real))
         if self.differs:
             seen = self._in_passes(self.glance.encode, states)
-            kept = places(calls.contenders(seen, part.encoded, parent, scale, self.differs))
+            kept = places(calls.contenders(seen, part.encoded, parent, policy.scale, self.differs))
             self.children, self.again = self.children + len(parent), self.again + len(kept)
             parent, words, states = parent[kept], words[:, kept], states[kept]
         encoded = self._in_passes(calls.encode, states)
         if self.differs:
             self.apart = torch.maximum(self.apart, calls.apart(seen[kept], encoded))
-        child, nans = calls.choose(encoded, part.encoded, parent, scale)
+        child, nans = calls.choose(encoded, part.encoded, parent, policy.scale)
         keys = torch.cat([words[:, child], part.keys[:, -1:].T]).T
         lost = torch.cat([listed.dropped, nans.unsqueeze(1)], dim=1)
         return Successors(*(each[:count] for each in (keys, states[child], encoded[child], lost)))
