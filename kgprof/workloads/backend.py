@@ -23,9 +23,9 @@ def as_in(cell: m.Cell, device: str) -> Iterator[None]:
     A stance and a precision are the process's: nothing else may run in it.
     """
     dynamic = {m.Dynamic.FALSE: False, m.Dynamic.TRUE: True, m.Dynamic.AUTO: None}
-    settings: dict[str, object] = (
-        {"dynamic": dynamic[cell.dynamic]} if cell.dynamic in dynamic else {}
-    )
+    settings: dict[str, object] = {}
+    if cell.dynamic in dynamic:
+        settings["dynamic"] = dynamic[cell.dynamic]
     backend = "" if cell.backend == INDUCTOR else cell.backend
     if cell.mode in m.COMPILED_MODES and not backend:
         settings["mode"] = cell.mode
@@ -71,10 +71,8 @@ def in_place_of_inductor(
             return compile_(*args, backend=chosen, **settings)
         # torch takes a mode or options, not both.
         dropped = OF_INDUCTOR if backend or "mode" in (given or {}) or chosen != INDUCTOR else ()
-        kept = {name: value for name, value in settings.items() if name not in dropped} | dict(
-            given or {}
-        )
-        return compile_(*args, **kept, backend=backend or INDUCTOR)
+        kept = {name: value for name, value in settings.items() if name not in dropped}
+        return compile_(*args, **{**kept, **(given or {})}, backend=backend or INDUCTOR)
 
     @functools.wraps(optimize)
     def optimizing(asked: Any = INDUCTOR, *args: Any, **settings: Any) -> Any:

@@ -3,6 +3,7 @@ them."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +12,9 @@ import torch
 from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.workloads import catalog, user
-from kgprof.workloads.protocol import Session
+from kgprof.workloads.protocol import Session, require_mode
 
-Shapes = Mapping[str, int]
+Shapes = SimpleNamespace  # an int under each name
 Step = Callable[[], object]
 # torch.compile(function, **options) in the run's mode; the function itself in eager mode
 Compile = Callable[..., Any]
@@ -42,7 +43,7 @@ class ExampleWorkload:
     def __init__(self, name: str, args: Sequence[str], seed: int) -> None:
         """Raises UsageError for a wrong option."""
         self.name = name
-        self._shapes = catalog.shapes_of(name, args)
+        self._shapes = SimpleNamespace(**catalog.shapes_of(name, args))
         self._seed = seed
         module = importlib.import_module(module_of(name))
         self._strategies: dict[str, Strategy] = module.STRATEGIES
@@ -66,23 +67,13 @@ class ExampleWorkload:
 
     def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         """The first strategy in eager mode."""
-        return next(
-            (
-                run
-                for run in runs
-                if run.mode == m.EAGER and run.strategy == next(iter(self._strategies))
-            ),
-            None,
-        )
+        first = m.RunKey(next(iter(self._strategies)), m.EAGER)
+        return first if first in runs else None
 
     def prepare(self, run: m.RunKey, device: torch.device) -> Session:
         """Raises UsageError for a mode or a device that the strategy does not run in."""
         strategy = self._strategies[run.strategy]
-        if run.mode not in strategy.modes:
-            hint = f"it runs in: {', '.join(strategy.modes)}"
-            raise UsageError(
-                f"strategy {run.strategy!r} does not run in mode {run.mode!r}", hint=hint
-            )
+        require_mode(run, strategy.modes)
         if missing := _unavailable(strategy, device):
             raise UsageError(
                 f"strategy {run.strategy!r} needs {missing}", hint="leave it out with --strategy"
@@ -111,11 +102,7 @@ class ExampleWorkload:
         judged = []
         for run in results:
             own = m.RunKey(run.strategy, m.EAGER)
-            judged += [
-                pair
-                for pair in user.judged(results, own if own in results else None)
-                if pair[0] == run
-            ]
+            judged.append((run, user.judge(run, results, own if own in results else None)))
         return m.Agreement(baseline=baseline, runs=tuple(judged))
 
 

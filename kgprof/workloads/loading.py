@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from kgprof.workloads.protocol import Workload
 
 FORMS = (
-    "pkg.mod:name, path/file.py:name, a whole script.py, or a built-in (kgprof "
-    "workloads lists them)"
+    "a workload must be one of: pkg.mod:name, path/file.py:name, a whole script.py, "
+    "or a built-in (kgprof workloads lists them)"
 )
 
 
@@ -70,13 +70,9 @@ def find(workload: str) -> Target | None:
         programs.find(workload)  # says that it is a folder
     if not colon:
         near_by = did_you_mean(workload, BUILT_IN)
-        raise UsageError(
-            f"no workload {workload!r}{near_by}", hint=f"a workload must be one of: {FORMS}"
-        )
+        raise UsageError(f"no workload {workload!r}{near_by}", hint=FORMS)
     if not name or not place:
-        raise UsageError(
-            f"workload {workload!r} is incomplete", hint=f"a workload must be one of: {FORMS}"
-        )
+        raise UsageError(f"workload {workload!r} is incomplete", hint=FORMS)
     if place.endswith(".py") or os.sep in place:
         file = Path(place)
         if not file.is_file():
@@ -85,9 +81,7 @@ def find(workload: str) -> Target | None:
             )
         return Target(file=file.resolve(), name=name)
     if not all(part.isidentifier() for part in place.split(".")):
-        raise UsageError(
-            f"{place!r} is not a module name", hint=f"a workload must be one of: {FORMS}"
-        )
+        raise UsageError(f"{place!r} is not a module name", hint=FORMS)
     return Target(module=place, name=name)
 
 
@@ -257,14 +251,12 @@ def _import_file(file: Path) -> ModuleType:
     sys.path.insert(0, str(file.parent))
     # Its stem is its name, so that what it defines can be pickled; but it must not hide a module
     # that is already in.
-    name = (
-        file.stem
-        if file.stem.isidentifier() and file.stem not in sys.modules
-        else "kgprof_workload"
-    )
+    name = file.stem
+    if not name.isidentifier() or name in sys.modules:
+        name = "kgprof_workload"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{file} is not a Python file", hint=f"a workload must be one of: {FORMS}")
+        raise UsageError(f"{file} is not a Python file", hint=FORMS)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -275,11 +267,8 @@ def _attribute(module: ModuleType, target: Target) -> Any:
     found: Any = module
     for part in target.name.split("."):
         if not hasattr(found, part):
-            known = (
-                [name for name in vars(found) if not name.startswith("_")]
-                if hasattr(found, "__dict__")
-                else []
-            )
+            members = getattr(found, "__dict__", ())
+            known = [name for name in members if not name.startswith("_")]
             hint = "give a function without arguments, or an object with strategies"
             raise UsageError(
                 f"{target.place} has no {target.name!r}{did_you_mean(part, known)}", hint=hint

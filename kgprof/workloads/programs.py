@@ -91,8 +91,9 @@ def _spec(name: str) -> ModuleSpec | None:
 def source_of(module: str) -> Path | None:
     """Its file, which a package has not: what runs of it lies in another one."""
     spec = _spec(module)
-    found = spec is not None and spec.has_location and (spec.origin or "").endswith(".py")
-    return Path(spec.origin) if found and spec is not None and spec.origin else None
+    if spec is None or not spec.has_location or not spec.origin:
+        return None
+    return Path(spec.origin) if spec.origin.endswith(".py") else None
 
 
 def folders(program: Program) -> Iterator[str]:
@@ -169,11 +170,8 @@ def give_way() -> None:
     loaded = list(sys.modules)
     folder = sys.path[0]
     ours = loaded[loaded.index("kgprof") :]  # what Python itself had imported stands before it
-    for name in {name.partition(".")[0] for name in ours} - {
-        "kgprof",
-        "torch",
-        *sys.builtin_module_names,
-    }:
+    kept = {"kgprof", "torch", *sys.builtin_module_names}
+    for name in {name.partition(".")[0] for name in ours} - kept:
         spec = PathFinder.find_spec(name, [folder])
         origin = getattr(sys.modules.get(name), "__file__", None)
         if spec is not None and spec.loader is not None and spec.origin != origin:
@@ -188,8 +186,8 @@ def _main_module(*, file: str, spec: ModuleSpec | None) -> ModuleType:
         __file__=file,
         __spec__=spec,
         __loader__=spec.loader if spec else SourceFileLoader("__main__", file),
-        __package__=spec.parent if spec else None,
-        __cached__=spec.cached if spec else None,
+        __package__=getattr(spec, "parent", None),
+        __cached__=getattr(spec, "cached", None),
         __builtins__=builtins,  # the module, as Python documents it for __main__
         __annotations__={},
     )

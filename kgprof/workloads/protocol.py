@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from kgprof import model as m
+from kgprof.errors import UsageError
 
 Tick = Callable[[], None]
 
@@ -118,3 +119,12 @@ class ComparableWorkload(Workload, Protocol):
         self, results: Mapping[m.RunKey, Mapping[str, np.ndarray]], baseline: m.RunKey | None
     ) -> m.Agreement:
         """Compare every run's result with the baseline's and with the workload's own reference."""
+
+
+def require_mode(run: m.RunKey, modes: Sequence[str]) -> None:
+    """Raises UsageError for a mode that the strategy does not run in."""
+    if run.mode not in modes:
+        raise UsageError(
+            f"strategy {run.strategy!r} does not run in mode {run.mode!r}",
+            hint=f"it runs in: {', '.join(modes)}",
+        )

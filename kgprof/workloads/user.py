@@ -31,7 +31,7 @@ import inspect
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,15 +97,11 @@ def declared_unit(name: str, holder: object) -> m.WorkUnit:
     per_step = getattr(holder, "units_per_step", None)
     if per_step is None and not isinstance(unit, str) and not hasattr(holder, "strategies"):
         return UNNAMED
+    hint = 'for example: unit = "token"'
     if unit is not None and not (isinstance(unit, str) and _WORD.fullmatch(unit)):
-        raise UsageError(
-            f"{name}: unit must be a word, got {unit!r}", hint='for example: unit = "token"'
-        )
+        raise UsageError(f"{name}: unit must be a word, got {unit!r}", hint=hint)
     if unit in ("step", "evaluation"):
-        raise UsageError(
-            f"{name}: unit {unit!r} is redundant: kgprof always times it",
-            hint=('for example: unit = "token"'),
-        )
+        raise UsageError(f"{name}: unit {unit!r} is redundant: kgprof always times it", hint=hint)
     if callable(per_step):
         try:
             per_step = per_step()
@@ -153,60 +149,35 @@ class UserWorkload:
                 f"{name}: {no_names[0]!r} in strategies is not a name", hint="use strings as names"
             )
         has = f"it has: {', '.join(strategies)}"
-        if baseline is not None and baseline not in self._strategies:
+        if baseline is not None and baseline not in strategies:
             raise UsageError(
                 f"{name}: baseline {baseline!r} is not one of its strategies", hint=has
             )
         if alternatives is not None and not isinstance(alternatives, Mapping):
-            kind = (
-                f"a {type(alternatives).__name__}, not a mapping from the guarded strategy to "
+            kind = type(alternatives).__name__
+            raise UsageError(
+                f"{name}: alternatives is a {kind}, not a mapping from the guarded strategy to "
                 "the other"
             )
-            raise UsageError(f"{name}: alternatives is {kind}")
-        declared = dict(alternatives or {})
-        self._alternatives = tuple(
-            m.Alternative(guarded=first, always=other) for first, other in declared.items()
-        )
-        for label in (label for pair in declared.items() for label in pair):
+        pairs = tuple((alternatives or {}).items())
+        for label in (label for pair in pairs for label in pair):
             if not isinstance(label, str) or label not in strategies:
                 raise UsageError(
                     f"{name}: alternatives name {label!r}, which is not one of its strategies",
                     hint=has,
                 )
-        for label, strategy in self._strategies.items():
-            what = f"{name}: strategy {label!r}" if len(strategies) > 1 else name
-            if inspect.isclass(strategy):
-                raise UsageError(
-                    f"{what} is a class",
-                    hint="give an instance of it, or a function without arguments",
-                )
-            step: object = _step(strategy)
-            if not callable(step):
-                hint = (
-                    "give a function without arguments, an object with step(), or one with "
-                    "strategies"
-                )
-                raise UsageError(
-                    f"{what} is a {type(strategy).__name__}, which cannot be called", hint=hint
-                )
-            try:
-                inspect.signature(step).bind()
-            except TypeError as error:
-                hint = "wrap it: def step(): return f(x, y)"
-                raise UsageError(
-                    f"{what} cannot be called without arguments: {error}", hint=hint
-                ) from None
-            except ValueError:
-                pass  # a builtin without a signature: calling it will show
+        self._alternatives = tuple(
+            m.Alternative(guarded=first, always=other) for first, other in pairs
+        )
+        for label, strategy in strategies.items():
+            _require_step(f"{name}: strategy {label!r}" if len(strategies) > 1 else name, strategy)
 
     def strategies(self) -> Sequence[m.StrategyPlan]:
         plans = []
         for label, strategy in self._strategies.items():
-            modes = (
-                (m.AS_IS, m.EAGER)
-                if hasattr(strategy, "evaluate")
-                else (m.AS_IS, m.EAGER, *m.COMPILED_MODES)
-            )
+            modes: tuple[str, ...] = (m.AS_IS, m.EAGER)
+            if not hasattr(strategy, "evaluate"):
+                modes += m.COMPILED_MODES
             summary = (inspect.getdoc(strategy) or "").partition("\n")[0]
             plans.append(m.StrategyPlan(name=label, modes=modes, summary=summary))
         return plans
@@ -243,28 +214,47 @@ class UserWorkload:
     def agreement(
         self, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None
     ) -> m.Agreement:
-        return m.Agreement(baseline=baseline, runs=tuple(judged(results, baseline)))
+        runs = ((run, judge(run, results, baseline)) for run in results)
+        return m.Agreement(baseline=baseline, runs=tuple(runs))
 
 
-def judged(
-    results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None
-) -> Iterator[tuple[m.RunKey, m.RunAgreement | m.Skipped]]:
-    """Every run against the baseline run, within assert_close's tolerance for each dtype."""
+def judge(
+    run: m.RunKey, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None
+) -> m.RunAgreement | m.Skipped:
+    """A run against the baseline run, within assert_close's tolerance for each dtype."""
+    found = results[run]
     expected = results.get(baseline) if baseline else None
-    for run, found in results.items():
-        if expected is None:
-            yield run, m.Skipped("the baseline left no result to compare with")
-        elif run != baseline and (found.get(RANDOM) or expected.get(RANDOM)):
-            drawn = (
-                "its steps draw random numbers, and compiled code draws different ones from "
-                "the same seed"
-            )
-            yield run, m.Skipped(drawn)
-        else:
-            yield (
-                run,
-                compare(found, expected, note="the baseline itself" if run == baseline else ""),
-            )
+    if expected is None:
+        return m.Skipped("the baseline left no result to compare with")
+    if run == baseline:
+        return compare(found, expected, note="the baseline itself")
+    if found.get(RANDOM) or expected.get(RANDOM):
+        return m.Skipped(
+            "its steps draw random numbers, and compiled code draws different ones from "
+            "the same seed"
+        )
+    return compare(found, expected)
+
+
+def _require_step(what: str, strategy: object) -> None:
+    """Raises UsageError for what is no step."""
+    if inspect.isclass(strategy):
+        raise UsageError(
+            f"{what} is a class", hint="give an instance of it, or a function without arguments"
+        )
+    step: object = _step(strategy)
+    if not callable(step):
+        raise UsageError(
+            f"{what} is a {type(strategy).__name__}, which cannot be called",
+            hint="give a function without arguments, an object with step(), or one with strategies",
+        )
+    try:
+        inspect.signature(step).bind()
+    except TypeError as error:
+        hint = "wrap it: def step(): return f(x, y)"
+        raise UsageError(f"{what} cannot be called without arguments: {error}", hint=hint) from None
+    except ValueError:
+        pass  # a builtin without a signature: calling it will show
 
 
 def _step(strategy: object) -> Callable[[], object]:
@@ -276,7 +266,8 @@ def _buffers(strategy: object) -> Callable[[], Mapping[str, torch.Tensor]] | Non
     """A function that gives the declared buffers as they are when it is called; None where none are
     declared."""
     if isinstance(strategy, torch.nn.Module):
-        return (lambda: dict(strategy.named_buffers())) if dict(strategy.named_buffers()) else None
+        named = strategy.named_buffers
+        return (lambda: dict(named())) if any(named()) else None
     if not hasattr(strategy, "buffers"):
         return None
 
@@ -350,17 +341,17 @@ def _evaluation(
         units = steps * unit.per_step
     if units is None and not given:
         return None
-    named = enumerate(given.items())
-    metrics = [_metric(str(label), value, headline=at < HEADLINES) for at, (label, value) in named]
-    # JSON has no such number
-    broken = [metric for metric in metrics if not math.isfinite(metric.value)]
+    metrics = []
+    faults = []
+    for at, (label, value) in enumerate(given.items()):
+        metric = _metric(str(label), value, headline=at < HEADLINES)
+        if math.isfinite(metric.value):
+            metrics.append(metric)
+        else:  # JSON has no such number
+            fault = f"{metric.label} is {metric.value}"
+            faults.append(m.Tally(fault, 1, kind=m.TallyKind.FAULT))
     return m.Evaluation(
-        units=units or 0,
-        steps=steps,
-        metrics=tuple(metric for metric in metrics if metric not in broken),
-        tallies=tuple(
-            m.Tally(f"{x.label} is {x.value}", 1, kind=m.TallyKind.FAULT) for x in broken
-        ),
+        units=units or 0, steps=steps, metrics=tuple(metrics), tallies=tuple(faults)
     )
 
 
@@ -369,9 +360,17 @@ def _metric(label: str, given: object, *, headline: bool) -> m.Metric:
     known: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {"value": given}
     try:
         value = float(known.pop("value"))
-        unit = str(known.pop("unit", ""))
         better = m.Better(known.pop("better", ""))
-        tolerance = float(known.pop("tolerance", TOLERANCE * abs(value)))
+        which = f"; {better} is better" if better else ""
+        metric = m.Metric(
+            label=label,
+            value=value,
+            unit=str(known.pop("unit", "")),
+            better=better,
+            headline=headline,
+            title=f"as evaluate() returns it{which}",
+            tolerance=float(known.pop("tolerance", TOLERANCE * abs(value))),
+        )
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         hint = (
             'a metric must be a number or {"value": 0.91, "unit": "%", "better": '
@@ -383,16 +382,7 @@ def _metric(label: str, given: object, *, headline: bool) -> m.Metric:
     if known:
         keys = ", ".join(map(repr, known))
         raise UsageError(f"the metric {label!r} that evaluate() returns has unknown keys: {keys}")
-    title = f"as evaluate() returns it{f'; {better} is better' if better else ''}"
-    return m.Metric(
-        label=label,
-        value=value,
-        unit=unit,
-        better=better,
-        headline=headline,
-        title=title,
-        tolerance=tolerance,
-    )
+    return metric
 
 
 def _random_state() -> tuple[object, ...]:
@@ -436,13 +426,15 @@ def named_arrays(value: object, name: str = "result") -> Iterable[tuple[str, np.
             yield from named_arrays(entry, f"{name}[{index}]")
 
 
+def _own_arrays(arrays: Arrays) -> Arrays:
+    return {name: array for name, array in arrays.items() if not name.startswith("kgprof.")}
+
+
 def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreement:
     """Entry by entry. Another set of names, another shape or another dtype is a difference of every
     entry there."""
-    sides = (found, expected)
-    ours, theirs = (
-        {n: array for n, array in side.items() if not n.startswith("kgprof.")} for side in sides
-    )
+    ours = _own_arrays(found)
+    theirs = _own_arrays(expected)
     compared = differing = 0
     remarks = [note] if note else []
     for name in sorted(ours.keys() | theirs.keys()):
@@ -450,20 +442,21 @@ def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreemen
         other = theirs.get(name)
         size = max(array.size for array in (mine, other) if array is not None)
         compared += size
+        wrong = max(1, size)
         if mine is None or other is None:
-            wrong = max(1, size)
             remark = f"{name} exists in only one of the two"
         elif mine.shape != other.shape:
-            wrong = max(1, size)
             remark = f"{name}: shape {mine.shape}, but {other.shape} in the baseline"
         elif mine.dtype != other.dtype:
-            wrong = max(1, size)
             remark = f"{name}: dtype {mine.dtype}, but {other.dtype} in the baseline"
         else:
             wrong, remark = _differences(mine, other, str(found.get(f"{DTYPE}{name}", mine.dtype)))
-            remark = remark if len(ours) == 1 else f"{name}: {remark}"
+            if len(ours) > 1:
+                remark = f"{name}: {remark}"
         differing += wrong
         remarks.append(remark)
+    if len(remarks) > 4:
+        remarks[4:] = [f"and {len(remarks) - 4} more"]
     return m.RunAgreement(
         verdict=m.AgreementVerdict.DIFFERENT if differing else m.AgreementVerdict.EQUAL,
         compared=compared,
@@ -472,9 +465,7 @@ def compare(found: Arrays, expected: Arrays, *, note: str = "") -> m.RunAgreemen
         reference_compared=0,
         reference_differing=0,
         reference_near_ties=0,
-        note="; ".join(
-            remarks[:4] + ([f"and {len(remarks) - 4} more"] if len(remarks) > 4 else [])
-        ),
+        note="; ".join(remarks),
     )
 
 

@@ -24,7 +24,7 @@ class Branches(nn.Module):
 
 def both(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:
     model = compiled(Branches().to(device).requires_grad_(False))
-    x = torch.randn(shapes["batch"], 10, device=device)
+    x = torch.randn(shapes.batch, 10, device=device)
     return lambda: (model(x, True), model(x, False))
 
 

@@ -17,8 +17,8 @@ class FusionDemo(nn.Module):
 
 
 def fusion(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:
-    model = compiled(FusionDemo(shapes["width"]).to(device).requires_grad_(False))
-    x = torch.randn(shapes["batch"], shapes["rows"], shapes["width"], device=device)
+    model = compiled(FusionDemo(shapes.width).to(device).requires_grad_(False))
+    x = torch.randn(shapes.batch, shapes.rows, shapes.width, device=device)
     return lambda: model(x)
 
 

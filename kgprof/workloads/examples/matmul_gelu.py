@@ -7,9 +7,9 @@ from kgprof.workloads.example import Compile, Shapes, Step, Strategy
 
 
 def matmul_bias_gelu(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:
-    x = torch.randn(shapes["rows"], shapes["inner"], device=device)
-    weight = torch.randn(shapes["inner"], shapes["columns"], device=device) / shapes["inner"] ** 0.5
-    bias = torch.randn(shapes["columns"], device=device)
+    x = torch.randn(shapes.rows, shapes.inner, device=device)
+    weight = torch.randn(shapes.inner, shapes.columns, device=device) / shapes.inner**0.5
+    bias = torch.randn(shapes.columns, device=device)
     function = compiled(lambda x, weight, bias: gelu(torch.matmul(x, weight) + bias))
     return lambda: function(x, weight, bias)
 

@@ -27,7 +27,7 @@ def build(
     device: torch.device,
     compiled: Compile,
 ) -> Step:
-    x, y = (torch.randn(shapes["rows"], shapes["columns"], device=device) for _ in range(2))
+    x, y = (torch.randn(shapes.rows, shapes.columns, device=device) for _ in range(2))
     fused = compiled(function)
     return lambda: fused(x, y)
 

@@ -42,8 +42,8 @@ def coupling_of(query: torch.Tensor, content: torch.Tensor) -> torch.Tensor:
 
 def build(shapes: Shapes, device: torch.device, compiled: Compile, *, of: str) -> Step:
     """``of`` is a key of ``STRATEGIES``. Each function is compiled by itself."""
-    features = torch.randn(shapes["batch"], shapes["patches"], shapes["width"], device=device)
-    query = torch.randn(shapes["batch"], 1, shapes["width"], device=device)
+    features = torch.randn(shapes.batch, shapes.patches, shapes.width, device=device)
+    query = torch.randn(shapes.batch, 1, shapes.width, device=device)
     if of != "three":
         coupling = compiled(coupling_of if of == "query" else coupling_as_written)
         return lambda: coupling(query, features)

@@ -27,7 +27,7 @@ def _operands(
     shapes: Shapes, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """[m, k] and two [k, n] that lie by columns, in bfloat16."""
-    rows, columns, inner = shapes["m"], shapes["n"], shapes["k"]
+    rows, columns, inner = shapes.m, shapes.n, shapes.k
     a = torch.randn(rows, inner, device=device, dtype=torch.bfloat16)
     b1, b2 = (
         torch.randn(columns, inner, device=device, dtype=torch.bfloat16).t() / inner**0.5

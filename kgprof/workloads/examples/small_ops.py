@@ -18,10 +18,8 @@ class ManySmallOps(nn.Module):
 
 
 def layers(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:
-    model = compiled(
-        ManySmallOps(shapes["layers"], shapes["width"]).to(device).requires_grad_(False)
-    )
-    x = torch.randn(shapes["batch"], shapes["width"], device=device)
+    model = compiled(ManySmallOps(shapes.layers, shapes.width).to(device).requires_grad_(False))
+    x = torch.randn(shapes.batch, shapes.width, device=device)
     return lambda: model(x)
 
 

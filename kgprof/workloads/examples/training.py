@@ -21,11 +21,11 @@ class LanguageModel(nn.Module):
     def __init__(self, shapes: Shapes, *, recompute: bool) -> None:
         super().__init__()
         self.recompute = recompute
-        self.embed = nn.Embedding(shapes["vocabulary"], shapes["width"])
+        self.embed = nn.Embedding(shapes.vocabulary, shapes.width)
         self.layers = nn.ModuleList(
-            TransformerBlock(shapes["width"], shapes["heads"]) for _ in range(shapes["layers"])
+            TransformerBlock(shapes.width, shapes.heads) for _ in range(shapes.layers)
         )
-        self.output = nn.Linear(shapes["width"], shapes["vocabulary"])
+        self.output = nn.Linear(shapes.width, shapes.vocabulary)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.embed(tokens)
@@ -51,11 +51,9 @@ def build(
         compiled(model),
         compiled(optimizer.step) if compiled_optimizer else optimizer.step,
     )
-    parts = min(parts, shapes["batch"])
-    size = (shapes["batch"], shapes["tokens"])
-    tokens, targets = (
-        torch.randint(0, shapes["vocabulary"], size, device=device) for _ in range(2)
-    )
+    parts = min(parts, shapes.batch)
+    size = (shapes.batch, shapes.tokens)
+    tokens, targets = (torch.randint(0, shapes.vocabulary, size, device=device) for _ in range(2))
 
     def step() -> torch.Tensor:
         total = torch.zeros((), device=device)

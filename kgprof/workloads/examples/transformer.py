@@ -33,13 +33,13 @@ class TransformerBlock(nn.Module):
 
 def blocks(shapes: Shapes) -> nn.Sequential:
     return nn.Sequential(
-        *(TransformerBlock(shapes["width"], shapes["heads"]) for _ in range(shapes["layers"]))
+        *(TransformerBlock(shapes.width, shapes.heads) for _ in range(shapes.layers))
     )
 
 
 def forward(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:
     model = compiled(blocks(shapes).to(device).requires_grad_(False))
-    x = torch.randn(shapes["batch"], shapes["tokens"], shapes["width"], device=device)
+    x = torch.randn(shapes.batch, shapes.tokens, shapes.width, device=device)
     return lambda: model(x)
 
 

@@ -24,9 +24,9 @@ def build(
 ) -> Step:
     """``dynamic`` is torch.compile's own option."""
     model = compiled(blocks(shapes).to(device).requires_grad_(False), dynamic=dynamic)
-    quarter = -(-shapes["batch"] // SIZES)
+    quarter = -(-shapes.batch // SIZES)
     full = quarter * SIZES
-    row = (shapes["tokens"], shapes["width"])
+    row = (shapes.tokens, shapes.width)
     batches = [torch.randn(quarter * (number + 1), *row, device=device) for number in range(SIZES)]
 
     def step() -> list[torch.Tensor]:

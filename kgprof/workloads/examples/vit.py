@@ -15,12 +15,12 @@ class VisionTransformer(nn.Module):
 
     def __init__(self, shapes: Shapes) -> None:
         super().__init__()
-        patch = shapes["patch"]
-        width = shapes["width"]
+        patch = shapes.patch
+        width = shapes.width
         self.patches = nn.Conv2d(3, width, kernel_size=patch, stride=patch)
-        self.positions = nn.Parameter(0.02 * torch.randn((shapes["side"] // patch) ** 2, width))
+        self.positions = nn.Parameter(0.02 * torch.randn((shapes.side // patch) ** 2, width))
         self.blocks = blocks(shapes)
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, shapes["classes"])
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, shapes.classes)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         x = self.patches(images).flatten(2).transpose(1, 2) + self.positions
@@ -29,7 +29,7 @@ class VisionTransformer(nn.Module):
 
 
 def _images(shapes: Shapes, device: torch.device) -> torch.Tensor:
-    return torch.randn(shapes["batch"], 3, shapes["side"], shapes["side"], device=device)
+    return torch.randn(shapes.batch, 3, shapes.side, shapes.side, device=device)
 
 
 def inference(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:
@@ -44,7 +44,7 @@ def training(shapes: Shapes, device: torch.device, compiled: Compile) -> Step:
     model = VisionTransformer(shapes).to(device)
     optimizer, forward = torch.optim.AdamW(model.parameters(), lr=1e-4), compiled(model)
     images = _images(shapes, device)
-    targets = torch.randint(0, shapes["classes"], (shapes["batch"],), device=device)
+    targets = torch.randint(0, shapes.classes, (shapes.batch,), device=device)
 
     def step() -> torch.Tensor:
         loss = cross_entropy(forward(images), targets)

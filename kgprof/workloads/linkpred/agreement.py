@@ -14,21 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof import model as m
+from kgprof.workloads.linkpred.arrays import Bools, Ints, Outcomes, Steps
 from kgprof.workloads.linkpred.chunks import VectorHash
 from kgprof.workloads.linkpred.policy import GreedyChooser
-from kgprof.workloads.linkpred.proof import UNFINISHED, Prover
+from kgprof.workloads.linkpred.proof import UNFINISHED, Proof, Prover
 
 SAMPLE = 200  # candidates drawn from all of them
 SAMPLE_OF_CLASS = 40  # and from each class of the baseline's result: most candidates fail at once
 MOST_REPLAYS = 2000
 
-Rows = npt.NDArray[np.int64]  # candidate numbers, ascending
-Mask = npt.NDArray[np.bool_]
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -36,51 +35,44 @@ Arrays = Mapping[str, np.ndarray]
 class Result:
     """What a run left: outcome classes (codes of proof.py) and steps, each [N]."""
 
-    outcome: npt.NDArray[np.int8]
-    steps: npt.NDArray[np.int32]
+    outcome: Outcomes
+    steps: Steps
 
     @property
-    def finished(self) -> Mask:
+    def finished(self) -> Bools:
         return np.asarray(self.outcome != UNFINISHED)
 
-    def differs(self, other: Result) -> Mask:
+    def differs(self, other: Result) -> Bools:
         """bool [N]; what is unfinished in either differs from nothing, it is reported as
         unfinished."""
-        unlike: Mask = (self.outcome != other.outcome) | (self.steps != other.steps)
+        unlike: Bools = (self.outcome != other.outcome) | (self.steps != other.steps)
         return unlike & self.finished & other.finished
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay:
-    outcome: int
-    steps: int
-    narrowest: float  # the smallest gap between the two best logits of a state on the path
-
-
 class Replays:
-    """The reference's answers, each found when it is first asked for."""
+    """The reference's proofs of ``triples`` int64 [N, 3]; ``choose`` is asked for each choice."""
 
-    def __init__(
-        self, prover: Prover, choose: GreedyChooser, triples: npt.NDArray[np.int64], depth: int
-    ) -> None:
-        self._prover = prover
-        self._choose = choose
-        self._triples = triples
-        self._depth = depth
-        self._known: dict[int, Replay] = {}
+    prover: Prover
+    choose: GreedyChooser
+    triples: Ints
+    depth: int
 
-    @property
-    def candidates(self) -> int:
-        return len(self._triples)
+    def proof(self, candidate: int) -> Proof:
+        predicate, first, second = self.triples[candidate].tolist()
+        return self.prover.prove((predicate, first, second), self.choose, self.depth)
 
-    def of(self, candidate: int) -> Replay:
+    @cached_property
+    def _known(self) -> dict[int, tuple[int, int, float]]:
+        return {}
+
+    def of(self, candidate: int) -> tuple[int, int, float]:
+        """Outcome, steps, and the smallest gap between the two best logits of a state on the path;
+        found when it is first asked for."""
         if candidate not in self._known:
-            self._choose.restart()
-            predicate, first, second = self._triples[candidate].tolist()
-            proof = self._prover.prove((predicate, first, second), self._choose, self._depth)
-            self._known[candidate] = Replay(
-                outcome=proof.outcome, steps=proof.steps, narrowest=self._choose.narrowest
-            )
+            self.choose.restart()
+            proof = self.proof(candidate)
+            self._known[candidate] = (proof.outcome, proof.steps, self.choose.narrowest)
         return self._known[candidate]
 
 
@@ -99,24 +91,18 @@ class Judge:
         self, results: Mapping[m.RunKey, Arrays], baseline: m.RunKey | None
     ) -> m.Agreement:
         """Where ``baseline`` left no usable result, the first run that did is the baseline."""
-        usable = {
-            key: Result(**arrays) for key, arrays in results.items() if not self._unusable(arrays)
-        }
+        reasons = {key: self._unusable(arrays) for key, arrays in results.items()}
+        usable = {key: Result(**results[key]) for key, reason in reasons.items() if not reason}
         if baseline not in usable:
             baseline = next(iter(usable), None)
-        if baseline is None:
-            runs = ((key, m.Skipped(self._unusable(arrays))) for key, arrays in results.items())
-            return m.Agreement(baseline=None, runs=tuple(runs))
-        replayed = self._rows_to_replay(usable, usable[baseline])
-        judged = {
-            key: self._judge(result, usable[baseline], replayed) for key, result in usable.items()
+        runs: dict[m.RunKey, m.RunAgreement | m.Skipped] = {
+            key: m.Skipped(reason) for key, reason in reasons.items()
         }
-        return m.Agreement(
-            baseline=baseline,
-            runs=tuple(
-                (key, judged.get(key, m.Skipped(self._unusable(results[key])))) for key in results
-            ),
-        )
+        if baseline is not None:
+            replayed = self._rows_to_replay(usable, usable[baseline])
+            for key, result in usable.items():
+                runs[key] = self._judge(result, usable[baseline], replayed)
+        return m.Agreement(baseline=baseline, runs=tuple(runs.items()))
 
     def _unusable(self, arrays: Arrays) -> str:
         """Why these arrays cannot be compared, or ''."""
@@ -125,19 +111,17 @@ class Judge:
                 f"the result holds {', '.join(sorted(arrays)) or 'nothing'}, expected outcome "
                 "and steps"
             )
-        number = self.replays.candidates
-        wrong = [(name, array.shape) for name, array in arrays.items() if array.shape != (number,)]
-        return (
-            f"{wrong[0][0]} has shape {wrong[0][1]}, the workload has {number} candidates"
-            if wrong
-            else ""
-        )
+        number = len(self.replays.triples)
+        for name, array in arrays.items():
+            if array.shape != (number,):
+                return f"{name} has shape {array.shape}, the workload has {number} candidates"
+        return ""
 
-    def _rows_to_replay(self, results: Mapping[m.RunKey, Result], baseline: Result) -> Rows:
+    def _rows_to_replay(self, results: Mapping[m.RunKey, Result], baseline: Result) -> Ints:
         """The sample, some of each class, and what differs anywhere, the latter up to
         ``most_replays``."""
         random = np.random.default_rng(self.seed)
-        rows = [_draw(random, np.arange(self.replays.candidates), SAMPLE)]
+        rows = [_draw(random, np.arange(len(self.replays.triples)), SAMPLE)]
         for outcome in np.unique(baseline.outcome[baseline.finished]):
             rows.append(_draw(random, np.flatnonzero(baseline.outcome == outcome), SAMPLE_OF_CLASS))
         differing = [result.differs(baseline) for result in results.values()]
@@ -145,16 +129,15 @@ class Judge:
         return np.unique(np.concatenate(rows))
 
     def _judge(
-        self, result: Result, baseline: Result, replayed: Rows
+        self, result: Result, baseline: Result, replayed: Ints
     ) -> m.RunAgreement | m.Skipped:
         compared = int((result.finished & baseline.finished).sum())
         replayed = replayed[result.finished[replayed]]
         if not compared and not len(replayed):
             return m.Skipped("no candidate finished, so there is no result to compare")
         differing = np.flatnonzero(result.differs(baseline))
-        replays = [self.replays.of(row) for row in replayed.tolist()]
-        answers = np.array([(replay.outcome, replay.steps) for replay in replays]).reshape(-1, 2)
-        unlike: Mask = (result.outcome[replayed] != answers[:, 0]) | (
+        answers = np.array([self.replays.of(row)[:2] for row in replayed.tolist()]).reshape(-1, 2)
+        unlike: Bools = (result.outcome[replayed] != answers[:, 0]) | (
             result.steps[replayed] != answers[:, 1]
         )
         from_reference = replayed[unlike]
@@ -180,23 +163,20 @@ class Judge:
             note=self._note(result, baseline, unreplayed=len(np.setdiff1d(differing, replayed))),
         )
 
-    def _near_ties(self, differing: Rows, replayed: Rows) -> int:
+    def _near_ties(self, differing: Ints, replayed: Ints) -> int:
         if self.threshold is None:
             return 0
         known = np.intersect1d(differing, replayed)
-        return sum(self.replays.of(row).narrowest < self.threshold for row in known.tolist())
+        return sum(self.replays.of(row)[2] < self.threshold for row in known.tolist())
 
     def _note(self, result: Result, baseline: Result, unreplayed: int) -> str:
+        rule = "equal or different"
+        if self.threshold is not None:
+            rule = f"near-tie below a top-2 gap of {self.threshold:g} on the reference's path"
         parts = [
-            "outcome class and steps of each candidate; reference: plain Python, policy in float64"
+            "outcome class and steps of each candidate; reference: plain Python, policy in float64",
+            f"{self.dtype}: {rule}",
         ]
-        if self.threshold is None:
-            parts.append(f"{self.dtype}: equal or different")
-        else:
-            parts.append(
-                f"{self.dtype}: near-tie below a top-2 gap of {self.threshold:g} on the "
-                "reference's path"
-            )
         unfinished = int((~(result.finished & baseline.finished)).sum())
         if unfinished:
             parts.append(f"{unfinished} unfinished candidates are not compared")
@@ -207,5 +187,5 @@ class Judge:
         return "; ".join(parts)
 
 
-def _draw(random: np.random.Generator, rows: Rows, count: int) -> Rows:
+def _draw(random: np.random.Generator, rows: Ints, count: int) -> Ints:
     return random.choice(rows, size=min(count, len(rows)), replace=False)

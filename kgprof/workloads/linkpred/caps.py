@@ -3,6 +3,7 @@ agree on."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -50,11 +51,10 @@ class Caps:
     rules: int
 
     def __post_init__(self) -> None:
-        for name in ("atoms", "children", "facts", "rules"):
-            if getattr(self, name) < 1:
-                raise UsageError(
-                    f"the cap on {name} is {getattr(self, name)}; it must be at least 1"
-                )
+        for name in Dropped._fields:
+            cap = getattr(self, name)
+            if cap < 1:
+                raise UsageError(f"the cap on {name} is {cap}; it must be at least 1")
         if self.width < self.children:
             raise UsageError(
                 f"the children's width is {self.width}, below the cap of {self.children} children"
@@ -149,32 +149,23 @@ def _keeps_anchors(rule: Rule, *, ground: bool) -> bool:
     return True
 
 
-class _Call(NamedTuple):
-    predicate: int
-    first_bound: bool
-    second_bound: bool
-
-
 def _leftmost_free_goals(rules: tuple[Rule, ...], called: frozenset[int]) -> frozenset[int]:
     """Follow which arguments are bound from ground queries through the bodies, left to right. Safe
     rules only: an atom left of the selected one is proved, so its variables are bound."""
-    pending = [_Call(rule.head[0], True, True) for rule in rules]
-    seen = set(pending)
-    while pending:
-        call = pending.pop()
+    # predicate, whether its first argument is bound, whether its second is
+    calls = list(dict.fromkeys((rule.head[0], True, True) for rule in rules))
+    for called_predicate, *is_bound in calls:  # which grows meanwhile
         for rule in rules:
-            if rule.head[0] != call.predicate:
+            if rule.head[0] != called_predicate:
                 continue
-            bound = {
-                term for term, is_bound in zip(rule.head[1:], call[1:], strict=True) if is_bound
-            }
+            bound = set(itertools.compress(rule.head[1:], is_bound))
             for predicate, first, second in rule.body:
-                new = _Call(predicate, first > 0 or first in bound, second > 0 or second in bound)
+                new = (predicate, first > 0 or first in bound, second > 0 or second in bound)
                 bound |= {first, second}
-                if new not in seen:
-                    seen.add(new)
-                    pending.append(new)
-    return called & {call.predicate for call in seen if not (call.first_bound or call.second_bound)}
+                if new not in calls:
+                    calls.append(new)
+    free = {predicate for predicate, first, second in calls if not (first or second)}
+    return called & free
 
 
 def _largest(keys: Iterable[object]) -> int:

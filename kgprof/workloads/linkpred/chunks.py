@@ -17,15 +17,15 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from kgprof.errors import InputError, OutputError, UsageError
 from kgprof.reading.link_prediction import RankMetrics
+from kgprof.workloads.linkpred.arrays import Floats, Ints, Outcomes, Steps
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.proof import PROVED
 from kgprof.workloads.linkpred.ranking import metrics_of
@@ -35,25 +35,22 @@ MANIFEST = "evaluation.json"
 REFUTED = 5
 OUTCOMES = ("unfinished", "proved", "failed", "truncated", "overflow", "refuted")
 
-Places = npt.NDArray[np.int64]
-Counts = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChunkResult:
     """Everything that a chunk adds to the whole. Places are a histogram, int64 [n, 4]: side, first,
     last, how often."""
 
-    outcome: npt.NDArray[np.int8]
-    steps: npt.NDArray[np.int32]
-    places: Places
-    upper_places: Places  # ranked by the closure; empty without one
-    truth: Counts  # [outcomes, 3]: refuted, provable, not known to the closure
-    dropped: Counts  # [4], as in Dropped
+    outcome: Outcomes
+    steps: Steps
+    places: Ints
+    upper_places: Ints  # ranked by the closure; empty without one
+    truth: Ints  # [outcomes, 3]: refuted, provable, not known to the closure
+    dropped: Ints  # [4], as in Dropped
     # Calls of the step, NaN scores, slots without a candidate, proved ones whose replay found no
     # proof.
-    counts: Counts
-    seconds: npt.NDArray[np.float64]  # []: the search alone
+    counts: Ints
+    seconds: Floats  # []: the search alone
 
     def packed(self) -> bytes:
         buffer = io.BytesIO()
@@ -73,7 +70,7 @@ class ChunkResult:
             return None
 
 
-def histogram(first: Places, last: Places) -> Places:
+def histogram(first: Ints, last: Ints) -> Ints:
     """``places`` of ranking.py, int64 [Q, 2] each, as a histogram."""
     sides = np.broadcast_to(np.arange(2), first.shape)
     rows = np.stack([sides.ravel(), first.ravel(), last.ravel()], axis=1)
@@ -81,21 +78,20 @@ def histogram(first: Places, last: Places) -> Places:
     return np.concatenate([rows, counts[:, None]], axis=1)
 
 
-def added(one: Places, other: Places) -> Places:
-    rows, where = np.unique(np.concatenate([one, other])[:, :3], axis=0, return_inverse=True)
+def added(one: Ints, other: Ints) -> Ints:
+    both = np.concatenate([one, other])
+    rows, where = np.unique(both[:, :3], axis=0, return_inverse=True)
     counts = np.zeros(len(rows), dtype=np.int64)
-    np.add.at(counts, where.ravel(), np.concatenate([one, other])[:, 3])
+    np.add.at(counts, where.ravel(), both[:, 3])
     return np.concatenate([rows, counts[:, None]], axis=1)
 
 
-def ranked(places: Places) -> tuple[RankMetrics, ...]:
+def ranked(places: Ints) -> tuple[RankMetrics, ...]:
     """The metrics of the places in a histogram."""
-    sides = [
-        np.repeat(rows[:, 1:3], rows[:, 3], axis=0)
-        for rows in (places[places[:, 0] == side] for side in (0, 1))
-    ]
-    first, last = (np.stack([side[:, column] for side in sides], axis=1) for column in (0, 1))
-    return metrics_of(first, last)
+    places = np.repeat(places[:, :3], places[:, 3], axis=0)
+    head, tail = (places[places[:, 0] == side] for side in (0, 1))
+    _, first, last = np.stack([head, tail], axis=1).T
+    return metrics_of(first.T, last.T)
 
 
 class VectorHash:
@@ -105,7 +101,7 @@ class VectorHash:
     def __init__(self) -> None:
         self._parts = hashlib.sha256(), hashlib.sha256()
 
-    def add(self, outcome: npt.NDArray[np.int8], steps: npt.NDArray[np.int32]) -> None:
+    def add(self, outcome: Outcomes, steps: Steps) -> None:
         self._parts[0].update(np.ascontiguousarray(outcome, dtype="<i1").tobytes())
         self._parts[1].update(np.ascontiguousarray(steps, dtype="<i4").tobytes())
 
@@ -113,39 +109,39 @@ class VectorHash:
         return hashlib.sha256(b"".join(part.digest() for part in self._parts)).hexdigest()
 
 
-NO_PLACES: Places = np.empty((0, 4), dtype=np.int64)
+NO_PLACES: Ints = np.empty((0, 4), dtype=np.int64)
 
 
-@dataclass(eq=False)
 class Total:
     """The sum of all chunks, added in their order."""
 
-    candidates: int = 0
-    outcomes: Counts = field(default_factory=lambda: np.zeros(len(OUTCOMES), dtype=np.int64))
-    proof_lengths: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    slot_steps: int = 0
-    places: Places = field(default_factory=NO_PLACES.copy)
-    upper_places: Places = field(default_factory=NO_PLACES.copy)
-    truth: Counts = field(default_factory=lambda: np.zeros((len(OUTCOMES), 3), dtype=np.int64))
-    dropped: Dropped = field(default_factory=Dropped)
-    counts: Counts = field(default_factory=lambda: np.zeros(4, dtype=np.int64))
-    seconds: dict[int, float] = field(default_factory=dict)  # of searching, by process
-    vector: VectorHash = field(default_factory=VectorHash)
-    proved_vector: VectorHash = field(default_factory=VectorHash)
+    def __init__(self) -> None:
+        self.candidates = 0
+        self.outcomes: Ints = np.zeros(len(OUTCOMES), dtype=np.int64)
+        self.proof_lengths: Ints = np.zeros(0, dtype=np.int64)
+        self.slot_steps = 0
+        self.places = NO_PLACES
+        self.upper_places = NO_PLACES
+        self.truth: Ints = np.zeros((len(OUTCOMES), 3), dtype=np.int64)
+        self.dropped = Dropped()
+        self.counts: Ints = np.zeros(4, dtype=np.int64)
+        self.seconds: dict[int, float] = {}  # of searching, by process
+        self.vector = VectorHash()
+        self.proved_vector = VectorHash()
 
     def add(self, chunk: ChunkResult, process: int = 0) -> None:
         proved = chunk.outcome == PROVED
         lengths = np.bincount(chunk.steps[proved], minlength=len(self.proof_lengths))
         lengths[: len(self.proof_lengths)] += self.proof_lengths
         self.proof_lengths = lengths
-        self.outcomes = self.outcomes + np.bincount(chunk.outcome, minlength=len(OUTCOMES))
+        self.outcomes += np.bincount(chunk.outcome, minlength=len(OUTCOMES))
         self.candidates += len(chunk.outcome)
         self.slot_steps += int(chunk.steps.sum(dtype=np.int64))
         self.places = added(self.places, chunk.places)
         self.upper_places = added(self.upper_places, chunk.upper_places)
-        self.truth = self.truth + chunk.truth
+        self.truth += chunk.truth
         self.dropped = self.dropped.plus(Dropped(*chunk.dropped.tolist()))
-        self.counts = self.counts + chunk.counts
+        self.counts += chunk.counts
         self.seconds[process] = self.seconds.get(process, 0.0) + float(chunk.seconds)
         self.vector.add(chunk.outcome, chunk.steps)
         # What pruning does not change: which candidates are proved, and in how many steps.
@@ -171,44 +167,41 @@ class Checkpoint:
         *,
         resume: bool,
     ) -> None:
-        self._temporary = (
-            tempfile.TemporaryDirectory(prefix="kgprof-chunks-") if folder is None else None
-        )
-        self.folder = (
-            Path(self._temporary.name) if self._temporary is not None else folder or Path()
-        )
         self.kept = folder is not None
+        self._temporary = None
+        if folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="kgprof-chunks-")
+            folder = Path(self._temporary.name)
+        self.folder = folder
         wanted = Manifest(version=1, settings=dict(settings), bounds=list(bounds))
-        manifest = self.folder / MANIFEST
-        there = self.kept and manifest.exists()
-        if there and not resume:
+        path = folder / MANIFEST
+        if not (self.kept and path.exists()):
+            self.bounds = wanted.bounds
+            self._write(MANIFEST, msgspec.json.format(msgspec.json.encode(wanted)))
+            return
+        if not resume:
             hint = f"continue it with --resume {folder}, or name another folder"
             raise UsageError(f"{folder} already holds a checkpoint", hint=hint)
-        known = _manifest(manifest) if there else wanted
-        differing = [
-            name for name in wanted.settings if wanted.settings[name] != known.settings.get(name)
+        known = _manifest(path)
+        self.bounds = known.bounds
+        another = [
+            (name, known.settings.get(name, "none"), now)
+            for name, now in wanted.settings.items()
+            if now != known.settings.get(name)
         ]
-        if differing or known.version != wanted.version:
-            name = (differing or ["version"])[0]
-            before = known.settings.get(name, "none")
-            now = wanted.settings.get(name, "")
+        if known.version != wanted.version:
+            another.append(("version", "none", ""))
+        if another:
+            name, before, now = another[0]
             hint = "give the options that it was begun with, or begin another one with --checkpoint"
             raise UsageError(
                 f"{folder} is of another evaluation: {name} was {before}, and is {now}", hint=hint
             )
         rising = all(low < high for low, high in itertools.pairwise(known.bounds))
-        if (
-            len(known.bounds) < 2
-            or not rising
-            or (known.bounds[0], known.bounds[-1]) != (bounds[0], bounds[-1])
-        ):
+        ends = (known.bounds[:1], known.bounds[1:][-1:])
+        if not rising or ends != (wanted.bounds[:1], wanted.bounds[-1:]):
             hint = "begin another evaluation with --checkpoint"
-            raise InputError(
-                "is damaged: its chunks do not hold the queries", path=manifest, hint=hint
-            )
-        self.bounds = known.bounds
-        if not there:
-            self._write(MANIFEST, msgspec.json.format(msgspec.json.encode(wanted)))
+            raise InputError("is damaged: its chunks do not hold the queries", path=path, hint=hint)
 
     @property
     def chunks(self) -> int:
@@ -276,7 +269,7 @@ def _manifest(path: Path) -> Manifest:
         raise InputError(f"is damaged: {error}", path=path, hint=hint) from None
 
 
-def bounds(counts: Counts, most: int) -> list[int]:
+def bounds(counts: Ints, most: int) -> list[int]:
     """Where chunks begin and end so that each has whole queries and at most ``most`` candidates, or
     one query; ``counts`` int64 [Q, 2] are the corruptions."""
     found = [0]

@@ -22,10 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kgprof.workloads.linkpred.arrays import Bools, Ints
 from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, KnowledgeGraph, Rule
-
-Keys = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 BLOCK = 1 << 22  # rows of a join that are held at once
 # of the fixpoint; 16 bytes each, and as much again while a round is merged
@@ -33,7 +31,7 @@ MOST_TRIPLES = 20_000_000
 MOST_ROWS = 30_000_000  # of all joins of a fixpoint: some ten seconds
 # for candidates that are facts themselves, each of which may need one of its own
 MOST_FIXPOINTS = 50
-NOTHING: Keys = np.empty(0, dtype=np.int64)
+NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +39,15 @@ class Relation:
     """The pairs of one predicate as sorted keys first * stride + second, and second * stride +
     first."""
 
-    forward: Keys
-    backward: Keys
+    forward: Ints
+    backward: Ints
     stride: int
 
     @classmethod
-    def of(cls, keys: Keys, stride: int) -> Relation:
+    def of(cls, keys: Ints, stride: int) -> Relation:
         return cls(keys, np.sort(keys % stride * stride + keys // stride), stride)
 
-    def holds(self, keys: Keys) -> Mask:
+    def holds(self, keys: Ints) -> Bools:
         return in_sorted(self.forward, keys)
 
 
@@ -67,7 +65,7 @@ class Budget:
             raise TooLargeError
 
 
-Bound = Mapping[int, Keys]  # the values of each variable so far, one row a binding
+Bound = Mapping[int, Ints]  # the values of each variable so far, one row a binding
 Body = Sequence[tuple[Relation, int, int]]
 
 
@@ -77,12 +75,13 @@ class Closure:
     stride: int
     rounds: int
     complete: bool  # False: it grew too large, and what is missing may yet be provable
+    seconds: float = 0.0  # that it took
 
     @property
     def size(self) -> int:
         return sum(len(relation.forward) for relation in self.relations.values())
 
-    def holds(self, triples: Keys) -> Mask:
+    def holds(self, triples: Ints) -> Bools:
         """bool [N] of int64 [N, 3]."""
         held = np.zeros(len(triples), dtype=np.bool_)
         for predicate, relation in self.relations.items():
@@ -91,15 +90,20 @@ class Closure:
         return held
 
 
-def closure(graph: KnowledgeGraph, facts: Keys | None = None) -> Closure:
+def relations_of(graph: KnowledgeGraph, facts: Ints) -> dict[int, Relation]:
+    """The relation of each predicate, in the order of their ids."""
+    stride = len(graph.constants) + 1
+    keys = facts[:, 1] * stride + facts[:, 2]
+    predicates = range(FIRST_PREDICATE, FIRST_PREDICATE + len(graph.predicates))
+    return {p: Relation.of(np.unique(keys[facts[:, 0] == p]), stride) for p in predicates}
+
+
+def closure(graph: KnowledgeGraph, facts: Ints | None = None) -> Closure:
     """The fixpoint over ``facts`` (int64 [n, 3]; the graph's train triples)."""
     facts = graph.train if facts is None else facts
     stride = len(graph.constants) + 1
     constants = np.arange(1, stride, dtype=np.int64)
-    added: dict[int, Relation] = {}
-    for predicate in range(FIRST_PREDICATE, FIRST_PREDICATE + len(graph.predicates)):
-        mine = facts[facts[:, 0] == predicate]
-        added[predicate] = Relation.of(np.unique(mine[:, 1] * stride + mine[:, 2]), stride)
+    added = relations_of(graph, facts)
     total = dict(added)
     rounds = 0
     complete = True
@@ -129,7 +133,7 @@ def closure(graph: KnowledgeGraph, facts: Keys | None = None) -> Closure:
     return Closure(total, stride, rounds, complete)
 
 
-def _take(room: Budget, found: dict[int, list[Keys]], number: int) -> None:
+def _take(room: Budget, found: dict[int, list[Ints]], number: int) -> None:
     """Room for ``number`` more. Where it runs out, what was found twice is put together first."""
     if room.rows < number:
         held = sum(len(keys) for parts in found.values() for keys in parts)
@@ -139,13 +143,13 @@ def _take(room: Budget, found: dict[int, list[Keys]], number: int) -> None:
     room.spend(number)
 
 
-def provable(graph: KnowledgeGraph, whole: Closure, triples: Keys) -> tuple[Mask, Mask]:
+def provable(graph: KnowledgeGraph, whole: Closure, triples: Ints) -> tuple[Bools, Bools]:
     """bool [N] each: what has a proof to some depth, and where that is known."""
     held = whole.holds(triples)
     known = held | whole.complete
     stride = whole.stride
 
-    def packed(rows: Keys) -> Keys:
+    def packed(rows: Ints) -> Ints:
         return (rows[:, 0] * stride + rows[:, 1]) * stride + rows[:, 2]
 
     own = np.flatnonzero(in_sorted(np.sort(packed(graph.train)), packed(triples)))
@@ -169,11 +173,11 @@ def _consequences(
     rule: Rule,
     total: Mapping[int, Relation],
     added: Mapping[int, Relation],
-    constants: Keys,
+    constants: Ints,
     budget: Budget,
     *,
     first_round: bool,
-) -> Iterator[Keys]:
+) -> Iterator[Ints]:
     """Keys of the heads that need something of ``added`` in the body; in the first round everything
     is added."""
     for place, (predicate, *_) in enumerate(rule.body):
@@ -189,24 +193,19 @@ def _consequences(
 
 
 def joined(
-    bound: Bound, rows: int, body: Body, head: tuple[int, int, int], constants: Keys, budget: Budget
-) -> Iterator[Keys]:
+    bound: Bound, rows: int, body: Body, head: tuple[int, int, int], constants: Ints, budget: Budget
+) -> Iterator[Ints]:
     """Join the atoms of ``body`` one after the other, blocks of rows at a time, down to the keys of
     the head."""
     if not rows:
         return
     stride = len(constants) + 1
     if not body:
-        # A variable of an unsafe head is every constant.
-        free = dict.fromkeys(term for term in head[1:] if term < 0 and term not in bound)
-        if free:
-            term = next(iter(free))
-            for block in np.array_split(np.arange(rows), max(1, rows * len(constants) // BLOCK)):
-                wider: dict[int, Keys] = {
-                    name: np.repeat(values[block], len(constants)) for name, values in bound.items()
-                }
-                wider[term] = np.tile(constants, len(block))
-                yield from joined(wider, len(wider[term]), body, head, constants, budget)
+        free = [term for term in head[1:] if term < 0 and term not in bound]
+        if free:  # a variable of an unsafe head is every constant
+            for wider, values in _crossed(bound, rows, constants):
+                wider[free[0]] = values
+                yield from joined(wider, len(values), body, head, constants, budget)
             return
         first, second = (bound[term] if term < 0 else np.full(rows, term) for term in head[1:])
         yield first * stride + second
@@ -231,9 +230,8 @@ def _extended(
 ) -> Iterator[tuple[Bound, int]]:
     """The bindings that hold for one more atom."""
     stride = relation.stride
-    left, right = (
-        bound[t] if t in bound else np.full(rows, t) if t > 0 else None for t in (first, second)
-    )
+    left = _values(bound, rows, first)
+    right = _values(bound, rows, second)
     if left is not None and right is not None:
         yield _at(bound, np.flatnonzero(relation.holds(left * stride + right)))
         return
@@ -241,14 +239,12 @@ def _extended(
         keys = relation.forward
         if first == second:
             keys = keys[keys // stride == keys % stride]
-        for block in np.array_split(np.arange(rows), max(1, rows * len(keys) // BLOCK)):
-            wider = {term: np.repeat(values[block], len(keys)) for term, values in bound.items()}
-            pairs = np.tile(keys, len(block))
+        for wider, pairs in _crossed(bound, rows, keys):
             yield {**wider, first: pairs // stride, second: pairs % stride}, len(pairs)
         return
-    keys, known, new = (
-        (relation.forward, left, second) if left is not None else (relation.backward, right, first)
-    )
+    keys, known, new = relation.forward, left, second
+    if left is None:
+        keys, known, new = relation.backward, right, first
     assert known is not None
     low = np.searchsorted(keys, known * stride)
     high = np.searchsorted(keys, (known + 1) * stride)
@@ -264,6 +260,18 @@ def _extended(
         )
         yield {**_at(bound, picked)[0], new: keys[places] % stride}, len(picked)
         start = stop
+
+
+def _values(bound: Bound, rows: int, term: int) -> Ints | None:
+    """What an argument is in each row; None where it is not bound."""
+    return np.full(rows, term) if term > 0 else bound.get(term)
+
+
+def _crossed(bound: Bound, rows: int, values: Ints) -> Iterator[tuple[dict[int, Ints], Ints]]:
+    """Each binding with each value, blocks of rows at a time."""
+    for block in np.array_split(np.arange(rows), max(1, rows * len(values) // BLOCK)):
+        wider = {term: np.repeat(column[block], len(values)) for term, column in bound.items()}
+        yield wider, np.tile(values, len(block))
 
 
 def _at(bound: Bound, rows: npt.NDArray[np.intp]) -> tuple[Bound, int]:
@@ -282,13 +290,13 @@ def _different(bound: Bound, size: int, stride: int) -> tuple[Bound, int]:
         packed = packed * stride + values
     packed = np.unique(packed)
     size = len(packed)
-    unpacked: dict[int, Keys] = {}
+    unpacked: dict[int, Ints] = {}
     for term in reversed([*bound]):
         unpacked[term], packed = packed % stride, packed // stride
     return unpacked, size
 
 
-def in_sorted(keys: Keys, values: Keys) -> Mask:
+def in_sorted(keys: Ints, values: Ints) -> Bools:
     if not len(keys):
         return np.zeros(len(values), dtype=np.bool_)
     place = np.minimum(np.searchsorted(keys, values), len(keys) - 1)

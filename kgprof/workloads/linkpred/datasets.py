@@ -27,17 +27,14 @@ def folder(name: str) -> Path:
     """Where the files of a packaged graph are. Raises UsageError where the package is not
     installed."""
     found = importlib.util.find_spec("pykeen")
-    place = (
-        Path(found.origin).parent / "datasets" / name
-        if found is not None and found.origin
-        else None
+    if found is not None and found.origin:
+        place = Path(found.origin).parent / "datasets" / name
+        if (place / "train.txt").is_file():
+            return place
+    hint = "pip install 'kgprof[datasets]', or give --dataset family-tree or --data DIR"
+    raise UsageError(
+        f"the graph {name!r} comes with the package pykeen, which is not installed", hint=hint
     )
-    if place is None or not (place / "train.txt").is_file():
-        hint = "pip install 'kgprof[datasets]', or give --dataset family-tree or --data DIR"
-        raise UsageError(
-            f"the graph {name!r} comes with the package pykeen, which is not installed", hint=hint
-        )
-    return place
 
 
 def listing(form: str) -> str:
@@ -59,31 +56,25 @@ def listing(form: str) -> str:
 
 def _rows() -> Iterator[dict[str, object]]:
     generated = family_tree.generate(family_tree.DEFAULT_SIZE, 0)
-    own = {
-        "licence": "kgprof's own",
-        "source": "generated from a seed; family-tree:SIZE for another number of people",
-    }
     yield {
         "name": "family-tree",
         "missing": "",
         **_counts(generated),
         "rules_from": "its own",
-        **own,
+        "licence": "kgprof's own",
+        "source": "generated from a seed; family-tree:SIZE for another number of people",
     }
     for name, (licence, source) in PACKAGED.items():
-        about: dict[str, object] = {
-            "name": name,
-            "missing": "",
-            "licence": licence,
-            "source": source,
-        }
+        row: dict[str, object] = {"name": name, "missing": ""}
+        row |= {"licence": licence, "source": source}
         try:
             loaded = graph.load_directory(folder(name))
         except UsageError as error:
-            yield {**about, "missing": f"{error.message}; {error.hint}"}
-            continue
-        rules, _ = mining.mined(loaded)
-        yield {**about, **_counts(loaded), "rules": len(rules), "rules_from": "mined"}
+            row["missing"] = f"{error.message}; {error.hint}"
+        else:
+            rules, _ = mining.mined(loaded)
+            row |= {**_counts(loaded), "rules": len(rules), "rules_from": "mined"}
+        yield row
 
 
 def _counts(of: graph.KnowledgeGraph) -> dict[str, object]:

@@ -28,6 +28,7 @@ from kgprof import model as m
 from kgprof.errors import EXIT_GATE_FAILED, EXIT_OK, InputError, UsageError, WorkloadError
 from kgprof.progress import tell
 from kgprof.workloads.linkpred import chunks, evaluation_options, options
+from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.chunks import REFUTED, Checkpoint, ChunkResult, Total, histogram
 from kgprof.workloads.linkpred.closure import Closure, closure, provable
 from kgprof.workloads.linkpred.evaluation_options import Asked
@@ -46,6 +47,7 @@ from kgprof.workloads.linkpred.workload import LinkPrediction
 # of the first process for the others' chunks; one that dies is seen at once
 LONGEST_WAIT = timedelta(days=30)
 PROGRESS_S = 2.0
+OUTLIVES = "with --checkpoint DIR finished chunks outlive a process"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,45 +65,53 @@ def main(args: Sequence[str]) -> tuple[str, int]:
     asked = evaluation_options.parse(args)
     if isinstance(asked, str):
         return asked, EXIT_OK
-    processes = Processes()
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-        if missing := [name for name in names if not os.environ.get(name, "").isdecimal()]:
-            hint = "start several processes with torchrun, which sets it"
-            raise UsageError(
-                f"{missing[0]} must be a whole number where one of {', '.join(names)} is set",
-                hint=hint,
-            )
-        rank, world, local = (int(os.environ[name]) for name in names)
-        processes = Processes(rank=rank, world=world, local=local)
-        try:
-            dist.init_process_group("gloo", timeout=LONGEST_WAIT)
-        except (RuntimeError, ValueError) as error:
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise UsageError(
-                f"the {world} processes cannot join: {reason}", hint="start them with torchrun"
-            ) from None
-    evaluated = []
+    processes = _joined()
     try:
         graph = options.load_graph(asked.runs[0], asked.seed)
-        began = time.monotonic()
-        whole = closure(graph) if asked.check or asked.prune else None
-        closure_s = time.monotonic() - began
-        if whole is not None and not asked.quiet and not processes.rank:
-            state = "" if whole.complete else ", and stopped there: too large"
-            tell(f"kgprof: {closure_s:7.1f} s  the closure has {whole.size:,} triples{state}")
-        for run in asked.runs:
-            found = Evaluation(asked, run, graph, whole, processes).run()
-            if found is not None:
-                evaluated.append(replace(found, closure_seconds=closure_s))
+        whole = None
+        if asked.check or asked.prune:
+            began = time.monotonic()
+            whole = closure(graph)
+            whole = replace(whole, seconds=time.monotonic() - began)
+            if not asked.quiet and not processes.rank:
+                state = "" if whole.complete else ", and stopped there: too large"
+                size = f"the closure has {whole.size:,} triples{state}"
+                tell(f"kgprof: {whole.seconds:7.1f} s  {size}")
+        runs = (Evaluation(asked, run, graph, whole, processes).run() for run in asked.runs)
+        evaluated = [found for found in runs if found is not None]
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
     if processes.rank:
         return "", EXIT_OK
+    print_ = as_json if asked.json or asked.format == "json" else as_text
     wrong = any(evaluation.impossible for evaluation in evaluated)
-    text = as_json(evaluated) if asked.form == "json" else as_text(evaluated)
-    return text, EXIT_GATE_FAILED if wrong else EXIT_OK
+    return print_(evaluated), EXIT_GATE_FAILED if wrong else EXIT_OK
+
+
+def _joined() -> Processes:
+    """Join the other processes, if torchrun started several. Raises UsageError."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return Processes()
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    if missing := [name for name in names if not os.environ.get(name, "").isdecimal()]:
+        hint = "start several processes with torchrun, which sets it"
+        raise UsageError(
+            f"{missing[0]} must be a whole number where one of {', '.join(names)} is set",
+            hint=hint,
+        )
+    rank, world, local = (int(os.environ[name]) for name in names)
+    try:
+        dist.init_process_group("gloo", timeout=LONGEST_WAIT)
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"the {world} processes cannot join: {_reason(error)}", hint="start them with torchrun"
+        ) from None
+    return Processes(rank=rank, world=world, local=local)
+
+
+def _reason(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 class Evaluation:
@@ -115,27 +125,20 @@ class Evaluation:
         whole: Closure | None,
         processes: Processes,
     ) -> None:
-        self.asked, self.options, self.graph, self.closure, self.processes = (
-            asked,
-            run,
-            graph,
-            whole,
-            processes,
-        )
+        self.asked, self.options, self.graph = asked, run, graph
+        self.closure, self.processes = whole, processes
         self.sampling = Sampling(
             graph, queries=run.queries, corruptions=run.corruptions, seed=asked.seed
         )
+        self.sizes = (self.sampling.counts + 1).sum(axis=1)  # candidates of each query
         self.device = _device(asked.device, processes)
-        nothing = np.empty((0, 3), dtype=np.int64)
-        slots = np.empty((0, 2, 1), dtype=np.int64)
-        empty = Candidates(queries=nothing, triples=nothing, slots=slots, notes=self.sampling.notes)
-        self.workload = LinkPrediction(run, graph, empty, asked.seed)
+        self.workload = LinkPrediction(run, graph, self.sampling.candidates(0, 0), asked.seed)
         self.key = m.RunKey(asked.strategy, asked.mode)
         self.workload.check_strategy(asked.strategy)
         self.scorer: Scorer | None = None
         if asked.score != evaluation_options.SCORES[0]:
-            policy = self.workload.policy().double()
-            self.scorer = Scorer(self.workload.prover(), policy, asked.score, run.depth)
+            prover, chooser = self.workload.prover(), self.workload.chooser()
+            self.scorer = Scorer(prover, chooser, asked.score, run.depth)
         self.session: EvaluatorSession | None = None
         self._rows = 0  # the candidates of the largest chunk
         self._began: float | None = None  # the first search
@@ -147,13 +150,14 @@ class Evaluation:
         content = hashlib.sha256(repr((graph.predicates, graph.constants, graph.rules)).encode())
         for array in (graph.train, graph.valid, graph.test, graph.domains):
             content.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+        weights = "seeded"
+        if policy is not None:
+            weights = hashlib.sha256(policy.read_bytes()).hexdigest()[:16]
         caps = self.workload.caps
         return {
             **self.options.as_text(),
             "graph": f"{graph.name}, {content.hexdigest()[:16]}",
-            "weights": "seeded"
-            if policy is None
-            else hashlib.sha256(policy.read_bytes()).hexdigest()[:16],
+            "weights": weights,
             "seed": str(asked.seed),
             "strategy": asked.strategy,
             "mode": asked.mode,
@@ -170,79 +174,83 @@ class Evaluation:
     def run(self) -> Evaluated | None:
         """None in all processes but the first."""
         asked, rank, world = self.asked, self.processes.rank, self.processes.world
+        corruptions = str(self.options.corruptions or options.ALL)
         folder = asked.folder
         if folder is not None and len(asked.runs) > 1:
-            folder = folder / f"corruptions-{self.options.corruptions or options.ALL}"
+            folder = folder / f"corruptions-{corruptions}"
         settings = self.settings()
         bounds = chunks.bounds(self.sampling.counts, asked.most)
+        resume = bool(asked.resume) or rank > 0
         if rank:  # the first process looks at the folder, and writes down what it is of
             _together(dist.barrier)
-        with closing(
-            Checkpoint(folder, settings, bounds, resume=asked.resume or rank > 0)
-        ) as store:
+        with closing(Checkpoint(folder, settings, bounds, resume=resume)) as store:
             if world > 1 and not rank:
                 _together(dist.barrier)
             began = time.monotonic()
-            sizes = (self.sampling.counts + 1).sum(axis=1)
-            self._rows = int(np.add.reduceat(sizes, store.bounds[:-1]).max())
-            mine = range(rank, store.chunks, world)
-            progress = _Progress(self, store, mine)
-            # one more of this process's chunks; False: no more will come
-            saved = SimpleQueue[bool]()
-            with ThreadPoolExecutor(1) as adder:
-                try:
-                    adding = adder.submit(self._total, store, saved)
-                    for chunk, candidates in self._drawn(store, mine):
-                        if candidates is not None:
-                            progress.begin(chunk)
-                            store.save(chunk, self.evaluate(candidates, progress.tick))
-                        saved.put(True)
-                        progress.done(chunk)
-                except KeyboardInterrupt:
-                    if store.kept:
-                        tell(
-                            f"kgprof: finished chunks are in {folder}; go on with --resume {folder}"
-                        )
-                    raise
-                finally:
-                    saved.put(False)
-                total = adding.result()
+            total = self._searched(store)
             elapsed_s = time.monotonic() - (began if self._began is None else self._began)
         if rank:
             return None
+        strategy = by_name(asked.strategy)
+        slots = 0
+        if issubclass(strategy, SlotStrategy):
+            slots = strategy.room(self.options.batch_size, self.options.choices)
+        on_gpu = self.device.type == "cuda"
         return Evaluated(
             total=total,
             settings=settings,
             notes=(*self.graph.notes, *self.sampling.notes),
             queries=len(self.sampling.queries),
-            corruptions=str(self.options.corruptions or options.ALL),
-            slots=strategy.room(self.options.batch_size, self.options.choices)
-            if issubclass(strategy := by_name(asked.strategy), SlotStrategy)
-            else None,
+            corruptions=corruptions,
+            slots=slots,
             chunks=store.chunks,
             processes=world,
             elapsed_s=elapsed_s,
             peak_bytes=_peak_bytes(),
-            peak_gpu_bytes=torch.cuda.max_memory_allocated()
-            if self.device.type == "cuda"
-            else None,
-            closure=None
-            if self.closure is None
-            else (self.closure.size, self.closure.rounds, self.closure.complete),
-            closure_seconds=0.0,
+            peak_gpu_bytes=torch.cuda.max_memory_allocated() if on_gpu else None,
+            closure=self.closure,
         )
 
-    def evaluate(self, candidates: Candidates, tick: Any) -> ChunkResult:
+    def _searched(self, store: Checkpoint) -> Total:
+        """Search this process's chunks while a thread adds up those of all."""
+        self._rows = int(np.add.reduceat(self.sizes, store.bounds[:-1]).max())
+        mine = range(self.processes.rank, store.chunks, self.processes.world)
+        progress = _Progress(self, store, mine)
+        # one more of this process's chunks; False: no more will come
+        saved = SimpleQueue[bool]()
+        with ThreadPoolExecutor(1) as adder:
+            try:
+                adding = adder.submit(self._total, store, saved)
+                for chunk, candidates in self._drawn(store, mine):
+                    if candidates is not None:
+                        progress.chunk = chunk
+                        store.save(chunk, self.evaluate(candidates, progress.tick))
+                    saved.put(True)
+                    progress.finish(chunk, fresh=candidates is not None)
+            except KeyboardInterrupt:
+                if store.kept:
+                    place = store.folder
+                    tell(f"kgprof: finished chunks are in {place}; go on with --resume {place}")
+                raise
+            finally:
+                saved.put(False)
+            return adding.result()
+
+    def evaluate(self, candidates: Candidates, tick: Callable[[], None]) -> ChunkResult:
         """Search the candidates of one chunk and rank them."""
         triples = candidates.triples
-        number = len(candidates.triples)
-        held = known = np.zeros(number, dtype=np.bool_)
+        number = len(triples)
+        searched = np.arange(number)
+        truth = np.zeros((len(chunks.OUTCOMES), 3), dtype=np.int64)
+        upper = chunks.NO_PLACES
         if self.closure is not None:
             held, known = provable(self.graph, self.closure, triples)
-        searched = np.flatnonzero(held | ~known) if self.asked.prune else np.arange(number)
+            upper = histogram(*places(held.astype(np.float64), candidates.slots))
+            if self.asked.prune:
+                searched = np.flatnonzero(held | ~known)
         outcome = np.full(number, REFUTED, dtype=np.int8)
         steps = np.zeros(number, dtype=np.int32)
-        dropped, nans, calls, seconds = (0, 0, 0, 0), 0, 0, 0.0
+        dropped, nans, calls, seconds = Dropped(), 0, 0, 0.0
         if len(searched):
             session = self._loaded(triples[searched], candidates)
             began = time.monotonic()
@@ -250,32 +258,15 @@ class Evaluation:
             found, calls = session.search(tick)
             seconds = time.monotonic() - began
             # Rows of padding come after the candidates.
-            outcome[searched], steps[searched] = (
-                found.outcome[: len(searched)],
-                found.steps[: len(searched)],
-            )
-            dropped = found.dropped
-            nans = found.nans
-            if (
-                why := dict(found.settings).get("kernels", "")
-            ) != self._kernels and not self.asked.quiet:
-                tell(f"kgprof: the kernels of levels are {why or 'used again'}")
-            self._kernels = why
-        scores = (outcome == PROVED).astype(np.float64)
-        if self.scorer is not None:
-            scores = self.scorer.scores(triples, outcome)
-        nobody = chunks.NO_PLACES
-        upper = (
-            histogram(*places(held.astype(np.float64), candidates.slots))
-            if self.closure is not None
-            else nobody
-        )
-        truth = np.zeros((len(chunks.OUTCOMES), 3), dtype=np.int64)
+            outcome[searched] = found.outcome[: len(searched)]
+            steps[searched] = found.steps[: len(searched)]
+            dropped, nans = found.dropped, found.nans
+            self._tell_of_kernels(dict(found.settings).get("kernels", ""))
         if self.closure is not None:
             np.add.at(truth, (outcome.astype(np.int64), np.where(known, held, 2)), 1)
-        unlike = self.scorer.unlike if self.scorer is not None else 0
+        scores, unlike = (outcome == PROVED).astype(np.float64), 0
         if self.scorer is not None:
-            self.scorer.unlike = 0
+            scores, unlike = self.scorer.scores(triples, outcome)
         return ChunkResult(
             outcome=outcome,
             steps=steps,
@@ -287,6 +278,11 @@ class Evaluation:
             seconds=np.array(seconds),
         )
 
+    def _tell_of_kernels(self, why: str) -> None:
+        if why != self._kernels and not self.asked.quiet:
+            tell(f"kgprof: the kernels of levels are {why or 'used again'}")
+        self._kernels = why
+
     def _loaded(self, triples: np.ndarray, candidates: Candidates) -> EvaluatorSession:
         """A session with these candidates: the last one, where it can take them, padded to the size
         that it has."""
@@ -294,15 +290,15 @@ class Evaluation:
         rows = 1 << max(8, (len(triples) - 1).bit_length()) if self.asked.prune else self._rows
         padded = np.zeros((rows, 3), dtype=np.int64)
         padded[: len(triples)] = triples
-        if self.session is None or not self.session.load(padded):
-            # What cannot be loaded anew gets no padding either.
-            self.workload.candidates = replace(candidates, triples=padded)
-            session = self.workload.prepare(self.key, self.device)
-            if not session.load(padded):
-                self.workload.candidates = replace(candidates, triples=triples)
-                session = self.workload.prepare(self.key, self.device)
-            self.session = session
-        return self.session
+        if self.session is not None and self.session.load(padded):
+            return self.session
+        # What cannot be loaded anew gets no padding either.
+        for filled in (padded, triples):
+            self.workload.candidates = replace(candidates, triples=filled)
+            session = self.session = self.workload.prepare(self.key, self.device)
+            if session.load(padded):
+                break
+        return session
 
     def _drawn(
         self, store: Checkpoint, mine: Sequence[int]
@@ -329,32 +325,25 @@ class Evaluation:
         """The sum in the first process, to which the others hand their chunks one by one; all as
         soon as they come."""
         rank = self.processes.rank
-        world = self.processes.world
         total = Total()
-        hint = (
-            f"go on with --resume {store.folder}: finished chunks are there" if store.kept else ""
-        )
+        hint = OUTLIVES
+        if store.kept:
+            hint = f"go on with --resume {store.folder}: finished chunks are there"
         for chunk in range(store.chunks):
-            owner = chunk % world
-            result = None
+            owner = chunk % self.processes.world
             if owner == rank:
                 if not saved.get():
                     return total  # of nothing: the search has ended with an error
                 result = store.load(chunk)
-            if owner == rank != 0:
                 assert result is not None
-                packed = torch.frombuffer(bytearray(result.packed()), dtype=torch.uint8)
-                _together(dist.send, torch.tensor([len(packed)]), 0, hint=hint)
-                _together(dist.send, packed, 0, hint=hint)
-            elif owner != rank == 0:
-                size = torch.zeros(1, dtype=torch.int64)
-                _together(dist.recv, size, owner, hint=hint)
-                packed = torch.empty(int(size), dtype=torch.uint8)
-                _together(dist.recv, packed, owner, hint=hint)
-                result = ChunkResult.unpacked(packed.numpy().tobytes())
-            if not rank:
-                assert result is not None
-                total.add(result, owner)
+                if rank:
+                    _together(dist.send_object_list, [result], 0, hint=hint)
+                else:
+                    total.add(result, owner)
+            elif not rank:
+                received: list[Any] = [None]
+                _together(dist.recv_object_list, received, owner, hint=hint)
+                total.add(received[0], owner)
         return total
 
 
@@ -363,72 +352,52 @@ class _Progress:
     long it will take."""
 
     def __init__(self, evaluation: Evaluation, store: Checkpoint, mine: range) -> None:
-        sizes = (evaluation.sampling.counts + 1).sum(axis=1)
-        self._sizes = [
-            int(sizes[slice(*store.bounds[chunk : chunk + 2])].sum())
-            for chunk in range(store.chunks)
-        ]
+        self._sizes = np.add.reduceat(evaluation.sizes, store.bounds[:-1]).tolist()
         self._all = sum(self._sizes[chunk] for chunk in mine)
         self._done = self._begun_with = 0
-        self._chunk, self._chunks = 0, store.chunks
-        self._fresh = False
+        self.chunk = 0  # that is searched
         # `levels` finishes nearly all candidates of a chunk at once, at its last level.
         self._steadily = by_name(evaluation.asked.strategy) is not Levels
         self._evaluation = evaluation
         self._began = self._last = time.monotonic()
-        self._shown = not evaluation.asked.quiet and not evaluation.processes.rank
-        self._who = (
-            f"process 1 of {evaluation.processes.world}: " if evaluation.processes.world > 1 else ""
-        )
-
-    def begin(self, chunk: int) -> None:
-        self._chunk = chunk
-        self._fresh = True
+        rank, world = evaluation.processes.rank, evaluation.processes.world
+        self._shown = not evaluation.asked.quiet and not rank
+        self._who = f"process 1 of {world}: " if world > 1 else ""
 
     def tick(self) -> None:
         if self._shown and time.monotonic() - self._last >= PROGRESS_S:
             session = self._evaluation.session
             in_chunk = session.finished if session is not None else 0
-            self._tell(min(in_chunk, self._sizes[self._chunk]))
+            self._tell(min(in_chunk, self._sizes[self.chunk]))
 
-    def done(self, chunk: int) -> None:
+    def finish(self, chunk: int, *, fresh: bool) -> None:
         self._done += self._sizes[chunk]
-        if not self._fresh:  # from the checkpoint: no work of this run
+        if not fresh:  # from the checkpoint: no work of this run
             self._begun_with += self._sizes[chunk]
-        self._fresh = False
         if self._shown and (time.monotonic() - self._last >= PROGRESS_S or self._done == self._all):
             self._tell()
 
     def _tell(self, in_chunk: int = 0) -> None:
         self._last = time.monotonic()
         done = self._done + in_chunk
+        left = self._all - done
         elapsed = self._last - self._began
         fresh = done - self._begun_with
         speed = ""
-        if elapsed and fresh > (0 if self._steadily else in_chunk):
-            left = (self._all - done) * elapsed / fresh
-            speed = (
-                f", {fresh / elapsed:,.0f} candidates/s, {_duration(left)} left"
-                if self._all > done
-                else ""
-            )
+        if left and elapsed and fresh > (0 if self._steadily else in_chunk):
+            time_left = _duration(left * elapsed / fresh)
+            speed = f", {fresh / elapsed:,.0f} candidates/s, {time_left} left"
         share = f"{done:,} of {self._all:,} candidates"
-        tell(
-            f"kgprof: {elapsed:7.1f} s  {self._who}{share}, chunk {self._chunk + 1} of "
-            f"{self._chunks}{speed}"
-        )
+        at = f"chunk {self.chunk + 1} of {len(self._sizes)}"
+        tell(f"kgprof: {elapsed:7.1f} s  {self._who}{share}, {at}{speed}")
 
 
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return (
-        f"{hours} h {minutes} min"
-        if hours
-        else f"{minutes} min {rest} s"
-        if minutes
-        else f"{rest} s"
-    )
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _device(name: str, processes: Processes) -> torch.device:
@@ -449,20 +418,17 @@ def _peak_bytes() -> int:
     becomes, VmHWM not."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        return next(
-            int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")
-        )
+        held = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+        return int(held.split()[1]) * 1024
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _together(call: Callable[..., Any], *args: Any, hint: str = "") -> None:
+def _together(call: Callable[..., Any], *args: Any, hint: str = OUTLIVES) -> None:
     """A call that other processes take part in. Raises WorkloadError when one of them is gone."""
     try:
         call(*args)
     except RuntimeError as error:
-        hint = hint or "with --checkpoint DIR finished chunks outlive a process"
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise WorkloadError(
-            f"another process of the evaluation died: {reason}", hint=hint
+            f"another process of the evaluation died: {_reason(error)}", hint=hint
         ) from None

@@ -44,22 +44,34 @@ For example:  kgprof evaluate --dataset umls --corruptions 100,500,all
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """One command line. ``runs`` are one set of the workload's options for each number of
-    corruptions."""
+    """One command line, under the names of its options. ``runs`` are one set of the workload's
+    options for each number of corruptions."""
 
     runs: tuple[options.LinkpredOptions, ...]
-    strategy: str
-    mode: str
-    device: str
-    seed: int
-    check: bool
-    prune: bool
-    score: str
-    most: int  # candidates in a chunk
-    folder: Path | None
-    resume: bool
-    form: str
-    quiet: bool
+    strategy: str = "levels"
+    mode: str = m.EAGER
+    device: str = "auto"
+    seed: int = 0
+    check: str = ""
+    prune: str = ""
+    score: str = SCORES[0]
+    chunk: int = 100_000
+    memory: int = 256 * 2**20
+    checkpoint: str = ""
+    resume: str = ""
+    format: str = FORMS[0]
+    json: bool = False
+    quiet: bool = False
+
+    @property
+    def most(self) -> int:
+        """Candidates in a chunk."""
+        return max(1, min(self.chunk, self.memory // BYTES_PER_CANDIDATE))
+
+    @property
+    def folder(self) -> Path | None:
+        place = self.resume or self.checkpoint
+        return Path(place).resolve() if place else None
 
 
 def parse(args: Sequence[str]) -> Asked | str:
@@ -69,54 +81,23 @@ def parse(args: Sequence[str]) -> Asked | str:
         command, NAME, args, f"see {NAME} --help", auto_envvar_prefix="KGPROF_EVALUATE"
     )
     if given.pop("help", False):
-        return command.get_help(
-            click.Context(command, info_name=NAME, terminal_width=options.HELP_WIDTH)
-        )
-    own = {name: given.pop(name, default) for name, default in _DEFAULTS.items()}
-    counts: tuple[Any, ...] = given.pop("corruptions", (None,))
-    runs = tuple(
-        options.from_given({**given, **({} if count is None else {"corruptions": count})})
-        for count in counts
-    )
-    if own["checkpoint"] and own["resume"]:
+        return options.help_of(command, NAME)
+    own = {name: given.pop(name) for name in OWN & given.keys()}
+    if "corruptions" in given:
+        counts = given.pop("corruptions")
+        runs = [options.from_given({**given, "corruptions": count}) for count in counts]
+    else:
+        runs = [options.from_given(given)]
+    asked = Asked(runs=tuple(runs), **own)
+    if asked.checkpoint and asked.resume:
         raise UsageError(
             "--checkpoint and --resume both name the folder",
             hint="--resume DIR writes there as well",
         )
-    folder = own["resume"] or own["checkpoint"]
-    return Asked(
-        runs=runs,
-        strategy=own["strategy"],
-        mode=own["mode"],
-        device=own["device"],
-        seed=own["seed"],
-        check=own["check"] == CLOSURE,
-        prune=own["prune"] == CLOSURE,
-        score=own["score"],
-        most=max(1, min(own["chunk"], own["memory"] // BYTES_PER_CANDIDATE)),
-        folder=Path(folder).resolve() if folder else None,
-        resume=bool(own["resume"]),
-        form="json" if own["json"] else own["format"],
-        quiet=own["quiet"],
-    )
+    return asked
 
 
-_DEFAULTS: dict[str, Any] = {
-    "strategy": "levels",
-    "mode": m.EAGER,
-    "device": "auto",
-    "seed": 0,
-    "check": "",
-    "prune": "",
-    "score": SCORES[0],
-    "chunk": 100_000,
-    "memory": 256 * 2**20,
-    "checkpoint": "",
-    "resume": "",
-    "format": FORMS[0],
-    "json": False,
-    "quiet": False,
-}
+OWN = frozenset(Asked.__dataclass_fields__) - {"runs"}
 
 
 def _counts(
@@ -142,71 +123,33 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str | None
 
 
 def _command() -> click.Command:
-    def choice(*values: str) -> click.Choice[str]:
-        return click.Choice(values)
-
+    option = options.option
     seed = click.IntRange(0, 2**32 - 1)
     chunk = click.IntRange(1, 10**options.MOST_DIGITS - 1)
     params: list[click.Parameter] = [
-        click.Option(
-            ["--strategy"],
-            metavar="NAME",
-            help="How the search is made; no result depends on it.  [levels]",
-        ),
-        click.Option(
-            ["--mode"],
-            type=choice(m.EAGER, *m.COMPILED_MODES),
-            help="How its step is compiled.  [eager]",
-        ),
-        click.Option(
-            ["--device"],
-            type=choice("auto", "cpu", "cuda"),
-            help="auto is cuda where torch sees a GPU.",
-        ),
-        click.Option(
-            ["--seed"],
-            type=seed,
-            metavar="N",
-            help="Seed of the queries, corruptions and weights.  [0]",
-        ),
-        click.Option(
-            ["--corruptions"],
-            metavar=f"N|{options.ALL},...",
+        option("strategy", "NAME", "How the search is made; no result depends on it.  [levels]"),
+        option("mode", (m.EAGER, *m.COMPILED_MODES), "How its step is compiled.  [eager]"),
+        option("device", ("auto", "cpu", "cuda"), "auto is cuda where torch sees a GPU."),
+        option("seed", "N", "Seed of the queries, corruptions and weights.  [0]", type=seed),
+        option(
+            "corruptions",
+            f"N|{options.ALL},...",
+            "Corruptions of each query on either side, filtered; several numbers are "
+            "evaluated side by side.",
             callback=_counts,
-            help=(
-                "Corruptions of each query on either side, filtered; several numbers are "
-                "evaluated side by side."
-            ),
         ),
-        click.Option(
-            ["--check"],
-            type=choice(CLOSURE),
-            help="Hold the result to all that the rules prove, to any depth.",
+        option("check", (CLOSURE,), "Hold the result to all that the rules prove, to any depth."),
+        option(
+            "prune",
+            (CLOSURE,),
+            "Search nothing that the rules cannot prove; ranks stay the same.",
         ),
-        click.Option(
-            ["--prune"],
-            type=choice(CLOSURE),
-            help="Search nothing that the rules cannot prove; ranks stay the same.",
-        ),
-        click.Option(
-            ["--score"], type=choice(*SCORES), help="Score that ranks proved candidates.  [proved]"
-        ),
-        click.Option(
-            ["--chunk"], type=chunk, metavar="N", help="Most candidates held at once.  [100000]"
-        ),
-        click.Option(
-            ["--memory"],
-            metavar="SIZE",
-            callback=_bytes,
-            help="Memory for them, as in 512M.  [256M]",
-        ),
-        click.Option(["--checkpoint"], metavar="DIR", help="Keep each finished chunk there."),
-        click.Option(
-            ["--resume"], metavar="DIR", help="Go on with the checkpoint there, or begin it."
-        ),
-        click.Option(
-            ["--format"], type=choice(*FORMS), help="Form of the report on stdout.  [text]"
-        ),
+        option("score", SCORES, "Score that ranks proved candidates.  [proved]"),
+        option("chunk", "N", "Most candidates held at once.  [100000]", type=chunk),
+        option("memory", "SIZE", "Memory for them, as in 512M.  [256M]", callback=_bytes),
+        option("checkpoint", "DIR", "Keep each finished chunk there."),
+        option("resume", "DIR", "Go on with the checkpoint there, or begin it."),
+        option("format", FORMS, "Form of the report on stdout.  [text]"),
         click.Option(["--json"], is_flag=True, help="As --format json."),
         click.Option(["-q", "--quiet"], is_flag=True, help="No progress."),
         *(parameter for parameter in options.parameters() if parameter.name != "corruptions"),

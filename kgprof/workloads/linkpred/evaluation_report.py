@@ -2,14 +2,13 @@
 torch."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 
-from kgprof.reading.link_prediction import RankMetrics
 from kgprof.workloads.linkpred.chunks import OUTCOMES, Total, ranked
+from kgprof.workloads.linkpred.closure import Closure
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
 
 VERSION = 1
@@ -20,6 +19,8 @@ DROPPING_NOTHING = {
     "facts": "--fact-fanout as large as the data",
     "rules": "no --rule-fanout",
 }
+# Rows that are left out where no evaluation has any; so are lengths that no proof has.
+RARE = ("refuted", "NaN scores", "replays without proof")
 # a greedy search that finds no proof has not shown there is none
 UNDECIDED = (UNFINISHED, FAILED, TRUNCATED, OVERFLOW)
 
@@ -31,14 +32,13 @@ class Evaluated:
     notes: tuple[str, ...]
     queries: int
     corruptions: str
-    slots: int | None  # choices that a step has room for; None where a step is no batch
+    slots: int  # choices that a step has room for; 0 where a step is no batch
     chunks: int
     processes: int
     elapsed_s: float  # from when all processes are ready to the sum of their results
     peak_bytes: int  # of the first process
     peak_gpu_bytes: int | None
-    closure: tuple[int, int, bool] | None  # triples, rounds, whether it is whole
-    closure_seconds: float
+    closure: Closure | None
 
     @property
     def classes(self) -> dict[str, int]:
@@ -64,7 +64,7 @@ class Evaluated:
     @property
     def room(self) -> int:
         """Slot-steps of the whole search; 0 where a step is no batch."""
-        return int(self.total.counts[0]) * (self.slots or 0)
+        return int(self.total.counts[0]) * self.slots
 
     @property
     def search_s(self) -> float:
@@ -86,15 +86,14 @@ def _plain(of: Evaluated) -> dict[str, object]:
     total = of.total
     closure = None
     if of.closure is not None:
-        triples, rounds, complete = of.closure
         closure = {
-            "triples": triples,
-            "rounds": rounds,
-            "complete": complete,
-            "seconds": of.closure_seconds,
+            "triples": of.closure.size,
+            "rounds": of.closure.rounds,
+            "complete": of.closure.complete,
+            "seconds": of.closure.seconds,
             "proved_without_a_proof": of.impossible,
             "undecided": of.undecided,
-            "metrics": [msgspec.structs.asdict(each) for each in ranked(total.upper_places)],
+            "metrics": [*map(msgspec.structs.asdict, ranked(total.upper_places))],
         }
     calls, nans, invalid, unlike = total.counts.tolist()
     return {
@@ -108,7 +107,7 @@ def _plain(of: Evaluated) -> dict[str, object]:
         "dropped": total.dropped._asdict(),
         "nan_scores": nans,
         "replays_without_proof": unlike,
-        "metrics": [msgspec.structs.asdict(each) for each in ranked(total.places)],
+        "metrics": [*map(msgspec.structs.asdict, ranked(total.places))],
         "closure": closure,
         "steps": calls,
         "proof_lengths": {
@@ -129,36 +128,35 @@ def _plain(of: Evaluated) -> dict[str, object]:
 
 def as_text(evaluations: Sequence[Evaluated]) -> str:
     """One table of names and values, then what does not go into a table."""
-    rows = [[name, *cells] for name, *cells in _rows(evaluations)]
-    widths = [
-        max(len(row[column]) for row in rows if len(row) > 1)
-        for column in range(1 + len(evaluations))
-    ]
+    longest = max(len(of.total.proof_lengths) for of in evaluations)
+    rows = []
+    for cells in zip(*(_column(of, longest) for of in evaluations), strict=True):
+        name = cells[0][0]
+        values = [value for _, value in cells]
+        if None in values:
+            rows.append([name])
+        elif any(values) or not (name.strip() in RARE or name.strip().isdigit()):
+            rows.append([name, *map(_cell, values)])
+    wide = [row for row in rows if len(row) > 1]
+    widths = [max(map(len, column)) for column in zip(*wide, strict=True)]
     lines = []
-    for name, *cells in rows:
-        if not cells:
+    for name, *values in rows:
+        if not values:
             lines += ["", name]
         else:
-            values = "  ".join(
-                cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)
-            )
-            lines.append(f"{name.ljust(widths[0])}  {values}")
+            padded = [cell.rjust(width) for cell, width in zip(values, widths[1:], strict=True)]
+            lines.append("  ".join([name.ljust(widths[0]), *padded]))
+    notes = dict.fromkeys(note for of in evaluations for note in of.notes)
+    lines += ["", *(f"note: {note}" for note in notes)]
     first = evaluations[0]
-    lines += [
-        "",
-        *(
-            f"note: {note}"
-            for note in dict.fromkeys(note for of in evaluations for note in of.notes)
-        ),
-    ]
-    undecided = sum(first.classes[name] for name in ("truncated", "overflow", "unfinished"))
-    if first.classes["overflow"] * 10 > first.total.candidates:
-        share = first.classes["overflow"] / first.total.candidates
+    overflow, candidates = first.classes["overflow"], first.total.candidates
+    undecided = overflow + first.classes["truncated"] + first.classes["unfinished"]
+    if overflow * 10 > candidates:
         dropped = first.total.dropped._asdict()
-        free = [option for cap, option in DROPPING_NOTHING.items() if dropped[cap]]
+        free = " ".join(option for cap, option in DROPPING_NOTHING.items() if dropped[cap])
         lines.append(
-            f"note: {share:.0%} of the candidates hit a size limit, so results and times are of "
-            f"truncated work; with {' '.join(free)} none does"
+            f"note: {overflow / candidates:.0%} of the candidates hit a size limit, so results and "
+            f"times are of truncated work; with {free} none does"
         )
     if undecided and first.closure is None:
         lines.append(
@@ -170,88 +168,70 @@ def as_text(evaluations: Sequence[Evaluated]) -> str:
             lines.append(
                 f"error: {of.impossible:,} candidates were proved that the rules do not prove"
             )
-        if of.closure is not None and not of.closure[2]:
+        if of.closure is not None and not of.closure.complete:
             lines.append(
-                f"note: the rules prove more than {of.closure[0]:,} triples, so the closure is not "
-                "whole; what it lacks is unknown"
+                f"note: the rules prove more than {of.closure.size:,} triples, so the closure is "
+                "not whole; what it lacks is unknown"
             )
     return "\n".join(lines).rstrip()
 
 
-def _rows(evaluations: Sequence[Evaluated]) -> Iterator[tuple[str, ...]]:
-    def row(name: str, cell: Callable[[Evaluated], object]) -> tuple[str, ...]:
-        return (name, *(_cell(cell(of)) for of in evaluations))
-
-    settings = evaluations[0].settings
-    yield row(
-        f"{settings['graph'].partition(', ')[0]}, {settings['strategy']}.{settings['mode']}",
-        lambda of: "",
-    )
-    yield row("corruptions per side", lambda of: of.corruptions)
-    yield row("queries", lambda of: of.queries)
-    yield row("candidates", lambda of: of.total.candidates)
-    for side, ties in (("both", "realistic"), ("head", "realistic"), ("tail", "realistic")):
-        yield (f"Ranks, {side}, {ties} ties",)
-        for name in ("MRR", "Hits@1", "Hits@3", "Hits@10"):
-            of_rank = name.lower().replace("@", "_at_")
-            yield (
-                f"  {name}",
-                *(_cell(getattr(_metrics(of, side, ties), of_rank)) for of in evaluations),
-            )
-    yield ("MRR by ties, both sides",)
+def _column(of: Evaluated, longest: int) -> Iterator[tuple[str, object]]:
+    """The rows of one evaluation, the same for all; a heading has no value."""
+    total = of.total
+    name = of.settings["graph"].partition(", ")[0]
+    yield f"{name}, {of.settings['strategy']}.{of.settings['mode']}", ""
+    yield "corruptions per side", of.corruptions
+    yield "queries", of.queries
+    yield "candidates", total.candidates
+    metrics = {(each.side, each.ties): each for each in ranked(total.places)}
+    for side in ("both", "head", "tail"):
+        yield f"Ranks, {side}, realistic ties", None
+        realistic = metrics[side, "realistic"]
+        yield "  MRR", realistic.mrr
+        yield "  Hits@1", realistic.hits_at_1
+        yield "  Hits@3", realistic.hits_at_3
+        yield "  Hits@10", realistic.hits_at_10
+    yield "MRR by ties, both sides", None
     for ties in ("optimistic", "realistic", "pessimistic", "expected"):
-        yield row(f"  {ties}", lambda of, ties=ties: _metrics(of, "both", ties).mrr)  # type: ignore[misc]
-    if evaluations[0].closure is not None:
-        yield row(
-            "  closure, realistic", lambda of: _metrics(of, "both", "realistic", upper=True).mrr
-        )
-    yield ("Classes",)
+        yield f"  {ties}", metrics["both", ties].mrr
+    if of.closure is not None:
+        upper = {(each.side, each.ties): each for each in ranked(total.upper_places)}
+        yield "  closure, realistic", upper["both", "realistic"].mrr
+    yield "Classes", None
     for name in OUTCOMES[1:] + OUTCOMES[:1]:
-        if name != "refuted" or any(of.classes[name] for of in evaluations):
-            yield row(f"  {name}", lambda of, name=name: of.classes[name])  # type: ignore[misc]
-    if evaluations[0].closure is not None:
-        yield ("Without a proof, by the closure",)
-        for name in ("refuted", "provable", "unknown"):
-            yield row(f"  {name}", lambda of, name=name: of.undecided[name])  # type: ignore[misc]
-        yield row("  closure (s)", lambda of: f"{of.closure_seconds:.3g}")
-    yield ("Dropped by a cap",)
-    for at, name in enumerate(evaluations[0].total.dropped._fields):
-        yield row(f"  {name}", lambda of, at=at: of.total.dropped[at])  # type: ignore[misc]
-    longest = max(len(of.total.proof_lengths) for of in evaluations)
-    lengths = np.zeros((len(evaluations), longest), dtype=np.int64)
-    for line, of in zip(lengths, evaluations, strict=True):
-        line[: len(of.total.proof_lengths)] = of.total.proof_lengths
-    yield ("Proofs by their steps",)
-    for length in np.flatnonzero(lengths.any(axis=0)):
-        yield (f"  {length}", *(f"{count:,}" for count in lengths[:, length].tolist()))
-    yield ("Work",)
-    yield row("  calls of the step", lambda of: int(of.total.counts[0]))
-    yield row("  occupancy", lambda of: "-" if of.occupancy is None else f"{of.occupancy:.1%}")
-    yield row(
-        "  idle slot-steps",
-        lambda of: "-" if of.occupancy is None else of.room - of.total.slot_steps,
-    )
-    yield row("  search (s)", lambda of: f"{of.search_s:.4g}")
-    yield row("  with drawing, ranking and adding up (s)", lambda of: f"{of.elapsed_s:.4g}")
-    yield row(
-        "  candidates/s",
-        lambda of: "-" if not (speed := of.candidates_per_second) else f"{speed:,.0f}",
-    )
-    yield row("  chunks", lambda of: of.chunks)
-    yield row("  processes", lambda of: of.processes)
-    yield row("  peak memory (MiB)", lambda of: of.peak_bytes >> 20)
-    if evaluations[0].peak_gpu_bytes is not None:
-        yield row("  peak GPU memory (MiB)", lambda of: (of.peak_gpu_bytes or 0) >> 20)
-    for at, name in ((1, "  NaN scores"), (3, "  replays without proof")):
-        if any(of.total.counts[at] for of in evaluations):
-            yield row(name, lambda of, at=at: int(of.total.counts[at]))  # type: ignore[misc]
-    yield row("  sha256 of outcomes, steps", lambda of: of.total.vector.hexdigest()[:16])
-    yield row("  sha256 of the proved", lambda of: of.total.proved_vector.hexdigest()[:16])
-
-
-def _metrics(of: Evaluated, side: str, ties: str, *, upper: bool = False) -> RankMetrics:
-    metrics = ranked(of.total.upper_places if upper else of.total.places)
-    return next(each for each in metrics if (each.side, each.ties) == (side, ties))
+        yield f"  {name}", of.classes[name]
+    if of.closure is not None:
+        yield "Without a proof, by the closure", None
+        for name, count in of.undecided.items():
+            yield f"  {name}", f"{count:,}"  # a text, which is printed where it is 0 too
+        yield "  closure (s)", f"{of.closure.seconds:.3g}"
+    yield "Dropped by a cap", None
+    for name, count in total.dropped._asdict().items():
+        yield f"  {name}", count
+    yield "Proofs by their steps", None
+    lengths = total.proof_lengths.tolist()
+    for length, count in enumerate(lengths + [0] * (longest - len(lengths))):
+        yield f"  {length}", count
+    calls, nans, _, unlike = total.counts.tolist()
+    yield "Work", None
+    yield "  calls of the step", calls
+    in_slots = of.occupancy is not None
+    yield "  occupancy", f"{of.occupancy:.1%}" if in_slots else "-"
+    yield "  idle slot-steps", of.room - total.slot_steps if in_slots else "-"
+    yield "  search (s)", f"{of.search_s:.4g}"
+    yield "  with drawing, ranking and adding up (s)", f"{of.elapsed_s:.4g}"
+    speed = of.candidates_per_second
+    yield "  candidates/s", f"{speed:,.0f}" if speed else "-"
+    yield "  chunks", of.chunks
+    yield "  processes", of.processes
+    yield "  peak memory (MiB)", of.peak_bytes >> 20
+    if of.peak_gpu_bytes is not None:
+        yield "  peak GPU memory (MiB)", of.peak_gpu_bytes >> 20
+    yield "  NaN scores", nans
+    yield "  replays without proof", unlike
+    yield "  sha256 of outcomes, steps", total.vector.hexdigest()[:16]
+    yield "  sha256 of the proved", total.proved_vector.hexdigest()[:16]
 
 
 def _cell(value: object) -> str:

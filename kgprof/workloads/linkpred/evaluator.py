@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from kgprof import model as m
 from kgprof.reading.link_prediction import CandidateResults, CapCounters
+from kgprof.workloads.linkpred.arrays import Ints, Outcomes, Steps
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
 from kgprof.workloads.linkpred.ranking import rank
@@ -35,8 +35,8 @@ DEEP_STEPS = 2  # a proof with more steps than this is deep
 class Found:
     """What a search has found so far, in the candidates' order."""
 
-    outcome: npt.NDArray[np.int8]  # [N], codes of proof.py
-    steps: npt.NDArray[np.int32]  # [N], choices made; 0 while unfinished
+    outcome: Outcomes  # [N], codes of proof.py
+    steps: Steps  # [N], choices made; 0 while unfinished
     dropped: Dropped
     nans: int
     settings: tuple[tuple[str, str], ...] = ()  # what the search itself came to
@@ -182,7 +182,7 @@ class EvaluatorSession:
         """Candidates that are done so far. It waits for the device."""
         return int((self._search.found().outcome != UNFINISHED).sum())
 
-    def load(self, triples: npt.NDArray[np.int64]) -> bool:
+    def load(self, triples: Ints) -> bool:
         """Put other candidates, as many as before, in the place of those that are there: tables,
         weights and what was compiled stay. False where the search cannot, and another session has
         to be prepared."""
@@ -204,16 +204,16 @@ def summarise(
     found: Found, candidates: Candidates, steps: int, settings: Mapping[str, str]
 ) -> CandidateResults:
     """Classes, counters and ranks; a proved candidate scores 1.0, every other one 0.0."""
-    classes = np.bincount(found.outcome, minlength=5)
+    classes = np.bincount(found.outcome, minlength=5).tolist()
     proved = found.outcome == PROVED
     ranking = rank(proved.astype(np.float64), candidates)
     return CandidateResults(
         candidates=len(found.outcome),
-        proved=int(classes[PROVED]),
-        failed=int(classes[FAILED]),
-        depth_truncated=int(classes[TRUNCATED]),
-        overflow=int(classes[OVERFLOW]),
-        unfinished=int(classes[UNFINISHED]),
+        proved=classes[PROVED],
+        failed=classes[FAILED],
+        depth_truncated=classes[TRUNCATED],
+        overflow=classes[OVERFLOW],
+        unfinished=classes[UNFINISHED],
         invalid=candidates.invalid,
         deep=int((proved & (found.steps > DEEP_STEPS)).sum()),
         steps=steps,

@@ -111,6 +111,9 @@ class Person:
     spouse: Person | None = None
     children: list[Person] = field(default_factory=list)
 
+    def parent(self, male: bool) -> Person | None:
+        return self.father if male else self.mother
+
     @property
     def parents(self) -> tuple[Person, ...]:
         return (self.father, self.mother) if self.father and self.mother else ()
@@ -191,39 +194,32 @@ class Question:
     easy: Callable[[Person], Iterable[Person]] = lambda _: ()
 
 
-def _line(person: Person, *, male: bool) -> list[Person]:
+def _line(person: Person, male: bool) -> list[Person]:
     """Father, father's father and so on, or mother, mother's mother."""
-    line = []
-    parent = person.father if male else person.mother
-    while parent:
+    line: list[Person] = []
+    while parent := (line or [person])[-1].parent(male):
         line.append(parent)
-        parent = parent.father if male else parent.mother
     return line
 
 
-def _kin_by_line(person: Person, *, male: bool) -> list[Person]:
+def _kin_by_line(person: Person, male: bool) -> list[Person]:
     """Those of the same generation who share the founder by fathers (or mothers) alone, without the
     siblings."""
-    line = _line(person, male=male)
+    line = _line(person, male)
     generation = line[-1:]
     for _ in line:
-        generation = [
-            child for parent in generation if parent.is_male == male for child in parent.children
-        ]
+        parents = (person for person in generation if person.is_male == male)
+        generation = [child for parent in parents for child in parent.children]
     near = {person, *person.siblings}
     return [kin for kin in generation if kin not in near]
 
 
 def _with_ancestors(people: Iterable[Person]) -> list[Person]:
     """The people themselves and all their ancestors, each once."""
-    found = dict.fromkeys(people)
-    generation = list(found)
-    while generation:
-        generation = list(
-            dict.fromkeys(parent for person in generation for parent in person.parents)
-        )
-        found.update(dict.fromkeys(generation))
-    return list(found)
+    found = list(dict.fromkeys(people))
+    for person in found:  # which grows meanwhile
+        found += [parent for parent in person.parents if parent not in found]
+    return found
 
 
 def _uncles(person: Person) -> list[Person]:
@@ -232,16 +228,10 @@ def _uncles(person: Person) -> list[Person]:
 
 
 QUESTIONS: Mapping[str, Question] = {
-    "father_line": Question(
-        20, lambda y: _line(y, male=True)[2:], lambda y: _line(y, male=True)[:2]
-    ),
-    "mother_line": Question(
-        20,
-        lambda y: _line(y, male=False)[2:],
-        lambda y: _line(y, male=False)[:2],
-    ),
-    "agnate": Question(15, lambda y: _kin_by_line(y, male=True), lambda y: y.siblings),
-    "enate": Question(10, lambda y: _kin_by_line(y, male=False), lambda y: y.siblings),
+    "father_line": Question(20, lambda y: _line(y, True)[2:], lambda y: _line(y, True)[:2]),
+    "mother_line": Question(20, lambda y: _line(y, False)[2:], lambda y: _line(y, False)[:2]),
+    "agnate": Question(15, lambda y: _kin_by_line(y, True), lambda y: y.siblings),
+    "enate": Question(10, lambda y: _kin_by_line(y, False), lambda y: y.siblings),
     "parent_in_law": Question(10, lambda y: y.spouse.parents if y.spouse else ()),
     "sibling_in_law": Question(5, lambda y: y.spouse.siblings if y.spouse else ()),
     "cousin": Question(5, lambda y: [c for p in y.parents for s in p.siblings for c in s.children]),

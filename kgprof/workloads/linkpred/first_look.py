@@ -37,9 +37,8 @@ class FirstLook:
         real = (predicate != PAD).sum(1, keepdim=True).clamp(min=1)
         total = (self.predicates[predicate] + self.terms[subject] - self.terms[object_]).sum(1)
         x = total / real + self.bias
-        for weight, bias, gain, shift in zip(
-            self.weights, self.biases, self.gains, self.shifts, strict=True
-        ):
+        layers = (self.weights, self.biases, self.gains, self.shifts)
+        for weight, bias, gain, shift in zip(*layers, strict=True):
             normal = functional.layer_norm(x, gain.shape, gain, shift, self.epsilon)
             x = x + (rounded(torch.relu(normal)) @ weight).float() + bias
         return x

@@ -19,10 +19,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof.errors import InputError
 from kgprof.wording import and_more
+from kgprof.workloads.linkpred.arrays import Ints
 from kgprof.workloads.linkpred.rules import (
     FALSE,
     FIRST_PREDICATE,
@@ -35,7 +35,6 @@ from kgprof.workloads.linkpred.rules import (
     RuleText,
     parse_fact,
     parse_rule,
-    quoted,
     rule_format,
 )
 
@@ -52,7 +51,6 @@ __all__ = [
 ]
 
 Triple = tuple[str, str, str]  # (head, relation, tail)
-Triples = npt.NDArray[np.int64]
 
 COMMENT_MARKS = ("%", "#")
 
@@ -70,27 +68,13 @@ class KnowledgeGraph:
     name: str
     predicates: tuple[str, ...]  # sorted; the id of the first is FIRST_PREDICATE
     constants: tuple[str, ...]  # sorted; the id of the first is 1
-    train: Triples
-    valid: Triples
-    test: Triples
+    train: Ints
+    valid: Ints
+    test: Ints
     rules: tuple[Rule, ...]  # in file order
     notes: tuple[str, ...] = ()
     # int64 [C + 1], the domain of each constant; corruptions stay within one
-    domains: Triples | None = None
-
-    def describe(self, atom: Sequence[int]) -> str:
-        """The atom as Prolog text. Ids above the constants' are variables, and so are negative
-        ones."""
-        predicate, *arguments = (int(number) for number in atom)
-        if predicate < FIRST_PREDICATE:
-            return ("-", "true", "false")[predicate]
-        texts = [
-            quoted(self.constant_text(term))
-            if 1 <= term <= len(self.constants)
-            else f"V{-term if term < 0 else term - len(self.constants)}"
-            for term in arguments
-        ]
-        return f"{quoted(self.predicate_text(predicate))}({', '.join(texts)})"
+    domains: Ints | None = None
 
     def predicate_text(self, predicate: int) -> str:
         return self.predicates[predicate - FIRST_PREDICATE]
@@ -116,9 +100,9 @@ def build(
     predicates = sorted({relation for _, relation, _ in triples} | {name for name, _, _ in atoms})
     named = {term.text for atom in atoms for term in atom[1:] if not term.is_variable}
     constants = sorted({text for head, _, tail in triples for text in (head, tail)} | named)
-    predicate_ids = {text: FIRST_PREDICATE + index for index, text in enumerate(predicates)}
-    constant_ids = {text: 1 + index for index, text in enumerate(constants)}
-    rows: dict[str, Triples] = {}
+    predicate_ids = {text: number for number, text in enumerate(predicates, FIRST_PREDICATE)}
+    constant_ids = {text: number for number, text in enumerate(constants, 1)}
+    rows: dict[str, Ints] = {}
     for split, given in splits.items():
         ids = [
             (predicate_ids[relation], constant_ids[head], constant_ids[tail])
@@ -130,16 +114,14 @@ def build(
         name=name,
         predicates=tuple(predicates),
         constants=tuple(constants),
-        train=rows["train"],
-        valid=rows["valid"],
-        test=rows["test"],
+        **rows,
         rules=numbered,
         notes=(*_notes(splits, rows, numbered), *notes),
     )
 
 
 def _notes(
-    splits: Mapping[str, list[Triple]], rows: Mapping[str, Triples], rules: Sequence[Rule]
+    splits: Mapping[str, list[Triple]], rows: Mapping[str, Ints], rules: Sequence[Rule]
 ) -> Iterator[str]:
     for split, triples in splits.items():
         if len(triples) > len(rows[split]):
@@ -167,9 +149,10 @@ def load_directory(path: Path) -> KnowledgeGraph:
     valid = _read_triples(path / "valid.txt") if (path / "valid.txt").exists() else []
     held = {text for head, _, tail in (*train, *test, *valid) for text in (head, tail)}
     # Without a file of rules there are none, and whoever asked for the graph mines them.
-    rules, notes = (
-        _read_rules(path / "rules.txt", held) if (path / "rules.txt").exists() else ([], [])
-    )
+    rules: list[RuleText] = []
+    notes: list[str] = []
+    if (path / "rules.txt").exists():
+        rules, notes = _read_rules(path / "rules.txt", held)
     graph = build(
         name=path.resolve().name, train=train, test=test, valid=valid, rules=rules, notes=notes
     )
@@ -177,11 +160,11 @@ def load_directory(path: Path) -> KnowledgeGraph:
     return replace(graph, domains=_read_domains(domains, graph)) if domains.exists() else graph
 
 
-def _read_domains(path: Path, graph: KnowledgeGraph) -> Triples:
+def _read_domains(path: Path, graph: KnowledgeGraph) -> Ints:
     """``domain constant constant ...`` on each line, apart by blanks; int64 [C + 1]. Names may be
     quoted."""
-    numbers = {text: 1 + index for index, text in enumerate(graph.constants)}
-    domains: Triples = np.zeros(len(numbers) + 1, dtype=np.int64)
+    numbers = {text: number for number, text in enumerate(graph.constants, 1)}
+    domains: Ints = np.zeros(len(numbers) + 1, dtype=np.int64)
     with _located(path) as at:
         for domain, (at.line, line) in enumerate(_data_lines(_text(path)), start=1):
             name, *constants = _WORD.findall(line)
@@ -244,8 +227,7 @@ def _read_rules(path: Path, held: Set[str]) -> tuple[list[RuleText], list[str]]:
 
 
 def _first(places: Sequence[str], most: int = 3) -> str:
-    more = and_more(places, most)
-    return ", ".join(places[:most]) + more
+    return ", ".join(places[:most]) + and_more(places, most)
 
 
 def _read_triples(path: Path) -> list[Triple]:
@@ -253,17 +235,12 @@ def _read_triples(path: Path) -> list[Triple]:
     if not lines:
         raise InputError("no triple found; expected at least one", path=path)
     # The first line that is surely no comment shows the form.
-    form_line, shown = next(
-        ((n, line) for n, line in lines if not line.startswith(COMMENT_MARKS)), lines[0]
-    )
-    has_columns = "\t" in shown.strip() and not _reads_as(shown, TripleForm.PROLOG)
-    form, other = (
-        (TripleForm.COLUMNS, TripleForm.PROLOG)
-        if has_columns
-        else (TripleForm.PROLOG, TripleForm.COLUMNS)
-    )
-    if form is TripleForm.PROLOG:
-        lines = [(number, line) for number, line in lines if not line.startswith(COMMENT_MARKS)]
+    facts = [(number, line) for number, line in lines if not line.startswith(COMMENT_MARKS)]
+    form_line, shown = (facts or lines)[0]
+    form, other = TripleForm.COLUMNS, TripleForm.PROLOG
+    if "\t" not in shown.strip() or _reads_as(shown, TripleForm.PROLOG):
+        form, other = other, form
+        lines = facts
     triples = []
     with _located(path) as at:
         for at.line, line in lines:

@@ -1,5 +1,10 @@
-"""`levels` on CUDA behind a first look: a level is eleven launches of the kernels in
+"""`levels` on CUDA behind a first look: a level is ten launches of the kernels in
 level_kernels.py, where torch's operations took 150 and read sizes back four times.
+
+    Levels.restart ─► begin: the candidates' first states become rows of the table
+    Levels.advance ─► level: derive ─► first look ─► contend ─► second look ─► choose ─► exact look
+                             ─► decide ─► settle: a successor for each state of the frontier
+                             ─► follow: each candidate makes its choice from the table
 
 A first look scores all children with float16 products. Those that can still win are encoded again,
 with products of float16 halves (high + low / 2048), which are off by about as much as float32's.
@@ -16,17 +21,14 @@ kernel, torch does it all.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from kgprof.workloads.linkpred.caps import Selection
 from kgprof.workloads.linkpred.first_look import FirstLook, apart
-from kgprof.workloads.linkpred.graph import FALSE, TRUE
 from kgprof.workloads.linkpred.policy import ROUNDING, PolicyNetwork, ResidualBlock
-from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED
 from kgprof.workloads.linkpred.slots import Problem
 from kgprof.workloads.linkpred.unification import Engine
 
@@ -39,9 +41,9 @@ except ImportError:
 SECOND_LOOK = 2.0**-18  # the largest difference of its encodings over their length; it was 8.5e-7
 # an odd multiplier that spreads bits (S. Vigna, ACM TOMS 42, 2016: xorshift64*)
 MIXER = 0x2545F4914F6CDD1D
-# Rows and warps of a program: of the first look, the second, and columns at a time in float32.
-# Measured on an H100.
-LOOK, SECOND, EXACT = (64, 8), (64, 8), (32, 8)
+# Rows of a program that encodes, columns at a time in float32, and warps of both. Measured on an
+# H100.
+ROWS, PART, WARPS = 64, 32, 8
 DERIVE_WARPS = 2
 PLACES = 64  # of a state, at least: for fewer, Triton 3.6 fails to compile `derive`
 CONTENDED = 16  # states per program
@@ -50,6 +52,26 @@ FIRST_ROWS = 1 << 16  # of the table, at least
 # children that are encoded again: so many per state, and at first so many beside
 ROOM = 1.5
 SPARE = 1024
+
+
+class Table(NamedTuple):
+    """A row for each state that a level reached; that of its first time has its successor."""
+
+    keys: Tensor  # int64 [R, words + 1]
+    next: Tensor  # integer [R]
+    ends: Tensor  # int32 [R], the state's first predicate: TRUE, FALSE or another
+    lost: Tensor  # int64 [R, 5], by deriving its children: the caps' counters, then NaN logits
+
+
+class Walk(NamedTuple):
+    """Where each candidate is and what it met on its way; changed in place."""
+
+    outcome: Tensor  # int8
+    depths: Tensor  # int32
+    at: Tensor  # int64, the table's row of its state
+    live: Tensor  # bool
+    overflowed: Tensor  # bool
+    tally: Tensor  # int64 [5], of all candidates, as Table.lost
 
 
 class UncompiledError(Exception):
@@ -77,10 +99,8 @@ class Launches:
                 raise UncompiledError(
                     f"Triton does not compile `{kernel.__name__}`: {error}"
                 ) from error
-            self._compiled[key] = (
-                compiled,
-                tuple(sizes[name] for name in kernel.arg_names[len(arguments) :]),
-            )
+            constants = tuple(sizes[name] for name in kernel.arg_names[len(arguments) :])
+            self._compiled[key] = (compiled, constants)
         compiled, constants = self._compiled[key]
         if compiled is None:  # Triton interprets
             kernel[programs,](*arguments, **sizes)
@@ -93,109 +113,73 @@ def allocate(sizes: tuple[int, ...], dtype: torch.dtype, device: torch.device) -
 
 
 class Looks:
-    """Encodings of packed states; how many these are is read on the GPU."""
+    """Encodes packed states in three ways; how many these are is read on the GPU."""
 
     def __init__(
         self, policy: PolicyNetwork, engine: Engine, differs: float, launch: Launches
     ) -> None:
         look = FirstLook(policy)
         self.launch = launch
-        device = look.bias.device
+        self.device = look.bias.device
         linear = [block.linear for block in policy.blocks if isinstance(block, ResidualBlock)]
         self.full = torch.stack([each.weight for each in linear])  # [layers, out, in]
         full = self.full.transpose(1, 2).contiguous()
         self.high = full.half()
         self.low = ((full - self.high) * 2048).half()
-        self.tables = (look.predicates, look.terms, look.bias)
-        self.others = (look.biases, look.gains, look.shifts)
-        self.fields = (engine.field_word, engine.field_shift, engine.field_mask, look.epsilon)
+        norm = (look.gains, look.shifts, look.epsilon)
+        network = kernels.Network(look.predicates, look.terms, look.bias, look.biases, *norm)
+        self.policy = (network, engine.fields)
         # Of a logit, over the lengths of both encodings: the first look's of a child by the
         # second's of its parent, and both the second's.
         far = SECOND_LOOK / (1 - SECOND_LOOK)
         self.scale, self.reach = policy.scale, (differs + far) / (1 - differs) * policy.scale
         self.second_reach = far * (1 + 1 / (1 - SECOND_LOOK)) * policy.scale
-        layers, width, _ = full.shape
+        layers, self.width, _ = full.shape
         self.sizes: dict[str, Any] = {
             "ATOMS": engine.caps.atoms,
             "WORDS": len(engine.words),
             "LAYERS": layers,
-            "WIDTH": width,
+            "WIDTH": self.width,
         }
-        self.width = width
         self.programs = 1
-        if device.type == "cuda":
-            self.programs = torch.cuda.get_device_properties(device).multi_processor_count
+        if self.device.type == "cuda":
+            card = torch.cuda.get_device_properties(self.device)
+            self.programs = card.multi_processor_count
 
-    def first(
-        self, children: Tensor, count: Tensor, parents: Tensor, sources: Tensor, encoded: Tensor,
-        logits: Tensor, reaches: Tensor,
-    ) -> None:  # fmt: skip
-        """Logits of all children and what the first look may be off by."""
-        room = len(parents)
-        self._look(
-            children,
-            children,
-            count,
-            parents,
-            sources,
-            encoded,
-            logits,
-            reaches,
-            logits,
-            room=room,
-            held=False,
-        )
+    def first(self, children: Tensor, count: Tensor, parents: Tensor, *others: Tensor) -> None:
+        """Fill the logits of all children and what the first look may be off by; ``others`` are
+        where ``encoded`` has each parent, encoded, logits and reaches."""
+        bounds = (self.scale, self.reach)
+        self._rows(kernels.first_look, len(parents), children, count, parents, *others, *bounds)
 
-    def held(
-        self, children: Tensor, kept: Tensor, count: Tensor, encoded: Tensor, apart: Tensor
-    ) -> None:
-        """Raises ``apart`` to the largest difference of a first look."""
-        room = len(encoded)
-        self._look(
-            children,
-            kept,
-            count,
-            kept,
-            kept,
-            encoded,
-            encoded,
-            encoded,
-            apart,
-            room=room,
-            held=True,
-        )
-
-    def _look(
-        self, children: Tensor, kept: Tensor, count: Tensor, *others: Tensor, room: int, held: bool
-    ) -> None:  # fmt: skip
-        self.launch(
-            kernels.look, self.programs,
-            children, kept, count, *others, *self.tables, self.high, *self.others, *self.fields,
-            self.scale, self.reach, room, **self.sizes, ROWS=LOOK[0], HELD=held, num_warps=LOOK[1],
-            num_stages=1,
-        )  # fmt: skip
-
-    def second(self, children: Tensor, kept: Tensor, count: Tensor, room: int) -> Tensor:
-        """Encodings of the first ``room`` that were kept."""
-        encoded = allocate((room, self.width), torch.float32, children.device)
-        self.launch(
-            kernels.second_look, self.programs,
-            children, kept, count, encoded, *self.tables, self.high, self.low, *self.others,
-            *self.fields, room, **self.sizes, ROWS=SECOND[0], num_warps=SECOND[1], num_stages=1,
-        )  # fmt: skip
+    def second(
+        self, children: Tensor, kept: Tensor, count: Tensor, room: int, apart: Tensor
+    ) -> Tensor:
+        """Encode the first ``room`` that were kept, and raise ``apart`` to the largest difference
+        of a first look."""
+        encoded = self._encodings(room)
+        self._rows(kernels.second_look, room, children, kept, count, encoded, apart, self.low)
         return encoded
+
+    def _rows(self, kernel: Any, room: int, *arguments: Any) -> None:
+        self.launch(
+            kernel, self.programs, *arguments, self.high, *self.policy, room, **self.sizes,
+            ROWS=ROWS, num_warps=WARPS, num_stages=1,
+        )  # fmt: skip
 
     def exact(
         self, children: Tensor, keys: Tensor, rows: Tensor, count: Tensor, room: int
     ) -> Tensor:
-        """float32's encodings of the first ``room`` rows."""
-        encoded = allocate((room, self.width), torch.float32, children.device)
+        """Encode the first ``room`` rows in float32."""
+        encoded = self._encodings(room)
         self.launch(
-            kernels.exact_look, 4 * self.programs,
-            rows, count, children, keys, encoded, *self.tables, self.full, *self.others,
-            *self.fields, room, **self.sizes, PART=EXACT[0], num_warps=EXACT[1],
+            kernels.exact_look, 4 * self.programs, rows, count, children, keys, encoded, self.full,
+            *self.policy, room, **self.sizes, PART=PART, num_warps=WARPS,
         )  # fmt: skip
         return encoded
+
+    def _encodings(self, room: int) -> Tensor:
+        return allocate((room, self.width), torch.float32, self.device)
 
 
 def hashed_slots(keys: Tensor) -> tuple[Tensor, int, int]:
@@ -216,23 +200,26 @@ def hashed_slots(keys: Tensor) -> tuple[Tensor, int, int]:
     return place, last, int((place - own).max()) + 1 if len(keys) else 1
 
 
+def by_slot(slots: Tensor, values: Tensor, size: int) -> Tensor:
+    return values.new_full((size,), -1).index_copy(0, slots, values)
+
+
 def unfit(problem: Problem) -> str:
     """Why the kernels are not for this problem, or ''. Each child of a state is compared with each,
     a row is held whole."""
     engine = problem.engine
-    policy = problem.policy
-    width = policy.sizes.hidden
-    weight = policy.term.weight
+    width = problem.policy.sizes.hidden
+    weight = problem.policy.term.weight
     card = torch.cuda.get_device_capability(weight.device) if weight.is_cuda else (0, 0)
     if kernels is None or card < (8, 0):
         return "they need Triton and a GPU of compute capability 8.0"
     if weight.dtype != torch.float32 or not 32 <= width <= 256 or width & (width - 1):
         return "they are for float32 policies of 32, 64, 128 or 256 hidden units"
-    if engine.caps.facts + engine.caps.rules > 128:
+    places = engine.caps.facts + engine.caps.rules
+    if places > 128:
         return "they are for at most 128 facts and rules per state"
     # Words of the children of a level, and rows of the table.
-    each = max((engine.caps.facts + engine.caps.rules) * len(engine.words), 8 * (problem.depth + 1))
-    most = (2**31 - 1) // each
+    most = (2**31 - 1) // max(places * len(engine.words), 8 * (problem.depth + 1))
     if problem.size > most:
         return f"they count in 32 bits, which is enough for {most:,} candidates at a time"
     return ""
@@ -246,108 +233,89 @@ class LevelTable:
         self, problem: Problem, differs: float, apart: Tensor, second_apart: Tensor
     ) -> None:
         engine = problem.engine
-        policy = problem.policy
-        self.policy, self.apart, self.second_apart = policy, apart, second_apart
-        self.device, self.words, self.width = (
-            problem.goals.device,
-            len(engine.words),
-            policy.sizes.hidden,
-        )
-        places = engine.caps.facts + engine.caps.rules
-        self.most = min(engine.caps.children, places)
-        variables = (
-            max(int(engine.rule_head.max()), int(engine.rule_terms.max())) - engine.constants
-        )
-        self.fields = (engine.field_word, engine.field_shift, engine.field_mask)
-        facts, last_fact, fact_probes = hashed_slots(engine.fact_keys[:-1])
-        patterns, last_pattern, pattern_probes = hashed_slots(engine.pattern_keys[:-1])
-        probes = next_power_of_2(pattern_probes)
-        self.tables = (
-            engine.fact_arguments,
-            self._at(facts, engine.fact_keys[:-1], last_fact + fact_probes),
-            self._at(patterns, engine.pattern_keys[:-1], last_pattern + probes),
-            self._at(patterns, engine.pattern_start[:-1].int(), last_pattern + probes),
-            self._at(patterns, engine.pattern_length[:-1].int(), last_pattern + probes),
-            *(
-                engine.rule_start,
-                engine.rule_head,
-                engine.rule_predicate,
-                engine.rule_terms,
-                *self.fields,
-            ),
-            *(last_fact, last_pattern, engine.fact_arguments.shape[1], engine.rule_head.shape[1]),
-            *(engine.constants, engine.caps.children, MIXER),
-        )
-        up = next_power_of_2
-        self.atoms, self.first_mask = engine.caps.atoms, int(engine.field_mask[0, 0, 0])
-        self.packs = {"WORDS": self.words, "WORDS_UP": up(self.words)}
+        caps = engine.caps
+        self.apart, self.second_apart = apart, second_apart
+        self.device = problem.goals.device
+        self.launch = Launches()
+        self.looks = Looks(problem.policy, engine, differs, self.launch)
+        places = caps.facts + caps.rules
+        self.most = min(caps.children, places)
+        self.first_mask = int(engine.field_mask[0, 0, 0])
+        self.words = {
+            "WORDS": len(engine.words),
+            "WORDS_UP": next_power_of_2(len(engine.words)),
+        }
+        keys = engine.pattern_keys[:-1]
+        slots, last, probes = hashed_slots(keys)
+        probes = next_power_of_2(probes)
+        columns = (keys, engine.pattern_start[:-1].int(), engine.pattern_length[:-1].int())
+        patterns = (*(by_slot(slots, column, last + probes + 1) for column in columns), last)
+        arguments = engine.fact_arguments
+        head, terms = engine.rule_head, engine.rule_terms
+        rules = (engine.rule_start, head, engine.rule_predicate, terms, head.shape[1])
+        tables = ((arguments, arguments.shape[1]), patterns, rules, engine.fields)
+        self.engine = (*tables, engine.constants, caps.children)
+        variables = max(int(head.max()), int(terms.max())) - engine.constants
         self.derives: dict[str, Any] = {
-            "ATOMS": self.atoms,
-            "ATOMS_UP": up(self.atoms),
-            "BODY": engine.rule_predicate.shape[0],
-            "FACTS": engine.caps.facts,
-            "RULES": engine.caps.rules,
-            "PLACES": max(PLACES, up(places)),
-            "NAMES": up(max(variables, 2 * self.atoms)),
-            "FACT_PROBES": fact_probes,
-            "PATTERN_PROBES": probes,
+            "ATOMS": caps.atoms,
+            "ATOMS_UP": next_power_of_2(caps.atoms),
+            "BODY": len(terms),
+            "FACTS": caps.facts,
+            "RULES": caps.rules,
+            "PLACES": max(PLACES, next_power_of_2(places)),
+            "NAMES": next_power_of_2(max(variables, 2 * caps.atoms)),
+            "PROBES": probes,
             "LEFTMOST": engine.selection is Selection.LEFTMOST,
-            "TRUE": TRUE,
-            "FALSE": FALSE,
-            **self.packs,
+            **self.words,
             "num_warps": DERIVE_WARPS,
         }
-        self.launch = Launches()
-        self.looks = Looks(policy, engine, differs, self.launch)
-        self.keys, self.lost = (
-            self.empty(0, self.words + 1, dtype=torch.int64),
-            self.empty(0, 5, dtype=torch.int64),
+        wide = {"dtype": torch.int64}
+        self.table = Table(
+            self.empty(0, len(engine.words) + 1, **wide),
+            self.empty(0),
+            self.empty(0),
+            self.empty(0, 5, **wide),
         )
-        self.next, self.ends, self.slots = self.empty(0), self.empty(0), self.empty(0)
+        self.rows = 0  # of the table
+        self.slots = self.empty(0)
         # of the frontier: rows, and where ``encoded`` has each
         self.ids, self.sources = self.empty(0), self.empty(0)
-        self.rows = 0  # of the table
         self.spare = SPARE
         # children, those encoded again, states in float32
         self.looked_at: tuple[int, ...] = (0, 0, 0)
-
-    def _at(self, places: Tensor, values: Tensor, last: int) -> Tensor:
-        return torch.full((last + 1,), -1, dtype=values.dtype, device=self.device).index_copy(
-            0, places, values
-        )
 
     def empty(self, *sizes: int, dtype: torch.dtype = torch.int32) -> Tensor:
         return allocate(sizes, dtype, self.device)
 
     def begin(self, keys: Tensor, ends: Tensor, at: Tensor) -> int:
-        """The states that candidates begin with; ``at`` gets the row of each. How many are not at
-        their end."""
+        """Take the states that candidates begin with; ``at`` gets the row of each. Answers how many
+        are not at their end."""
         count = len(keys)
         self.rows = 0
         self.looked_at = (0, 0, 0)
         self._grow(count)
         self.slots.fill_(-1)
-        self.keys[:count], self.ends[:count] = keys, ends
+        self.table.keys[:count], self.table.ends[:count] = keys, ends
         row = torch.arange(count, dtype=torch.int32, device=self.device)
         first = self.empty(count)
         counts = torch.zeros(5, dtype=torch.int32, device=self.device)
         self._settle(row, first, row, counts)
         at.copy_(first)
-        self.ids = self.ids[: int(counts[2])]
-        self.sources = row[: len(self.ids)]
-        self.encoded = self.looks.second(
-            keys[:, :-1].contiguous(), self.ids, counts[2:], len(self.ids)
-        )
+        left = int(counts[2])
+        self.ids, self.sources = self.ids[:left], row[:left]
+        states = keys[:, :-1].contiguous()
+        unused = torch.zeros_like(self.apart)  # nobody takes a first look at these
+        self.encoded = self.looks.second(states, self.ids, counts[2:], left, unused)
         # A sample in float32, for float32 may have nothing to decide later.
         sample = self.ids[: self.looks.programs]
-        exact = self.looks.exact(
-            self.keys, self.keys, -1 - sample, torch.full_like(counts, len(sample)), len(sample)
-        )
-        if len(sample):
-            self.second_apart.copy_(apart(self.encoded[: len(sample)], exact))
-        return len(self.ids)
+        number = len(sample)
+        keys = self.table.keys
+        exact = self.looks.exact(keys, keys, -1 - sample, torch.full_like(counts, number), number)
+        if number:
+            self.second_apart.copy_(apart(self.encoded[:number], exact))
+        return left
 
-    def level(self, walk: Sequence[Tensor], depth: int) -> int:
+    def level(self, walk: Walk, depth: int) -> int:
         """Every state of the frontier gets its successor and every live candidate makes its choice.
         The frontier is then what was never reached before: so many states, or -1 where there was
         too little room for children: the next time there is more."""
@@ -355,80 +323,70 @@ class LevelTable:
         # Children, those that were kept, new states; states that float32 decides, and what it
         # encodes for them.
         counts = torch.zeros(5, dtype=torch.int32, device=self.device)
-        room = int(ROOM * count) + self.spare
+        expected = int(ROOM * count)
+        room = expected + self.spare
         if count:
             self._grow(count)
             chosen = self._expand(counts, room)
-            self._settle(self.ids, self.next, chosen, counts)
-        outcome, depths, at, live, overflowed, tally = walk
-        self.launch(
-            kernels.follow, cdiv(len(at), BLOCK),
-            outcome, depths, at, live.view(torch.int8), overflowed.view(torch.int8), tally,
-            self.next, self.ends, self.lost, depth, len(at), TRUE=TRUE, FALSE=FALSE, PROVED=PROVED,
-            FAILED=FAILED, TRUNCATED=TRUNCATED, OVERFLOW=OVERFLOW, BLOCK=BLOCK,
-        )  # fmt: skip
+            self._settle(self.ids, self.table.next, chosen, counts)
+        live, overflowed = walk.live.view(torch.int8), walk.overflowed.view(torch.int8)
+        self._launch_rows(
+            kernels.follow,
+            len(walk.at),
+            tuple(walk._replace(live=live, overflowed=overflowed)),
+            tuple(self.table),
+            depth,
+        )
         # The CPU waits for the GPU here, where it has given it the whole level.
         children, kept, left, _, again = counts.tolist()
         self.looked_at = tuple(map(operator.add, self.looked_at, (children, kept, again)))
         self.ids, self.sources = self.ids[:left], self.sources[:left]
         if max(kept, again) > room:
-            self.spare = max(2 * self.spare, max(kept, again) - int(ROOM * count))
+            self.spare = max(2 * self.spare, max(kept, again) - expected)
             return -1
         return int(left)
 
     def _expand(self, counts: Tensor, room: int) -> Tensor:
+        """Choose a child of each state of the frontier, which becomes the next row of the table.
+        Answers where ``encoded`` has each."""
         count = len(self.ids)
-        most = len(self.ids) * self.most
-        starts, numbers, parents, kept = (
-            self.empty(count),
-            self.empty(count),
-            self.empty(most),
-            self.empty(most),
-        )
-        kept_starts, kept_numbers, chosen = self.empty(count), self.empty(count), self.empty(count)
-        children = self.empty(most, self.words, dtype=torch.int64)
+        most = count * self.most
+        looks = self.looks
+        table = tuple(self.table)
+        starts, numbers, chosen = self.empty(count), self.empty(count), self.empty(count)
+        parents = self.empty(most)
+        children = self.empty(most, self.words["WORDS"], dtype=torch.int64)
+        self.launch(
+            kernels.derive, count, self.ids, table, counts, starts, numbers, parents, children,
+            *self.engine, **self.derives,
+        )  # fmt: skip
         logits = self.empty(most, dtype=torch.float32)
-        reaches = self.empty(most, dtype=torch.float32)
+        reaches = torch.empty_like(logits)
+        looks.first(children, counts, parents, self.sources, self.encoded, logits, reaches)
+        kept = self.empty(most)
+        lists = (self.empty(count), self.empty(count), kept)
+        grain = ROUNDING[torch.float32]
         self.launch(
-            kernels.derive, count, self.ids, self.keys, counts, starts, numbers, self.lost, parents,
-            children, *self.tables, **self.derives,
+            kernels.contend, cdiv(count, CONTENDED), counts[1:], starts, numbers, logits, reaches,
+            lists, count, 2 * grain, STATES=CONTENDED, CHILDREN=next_power_of_2(self.most),
         )  # fmt: skip
-        self.looks.first(children, counts, parents, self.sources, self.encoded, logits, reaches)
-        self.launch(
-            kernels.contend, cdiv(count, CONTENDED),
-            counts[1:], starts, numbers, logits, reaches, kept, kept_starts, kept_numbers, count,
-            2 * ROUNDING[torch.float32], STATES=CONTENDED, CHILDREN=next_power_of_2(self.most),
-        )  # fmt: skip
-        encoded = self.looks.second(children, kept, counts[1:], room)
+        encoded = looks.second(children, kept, counts[1:], room, self.apart)
+        frontier = (self.ids, self.sources, self.encoded)
+        opened, open_starts = self.empty(count), self.empty(count)
+        states = (frontier, lists, children, encoded, table, chosen, counts, opened, open_starts)
         # Rows that nothing is written to, where there is too little room, are the table's first
         # row.
-        opened, open_starts, rows = self.empty(count), self.empty(count), self.empty(room).fill_(-1)
-        self.looks.held(children, kept, counts[1:], encoded, self.apart)
-        states = (
-            *(
-                self.ids,
-                self.sources,
-                kept_starts,
-                kept_numbers,
-                kept,
-                children,
-                self.encoded,
-                encoded,
-                self.keys,
-            ),
-            *(self.ends, self.lost, chosen, counts, opened, open_starts),
-        )
-        scale = self.policy.scale
-        grain = ROUNDING[torch.float32]
-        sizes: dict[str, Any] = {"WIDTH": self.width, **self.packs, "num_warps": 1}
+        rows = self.empty(room).fill_(-1)
+        begins = (self.rows, self.first_mask, looks.scale)
+        sizes: dict[str, Any] = {**self.words, "WIDTH": looks.width, "num_warps": 1}
         self.launch(
-            kernels.choose, count, *states, rows, self.rows, self.first_mask, scale,
-            self.looks.second_reach, 2 * grain, room, **sizes,
+            kernels.choose, count, *states, rows, *begins, looks.second_reach, 2 * grain, room,
+            **sizes,
         )  # fmt: skip
-        exact = self.looks.exact(children, self.keys, rows, counts[4:], room)
+        exact = looks.exact(children, self.table.keys, rows, counts[4:], room)
         self.launch(
-            kernels.decide, self.looks.programs, *states, exact, self.second_apart, self.rows,
-            self.first_mask, scale, grain, room, **sizes,
+            kernels.decide, looks.programs, *states, exact, self.second_apart, *begins, grain, room,
+            **sizes,
         )  # fmt: skip
         self.encoded = encoded
         return chosen
@@ -437,47 +395,40 @@ class LevelTable:
         """The new rows of the table get their slots, ``to`` at ``of`` the first row with their key,
         and those that are there for the first time are the next frontier."""
         count = len(of)
-        begins = self.rows
-        places = self.empty(count)
-        self._enter(places, begins, count)
+        places = self._entered(self.rows, count)
         self.ids, self.sources = self.empty(count), self.empty(count)
-        self.launch(
-            kernels.settle, cdiv(count, BLOCK),
-            self.slots, places, of, to, self.ends, chosen, self.ids, self.sources, counts[2:],
-            begins, count, TRUE=TRUE, FALSE=FALSE, BLOCK=BLOCK,
-        )  # fmt: skip
+        new = (self.ids, self.sources, counts[2:], self.rows)
+        self._launch_rows(
+            kernels.settle, count, self.slots, places, of, to, self.table.ends, chosen, *new
+        )
         self.rows += count
 
-    def _enter(self, places: Tensor, begins: int, count: int) -> None:
+    def _entered(self, begins: int, count: int) -> Tensor:
+        """Enter ``count`` rows into the hash table. Answers their slots."""
+        places = self.empty(count)
         last = len(self.slots) - BLOCK - 1
-        self.launch(
-            kernels.enter,
-            cdiv(count, BLOCK),
-            self.slots,
-            self.keys,
-            places,
-            begins,
-            count,
-            last,
-            MIXER,
-            WORDS=self.words,
-            BLOCK=BLOCK,
-        )
+        given = (self.slots, self.table.keys, places, last, begins)
+        self._launch_rows(kernels.enter, count, *given, WORDS=self.words["WORDS"])
+        return places
+
+    def _launch_rows(self, kernel: Any, count: int, *arguments: Any, **sizes: Any) -> None:
+        self.launch(kernel, cdiv(count, BLOCK), *arguments, count, **sizes, BLOCK=BLOCK)
 
     def _grow(self, count: int) -> None:
-        """Room for so many more rows, and twice as many slots as rows at least."""
+        """Make room for so many more rows, and twice as many slots as rows at least."""
         rows = self.rows + count
-        if rows <= len(self.next):
+        if rows <= len(self.table.next):
             return
         room = next_power_of_2(max(2 * rows, FIRST_ROWS))
-        for name in ("keys", "next", "ends", "lost"):
-            before = getattr(self, name)
-            after = self.empty(room, *before.shape[1:], dtype=before.dtype)
-            after[: self.rows] = before[: self.rows]
-            setattr(self, name, after)
+        self.table = Table(*(self._longer(column, room) for column in self.table))
         self.slots = torch.full((2 * room + BLOCK,), -1, dtype=torch.int32, device=self.device)
         if self.rows:
-            self._enter(self.empty(self.rows), 0, self.rows)
+            self._entered(0, self.rows)
+
+    def _longer(self, before: Tensor, room: int) -> Tensor:
+        after = self.empty(room, *before.shape[1:], dtype=before.dtype)
+        after[: self.rows] = before[: self.rows]
+        return after
 
 
 def next_power_of_2(number: int) -> int:

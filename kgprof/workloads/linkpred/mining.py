@@ -8,18 +8,19 @@ that merely repeats the head does not count.
 """
 
 import itertools
+import operator
 
 import numpy as np
 
 from kgprof.workloads.linkpred.closure import (
     NOTHING,
     Budget,
-    Relation,
     TooLargeError,
     in_sorted,
     joined,
+    relations_of,
 )
-from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, Atom, KnowledgeGraph
+from kgprof.workloads.linkpred.graph import Atom, KnowledgeGraph
 from kgprof.workloads.linkpred.rules import Rule
 
 LEAST_CONFIDENCE = 0.5
@@ -37,13 +38,15 @@ def mined(graph: KnowledgeGraph) -> tuple[tuple[Rule, ...], str]:
     stride = len(constants) + 1
     train = graph.train
     pairs = train[:, 1] * stride + train[:, 2]
-    predicates = range(FIRST_PREDICATE, FIRST_PREDICATE + len(graph.predicates))
-    relations = {p: Relation.of(np.sort(pairs[train[:, 0] == p]), stride) for p in predicates}
-    steps = [*itertools.product(predicates, (False, True))]
-    bodies: list[tuple[Atom, ...]] = [(_atom(p, X, Y, back),) for p, back in steps]
-    for (p, back), (q, q_back) in itertools.product(steps, steps):
-        bodies.append((_atom(p, X, Z, back), _atom(q, Z, Y, q_back)))
-    found: list[tuple[int, float, int, tuple[Atom, ...]]] = []
+    relations = relations_of(graph, train)
+
+    def either_way(first: int, second: int) -> list[Atom]:
+        return [atom for p in relations for atom in ((p, first, second), (p, second, first))]
+
+    bodies: list[tuple[Atom, ...]] = [(atom,) for atom in either_way(X, Y)]
+    bodies += itertools.product(either_way(X, Z), either_way(Z, Y))
+    # The best of a head first: head, confidence and support, both negative, length, body.
+    found: list[tuple[int, float, int, int, tuple[Atom, ...]]] = []
     too_large = 0
     for body in bodies:
         atoms = [(relations[p], first, second) for p, first, second in body]
@@ -53,21 +56,16 @@ def mined(graph: KnowledgeGraph) -> tuple[tuple[Rule, ...], str]:
             too_large += 1
             continue
         keys = np.unique(np.concatenate([NOTHING, *blocks]))
-        support = np.bincount(train[in_sorted(keys, pairs), 0], minlength=predicates.stop)
-        for head in np.flatnonzero(
-            support >= max(LEAST_SUPPORT, LEAST_CONFIDENCE * len(keys))
-        ).tolist():
-            if body != ((head, X, Y),):
-                found.append((head, int(support[head]) / len(keys), int(support[head]), body))
-    found.sort(key=lambda rule: (rule[0], -rule[1], -rule[2], len(rule[3]), rule[3]))
+        supports = np.bincount(train[in_sorted(keys, pairs), 0])
+        least = max(LEAST_SUPPORT, LEAST_CONFIDENCE * len(keys))
+        for head, support in enumerate(supports.tolist()):
+            if support >= least and body != ((head, X, Y),):
+                found.append((head, -support / len(keys), -support, len(body), body))
     rules: list[Rule] = []
-    per_head: dict[int, int] = {}
-    for head, confidence, _, body in found:
-        per_head[head] = per_head.get(head, 0) + 1
-        if per_head[head] <= MOST_PER_HEAD:
-            rules.append(
-                Rule(name=f"m{len(rules)}", weight=confidence, head=(head, X, Y), body=body)
-            )
+    for head, ranked in itertools.groupby(sorted(found), operator.itemgetter(0)):
+        for _, confidence, _, _, body in itertools.islice(ranked, MOST_PER_HEAD):
+            name = f"m{len(rules)}"
+            rules.append(Rule(name=name, weight=-confidence, head=(head, X, Y), body=body))
     note = (
         f"{len(rules)} rules mined from train: closed paths of length 1 and 2, confidence from "
         f"{LEAST_CONFIDENCE}, support from {LEAST_SUPPORT}, at most {MOST_PER_HEAD} per predicate"
@@ -75,7 +73,3 @@ def mined(graph: KnowledgeGraph) -> tuple[tuple[Rule, ...], str]:
     if too_large:
         note += f"; {too_large} paths with more than {MOST_ROWS:,} instances were not looked at"
     return tuple(rules), note
-
-
-def _atom(predicate: int, first: int, second: int, back: bool) -> Atom:
-    return (predicate, second, first) if back else (predicate, first, second)

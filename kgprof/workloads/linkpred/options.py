@@ -74,22 +74,21 @@ class LinkpredOptions:
     near_tie_threshold: float | None = None
 
     def __post_init__(self) -> None:
-        if self.children_width is not None and self.max_children is None:
+        width = self.children_width
+        most = self.max_children
+        if width is not None and most is None:
             raise UsageError(
                 "--children-width needs a number for --max-children",
                 hint="auto is as wide as it must be",
             )
-        if (self.children_width or self.max_children or 0) < (self.max_children or 0):
-            below = (
-                f"--children-width {self.children_width} is below --max-children "
-                f"{self.max_children}"
-            )
+        if width is not None and most is not None and width < most:
             raise UsageError(
-                below, hint="the width is padding around the children; --max-children is the cap"
+                f"--children-width {width} is below --max-children {most}",
+                hint="the width is padding around the children; --max-children is the cap",
             )
         given = self.near_tie_threshold
         if given is not None and not (math.isfinite(given) and given >= 0):
-            raise UsageError(f"--near-tie-threshold {self.near_tie_threshold} must be 0 or more")
+            raise UsageError(f"--near-tie-threshold {given} must be 0 or more")
         if self.first_look != FIRST_LOOKS[0] and (self.dtype != "float32" or self.allow_tf32):
             excluded = "--allow-tf32" if self.allow_tf32 else f"--dtype {self.dtype}"
             hint = "it gives the results of float32, as --dtype float32 without --allow-tf32 does"
@@ -110,7 +109,7 @@ class LinkpredOptions:
 
     def as_text(self) -> dict[str, str]:
         """The options as the report shows them, ``data`` or ``dataset``, whichever counts."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values = dict(vars(self))
         values["near_tie_threshold"] = self.near_tie_gap
         values["children_width"] = self.children_width or self.max_children
         del values["data" if self.data is None else "dataset"]
@@ -183,10 +182,11 @@ def parameters() -> Sequence[click.Parameter]:
 
 def help_text() -> str:
     """What ``-- --help`` prints: every option with its default."""
-    context = click.Context(
-        _COMMAND, info_name=HELP_COMMAND.rpartition(" ")[0], terminal_width=HELP_WIDTH
-    )
-    return _COMMAND.get_help(context)
+    return help_of(_COMMAND, HELP_COMMAND.rpartition(" ")[0])
+
+
+def help_of(command: click.Command, name: str) -> str:
+    return command.get_help(click.Context(command, info_name=name, terminal_width=HELP_WIDTH))
 
 
 def load_graph(options: LinkpredOptions, seed: int) -> graph.KnowledgeGraph:
@@ -214,18 +214,13 @@ def from_given(given: Mapping[str, Any]) -> LinkpredOptions:
     from_outside = "data" in given or given.get("dataset") in datasets.PACKAGED
     caps = DIRECTORY_CAPS if from_outside else {}
     values = {**caps, **PRESETS[given.get("preset", "small")], **given}
-    for name, word in (
-        ("queries", ALL),
-        ("corruptions", ALL),
-        ("max_atoms", AUTO),
-        ("max_children", AUTO),
-    ):
-        if values.get(name) == word:
+    for name in ("queries", "corruptions", "max_atoms", "max_children"):
+        if values.get(name) in (ALL, AUTO):
             values[name] = None
     for name in ("data", "policy"):
-        if name in values and not values[name]:
-            raise UsageError(f"--{name} is empty; expected a path")
         if name in values:
+            if not values[name]:
+                raise UsageError(f"--{name} is empty; expected a path")
             values[name] = Path(values[name]).resolve()
     if "policy" in values and not values["policy"].is_file():
         raise InputError(
@@ -251,16 +246,15 @@ def _family_tree_size(dataset: str) -> int:
         return family_tree.DEFAULT_SIZE
     smallest = family_tree.MINIMUM_SIZE
     largest = family_tree.MAXIMUM_SIZE
-    if not (
-        size.isascii()
-        and size.isdecimal()
-        and len(size) <= MOST_DIGITS
-        and smallest <= int(size) <= largest
-    ):
+    if not (is_number(size) and smallest <= int(size) <= largest):
         raise UsageError(
             f"expected a number of people from {smallest} to {largest} in --dataset {dataset!r}"
         )
     return int(size)
+
+
+def is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
 
 
 def number(
@@ -269,42 +263,50 @@ def number(
     """From 1 on, or ALL or AUTO where the option takes it."""
     if value is None or (value in (ALL, AUTO) and f"|{value}" in str(parameter.metavar)):
         return value
-    if not (
-        value.isascii() and value.isdecimal() and len(value) <= MOST_DIGITS and int(value) >= 1
-    ):
+    if not (is_number(value) and int(value) >= 1):
         raise click.BadParameter(
             f"{value!r} is not a whole number from 1 to {10**MOST_DIGITS - 1}", context, parameter
         )
     return int(value)
 
 
+def option(name: str, values: str | Sequence[str], meaning: str, **settings: Any) -> click.Option:
+    """An option with its help. ``values`` are all that can be given, or one word for them."""
+    if isinstance(values, str):
+        settings["metavar"] = values
+    else:
+        settings["type"] = click.Choice(values)
+    return click.Option([f"--{name.replace('_', '-')}"], help=meaning, **settings)
+
+
 def _option(
-    name: str, metavar: str, meaning: str, default: str | None = None, kind: Any = str
+    name: str, values: str | Sequence[str], meaning: str, default: str = "", **settings: Any
 ) -> click.Option:
     """No default of click's own: what is given overrides the preset, and nothing else does."""
-    if default is None:
-        value = LinkpredOptions.__dataclass_fields__[name].default
-        others = {
-            "with --data": DIRECTORY_CAPS,
-            **{f"preset {preset}": values for preset, values in PRESETS.items()},
-        }
-        changed = [
-            f"{where}: {values[name]}"
-            for where, values in others.items()
-            if values.get(name, value) != value
-        ]
-        default = ", ".join([str(value), *changed])
-    return click.Option(
-        [f"--{name.replace('_', '-')}"],
-        type=kind,
-        default=None,
-        metavar=metavar,
-        callback=number if metavar in ("N", f"N|{ALL}", f"N|{AUTO}") else None,
-        help=f"{meaning}  [{default}]",
-    )
+    help_ = f"{meaning}  [{default or _defaults(name)}]"
+    if not isinstance(values, str):
+        return option(name, values, help_, metavar="|".join(values))
+    if values in ("N", f"N|{ALL}", f"N|{AUTO}"):
+        settings["callback"] = number
+    return option(name, values, help_, **settings)
 
 
-_LAYOUT = click.Choice(LAYOUTS)
+def _defaults(name: str) -> str:
+    """The default of a field, and where it is another one."""
+    value = LinkpredOptions.__dataclass_fields__[name].default
+    sources = {"with --data": DIRECTORY_CAPS}
+    sources |= {f"preset {preset}": values for preset, values in PRESETS.items()}
+    defaults = [str(value)]
+    for source, values in sources.items():
+        if values.get(name, value) != value:
+            defaults.append(f"{source}: {values[name]}")
+    return ", ".join(defaults)
+
+
+def _flag(name: str, meaning: str) -> click.Option:
+    return click.Option([name], is_flag=True, help=f"{meaning}  [off]")
+
+
 _COMMAND = click.Command(
     name="linkpred",
     add_help_option=False,
@@ -330,25 +332,13 @@ _COMMAND = click.Command(
         _option("corruptions", "N|all", "Corruptions of each query on either side, filtered."),
         _option("depth", "N", "Most choices in a proof."),
         _option("batch_size", "N", "Candidates that are searched at once (B)."),
-        _option(
-            "preset",
-            "|".join(PRESETS),
-            "Defaults of the sizes below.",
-            kind=click.Choice(list(PRESETS)),
-        ),
+        _option("preset", tuple(PRESETS), "Defaults of the sizes below."),
         _option("embedding", "N", "Width of the policy's embeddings."),
         _option("hidden", "N", "Width of the policy's layers."),
         _option("layers", "N", "Residual blocks of the policy."),
-        _option(
-            "dtype", "|".join(DTYPES), "Number format of the policy.", kind=click.Choice(DTYPES)
-        ),
+        _option("dtype", DTYPES, "Number format of the policy."),
         _option("policy", "FILE", "The policy's state_dict.", _UNSET["policy"]),
-        _option(
-            "selection",
-            "|".join(SELECTIONS),
-            "Which atom of a state is resolved.",
-            kind=click.Choice(SELECTIONS),
-        ),
+        _option("selection", SELECTIONS, "Which atom of a state is resolved."),
         _option(
             "max_atoms",
             "N|auto",
@@ -368,41 +358,26 @@ _COMMAND = click.Command(
         _option(
             "rule_fanout", "N", "Cap on the rules matched with one goal.", _UNSET["rule_fanout"]
         ),
-        _option(
-            "layout",
-            "|".join(LAYOUTS),
-            "Candidates of a slot: the next ones, or its own.",
-            kind=_LAYOUT,
-        ),
-        _option(
-            "compile",
-            "|".join(PARTS),
-            "Part of a step that a compiled mode compiles.",
-            kind=click.Choice(PARTS),
-        ),
+        _option("layout", LAYOUTS, "Candidates of a slot: the next ones, or its own."),
+        _option("compile", PARTS, "Part of a step that a compiled mode compiles."),
         _option("choices", "N", "Choices in one call of the strategy stepped."),
-        click.Option(
-            ["--mark-steps"], is_flag=True, help="Tell CUDA graphs where each step begins.  [off]"
-        ),
+        _flag("--mark-steps", "Tell CUDA graphs where each step begins."),
         _option(
             "max_steps", "N", "Stop the evaluation here; what is left counts as unfinished.", "none"
         ),
-        click.Option(
-            ["--allow-tf32"], is_flag=True, help="Let float32 products on a GPU use TF32.  [off]"
-        ),
+        _flag("--allow-tf32", "Let float32 products on a GPU use TF32."),
         _option(
             "first_look",
-            "|".join(FIRST_LOOKS),
+            FIRST_LOOKS,
             "Strategy levels: score in float16 first, then in float32 the children that could "
             "still win.",
-            kind=click.Choice(FIRST_LOOKS),
         ),
         _option(
             "near_tie_threshold",
             "X",
             "Two float32 logits closer than this are a near-tie; float64 has none.",
             f"{NEAR_TIE_FLOAT32:g}, with --allow-tf32: {NEAR_TIE_TF32:g}",
-            kind=float,
+            type=float,
         ),
     ],
 )

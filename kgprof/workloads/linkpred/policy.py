@@ -209,9 +209,7 @@ def load_weights(policy: PolicyNetwork, path: Path) -> None:
 
 def _mismatch(weights: object, expected: dict[str, Tensor]) -> str:
     """The first thing about ``weights`` that does not fit, or ''."""
-    if not isinstance(weights, dict) or not all(
-        isinstance(value, Tensor) for value in weights.values()
-    ):
+    if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
         return "has no state_dict (a dict of tensors)"
     missing = sorted(expected.keys() - weights.keys())
     extra = sorted(map(str, weights.keys() - expected.keys()))
@@ -241,13 +239,15 @@ class GreedyChooser:
         self.nans = 0
         self.narrowest = math.inf
 
+    def logits(self, parent: State, children: Sequence[State]) -> Tensor:
+        """[1, children]."""
+        pad: State = ((PAD, 0, 0),)
+        padded = [state + pad * (self.atoms - len(state)) for state in (parent, *children)]
+        encoded = self.policy.encode(torch.tensor(padded, dtype=torch.int32))
+        return self.policy.score(encoded[:1], encoded[1:].unsqueeze(0))
+
     def __call__(self, parent: State, children: Sequence[State]) -> int:
-        padded = [
-            state + ((PAD, 0, 0),) * (self.atoms - len(state)) for state in (parent, *children)
-        ]
-        rows = torch.tensor(padded, dtype=torch.int32)
-        encoded = self.policy.encode(rows)
-        logits = self.policy.score(encoded[:1], encoded[1:].unsqueeze(0))
+        logits = self.logits(parent, children)
         choice = choose(logits)
         self.nans += int(choice.nans)
         if len(children) > 1:

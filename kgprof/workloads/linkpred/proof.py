@@ -143,18 +143,12 @@ class Prover:
 
     def _resolvents(self, goal: Atom, rest: State, own: Atom) -> Iterator[tuple[float, State]]:
         facts, rules = self._matching(goal)
-        resolved = [
-            *(
-                (1.0, self._resolve(goal, fact, (), rest))
-                for fact in facts[: self.caps.facts]
-                if fact != own
-            ),
-            *(
-                (rule.weight, self._resolve(goal, rule.head, rule.body, rest))
-                for rule in rules[: self.caps.rules]
-            ),
+        clauses: list[tuple[float, Atom, State]] = [
+            (1.0, fact, ()) for fact in facts[: self.caps.facts] if fact != own
         ]
-        for weight, atoms in resolved:
+        clauses += [(rule.weight, rule.head, rule.body) for rule in rules[: self.caps.rules]]
+        for weight, head, body in clauses:
+            atoms = self._resolve(goal, head, body, rest)
             if atoms is not None:
                 yield weight, tuple(atom for atom in atoms if atom == own or atom not in self.known)
 
@@ -182,11 +176,9 @@ class Prover:
         names: dict[int, int] = {}
 
         def name(term: int) -> int:
-            return (
-                term
-                if self._is_constant(term)
-                else names.setdefault(term, self.constants + 1 + len(names))
-            )
+            if self._is_constant(term):
+                return term
+            return names.setdefault(term, self.constants + 1 + len(names))
 
         return tuple((predicate, name(first), name(second)) for predicate, first, second in atoms)
 

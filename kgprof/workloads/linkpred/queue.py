@@ -11,9 +11,10 @@ own.
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from kgprof.workloads.linkpred.arrays import Ints
 
 
 class Handout(NamedTuple):
@@ -37,7 +38,7 @@ def hand_out(head: Tensor, asking: Tensor, size: int) -> Handout:
     return Handout(candidate, torch.clamp(head + order[-1], max=size))
 
 
-def own_shares(queries: npt.NDArray[np.int64], slots: int) -> tuple[Tensor, Tensor]:
+def own_shares(queries: Ints, slots: int) -> tuple[Tensor, Tensor]:
     """The transposed layout: slot b works on the candidates of the queries b, b + B, b + 2B ...
 
     ``queries`` int64 [N] is the query of each candidate. Answers the slots' first candidates (int64

@@ -18,13 +18,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from kgprof.reading.link_prediction import RankMetrics
+from kgprof.workloads.linkpred.arrays import Floats, Ints
 from kgprof.workloads.linkpred.sampler import NO_CANDIDATE, SIDES, Candidates
-
-Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.int64]
 
 HITS_AT = (1, 3, 10)
 BOTH_SIDES = "both"
@@ -50,27 +47,27 @@ def rank(scores: Floats, candidates: Candidates) -> Ranking:
     return Ranking(metrics=metrics_of(first, last), nan_scores=int(missing.sum()))
 
 
-def metrics_of(first: Places, last: Places) -> tuple[RankMetrics, ...]:
+def metrics_of(first: Ints, last: Ints) -> tuple[RankMetrics, ...]:
     """Of the places, int64 [Q, 2], that ties leave to each query on each side."""
     sides = [*zip(SIDES, first.T, last.T, strict=True), (BOTH_SIDES, first.ravel(), last.ravel())]
     metrics = []
     for (side, low, high), ties in itertools.product(sides, TIES):
-        reciprocal_sum, hit_sums = TIES[ties](low, high)
-        hits_at_1, hits_at_3, hits_at_10 = (hits / len(low) for hits in hit_sums)
+        queries = len(low)
+        reciprocal_sum, (hits_1, hits_3, hits_10) = TIES[ties](low, high)
         ranked = RankMetrics(
             side=side,
             ties=ties,
-            queries=len(low),
-            mrr=reciprocal_sum / len(low),
-            hits_at_1=hits_at_1,
-            hits_at_3=hits_at_3,
-            hits_at_10=hits_at_10,
+            queries=queries,
+            mrr=reciprocal_sum / queries,
+            hits_at_1=hits_1 / queries,
+            hits_at_3=hits_3 / queries,
+            hits_at_10=hits_10 / queries,
         )
         metrics.append(ranked)
     return tuple(metrics)
 
 
-def places(scores: Floats, slots: Places) -> tuple[Places, Places]:
+def places(scores: Floats, slots: Ints) -> tuple[Ints, Ints]:
     """First and last place, int64 [Q, 2], that ties leave to each query on each side."""
     first = np.empty(slots.shape[:2], dtype=np.int64)
     last = np.empty_like(first)
@@ -96,7 +93,7 @@ def _at_rank(ranks: Floats) -> _Sums:
     return math.fsum(1.0 / ranks), tuple(float((ranks <= k).sum()) for k in HITS_AT)
 
 
-def _expected(first: Places, last: Places) -> _Sums:
+def _expected(first: Ints, last: Ints) -> _Sums:
     reciprocals = 1.0 / np.arange(1, last.max() + 1)
     places = last - first + 1
     pairs = [*zip(first.tolist(), last.tolist(), strict=True)]
@@ -107,7 +104,7 @@ def _expected(first: Places, last: Places) -> _Sums:
     return math.fsum(means[pair] for pair in pairs), tuple(math.fsum(share) for share in hits)
 
 
-TIES: Mapping[str, Callable[[Places, Places], _Sums]] = {
+TIES: Mapping[str, Callable[[Ints, Ints], _Sums]] = {
     "optimistic": lambda first, last: _at_rank(first.astype(np.float64)),
     "realistic": lambda first, last: _at_rank((first + last) / 2),
     "pessimistic": lambda first, last: _at_rank(last.astype(np.float64)),

@@ -94,7 +94,7 @@ class RuleFormat(Enum):
 _TOKEN = re.compile(
     r"""\s*(?:
       (?P<quoted>'(?:[^'\\]|\\.|'')*')
-    | (?P<neck>:-) | (?P<arrow>->) | (?P<mark>[(),])
+    | (?P<neck>:-) | (?P<arrow>->) | (?P<open>\() | (?P<comma>,) | (?P<close>\))
     | (?P<end>\.(?=\s|%|$))
     | (?P<comment>%.*)
     | (?P<word>[^\s(),'"]+)
@@ -146,14 +146,6 @@ def parse_fact(line: str) -> tuple[str, str, str]:
             hint = f"a fact needs constants; quote it: '{term.text}'"
             raise MalformedTextError(f"{term.text!r} is a Prolog variable, {hint}")
     return first.text, name, second.text
-
-
-def quoted(text: str) -> str:
-    """``text`` as it stands in a Prolog file. (An arrow rule would take a plain ``x1`` for a
-    variable.)"""
-    if re.fullmatch(r"[a-z]\w*|[0-9]+", text):
-        return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _parse_arrow(line: str) -> RuleText:
@@ -222,37 +214,36 @@ class _AtomReader:
         self._next = 0
         self._anonymous = 0
 
-    def at(self, kind: str, text: str | None = None) -> bool:
-        found_kind, found = self._tokens[self._next]
-        return found_kind == kind and (text is None or found == text)
+    def at(self, kind: str) -> bool:
+        return self._tokens[self._next][0] == kind
 
-    def expect(self, kind: str, meaning: str, text: str | None = None) -> str:
+    def expect(self, kind: str, meaning: str) -> str:
         found = self._tokens[self._next][1]
-        if not self.at(kind, text):
+        if not self.at(kind):
             raise MalformedTextError(f"expected {meaning}, found {found!r}")
         self._next += 1
         return found
 
     def expect_nothing(self) -> None:
-        kind, found = self._tokens[self._next]
-        if (kind, found) != _END_OF_LINE:
+        token = self._tokens[self._next]
+        if token != _END_OF_LINE:
             raise MalformedTextError(
-                f"expected one clause on a line, found {found!r} after its end"
+                f"expected one clause on a line, found {token[1]!r} after its end"
             )
 
     def listed(self, read: Callable[[], T]) -> tuple[T, ...]:
         """One or more of what ``read`` reads, with commas between them."""
         found = [read()]
-        while self.at("mark", ","):
+        while self.at("comma"):
             self._next += 1
             found.append(read())
         return tuple(found)
 
     def atom(self) -> AtomText:
         name = self._name("a predicate")
-        self.expect("mark", f"`(` after {name!r}", "(")
+        self.expect("open", f"`(` after {name!r}")
         terms = self.listed(self._term)
-        self.expect("mark", f"`)` after the arguments of {name!r}", ")")
+        self.expect("close", f"`)` after the arguments of {name!r}")
         if len(terms) != ARITY:
             raise MalformedTextError(f"expected two arguments of {name!r}, found {len(terms)}")
         return name, terms[0], terms[1]

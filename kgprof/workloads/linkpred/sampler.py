@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kgprof.errors import UsageError
+from kgprof.workloads.linkpred.arrays import Ints
 from kgprof.workloads.linkpred.graph import KnowledgeGraph
 
-Array = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 HEAD = 0
@@ -36,9 +36,9 @@ class Candidates:
     than the widest row holds.
     """
 
-    queries: Array  # [Q, 3], (predicate, arg0, arg1), sorted
-    triples: Array  # [N, 3]: valid candidates only, in the order of ``slots``
-    slots: Array  # [Q, 2, 1 + K]: side 0 has the head corrupted, side 1 the tail
+    queries: Ints  # [Q, 3], (predicate, arg0, arg1), sorted
+    triples: Ints  # [N, 3]: valid candidates only, in the order of ``slots``
+    slots: Ints  # [Q, 2, 1 + K]: side 0 has the head corrupted, side 1 the tail
     notes: tuple[str, ...] = ()
 
     @property
@@ -81,12 +81,13 @@ class Sampling:
     ) -> None:
         self.queries, self.notes = _choose_queries(graph, queries, seed)
         self._graph, self._seed, self._pool = graph, seed, _Pool(graph)
-        available = np.array(
-            [[self._pool.available(query, side) for side in (HEAD, TAIL)] for query in self.queries]
-        )
+        sides = [
+            self._pool.available(query, side) for query in self.queries for side in (HEAD, TAIL)
+        ]
+        available = np.reshape(sides, (-1, 2))
         self.width = int(available.max()) if corruptions is None else corruptions
-        self.counts: Array = np.minimum(available, self.width)  # [Q, 2]
-        short = 0 if corruptions is None else int((self.counts < corruptions).sum())
+        self.counts: Ints = np.minimum(available, self.width)  # [Q, 2]
+        short = int((self.counts < (corruptions or 0)).sum())
         if short:
             few = (
                 f"{short} of {self.counts.size} query sides have fewer than {corruptions} "
@@ -113,7 +114,7 @@ class Sampling:
 
 def _choose_queries(
     graph: KnowledgeGraph, wanted: int | None, seed: int
-) -> tuple[Array, tuple[str, ...]]:
+) -> tuple[Ints, tuple[str, ...]]:
     test = graph.test
     if not len(test):
         raise UsageError(f"{graph.name} has no test triple, so there is nothing to evaluate")
@@ -132,7 +133,7 @@ class _Pool:
 
     def __init__(self, graph: KnowledgeGraph) -> None:
         known = np.unique(np.concatenate([graph.train, graph.valid, graph.test]), axis=0)
-        self._entities: Array = np.unique(known[:, 1:])
+        self._entities: Ints = np.unique(known[:, 1:])
         texts = [graph.constants[entity - 1] for entity in self._entities]
         self._hashes: Hashes = np.array([_hash("entity", text) for text in texts], dtype=np.uint64)
         self._stride = len(graph.constants) + 1
@@ -142,31 +143,31 @@ class _Pool:
         self._domain_sizes = np.bincount(self._domains, minlength=int(domains.max()) + 1)
         # By side: sorted keys of predicate and kept argument, and the argument in the corrupted
         # place of each.
-        self._known: list[tuple[Array, Array]] = []
+        self._known: list[tuple[Ints, Ints]] = []
         for side in (HEAD, TAIL):
             keys = known[:, 0] * self._stride + known[:, 2 - side]
             order = np.argsort(keys, kind="stable")
             self._known.append((keys[order], known[order, 1 + side]))
 
-    def _excluded(self, query: Array, side: int) -> Array:
+    def _excluded(self, query: Ints, side: int) -> Ints:
         keys, values = self._known[side]
         key = query[0] * self._stride + query[2 - side]
-        found: Array = values[
+        found: Ints = values[
             np.searchsorted(keys, key, side="left") : np.searchsorted(keys, key, side="right")
         ]
         return found
 
-    def available(self, query: Array, side: int) -> int:
+    def available(self, query: Ints, side: int) -> int:
         domain = self._domain_of[query[1 + side]]
         excluded = self._excluded(query, side)
         return int(self._domain_sizes[domain] - (self._domain_of[excluded] == domain).sum())
 
-    def draw(self, query: Array, side: int, count: int, key: int) -> Array:
+    def draw(self, query: Ints, side: int, count: int, key: int) -> Ints:
         """``count`` entities, those whose hash under ``key`` is smallest, smallest first."""
         allowed = self._domains == self._domain_of[query[1 + side]]
         allowed[np.searchsorted(self._entities, self._excluded(query, side))] = False
         entities = self._entities[allowed]
-        drawn: Array = entities[_smallest(_mix(self._hashes[allowed] ^ np.uint64(key)), count)]
+        drawn: Ints = entities[_smallest(_mix(self._hashes[allowed] ^ np.uint64(key)), count)]
         return drawn
 
 
@@ -179,7 +180,7 @@ def _smallest(hashes: Hashes, count: int) -> npt.NDArray[np.intp]:
     return within[np.argsort(hashes[within], kind="stable")][:count]
 
 
-def _words(graph: KnowledgeGraph, triple: Array) -> Iterator[str]:
+def _words(graph: KnowledgeGraph, triple: Ints) -> Iterator[str]:
     predicate, head, tail = (int(number) for number in triple)
     yield graph.predicate_text(predicate)
     yield graph.constant_text(head)

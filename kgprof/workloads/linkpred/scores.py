@@ -10,47 +10,44 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from kgprof.workloads.linkpred.graph import PAD, Atom
-from kgprof.workloads.linkpred.policy import PolicyNetwork, choose
+from kgprof.workloads.linkpred.arrays import Floats, Ints, Outcomes
+from kgprof.workloads.linkpred.graph import Atom
+from kgprof.workloads.linkpred.policy import GreedyChooser, choose
 from kgprof.workloads.linkpred.proof import PROVED, TRUE_STATE, Prover, State
 
 
 class Scorer:
     """``score`` is "probability" or "weights"."""
 
-    def __init__(self, prover: Prover, policy: PolicyNetwork, score: str, depth: int) -> None:
+    def __init__(self, prover: Prover, choose: GreedyChooser, score: str, depth: int) -> None:
         self._prover = prover
-        self._policy = policy
+        self._choose = choose
         self._by_weights = score == "weights"
         self._depth = depth
-        self.unlike = 0  # proved in the search, and not on the path that float64 takes
 
-    def scores(
-        self, triples: npt.NDArray[np.int64], outcome: npt.NDArray[np.int8]
-    ) -> npt.NDArray[np.float64]:
-        """float64 [N] of int64 [N, 3] and the outcome of each."""
+    def scores(self, triples: Ints, outcome: Outcomes) -> tuple[Floats, int]:
+        """float64 [N] of int64 [N, 3] and the outcome of each; and how many were proved in the
+        search, and not on the path that float64 takes."""
         scores = np.full(len(triples), -np.inf)
+        unlike = 0
         for row in np.flatnonzero(outcome == PROVED):
             predicate, first, second = triples[row].tolist()
-            scores[row] = self._score((predicate, first, second))
-        return scores
+            score = self._score((predicate, first, second))
+            if score is None:
+                unlike += 1
+            else:
+                scores[row] = score
+        return scores, unlike
 
-    def _score(self, query: Atom) -> float:
+    def _score(self, query: Atom) -> float | None:
+        """None where the path proves nothing."""
         total = 0.0
 
         def chooser(parent: State, children: Sequence[State]) -> int:
             nonlocal total
-            atoms = self._prover.caps.atoms
-            states = (parent, *children)
-            rows = torch.tensor(
-                [(*state, *[(PAD, 0, 0)] * (atoms - len(state))) for state in states],
-                dtype=torch.int32,
-            )
-            encoded = self._policy.encode(rows)
-            logits = self._policy.score(encoded[:1], encoded[1:].unsqueeze(0))
+            logits = self._choose.logits(parent, children)
             child = int(choose(logits).child)
             if self._by_weights:
                 total += self._log_weight(parent, children[child], query)
@@ -59,10 +56,7 @@ class Scorer:
             return child
 
         proof = self._prover.prove(query, chooser, self._depth)
-        if proof.outcome != PROVED:
-            self.unlike += 1
-            return -math.inf
-        return total
+        return total if proof.outcome == PROVED else None
 
     def _log_weight(self, parent: State, child: State, own: Atom) -> float:
         """Of the first fact or rule, in the order of the children, that leads from ``parent`` to

@@ -8,19 +8,19 @@ reads is written while it runs.
 
 from __future__ import annotations
 
+import functools
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from kgprof import model as m
+from kgprof.workloads.linkpred.arrays import Ints
 from kgprof.workloads.linkpred.graph import FALSE, TRUE
 from kgprof.workloads.linkpred.policy import PolicyNetwork, choose
 from kgprof.workloads.linkpred.proof import FAILED, OVERFLOW, PROVED, TRUNCATED, UNFINISHED
 from kgprof.workloads.linkpred.queue import hand_out, hand_out_own, load, own_shares, with_trash_row
-from kgprof.workloads.linkpred.unification import Engine
+from kgprof.workloads.linkpred.unification import Children, Engine
 
 
 class Problem(nn.Module):
@@ -43,7 +43,7 @@ class Problem(nn.Module):
         *,
         batch_size: int,
         depth: int,
-        queries: npt.NDArray[np.int64] | None = None,
+        queries: Ints | None = None,
         choices: int = 1,
     ) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Problem(nn.Module):
     def derive(self, states: Tensor, candidate: Tensor) -> Children:
         """The children of ``states`` [B, A, 3], each on behalf of ``candidate`` [B], whose own atom
         is no fact."""
-        return Children(*self.engine.derive(states, self.goals[candidate]))
+        return self.engine.derive(states, self.goals[candidate])
 
 
 class Slots(NamedTuple):
@@ -72,14 +72,6 @@ class Slots(NamedTuple):
     states: Tensor  # int32 [B, A, 3]
     depth: Tensor  # int32 [B], choices made so far
     overflowed: Tensor  # bool [B], a cap dropped a child on the way here
-
-
-class Children(NamedTuple):
-    """What Engine.derive answers for the B slots."""
-
-    states: Tensor  # int32 [B, W, A, 3]
-    number: Tensor  # int64 [B], how many of W
-    dropped: Tensor  # int64 [B, 4]: atoms, children, facts, rules
 
 
 class Tally(NamedTuple):
@@ -235,33 +227,26 @@ class SlotStrategy(nn.Module):
         """Before the first step every slot is empty and the queue is full, so that step does
         nothing but load."""
         problem = self.problem
-        device = self.problem.goals.device
         batch = problem.batch_size
+        zeros = functools.partial(torch.zeros, device=problem.goals.device)
         return Carried(
             slots=Slots(
-                candidate=torch.full((batch,), problem.size, dtype=torch.int64, device=device),
-                states=torch.zeros(
-                    (batch, problem.engine.caps.atoms, 3), dtype=torch.int32, device=device
-                ),
-                depth=torch.zeros((batch,), dtype=torch.int32, device=device),
-                overflowed=torch.zeros((batch,), dtype=torch.bool, device=device),
+                candidate=zeros(batch, dtype=torch.int64) + problem.size,
+                states=zeros(batch, problem.engine.caps.atoms, 3, dtype=torch.int32),
+                depth=zeros(batch, dtype=torch.int32),
+                overflowed=zeros(batch, dtype=torch.bool),
             ),
             head=problem.first.clone(),
-            tally=Tally(
-                dropped=torch.zeros(4, dtype=torch.int64, device=device),
-                nans=torch.zeros((), dtype=torch.int64, device=device),
-            ),
-            done=torch.full((), problem.size == 0, device=device),
+            tally=Tally(dropped=zeros(4, dtype=torch.int64), nans=zeros((), dtype=torch.int64)),
+            done=zeros((), dtype=torch.bool) | (problem.size == 0),
             children=empty_children(problem) if self.keeps_children else None,
         )
 
     def carried(self) -> Carried:
         """The buffers under their names."""
-        children = (
-            Children(self.child_states, self.child_number, self.child_dropped)
-            if self.keeps_children
-            else None
-        )
+        children = None
+        if self.keeps_children:
+            children = Children(self.child_states, self.child_number, self.child_dropped)
         slots = Slots(self.candidate, self.states, self.depth, self.overflowed)
         return Carried(slots, self.head, Tally(self.dropped, self.nans), self.done, children)
 
@@ -293,10 +278,9 @@ class SlotStrategy(nn.Module):
         """One call for each dtype: on CUDA a list of several falls apart into a copy for each
         tensor."""
         by_dtype: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
-        for pair in zip(self.carried().tensors(), source.tensors(), strict=True):
-            for tensors, tensor in zip(
-                by_dtype.setdefault(pair[0].dtype, ([], [])), pair, strict=True
-            ):
-                tensors.append(tensor)
+        for target, value in zip(self.carried().tensors(), source.tensors(), strict=True):
+            targets, sources = by_dtype.setdefault(target.dtype, ([], []))
+            targets.append(target)
+            sources.append(value)
         for targets, sources in by_dtype.values():
             torch._foreach_copy_(targets, sources)

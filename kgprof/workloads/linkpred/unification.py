@@ -30,8 +30,6 @@ from kgprof.errors import UsageError
 from kgprof.workloads.linkpred.caps import Caps, Selection
 from kgprof.workloads.linkpred.graph import FALSE, FIRST_PREDICATE, PAD, TRUE, KnowledgeGraph
 
-__all__ = ["Caps", "Derived", "Engine"]
-
 # above every key: ends each sorted table, so a look-up never runs past it
 NO_KEY = np.iinfo(np.int64).max
 WORD_BITS = 63  # of an int64, the sign left alone
@@ -39,13 +37,12 @@ WORD_BITS = 63  # of an int64, the sign left alone
 PAIRWISE_CHILDREN = 64
 
 
-class Derived(NamedTuple):
-    """``children`` int32 [B, W, A, 3], zero from ``counts`` (int64 [B], at least 1) on; ``dropped``
-    int64 [B, 4] in the order of ``caps.Dropped``."""
+class Children(NamedTuple):
+    """What ``Engine.derive`` answers for B states."""
 
-    children: Tensor
-    counts: Tensor
-    dropped: Tensor
+    states: Tensor  # int32 [B, W, A, 3], zero from ``number`` on
+    number: Tensor  # int64 [B], how many of W, at least 1
+    dropped: Tensor  # int64 [B, 4], in the order of ``caps.Dropped``
 
 
 class Atoms(NamedTuple):
@@ -68,7 +65,7 @@ class Resolvents(NamedTuple):
 
 class Listed(NamedTuple):
     """Children in the places where they were found: packed in ``words`` (int64 [words, B, K]) where
-    ``real`` (bool [B, K]); ``dropped`` as in Derived."""
+    ``real`` (bool [B, K]); ``dropped`` as in Children."""
 
     words: Tensor
     real: Tensor
@@ -121,7 +118,12 @@ class Engine(nn.Module):
         starts = np.searchsorted(field_word, np.arange(int(field_word[-1]) + 2)).tolist()
         self.words = [slice(start, end) for start, end in itertools.pairwise(starts)]
 
-    def derive(self, states: Tensor, own: Tensor) -> Derived:
+    @property
+    def fields(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The word, the shift and the mask of each field."""
+        return self.field_word, self.field_shift, self.field_mask
+
+    def derive(self, states: Tensor, own: Tensor) -> Children:
         """The children of ``states`` (int32 [B, A, 3]; canonical, PAD last) while ``own`` (int32
         [B, 3]) is proved."""
         unified = self.unify(states, own)
@@ -129,7 +131,7 @@ class Engine(nn.Module):
         counts = listed.real.sum(1)
         place = torch.where(listed.real, listed.real.cumsum(1) - 1, self.caps.width)
         taken = _scatter(listed.words, place.expand_as(listed.words), 2, self.caps.width)
-        return Derived(self.unpack(taken), counts, listed.dropped)
+        return Children(self.unpack(taken), counts, listed.dropped)
 
     def unify(self, states: Tensor, own: Tensor) -> Resolvents:
         """What the goal of each state unifies with: K_f facts, then K_r rules."""
@@ -426,32 +428,25 @@ def _field_tables(
 def _fact_tables(graph: KnowledgeGraph) -> dict[str, npt.NDArray[np.generic]]:
     """Facts in both orders, and where each pattern of bound arguments finds its range."""
     facts = graph.train
+    terms = len(graph.constants) + 1
     by_first = facts[np.lexsort((facts[:, 2], facts[:, 1], facts[:, 0]))]
     by_second = facts[np.lexsort((facts[:, 1], facts[:, 2], facts[:, 0]))]
-    terms = len(graph.constants) + 1
-
-    def keys(rows: npt.NDArray[np.int64], first: int, second: int) -> npt.NDArray[np.int64]:
-        return (rows[:, 0] * terms + rows[:, 1] * first) * terms + rows[:, 2] * second
-
-    patterns = [
-        (keys(by_first, 1, 1), 0),
-        (keys(by_first, 1, 0), 0),
-        (keys(by_second, 0, 1), len(facts)),
-        (keys(by_first, 0, 0), 0),
-    ]
     tables = []
-    for pattern, offset in patterns:
-        unique, start, length = np.unique(pattern, return_index=True, return_counts=True)
+    for first, second in ((1, 1), (1, 0), (0, 1), (0, 0)):
+        rows, offset = (by_second, len(facts)) if second > first else (by_first, 0)
+        keys = (rows[:, 0] * terms + rows[:, 1] * first) * terms + rows[:, 2] * second
+        unique, start, length = np.unique(keys, return_index=True, return_counts=True)
         tables.append(np.stack([unique, start + offset, length]))
+    facts_alone = tables[0][0]
     table = np.concatenate([*tables, [[NO_KEY], [0], [0]]], axis=1)
-    table = table[:, np.argsort(table[0])]
+    keys, starts, lengths = table[:, np.argsort(table[0])]
     rows = np.concatenate([by_first, by_second, np.zeros((1, 3), dtype=np.int64)])
     return {
         "fact_arguments": np.ascontiguousarray(rows[:, 1:].T.astype(np.int32)),
-        "fact_keys": np.append(np.sort(patterns[0][0]), NO_KEY),
-        "pattern_keys": table[0].copy(),
-        "pattern_start": table[1].copy(),
-        "pattern_length": table[2].copy(),
+        "fact_keys": np.append(facts_alone, NO_KEY),
+        "pattern_keys": keys.copy(),
+        "pattern_start": starts.copy(),
+        "pattern_length": lengths.copy(),
     }
 
 

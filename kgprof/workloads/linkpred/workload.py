@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from kgprof import model as m
 from kgprof.errors import UsageError
 from kgprof.reading.link_prediction import UNIT
 from kgprof.workloads.linkpred.agreement import Judge, Replays
+from kgprof.workloads.linkpred.arrays import Ints
 from kgprof.workloads.linkpred.caps import Caps
 from kgprof.workloads.linkpred.evaluator import EvaluatorSession, Search, SlotSearch
 from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, KnowledgeGraph
@@ -39,6 +39,7 @@ from kgprof.workloads.linkpred.strategies.fused import Fused
 from kgprof.workloads.linkpred.strategies.levels import Levels
 from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
 from kgprof.workloads.linkpred.unification import Engine
+from kgprof.workloads.protocol import require_mode
 
 DEFAULT_STRATEGIES = (Batched, TorchCond, Fused)
 DEFAULT_MODES = (m.EAGER, "default")
@@ -113,22 +114,21 @@ class LinkPrediction:
 
     def baseline(self, runs: Sequence[m.RunKey]) -> m.RunKey | None:
         """``batched`` in eager where it runs, else the first eager run, else the first."""
-        lockstep = [run for run in runs if run == m.RunKey(Batched.name, m.EAGER)]
+        lockstep = m.RunKey(Batched.name, m.EAGER)
+        if lockstep in runs:
+            return lockstep
         eager = [run for run in runs if run.mode == m.EAGER]
-        return next(iter([*lockstep, *eager, *runs]), None)
+        return next(iter([*eager, *runs]), None)
 
     def prepare(self, run: m.RunKey, device: torch.device) -> EvaluatorSession:
         """Raises UsageError for a strategy or mode that is not there, InputError for weights that
         do not fit."""
         strategy = by_name(run.strategy)
-        if run.mode not in strategy.modes:
-            hint = f"it runs in: {', '.join(strategy.modes)}"
-            raise UsageError(
-                f"strategy {run.strategy!r} does not run in mode {run.mode!r}", hint=hint
-            )
+        require_mode(run, strategy.modes)
+        options, settings = self.options, self.settings()
         # Process-wide, like the option it stands for; each run has a process of its own.
-        torch.set_float32_matmul_precision("high" if self.options.allow_tf32 else "highest")
-        first_look = self.options.first_look
+        torch.set_float32_matmul_precision("high" if options.allow_tf32 else "highest")
+        first_look = options.first_look
         if first_look != FIRST_LOOKS[0] and not issubclass(strategy, Levels):
             hint = f"--strategy {Levels.name}, or leave it out"
             raise UsageError(
@@ -138,31 +138,27 @@ class LinkPrediction:
             search: Search = SlotSearch(
                 strategy(self.problem(device)),
                 run.mode,
-                part=self.options.compile,
-                marked=self.options.mark_steps,
+                part=options.compile,
+                marked=options.mark_steps,
             )
-            settings = self.settings()
         elif issubclass(strategy, Levels):
             search = strategy(
-                self.problem(device), run.mode, part=self.options.compile, first_look=first_look
+                self.problem(device), run.mode, part=options.compile, first_look=first_look
             )
-            settings = self.settings()
         else:
-            search = strategy(
-                self.prover(), self.chooser(), self.candidates.triples, self.options.depth
-            )
-            settings = {**self.settings(), "dtype": "float64"}  # chooser's, whatever --dtype says
-        return EvaluatorSession(search, self.candidates, settings, self.options.max_steps)
+            search = strategy(self.replays())
+            settings["dtype"] = "float64"  # the chooser's, whatever --dtype says
+        return EvaluatorSession(search, self.candidates, settings, options.max_steps)
 
     def agreement(
         self, results: Mapping[m.RunKey, Mapping[str, np.ndarray]], baseline: m.RunKey | None
     ) -> m.Agreement:
-        replays = Replays(
-            self.prover(), self.chooser(), self.candidates.triples, self.options.depth
-        )
         options = self.options
         judge = Judge(
-            replays=replays, seed=self.seed, threshold=options.near_tie_gap, dtype=options.dtype
+            replays=self.replays(),
+            seed=self.seed,
+            threshold=options.near_tie_gap,
+            dtype=options.dtype,
         )
         threads = torch.get_num_threads()
         # thousands of tiny operators: two threads would wait for each other in each of them
@@ -171,6 +167,14 @@ class LinkPrediction:
             return judge.agreement(results, baseline)
         finally:
             torch.set_num_threads(threads)
+
+    def replays(self) -> Replays:
+        return Replays(
+            prover=self.prover(),
+            choose=self.chooser(),
+            triples=self.candidates.triples,
+            depth=self.options.depth,
+        )
 
     def problem(self, device: torch.device) -> Problem:
         """The engine, the policy and the candidates on ``device``."""
@@ -185,7 +189,7 @@ class LinkPrediction:
         )
         return problem.to(device)
 
-    def _queries(self) -> npt.NDArray[np.int64]:
+    def _queries(self) -> Ints:
         """int64 [N]: the query that each candidate is of; padding, which is of none, is spread over
         the slots."""
         of = np.arange(len(self.candidates.triples))
@@ -223,8 +227,7 @@ class LinkPrediction:
         # How many corruptions a query has on a side, which filtering may have made fewer than asked
         # for.
         counts = (candidates.slots[:, :, 1:] >= 0).sum(axis=2)
-        fewest = counts.min()
-        most = counts.max()
+        numbers = " to ".join(map(str, sorted({counts.min(), counts.max()})))
         effective = {
             "graph": graph.name,
             "seed": str(self.seed),
@@ -233,9 +236,7 @@ class LinkPrediction:
             "predicates": str(len(graph.predicates)),
             "constants": str(len(graph.constants)),
             "queries evaluated": str(len(candidates.queries)),
-            "corruptions evaluated": f"{fewest} to {most} per side"
-            if fewest != most
-            else f"{fewest} per side",
+            "corruptions evaluated": f"{numbers} per side",
             "caps": f"{caps.atoms} atoms, {caps.children} children (tensor {caps.width} wide), "
             f"{caps.facts} facts, {caps.rules} rules",
             "notes": "; ".join((*graph.notes, *candidates.notes)) or "none",

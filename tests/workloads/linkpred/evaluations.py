@@ -50,7 +50,7 @@ def reference(of: LinkPrediction) -> Found:
     """What plain Python finds, the truth for ``of``."""
     from kgprof.workloads.linkpred.strategies.reference import Reference
 
-    search = Reference(of.prover(), of.chooser(), of.candidates.triples, of.options.depth)
+    search = Reference(of.replays())
     while not search.done:
         search.advance()
     return search.found()

@@ -410,14 +410,13 @@ def test_several_processes_search_as_long_as_the_slowest() -> None:
             notes=(),
             queries=1,
             corruptions="1",
-            slots=None,
+            slots=0,
             chunks=3,
             processes=1,
             elapsed_s=7.0,
             peak_bytes=0,
             peak_gpu_bytes=None,
             closure=None,
-            closure_seconds=0.0,
         )
 
     assert [(of(total).search_s, of(total).candidates_per_second) for total in (alone, dealt)] == [

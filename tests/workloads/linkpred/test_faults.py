@@ -20,8 +20,9 @@ from kgprof.workloads.linkpred.policy import Choice
 from kgprof.workloads.linkpred.proof import FAILED
 from kgprof.workloads.linkpred.queue import Handout
 from kgprof.workloads.linkpred.sampler import NO_CANDIDATE, Candidates
-from kgprof.workloads.linkpred.slots import Children, Slots, SlotStrategy
+from kgprof.workloads.linkpred.slots import Slots, SlotStrategy
 from kgprof.workloads.linkpred.strategies import batched, fused, torch_cond
+from kgprof.workloads.linkpred.unification import Children
 from kgprof.workloads.linkpred.workload import LinkPrediction
 from tests.workloads.linkpred.evaluations import (
     CPU,

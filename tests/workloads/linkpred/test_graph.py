@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kgprof.errors import EXIT_USAGE, InputError
 from kgprof.render.html import directory
 from kgprof.workloads.linkpred.graph import KnowledgeGraph, Triple, build, load_directory
-from kgprof.workloads.linkpred.rules import Rule, RuleFormat, parse_rule, quoted
+from kgprof.workloads.linkpred.rules import Rule, RuleFormat, parse_rule
 
 KG = Path(str(directory("fixtures"))) / "kg"
 
@@ -76,15 +76,6 @@ def test_ids_follow_the_names_and_names_are_text() -> None:
     )
     assert (graph.name, graph.notes) == ("places_columns", ())
     assert {array.dtype for array in (graph.train, graph.valid, graph.test)} == {np.dtype(np.int64)}
-
-
-def test_an_atom_is_described_in_prolog() -> None:
-    graph = load_directory(KG / "places_prolog")
-
-    assert graph.describe((5, 5, 2)) == r"near('o\'hare', 'New York')"
-    assert graph.describe(graph.rules[0].head) == "located_in(V1, V2)"
-    assert graph.describe((3, 1, len(graph.constants) + 2)) == "harbour_of(06845599, V2)"
-    assert [graph.describe((predicate, 0, 0)) for predicate in (0, 1, 2)] == ["-", "true", "false"]
 
 
 def test_valid_is_optional(write: Write) -> None:
@@ -366,9 +357,8 @@ def as_columns(triples: Sequence[Triple]) -> str:
 
 
 def as_facts(triples: Sequence[Triple]) -> str:
-    return "".join(
-        f"{quoted(relation)}({quoted(head)}, {quoted(tail)}).\n" for head, relation, tail in triples
-    )
+    quoted = ([*map(always_quoted, triple)] for triple in triples)
+    return "".join(f"{relation}({head}, {tail}).\n" for head, relation, tail in quoted)
 
 
 @given(
@@ -445,7 +435,7 @@ def test_a_rule_that_was_written_is_read_back(
             always_quoted(names[term % len(names)]) if term >= 0 else f"w{-term}"
             for term in atom[1:]
         ]
-        return f"{quoted(atom[0])}({terms[0]}, {terms[1]})"
+        return f"{always_quoted(atom[0])}({terms[0]}, {terms[1]})"
 
     line = f"r0:{weight!r}:{', '.join(map(text, atoms[1:]))} -> {text(atoms[0])}"
     graph = build(
@@ -490,4 +480,6 @@ def test_the_real_rules_keep_their_weights_and_zeros(shared: Path) -> None:
 
     assert graph.rules[0].weight == 23498.557678762823
     assert "06845599" in graph.constants
-    assert graph.describe(graph.rules[0].body[0]) == "derivationally_related_form(V2, V1)"
+    predicate, *variables = graph.rules[0].body[0]
+    assert graph.predicate_text(predicate) == "derivationally_related_form"
+    assert variables == [-2, -1]

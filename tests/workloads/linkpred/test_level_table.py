@@ -63,6 +63,12 @@ def poisoned(sizes: tuple[int, ...], dtype: torch.dtype, device: torch.device) -
     ]
 
 
+def compiled_for(given: object) -> object:
+    if isinstance(given, Tensor):
+        return given.dtype, given.data_ptr() % 16 == 0
+    return [*map(compiled_for, given)] if isinstance(given, tuple) else given
+
+
 class Watched(level_table.Launches):
     """Holds each launch to what its kernel was compiled for: only that is checked by nobody on a
     GPU."""
@@ -74,9 +80,7 @@ class Watched(level_table.Launches):
     def __call__(self, kernel: Any, programs: int, *arguments: Any, **sizes: Any) -> None:
         free = kernel.kwargs["do_not_specialize"] or ()
         given = [
-            (given.dtype, given.data_ptr() % 16 == 0)
-            if isinstance(given, Tensor)
-            else name in free or given
+            name in free or compiled_for(given)
             for name, given in zip(kernel.arg_names, arguments, strict=False)
         ]
         assert self.first.setdefault((kernel.__name__, *sizes.values()), given) == given, (
@@ -140,8 +144,7 @@ def encodings() -> dict[str, Any]:
     )
     logits, reaches, apart = torch.empty(len(states)), torch.empty(len(states)), torch.zeros(())
     looks.first(packed, count, places, places, parents, logits, reaches)
-    second = looks.second(packed, places, count, len(states))
-    looks.held(packed, places, count, second, apart)
+    second = looks.second(packed, places, count, len(states), apart)
     exact = looks.exact(packed, packed, places, count, len(states))
     exchanged = engine.pack(states[:, [1, 0, 2, 3]])[..., 0].T.contiguous()
     two = (states[:, 1, 0] != 0).nonzero()[:, 0]
@@ -158,7 +161,7 @@ def encodings() -> dict[str, Any]:
             looks.exact(exchanged, exchanged, places, count, len(states))[two], exact[two]
         ),
         "exchanged second": torch.equal(
-            looks.second(exchanged, places, count, len(states))[two], second[two]
+            looks.second(exchanged, places, count, len(states), apart)[two], second[two]
         ),
     }
 

@@ -230,7 +230,7 @@ def test_compiled_and_run_twice() -> None:
 
 def test_each_state_is_derived_once() -> None:
     search = Levels(workload().problem(CPU), "eager")
-    calls = search._by_torch()
+    calls = search.by_torch
     derive = calls.unify
     derived: list[tuple[int, ...]] = []
 
@@ -239,7 +239,7 @@ def test_each_state_is_derived_once() -> None:
         derived.extend(tuple(row) for row in rows.tolist() if row[0])
         return derive(states, own)
 
-    search._by_torch = lambda: calls._replace(unify=noted)
+    search.by_torch = calls._replace(unify=noted)
     found = finish(search)
 
     assert len(derived) == len(set(derived))

@@ -19,6 +19,7 @@ from kgprof.workloads.linkpred.family_tree import generate
 from kgprof.workloads.linkpred.graph import KnowledgeGraph, Triple, build, load_directory
 from kgprof.workloads.linkpred.rules import RuleFormat, parse_rule
 from kgprof.workloads.linkpred.sampler import HEAD, NO_CANDIDATE, TAIL, Candidates, Sampling, sample
+from tests.workloads.linkpred.written import described
 
 # `lonely` occurs in no triple
 RULES = (parse_rule("q(X,Y) :- p(Y,X), p(X,lonely).", RuleFormat.PROLOG),)
@@ -41,8 +42,8 @@ def in_words(graph: KnowledgeGraph, candidates: Candidates) -> dict[tuple[str, s
     for query, row in zip(candidates.queries, candidates.slots, strict=True):
         for side, name in enumerate(sampler.SIDES):
             valid = row[side][row[side] != NO_CANDIDATE]
-            words[graph.describe(query), name] = [
-                graph.describe(candidates.triples[slot]) for slot in valid
+            words[described(graph, query), name] = [
+                described(graph, candidates.triples[slot]) for slot in valid
             ]
     return words
 
@@ -186,7 +187,7 @@ def test_too_few_possible_corruptions_are_padded_and_noted() -> None:
     assert candidates.slots.tolist() == [[[0, 1, 2, -1, -1, -1], [3, 4, 5, -1, -1, -1]]]
     assert candidates.invalid == 6
     assert candidates.notes == ("2 of 2 query sides have fewer than 5 corruptions, the fewest 2",)
-    assert {graph.describe(row) for row in candidates.triples} == {
+    assert {described(graph, row) for row in candidates.triples} == {
         *("p(a1, d1)", "p(b1, d1)", "p(d1, d1)"),
         *("p(a1, a1)", "p(a1, c1)"),
     }

@@ -25,7 +25,7 @@ from kgprof.workloads.linkpred.graph import (
     load_directory,
 )
 from kgprof.workloads.linkpred.proof import Prover, State
-from kgprof.workloads.linkpred.unification import Derived, Engine
+from kgprof.workloads.linkpred.unification import Children, Engine
 from tests.workloads.linkpred.random_graphs import Derivations, random_derivations
 
 # torch uses its own deprecated decorators when Dynamo and Inductor are imported (2.13:
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 STATES = 32
 GRAPHS = 250
-Derive = Callable[[Tensor, Tensor], Derived]
+Derive = Callable[[Tensor, Tensor], Children]
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def tensors(cases: Derivations) -> tuple[Tensor, Tensor]:
     return torch.tensor(padded, dtype=torch.int32), torch.tensor(cases.own, dtype=torch.int32)
 
 
-def expected(cases: Derivations) -> Derived:
+def expected(cases: Derivations) -> Children:
     """What proof.py says, in the engine's form."""
     prover = Prover(cases.graph, cases.caps, cases.selection)
     answers = [
@@ -71,14 +71,14 @@ def expected(cases: Derivations) -> Derived:
     for row, (children, _) in zip(table, answers, strict=True):
         for slot, child in zip(row, children, strict=False):
             slot[: len(child)] = child
-    return Derived(
+    return Children(
         torch.from_numpy(table),
         torch.tensor([len(children) for children, _ in answers]),
         torch.tensor([dropped for _, dropped in answers]),
     )
 
 
-def differing(found: Derived, truth: Derived) -> int:
+def differing(found: Children, truth: Children) -> int:
     """States whose children, count or counters differ."""
     assert [table.dtype for table in found] == [torch.int32, torch.int64, torch.int64]
     same = torch.stack(
@@ -97,15 +97,15 @@ def many() -> list[Derivations]:
 
 
 @pytest.fixture(scope="module")
-def truths(many: list[Derivations]) -> list[Derived]:
+def truths(many: list[Derivations]) -> list[Children]:
     return [expected(cases) for cases in many]
 
 
 def test_the_cases_meet_every_kind_of_child_and_every_counter(
-    many: list[Derivations], truths: list[Derived]
+    many: list[Derivations], truths: list[Children]
 ) -> None:
-    first = torch.cat([truth.children[:, 0, 0, 0] for truth in truths])
-    counts = torch.cat([truth.counts for truth in truths])
+    first = torch.cat([truth.states[:, 0, 0, 0] for truth in truths])
+    counts = torch.cat([truth.number for truth in truths])
     dropped = torch.cat([truth.dropped for truth in truths])
 
     assert sum(len(cases.states) for cases in many) == len(counts) == GRAPHS * STATES
@@ -119,7 +119,7 @@ def test_the_cases_meet_every_kind_of_child_and_every_counter(
     "pairwise", [unification.PAIRWISE_CHILDREN, 0], ids=["by pairs", "by sorting"]
 )
 def test_the_engine_derives_what_the_proof_derives(
-    many: list[Derivations], truths: list[Derived], monkeypatch: pytest.MonkeyPatch, pairwise: int
+    many: list[Derivations], truths: list[Children], monkeypatch: pytest.MonkeyPatch, pairwise: int
 ) -> None:
     monkeypatch.setattr(unification, "PAIRWISE_CHILDREN", pairwise)
 
@@ -211,7 +211,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_comparison_sees_a_fault(
-    many: list[Derivations], truths: list[Derived], monkeypatch: pytest.MonkeyPatch, fault: str
+    many: list[Derivations], truths: list[Children], monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     FAULTS[fault](monkeypatch)
     some = zip(many[:80], truths, strict=False)
@@ -294,15 +294,15 @@ def test_no_size_and_no_branch_depends_on_data() -> None:
 
 @pytest.mark.gpu
 def test_on_cuda_eager_and_compiled_it_derives_the_same(
-    many: list[Derivations], truths: list[Derived]
+    many: list[Derivations], truths: list[Children]
 ) -> None:
     for cases, truth in zip(many[:40], truths, strict=False):
         found = engine(cases).cuda().derive(*(table.cuda() for table in tensors(cases)))
-        assert differing(Derived(*(table.cpu() for table in found)), truth) == 0
+        assert differing(Children(*(table.cpu() for table in found)), truth) == 0
     cases = many[3]
     derive = torch.compile(engine(cases).cuda().derive, fullgraph=True, dynamic=False)
     found = derive(*(table.cuda() for table in tensors(cases)))
-    assert differing(Derived(*(table.cpu() for table in found)), truths[3]) == 0
+    assert differing(Children(*(table.cpu() for table in found)), truths[3]) == 0
 
 
 # ---------------------------------------------------------------- what must not matter
@@ -316,7 +316,7 @@ def test_neighbours_in_the_batch_do_not_matter(many: list[Derivations]) -> None:
         whole = derive(states, own)
         one_by_one = [derive(states[i : i + 1], own[i : i + 1]) for i in range(STATES)]
 
-        assert differing(Derived(*map(torch.cat, zip(*one_by_one, strict=True))), whole) == 0
+        assert differing(Children(*map(torch.cat, zip(*one_by_one, strict=True))), whole) == 0
 
 
 def test_a_wider_tensor_holds_the_same_children(many: list[Derivations]) -> None:
@@ -326,10 +326,8 @@ def test_a_wider_tensor_holds_the_same_children(many: list[Derivations]) -> None
             for width in (cases.caps.children, 100)
         )
 
-        assert (
-            differing(wide._replace(children=wide.children[:, : cases.caps.children]), narrow) == 0
-        )
-        assert not wide.children[:, cases.caps.children :].any()
+        assert differing(wide._replace(states=wide.states[:, : cases.caps.children]), narrow) == 0
+        assert not wide.states[:, cases.caps.children :].any()
 
 
 def test_a_state_of_padding_is_false(many: list[Derivations]) -> None:
@@ -338,9 +336,9 @@ def test_a_state_of_padding_is_false(many: list[Derivations]) -> None:
 
     found = engine(cases).derive(empty, torch.zeros(3, 3, dtype=torch.int32))
 
-    truth = torch.zeros_like(found.children)
+    truth = torch.zeros_like(found.states)
     truth[:, 0, 0, 0] = FALSE
-    assert differing(found, Derived(truth, torch.ones(3).long(), torch.zeros(3, 4).long())) == 0
+    assert differing(found, Children(truth, torch.ones(3).long(), torch.zeros(3, 4).long())) == 0
 
 
 # ---------------------------------------------------------------- sizes

@@ -13,7 +13,7 @@ import torch
 from kgprof.errors import InputError, UsageError
 from kgprof.model import Agreement, RunAgreement, RunKey, Skipped
 from kgprof.workloads.linkpred import agreement
-from kgprof.workloads.linkpred.agreement import Judge, Replays
+from kgprof.workloads.linkpred.agreement import Judge
 from kgprof.workloads.linkpred.proof import FAILED, PROVED, UNFINISHED
 from kgprof.workloads.linkpred.strategies.fused import Fused
 from kgprof.workloads.linkpred.workload import LinkPrediction, build
@@ -295,17 +295,19 @@ def test_a_baseline_without_a_result_is_replaced_by_the_first_run_that_has_one()
 
 
 def judge(threshold: float | None, most_replays: int = 2000) -> Judge:
-    of = small()
-    replays = Replays(of.prover(), of.chooser(), of.candidates.triples, of.options.depth)
     return Judge(
-        replays=replays, seed=0, threshold=threshold, dtype="float32", most_replays=most_replays
+        replays=small().replays(),
+        seed=0,
+        threshold=threshold,
+        dtype="float32",
+        most_replays=most_replays,
     )
 
 
 def gaps() -> list[float]:
     """The narrowest gap on each candidate's path."""
     replays = judge(None).replays
-    return [replays.of(row).narrowest for row in range(320)]
+    return [replays.of(row)[2] for row in range(320)]
 
 
 def flipped(row: int) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from kgprof.workloads.linkpred.graph import FIRST_PREDICATE, Atom, KnowledgeGraph, build
 from kgprof.workloads.linkpred.proof import State
@@ -50,4 +51,14 @@ def atom(graph: KnowledgeGraph, text: str) -> Atom:
 
 
 def text(graph: KnowledgeGraph, state: State) -> str:
-    return ", ".join(graph.describe(atom) for atom in state)
+    return ", ".join(described(graph, atom) for atom in state)
+
+
+def described(graph: KnowledgeGraph, atom: Iterable[int]) -> str:
+    """The atom as Prolog text, without quotes. Ids above the constants' are variables."""
+    predicate, *arguments = map(int, atom)
+    if predicate < FIRST_PREDICATE:
+        return ("-", "true", "false")[predicate]
+    names = (*graph.constants, *(f"V{number}" for number in range(1, 100)))
+    terms = ", ".join(names[term - 1] for term in arguments)
+    return f"{graph.predicate_text(predicate)}({terms})"

@@ -26,10 +26,9 @@ everything begins again without a first look. On CUDA, compiled, kernels do the 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,7 +43,9 @@ from kgprof.workloads.linkpred.level_table import (
     MIXER,
     SECOND_LOOK,
     LevelTable,
+    Table,
     UncompiledError,
+    Walk,
     unfit,
 )
 from kgprof.workloads.linkpred.policy import ROUNDING, Choice, choose_listed
@@ -75,80 +76,52 @@ class Successors(NamedTuple):
     keys: Tensor
     states: Tensor
     encoded: Tensor
-    lost: Tensor  # int64 [F, 5], by deriving it: the caps' counters, then NaN logits
+    lost: Tensor  # as in Table, by deriving it
 
 
-class Table(NamedTuple):
-    """A row for each state that a level reached; that of its first time has its successor."""
-
-    keys: Tensor  # int64 [R, words + 1]
-    next: Tensor  # int64 [R]
-    ends: Tensor  # int32 [R], the state's first predicate: TRUE, FALSE or another
-    lost: Tensor  # int64 [R, 5], as in Successors
-    collisions: Tensor  # int64 [], equal hashes of different keys, as first_equal counts them
-
-
-class Walk(NamedTuple):
-    """Where each candidate is and what it met on its way; changed in place."""
-
-    outcome: Tensor  # int8
-    depths: Tensor  # int32
-    at: Tensor  # int64, the table's row of its state
-    live: Tensor  # bool
-    overflowed: Tensor  # bool
-    tally: Tensor  # int64 [5], of all candidates, as Successors.lost
+Call = Callable[..., Any]
 
 
 class Calls(NamedTuple):
     """What torch does of a level, compiled where the mode asks for it."""
 
-    glance: Callable[..., Tensor]
-    unify: Callable[..., Any]
-    close: Callable[..., Any]
-    different: Callable[..., Any]
-    taken: Callable[..., Any]
-    encode: Callable[..., Tensor]
-    choose: Callable[..., Any]
-    contenders: Callable[..., Tensor]
-    apart: Callable[..., Tensor]
-    settle: Callable[..., Any]
-    follow: Callable[..., Any]
+    unify: Call
+    close: Call
+    different: Call
+    taken: Call
+    encode: Call
+    choose: Call
+    contenders: Call
+    apart: Call
+    settle: Call
+    follow: Call
 
 
-def calls_of(problem: Problem, mode: str, backend: str, part: str, *, looks: bool) -> Calls:
+def calls_of(problem: Problem, mode: str, backend: str, part: str) -> Calls:
     engine = problem.engine
-    policy = problem.policy
-
-    def ready(call: Callable[..., Any], of: str) -> Callable[..., Any]:
-        # How many states there are is known only when the level is reached, so the sizes are
-        # dynamic.
-        compiles = mode != m.EAGER and part in ("step", of)
-        return torch.compile(call, dynamic=True, backend=backend) if compiles else call
-
-    return Calls(
-        glance=FirstLook(policy).encode if looks else policy.encode,
-        unify=ready(engine.unify, "engine"),
-        close=ready(engine.close, "engine"),
-        different=ready(engine.different, "engine"),
-        taken=ready(engine.taken, "engine"),
-        encode=ready(policy.encode, "policy"),
-        choose=ready(choose, "policy"),
-        contenders=ready(contenders, "policy"),
-        apart=ready(apart, "policy"),
-        settle=ready(settled, "step"),
-        follow=ready(follow, "step"),
-    )
+    parts: dict[str, tuple[Call, ...]] = {
+        "engine": (engine.unify, engine.close, engine.different, engine.taken),
+        "policy": (problem.policy.encode, choose, contenders, apart),
+        "step": (settled, follow),
+    }
+    calls: list[Call] = []
+    for name, functions in parts.items():
+        if mode != m.EAGER and part in ("step", name):
+            # How many states there are is known only when the level is reached, so the sizes are
+            # dynamic.
+            calls += [torch.compile(call, dynamic=True, backend=backend) for call in functions]
+        else:
+            calls += functions
+    return Calls(*calls)
 
 
 class Levels:
     """A Search (evaluator.py). A step is one level: every candidate that is not finished makes one
     choice."""
 
-    name: ClassVar[str] = "levels"
-    summary: ClassVar[str] = (
-        "Depth by depth, each distinct state of all candidates is derived and scored once."
-    )
-    modes: ClassVar[tuple[str, ...]] = (m.EAGER, "default")
+    name = "levels"
+    summary = "Depth by depth, each distinct state of all candidates is derived and scored once."
+    modes = (m.EAGER, "default")
 
     def __init__(
         self,
@@ -159,42 +132,42 @@ class Levels:
         first_look: str = "none",
     ) -> None:
         self.problem = problem
-        kind, size, device = problem.goals.device.type, problem.size, problem.goals.device
-        self.derived_rows, self.encoded_rows = (
-            DERIVED_ROWS.get(kind, 512),
-            ENCODED_ROWS.get(kind, 4096),
-        )
+        self.compiling = (mode, backend, part)
+        size, device = problem.size, problem.goals.device
+        self.derived_rows = DERIVED_ROWS.get(device.type, 512)
+        self.encoded_rows = ENCODED_ROWS.get(device.type, 4096)
         self.differs = FIRST_LOOKS[first_look]  # 0: there is no first look
-        # Made when torch is to do a level: kernels need none of it, and importing Dynamo and
-        # Inductor takes 2 seconds.
-        calls = partial(calls_of, problem, mode, backend, part, looks=self.differs > 0)
-        self._by_torch: Callable[[], Calls] = functools.cache(calls)
-        self.apart = torch.empty((), device=device)  # d, as measured in this evaluation
+        self.apart = torch.zeros((), device=device)  # d, as measured in this evaluation
+        self.second_apart = torch.zeros_like(self.apart)  # the same of a second look
         self.differed = 0.0  # as measured
         self.by_hash = True
-        types = (torch.int8, torch.int32, torch.int64, torch.bool, torch.bool, torch.int64)
-        sizes = (size, size, size, size, size, 5)
-        buffers = zip(sizes, types, strict=True)
-        self.walk = Walk(
-            *(torch.empty(count, dtype=dtype, device=device) for count, dtype in buffers)
-        )
-        self.second_apart = torch.zeros_like(self.apart)  # the same of a second look
+        types = (torch.int8, torch.int32, torch.int64, torch.bool, torch.bool)
+        candidates = [torch.empty(size, dtype=dtype, device=device) for dtype in types]
+        tally = torch.empty(5, dtype=torch.int64, device=device)
+        self.walk = Walk(*(*candidates, tally))
         self.kernels: LevelTable | None = None
         self.why_not = ""
         if self.differs and mode != m.EAGER and part == "step":
             self.why_not = unfit(problem)
-            self.kernels = (
-                None
-                if self.why_not
-                else LevelTable(problem, self.differs, self.apart, self.second_apart)
-            )
+            if not self.why_not:
+                self.kernels = LevelTable(problem, self.differs, self.apart, self.second_apart)
         self.restart()
+
+    @cached_property
+    def by_torch(self) -> Calls:
+        """Made when torch is to do a level: kernels need none of it, and importing Dynamo and
+        Inductor takes 2 seconds."""
+        return calls_of(self.problem, *self.compiling)
+
+    @cached_property
+    def glance(self) -> FirstLook:
+        return FirstLook(self.problem.policy)
 
     def restart(self) -> None:
         problem = self.problem
-        engine = self.problem.engine
+        engine = problem.engine
         goals = problem.goals[:-1]
-        device = problem.goals.device
+        device = goals.device
         self.level, self.done = 0, problem.size == 0
         self.children, self.again = 0, 0  # of first looks: all, and those that float32 encoded
         for buffer in (*self.walk, self.apart, self.second_apart):
@@ -205,31 +178,26 @@ class Levels:
         own_key = (goals[:, 0].long() * base + goals[:, 1]) * base + goals[:, 2]
         is_fact = engine.fact_keys[torch.searchsorted(engine.fact_keys, own_key)] == own_key
         states = load(problem.goals, torch.arange(problem.size, device=device), engine.caps.atoms)
-        keys = torch.cat(
-            [engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0).unsqueeze(0)]
-        ).T
-        if (
-            self.kernels is not None
-            and self._by_kernels(lambda of: of.begin(keys, goals[:, 0], self.walk.at)) >= 0
-        ):
+        keys = torch.cat([engine.pack(states)[..., 0], torch.where(is_fact, own_key, 0)[None]]).T
+        ends, at = goals[:, 0], self.walk.at
+        if self.kernels is not None and self._by_kernels(self.kernels.begin, keys, ends, at) >= 0:
             return
         none = torch.empty(0, dtype=torch.int64, device=device)
-        table = Table(keys[:0], none, none.int(), none.new_empty(0, 5), none.sum())
+        table = Table(keys[:0], none, none.int(), none.new_empty(0, 5))
         first = Successors(keys, states, none, table.lost)
-        self.table, ids, new = settled(table, none, first, self.by_hash)
+        self.table, ids, new, self.collisions = settled(table, none, first, self.by_hash)
         self.walk.at.copy_(ids)
         new = new.nonzero()[:, 0]
         own = torch.where(is_fact.unsqueeze(1), goals, 0)[new]
-        encoded = self._in_passes(self._by_torch().encode, states[new])
+        encoded = self._in_passes(self.by_torch.encode, states[new])
         self.frontier = Frontier(ids[new], keys[new], states[new], own, encoded)
 
     def advance(self) -> None:
         if self.done:
             return
         self.level += 1
-        if self.kernels is None:
-            left = self._level()
-        elif (left := self._by_kernels(lambda of: of.level(self.walk, self.problem.depth))) < 0:
+        left = self._level()
+        if left < 0:
             self.restart()
             return
         # A candidate stands at every state of the frontier.
@@ -238,36 +206,42 @@ class Levels:
         if self.done and self._misled():
             self.restart()
 
-    def _by_kernels(self, call: Callable[[LevelTable], int]) -> int:
-        """What they answer, or -1 where all begins again: with more room, or by torch."""
-        assert self.kernels is not None
+    def _level(self) -> int:
+        """How many states the next frontier has; -1 where all begins again, with more room or by
+        torch."""
+        depth = self.problem.depth
+        if self.kernels is not None:
+            return self._by_kernels(self.kernels.level, self.walk, depth)
+        if not len(self.frontier.ids):
+            self.by_torch.follow(self.walk, self.table, depth)
+            return 0
+        reached, new = self._expand()
+        self.by_torch.follow(self.walk, self.table, depth)
+        # The host waits for the device here, where it has given it the whole level.
+        new = new.nonzero()[:, 0]
+        self.frontier = Frontier(*(each[new] for each in reached))
+        return len(self.frontier.ids)
+
+    def _by_kernels(self, call: Callable[..., int], *given: object) -> int:
         try:
-            return call(self.kernels)
+            return call(*given)
         except UncompiledError as error:
             self.kernels, self.why_not = None, str(error)
             return -1
 
-    def _level(self) -> int:
-        if len(self.frontier.ids):
-            reached, new = self._expand()
-            self._by_torch().follow(self.walk, self.table, self.problem.depth)
-            # The host waits for the device here, where it has given it the whole level.
-            new = new.nonzero()[:, 0]
-            self.frontier = Frontier(*(each[new] for each in reached))
-        else:
-            self._by_torch().follow(self.walk, self.table, self.problem.depth)
-        return len(self.frontier.ids)
-
     def _misled(self) -> bool:
         """Whether something that was taken for granted did not hold. It is not taken for granted
         any more."""
-        collisions = self.kernels is None and bool(self.table.collisions)
         differed = float(self.apart)
-        # The kernels' second look stands for float32 where a first look is measured.
-        slack = 2 * SECOND_LOOK if self.kernels is not None else 0.0
-        # all 0 without a look
-        further = differed + slack > self.differs or float(self.second_apart) > SECOND_LOOK
         self.differed = max(self.differed, differed)
+        collisions = False
+        if self.kernels is None:
+            collisions = bool(self.collisions)
+        else:
+            # The kernels' second look stands for float32 where a first look is measured.
+            differed += 2 * SECOND_LOOK
+        # all 0 without a look
+        further = differed > self.differs or float(self.second_apart) > SECOND_LOOK
         if further:
             self.differs = 0.0
             self.kernels = None
@@ -282,25 +256,23 @@ class Levels:
             steps=steps.cpu().numpy().copy(),
             dropped=Dropped(*dropped),
             nans=nans,
-            settings=self._looks(),
+            settings=tuple(self._looks()),
         )
 
-    def _looks(self) -> tuple[tuple[str, str], ...]:
+    def _looks(self) -> Iterator[tuple[str, str]]:
         if not (self.differs or self.differed):
-            return ()
-        said = (
-            f"{self.again:,} of {self.children:,} children encoded in float32"
-            if self.differs
-            else "given up"
-        )
+            return
         if self.kernels is not None:
             children, kept, exact = self.kernels.looked_at
-            said = f"{kept:,} of {children:,} children encoded again, {exact:,} states in float32"
-        looks = (
-            "first look",
-            f"{said}; encodings differed by at most {self.differed:.2g} of their length",
-        )
-        return (looks, *((("kernels", f"not used: {self.why_not}"),) if self.why_not else ()))
+            counts = f"{kept:,} of {children:,} children encoded again, {exact:,} states in float32"
+        elif self.differs:
+            counts = f"{self.again:,} of {self.children:,} children encoded in float32"
+        else:
+            counts = "given up"
+        length = f"encodings differed by at most {self.differed:.2g} of their length"
+        yield "first look", f"{counts}; {length}"
+        if self.why_not:
+            yield "kernels", f"not used: {self.why_not}"
 
     def buffers(self) -> Mapping[str, Tensor]:
         """What each candidate has. The table is not among them: it grows from level to level."""
@@ -312,16 +284,16 @@ class Levels:
         frontier = self.frontier
         parts = zip(*(torch.split(each, self.derived_rows) for each in frontier), strict=True)
         chosen = zip(*(self._successors(Frontier(*part)) for part in parts), strict=True)
-        successors = Successors(*(joined(column) for column in chosen))
-        self.table, ids, new = self._by_torch().settle(
+        successors = Successors(*map(joined, chosen))
+        self.table, ids, new, collisions = self.by_torch.settle(
             self.table, frontier.ids, successors, self.by_hash
         )
-        return Frontier(
-            ids, successors.keys, successors.states, frontier.own, successors.encoded
-        ), new
+        self.collisions = self.collisions + collisions
+        keys, states, encoded, _ = successors
+        return Frontier(ids, keys, states, frontier.own, encoded), new
 
     def _successors(self, part: Frontier) -> Successors:
-        policy, count, calls = self.problem.policy, len(part.ids), self._by_torch()
+        policy, count, calls = self.problem.policy, len(part.ids), self.by_torch
         if count == 1:  # for which torch would compile everything again
             part = Frontier(*(torch.cat([each, each]) for each in part))
         unified = calls.unify(part.states, part.own)
@@ -329,7 +301,7 @@ class Levels:
         listed = calls.different(part.states, unified, *closed)
         parent, words, states = calls.taken(listed, places(listed.real))
         if self.differs:
-            seen = self._in_passes(calls.glance, states)
+            seen = self._in_passes(self.glance.encode, states)
             kept = places(calls.contenders(seen, part.encoded, parent, policy.scale, self.differs))
             self.children, self.again = self.children + len(parent), self.again + len(kept)
             parent, words, states = parent[kept], words[:, kept], states[kept]
@@ -345,8 +317,8 @@ class Levels:
         return joined([encode(part) for part in torch.split(states, self.encoded_rows)])
 
 
-def joined(parts: Sequence[Tensor]) -> Tensor:
-    return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
+def joined(parts: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
 def places(marked: Tensor) -> Tensor:
@@ -408,28 +380,20 @@ def first_equal(keys: Tensor, by_hash: bool) -> tuple[Tensor, Tensor]:
 
 def settled(
     table: Table, at: Tensor, chosen: Successors, by_hash: bool
-) -> tuple[Table, Tensor, Tensor]:
+) -> tuple[Table, Tensor, Tensor, Tensor]:
     """The table with new rows, which the rows ``at`` have as their successors; the first row with
-    the key of each (int64 [F]); and which states (bool [F]) are there for the first time and not at
-    their end."""
+    the key of each (int64 [F]); which states (bool [F]) are there for the first time and not at
+    their end; and equal hashes of different keys (int64 []), as ``first_equal`` counts them."""
     known, count, predicate = len(table.keys), len(chosen.keys), chosen.states[:, 0, 0]
     keys = torch.cat([table.keys, chosen.keys])
     first, collisions = first_equal(keys, by_hash)
     ids = first[known:]
-    new = (
-        (ids == torch.arange(known, known + count, device=ids.device))
-        & (predicate != TRUE)
-        & (predicate != FALSE)
-    )
+    rows = torch.arange(known, known + count, device=ids.device)
+    new = (ids == rows) & (predicate != TRUE) & (predicate != FALSE)
     following = pad(table.next.index_copy(0, at, ids[: len(at)]), (0, count))
     lost = pad(table.lost.index_copy(0, at, chosen.lost), (0, 0, 0, count))
-    return (
-        Table(
-            keys, following, torch.cat([table.ends, predicate]), lost, table.collisions + collisions
-        ),
-        ids,
-        new,
-    )
+    longer = Table(keys, following, torch.cat([table.ends, predicate]), lost)
+    return longer, ids, new, collisions
 
 
 def follow(walk: Walk, table: Table, depth: int) -> None:

@@ -3,8 +3,9 @@ refilled."""
 
 from torch import Tensor
 
-from kgprof.workloads.linkpred.slots import Children, Slots
+from kgprof.workloads.linkpred.slots import Slots
 from kgprof.workloads.linkpred.strategies.torch_cond import TorchCond
+from kgprof.workloads.linkpred.unification import Children
 
 
 class Recycled(TorchCond):

@@ -6,59 +6,52 @@ use.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from kgprof import model as m
+from kgprof.workloads.linkpred.agreement import Replays
 from kgprof.workloads.linkpred.caps import Dropped
 from kgprof.workloads.linkpred.evaluator import Found
-from kgprof.workloads.linkpred.policy import GreedyChooser
-from kgprof.workloads.linkpred.proof import UNFINISHED, Prover
+from kgprof.workloads.linkpred.proof import UNFINISHED
 
 
 class Reference:
-    """A Search (evaluator.py) over ``triples`` int64 [N, 3]."""
+    """A Search (evaluator.py)."""
 
-    name: ClassVar[str] = "reference"
-    summary: ClassVar[str] = "Plain Python, one candidate at a time: the reference for the others."
-    modes: ClassVar[tuple[str, ...]] = (m.EAGER,)
-    problem: ClassVar[None] = None
+    name = "reference"
+    summary = "Plain Python, one candidate at a time: the reference for the others."
+    modes = (m.EAGER,)
+    problem = None
 
-    def __init__(
-        self, prover: Prover, choose: GreedyChooser, triples: npt.NDArray[np.int64], depth: int
-    ) -> None:
-        self._prover = prover
-        self._choose = choose
-        self._triples = triples
-        self._depth = depth
+    def __init__(self, replays: Replays) -> None:
+        self._replays = replays
+        self._size = len(replays.triples)
         self.restart()
 
     @property
     def done(self) -> bool:
-        return self._next == len(self._triples)
+        return self._next == self._size
 
     def restart(self) -> None:
         self._next = 0
-        self._outcome = np.full(len(self._triples), UNFINISHED, dtype=np.int8)
-        self._steps = np.zeros(len(self._triples), dtype=np.int32)
+        self._outcome = np.full(self._size, UNFINISHED, dtype=np.int8)
+        self._steps = np.zeros(self._size, dtype=np.int32)
         self._dropped = Dropped()
-        self._nans_before = self._choose.nans
+        self._nans_before = self._replays.choose.nans
 
     def advance(self) -> None:
         if self.done:
             return
-        predicate, first, second = self._triples[self._next].tolist()
-        proof = self._prover.prove((predicate, first, second), self._choose, self._depth)
+        proof = self._replays.proof(self._next)
         self._outcome[self._next] = proof.outcome
         self._steps[self._next] = proof.steps
         self._dropped = self._dropped.plus(proof.dropped)
         self._next += 1
 
     def found(self) -> Found:
-        nans = self._choose.nans - self._nans_before
+        nans = self._replays.choose.nans - self._nans_before
         return Found(
             outcome=self._outcome.copy(), steps=self._steps.copy(), dropped=self._dropped, nans=nans
         )

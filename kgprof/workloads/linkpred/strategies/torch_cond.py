@@ -15,7 +15,6 @@ from torch import Tensor
 from kgprof.workloads.linkpred.queue import result_row
 from kgprof.workloads.linkpred.slots import (
     Carried,
-    Children,
     Slots,
     SlotStrategy,
     Stepped,
@@ -23,6 +22,7 @@ from kgprof.workloads.linkpred.slots import (
     empty_children,
     refill,
 )
+from kgprof.workloads.linkpred.unification import Children
 
 Flat = tuple[Tensor, Tensor, Tensor]
 
