@@ -85,7 +85,12 @@ def failing(profile: m.Profile) -> frozenset[m.Finding]:
 
 def where(place: m.Location | None, root: str) -> str:
     """ "src/step.py:41: ", with ``root`` cut off; empty where there is no place."""
-    return f"{relative(place.file, root)}:{place.line}: " if place else ""
+    return f"{line_of(place, root)}: " if place else ""
+
+
+def line_of(place: m.Location, root: str) -> str:
+    """ "src/step.py:41", with ``root`` cut off."""
+    return f"{relative(place.file, root)}:{place.line}"
 
 
 def times(counts: Sequence[int], said: str) -> str:
@@ -359,7 +364,7 @@ def _line(
 
 
 def place(location: m.Location, root: str, limits: Limits) -> Place:
-    where = f"{relative(location.file, root)}:{location.line} {location.function}".strip()
+    where = f"{line_of(location, root)} {location.function}".strip()
     return Place(
         where=one_line(where, limits.name), source=clip(visible(location.text.strip()), limits.name)
     )

@@ -262,11 +262,8 @@ def _busy(runs: Sequence[m.RunReport], found: Ranked | None, limits: Limits) -> 
         kernels = runs[index].kernels
         if not isinstance(kernels, m.KernelBreakdown):
             continue
-        parts = {
-            part.kind: part.per_step_us
-            for part in breakdown.parts(kernels)
-            if part.kind != breakdown.IDLE
-        }
+        parts = breakdown.parts(kernels)
+        parts.pop(breakdown.IDLE, None)
         if sum(parts.values()):
             us, share, _, _ = breakdown.busy_share(kernels, run.step)
             yield _busy_bar(

@@ -14,7 +14,16 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.escaping import escaped, one_line
-from kgprof.document.quantity import DASH, EXTREMES, figure, of_width, percent, ranged, sampled
+from kgprof.document.quantity import (
+    DASH,
+    EXTREMES,
+    figure,
+    of_width,
+    percent,
+    ranged,
+    sampled,
+    size,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -107,7 +116,7 @@ class Row(View):
     style: str = ""
 
 
-class Table(View):
+class Table(View, kw_only=False):
     """``label`` says to those who do not see it what the table is. A note is a text, or what it is
     about and a text."""
 
@@ -222,29 +231,32 @@ def row(*cells: Cell | str, anchor: str = "", style: str = "") -> Row:
     return Row(cells=made, anchor=anchor, style=style)
 
 
-def columns(*names: str, words: int = 1, first: str = "") -> tuple[Column, ...]:
-    """The first ``words`` of them hold words, the others numbers; ``first``: the style of the cells
-    of the first."""
-    styles = [first, *[""] * (words - 1)] if words else []
-    styles += ["number"] * (len(names) - words)
-    return tuple(Column(name, style=style) for name, style in zip(names, styles, strict=True))
-
-
 def plain(
     label: str,
-    headings: Sequence[str],
+    headings: Sequence[str | Column],
     rows: Iterable[Row | Sequence[Cell | str]],
     *,
     style: str = "sortable",
     first: str = "",
     words: int = 1,
+    named_by: int = 0,
 ) -> Table:
-    """The first ``words`` cells of each row are words, the others numbers; ``first``: the style of
-    the first ones."""
+    """Where a heading is no Column, the first ``words`` cells of each row are words and the others
+    numbers; ``first``: the style of the first ones."""
+    columns = [
+        Column(heading, style="" if place < words else "number")
+        if isinstance(heading, str)
+        else heading
+        for place, heading in enumerate(headings)
+    ]
+    if first:
+        columns[0] = replace(columns[0], style=first)
     made = tuple(cells if isinstance(cells, Row) else row(*cells) for cells in rows)
-    return Table(
-        label=label, columns=columns(*headings, words=words, first=first), rows=made, style=style
-    )
+    return Table(tuple(columns), made, label, style=style, named_by=named_by)
+
+
+def sized(value: int | m.Skipped, *details: str) -> Cell:
+    return known(value, lambda shown: Cell(size(shown), details, value=float(shown)))
 
 
 # ---------------------------------------------------------------- printing
