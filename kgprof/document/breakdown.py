@@ -156,7 +156,7 @@ def time_table(runs: m.Runs) -> Table:
     found = [(run, kernels, parts(kernels)) for _, run, kernels in broken_down(runs)]
     present = {kind for *_, us in found for kind in us}
     kinds = [kind for kind, _, _ in KINDS if kind in present]
-    rows = []
+    rows: list[list[Cell | str]] = []
     for run, kernels, us in found:
         step = step_us(kernels)
         window = "" if kernels.steps else " (whole window)"
@@ -167,7 +167,7 @@ def time_table(runs: m.Runs) -> Table:
                 cells.append(Cell(milliseconds(us[kind]), (share,)))
             else:
                 cells.append(IN_FUSED if kind in kernels.fused_kinds else "0")
-        rows.append((*cells, milliseconds(step)))
+        rows.append([*cells, milliseconds(step)])
     headings = ("run", *(NAMES[kind] for kind in kinds), "whole step")
     return plain("Time per step by kind", headings, rows)
 

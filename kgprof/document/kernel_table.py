@@ -328,8 +328,9 @@ def _against_the_card(kernels: m.KernelBreakdown, table: Table) -> Table:
         words = tuple(map(launch_words, alike[:9]))
         more = plural(len(alike) - 1, "more launch shape")
         name = replace(name, below=(*name.below, *_first_open(words, 1, "from", more)))
-        saves = _could_save(alike, steps_of(kernels))
-        rows.append(replace(shown, cells=(rank, name, *others, _bound_of(alike), saves)))
+        could_save = _could_save(alike, steps_of(kernels))
+        cells = (rank, name, *others, _bound_of(alike), could_save)
+        rows.append(replace(shown, cells=cells))
     totals = [replace(total, cells=(*total.cells, Cell(), Cell())) for total in table.totals]
     bound = Column(
         "bound by",

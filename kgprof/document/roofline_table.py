@@ -100,7 +100,7 @@ def _ceilings(roofline: m.Roofline) -> Table:
 def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Table:
     shown = roofline.rows[: limits.kernel_rows]
     names = distinct_names([launches.name for launches in shown], _SHORT_NAME, limits.name)
-    rows = []
+    rows: list[tuple[Cell | str, ...]] = []
     for rank, (launches, name) in enumerate(zip(shown, names, strict=True), start=1):
         named = name_cell(launches.name, name, limits, Small((launches.generator,), "ops"))
         rows.append((f"{rank:,}", named, *_cells(launches)))

@@ -173,8 +173,8 @@ def difference(
         steps = f", {plural(found.after_steps, 'step')} against {count(found.before_steps)}"
     text = (
         f"{what}: {figure(total.after_us)} µs per {found.per}, before {figure(total.before_us)} "
-        f"({signed(total.delta_us)}){steps}; {plural(statuses['new'], 'new kernel')}, "
-        f"{count(statuses['gone'])} gone"
+        f"({signed(total.delta_us)}){steps}; {plural(statuses[m.Presence.NEW], 'new kernel')}, "
+        f"{count(statuses[m.Presence.GONE])} gone"
     )
     return Section(title, tuple(tables), text)
 
