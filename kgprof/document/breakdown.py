@@ -15,7 +15,7 @@ IDLE = "idle"
 
 
 # (kind, what a reader calls it, what it stands for). The order is the order of the bars.
-KINDS: tuple[tuple[str, str, str], ...] = (
+KINDS: Sequence[tuple[str, str, str]] = (
     (
         m.KernelKind.GEMM,
         "GEMM",
@@ -141,14 +141,14 @@ def unit(kernels: m.KernelBreakdown) -> str:
     return "GPU time" if kernels.device == "cuda" else "self time of operators"
 
 
-def overrides(profile: m.Profile, limits: Limits) -> tuple[tuple[str, str], ...]:
+def overrides(profile: m.Profile, limits: Limits) -> Sequence[tuple[str, str]]:
     """The project's own rules: what is looked for in a name, and what that made of this report's
     kernels."""
     made = []
     for own in profile.kind_overrides[: limits.lines]:
         kernels = plural(own.kernels, "kernel") if own.kernels else "no kernel"
         made.append((own.pattern, f"{NAMES[own.kind]}: {kernels} of this report ({own.origin})"))
-    return tuple(made)
+    return made
 
 
 def time_table(runs: m.Runs) -> Table:
@@ -159,15 +159,14 @@ def time_table(runs: m.Runs) -> Table:
     rows: list[list[Cell | str]] = []
     for run, kernels, us in found:
         step = step_us(kernels)
+        cells = [
+            Cell(milliseconds(us[kind]), (percent(share_of(us[kind], step)),))
+            if kind in us
+            else Cell(IN_FUSED if kind in kernels.fused_kinds else "0")
+            for kind in kinds
+        ]
         window = "" if kernels.steps else " (whole window)"
-        cells: list[Cell | str] = [f"{run.key.slug}{window}"]
-        for kind in kinds:
-            if kind in us:
-                share = percent(share_of(us[kind], step))
-                cells.append(Cell(milliseconds(us[kind]), (share,)))
-            else:
-                cells.append(IN_FUSED if kind in kernels.fused_kinds else "0")
-        rows.append([*cells, milliseconds(step)])
+        rows.append([f"{run.key.slug}{window}", *cells, milliseconds(step)])
     headings = ("run", *(NAMES[kind] for kind in kinds), "whole step")
     return plain("Time per step by kind", headings, rows)
 
@@ -175,8 +174,8 @@ def time_table(runs: m.Runs) -> Table:
 def phase_table(runs: m.Runs) -> Table:
     """Empty where no run trains."""
     headings = ("run", *(phase.value for phase in m.TrainingPhase))
-    rows = [
-        (run.key.slug, *(_phase_cell(part, phases) for part in phases.parts))
+    rows: list[list[Cell | str]] = [
+        [run.key.slug, *(_phase_cell(part, phases) for part in phases.parts)]
         for _, run, phases in having(runs, "phases", m.TrainingPhases)
     ]
     return plain(
@@ -198,7 +197,7 @@ _SHARE_FROM = 0.05  # from here on the share fits too on a wide screen
 _SHARE_ALWAYS_FROM = 0.14  # and from here on also on a phone
 
 
-class Part(View):
+class Part(View, kw_only=False):
     """A part of a bar: ``length`` of the full width, ``share`` of the whole that the bar shows;
     both 0..1."""
 
@@ -225,12 +224,12 @@ class Bar(View):
     run: str
     caption: str
     description: str  # the bar in words
-    segments: tuple[Segment, ...]
+    segments: Sequence[Segment]
 
 
 class Bars(Drawing, kw_only=False):
     kind: ClassVar[str] = "bars"
-    bars: tuple[Bar, ...]
+    bars: Sequence[Bar]
 
 
 class LegendEntry(View, kw_only=False):
@@ -243,14 +242,14 @@ class LegendEntry(View, kw_only=False):
 
 class Legend(Drawing, kw_only=False):
     kind: ClassVar[str] = "legend"
-    entries: tuple[LegendEntry, ...]
+    entries: Sequence[LegendEntry]
 
 
 def broken_down(runs: m.Runs) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
     return having(runs, "kernels", m.KernelBreakdown)
 
 
-def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
+def of_parts(parts: Sequence[Part]) -> Sequence[Segment]:
     """One after the other from the left; a letter and a share where there is room for them."""
     segments = []
     x = 0.0
@@ -268,20 +267,20 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
             )
         )
         x += part.length
-    return tuple(segments)
+    return segments
 
 
-def legend_of(family: str, *entries: tuple[str, ...]) -> Legend:
+def legend_of(family: str, *entries: Sequence[str]) -> Legend:
     """``entries``: kind and name, and where they have them a meaning and a letter."""
-    return Legend(tuple(LegendEntry(family, *entry) for entry in entries))
+    return Legend([LegendEntry(family, *entry) for entry in entries])
 
 
-def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
-    return tuple(
+def legend(present: Collection[str]) -> Sequence[LegendEntry]:
+    return [
         LegendEntry("k", str(kind), name, meaning, LETTERS[kind])
         for kind, name, meaning in KINDS
         if kind in present
-    )
+    ]
 
 
 class Length(View):
@@ -297,7 +296,7 @@ class Lengths(Drawing):
     kind: ClassVar[str] = "lengths"
     what: str
     unit: str
-    rows: tuple[Length, ...]
+    rows: Sequence[Length]
 
 
 def lengths(
@@ -309,4 +308,4 @@ def lengths(
         words = f"{value:,.0f}" if unit == "cases" else figure(value)
         width = of_width(max(value, 0.0) / longest)
         made.append(Length(name=name, value=words, width=width, first=name == marked))
-    return Lengths(what=what, unit=unit, rows=tuple(made))
+    return Lengths(what=what, unit=unit, rows=made)

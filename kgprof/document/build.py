@@ -100,7 +100,7 @@ def runs(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
         yield _timed(profile, wide)
     if profile.rank_balance is not None:
         blocks = trace_table.rank_blocks(profile.rank_balance, _LIMITS)
-        yield Section("Ranks", intro=profile.rank_balance.text, blocks=blocks)
+        yield Section("Ranks", [*blocks], profile.rank_balance.text)
     for each in profile.differences:
         yield trace_table.difference(each, _LIMITS, rows=_KERNELS, name=_NAME)
 
@@ -159,7 +159,7 @@ def _findings(profile: m.Profile, wide: bool) -> Iterator[Section]:
 
 
 def _accepted(profile: m.Profile) -> Iterator[Section]:
-    groups = tuple(group for group in grouped(profile.findings) if group.first.accepted)
+    groups = [group for group in grouped(profile.findings) if group.first.accepted]
     entries = profile.gate.accepted if profile.gate else profile.accepted
     expired = [
         f"expired on {entry.expires}: {entry.rule} in {entry.file} {entry.function} "
@@ -169,13 +169,13 @@ def _accepted(profile: m.Profile) -> Iterator[Section]:
     ]
     blocks: list[Block] = []
     if groups:
-        by_whom = tuple(f"accepted by {group.first.accepted}" for group in groups)
+        by_whom = [f"accepted by {group.first.accepted}" for group in groups]
         blocks.append(Found(groups, profile.environment.source_root, by_whom, struck=True))
     if expired:
         blocks.append(_points(expired))
     if blocks:
         title = "Accepted findings"
-        yield Section(title, tuple(blocks), folded=True, noun=title.lower())
+        yield Section(title, blocks, folded=True, noun=title.lower())
 
 
 # ---------------------------------------------------------------- what was measured
@@ -188,7 +188,7 @@ def _watched(profile: m.Profile) -> Iterator[Section]:
         for each in profile.trade_offs
     ]
     if weighed:
-        yield Section("Trade-offs", tuple(weighed), noun="trade-offs")
+        yield Section("Trade-offs", weighed, noun="trade-offs")
     if paying := economics_table.sentences(profile):
         yield Section("Economics", (_points(paying),), noun="runs")
     if profile.checklist:
@@ -205,7 +205,7 @@ def _watched(profile: m.Profile) -> Iterator[Section]:
 
 
 def _points(sentences: Iterable[str], *, numbered: bool = False) -> Points:
-    return Points(tuple((sentence,) for sentence in sentences), numbered)
+    return Points([(sentence,) for sentence in sentences], numbered)
 
 
 def _kernels(profile: m.Profile) -> Iterator[Section]:
@@ -253,26 +253,26 @@ def _checked(profile: m.Profile) -> Iterator[Section]:
     if reasons:
         blocks.append(f"HTA: {'; '.join(reasons)}")
     intro = "HolisticTraceAnalysis; difference = HTA minus kgprof"
-    yield Section("Cross-check with HTA", tuple(blocks), intro, noun="runs")
+    yield Section("Cross-check with HTA", blocks, intro, noun="runs")
 
 
 def _compiled(profile: m.Profile, wide: bool) -> Iterator[Section]:
     """What compiling made of each graph."""
-    fused = region_table.fusion_blocks(profile.runs, _LIMITS)
-    if not wide:
-        fused = tuple(map(_narrow, fused))
-    tuned = region_table.tuning_blocks(profile.runs, _LIMITS)
     for title, blocks in (
-        ("Fusion, graph by graph", fused),
-        ("Autotuning and Triton's stages", tuned),
+        ("Fusion, graph by graph", region_table.fusion_blocks(profile.runs, _LIMITS)),
+        ("Autotuning and Triton's stages", region_table.tuning_blocks(profile.runs, _LIMITS)),
         ("Buffers that Inductor allocates", region_table.buffer_blocks(profile.runs, _LIMITS)),
     ):
-        if blocks:
-            yield Section(title, blocks, folded=True)
+        shown = [block if wide else _narrow(block) for block in blocks]
+        if shown:
+            yield Section(title, shown, folded=True)
 
 
 def _narrow(block: Block) -> Block:
-    return block.only(*region_table.IN_TERMINAL) if isinstance(block, Table) else block
+    """Of the graphs the columns that a terminal has room for."""
+    if isinstance(block, Table) and block.label == region_table.FUSION:
+        return block.only(*region_table.IN_TERMINAL)
+    return block
 
 
 def _roofline(profile: m.Profile) -> Iterator[Section]:
@@ -362,7 +362,7 @@ def _metrics(found: m.Comparison) -> Section:
     if rest:
         others = ", ".join(f"{number:,} {verdict}" for verdict, number in rest.items())
         blocks.append(f"Other metrics: {others}.")
-    return Section("", tuple(blocks), noun="metrics")
+    return Section("", blocks, noun="metrics")
 
 
 def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
@@ -380,9 +380,9 @@ def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Sect
             groups = compare_words.by_place(same)
             shown = groups[:FINDINGS]
             listed = Found(
-                tuple(group for group, _ in shown),
+                [group for group, _ in shown],
                 profile.environment.source_root,
-                tuple(_note(members) for _, members in shown),
+                [_note(members) for _, members in shown],
                 struck=title == "Fixed",
             )
             more = len(groups) - FINDINGS

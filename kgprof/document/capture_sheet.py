@@ -177,9 +177,9 @@ def _details(report: m.CaptureReport) -> Iterator[Section]:
     for result in report.results:
         blocks = [*_detail(result)]
         if blocks:
-            folds.append(Fold(f"{result.name}: {result.outcome}", blocks=tuple(blocks)))
+            folds.append(Fold(f"{result.name}: {result.outcome}", blocks=blocks))
     if folds:
-        yield Section("Outcomes in detail", tuple(folds))
+        yield Section("Outcomes in detail", folds)
     inputs = next(
         (r.answer.inputs for r in report.results if r.answer is not None and r.answer.inputs), ()
     )

@@ -66,12 +66,12 @@ def compare_part(
         "unchanged": _metrics(unchanged, "Metrics that are the same, or were not observed"),
         "keys": legend({kind for bar in bars for kind in bar}),
         # The bars of base and head, and what traces, compilations and settings differ in.
-        "runs": tuple(
+        "runs": [
             _run(run, at.get(run.run, ""), longest, limits) for run in found.runs[: limits.runs]
-        ),
-        "findings": tuple(
+        ],
+        "findings": [
             _status(status, same, root, anchors, limits) for status, same in by_status.items()
-        ),
+        ],
         "differences": (
             *_changes("Facts of the environment that differ", "fact", found.environment, limits),
             *_changes("Settings that differ", "setting", found.settings, limits),
@@ -81,7 +81,7 @@ def compare_part(
 
 
 def _sides(found: m.Comparison) -> Table:
-    def facts(side: m.ComparedSide) -> tuple[str, ...]:
+    def facts(side: m.ComparedSide) -> Sequence[str]:
         changes = " with changes" if side.git_dirty is True else ""
         commit = f"{side.commit}{changes}"
         if isinstance(side.git_commit, m.Skipped):
@@ -102,7 +102,7 @@ def _metrics(metrics: Sequence[m.ComparedMetric], label: str) -> Table:
     return compare_words.metric_table(metrics, label).only(*_COLUMNS)
 
 
-def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Shown, ...]:
+def _cards(metrics: Sequence[m.ComparedMetric]) -> Sequence[Shown]:
     """The worst of what decides; beyond it, of what changed."""
     changed = (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
     shown = [metric for metric in metrics if metric.decides or metric.verdict in changed]
@@ -121,7 +121,7 @@ def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Shown, ...]:
             plot=plot(metric),
         )
         cards.append(card)
-    return tuple(cards)
+    return cards
 
 
 def plot(metric: m.ComparedMetric) -> Plot | None:
@@ -201,9 +201,7 @@ def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) ->
         blocks.append(f"No bars: {trace.missing if trace else 'neither side was traced'}.")
     blocks += _tables(run, limits)
     worse = m.MetricVerdict.WORSE in verdicts
-    return Fold(
-        run.run.slug, tuple(blocks), caption=alone or ", ".join(tally), open=worse, run=place
-    )
+    return Fold(run.run.slug, blocks, caption=alone or ", ".join(tally), open=worse, run=place)
 
 
 def _bar(trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
@@ -299,7 +297,7 @@ def _status(
         status=status,
         symbol=compare_words.STATUS_SYMBOLS[status],
         total=count(len(same)),
-        rows=tuple(rows),
+        rows=rows,
         more=f"{count(cut)} more places in report.json" if cut else "",
         open=status is m.FindingStatus.NEW or few_fixed,
     )

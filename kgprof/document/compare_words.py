@@ -31,7 +31,7 @@ STATUS_SYMBOLS = {
 }
 
 
-def metrics_of(comparison: m.Comparison) -> tuple[m.ComparedMetric, ...]:
+def metrics_of(comparison: m.Comparison) -> Sequence[m.ComparedMetric]:
     """Of all runs: what decides first; of that as of the others by verdict."""
     order = [*m.MetricVerdict]
     every = [metric for run in comparison.runs for metric in run.metrics]
@@ -141,7 +141,7 @@ def interval(metric: m.ComparedMetric) -> str:
     return f"95 % interval {found}" if found else ""
 
 
-def qualified(metric: m.ComparedMetric) -> tuple[str, ...]:
+def qualified(metric: m.ComparedMetric) -> Sequence[str]:
     """What limits it, and what a reader must know besides."""
     limit = allowed(metric)
     return tuple(filter(None, (limit and f"allowed: {limit}", metric.note)))
@@ -197,11 +197,11 @@ def cause_text(cause: m.Cause) -> str:
     return f"{cause.text}{shows}{seen}"
 
 
-def accounts(comparison: m.Comparison, at_most: int | None = None) -> tuple[str, ...]:
+def accounts(comparison: m.Comparison, at_most: int | None = None) -> Sequence[str]:
     """What is true of every cause, then the account of each of the first ``at_most`` runs that has
     one."""
     each = (unexplained(comparison.causes), *(account(run) for run in comparison.runs[:at_most]))
-    return tuple(said for said in each if said)
+    return [said for said in each if said]
 
 
 def explains(cause: m.Cause, runs: Sequence[m.RunComparison]) -> str:
@@ -246,10 +246,10 @@ def account(run: m.RunComparison) -> str:
 # ---------------------------------------------------------------- findings and sides
 
 
-def by_status(comparison: m.Comparison) -> dict[m.FindingStatus, tuple[m.ComparedFinding, ...]]:
+def by_status(comparison: m.Comparison) -> dict[m.FindingStatus, Sequence[m.ComparedFinding]]:
     """Every status, also one that no finding has."""
     return {
-        status: tuple(found for found in comparison.findings if found.status is status)
+        status: [found for found in comparison.findings if found.status is status]
         for status in m.FindingStatus
     }
 
@@ -316,12 +316,12 @@ def only_in(run: m.RunComparison) -> str:
     return "only in head" if run.status is m.Presence.NEW else "only in base"
 
 
-def unchecked(comparison: m.Comparison) -> tuple[str, ...]:
+def unchecked(comparison: m.Comparison) -> Sequence[str]:
     """What only one side looked for, and why the other did not."""
-    return tuple(
+    return [
         f"not looked for in {each.side}: {', '.join(each.rules)} ({each.reason})"
         for each in comparison.not_looked_for
-    )
+    ]
 
 
 def sides(comparison: m.Comparison) -> tuple[str, str]:
@@ -333,11 +333,11 @@ def sides(comparison: m.Comparison) -> tuple[str, str]:
     return base, head
 
 
-def settings_that_differ(comparison: m.Comparison) -> tuple[m.ChangedFact, ...]:
+def settings_that_differ(comparison: m.Comparison) -> Sequence[m.ChangedFact]:
     """Of the command and of any run, those that make a step other work."""
     of_runs = (setting for run in comparison.runs for setting in run.settings)
     every = dict.fromkeys((*comparison.settings, *of_runs))
-    return tuple(one for one in every if one.name not in m.OF_THE_MEASUREMENT)
+    return [one for one in every if one.name not in m.OF_THE_MEASUREMENT]
 
 
 def comparability(comparison: m.Comparison) -> str:

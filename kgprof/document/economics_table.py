@@ -41,21 +41,21 @@ def economics_table(profile: m.Profile, limits: Limits) -> Table:
     return replace(table.only("run", *known), notes=_unknown(shown, limits))
 
 
-def sentences(profile: m.Profile) -> tuple[str, ...]:
+def sentences(profile: m.Profile) -> Sequence[str]:
     """For reports without a table: the runs that pay. Those that do not are findings, and stand
     there."""
-    return tuple(
+    return [
         f"{one.run.slug}: {one.text}" for one in weighed(profile) if one.verdict == m.Payoff.PAYS
-    )
+    ]
 
 
-def weighed(profile: m.Profile) -> tuple[m.Economics, ...]:
+def weighed(profile: m.Profile) -> Sequence[m.Economics]:
     """Of the runs that compiled something and were timed."""
-    return tuple(run.economics for run in profile.runs if isinstance(run.economics, m.Economics))
+    return [run.economics for run in profile.runs if isinstance(run.economics, m.Economics)]
 
 
-def _figures(one: m.Economics, unit: m.WorkUnit) -> tuple[Cell, ...]:
-    saved: tuple[str, ...] = ()
+def _figures(one: m.Economics, unit: m.WorkUnit) -> Sequence[Cell]:
+    saved: Sequence[str] = ()
     if not isinstance(one.saved_us, m.Skipped) and one.verdict in (m.Payoff.PAYS, m.Payoff.NEVER):
         saved = (
             f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} "
@@ -85,7 +85,7 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> tuple[Cell, ...]:
     )
 
 
-def _unknown(shown: Sequence[m.Economics], limits: Limits) -> tuple[str, ...]:
+def _unknown(shown: Sequence[m.Economics], limits: Limits) -> Sequence[str]:
     """Each reason once, with all its runs, under the first figure that it is the reason for."""
     runs: dict[str, list[str]] = {}
     for one in shown:
@@ -105,7 +105,7 @@ def _unknown(shown: Sequence[m.Economics], limits: Limits) -> tuple[str, ...]:
         for reason in first.values():
             runs.setdefault(reason, []).append(one.run.slug)
     known = list(runs.items())[: limits.lines]
-    return tuple(f"{', '.join(slugs[: limits.lines])}: {reason}" for reason, slugs in known)
+    return [f"{', '.join(slugs[: limits.lines])}: {reason}" for reason, slugs in known]
 
 
 _POINTS = 48

@@ -2,6 +2,7 @@
 measured; the logs; and what a report holds that somebody might not want to publish."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -16,7 +17,7 @@ from kgprof.wording import plural
 _NO_COMMITS = ("not a git repository", "ambiguous argument 'HEAD'", "unknown revision")
 
 
-def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
+def environment(profile: m.Profile, limits: Limits) -> Sequence[Fact]:
     machine = profile.environment
     commit = machine.git_commit
     cpu = machine.cpu_name
@@ -49,14 +50,14 @@ def environment(profile: m.Profile, limits: Limits) -> tuple[Fact, ...]:
         ("kgprof", f"recorded with {machine.kgprof}, read with {profile.kgprof_version}"),
         *machine.flags.items(),
     ]
-    return tuple(
+    return [
         Fact(
             name,
             value if isinstance(value, str) else value.reason,
             missing=not isinstance(value, str),
         )
         for name, value in pairs[: limits.lines]
-    )
+    ]
 
 
 def cores(machine: m.Environment) -> list[str]:
@@ -66,7 +67,7 @@ def cores(machine: m.Environment) -> list[str]:
     return [f"{machine.cpu_count} cores, {machine.torch_threads} torch threads"]
 
 
-def options(profile: m.Profile) -> tuple[Fact, ...]:
+def options(profile: m.Profile) -> Sequence[Fact]:
     asked = profile.options
     pairs = (
         ("strategies", ", ".join(asked.strategies) or "the workload's default"),
@@ -79,7 +80,7 @@ def options(profile: m.Profile) -> tuple[Fact, ...]:
         ("time limit per process", f"{figure(asked.timeout_s)} s"),
         ("workload options", " ".join(asked.workload_args) or "none"),
     )
-    return tuple(Fact(name, value) for name, value in pairs)
+    return [Fact(name, value) for name, value in pairs]
 
 
 def observer_table(runs: m.Runs, *, drawn: bool = True) -> Table:
@@ -124,26 +125,26 @@ def passes(profile: m.Profile) -> frozenset[str]:
 
 
 class Gap(View):
-    what: tuple[str, ...]
+    what: Sequence[str]
     reason: str
-    runs: tuple[str, ...]  # slugs; empty where it concerns the whole recording
+    runs: Sequence[str]  # slugs; empty where it concerns the whole recording
 
 
-def gathered(omissions: tuple[m.Omission, ...]) -> tuple[Gap, ...]:
+def gathered(omissions: Sequence[m.Omission]) -> Sequence[Gap]:
     """First the runs that lack the same thing for the same reason, then the things that one cause
     took from them."""
     runs: dict[tuple[str, str], list[str]] = defaultdict(list)
     for omission in omissions:
         runs[omission.what, omission.reason] += [omission.run.slug] if omission.run else []
-    things: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    things: dict[tuple[str, Sequence[str]], list[str]] = defaultdict(list)
     for (what, reason), slugs in runs.items():
         things[reason, tuple(slugs)].append(what)
-    return tuple(
+    return [
         Gap(what=tuple(what), reason=reason, runs=slugs) for (reason, slugs), what in things.items()
-    )
+    ]
 
 
-def gap_table(omissions: tuple[m.Omission, ...], limits: Limits) -> Table:
+def gap_table(omissions: Sequence[m.Omission], limits: Limits) -> Table:
     rows = (
         (
             ", ".join(gap.what[: limits.lines]),
@@ -155,7 +156,7 @@ def gap_table(omissions: tuple[m.Omission, ...], limits: Limits) -> Table:
     return plain("Not measured, with reasons", ("what", "why", "runs"), rows, style="", words=3)
 
 
-def logs(runs: m.Runs, limits: Limits) -> tuple[tuple[str, str, str], ...]:
+def logs(runs: m.Runs, limits: Limits) -> Sequence[tuple[str, str, str]]:
     """Run, size and text of each."""
     if not limits.log_chars:
         return ()
@@ -173,7 +174,7 @@ def logs(runs: m.Runs, limits: Limits) -> tuple[tuple[str, str, str], ...]:
             )
         whole = size(size_bytes + run.log.left_out_bytes)
         shown.append((one_line(run.key.slug, limits.name), whole, text))
-    return tuple(shown)
+    return shown
 
 
 CONTENTS = "Contents of this file"
@@ -185,7 +186,7 @@ _SOURCE = {
 }
 
 
-def contents(profile: m.Profile) -> tuple[Fact, ...]:
+def contents(profile: m.Profile) -> Sequence[Fact]:
     """One for each kind of thing, whether it is in it or not."""
     held = profile.contents
     names = profile.environment.flags

@@ -16,14 +16,14 @@ from kgprof.wording import relative
 class Grouped(View, kw_only=False):
     """Findings that have the rule, level, message, place and acceptance of ``first``."""
 
-    members: tuple[m.Finding, ...]
+    members: Sequence[m.Finding]
 
     @property
     def first(self) -> m.Finding:
         return self.members[0]
 
     @property
-    def runs(self) -> tuple[str, ...]:
+    def runs(self) -> Sequence[str]:
         """Slugs; empty where it concerns no run."""
         return tuple(dict.fromkeys(finding.run.slug for finding in self.members if finding.run))
 
@@ -59,19 +59,19 @@ class Found(Drawing, kw_only=False):
     each, in the same order."""
 
     kind: ClassVar[str] = "found"
-    groups: tuple[Grouped, ...]
+    groups: Sequence[Grouped]
     root: str
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
     struck: bool = False  # of those that speak against nothing any more
 
 
-def grouped(findings: Iterable[m.Finding]) -> tuple[Grouped, ...]:
+def grouped(findings: Iterable[m.Finding]) -> Sequence[Grouped]:
     """In the order in which each was first met."""
-    groups: dict[tuple[object, ...], list[m.Finding]] = {}
+    groups: dict[Sequence[object], list[m.Finding]] = {}
     for finding in findings:
         key = (finding.rule, finding.level, finding.location, finding.message, finding.accepted)
         groups.setdefault(key, []).append(finding)
-    return tuple(Grouped(tuple(same)) for same in groups.values())
+    return [Grouped(tuple(same)) for same in groups.values()]
 
 
 def failing(profile: m.Profile) -> frozenset[m.Finding]:
@@ -141,7 +141,7 @@ _NO_HINTS = (
 _HINTS = 3
 
 
-def advice(finding: m.Finding, remedy: str = "") -> tuple[str, ...]:
+def advice(finding: m.Finding, remedy: str = "") -> Sequence[str]:
     """What to do, a line each: the fix as code, or why there is none, or torch's hints, or else the
     rule's remedy."""
     if finding.fix:
@@ -151,7 +151,7 @@ def advice(finding: m.Finding, remedy: str = "") -> tuple[str, ...]:
         return (f"no fix: {finding.no_fix}",)
     given = finding.refusal.cause.hints if finding.refusal else ()
     hints = [hint for hint in given if not hint.startswith(_NO_HINTS)][:_HINTS]
-    return tuple(f"torch's hint: {hint}" for hint in hints) or (
+    return [f"torch's hint: {hint}" for hint in hints] or (
         (f"what to do: {remedy}",) if remedy else ()
     )
 
@@ -179,7 +179,7 @@ def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Find
     return m.Level.WARNING if finding.level is m.Level.ERROR else finding.level
 
 
-def way_in(finding: m.Finding) -> tuple[str, ...]:
+def way_in(finding: m.Finding) -> Sequence[str]:
     """Of what happened in a library: its line, and those between it and the project's."""
     refusal = finding.refusal
     line = finding.library
@@ -205,11 +205,9 @@ def cost_order(findings: Iterable[m.Finding]) -> tuple[bool, float]:
     return not each_step, -value
 
 
-def weights(findings: Iterable[m.Finding]) -> tuple[tuple[bool, float], ...]:
+def weights(findings: Iterable[m.Finding]) -> Sequence[tuple[bool, float]]:
     """Of those whose cost is known; a larger one is costlier."""
-    return tuple(
-        finding.cost.weight for finding in findings if isinstance(finding.cost, m.FindingCost)
-    )
+    return [finding.cost.weight for finding in findings if isinstance(finding.cost, m.FindingCost)]
 
 
 OPEN = 8  # lines of one rule that stand open; the others are folded
@@ -225,7 +223,7 @@ class Place(View):
 
 class FindingLine(View):
     anchor: str
-    runs: tuple[str, ...]
+    runs: Sequence[str]
     message: str
     times: str  # how often, where more than once
     cost: str  # as it was measured; empty where it was not
@@ -237,8 +235,8 @@ class FindingLine(View):
     fails: str
     accepted: str  # who accepts it and why
     place: Place | None
-    related: tuple[Place, ...]
-    words: tuple[str, ...]  # torch's own, a paragraph each
+    related: Sequence[Place]
+    words: Sequence[str]  # torch's own, a paragraph each
 
 
 class FindingGroup(View):
@@ -247,8 +245,8 @@ class FindingGroup(View):
     rule: m.Rule
     level: str
     level_word: str
-    lines: tuple[FindingLine, ...]
-    folded: tuple[FindingLine, ...]
+    lines: Sequence[FindingLine]
+    folded: Sequence[FindingLine]
 
     @property
     def weight(self) -> int:
@@ -260,7 +258,7 @@ class FindingGroup(View):
 
 
 class FindingList(View):
-    groups: tuple[FindingGroup, ...]
+    groups: Sequence[FindingGroup]
     anchors: dict[str, str]  # of a fingerprint: the anchor of the line that stands for it
 
 
@@ -289,7 +287,7 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
         anchors |= {
             finding.fingerprint: line.anchor for finding in same.members if finding.fingerprint
         }
-    listed = tuple(
+    listed = [
         FindingGroup(
             # A Profile of another version may hold findings whose rule it does not list.
             rule=rules.get(rule, m.unknown_rule(one_line(rule, limits.name), level)),
@@ -299,7 +297,7 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
             folded=tuple(lines[OPEN:]),
         )
         for (rule, level), lines in groups.items()
-    )
+    ]
     return FindingList(groups=listed, anchors=anchors)
 
 
@@ -334,19 +332,16 @@ def _line(
     said = "\n".join((*way_in(finding), *debug, finding.detail))
     detail = visible(clip(said, min(_WORDS, 8 * limits.name)), keep="\n\t")
     # A budget may stand for some of the runs that have the same finding.
-    members = tuple(member for member in same.members if member in failing)
+    members = [member for member in same.members if member in failing]
     fails = ""
     if members:
-        runs = Grouped(members).runs
-        where = (
-            f" in {one_line(', '.join(runs[: limits.lines]), limits.name)}"
-            if members != same.members
-            else ""
-        )
-        fails = f"Fails the gate{where}."
+        fails = "Fails the gate."
+    if 0 < len(members) < len(same.members):
+        runs = ", ".join(Grouped(members).runs[: limits.lines])
+        fails = f"Fails the gate in {one_line(runs, limits.name)}."
     return FindingLine(
         anchor=anchor,
-        runs=tuple(one_line(run, limits.name // 2) for run in same.runs[: limits.lines]),
+        runs=[one_line(run, limits.name // 2) for run in same.runs[: limits.lines]],
         message=one_line(same.first.message, 2 * limits.name),
         times=same.times,
         cost=one_line(same.cost, limits.name),
@@ -356,10 +351,10 @@ def _line(
         fails=fails,
         accepted=one_line(finding.accepted, limits.name),
         place=place(finding.location, root, limits) if finding.location else None,
-        related=tuple(
+        related=[
             place(other, root, limits) for other in finding.related[: min(_RELATED, limits.lines)]
-        ),
-        words=tuple(shown for line in detail.splitlines() if (shown := " ".join(line.split()))),
+        ],
+        words=[shown for line in detail.splitlines() if (shown := " ".join(line.split()))],
     )
 
 

@@ -72,7 +72,7 @@ class BusyBar(View):
     leads_to: str
     run: str
     description: str
-    segments: tuple[Segment, ...]
+    segments: Sequence[Segment]
     busy: str
     of_step: str
     width: str
@@ -101,7 +101,7 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
         )
     return {
         "account": picture(profile),
-        "tiles": tuple(tiles),
+        "tiles": [*tiles],
         "unit": by_speed.unit.name if by_speed else "",
         "bars": ()
         if compared or by_speed is None or len(by_speed.runs) < 2
@@ -121,10 +121,10 @@ def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict
         "busy": busy,
         "per": "step" if marked or compared else "window",
         "on_gpu": profile.device == "cuda",
-        "kinds": tuple(
+        "kinds": [
             replace(one, name=one.name.replace(", ", "/").replace(" and ", "/"))
             for one in legend(kinds)
-        ),
+        ],
     }
 
 

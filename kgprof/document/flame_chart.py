@@ -55,8 +55,8 @@ class Icicle(Drawing):
     kind: ClassVar[str] = "icicle"
     label: str = ""  # what the drawing is called
     height: int
-    boxes: tuple[Box, ...]
-    left_out: tuple[str, ...]  # in words
+    boxes: Sequence[Box]
+    left_out: Sequence[str]  # in words
 
 
 def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str = "") -> Icicle:
@@ -101,8 +101,8 @@ def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str 
     return Icicle(
         label=label,
         height=ROW * (1 + max((depth[node] for node in drawn), default=0)),
-        boxes=tuple(boxes),
-        left_out=tuple(words for words in left_out if words),
+        boxes=[*boxes],
+        left_out=[words for words in left_out if words],
     )
 
 
@@ -217,7 +217,7 @@ def _whole(flame: m.FlameGraph) -> int:
     return sum(flame.self_ns) or 1
 
 
-def _items(flame: m.FlameGraph, per: str, root: str) -> tuple[Item, ...]:
+def _items(flame: m.FlameGraph, per: str, root: str) -> Sequence[Item]:
     """The nodes as boxes. A title has two lines: the name; what it is, where, and how long it
     took."""
     whole = _whole(flame)
@@ -242,7 +242,7 @@ def _items(flame: m.FlameGraph, per: str, root: str) -> tuple[Item, ...]:
             title=f"{titles[at]}; {times}",
         )
         items.append(item)
-    return tuple(items)
+    return items
 
 
 def _summary(flame: m.FlameGraph, limits: Limits) -> str:
@@ -328,7 +328,7 @@ def differing(
 
 def flame_difference_folds(
     runs: Sequence[m.RunComparison], root: str, limits: Limits, at: Mapping[m.RunKey, str]
-) -> tuple[Fold, ...]:
+) -> Sequence[Fold]:
     """``at``: the anchors of the runs of the page."""
     found = differing(runs[: limits.runs])
     trees = min(len(found), limits.flames)
@@ -381,7 +381,7 @@ def flame_difference_folds(
         folds.append(
             Fold(
                 name,
-                blocks=tuple(blocks),
+                blocks=blocks,
                 caption=f"{_ms(before)} to {_ms(after)} ms per step in the STACK pass, "
                 f"{change(after - before)} ms; "
                 f"{flame.base_steps} steps of base, {flame.head_steps} of head",
@@ -390,10 +390,10 @@ def flame_difference_folds(
                 run=at.get(run.run, ""),
             )
         )
-    return tuple(folds)
+    return folds
 
 
-def _difference_items(flame: m.FlameDifference, root: str) -> tuple[Item, ...]:
+def _difference_items(flame: m.FlameDifference, root: str) -> Sequence[Item]:
     """As wide as the mean of both sides, so that what only one of them has is there too."""
     base, head = (
         m.with_all_below(flame.parent, side) for side in (flame.base_self_ns, flame.head_self_ns)
@@ -424,7 +424,7 @@ def _difference_items(flame: m.FlameDifference, root: str) -> tuple[Item, ...]:
             title=f"{label}\n{name}, {_kind_and_place(flame, frame, root)}; {times}",
         )
         made.append(item)
-    return tuple(made)
+    return made
 
 
 def style_of(share: float) -> str:

@@ -68,7 +68,7 @@ def budget_table(gate: m.Gate, rows: int) -> Table:
         made.append(
             (
                 budget.run.slug,
-                Cell(budget.metric, below=tuple(Small((words,)) for words in below)),
+                Cell(budget.metric, below=[Small((words,)) for words in below]),
                 Cell(budget.status, mark=_MARKS[budget.status], wrong=exceeded),
                 observed,
                 amount(budget.limit, budget.unit),
@@ -85,11 +85,11 @@ def budget_table(gate: m.Gate, rows: int) -> Table:
         "accepted",
         Column("limit set by", style=""),
     )
-    notes = tuple(
+    notes = [
         f"not counted: {budget.run.slug} {budget.metric}: {uncounted(budget)}"
         for budget in gate.budgets
         if budget.made_by_torch
-    )
+    ]
     return replace(plain("Budgets per run", headings, made), notes=notes)
 
 
@@ -114,22 +114,19 @@ def accepted_table(gate: m.Gate, limits: Limits) -> Table:
     return plain("Accepted findings", headings, rows, style="", first="kind", words=4)
 
 
-def gate_blocks(gate: m.Gate, limits: Limits) -> tuple[Block, ...]:
+def gate_blocks(gate: m.Gate, limits: Limits) -> Iterator[Block]:
     """The budgets, what is to be known of them, and what is accepted."""
-    blocks: list[Block] = []
     if gate.budgets:
         # the page says below each budget what is not counted
         table = replace(budget_table(gate, limits.lines), notes=())
-        names = ("budget", "status", "observed", "limit", "accepted", "limit set by")
-        blocks.append(table.only(*names))
+        yield table.only("budget", "status", "observed", "limit", "accepted", "limit set by")
     else:
-        blocks.append("No budget was set.")
-    blocks += gate.notes[: limits.lines]
+        yield "No budget was set."
+    yield from gate.notes[: limits.lines]
     if gate.accepted:
         entries = plural(len(gate.accepted), "entry", "entries")
         accepted = accepted_table(gate, limits)
-        blocks.append(Fold(f"Accepted findings ({entries})", (accepted,), open=True))
-    return tuple(blocks)
+        yield Fold(f"Accepted findings ({entries})", (accepted,), open=True)
 
 
 LENGTH = 2000  # characters of a line

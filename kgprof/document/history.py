@@ -1,7 +1,7 @@
 """The sheet of a history: for each metric that changed a line over the recordings, and a row for
 each of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import ClassVar
 
@@ -33,9 +33,9 @@ class Line(Drawing):
     description: str
     height: int
     bottom: int
-    marks: tuple[Mark, ...]
-    lines: tuple[tuple[str, float, str, float], ...]  # between neighbours that were both measured
-    up: tuple[tuple[float, str], ...]
+    marks: Sequence[Mark]
+    lines: Sequence[tuple[str, float, str, float]]  # between neighbours that were both measured
+    up: Sequence[tuple[float, str]]
 
 
 def sheet(found: m.History) -> Sheet:
@@ -94,8 +94,8 @@ def sheet(found: m.History) -> Sheet:
         status=m.VerdictStatus.ATTENTION if worse else status,
         verdict=f"{first}; {whole}" if whole else first,
         trust=f"The environments differ: {trust}" if trust else "",
-        facts=tuple(facts),
-        sections=tuple(Section(run.slug, tuple(_blocks(found, run))) for run in runs),
+        facts=facts,
+        sections=[Section(run.slug, tuple(_blocks(found, run))) for run in runs],
     )
 
 
@@ -200,10 +200,10 @@ def _line(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) ->
         "below has the same figures",
         height=_HIGH + 26,
         bottom=_HIGH,
-        marks=tuple(marks),
-        lines=tuple(lines),
-        up=tuple(
+        marks=marks,
+        lines=lines,
+        up=[
             (y(number), value(known, number).partition(" (")[0])
             for number in (max(measured), min(measured))
-        ),
+        ],
     )

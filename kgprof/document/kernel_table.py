@@ -70,8 +70,8 @@ def first_line(kernel: m.KernelRow, root: str) -> str:
     return f"{place(kernel.lines[0], root)}{more}"
 
 
-def places(lines: Sequence[m.Location], root: str, limits: Limits) -> tuple[str, ...]:
-    return tuple(place(line, root) for line in lines[: min(_LINES, limits.lines)])
+def places(lines: Sequence[m.Location], root: str, limits: Limits) -> Sequence[str]:
+    return [place(line, root) for line in lines[: min(_LINES, limits.lines)]]
 
 
 def known_lines(kernels: m.KernelBreakdown) -> str:
@@ -135,7 +135,7 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> Block
         title = f"{cause}: {per_step} {unit}, {of_window} of the window"
         return per_step, of_window, Cell(bar=min(us / scale_us, 1.0), title=title, bar_style=style)
 
-    rows: list[tuple[Cell | str, ...]] = []
+    rows: list[Sequence[Cell | str]] = []
     for field, cause, meaning, style in _CAUSES:
         named = Cell(cause, below=(Small((meaning,), "detail"),))
         rows.append((named, *drawn(cause, getattr(idle, field), style)))
@@ -151,7 +151,7 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> Block
         tables.append(plain(label, headings, host, style="", first="name"))
     if not limits.timelines:  # no room for pictures
         tables = [table.only(table.columns[0].name, *units) for table in tables]
-    return tuple(tables)
+    return tables
 
 
 def _largest(spans: Sequence[m.SpanTotal], limits: Limits) -> list[m.SpanTotal]:
@@ -214,7 +214,7 @@ def queue_sentence(kernels: m.KernelBreakdown) -> str:
     )
 
 
-def sentences(kernels: m.KernelBreakdown) -> tuple[str, ...]:
+def sentences(kernels: m.KernelBreakdown) -> Sequence[str]:
     """Why the device was idle, what was copied, and the host's step, as far as they are known."""
     made = (
         idle_sentence(kernels),
@@ -222,7 +222,7 @@ def sentences(kernels: m.KernelBreakdown) -> tuple[str, ...]:
         host_sentence(kernels),
         queue_sentence(kernels),
     )
-    return tuple(sentence for sentence in made if sentence)
+    return [sentence for sentence in made if sentence]
 
 
 def steps_sentence(kernels: m.KernelBreakdown) -> str:
@@ -342,13 +342,13 @@ def _against_the_card(kernels: m.KernelBreakdown, table: Table) -> Table:
         title="at most: if it ran at the peak that its bound allows",
     )
     columns = (*table.columns, bound, saves)
-    return replace(table, rows=tuple(rows), totals=tuple(totals), columns=columns)
+    return replace(table, rows=rows, totals=totals, columns=columns)
 
 
-def _first_open(texts: tuple[str, ...], most: int, style: str, more: str) -> tuple[Small, ...]:
+def _first_open(texts: Sequence[str], most: int, style: str, more: str) -> Sequence[Small]:
     """The first ``most`` in sight, the others behind the words ``more``."""
     parts = (Small(texts[:most], style), Small(texts[most:], style, more))
-    return tuple(part for part in parts if part.texts)
+    return [part for part in parts if part.texts]
 
 
 # What is said of a launch, by the field that holds it.
@@ -443,10 +443,10 @@ def kernel_table(
     )
     label = f"Kernels of {run.key.slug}"
     table = plain(label, headings, rows, style="sortable filtered", named_by=1)
-    return replace(table, totals=tuple(totals))
+    return replace(table, totals=totals)
 
 
-def distinct_names(names: Sequence[str], length: int, longest: int) -> tuple[str, ...]:
+def distinct_names(names: Sequence[str], length: int, longest: int) -> Sequence[str]:
     """Short names of which no two are alike unless the whole ones are: longer, up to ``longest``,
     then numbered."""
     shown = {name: short_name(one_line(name, _WHOLE), length) for name in names}
@@ -454,7 +454,7 @@ def distinct_names(names: Sequence[str], length: int, longest: int) -> tuple[str
         length = min(2 * length, longest)
         shown.update({name: short_name(one_line(name, _WHOLE), length) for name in alike})
     numbers = {name: f" ({number})" for number, name in enumerate(_alike(shown), start=1)}
-    return tuple(f"{shown[name]}{numbers.get(name, '')}" for name in names)
+    return [f"{shown[name]}{numbers.get(name, '')}" for name in names]
 
 
 def _alike(shown: Mapping[str, str]) -> list[str]:

@@ -34,7 +34,7 @@ class Practice(View):
     mark: str
     title: str
     evidence: str
-    anchors: tuple[str, ...]  # of the findings that speak against it
+    anchors: Sequence[str]  # of the findings that speak against it
 
 
 class Weighing(View):
@@ -43,7 +43,7 @@ class Weighing(View):
     place: Place | None
     guarded: str
     always: str
-    figures: tuple[Fact, ...]
+    figures: Sequence[Fact]
 
 
 def tally(items: Sequence[m.ChecklistItem]) -> str:
@@ -52,9 +52,7 @@ def tally(items: Sequence[m.ChecklistItem]) -> str:
     return ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
 
 
-def practices(
-    profile: m.Profile, anchors: Mapping[str, str], limits: Limits
-) -> tuple[Practice, ...]:
+def practices(profile: m.Profile, anchors: Mapping[str, str], limits: Limits) -> Sequence[Practice]:
     """What failed first. ``anchors``: where each finding stands on the page, by its fingerprint."""
     known = [
         [anchors[mark] for mark in item.findings if mark in anchors] for item in profile.checklist
@@ -76,14 +74,14 @@ def practices(
 
 def memory_contract(
     profile: m.Profile, anchors: Mapping[str, str], limits: Limits
-) -> tuple[Practice, ...]:
+) -> Sequence[Practice]:
     """What CUDA graphs ask of the tensors: where they lie, who writes to them, how long they
     live."""
-    about = tuple(item for item in profile.checklist if item.id in MEMORY_CONTRACT)
+    about = [item for item in profile.checklist if item.id in MEMORY_CONTRACT]
     return practices(replace(profile, checklist=about), anchors, limits)
 
 
-def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
+def weighings(profile: m.Profile, limits: Limits) -> Sequence[Weighing]:
     weighed = []
     for trade_off in profile.trade_offs[: limits.lines]:
         guarded = trade_off.guarded.slug
@@ -119,10 +117,10 @@ def weighings(profile: m.Profile, limits: Limits) -> tuple[Weighing, ...]:
             place=place(at, profile.environment.source_root, limits) if at else None,
             guarded=guarded,
             always=always,
-            figures=tuple(facts),
+            figures=facts,
         )
         weighed.append(weighing)
-    return tuple(weighed)
+    return weighed
 
 
 NEXT_STEPS = "What to do next"
@@ -147,7 +145,7 @@ def _what(profile: m.Profile, action: m.Action) -> str:
     return f"what to do: {profile.remedy(action.rule)}"
 
 
-def _about(profile: m.Profile, action: m.Action) -> tuple[str, ...]:
+def _about(profile: m.Profile, action: m.Action) -> Sequence[str]:
     root = profile.environment.source_root
     where = (f"{relative(file, root)}:{ranges(lines)}" for file, lines in action.lines.items())
     return (action.run.slug, action.rule, *where)

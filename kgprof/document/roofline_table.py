@@ -3,7 +3,7 @@ a scatter plot of how long a launch takes and how much of the measured peak it r
 circles carry the table's numbers."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import ClassVar, TypeVar
 
@@ -18,7 +18,6 @@ from kgprof.document.quantity import figure, of_width, percent, share_of, size
 from kgprof.document.run_parts import run_part
 from kgprof.document.table import (
     Block,
-    Blocks,
     Cell,
     Column,
     Drawing,
@@ -58,30 +57,26 @@ def placed(
     ]
 
 
-def roofline_blocks(runs: m.Runs, limits: Limits) -> Blocks:
+def roofline_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     """A drawing a run, then the ceilings and the rule once; none where no run was on a GPU."""
     found = placed(runs)
     if not found:
-        return ()
-    blocks: list[Block] = []
+        return
     first_runs = kept(runs, limits.timelines)
     for index, run, kernels, roofline in found:
-        parts: list[Block] = []
+        blocks: list[Block] = []
         drawing = scatter(run, kernels, roofline)
         if drawing.points and index in first_runs:
-            parts += [drawing, BOUNDS]
+            blocks += [drawing, BOUNDS]
         if roofline.unplaced:
-            parts.append(f"{unplaced(kernels, roofline)}.")
-        blocks.append(run_part(index, run, parts, sentence(kernels, roofline), "roofline"))
+            blocks.append(f"{unplaced(kernels, roofline)}.")
+        yield run_part(index, run, blocks, sentence(kernels, roofline), "roofline")
     first = found[0][3]
     if first.ceilings:
         title = "Peak rates measured on this GPU, and the rule"
-        blocks.append(Fold(title, (_ceilings(first), first.rule)))
+        yield Fold(title, (_ceilings(first), first.rule))
     else:
-        blocks.append(
-            f"No peak rates: {first.without}. The rates in the kernel table have no reference."
-        )
-    return tuple(blocks)
+        yield f"No peak rates: {first.without}. The rates in the kernel table have no reference."
 
 
 def _ceilings(roofline: m.Roofline) -> Table:
@@ -100,7 +95,7 @@ def _ceilings(roofline: m.Roofline) -> Table:
 def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Table:
     shown = roofline.rows[: limits.kernel_rows]
     names = distinct_names([launches.name for launches in shown], _SHORT_NAME, limits.name)
-    rows: list[tuple[Cell | str, ...]] = []
+    rows: list[Sequence[Cell | str]] = []
     for rank, (launches, name) in enumerate(zip(shown, names, strict=True), start=1):
         named = name_cell(launches.name, name, limits, Small((launches.generator,), "ops"))
         rows.append((f"{rank:,}", named, *_cells(launches)))
@@ -156,10 +151,10 @@ def unplaced(kernels: m.KernelBreakdown, roofline: m.Roofline) -> str:
     return f"Not classified: {said}" if said else ""
 
 
-def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
+def _cells(launches: m.KernelLaunches) -> Sequence[Cell]:
     """In the order of the columns behind the kernel's name."""
 
-    def details(value: T | m.Skipped, words: Callable[[T], str]) -> tuple[str, ...]:
+    def details(value: T | m.Skipped, words: Callable[[T], str]) -> Sequence[str]:
         return () if isinstance(value, m.Skipped) else (words(value),)
 
     bound = known(launches.bound, lambda bound: Cell(_what(bound)))
@@ -226,9 +221,9 @@ class Scatter(Drawing):
     height: int
     bottom: int
     left: str
-    points: tuple[Point, ...]
-    across: tuple[tuple[str, str], ...]  # where and what, along the duration
-    up: tuple[tuple[float, str], ...]  # along the share of the peak
+    points: Sequence[Point]
+    across: Sequence[tuple[str, str]]  # where and what, along the duration
+    up: Sequence[tuple[float, str]]  # along the share of the peak
 
 
 def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) -> Scatter:
@@ -272,7 +267,7 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
         height=_HIGH + 40,
         bottom=_HIGH,
         left=of_width(_LEFT),
-        points=tuple(points),
-        across=tuple((x(us), f"{us:g}") for us in decades if low <= math.log10(us) <= high),
+        points=points,
+        across=[(x(us), f"{us:g}") for us in decades if low <= math.log10(us) <= high],
         up=tuple((y(share), f"{100 * share:.0f} %") for share in (0, 0.25, 0.5, 0.75, 1.0)),
     )

@@ -40,4 +40,4 @@ def run_part(
     """``name``: what its anchor begins with; without one no link leads there."""
     place = anchor(index)
     anchored = f"{name}-{place}" if name else ""
-    return Fold(one_line(run.key.slug, _NAME), tuple(blocks), caption, lead, anchored, run=place)
+    return Fold(one_line(run.key.slug, _NAME), [*blocks], caption, lead, anchored, run=place)

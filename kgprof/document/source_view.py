@@ -26,7 +26,7 @@ class _Line:
     rules: dict[str, str] = field(default_factory=dict)  # the anchor of a rule's first finding here
 
     @property
-    def weight(self) -> tuple[float, ...]:
+    def weight(self) -> tuple[float, float, float]:
         once = len(self.rules) + self.figures["breaks"] + self.figures["recompiles"]
         return self.figures["us"], self.figures["syncs"], once
 
@@ -36,7 +36,7 @@ def _whole(value: float) -> str:
 
 
 # The heading of a figure of a line, its name, and how it is written.
-_COLUMNS: tuple[_Column, ...] = (
+_COLUMNS: Sequence[_Column] = (
     ("{} time", "us", duration),
     ("moved", "bytes", lambda value: size(round(value))),
     ("syncs", "syncs", figure),
@@ -51,14 +51,14 @@ class SourceLine(View):
 
     number: str = ""
     code: str | None = None
-    figures: tuple[str, ...] = ()  # one for each of the columns
-    findings: tuple[tuple[str, str], ...] = ()  # rule and anchor
+    figures: Sequence[str] = ()  # one for each of the columns
+    findings: Sequence[tuple[str, str]] = ()  # rule and anchor
 
 
 class SourceFile(View):
     name: str
     caption: str
-    lines: tuple[SourceLine, ...]
+    lines: Sequence[SourceLine]
 
 
 class Compiled(View):
@@ -72,22 +72,20 @@ class Compiled(View):
 class SourceOfRun(View):
     anchor: str
     run: str
-    columns: tuple[str, ...]
-    files: tuple[SourceFile, ...]
-    compiled: tuple[Compiled, ...]
+    columns: Sequence[str]
+    files: Sequence[SourceFile]
+    compiled: Sequence[Compiled]
     more: str  # lines that are left out
 
 
 def source_view(
     profile: m.Profile, anchors: Mapping[str, str], limits: Limits
-) -> tuple[SourceOfRun, ...]:
+) -> Sequence[SourceOfRun]:
     """Of the runs that matter most. ``anchors``: of findings by fingerprint."""
     if not limits.source_rows:
         return ()
     first = sorted(kept(profile.runs, FIRST_RUNS))
-    return tuple(
-        view for at in first if (view := _of_run(profile, at, anchors, limits)) is not None
-    )
+    return [view for at in first if (view := _of_run(profile, at, anchors, limits)) is not None]
 
 
 def left_out(profile: m.Profile) -> str:
@@ -130,7 +128,7 @@ def _of_run(
     weights = {file: max(line.weight for line in lines.values()) for file, lines in known.items()}
     room = limits.source_rows
     files = []
-    for file in sorted(known, key=lambda file: (tuple(-part for part in weights[file]), file)):
+    for file in sorted(known, key=lambda file: ([-part for part in weights[file]], file)):
         # The largest takes half of the room, so that a sync in the next one is seen.
         most = -(-room // 2) if len(known) > 1 else room
         text = texts.get(file)
@@ -147,8 +145,8 @@ def _of_run(
     return SourceOfRun(
         anchor=anchor(at),
         run=one_line(run.key.slug, limits.name),
-        columns=tuple(heading.format(processor) for heading, _, _ in columns),
-        files=tuple(files),
+        columns=[heading.format(processor) for heading, _, _ in columns],
+        files=files,
         compiled=compiled,
         more=f"{plural(more, 'more file')} with figures in report.json" if more else "",
     )
@@ -181,14 +179,6 @@ def _measured(
             yield finding.location, {"syncs": reads.get(mark, 0.0), "breaks": breaks}, rules
 
 
-
-
-
-
-
-
-
-
 def _caption(lines: Collection[_Line], processor: str) -> str:
     parts = []
     if most := max(line.figures["us"] for line in lines):
@@ -204,9 +194,10 @@ def _lines(
     columns: Sequence[_Column],
     room: int,
     limits: Limits,
-) -> tuple[SourceLine, ...]:
+) -> Sequence[SourceLine]:
     """Those with figures and a few around each: what has a finding, then what takes longest, as
     long as there is room. Without the text only those."""
+    width = min(_CODE, limits.name)
     wanted: set[int] = set()
     for number in sorted(
         known,
@@ -227,12 +218,12 @@ def _lines(
         lines.append(
             SourceLine(
                 number=str(number),
-                code=None if text is None else clip(visible(text[number - 1]), min(_CODE, limits.name)),
-                figures=tuple(words(value) if value else "" for value, words in figures),
+                code=None if text is None else clip(visible(text[number - 1]), width),
+                figures=[words(value) if value else "" for value, words in figures],
                 findings=tuple(line.rules.items()),
             )
         )
-    return tuple(lines)
+    return lines
 
 
 def _compiled(run: m.RunReport, limits: Limits) -> Iterator[Compiled]:

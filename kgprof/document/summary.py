@@ -54,7 +54,7 @@ class RunColumn(m.Model, kw_only=False):
     bar: bool = False  # the page shows by a bar how the runs compare
 
 
-def columns(profile: m.Profile) -> tuple[RunColumn, ...]:
+def columns(profile: m.Profile) -> Sequence[RunColumn]:
     """The step, and what at least one run has a figure for; where several columns have one key, the
     first of them."""
     shown: dict[str, RunColumn] = {}
@@ -160,7 +160,7 @@ def ended(run: m.RunReport) -> str:
     return "" if run.exit.outcome == "ok" else run.exit.words
 
 
-def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[tuple[str, ...], int]:
+def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[Sequence[str], int]:
     """Those that stand below the verdict, and how many more there are."""
     every = profile.verdict.reasons
     return every[:at_most], max(0, len(every) - at_most)
@@ -169,7 +169,7 @@ def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[tuple[str, ...]
 # ---------------------------------------------------------------- below the table
 
 
-def footnotes(profile: m.Profile) -> tuple[str, ...]:
+def footnotes(profile: m.Profile) -> Sequence[str]:
     """What a reader of the table must know, whoever renders it."""
     return (
         *_conditions(profile),
@@ -374,10 +374,10 @@ def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
     return Cell(_RESULTS[agreement.verdict], details=tuple(details), wrong=wrong)
 
 
-def headlines(run: m.RunReport) -> tuple[m.Metric, ...]:
+def headlines(run: m.RunReport) -> Sequence[m.Metric]:
     """The metrics that the workload wants beside the times."""
     metrics = run.evaluation.metrics if isinstance(run.evaluation, m.Evaluation) else ()
-    return tuple(metric for metric in metrics if metric.headline)
+    return [metric for metric in metrics if metric.headline]
 
 
 def metric_value(metric: m.Metric) -> str:
@@ -446,7 +446,7 @@ def run_table(
             Column("run", style="strategy"),
             *(Column(column.name, title=column.title, details=column.details) for column in shown),
         ),
-        rows=tuple(rows),
+        rows=rows,
         style="results sortable",
     )
 
@@ -479,36 +479,34 @@ def without_constants(table: Table) -> tuple[Table, str]:
     ), f"Same in all {len(table.rows)} runs: {'; '.join(words for _, words in constant)}."
 
 
-def strategies(profile: m.Profile) -> tuple[Fact, ...]:
+def strategies(profile: m.Profile) -> Sequence[Fact]:
     """What each strategy that ran computes differently, in the workload's own words."""
     ran = {run.key.strategy for run in profile.runs}
-    return tuple(
+    return [
         Fact(strategy.name, strategy.summary)
         for strategy in profile.strategies
         if strategy.name in ran and strategy.summary
-    )
+    ]
 
 
 _COLUMNS = 16  # of metrics, and of what tells them apart
 
 
-def evaluation_folds(units: str, runs: m.Runs, limits: Limits) -> tuple[Fold, ...]:
+def evaluation_folds(units: str, runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     """What became of the units of work, every metric, and the settings; of these what the workload
     declares."""
     tallied, measured, declared = outcomes(runs), metrics(runs, limits), settings(runs, limits)
-    folds = []
     if tallied.rows:
-        folds.append(Fold(f"Outcomes of the {units}", blocks=(tallied,)))
+        yield Fold(f"Outcomes of the {units}", (tallied,))
     if measured.rows:
         # How to read them, as the workload says it.
         notes = dict.fromkeys(
             evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note
         )
-        shown = tuple(notes)[: limits.lines]
-        folds.append(Fold("Every metric of the evaluation", blocks=(*shown, measured)))
+        shown = [*notes][: limits.lines]
+        yield Fold("Every metric of the evaluation", (*shown, measured))
     if declared:
-        folds.append(Fold("Settings of the evaluation", blocks=(Facts(declared),)))
-    return tuple(folds)
+        yield Fold("Settings of the evaluation", (Facts(declared),))
 
 
 def _evaluated(runs: m.Runs) -> list[tuple[m.RunReport, m.Evaluation]]:
@@ -570,7 +568,7 @@ def metrics(runs: m.Runs, limits: Limits) -> Table:
     return plain("Metrics of the evaluation", headings, rows)
 
 
-def settings(runs: m.Runs, limits: Limits) -> tuple[Fact, ...]:
+def settings(runs: m.Runs, limits: Limits) -> Sequence[Fact]:
     """Once where all runs agree, else each value with its runs."""
     values: dict[str, dict[str, list[str]]] = {}
     for run, evaluation in _evaluated(runs):
@@ -580,4 +578,4 @@ def settings(runs: m.Runs, limits: Limits) -> tuple[Fact, ...]:
     for name, by_value in list(values.items())[: limits.lines]:
         each = "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
         facts.append(Fact(name, next(iter(by_value)) if len(by_value) == 1 else each))
-    return tuple(facts)
+    return facts

@@ -52,12 +52,12 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     ]
     code: Blocks = (Code("\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
 
-    def stages(found: m.CompileStages | m.Skipped) -> tuple[Cell, ...]:
+    def stages(found: m.CompileStages | m.Skipped) -> Sequence[Cell]:
         if isinstance(found, m.Skipped):
-            return tuple(missing(found) for _ in _STAGES)
-        return tuple(number(getattr(found, name)) for name in _STAGES)
+            return [missing(found) for _ in _STAGES]
+        return [number(getattr(found, name)) for name in _STAGES]
 
-    rows: list[tuple[Cell | str, ...]] = [
+    rows: list[Sequence[Cell | str]] = [
         (
             each.cell.name,
             timed(each.cold),
@@ -247,7 +247,7 @@ def _earnings(sweep: m.Sweep) -> Table:
             value=own,
         )
 
-    rows: list[tuple[Cell | str, ...]] = [
+    rows: list[Sequence[Cell | str]] = [
         (
             each.cell.name,
             known(each.tier, Cell),
@@ -280,7 +280,7 @@ def _missing(sweep: m.Sweep) -> Iterator[Section]:
                     Fold(f"The end of the log of {each.cell.name}", blocks=(Code(lines),))
                 )
     if blocks:
-        yield Section("Not measured", tuple(blocks))
+        yield Section("Not measured", blocks)
 
 
 _TENSORS = 8  # of a rung, in its fold
@@ -380,7 +380,7 @@ def _rungs(ladder: m.Ladder) -> Table:
         none = m.Skipped(
             "the reference itself" if rung is m.Rung.FLOAT64 else "no tensor was compared"
         )
-        figures = (_figures(worst) if worst else (missing(none),) * 6) * tensors
+        figures = [*(_figures(worst) if worst else (missing(none),) * 6)] * tensors
         status = (
             "differs"
             if found.differs
@@ -396,7 +396,7 @@ def _rungs(ladder: m.Ladder) -> Table:
     )
 
 
-def _figures(tensor: m.TensorDifference) -> tuple[Cell, ...]:
+def _figures(tensor: m.TensorDifference) -> Sequence[Cell]:
     at = f"[{', '.join(map(str, tensor.worst))}]" if tensor.worst else ""
     where = f"{at} is {tensor.worst_value}, {tensor.reference} has {tensor.worst_reference}"
     details = (tensor.why or where, f"{tensor.differing:,} of {tensor.elements:,} differ")
@@ -419,9 +419,9 @@ def _own(found: m.RungResult) -> Cell:
     """Results that differ, and metrics with how far each is from eager's."""
     if found.agreement is None:
         return missing("the workload declares none")
-    metrics = tuple(
+    metrics = [
         f"{metric.label} {metric.value:.6g} (eager {eager:.6g})" for metric, eager in found.metrics
-    )
+    ]
 
     def cell(agreement: m.RunAgreement) -> Cell:
         ties = f", {plural(agreement.near_ties, 'near-tie')}" if agreement.near_ties else ""
@@ -490,7 +490,7 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
         f"{plural(len(shapes.sizes), 'call')} with {sizes}{more} ({whose}). Buckets: "
         f"{', '.join(map(str, shapes.buckets))}."
     )
-    return Section(title, tuple(blocks), intro=intro)
+    return Section(title, blocks, intro=intro)
 
 
 def _policies(shapes: m.Shapes) -> Table:
@@ -531,7 +531,7 @@ def _sizes(shapes: m.Shapes) -> Fold:
         (policy, found) for policy, found in shapes.policies if isinstance(found, m.PolicyResult)
     ]
     sizes = list(dict.fromkeys(shapes.sizes))
-    rows: list[tuple[Cell | str, ...]] = [
+    rows: list[Sequence[Cell | str]] = [
         (
             figure(size),
             *(timed(cost.steady) for _, found in ran for cost in found.sizes if cost.size == size),

@@ -44,15 +44,15 @@ class View(m.Model):
 class Small(View, kw_only=False):
     """Texts in small below a cell's own; ``style`` is their class in the style sheet."""
 
-    texts: tuple[str, ...]
+    texts: Sequence[str]
     style: str = "below"
     fold: str = ""  # the words that open them on a click; empty: they are in sight
 
 
 class Cell(View, kw_only=False):
     text: str = ""
-    details: tuple[str, ...] = ()  # what qualifies a figure: its range, its samples
-    below: tuple[Small, ...] = ()  # on the page only
+    details: Sequence[str] = ()  # what qualifies a figure: its range, its samples
+    below: Sequence[Small] = ()  # on the page only
     value: float | None = None  # what the page sorts by, where the text does not sort
     measured: bool = True
     title: str = ""  # shown on hovering; of a missing figure the reason
@@ -85,7 +85,7 @@ class Cell(View, kw_only=False):
         return "" if shown == self.text.replace(",", "") else shown
 
     @property
-    def lines(self) -> tuple[Small, ...]:
+    def lines(self) -> Sequence[Small]:
         """The details as the page shows them: short ones share a line, so that no column grows for
         them."""
         lines: list[str] = []
@@ -94,9 +94,7 @@ class Cell(View, kw_only=False):
                 lines[-1] += f", {detail}"
             else:
                 lines.append(detail)
-        return tuple(
-            Small((line,), "detail long" if len(line) > _SHORT else "detail") for line in lines
-        )
+        return [Small((line,), "detail long" if len(line) > _SHORT else "detail") for line in lines]
 
 
 class Column(View, kw_only=False):
@@ -111,7 +109,7 @@ class Column(View, kw_only=False):
 
 
 class Row(View):
-    cells: tuple[Cell, ...]
+    cells: Sequence[Cell]
     anchor: str = ""
     style: str = ""
 
@@ -121,11 +119,11 @@ class Table(View, kw_only=False):
     about and a text."""
 
     kind: ClassVar[str] = "table"
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: Sequence[Column]
+    rows: Sequence[Row]
     label: str = ""
-    notes: tuple[str | tuple[str, str], ...] = ()
-    totals: tuple[Row, ...] = ()  # below the rows, whatever they are sorted by
+    notes: Sequence[str | tuple[str, str]] = ()
+    totals: Sequence[Row] = ()  # below the rows, whatever they are sorted by
     style: str = ""  # "sortable", "filtered"
     named_by: int = 0  # the column whose cells name their rows
 
@@ -136,11 +134,11 @@ class Table(View, kw_only=False):
             for name in names
         ]
         rows, totals = (
-            tuple(replace(row, cells=tuple(row.cells[i] for i in at)) for row in rows)
+            [replace(row, cells=[row.cells[i] for i in at]) for row in rows]
             for rows in (self.rows, self.totals)
         )
         return replace(
-            self, columns=tuple(self.columns[i] for i in at), rows=rows, totals=totals, named_by=0
+            self, columns=[self.columns[i] for i in at], rows=rows, totals=totals, named_by=0
         )
 
 
@@ -150,7 +148,7 @@ class Fold(View, kw_only=False):
 
     kind: ClassVar[str] = "fold"
     title: str
-    blocks: tuple[Block, ...] = ()
+    blocks: Sequence[Block] = ()
     caption: str = ""
     lead: str = ""
     anchor: str = ""
@@ -168,7 +166,7 @@ class Fact(View, kw_only=False):
 
 class Facts(View, kw_only=False):
     kind: ClassVar[str] = "facts"
-    facts: tuple[Fact, ...]
+    facts: Sequence[Fact]
 
 
 class Points(View, kw_only=False):
@@ -176,7 +174,7 @@ class Points(View, kw_only=False):
     that brings."""
 
     kind: ClassVar[str] = "points"
-    points: tuple[tuple[str, ...], ...]
+    points: Sequence[Sequence[str]]
     numbered: bool = False
 
 
@@ -187,7 +185,7 @@ class Drawing(m.Model):
 
 
 Block = Table | Fold | Facts | Points | Drawing | str | tuple[str, str]  # a text is a note
-Blocks = tuple[Block, ...]
+Blocks = Sequence[Block]
 
 
 # ---------------------------------------------------------------- making
@@ -251,8 +249,8 @@ def plain(
     ]
     if first:
         columns[0] = replace(columns[0], style=first)
-    made = tuple(cells if isinstance(cells, Row) else row(*cells) for cells in rows)
-    return Table(tuple(columns), made, label, style=style, named_by=named_by)
+    made = [cells if isinstance(cells, Row) else row(*cells) for cells in rows]
+    return Table(columns, made, label, style=style, named_by=named_by)
 
 
 def sized(value: int | m.Skipped, *details: str) -> Cell:
@@ -268,8 +266,8 @@ def bounded(content: _Value, limits: Limits) -> _Value:
     made: Any = content
     if isinstance(content, str):
         made = one_line(content, 2 * limits.name)
-    elif isinstance(content, tuple):
-        made = tuple([bounded(part, limits) if part else part for part in content])
+    elif isinstance(content, tuple | list):
+        made = type(content)([bounded(part, limits) if part else part for part in content])
     elif isinstance(content, dict):
         made = {name: bounded(part, limits) for name, part in content.items()}
     elif names := _fields(made.__class__):
@@ -282,13 +280,13 @@ def bounded(content: _Value, limits: Limits) -> _Value:
 
 
 @cache
-def _fields(kind: type) -> tuple[str, ...]:
+def _fields(kind: type) -> Sequence[str]:
     """Those that may hold a text; none of what no table is made of."""
     parts = msgspec.structs.fields(kind) if issubclass(kind, View) else ()
-    return tuple(part.name for part in parts if part.type not in _FIGURES)
+    return [part.name for part in parts if part.type not in _FIGURES]
 
 
-def markdown(table: Table) -> tuple[tuple[str, str], tuple[str, ...]]:
+def markdown(table: Table) -> tuple[tuple[str, str], Sequence[str]]:
     """The heading's two lines, and a line a row."""
 
     def line(cells: Sequence[str]) -> str:
@@ -304,9 +302,9 @@ def markdown(table: Table) -> tuple[tuple[str, str], tuple[str, ...]]:
 
     rule = ["--:" if column.number else ":--" for column in table.columns]
     head = line([escaped(column.name) for column in table.columns]), line(rule)
-    return head, tuple(
+    return head, [
         line([printed(cell) for cell in made.cells]) for made in (*table.rows, *table.totals)
-    )
+    ]
 
 
 def terminal(table: Table) -> RichTable:

@@ -3,7 +3,7 @@ between two traces; and HolisticTraceAnalysis' figures beside ours, one table a 
 of its calls ended."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from msgspec.structs import replace
@@ -26,7 +26,6 @@ from kgprof.document.run_parts import having
 from kgprof.document.sheet import Section
 from kgprof.document.table import (
     Block,
-    Blocks,
     Cell,
     Column,
     Fold,
@@ -93,31 +92,29 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
         rows.append(row(*cells, anchor=anchor(index[file.key])))
         notes += [(file.key.strategy, note) for note in file.notes[: limits.lines]]
     headings = (Column("run", style="strategy"), Column("file", style="name"), *_FILE_HEADINGS)
-    return replace(plain("Traces", headings, rows, style=""), notes=tuple(notes))
+    return replace(plain("Traces", headings, rows, style=""), notes=notes)
 
 
-def rank_blocks(balance: m.RankBalance, limits: Limits) -> Blocks:
+def rank_blocks(balance: m.RankBalance, limits: Limits) -> Iterator[Block]:
     """One row a rank, then median, largest and their ratio; then the collectives."""
-    blocks: list[Block] = []
     if balance.ranks:
-        blocks += [_RANKS_MEAN, _ranks(balance.ranks, limits)]
+        yield _RANKS_MEAN
+        yield _ranks(balance.ranks, limits)
     if isinstance(balance.collectives, m.Skipped):
         if balance.ranks:
-            blocks.append(f"Arrivals at the collectives are unknown: {balance.collectives.reason}.")
+            yield f"Arrivals at the collectives are unknown: {balance.collectives.reason}."
     elif balance.collectives:
-        waits = [f"rank {load.rank} waits" for load in balance.ranks[:_RANKS_WIDE]]
         calls = []
         for call in balance.collectives[: limits.lines]:
-            times = [
-                DASH if us is None else figure(us)
-                for us in (call.apart_us, *call.wait_us[:_RANKS_WIDE])
-            ]
+            times = (call.apart_us, *call.wait_us[:_RANKS_WIDE])
+            shown = [DASH if us is None else figure(us) for us in times]
             last = (f"rank {call.last_rank}", f"{call.last_in} of {call.steps}")
-            calls.append((call.name, count(call.place), *last, *times))
+            calls.append((call.name, count(call.place), *last, *shown))
+        waits = [f"rank {load.rank} waits" for load in balance.ranks[:_RANKS_WIDE]]
         headings = (*_COLLECTIVE_HEADINGS, *waits)
-        blocks += [_COLLECTIVES_MEAN, plain("Collectives", headings, calls, style="", first="name")]
-    blocks += [f"Not compared: {left_out}" for left_out in balance.left_out[: limits.lines]]
-    return tuple(blocks)
+        yield _COLLECTIVES_MEAN
+        yield plain("Collectives", headings, calls, style="", first="name")
+    yield from (f"Not compared: {left_out}" for left_out in balance.left_out[: limits.lines])
 
 
 def _ranks(ranks: Sequence[m.RankLoad], limits: Limits) -> Table:
@@ -176,7 +173,7 @@ def difference(
         f"({signed(total.delta_us)}){steps}; {plural(statuses[m.Presence.NEW], 'new kernel')}, "
         f"{count(statuses[m.Presence.GONE])} gone"
     )
-    return Section(title, tuple(tables), text)
+    return Section(title, tables, text)
 
 
 def _changes(
@@ -239,32 +236,35 @@ def signed(more: float) -> str:
 _SAID = ("kernels, copies and fills", "GPU idle")  # in a sentence, beside what differs
 
 
-def holistic_folds(runs: m.Runs, limits: Limits) -> tuple[Fold, ...]:
+def holistic_folds(runs: m.Runs, limits: Limits) -> list[Fold]:
     folds = []
     for index, run, check in having(runs, "holistic", m.HolisticCheck):
-        slug = run.key.slug
-        label = f"HTA's figures beside ours for {slug}"
-        figures = figure_table(label, "figure", check.figures[: limits.lines])
+        blocks = [*_holistic(run.key.slug, check, limits)]
+        folds.append(Fold(run.key.slug, blocks, hta_caption(check), run=anchor(index)))
+    return folds
+
+
+def _holistic(slug: str, check: m.HolisticCheck, limits: Limits) -> Iterator[Block]:
+    """The figures, the kernels that differ, and how HTA's calls ended."""
+    figures = check.figures[: limits.lines]
+    kernels = check.differing[: limits.lines]
+    yield figure_table(f"HTA's figures beside ours for {slug}", "figure", figures)
+    if kernels:
         label = f"Kernels of {slug} whose time differs"
-        kernels = figure_table(label, "kernels that differ", check.differing[: limits.lines])
-        blocks: list[Block] = [figures]
-        if kernels.rows:
-            blocks.append(kernels)
-        rest = (
-            (len(check.figures) - len(figures.rows), "figures"),
-            (check.kernels_differing - len(kernels.rows), "kernels that differ"),
-        )
-        if more := [f"{number:,} more {what}" for number, what in rest if number > 0]:
-            blocks.append(f"{' and '.join(more)} in report.json.")
-        outcomes = []
-        for call in check.calls[: limits.lines]:
-            why = (Small((call.reason,)),) if call.reason else ()
-            outcomes.append((Cell(call.name, below=why), call.outcome))
-        calls = plain(f"Calls of HTA for {slug}", ("call", "outcome"), outcomes, style="")
-        versions = ", ".join(f"{name} {version}" for name, version in check.versions.items())
-        blocks.append(Fold("HTA calls", (calls, versions), call_outcomes(check)))
-        folds.append(Fold(slug, tuple(blocks), hta_caption(check), run=anchor(index)))
-    return tuple(folds)
+        yield figure_table(label, "kernels that differ", kernels)
+    rest = (
+        (len(check.figures) - len(figures), "figures"),
+        (check.kernels_differing - len(kernels), "kernels that differ"),
+    )
+    if more := [f"{number:,} more {what}" for number, what in rest if number > 0]:
+        yield f"{' and '.join(more)} in report.json."
+    outcomes = []
+    for call in check.calls[: limits.lines]:
+        why = [Small((call.reason,))] if call.reason else []
+        outcomes.append((Cell(call.name, below=why), call.outcome))
+    calls = plain(f"Calls of HTA for {slug}", ("call", "outcome"), outcomes, style="")
+    versions = ", ".join(f"{name} {version}" for name, version in check.versions.items())
+    yield Fold("HTA calls", (calls, versions), call_outcomes(check))
 
 
 def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure]) -> Table:
@@ -273,7 +273,7 @@ def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure]) 
     for found in figures:
         sides = (found.hta, found.ours, found.difference_percent)
         why = next((side.reason for side in sides if isinstance(side, m.Skipped)), "")
-        below = tuple(Small((text,)) for text in (found.note, why) if text)
+        below = [Small((text,)) for text in (found.note, why) if text]
         rows.append(
             (
                 Cell(found.name, below=below),

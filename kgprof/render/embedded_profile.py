@@ -68,7 +68,7 @@ class Packed(View):
     is not in it."""
 
     text: str
-    left_out: tuple[str, ...]
+    left_out: Sequence[str]
     generator: ClassVar[str] = GENERATOR
     type: ClassVar[str] = TYPE
     id: ClassVar[str] = ID
@@ -86,7 +86,7 @@ class Packed(View):
         )
 
     @property
-    def missing(self) -> tuple[str, ...]:
+    def missing(self) -> Sequence[str]:
         """What is left out, and what can still be done with the page."""
         if not self.text:
             return ("the embedded Profile (kgprof compare and kgprof extract need report.json)",)
@@ -101,7 +101,7 @@ class Embedded(View):
     """What a page carries."""
 
     profile: m.Profile
-    left_out: tuple[str, ...]  # as Packed.left_out; what stands in their place says so too
+    left_out: Sequence[str]  # as Packed.left_out; what stands in their place says so too
 
 
 def packed(profile: m.Profile, share: Share) -> Packed:
@@ -141,7 +141,7 @@ def comparable(profile: m.Profile) -> m.Profile:
                 compile=made,
             )
         )
-    sources = tuple(msgspec.structs.replace(source, text=gone) for source in profile.sources)
+    sources = [msgspec.structs.replace(source, text=gone) for source in profile.sources]
     return msgspec.structs.replace(profile, runs=tuple(short), sources=sources)
 
 
@@ -184,7 +184,7 @@ def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
         why = "this report has no Profile: it was omitted to stay under 1 MB"
         raise InputError(why, path=path, hint=USE_JSON)
     left_out = _LEFT_OUT.search(block[0])
-    words = tuple(word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word)
+    words = [word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word]
     return Embedded(profile=decoded(_unpacked(block[1], path), path), left_out=words)
 
 
@@ -301,9 +301,9 @@ def embedded(traces: Sequence[TraceFile], room_bytes: int) -> frozenset[m.RunKey
 
 def trace_links(
     traces: Sequence[TraceFile], which: Collection[m.RunKey], limits: Limits
-) -> tuple[TraceLink, ...]:
+) -> Sequence[TraceLink]:
     """``which`` of them the page carries."""
-    return tuple(
+    return [
         TraceLink(
             run=one_line(trace.run.slug, limits.name),
             measured_in=trace.measured_in.upper(),
@@ -315,4 +315,4 @@ def trace_links(
             carried=trace.run in which,
         )
         for trace in traces[: limits.runs]
-    )
+    ]

@@ -7,7 +7,7 @@ and properties, and ignore a second case of the same name.
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from xml.etree import ElementTree
 
@@ -30,7 +30,7 @@ class Case(m.Model, kw_only=False):
 
     run: str
     name: str
-    properties: tuple[tuple[str, str], ...] = ()
+    properties: Sequence[tuple[str, str]] = ()
     failure: str = ""
     error: str = ""
     output: str = ""

@@ -72,7 +72,7 @@ class Front:
             yield from (f"| {' | '.join(row)} |" for row in others)
             yield ""
         yield from (f"**{name}:** {text}\n" for name, text in self._why() if text)
-        offered: tuple[m.Finding | m.Action, ...] = (*profile.actions, *profile.findings)
+        offered: Sequence[m.Finding | m.Action] = (*profile.actions, *profile.findings)
         if profile.comparison is None and (sentence := not_applied(offered)):
             yield f"<sub>{sentence}</sub>\n"
 
@@ -83,7 +83,7 @@ class Front:
 
     # ---------------------------------------------------------------- three rows
 
-    def _rows(self) -> Iterator[tuple[str, ...]]:
+    def _rows(self) -> Iterator[Sequence[str]]:
         profile = self._profile
         if profile.comparison is not None:
             yield "metric", "base", "head", "change"
@@ -108,7 +108,7 @@ class Front:
         else:
             yield from self._fastest()
 
-    def _fastest(self) -> Iterator[tuple[str, ...]]:
+    def _fastest(self) -> Iterator[Sequence[str]]:
         """The first run, the runner-up and the baseline, on what all of them have in common."""
         found = ranked(self._profile.runs)
         if found is None:
@@ -254,12 +254,12 @@ _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF00
 class Part(View):
     """Head and tail stand or fall together; rows are cut from the end."""
 
-    head: tuple[str, ...]
-    rows: tuple[str, ...] = ()
-    tail: tuple[str, ...] = ()
+    head: Sequence[str]
+    rows: Sequence[str] = ()
+    tail: Sequence[str] = ()
     noun: str = "rows"
     # what must follow once this part is there, wherever the text is cut
-    opens: tuple[str, ...] = ()
+    opens: Sequence[str] = ()
     closes: bool = False
 
 
@@ -288,7 +288,7 @@ class Markdown:
 
     def render(self, profile: m.Profile) -> str:
         front = Front(profile, self._source_url)
-        link: tuple[str, ...] = ()
+        link: Sequence[str] = ()
         if ADDRESS.fullmatch(self._report_url):
             link = (f"[The whole report]({self._report_url})", "")
         close = ("</details>",)
@@ -362,7 +362,7 @@ def _part(section: Section) -> Part:
         tail = ["", *tail]
     if section.folded:
         tail += ["", "</details>"]
-    return Part(head=tuple(head), rows=tuple(rows), tail=tuple(tail), noun=section.noun)
+    return Part(head=tuple(head), rows=rows, tail=tuple(tail), noun=section.noun)
 
 
 def block_lines(blocks: Iterable[Block], *, small: bool = False) -> list[str]:
@@ -428,7 +428,7 @@ def _reasons(profile: m.Profile) -> Part:
     reasons = [f"- {escaped(reason, 600)}" for reason in said]
     if more:
         reasons.append(f"- {more:,} more")
-    return Part(head=(*whole, *trust, *accounted), rows=tuple(reasons), noun="reasons")
+    return Part(head=(*whole, *trust, *accounted), rows=reasons, noun="reasons")
 
 
 def _last(profile: m.Profile) -> tuple[Part, Part]:

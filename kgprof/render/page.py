@@ -86,12 +86,12 @@ AS_THEY_ARE = (
 )
 
 
-class Section(View):
+class Section(View, kw_only=False):
     """``anchor`` is also the name of the partial that lays out the content by its names."""
 
     anchor: str
     title: str
-    tally: str = ""
+    tally: str
     content: Mapping[str, object]
 
     @property
@@ -110,25 +110,25 @@ class Page(View):
     lead: str
     verdict: str
     trust: str
-    reasons: tuple[str, ...]
+    reasons: Sequence[str]
     more_reasons: str
     reason_count: str
     explains: bool  # the reasons say more than the findings below them do
     first: Mapping[str, object]  # the first screen
-    runs: tuple[tuple[str, str], ...]  # anchor and name, in the order in which a reader needs them
-    facts: tuple[str, ...]
-    sections: tuple[Section, ...]
-    hand_off: tuple[TraceLink, ...]
+    runs: Sequence[tuple[str, str]]  # anchor and name, in the order in which a reader needs them
+    facts: Sequence[str]
+    sections: Sequence[Section]
+    hand_off: Sequence[TraceLink]
     own: Packed
     blob: str
 
     @property
-    def chapters(self) -> tuple[tuple[str, tuple[Section, ...]], ...]:
+    def chapters(self) -> list[tuple[str, list[Section]]]:
         """Sections that follow each other in one chapter stand together."""
-        return tuple(
-            (name, tuple(parts))
+        return [
+            (name, [*parts])
             for name, parts in groupby(self.sections, key=lambda each: each.chapter)
-        )
+        ]
 
 
 def build(
@@ -176,15 +176,15 @@ def build(
         or not profile.findings
         or profile.comparison is not None,
         first=first_screen(profile, found, limits),
-        runs=tuple(
+        runs=[
             (anchor(at), one_line(profile.runs[at].key.slug, limits.name))
             for at in importance(profile.runs)
-        ),
+        ],
         facts=bounded(_facts(profile), limits),
-        sections=tuple(
+        sections=[
             section if section.anchor in AS_THEY_ARE else bounded(section, limits)
             for section in (*_sections(profile, found, left_out, links, limits), contents)
-        ),
+        ],
         hand_off=links,
         own=own,
         blob=blob,
@@ -214,7 +214,7 @@ def _heading(profile: m.Profile) -> str:
     return f"{profile.workload}: {base} \N{RIGHTWARDS ARROW} {head}"
 
 
-def _facts(profile: m.Profile) -> tuple[str, ...]:
+def _facts(profile: m.Profile) -> Sequence[str]:
     """The machine, the version and how many processes; the rest of the environment has a
     section."""
     environment = profile.environment
@@ -229,10 +229,10 @@ def _facts(profile: m.Profile) -> tuple[str, ...]:
         )
     if profile.comparison is not None and not profile.comparison.environment:
         facts.append("same machine and versions")
-    return tuple(facts)
+    return facts
 
 
-def carrying(page: Page, links: tuple[TraceLink, ...]) -> Page:
+def carrying(page: Page, links: Sequence[TraceLink]) -> Page:
     """The page with these traces."""
     sections = (
         replace(section, content={**section.content, "links": links})
@@ -247,14 +247,15 @@ def carrying(page: Page, links: tuple[TraceLink, ...]) -> Page:
 
 
 def _section(anchor: str, title: str, tally: str = "", /, **content: object) -> Section:
-    return Section(anchor=anchor, title=title, tally=tally, content=content)
+    made = {name: [*part] if isinstance(part, Iterator) else part for name, part in content.items()}
+    return Section(anchor, title, tally, made)
 
 
 def _sections(
     profile: m.Profile,
     found: FindingList,
-    left_out: tuple[str, ...],
-    links: tuple[TraceLink, ...],
+    left_out: Sequence[str],
+    links: Sequence[TraceLink],
     limits: Limits,
 ) -> Iterator[Section]:
     """In reading order: what decides, then what explains it, then what it stands on.
@@ -349,9 +350,9 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
         files=trace_table.file_table(profile, limits) if files else "",
         balance=balance.text if balance else "",
         ranks=trace_table.rank_blocks(balance, limits) if balance else (),
-        differences=tuple(
+        differences=[
             trace_table.difference(each, limits) for each in profile.differences[: limits.runs]
-        ),
+        ],
     )
 
 
@@ -381,15 +382,15 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
         "time",
         "Time per step by kind",
         table=breakdown.time_table(runs),
-        devices=tuple(kernel_table.device_folds(runs, limits)),
+        devices=kernel_table.device_folds(runs, limits),
         phases=breakdown.phase_table(runs),
         overrides=breakdown.overrides(profile, limits),
-        kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
+        kinds=[(name, meaning) for _, name, meaning in breakdown.KINDS],
     )
 
 
 def _kernels_and_host(
-    profile: m.Profile, traced: bool, timed: bool, links: tuple[TraceLink, ...], limits: Limits
+    profile: m.Profile, traced: bool, timed: bool, links: Sequence[TraceLink], limits: Limits
 ) -> Iterator[Section]:
     runs = profile.runs
     root = profile.environment.source_root
@@ -397,7 +398,7 @@ def _kernels_and_host(
     if traced:
         fused = region_table.fusion_blocks(runs, limits)
         generators = region_table.generator_table(runs)
-        folds = tuple(kernel_table.kernel_folds(runs, root, limits))
+        folds = kernel_table.kernel_folds(runs, root, limits)
         by_place = region_table.place_table(runs, root, limits)
         yield _section(
             "kernels",
@@ -407,8 +408,9 @@ def _kernels_and_host(
             generators=generators,
             places=by_place,
         )
-    if against := roofline_table.roofline_blocks(runs, limits):
-        yield _section("roofline", "Roofline", shown=against)
+    if roofline_table.placed(runs):
+        shown = roofline_table.roofline_blocks(runs, limits)
+        yield _section("roofline", "Roofline", shown=shown)
     if traced:
         yield _time(profile, limits)
     if links:
@@ -416,21 +418,18 @@ def _kernels_and_host(
         workload = one_line(profile.workload, limits.name)
         yield _section("trace-files", "Trace files", links=links, workload=workload, at=at)
     if timeline_chart.known(profile.runs):
-        folds = tuple(timeline_chart.step_folds(runs, limits))
+        steps = timeline_chart.step_folds(runs, limits)
         events = timeline_chart.events(runs, limits)
-        yield _section("step", "Timeline of one step", folds=folds, events=events)
+        yield _section("step", "Timeline of one step", folds=steps, events=events)
     if timed:
-        yield _section(
-            "host", "Python functions", folds=tuple(kernel_table.host_folds(runs, limits))
-        )
+        yield _section("host", "Python functions", folds=kernel_table.host_folds(runs, limits))
     if differing(compared):
         places = {run.key: anchor(index) for index, run in enumerate(runs)}
-        folds = flame_difference_folds(compared, root, limits, places)
+        stacks = flame_difference_folds(compared, root, limits, places)
         title = "CPU stacks, base and head"
-        yield _section("flame-difference", title, folds=(DIFFERENCES, *folds))
+        yield _section("flame-difference", title, folds=(DIFFERENCES, *stacks))
     if drawable(profile.runs):
-        folds = tuple(flame_folds(runs, root, limits))
-        yield _section("flame", "CPU stacks", folds=folds)
+        yield _section("flame", "CPU stacks", folds=flame_folds(runs, root, limits))
 
 
 def _compiled_and_watched(
@@ -453,13 +452,13 @@ def _compiled_and_watched(
             stages=compile_table.stage_table(runs),
             recompiled=compile_table.recompile_summary(runs),
             recompiles=compile_table.recompile_blocks(runs, root, limits),
-            folds=tuple(compile_table.compilation_folds(runs, limits)),
+            folds=compile_table.compilation_folds(runs, limits),
             tuning=region_table.tuning_blocks(runs, limits),
         )
     if economics_table.weighed(profile):
         table = economics_table.economics_table(profile, limits)
         weighed = economics_table.weighed(profile)
-        curves = tuple(break_even_plots(weighed, profile.unit.plural, limits))
+        curves = break_even_plots(weighed, profile.unit.plural, limits)
         yield _section(
             "economics",
             "Is compiling worth it?",
@@ -487,7 +486,7 @@ def _compiled_and_watched(
 
 
 def _method(
-    profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits
+    profile: m.Profile, timed: bool, left_out: Sequence[str], limits: Limits
 ) -> Iterator[Section]:
     options = profile.options
     gaps = environment_facts.gap_table(profile.omissions, limits)
@@ -505,7 +504,7 @@ def _method(
         yield _section("holistic", "Cross-check with HTA", folds=checks)
 
 
-def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
+def _left_out(profile: m.Profile, limits: Limits) -> Sequence[str]:
     """What this page does not show of the Profile because of its own limits."""
     runs = profile.runs[: limits.runs]
     compared = profile.comparison.runs[: limits.runs] if profile.comparison else ()
@@ -550,4 +549,4 @@ def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
         )
     if names:
         missing.append(f"{count(names)} kernel names (their sum stands in each table's last rows)")
-    return tuple(missing)
+    return missing
