@@ -152,7 +152,6 @@ class Fold(View, kw_only=False):
     caption: str = ""
     lead: str = ""
     anchor: str = ""
-    style: str = ""
     open: bool = False
     # the anchor of the run that it is about: no fold then, but shown when that run is chosen
     run: str = ""
