@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.limits import Limits, anchor
-from kgprof.document.quantity import count, figure, fixed, of_speedup, percent, ratio
+from kgprof.document.quantity import DASH, count, figure, fixed, of_speedup, percent, ratio
 from kgprof.document.run_parts import collected, having
 from kgprof.document.table import (
     Cell,
@@ -148,6 +148,13 @@ def made(compiled: m.CompileSummary) -> str:
 
 def ended(run: m.RunReport) -> str:
     return "" if run.exit.outcome == "ok" else run.exit.words
+
+
+def speedup_words(run: m.RunReport) -> str:
+    """How often as fast as the baseline, if that is decided."""
+    if isinstance(run.speedup, m.Speedup):
+        return ratio(run.speedup.ratio) if run.speedup.ranks else str(run.speedup.verdict)
+    return "baseline" if run.is_baseline else DASH
 
 
 def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[Sequence[str], int]:

@@ -285,25 +285,23 @@ def _fields(kind: type) -> Sequence[str]:
     return [part.name for part in parts if part.type not in _FIGURES]
 
 
-def markdown(table: Table) -> tuple[tuple[str, str], Sequence[str]]:
+def markdown(table: Table) -> list[str]:
     """The heading's two lines, and a line a row."""
 
-    def line(cells: Sequence[str]) -> str:
+    def line(cells: Iterable[str]) -> str:
         return f"| {' | '.join(cells)} |"
 
     def printed(cell: Cell) -> str:
-        text = f"**{escaped(cell.plain)}**" if cell.wrong else escaped(cell.plain)
-        return (
-            f"{text}<br><sub>{escaped(cell.detail, 400)}</sub>"
-            if cell.details and cell.measured
-            else text
-        )
+        text = escaped(cell.plain)
+        if cell.wrong:
+            text = f"**{text}**"
+        if cell.details and cell.measured:
+            text += f"<br><sub>{escaped(cell.detail, 400)}</sub>"
+        return text
 
     rule = ["--:" if column.number else ":--" for column in table.columns]
-    head = line([escaped(column.name) for column in table.columns]), line(rule)
-    return head, [
-        line([printed(cell) for cell in made.cells]) for made in (*table.rows, *table.totals)
-    ]
+    head = [line(escaped(column.name) for column in table.columns), line(rule)]
+    return head + [line(map(printed, row.cells)) for row in (*table.rows, *table.totals)]
 
 
 def terminal(table: Table) -> RichTable:
