@@ -9,6 +9,7 @@ from kgprof import model as m
 from kgprof.document.escaping import clip, one_line, visible
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import count, figure, span
+from kgprof.document.run_parts import collected
 from kgprof.document.table import Drawing, View
 from kgprof.wording import relative
 
@@ -67,10 +68,10 @@ class Found(Drawing, kw_only=False):
 
 def grouped(findings: Iterable[m.Finding]) -> Sequence[Grouped]:
     """In the order in which each was first met."""
-    groups: dict[Sequence[object], list[m.Finding]] = {}
-    for finding in findings:
-        key = (finding.rule, finding.level, finding.location, finding.message, finding.accepted)
-        groups.setdefault(key, []).append(finding)
+    groups = collected(
+        ((each.rule, each.level, each.location, each.message, each.accepted), each)
+        for each in findings
+    )
     return [Grouped(tuple(same)) for same in groups.values()]
 
 
@@ -108,23 +109,17 @@ _UNITS = {
 def said_cost(costs: Sequence[m.FindingCost]) -> str:
     """Of one unit: the range of the values, what it is, where it was measured, and how far all
     samples lie apart."""
-    values = [cost.value for cost in costs]
     first = costs[0]
-    passes = "".join(f"{name.upper()}, " for name in first.measured_in)
-    samples = span(
-        count(min(cost.samples for cost in costs)), count(max(cost.samples for cost in costs))
-    )
+    values = [cost.value for cost in costs]
+    samples = [cost.samples for cost in costs]
+    ends = sorted(end for cost in costs if cost.extremes for end in cost.extremes)
+    measured = [name.upper() for name in first.measured_in]
+    if ends and ends[0] < ends[-1]:
+        measured.append(span(figure(ends[0]), figure(ends[-1])))
     unit = _UNITS.get(first.unit, f"{first.unit}, once")
-    known = [end for cost in costs if cost.extremes for end in cost.extremes]
-    extremes = (
-        f"{span(figure(min(known)), figure(max(known)))}, "
-        if known and min(known) < max(known)
-        else ""
-    )
-    return (
-        f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; "
-        f"{passes}{extremes}n = {samples})"
-    )
+    number = span(count(min(samples)), count(max(samples)))
+    how = ", ".join((*measured, f"n = {number}"))
+    return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {how})"
 
 
 # torch's hints that name nothing to do in the program.
@@ -151,9 +146,9 @@ def advice(finding: m.Finding, remedy: str = "") -> Sequence[str]:
         return (f"no fix: {finding.no_fix}",)
     given = finding.refusal.cause.hints if finding.refusal else ()
     hints = [hint for hint in given if not hint.startswith(_NO_HINTS)][:_HINTS]
-    return [f"torch's hint: {hint}" for hint in hints] or (
-        (f"what to do: {remedy}",) if remedy else ()
-    )
+    if hints:
+        return [f"torch's hint: {hint}" for hint in hints]
+    return (f"what to do: {remedy}",) if remedy else ()
 
 
 # Also true of a fix that names a mode which was measured.
@@ -184,12 +179,13 @@ def way_in(finding: m.Finding) -> Sequence[str]:
     refusal = finding.refusal
     line = finding.library
     lines = refusal.chain if refusal else finding.reads.chain if finding.reads else ()
-    chain = " > ".join(each.words for each in lines)
-    said = (
-        f"In {line.words}{f': {line.text}' if line.text else ''}" if line else "",
-        f"Through {chain}" if chain else "",
-    )
-    return tuple(filter(None, said))
+    said = []
+    if line:
+        text = f": {line.text}" if line.text else ""
+        said.append(f"In {line.words}{text}")
+    if lines:
+        said.append(f"Through {' > '.join(each.words for each in lines)}")
+    return said
 
 
 def with_advice(finding: m.Finding) -> str:
@@ -269,36 +265,33 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
     fails = failing(profile)
     ranks = {weight: rank for rank, weight in enumerate(sorted(set(weights(profile.findings))))}
     anchors: dict[str, str] = {}
-    groups: dict[tuple[str, m.Level], list[FindingLine]] = {}
+    lines = []
     used: set[str] = set()
     for same in _ordered(grouped(profile.findings[: limits.findings]), fails):
+        first = same.first
         # An id of HTML that no other finding of the page has.
-        base = clip(_NOT_AN_ID.sub("-", f"{same.first.rule}-{same.first.fingerprint}"), 80).rstrip(
-            "\u2026"
-        )
-        anchor = base
+        anchor = _NOT_AN_ID.sub("-", f"{first.rule}-{first.fingerprint}")
+        base = anchor = clip(anchor, 80).rstrip("\u2026")
         number = 1
         while anchor in used:
             number += 1
             anchor = f"{base}-{number}"
+        used.add(anchor)
         line = _line(same, anchor, fails, profile, limits, ranks)
-        used.add(line.anchor)
-        groups.setdefault((same.first.rule, same.first.level), []).append(line)
-        anchors |= {
-            finding.fingerprint: line.anchor for finding in same.members if finding.fingerprint
-        }
-    listed = [
+        lines.append(((first.rule, first.level), line))
+        anchors |= {mark: anchor for each in same.members if (mark := each.fingerprint)}
+    groups = [
         FindingGroup(
             # A Profile of another version may hold findings whose rule it does not list.
             rule=rules.get(rule, m.unknown_rule(one_line(rule, limits.name), level)),
             level=level.value,
             level_word=level.value.capitalize(),
-            lines=tuple(lines[:OPEN]),
-            folded=tuple(lines[OPEN:]),
+            lines=of_rule[:OPEN],
+            folded=of_rule[OPEN:],
         )
-        for (rule, level), lines in groups.items()
+        for (rule, level), of_rule in collected(lines).items()
     ]
-    return FindingList(groups=listed, anchors=anchors)
+    return FindingList(groups=groups, anchors=anchors)
 
 
 def _ordered(groups: Sequence[Grouped], fails: frozenset[m.Finding]) -> list[Grouped]:
