@@ -8,7 +8,7 @@ from kgprof import model as m
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import figure, milliseconds, of_width, percent, share_of
 from kgprof.document.run_parts import having
-from kgprof.document.table import Cell, Drawing, Table, View, plain
+from kgprof.document.table import Cell, Cells, Drawing, Table, View, plain
 from kgprof.wording import plural
 
 IDLE = "idle"
@@ -156,7 +156,7 @@ def time_table(runs: m.Runs) -> Table:
     found = [(run, kernels, parts(kernels)) for _, run, kernels in broken_down(runs)]
     present = {kind for *_, us in found for kind in us}
     kinds = [kind for kind, _, _ in KINDS if kind in present]
-    rows: list[list[Cell | str]] = []
+    rows: list[Cells] = []
     for run, kernels, us in found:
         step = step_us(kernels)
         cells = [
@@ -174,7 +174,7 @@ def time_table(runs: m.Runs) -> Table:
 def phase_table(runs: m.Runs) -> Table:
     """Empty where no run trains."""
     headings = ("run", *(phase.value for phase in m.TrainingPhase))
-    rows: list[list[Cell | str]] = [
+    rows: list[Cells] = [
         [run.key.slug, *(_phase_cell(part, phases) for part in phases.parts)]
         for _, run, phases in having(runs, "phases", m.TrainingPhases)
     ]

@@ -128,15 +128,11 @@ def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
         shown = timed_calls[:_DRAWN] + [call for call in timed_calls[_DRAWN:] if call[1] == m.EAGER]
         rows = [(name, us) for us, name in shown]
         advised = report.advice.case if isinstance(report.advice, m.CaptureAdvice) else ""
-        yield Fold(
-            "Time per call", blocks=(lengths("case", "\N{MICRO SIGN}s", rows, marked=advised),)
-        )
+        yield Fold("Time per call", (lengths("case", "\N{MICRO SIGN}s", rows, marked=advised),))
     tally = Counter(result.outcome for result in report.results)
-    ended = [
-        (str(outcome), float(tally[outcome])) for outcome in m.CaptureOutcome if tally[outcome]
-    ]
+    ended = [(outcome, float(tally[outcome])) for outcome in m.CaptureOutcome if tally[outcome]]
     if ended:
-        yield Fold("Outcomes", blocks=(lengths("outcome", "cases", ended),))
+        yield Fold("Outcomes", (lengths("outcome", "cases", ended),))
 
 
 def _row(result: m.CaptureResult) -> Row:
@@ -177,7 +173,7 @@ def _details(report: m.CaptureReport) -> Iterator[Section]:
     for result in report.results:
         blocks = [*_detail(result)]
         if blocks:
-            folds.append(Fold(f"{result.name}: {result.outcome}", blocks=blocks))
+            folds.append(Fold(f"{result.name}: {result.outcome}", blocks))
     if folds:
         yield Section("Outcomes in detail", folds)
     inputs = next(

@@ -2,14 +2,14 @@
 findings are new."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document import breakdown, compare_words, trace_table
 from kgprof.document.breakdown import LETTERS, Bar, Bars, Part, legend, of_parts
-from kgprof.document.finding_list import place
+from kgprof.document.finding_list import Anchors, place
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.quantity import DASH, count, figure, milliseconds, of_width
 from kgprof.document.table import Block, Fold, Table, View, plain
@@ -34,7 +34,7 @@ Shown = dict[str, object]  # what the template alone reads, by name
 
 
 def compare_part(
-    profile: m.Profile, found: m.Comparison, anchors: Mapping[str, str], limits: Limits
+    profile: m.Profile, found: m.Comparison, anchors: Anchors, limits: Limits
 ) -> Shown:
     """What the section holds. ``anchors``: where each finding of the head stands, by its
     fingerprint."""
@@ -147,9 +147,7 @@ def plot(metric: m.ComparedMetric) -> Plot | None:
 # ---------------------------------------------------------------- causes
 
 
-def _causes(
-    found: m.Comparison, root: str, anchors: Mapping[str, str], limits: Limits
-) -> Iterable[Shown]:
+def _causes(found: m.Comparison, root: str, anchors: Anchors, limits: Limits) -> Iterable[Shown]:
     together = compare_words.unexplained(found.causes)
     for cause in found.causes[: limits.lines]:
         explains = "" if together else compare_words.explains(cause, found.runs)
@@ -260,7 +258,7 @@ def _status(
     status: m.FindingStatus,
     same: Sequence[m.ComparedFinding],
     root: str,
-    anchors: Mapping[str, str],
+    anchors: Anchors,
     limits: Limits,
 ) -> Shown:
     groups = compare_words.by_place(same)

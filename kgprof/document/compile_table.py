@@ -17,6 +17,7 @@ from kgprof.document.run_parts import collected, having, run_part
 from kgprof.document.table import (
     Block,
     Cell,
+    Cells,
     Fold,
     Small,
     Table,
@@ -189,7 +190,7 @@ def compilation_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
         yield run_part(index, run, blocks, "each compilation", "compile")
 
 
-def _compilation(compilation: m.Compilation) -> Sequence[Cell | str]:
+def _compilation(compilation: m.Compilation) -> Cells:
     below = [Small((compilation.location,), "place")]
     if compilation.fail_reason:
         below.append(Small((f"failed: {compilation.fail_reason}",), "wrong"))
@@ -233,7 +234,7 @@ def recompile_blocks(runs: m.Runs, root: str, limits: Limits) -> Iterator[Block]
         yield f"Unknown{of}: {reason}."
 
 
-def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> Sequence[Cell | str]:
+def _recompile_row(run: m.RunReport, entry: m.RecompileEntry, root: str) -> Cells:
     place = entry.location
     site = entry.call_site
     places = [str(entry.library)] if entry.library else []

@@ -71,7 +71,7 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> Sequence[Cell]:
         return Cell(plural(round(found.steps), "step"), details, value=found.steps)
 
     return (
-        Cell(str(one.verdict), saved),
+        Cell(one.verdict, saved),
         known(one.cold, break_even),
         known(one.warm, break_even),
         number(one.cold_s),

@@ -13,6 +13,8 @@ from kgprof.document.run_parts import collected
 from kgprof.document.table import Drawing, View
 from kgprof.wording import relative
 
+Anchors = Mapping[str, str]  # of a page: where a finding stands, by its fingerprint
+
 
 class Grouped(View, kw_only=False):
     """Findings that have the rule, level, message, place and acceptance of ``first``."""

@@ -10,7 +10,7 @@ from kgprof.document.compare_words import SYMBOLS, change, signed_percent, value
 from kgprof.document.escaping import one_line
 from kgprof.document.quantity import of_width
 from kgprof.document.sheet import Section, Sheet
-from kgprof.document.table import Block, Cell, Column, Drawing, Table, View, missing, plain
+from kgprof.document.table import Block, Cell, Cells, Column, Drawing, Table, View, missing, plain
 from kgprof.wording import plural
 
 _HIGH, _TOP, _LEFT = 120, 20, 0.04  # pixels; pixels; of the width
@@ -115,7 +115,7 @@ def _blocks(found: m.History, run: m.RunKey) -> Iterator[Block]:
 
 
 def _table(found: m.History, metric: m.MetricHistory, known: m.ComparedMetric) -> Table:
-    rows: list[Sequence[Cell | str]] = []
+    rows: list[Cells] = []
     for at, measured in enumerate(metric.values):
         shown = (
             missing(measured)

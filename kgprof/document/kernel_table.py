@@ -27,6 +27,7 @@ from kgprof.document.table import (
     Block,
     Blocks,
     Cell,
+    Cells,
     Column,
     Fold,
     Row,
@@ -135,7 +136,7 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> Block
         title = f"{cause}: {per_step} {unit}, {of_window} of the window"
         return per_step, of_window, Cell(bar=min(us / scale_us, 1.0), title=title, bar_style=style)
 
-    rows: list[Sequence[Cell | str]] = []
+    rows: list[Cells] = []
     for field, cause, meaning, style in _CAUSES:
         named = Cell(cause, below=(Small((meaning,), "detail"),))
         rows.append((named, *drawn(cause, getattr(idle, field), style)))

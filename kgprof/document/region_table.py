@@ -15,6 +15,7 @@ from kgprof.document.run_parts import having
 from kgprof.document.table import (
     Block,
     Cell,
+    Cells,
     Table,
     known,
     missing,
@@ -89,7 +90,7 @@ def fusion_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
         yield f"{more:,} more graphs in report.json."
 
 
-def _fused(run: m.RunReport, graph: m.FusedGraph) -> Sequence[Cell | str]:
+def _fused(run: m.RunReport, graph: m.FusedGraph) -> Cells:
     work = graph.work
     least = "\N{GREATER-THAN OR EQUAL TO} " if work.unknown else ""
     unknown = [f"{work.unknown} of unknown size"] if least else []
@@ -156,7 +157,7 @@ def place_table(runs: m.Runs, root: str, limits: Limits) -> Table:
         rows.append((plural(len(rest), "more function", "more functions"), summed))
     rows.append(("(lines not known)", unknown))
     wholes = [kernels.total_us / steps for _, kernels, steps in found]
-    cells: list[list[Cell | str]] = [
+    cells: list[Cells] = [
         [
             where,
             *(number(us, percent(us / whole)) for us, whole in zip(of_runs, wholes, strict=True)),
@@ -242,7 +243,7 @@ def tuning_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
         kernels = [(run, kernel) for run, stages in staged for kernel in stages.kernels]
         names = distinct_names([kernel.kernel for _, kernel in kernels], _NAME, limits.name)
         every = dict.fromkeys(stage for _, kernel in kernels for stage in kernel.seconds)
-        made: list[list[Cell | str]] = []
+        made: list[Cells] = []
         for (run, kernel), name in zip(kernels, names, strict=True):
             each = [figure(kernel.seconds.get(stage, 0.0)) for stage in every]
             made.append([run.key.slug, name, *each, number(sum(kernel.seconds.values()))])
@@ -256,7 +257,7 @@ def tuning_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
         )
 
 
-def _tuned(run: m.RunReport, one: m.Autotuned) -> Sequence[Cell | str]:
+def _tuned(run: m.RunReport, one: m.Autotuned) -> Cells:
     failed = missing("all failed")
     chosen, us, next_us, slowest = failed, failed, missing("no other choice ran"), failed
     if one.choices:

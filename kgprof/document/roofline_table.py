@@ -19,6 +19,7 @@ from kgprof.document.run_parts import run_part
 from kgprof.document.table import (
     Block,
     Cell,
+    Cells,
     Column,
     Drawing,
     Fold,
@@ -95,7 +96,7 @@ def _ceilings(roofline: m.Roofline) -> Table:
 def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Table:
     shown = roofline.rows[: limits.kernel_rows]
     names = distinct_names([launches.name for launches in shown], _SHORT_NAME, limits.name)
-    rows: list[Sequence[Cell | str]] = []
+    rows: list[Cells] = []
     for rank, (launches, name) in enumerate(zip(shown, names, strict=True), start=1):
         named = name_cell(launches.name, name, limits, Small((launches.generator,), "ops"))
         rows.append((f"{rank:,}", named, *_cells(launches)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kgprof import model as m
 from kgprof.document.escaping import clip, one_line, visible
+from kgprof.document.finding_list import Anchors
 from kgprof.document.limits import FIRST_RUNS, Limits, anchor, kept
 from kgprof.document.quantity import count, duration, figure, size
 from kgprof.document.table import View
@@ -78,9 +79,7 @@ class SourceOfRun(View):
     more: str  # lines that are left out
 
 
-def source_view(
-    profile: m.Profile, anchors: Mapping[str, str], limits: Limits
-) -> Sequence[SourceOfRun]:
+def source_view(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[SourceOfRun]:
     """Of the runs that matter most. ``anchors``: of findings by fingerprint."""
     if not limits.source_rows:
         return ()
@@ -104,9 +103,7 @@ def left_out(profile: m.Profile) -> str:
     return f"Source lines are left out: {missing[0]}."
 
 
-def _of_run(
-    profile: m.Profile, at: int, anchors: Mapping[str, str], limits: Limits
-) -> SourceOfRun | None:
+def _of_run(profile: m.Profile, at: int, anchors: Anchors, limits: Limits) -> SourceOfRun | None:
     run = profile.runs[at]
     root = profile.environment.source_root
     texts = {source.file: source.text for source in profile.sources}
@@ -153,7 +150,7 @@ def _of_run(
 
 
 def _measured(
-    profile: m.Profile, run: m.RunReport, anchors: Mapping[str, str]
+    profile: m.Profile, run: m.RunReport, anchors: Anchors
 ) -> Iterator[tuple[m.Location, dict[str, float], dict[str, str]]]:
     """Each line with figures of it, and with the anchors of what is found there."""
     kernels = run.kernels

@@ -153,7 +153,7 @@ def ended(run: m.RunReport) -> str:
 def speedup_words(run: m.RunReport) -> str:
     """How often as fast as the baseline, if that is decided."""
     if isinstance(run.speedup, m.Speedup):
-        return ratio(run.speedup.ratio) if run.speedup.ranks else str(run.speedup.verdict)
+        return ratio(run.speedup.ratio) if run.speedup.ranks else run.speedup.verdict
     return "baseline" if run.is_baseline else DASH
 
 
@@ -317,7 +317,7 @@ def _speedup(run: m.RunReport) -> Cell:
         return Cell("baseline", value=1.0)
 
     def cell(speedup: m.Speedup) -> Cell:
-        open_question = () if speedup.ranks else (str(speedup.verdict),)
+        open_question = () if speedup.ranks else (speedup.verdict,)
         details = (*open_question, of_speedup(speedup), speedup.basis)
         return Cell(ratio(speedup.ratio), details, value=speedup.ratio)
 

@@ -185,6 +185,7 @@ class Drawing(m.Model):
 
 Block = Table | Fold | Facts | Points | Drawing | str | tuple[str, str]  # a text is a note
 Blocks = Sequence[Block]
+Cells = Sequence[Cell | str]
 
 
 # ---------------------------------------------------------------- making
@@ -231,7 +232,7 @@ def row(*cells: Cell | str, anchor: str = "", style: str = "") -> Row:
 def plain(
     label: str,
     headings: Sequence[str | Column],
-    rows: Iterable[Row | Sequence[Cell | str]],
+    rows: Iterable[Row | Cells],
     *,
     style: str = "sortable",
     first: str = "",

@@ -20,7 +20,7 @@ from kgprof.document.limits import Limits, anchor, kept
 from kgprof.document.plot import Shape
 from kgprof.document.quantity import count, figure, milliseconds, of_width, percent, share_of, span
 from kgprof.document.run_parts import run_part
-from kgprof.document.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, View, plain
+from kgprof.document.table import Block, Cell, Cells, Drawing, Fact, Facts, Fold, Small, View, plain
 from kgprof.wording import plural, short_name
 
 _ROW = 38  # pixels from lane to lane: a line of text above the blocks
@@ -380,7 +380,7 @@ def _host(kernels: m.KernelBreakdown, name: str, limits: Limits) -> Iterator[Blo
     if isinstance(host, m.Skipped):
         yield f"CPU time by activity is unknown: {one_line(host.reason, limits.name)}."
         return
-    rows: list[tuple[Cell | str, ...]] = []
+    rows: list[Cells] = []
     for part in host.parts[: limits.lines]:
         meaning = _MEANINGS.get(part.name)
         between = span(figure(part.minimum_us), figure(part.maximum_us))

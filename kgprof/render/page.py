@@ -34,7 +34,7 @@ from kgprof.document import (
 from kgprof.document.compare_part import compare_part
 from kgprof.document.environment_facts import logs
 from kgprof.document.escaping import one_line
-from kgprof.document.finding_list import FindingList, finding_list, not_applied
+from kgprof.document.finding_list import Anchors, FindingList, finding_list, not_applied
 from kgprof.document.first_screen import first_screen
 from kgprof.document.flame_chart import (
     DIFFERENCES,
@@ -414,7 +414,7 @@ def _kernels_and_host(
 
 
 def _compiled_and_watched(
-    profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+    profile: m.Profile, anchors: Anchors, limits: Limits
 ) -> Iterator[Section]:
     runs = profile.runs
     root = profile.environment.source_root
