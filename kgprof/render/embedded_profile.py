@@ -184,7 +184,7 @@ def embedded_in(text: str, path: Path | str = "report.html") -> Embedded:
         why = "this report has no Profile: it was omitted to stay under 1 MB"
         raise InputError(why, path=path, hint=USE_JSON)
     left_out = _LEFT_OUT.search(block[0])
-    words = [word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word]
+    words = tuple(word for word in (left_out[1] if left_out else "").split(_SEPARATOR) if word)
     return Embedded(profile=decoded(_unpacked(block[1], path), path), left_out=words)
 
 

@@ -215,4 +215,3 @@ def test_a_finding_without_run_place_or_known_rule_is_still_one() -> None:
             words=[],
         ),
     ]
-
