@@ -141,7 +141,7 @@ def comparable(profile: m.Profile) -> m.Profile:
                 compile=made,
             )
         )
-    sources = [msgspec.structs.replace(source, text=gone) for source in profile.sources]
+    sources = tuple(msgspec.structs.replace(source, text=gone) for source in profile.sources)
     return msgspec.structs.replace(profile, runs=tuple(short), sources=sources)
 
 
