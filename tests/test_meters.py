@@ -24,14 +24,14 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 379_116
+MOST_SIZE = 377_390
 CEILINGS = {
-    "nodes per statement": 9.32,
-    "nodes of the median function": 85,
-    "conditional expressions per 1,000 lines": 31.2,
-    meters.CLASSES: 770,
-    meters.COPIED: 1796,
-    meters.SKIPPED: 509,
+    "nodes per statement": 9.22,
+    "nodes of the median function": 84,
+    "conditional expressions per 1,000 lines": 29.7,
+    meters.CLASSES: 769,
+    meters.COPIED: 1745,
+    meters.SKIPPED: 490,
     meters.LONG_LINES: 30,
 }
 # Where code is made from text: a person's own script, and an exception that Python raises at a

@@ -4,7 +4,6 @@ Every string from outside passes ``one_line`` or ``visible`` here and jinja's au
 Limits say how much of everything there may be; html.py lowers them until the page fits.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -103,7 +102,6 @@ class Page(View):
     profile: m.Profile
     workload: str
     heading: str
-    created_utc: str
     symbol: str
     status_word: str
     lead: str
@@ -151,11 +149,6 @@ def build(
     profile = replace(profile, runs=profile.runs[: limits.runs])
     found = finding_list(profile, limits)
     verdict = compare_words.headline(profile) if profile.comparison else profile.verdict
-    # ISO 8601 to the minute, as people write it.
-    when = re.fullmatch(
-        r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)", profile.created_utc
-    )
-    created_utc = f"{when[1]} {when[2]} UTC" if when else one_line(profile.created_utc, 60)
     reasons, more_reasons = summary.reasons(profile, at_most=REASONS)
     warned_of = verdict.status in ("ok", "attention") and profile.findings
     sections = (*_sections(profile, found, left_out, links, limits), contents)
@@ -163,7 +156,6 @@ def build(
         profile=profile,
         workload=one_line(profile.workload, limits.name),
         heading=one_line(_heading(profile), 2 * limits.name),
-        created_utc=created_utc,
         symbol=SYMBOLS[verdict.status],
         status_word=_status_word(profile, found),
         lead=one_line(verdict.lead, 4 * limits.name),
