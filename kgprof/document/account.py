@@ -1,5 +1,7 @@
 """Where the time of a script went, as one sentence and one bar."""
 
+from collections.abc import Sequence
+
 from kgprof import model as m
 from kgprof.document.breakdown import Bar, LegendEntry, Part, of_parts
 from kgprof.document.quantity import duration
@@ -26,7 +28,7 @@ class Picture(View):
     title: str
     sentence: str
     bar: Bar
-    legend: tuple[LegendEntry, ...]
+    legend: Sequence[LegendEntry]
 
 
 def sentence(profile: m.Profile) -> str:
@@ -40,7 +42,7 @@ def sentence(profile: m.Profile) -> str:
     return f"{duration(account.total_us)} from first line to end: {named} ({measured(account)})"
 
 
-def lines(profile: m.Profile) -> tuple[str, ...]:
+def lines(profile: m.Profile) -> Sequence[str]:
     """Say where the time of the one script went, and whether its compiling pays, unless an action
     says it."""
     runs = profile.runs if profile.comparison is None else ()
@@ -48,7 +50,7 @@ def lines(profile: m.Profile) -> tuple[str, ...]:
     pays = economics.text if isinstance(economics, m.Economics) else ""
     if any(action.text == pays for action in profile.actions):
         pays = ""
-    return tuple(line for line in (sentence(profile), f"compiled: {pays}" if pays else "") if line)
+    return [line for line in (sentence(profile), f"compiled: {pays}" if pays else "") if line]
 
 
 def measured(account: m.ScriptAccount) -> str:

@@ -1,29 +1,21 @@
 """The kernel breakdown as words, tables and bars; lengths are per cent of the width, so that they
 need neither style nor script."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from kgprof import model as m
 from kgprof.document.limits import Limits
-from kgprof.document.quantity import figure, milliseconds, of_width, percent
+from kgprof.document.quantity import figure, milliseconds, of_width, percent, share_of
 from kgprof.document.run_parts import having
-from kgprof.document.table import Cell, Drawing, Table, View, plain, row
+from kgprof.document.table import Cell, Cells, Drawing, Table, View, plain
 from kgprof.wording import plural
 
 IDLE = "idle"
 
 
-class KindPart(View):
-    """One kind's part of a step."""
-
-    kind: str  # a KernelKind's value, or "idle"
-    per_step_us: float
-    share: float  # of the step's window, 0..1; above 1 in sum where kernels overlap
-
-
 # (kind, what a reader calls it, what it stands for). The order is the order of the bars.
-KINDS: tuple[tuple[str, str, str], ...] = (
+KINDS: Sequence[tuple[str, str, str]] = (
     (
         m.KernelKind.GEMM,
         "GEMM",
@@ -100,20 +92,20 @@ def per(kernels: m.KernelBreakdown) -> str:
     return "step" if kernels.steps else "window"
 
 
-def parts(kernels: m.KernelBreakdown) -> tuple[KindPart, ...]:
+def step_us(kernels: m.KernelBreakdown) -> float:
+    return kernels.window_us / steps_of(kernels)
+
+
+def in_order(us: Mapping[str, float]) -> dict[str, float]:
     """Every kind that took time, in the bars' order, then idle."""
+    return {str(kind): us[kind] for kind, _, _ in KINDS if us.get(kind, 0.0) > 0}
+
+
+def parts(kernels: m.KernelBreakdown) -> dict[str, float]:
+    """Microseconds of a step by kind; in sum more than the step where kernels overlap."""
     totals = {kind.kind.value: kind.total_us for kind in kernels.kinds}
     totals[IDLE] = kernels.idle_us
-    window = kernels.window_us or 1.0
-    return tuple(
-        KindPart(
-            kind=str(kind),
-            per_step_us=totals[kind] / steps_of(kernels),
-            share=totals[kind] / window,
-        )
-        for kind, _, _ in KINDS
-        if totals.get(kind, 0.0) > 0
-    )
+    return {kind: us / steps_of(kernels) for kind, us in in_order(totals).items()}
 
 
 def busy_share(
@@ -127,15 +119,11 @@ def busy_share(
     it is the traced step.
     """
     busy = kernels.busy_us / steps_of(kernels)
-    traced = kernels.window_us / steps_of(kernels)
-    if (
-        kernels.device == "cuda"
-        and isinstance(bare, m.Spread)
-        and bare.median >= busy
-        and bare.median
-    ):
+    step = step_us(kernels)
+    on_gpu = kernels.device == "cuda"
+    if on_gpu and isinstance(bare, m.Spread) and bare.median >= busy and bare.median:
         return busy, busy / bare.median, bare.median, True
-    return busy, busy / traced if traced else 0.0, traced, False
+    return busy, share_of(busy, step), step, False
 
 
 def busy_caption(kernels: m.KernelBreakdown, bare: m.Spread | m.Skipped) -> str:
@@ -153,57 +141,53 @@ def unit(kernels: m.KernelBreakdown) -> str:
     return "GPU time" if kernels.device == "cuda" else "self time of operators"
 
 
-def overrides(profile: m.Profile, limits: Limits) -> tuple[tuple[str, str], ...]:
+def overrides(profile: m.Profile, limits: Limits) -> Sequence[tuple[str, str]]:
     """The project's own rules: what is looked for in a name, and what that made of this report's
     kernels."""
     made = []
     for own in profile.kind_overrides[: limits.lines]:
         kernels = plural(own.kernels, "kernel") if own.kernels else "no kernel"
         made.append((own.pattern, f"{NAMES[own.kind]}: {kernels} of this report ({own.origin})"))
-    return tuple(made)
+    return made
 
 
 def time_table(runs: m.Runs) -> Table:
     """Milliseconds of a traced step, run by run and kind by kind."""
-    found = broken_down(runs)
-    present = {part.kind for _, _, kernels in found for part in parts(kernels)}
+    found = [(run, kernels, parts(kernels)) for _, run, kernels in broken_down(runs)]
+    present = {kind for *_, us in found for kind in us}
     kinds = [kind for kind, _, _ in KINDS if kind in present]
-    rows = []
-    for _, run, kernels in found:
-        known = {part.kind: part for part in parts(kernels)}
-        cells = (
-            Cell(milliseconds(known[kind].per_step_us), details=(percent(known[kind].share),))
-            if kind in known
+    rows: list[Cells] = []
+    for run, kernels, us in found:
+        step = step_us(kernels)
+        cells = [
+            Cell(milliseconds(us[kind]), (percent(share_of(us[kind], step)),))
+            if kind in us
             else Cell(IN_FUSED if kind in kernels.fused_kinds else "0")
             for kind in kinds
-        )
-        name = run.key.slug if kernels.steps else f"{run.key.slug} (whole window)"
-        rows.append(row(name, *cells, milliseconds(kernels.window_us / steps_of(kernels))))
-    return plain(
-        "Time per step by kind", ("run", *(NAMES[kind] for kind in kinds), "whole step"), rows
-    )
+        ]
+        window = "" if kernels.steps else " (whole window)"
+        rows.append([f"{run.key.slug}{window}", *cells, milliseconds(step)])
+    headings = ("run", *(NAMES[kind] for kind in kinds), "whole step")
+    return plain("Time per step by kind", headings, rows)
 
 
 def phase_table(runs: m.Runs) -> Table:
     """Empty where no run trains."""
     headings = ("run", *(phase.value for phase in m.TrainingPhase))
-    trained = (
-        (run.key.slug, run.phases) for run in runs if isinstance(run.phases, m.TrainingPhases)
-    )
-    rows = (
-        [Cell(slug), *(_phase_cell(part, phases) for part in phases.parts)]
-        for slug, phases in trained
-    )
+    rows: list[Cells] = [
+        [run.key.slug, *(_phase_cell(part, phases) for part in phases.parts)]
+        for _, run, phases in having(runs, "phases", m.TrainingPhases)
+    ]
     return plain(
         "Training step by phase: ms per traced step on the CPU, and on the GPU", headings, rows
     )
 
 
 def _phase_cell(part: m.PhaseTime, phases: m.TrainingPhases) -> Cell:
-    whole_us = sum(each.host_us for each in phases.parts) or 1.0
+    whole_us = sum(each.host_us for each in phases.parts)
     gpu = () if isinstance(part.device_us, m.Skipped) else (f"GPU {milliseconds(part.device_us)}",)
-    share = percent(part.host_us / whole_us)
-    return Cell(milliseconds(part.host_us), details=(share, *gpu), value=part.host_us)
+    share = percent(share_of(part.host_us, whole_us))
+    return Cell(milliseconds(part.host_us), (share, *gpu), value=part.host_us)
 
 
 # One letter a kind but idle, in their order, so that a bar can be read without its colours.
@@ -213,7 +197,7 @@ _SHARE_FROM = 0.05  # from here on the share fits too on a wide screen
 _SHARE_ALWAYS_FROM = 0.14  # and from here on also on a phone
 
 
-class Part(View):
+class Part(View, kw_only=False):
     """A part of a bar: ``length`` of the full width, ``share`` of the whole that the bar shows;
     both 0..1."""
 
@@ -240,12 +224,12 @@ class Bar(View):
     run: str
     caption: str
     description: str  # the bar in words
-    segments: tuple[Segment, ...]
+    segments: Sequence[Segment]
 
 
 class Bars(Drawing, kw_only=False):
     kind: ClassVar[str] = "bars"
-    bars: tuple[Bar, ...]
+    bars: Sequence[Bar]
 
 
 class LegendEntry(View, kw_only=False):
@@ -258,14 +242,14 @@ class LegendEntry(View, kw_only=False):
 
 class Legend(Drawing, kw_only=False):
     kind: ClassVar[str] = "legend"
-    entries: tuple[LegendEntry, ...]
+    entries: Sequence[LegendEntry]
 
 
 def broken_down(runs: m.Runs) -> list[tuple[int, m.RunReport, m.KernelBreakdown]]:
     return having(runs, "kernels", m.KernelBreakdown)
 
 
-def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
+def of_parts(parts: Sequence[Part]) -> Sequence[Segment]:
     """One after the other from the left; a letter and a share where there is room for them."""
     segments = []
     x = 0.0
@@ -283,20 +267,20 @@ def of_parts(parts: Sequence[Part]) -> tuple[Segment, ...]:
             )
         )
         x += part.length
-    return tuple(segments)
+    return segments
 
 
-def legend_of(family: str, *entries: tuple[str, ...]) -> Legend:
+def legend_of(family: str, *entries: Sequence[str]) -> Legend:
     """``entries``: kind and name, and where they have them a meaning and a letter."""
-    return Legend(tuple(LegendEntry(family, *entry) for entry in entries))
+    return Legend([LegendEntry(family, *entry) for entry in entries])
 
 
-def legend(present: Collection[str]) -> tuple[LegendEntry, ...]:
-    return tuple(
+def legend(present: Collection[str]) -> Sequence[LegendEntry]:
+    return [
         LegendEntry("k", str(kind), name, meaning, LETTERS[kind])
         for kind, name, meaning in KINDS
         if kind in present
-    )
+    ]
 
 
 class Length(View):
@@ -312,7 +296,7 @@ class Lengths(Drawing):
     kind: ClassVar[str] = "lengths"
     what: str
     unit: str
-    rows: tuple[Length, ...]
+    rows: Sequence[Length]
 
 
 def lengths(
@@ -322,12 +306,6 @@ def lengths(
     made = []
     for name, value in rows:
         words = f"{value:,.0f}" if unit == "cases" else figure(value)
-        made.append(
-            Length(
-                name=name,
-                value=words,
-                width=of_width(max(value, 0.0) / longest),
-                first=name == marked,
-            )
-        )
-    return Lengths(what=what, unit=unit, rows=tuple(made))
+        width = of_width(max(value, 0.0) / longest)
+        made.append(Length(name=name, value=words, width=width, first=name == marked))
+    return Lengths(what=what, unit=unit, rows=made)

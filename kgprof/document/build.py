@@ -27,7 +27,14 @@ from kgprof.document import (
 )
 from kgprof.document.environment_facts import gathered
 from kgprof.document.finding_list import Found, Grouped, cost_order, failing, grouped
-from kgprof.document.quantity import EXTREMES, FEWEST_FOR_PERCENTILES, milliseconds, percent
+from kgprof.document.quantity import (
+    EXTREMES,
+    FEWEST_FOR_PERCENTILES,
+    milliseconds,
+    percent,
+    share_of,
+)
+from kgprof.document.run_parts import having
 from kgprof.document.sheet import Section
 from kgprof.document.table import Block, Blocks, Points, Table, plain
 
@@ -93,7 +100,7 @@ def runs(profile: m.Profile, *, wide: bool) -> Iterator[Section]:
         yield _timed(profile, wide)
     if profile.rank_balance is not None:
         blocks = trace_table.rank_blocks(profile.rank_balance, _LIMITS)
-        yield Section("Ranks", intro=profile.rank_balance.text, blocks=blocks)
+        yield Section("Ranks", [*blocks], profile.rank_balance.text)
     for each in profile.differences:
         yield trace_table.difference(each, _LIMITS, rows=_KERNELS, name=_NAME)
 
@@ -142,17 +149,17 @@ def _findings(profile: m.Profile, wide: bool) -> Iterator[Section]:
         return
     groups = by_weight(profile)
     title = f"Findings ({len(profile.findings):,})"
-    beyond = max(0, len(groups) - FINDINGS)
-    if not wide or not beyond:
+    beyond = len(groups) - FINDINGS
+    if not wide or beyond <= 0:
         yield _listed(title, groups, profile)
         return
-    unlisted = max(0, beyond - _MORE_FINDINGS)
-    only = f", {unlisted:,} of them in report.json only" if unlisted else ""
+    unlisted = beyond - _MORE_FINDINGS
+    only = f", {unlisted:,} of them in report.json only" if unlisted > 0 else ""
     yield _listed(title, groups[:FINDINGS], profile, f"{beyond:,} more below{only}")
 
 
 def _accepted(profile: m.Profile) -> Iterator[Section]:
-    groups = tuple(group for group in grouped(profile.findings) if group.first.accepted)
+    groups = [group for group in grouped(profile.findings) if group.first.accepted]
     entries = profile.gate.accepted if profile.gate else profile.accepted
     expired = [
         f"expired on {entry.expires}: {entry.rule} in {entry.file} {entry.function} "
@@ -162,18 +169,13 @@ def _accepted(profile: m.Profile) -> Iterator[Section]:
     ]
     blocks: list[Block] = []
     if groups:
-        found = Found(
-            groups,
-            profile.environment.source_root,
-            notes=tuple(f"accepted by {group.first.accepted}" for group in groups),
-            struck=True,
-        )
-        blocks.append(found)
+        by_whom = [f"accepted by {group.first.accepted}" for group in groups]
+        blocks.append(Found(groups, profile.environment.source_root, by_whom, struck=True))
     if expired:
         blocks.append(_points(expired))
     if blocks:
         title = "Accepted findings"
-        yield Section(title, tuple(blocks), folded=True, noun=title.lower())
+        yield Section(title, blocks, folded=True, noun=title.lower())
 
 
 # ---------------------------------------------------------------- what was measured
@@ -186,7 +188,7 @@ def _watched(profile: m.Profile) -> Iterator[Section]:
         for each in profile.trade_offs
     ]
     if weighed:
-        yield Section("Trade-offs", tuple(weighed), noun="trade-offs")
+        yield Section("Trade-offs", weighed, noun="trade-offs")
     if paying := economics_table.sentences(profile):
         yield Section("Economics", (_points(paying),), noun="runs")
     if profile.checklist:
@@ -202,8 +204,8 @@ def _watched(profile: m.Profile) -> Iterator[Section]:
         yield Section("Syncs and memory", (table,), noun="runs")
 
 
-def _points(sentences: Iterable[str]) -> Points:
-    return Points(tuple((sentence,) for sentence in sentences))
+def _points(sentences: Iterable[str], *, numbered: bool = False) -> Points:
+    return Points([(sentence,) for sentence in sentences], numbered)
 
 
 def _kernels(profile: m.Profile) -> Iterator[Section]:
@@ -211,17 +213,14 @@ def _kernels(profile: m.Profile) -> Iterator[Section]:
     step."""
     root = profile.environment.source_root
     limits = replace(_LIMITS, kernel_rows=_KERNELS)
-    for run in profile.runs:
-        kernels = run.kernels
-        if not isinstance(kernels, m.KernelBreakdown):
-            continue
-        per_step = milliseconds(kernels.window_us / breakdown.steps_of(kernels))
+    for _, run, kernels in breakdown.broken_down(profile.runs):
+        step = breakdown.step_us(kernels)
         shares = ", ".join(
-            f"{breakdown.NAMES[part.kind]} {percent(part.share)}"
-            for part in breakdown.parts(kernels)
+            f"{breakdown.NAMES[kind]} {percent(share_of(us, step))}"
+            for kind, us in breakdown.parts(kernels).items()
         )
         intro = (
-            f"{per_step} ms/{breakdown.per(kernels)} in {kernels.measured_in.upper()}, "
+            f"{milliseconds(step)} ms/{breakdown.per(kernels)} in {kernels.measured_in.upper()}, "
             f"{breakdown.busy_caption(kernels, run.step)}: {shares}"
         )
         table = kernel_table.kernel_table(run, kernels, root, limits, length=_NAME)
@@ -231,51 +230,49 @@ def _kernels(profile: m.Profile) -> Iterator[Section]:
             for rank, row in enumerate(kernels.rows[:_LINES], start=1)
             if row.lines
         ]
-        blocks: list[Block] = [
+        blocks: Blocks = (
             replace(table, totals=table.totals[:-1]),  # what all of them take is said above
             kernel_table.known_lines(kernels),
             *lines,
             *kernel_table.sentences(kernels),
             *kernels.warnings,
-        ]
+        )
         title = f"Kernels of {run.key.slug}"
-        yield Section(title, intro=intro, blocks=tuple(blocks), folded=True, noun="kernels")
+        yield Section(title, blocks, intro, folded=True, noun="kernels")
 
 
 def _checked(profile: m.Profile) -> Iterator[Section]:
     """HolisticTraceAnalysis' figures; what it was not asked, or did not say, once for all runs."""
-    checks = [
-        (run.key.slug, run.holistic)
-        for run in profile.runs
-        if isinstance(run.holistic, m.HolisticCheck)
-    ]
+    checks = having(profile.runs, "holistic", m.HolisticCheck)
     if not checks:
         return
-    said = _points(f"{slug}: {trace_table.hta_sentence(check)}" for slug, check in checks)
-    calls = (call for _, check in checks for call in check.calls if call.reason)
+    said = [f"{run.key.slug}: {trace_table.hta_sentence(check)}" for _, run, check in checks]
+    blocks: list[Block] = [_points(said)]
+    calls = (call for *_, check in checks for call in check.calls if call.reason)
     reasons = dict.fromkeys(f"{call.name} {call.outcome}: {call.reason}" for call in calls)
-    blocks = (said, f"HTA: {'; '.join(reasons)}") if reasons else (said,)
+    if reasons:
+        blocks.append(f"HTA: {'; '.join(reasons)}")
     intro = "HolisticTraceAnalysis; difference = HTA minus kgprof"
-    yield Section("Cross-check with HTA", intro=intro, blocks=blocks, noun="runs")
+    yield Section("Cross-check with HTA", blocks, intro, noun="runs")
 
 
 def _compiled(profile: m.Profile, wide: bool) -> Iterator[Section]:
     """What compiling made of each graph."""
-    fused = region_table.fusion_blocks(profile.runs, _LIMITS)
-    if not wide:
-        fused = tuple(map(_narrow, fused))
-    tuned = region_table.tuning_blocks(profile.runs, _LIMITS)
     for title, blocks in (
-        ("Fusion, graph by graph", fused),
-        ("Autotuning and Triton's stages", tuned),
+        ("Fusion, graph by graph", region_table.fusion_blocks(profile.runs, _LIMITS)),
+        ("Autotuning and Triton's stages", region_table.tuning_blocks(profile.runs, _LIMITS)),
         ("Buffers that Inductor allocates", region_table.buffer_blocks(profile.runs, _LIMITS)),
     ):
-        if blocks:
-            yield Section(title, blocks, folded=True)
+        shown = [block if wide else _narrow(block) for block in blocks]
+        if shown:
+            yield Section(title, shown, folded=True)
 
 
 def _narrow(block: Block) -> Block:
-    return block.only(*region_table.IN_TERMINAL) if isinstance(block, Table) else block
+    """Of the graphs the columns that a terminal has room for."""
+    if isinstance(block, Table) and block.label == region_table.FUSION:
+        return block.only(*region_table.IN_TERMINAL)
+    return block
 
 
 def _roofline(profile: m.Profile) -> Iterator[Section]:
@@ -284,7 +281,7 @@ def _roofline(profile: m.Profile) -> Iterator[Section]:
     found = roofline_table.placed(profile.runs)
     if not found:
         return
-    _, run, _, roofline = max(found, key=lambda each: each[3].placed_us / (each[2].total_us or 1.0))
+    _, run, _, roofline = max(found, key=lambda each: share_of(each[3].placed_us, each[2].total_us))
     limits = replace(_LIMITS, kernel_rows=_KERNELS)
     table = roofline_table.roofline_table(run, roofline, limits)
     ceilings = ", ".join(
@@ -297,13 +294,9 @@ def _roofline(profile: m.Profile) -> Iterator[Section]:
     shares = [
         f"{each.key.slug}: {roofline_table.sentence(kernels, of)}" for _, each, kernels, of in found
     ]
-    largest = table.only(*roofline_table.IN_MARKDOWN)
-    yield Section(
-        f"Roofline: the largest kernels of {run.key.slug}",
-        (largest, against, *shares),
-        folded=True,
-        noun="kernels",
-    )
+    blocks: Blocks = (table.only(*roofline_table.IN_MARKDOWN), against, *shares)
+    title = f"Roofline: the largest kernels of {run.key.slug}"
+    yield Section(title, blocks, folded=True, noun="kernels")
 
 
 def _not_measured(profile: m.Profile) -> Iterator[Section]:
@@ -331,9 +324,7 @@ def compared(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
     yield _metrics(found)
     yield from _compared_findings(profile, found)
     alone = [
-        f"only in {'head' if run.status is m.Presence.NEW else 'base'}: {run.run.slug}"
-        for run in found.runs
-        if run.status is not m.Presence.BOTH
+        f"{where}: {run.run.slug}" for run in found.runs if (where := compare_words.only_in(run))
     ]
     yield Section("", (*alone, *found.notes, found.method))
 
@@ -351,14 +342,12 @@ def _causes(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
         return
     worse = any(not isinstance(run.explained_us, m.Skipped) for run in found.runs)
     root = profile.environment.source_root
-    causes = tuple((compare_words.caused(cause, found, root),) for cause in found.causes)
-    notes = [f"{run.run.slug}: {note}" for run in found.runs for note in run.notes]
-    accounts = (*compare_words.accounts(found), *notes)
-    yield Section(
-        "Likely cause" if worse else "Changes",
-        (Points(causes, numbered=True), *accounts),
-        noun="causes",
+    causes = _points(
+        (compare_words.caused(cause, found, root) for cause in found.causes), numbered=True
     )
+    notes = [f"{run.run.slug}: {note}" for run in found.runs for note in run.notes]
+    title = "Likely cause" if worse else "Changes"
+    yield Section(title, (causes, *compare_words.accounts(found), *notes), noun="causes")
 
 
 def _metrics(found: m.Comparison) -> Section:
@@ -367,17 +356,18 @@ def _metrics(found: m.Comparison) -> Section:
     metrics = compare_words.metrics_of(found)
     shown = [metric for metric in metrics if compare_words.is_shown(metric)]
     rest = Counter(metric.verdict for metric in metrics if metric not in shown)
-    others = ", ".join(f"{number:,} {verdict}" for verdict, number in rest.items())
-    blocks: list[Block] = [compare_words.metric_table(shown)] if shown else []
-    if others:
+    blocks: list[Block] = []
+    if shown:
+        blocks.append(compare_words.metric_table(shown))
+    if rest:
+        others = ", ".join(f"{number:,} {verdict}" for verdict, number in rest.items())
         blocks.append(f"Other metrics: {others}.")
-    return Section("", tuple(blocks), noun="metrics")
+    return Section("", blocks, noun="metrics")
 
 
 def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Section]:
     tally = compare_words.tally(found)
-    missing = compare_words.unchecked(found)
-    yield Section("Findings", intro=tally, blocks=missing)
+    yield Section("Findings", compare_words.unchecked(found), tally)
     by_status = compare_words.by_status(found)
     grown = [each for each in by_status[m.FindingStatus.UNCHANGED] if each.grew]
     for title, same in (
@@ -387,13 +377,12 @@ def _compared_findings(profile: m.Profile, found: m.Comparison) -> Iterator[Sect
         ("Not looked for", by_status[m.FindingStatus.NOT_LOOKED_FOR]),
     ):
         if same:
-            each = {id(one.finding): one for one in same}
-            groups = grouped(one.finding for one in same)
-            notes = [_note([each[id(member)] for member in group.members]) for group in groups]
+            groups = compare_words.by_place(same)
+            shown = groups[:FINDINGS]
             listed = Found(
-                groups[:FINDINGS],
+                [group for group, _ in shown],
                 profile.environment.source_root,
-                notes=tuple(notes[:FINDINGS]),
+                [_note(members) for _, members in shown],
                 struck=title == "Fixed",
             )
             more = len(groups) - FINDINGS
@@ -407,5 +396,5 @@ def _note(members: list[m.ComparedFinding]) -> str:
     for each in members:
         said["fails"] = each.fails
         said[f"{each.base_count:,} -> {each.head_count:,} times"] = each.grew
-        said[f"not looked for in {each.escaped}: {each.missing}"] = bool(each.missing)
+        said[compare_words.not_looked_for(each)] = bool(each.missing)
     return ", ".join(words for words, holds in said.items() if holds)

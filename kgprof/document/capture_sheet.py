@@ -8,16 +8,12 @@ from kgprof.document.breakdown import lengths
 from kgprof.document.sheet import Code, Section, Sheet
 from kgprof.document.table import (
     Block,
-    Blocks,
     Cell,
+    Cells,
     Column,
     Fold,
-    Row,
-    Table,
-    known,
     missing,
     plain,
-    row,
     timed,
 )
 from kgprof.wording import plural
@@ -43,20 +39,34 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
     machine = report.environment
     status, verdict = _verdict(report)
     trust = ""
-    recommended = list[Section]()
+    sections = []
     if isinstance(advice, m.CaptureAdvice):
-        warnings = (("Warning", text) for text in advice.warnings)
-        blocks: Blocks = (Code(advice.code), *warnings)
-        recommended.append(
-            Section("Code to write", intro=advice.reason, blocks=blocks, folded=True)
-        )
-        trust = f"Confidence {advice.confidence}" + (
-            f": {'; '.join(advice.because)}." if advice.because else "."
-        )
-    not_tried = f"{plural(len(report.not_tried), 'case')} not tried ({', '.join(report.not_tried)})"
-    left = (f"Interrupted: {not_tried}.",) if report.interrupted else ()
-    tally = Counter(result.outcome for result in report.results)
-    columns = (
+        warnings = [("Warning", text) for text in advice.warnings]
+        code = Code(advice.code)
+        sections.append(Section("Code to write", [code, *warnings], advice.reason, folded=True))
+        because = f": {'; '.join(advice.because)}" if advice.because else ""
+        trust = f"Confidence {advice.confidence}{because}."
+    # Where no case could be run, all have the reason that the verdict gives.
+    if report.tried:
+        sections += [_cases(report), *_details(report), Section("Method", _METHOD)]
+    return Sheet(
+        title=f"capture of {report.workload}, {report.strategy}",
+        status=status,
+        verdict=verdict,
+        trust=trust,
+        facts=(
+            machine.device_name,
+            f"torch {machine.torch}",
+            f"Python {machine.python}",
+            report.created_utc,
+        ),
+        pictures=[*_pictures(report)] if report.tried else (),
+        sections=sections,
+    )
+
+
+def _cases(report: m.CaptureReport) -> Section:
+    headings = (
         Column("case", style="", title="name for --case"),
         Column("outcome", style=""),
         Column(
@@ -71,37 +81,19 @@ def capture_sheet(report: m.CaptureReport) -> Sheet:
         ),
         Column("copies, µs", title="TIMING: median of copy_ into the declared inputs, or into all"),
     )
-    cases = Section(
-        "Cases",
-        intro=", ".join(
-            f"{tally[outcome]} {outcome}" for outcome in m.CaptureOutcome if tally[outcome]
-        )
-        + ".",
-        blocks=(
-            Table(
-                label="cases and their outcomes",
-                columns=columns,
-                rows=tuple(map(_row, report.results)),
-            ),
-            *left,
-        ),
-    )
-    # Where no case could be run, all have the reason that the verdict gives.
-    sections = (cases, *_details(report), Section("Method", _METHOD)) if report.tried else ()
-    return Sheet(
-        title=f"capture of {report.workload}, {report.strategy}",
-        status=status,
-        verdict=verdict,
-        trust=trust,
-        facts=(
-            machine.device_name,
-            f"torch {machine.torch}",
-            f"Python {machine.python}",
-            report.created_utc,
-        ),
-        pictures=tuple(_pictures(report)) if report.tried else (),
-        sections=(*recommended, *sections),
-    )
+    rows = [_row(result) for result in report.results]
+    blocks: list[Block] = [plain("cases and their outcomes", headings, rows, style="")]
+    if report.interrupted:
+        cases = plural(len(report.not_tried), "case")
+        blocks.append(f"Interrupted: {cases} not tried ({', '.join(report.not_tried)}).")
+    tally = ", ".join(f"{number} {outcome}" for outcome, number in _tally(report).items())
+    return Section("Cases", blocks, f"{tally}.")
+
+
+def _tally(report: m.CaptureReport) -> dict[m.CaptureOutcome, int]:
+    """Of the outcomes that there were, in their order."""
+    tally = Counter(result.outcome for result in report.results)
+    return {outcome: tally[outcome] for outcome in m.CaptureOutcome if tally[outcome]}
 
 
 def _verdict(report: m.CaptureReport) -> tuple[m.VerdictStatus, str]:
@@ -128,86 +120,67 @@ def _pictures(report: m.CaptureReport) -> Iterator[Fold]:
         shown = timed_calls[:_DRAWN] + [call for call in timed_calls[_DRAWN:] if call[1] == m.EAGER]
         rows = [(name, us) for us, name in shown]
         advised = report.advice.case if isinstance(report.advice, m.CaptureAdvice) else ""
-        yield Fold(
-            "Time per call", blocks=(lengths("case", "\N{MICRO SIGN}s", rows, marked=advised),)
-        )
-    tally = Counter(result.outcome for result in report.results)
-    ended = [
-        (str(outcome), float(tally[outcome])) for outcome in m.CaptureOutcome if tally[outcome]
-    ]
-    if ended:
-        yield Fold("Outcomes", blocks=(lengths("outcome", "cases", ended),))
+        yield Fold("Time per call", (lengths("case", "\N{MICRO SIGN}s", rows, marked=advised),))
+    if ended := [(outcome, float(number)) for outcome, number in _tally(report).items()]:
+        yield Fold("Outcomes", (lengths("outcome", "cases", ended),))
 
 
-def _row(result: m.CaptureResult) -> Row:
+def _row(result: m.CaptureResult) -> Cells:
     answer = result.answer
     bad = result.outcome in (m.CaptureOutcome.WRONG, m.CaptureOutcome.HUNG)
-    unmeasured = missing("only correct cases are timed")
-    return row(
+    call = copies = missing("only correct cases are timed")
+    if answer is not None:
+        call, copies = timed(answer.call_us), timed(answer.copies_us)
+    return (
         Cell(result.name, title=f"the function is {result.case.words}"),
-        Cell(str(result.outcome).upper() if bad else str(result.outcome), wrong=bad),
-        Cell(_against(result)),
-        known(answer.call_us, timed) if answer is not None else unmeasured,
-        known(answer.copies_us, timed) if answer is not None else unmeasured,
+        Cell(result.outcome.upper() if bad else result.outcome, wrong=bad),
+        _against(result),
+        call,
+        copies,
     )
 
 
 def _against(result: m.CaptureResult) -> str:
     answer = result.answer
-    if (
-        result.outcome in (m.CaptureOutcome.CORRECT, m.CaptureOutcome.WRONG)
-        and answer is not None
-        and answer.difference
-    ):
-        worst = answer.difference
-        if result.outcome is m.CaptureOutcome.CORRECT:
-            return f"at most {worst.largest or 0.0:.2g} apart, tolerance {worst.tolerance:.2g}"
-        place = f"{worst.of}{list(worst.index) if worst.index else ''}"
-        stale = "the result for the old inputs: " if answer.stale else ""
-        return (
-            f"{stale}{place} is {worst.got}, not {worst.expected}; {worst.differing:,} of "
-            f"{worst.elements:,} differ"
-        )
-    return result.why
+    judged = result.outcome in (m.CaptureOutcome.CORRECT, m.CaptureOutcome.WRONG)
+    if not judged or answer is None or not answer.difference:
+        return result.why
+    worst = answer.difference
+    if result.outcome is m.CaptureOutcome.CORRECT:
+        return f"at most {worst.largest or 0.0:.2g} apart, tolerance {worst.tolerance:.2g}"
+    place = f"{worst.of}{list(worst.index) if worst.index else ''}"
+    stale = "the result for the old inputs: " if answer.stale else ""
+    differ = f"{worst.differing:,} of {worst.elements:,} differ"
+    return f"{stale}{place} is {worst.got}, not {worst.expected}; {differ}"
 
 
 def _details(report: m.CaptureReport) -> Iterator[Section]:
     """What is too long for the table: the lines that raised, stacks, and the inputs."""
-    folds: list[Block] = []
+    folds = []
     for result in report.results:
-        blocks = [*_detail(result)]
-        if blocks:
-            folds.append(Fold(f"{result.name}: {result.outcome}", blocks=tuple(blocks)))
+        if blocks := [*_detail(result)]:
+            folds.append(Fold(f"{result.name}: {result.outcome}", blocks))
     if folds:
-        yield Section("Outcomes in detail", tuple(folds))
-    inputs = next(
-        (r.answer.inputs for r in report.results if r.answer is not None and r.answer.inputs), ()
-    )
+        yield Section("Outcomes in detail", folds)
+    answers = (result.answer for result in report.results)
+    inputs = next((answer.inputs for answer in answers if answer and answer.inputs), ())
     if inputs:
-        rows = [
-            [
-                each.name,
-                "\N{MULTIPLICATION SIGN}".join(map(str, each.shape)) or "scalar",
-                each.dtype,
-                "yes" if each.declared else "no",
-            ]
-            for each in inputs
-        ]
+        rows = []
+        for each in inputs:
+            shape = "\N{MULTIPLICATION SIGN}".join(map(str, each.shape)) or "scalar"
+            rows.append((each.name, shape, each.dtype, "yes" if each.declared else "no"))
         table = plain("inputs", ("input", "shape", "type", "declared by buffers"), rows, words=4)
         intro = (
             "Tensors that the function reads but neither creates nor writes, except its parameters."
         )
-        yield Section("Inputs", intro=intro, blocks=(table,))
+        yield Section("Inputs", (table,), intro)
 
 
 def _detail(result: m.CaptureResult) -> Iterator[Block]:
     answer = result.answer
     if answer is not None:
-        if answer.at is not None:
-            yield (
-                "Line",
-                f"{answer.at.file}:{answer.at.line} in {answer.at.function}: {answer.at.text}",
-            )
+        if at := answer.at:
+            yield "Line", f"{at.file}:{at.line} in {at.function}: {at.text}"
         if result.outcome is m.CaptureOutcome.WRONG and result.why:
             yield result.why
         yield from answer.notes
@@ -218,4 +191,4 @@ def _detail(result: m.CaptureResult) -> Iterator[Block]:
         if isinstance(result.native_stacks, str):
             yield Code(result.native_stacks)
         else:
-            yield ("Native stacks", result.native_stacks.reason)
+            yield "Native stacks", result.native_stacks.reason

@@ -1,17 +1,18 @@
 """The comparison on the page: two sides, what is worse and why, where the time moved, and which
 findings are new."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document import breakdown, compare_words, trace_table
 from kgprof.document.breakdown import LETTERS, Bar, Bars, Part, legend, of_parts
-from kgprof.document.finding_list import grouped, place
+from kgprof.document.finding_list import Anchors, place
 from kgprof.document.limits import Limits, anchor
 from kgprof.document.quantity import DASH, count, figure, milliseconds, of_width
-from kgprof.document.table import Block, Fold, Table, View, columns, plain, row
+from kgprof.document.table import Block, Fold, Table, View, plain
 
 CARDS = 6
 KERNELS = 12  # rows of a table of kernels
@@ -33,7 +34,7 @@ Shown = dict[str, object]  # what the template alone reads, by name
 
 
 def compare_part(
-    profile: m.Profile, found: m.Comparison, anchors: Mapping[str, str], limits: Limits
+    profile: m.Profile, found: m.Comparison, anchors: Anchors, limits: Limits
 ) -> Shown:
     """What the section holds. ``anchors``: where each finding of the head stands, by its
     fingerprint."""
@@ -45,13 +46,11 @@ def compare_part(
     unchanged = [metric for metric in listed if metric not in changed]
     base, head = compare_words.sides(found)
     at = {run.key: anchor(index) for index, run in enumerate(profile.runs)}
-    bars = [
-        parts_of(run.trace, after)
-        for run in found.runs
-        if run.trace is not None
-        for after in (False, True)
-    ]
+    traces = [run.trace for run in found.runs if run.trace is not None]
+    bars = [parts_of(trace, after) for trace in traces for after in (False, True)]
     longest = max((sum(bar.values()) for bar in bars), default=0.0)  # microseconds, on either side
+    by_status = compare_words.by_status(found)
+    notes = (*compare_words.unchecked(found), found.method, *found.notes[: limits.lines])
     return {
         "base": base,
         "head": head,
@@ -67,45 +66,33 @@ def compare_part(
         "unchanged": _metrics(unchanged, "Metrics that are the same, or were not observed"),
         "keys": legend({kind for bar in bars for kind in bar}),
         # The bars of base and head, and what traces, compilations and settings differ in.
-        "runs": tuple(
+        "runs": [
             _run(run, at.get(run.run, ""), longest, limits) for run in found.runs[: limits.runs]
-        ),
-        "findings": tuple(
-            _status(status, same, root, anchors, limits)
-            for status, same in compare_words.by_status(found).items()
-        ),
+        ],
+        "findings": [
+            _status(status, same, root, anchors, limits) for status, same in by_status.items()
+        ],
         "differences": (
             *_changes("Facts of the environment that differ", "fact", found.environment, limits),
             *_changes("Settings that differ", "setting", found.settings, limits),
         ),
-        "notes": tuple(
-            filter(
-                None, (*compare_words.unchecked(found), found.method, *found.notes[: limits.lines])
-            )
-        ),
+        "notes": tuple(filter(None, notes)),
     }
 
 
 def _sides(found: m.Comparison) -> Table:
-    def facts(side: m.ComparedSide) -> Iterable[str]:
-        commit = side.git_commit
+    def facts(side: m.ComparedSide) -> Sequence[str]:
         changes = " with changes" if side.git_dirty is True else ""
-        yield side.source
-        yield (
-            f"not known: {commit.reason}" if isinstance(commit, m.Skipped) else f"{commit}{changes}"
-        )
-        yield side.created_utc
-        yield side.kgprof_version
-        yield f"{side.verdict.status}: {side.verdict.text} (exit code {side.exit_code})"
+        commit = f"{side.commit}{changes}"
+        if isinstance(side.git_commit, m.Skipped):
+            commit = f"not known: {side.git_commit.reason}"
+        verdict = f"{side.verdict.status}: {side.verdict.text} (exit code {side.exit_code})"
+        return side.source, commit, side.created_utc, side.kgprof_version, verdict
 
     names = ("from", "commit", "recorded", "by kgprof", "its own verdict")
-    return Table(
-        label="The two sides",
-        columns=columns("fact", "base", "head", words=3, first="kind"),
-        rows=tuple(
-            row(*cells) for cells in zip(names, facts(found.base), facts(found.head), strict=True)
-        ),
-    )
+    rows = zip(names, facts(found.base), facts(found.head), strict=True)
+    headings = ("fact", "base", "head")
+    return plain("The two sides", headings, rows, style="", first="kind", words=3)
 
 
 # ---------------------------------------------------------------- metrics
@@ -115,11 +102,14 @@ def _metrics(metrics: Sequence[m.ComparedMetric], label: str) -> Table:
     return compare_words.metric_table(metrics, label).only(*_COLUMNS)
 
 
-def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Shown, ...]:
+def _cards(metrics: Sequence[m.ComparedMetric]) -> Sequence[Shown]:
     """The worst of what decides; beyond it, of what changed."""
     changed = (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
-    return tuple(
-        Shown(
+    shown = [metric for metric in metrics if metric.decides or metric.verdict in changed]
+    cards = []
+    for metric in shown[:CARDS]:
+        details = (compare_words.interval(metric), *compare_words.qualified(metric))
+        card = Shown(
             name=metric.name,
             run=metric.run.slug,
             base=compare_words.value(metric, metric.base),
@@ -127,23 +117,19 @@ def _cards(metrics: Sequence[m.ComparedMetric]) -> tuple[Shown, ...]:
             change=compare_words.change(metric),
             symbol=compare_words.SYMBOLS[metric.verdict],
             verdict=metric.verdict,
-            detail="; ".join(
-                filter(None, (compare_words.interval(metric), *compare_words.qualified(metric)))
-            ),
+            detail="; ".join(filter(None, details)),
             plot=plot(metric),
         )
-        for metric in [metric for metric in metrics if metric.decides or metric.verdict in changed][
-            :CARDS
-        ]
-    )
+        cards.append(card)
+    return cards
 
 
 def plot(metric: m.ComparedMetric) -> Plot | None:
     """The axis is as wide as the interval and the budget need."""
-    if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
+    ends = compare_words.interval_of(metric)
+    if ends is None:
         return None
-    low = 100 * (metric.low - 1)
-    high = 100 * (metric.high - 1)
+    low, high = (100 * share for share in ends)
     budget = metric.budget_percent
     reach = 1.15 * max(abs(low), abs(high), budget or 0.0, _FEWEST_PERCENT)
 
@@ -154,29 +140,25 @@ def plot(metric: m.ComparedMetric) -> Plot | None:
         x=of_width(at(low)),
         width=of_width(max(at(high) - at(low), 0.01)),
         middle=of_width(0.5),
-        limit=of_width(at(budget)) if budget is not None else "",
+        limit="" if budget is None else of_width(at(budget)),
     )
 
 
 # ---------------------------------------------------------------- causes
 
 
-def _causes(
-    found: m.Comparison, root: str, anchors: Mapping[str, str], limits: Limits
-) -> Iterable[Shown]:
+def _causes(found: m.Comparison, root: str, anchors: Anchors, limits: Limits) -> Iterable[Shown]:
     together = compare_words.unexplained(found.causes)
     for cause in found.causes[: limits.lines]:
         explains = "" if together else compare_words.explains(cause, found.runs)
+        run = cause.run.slug if cause.run else ""
         yield Shown(
             cause=cause.cause,
             text=compare_words.cause_text(cause),
             # How much it explains, unless that is said once among the accounts, and its run.
-            detail=", ".join(
-                part for part in (explains, cause.run.slug if cause.run else "") if part
-            ),
+            detail=", ".join(filter(None, (explains, run))),
             place=place(cause.place, root, limits).where if cause.place else "",
-            # Of the finding; empty where it has none on this page.
-            anchor=anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
+            anchor=anchors.get(cause.fingerprint, ""),  # of the finding, if this page has it
         )
 
 
@@ -186,71 +168,62 @@ def _causes(
 def parts_of(trace: m.TraceDifference, after: bool) -> dict[str, float]:
     """Microseconds of a step by kind, in the bars' order, then idle."""
     rows = (*trace.kinds, *(row for row in trace.window if row.name == breakdown.IDLE))
-    totals = {row.name: row.after_us if after else row.before_us for row in rows}
-    return {str(kind): totals[kind] for kind, _, _ in breakdown.KINDS if totals.get(kind, 0.0) > 0}
+    return breakdown.in_order({row.name: _us(row, after) for row in rows})
+
+
+def _us(change: m.Change, after: bool) -> float:
+    return change.after_us if after else change.before_us
+
+
+def window_us(trace: m.TraceDifference, after: bool) -> float:
+    """Zero where it is not known."""
+    window = trace.of_window("window")
+    return _us(window, after) if window else 0.0
 
 
 def _run(run: m.RunComparison, place: str, longest_us: float, limits: Limits) -> Fold:
     trace = run.trace
-    verdicts = [metric.verdict for metric in run.metrics]
-    summary = ", ".join(
-        f"{count(n)} {word}" for word in m.MetricVerdict if (n := verdicts.count(word))
-    )
-    missing = trace.missing if trace is not None else "neither side was traced"
-    if run.status is not m.Presence.BOTH:
-        summary = f"only in {'head' if run.status is m.Presence.NEW else 'base'}"
-        missing = "the run is on one side only"
-    shown = None if trace is None or trace.missing else trace
-    drawn = (
-        Bars(tuple(_bar(name, shown, name == "head", longest_us) for name in ("base", "head")))
-        if shown
-        else None
-    )
-    return Fold(
-        run.run.slug,
-        blocks=(
-            *run.notes[: limits.lines],
-            drawn or f"No bars: {missing}.",
-            *_tables(run, shown, limits),
-        ),
-        caption=summary,
-        open=m.MetricVerdict.WORSE in verdicts,
-        run=place,
-    )
+    verdicts = Counter(metric.verdict for metric in run.metrics)
+    tally = [f"{count(verdicts[word])} {word}" for word in m.MetricVerdict if verdicts[word]]
+    alone = compare_words.only_in(run)
+    blocks: list[Block] = [*run.notes[: limits.lines]]
+    if trace is not None and not trace.missing:
+        blocks.append(Bars((_bar(trace, False, longest_us), _bar(trace, True, longest_us))))
+        rows = min(KERNELS, limits.kernel_rows)
+        # A page that is too large for any kernel keeps the kinds.
+        kept = trace if rows else replace(trace, kernels=(), spans=(), regions=())
+        blocks += trace_table.difference(kept, limits, rows=rows or KERNELS).blocks
+    elif alone:
+        blocks.append("No bars: the run is on one side only.")
+    else:
+        blocks.append(f"No bars: {trace.missing if trace else 'neither side was traced'}.")
+    blocks += _tables(run, limits)
+    worse = m.MetricVerdict.WORSE in verdicts
+    return Fold(run.run.slug, blocks, caption=alone or ", ".join(tally), open=worse, run=place)
 
 
-def _bar(name: str, trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
+def _bar(trace: m.TraceDifference, after: bool, longest_us: float) -> Bar:
+    name = "head" if after else "base"
     parts = parts_of(trace, after)
-    window = trace.of_window("window")
-    whole = (window.after_us if after else window.before_us) if window else 0.0
-    whole = whole or sum(parts.values()) or 1.0
+    whole = window_us(trace, after) or sum(parts.values()) or 1.0
     steps = trace.after_steps if after else trace.before_steps
     over = f", mean of {count(steps)}" if trace.per == "step" else ""
     segments = [
         Part(kind=kind, letter=LETTERS[kind], length=us / (longest_us or 1.0), share=us / whole)
         for kind, us in parts.items()
     ]
-    words = ", ".join(
-        f"{breakdown.NAMES[kind]} {milliseconds(us)} ms" for kind, us in parts.items()
-    )
+    words = [f"{breakdown.NAMES[kind]} {milliseconds(us)} ms" for kind, us in parts.items()]
     return Bar(
         anchor="",
         run=name,
         caption=f"{milliseconds(whole)} ms per {trace.per} under the profiler{over}",
-        description=f"{name}: {milliseconds(whole)} ms: {words}",
+        description=f"{name}: {milliseconds(whole)} ms: {', '.join(words)}",
         segments=of_parts(segments),
     )
 
 
-def _tables(
-    run: m.RunComparison, trace: m.TraceDifference | None, limits: Limits
-) -> Iterable[Block]:
+def _tables(run: m.RunComparison, limits: Limits) -> Iterable[Block]:
     """What is less than a millisecond of a compilation is none."""
-    if trace is not None:
-        rows = min(KERNELS, limits.kernel_rows)
-        # A page that is too large for any kernel keeps the kinds.
-        kept = trace if rows else replace(trace, kernels=(), spans=(), regions=())
-        yield from trace_table.difference(kept, limits, rows=rows or KERNELS).blocks
     stages = [
         (
             phase.name,
@@ -285,14 +258,10 @@ def _status(
     status: m.FindingStatus,
     same: Sequence[m.ComparedFinding],
     root: str,
-    anchors: Mapping[str, str],
+    anchors: Anchors,
     limits: Limits,
 ) -> Shown:
-    by_finding = {id(each.finding): each for each in same}
-    grouped_findings = grouped(each.finding for each in same)
-    groups = [
-        (group, [by_finding[id(member)] for member in group.members]) for group in grouped_findings
-    ]
+    groups = compare_words.by_place(same)
     # What fails comes first, then what grew.
     groups.sort(
         key=lambda pair: (
@@ -306,27 +275,27 @@ def _status(
         finding = group.first
         before = max(each.base_count for each in members)
         after = max(each.head_count for each in members)
-        found = Shown(
+        was = "" if before == after else f", was {count(before)}"
+        fixed = status is m.FindingStatus.FIXED
+        row = Shown(
             rule=finding.rule,
             level=finding.level.value,
             message=finding.message,
-            why=f"not looked for in {members[0].escaped}: {members[0].missing}"
-            if members[0].missing
-            else "",
+            why=compare_words.not_looked_for(members[0]),
             place=place(finding.location, root, limits).where if finding.location else "",
             runs=", ".join(group.runs[: limits.lines]),
-            counts=count(after) if before == after else f"{count(after)}, was {count(before)}",
+            counts=f"{count(after)}{was}",
             fails=any(each.fails for each in members),
-            anchor="" if status is m.FindingStatus.FIXED else anchors.get(finding.fingerprint, ""),
+            anchor="" if fixed else anchors.get(finding.fingerprint, ""),
         )
-        rows.append(found)
+        rows.append(row)
     cut = len(groups) - len(shown)
+    few_fixed = status is m.FindingStatus.FIXED and len(shown) <= _OPEN
     return Shown(
         status=status,
         symbol=compare_words.STATUS_SYMBOLS[status],
         total=count(len(same)),
-        rows=tuple(rows),
+        rows=rows,
         more=f"{count(cut)} more places in report.json" if cut else "",
-        open=status is m.FindingStatus.NEW
-        or (status is m.FindingStatus.FIXED and len(shown) <= _OPEN),
+        open=status is m.FindingStatus.NEW or few_fixed,
     )

@@ -4,10 +4,12 @@ disagree."""
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from kgprof import model as m
-from kgprof.document.finding_list import where
-from kgprof.document.quantity import DASH, count, figure, milliseconds, size
-from kgprof.document.table import Cell, Column, Small, Table, columns, row
+from kgprof.document.finding_list import Grouped, grouped, where
+from kgprof.document.quantity import DASH, count, figure, milliseconds, ratio, size
+from kgprof.document.table import Cell, Column, Small, Table, plain
 from kgprof.wording import plural
 
 MINUS = "\N{MINUS SIGN}"
@@ -29,7 +31,7 @@ STATUS_SYMBOLS = {
 }
 
 
-def metrics_of(comparison: m.Comparison) -> tuple[m.ComparedMetric, ...]:
+def metrics_of(comparison: m.Comparison) -> Sequence[m.ComparedMetric]:
     """Of all runs: what decides first; of that as of the others by verdict."""
     order = [*m.MetricVerdict]
     every = [metric for run in comparison.runs for metric in run.metrics]
@@ -50,28 +52,27 @@ def metric_table(metrics: Iterable[m.ComparedMetric], label: str = "") -> Table:
             wrong=metric.verdict is m.MetricVerdict.WORSE,
         )
         ratio = None if isinstance(metric.ratio, m.Skipped) else metric.ratio
-        cells = row(
-            Cell(metric.name, below=(Small((metric.run.slug,), "detail block"),)),
-            Cell(metric.run.slug),
-            judged,
-            Cell(value(metric, metric.base)),
-            Cell(value(metric, metric.head)),
-            Cell(change(metric), value=ratio),
-            Cell(bounds(metric), details=qualified(metric)),
+        rows.append(
+            (
+                Cell(metric.name, below=(Small((metric.run.slug,), "detail block"),)),
+                metric.run.slug,
+                judged,
+                value(metric, metric.base),
+                value(metric, metric.head),
+                Cell(change(metric), value=ratio),
+                Cell(bounds(metric), qualified(metric)),
+            )
         )
-        rows.append(cells)
-    return Table(
-        label=label,
-        columns=(
-            Column("metric", style="short"),
-            Column("run", style=""),
-            Column("verdict", style="kind"),
-            *columns("base", "head", "change", words=0),
-            Column("95 % interval", style="", details=2),
-        ),
-        rows=tuple(rows),
-        style="sortable compared",
+    headings = (
+        Column("metric", style="short"),
+        "run",
+        Column("verdict", style="kind"),
+        "base",
+        "head",
+        "change",
+        Column("95 % interval", style="", details=2),
     )
+    return plain(label, headings, rows, style="sortable compared", words=2)
 
 
 def is_shown(metric: m.ComparedMetric) -> bool:
@@ -107,51 +108,65 @@ def change(metric: m.ComparedMetric) -> str:
     ratio."""
     if isinstance(metric.base, m.Skipped) or isinstance(metric.head, m.Skipped):
         return DASH
-    if metric.base == metric.head and (metric.ratio == 1 or isinstance(metric.ratio, m.Skipped)):
-        return "0"
-    percent = signed_percent(metric.ratio - 1) if isinstance(metric.ratio, float | int) else ""
-    if percent and (metric.time_of or metric.unit in _IN_PERCENT):
-        return percent
     more = metric.head - metric.base
-    return f"{_sign(more)}{_plain(abs(more))}" + (f" ({percent})" if percent else "")
+    counted = f"{_sign(more)}{_plain(abs(more))}"
+    if isinstance(metric.ratio, m.Skipped):
+        return counted if more else "0"
+    if not more and metric.ratio == 1:
+        return "0"
+    percent = signed_percent(metric.ratio - 1)
+    in_percent = metric.time_of or metric.unit in _IN_PERCENT
+    return percent if in_percent else f"{counted} ({percent})"
+
+
+def interval_of(metric: m.ComparedMetric) -> tuple[float, float] | None:
+    """The ends of the 95 % interval of the change, as shares of base; None where there is none."""
+    if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
+        return None
+    return metric.low - 1, metric.high - 1
 
 
 def bounds(metric: m.ComparedMetric) -> str:
     """The 95 % interval of the change; empty where there is none."""
-    if isinstance(metric.low, m.Skipped) or isinstance(metric.high, m.Skipped):
+    ends = interval_of(metric)
+    if ends is None:
         return ""
-    low = signed_percent(metric.low - 1)
-    high = signed_percent(metric.high - 1)
+    low, high = map(signed_percent, ends)
     rounds = f"{count(metric.base_rounds)} + {plural(metric.head_rounds, 'round')}"
     return f"{low.removesuffix(' %')} to {high}, {rounds}"
 
 
 def interval(metric: m.ComparedMetric) -> str:
-    return f"95 % interval {bounds(metric)}" if bounds(metric) else ""
+    found = bounds(metric)
+    return f"95 % interval {found}" if found else ""
 
 
-def qualified(metric: m.ComparedMetric) -> tuple[str, ...]:
+def qualified(metric: m.ComparedMetric) -> Sequence[str]:
     """What limits it, and what a reader must know besides."""
-    limit = f"allowed: {allowed(metric)}" if allowed(metric) else ""
-    return tuple(part for part in (limit, metric.note) if part)
+    limit = allowed(metric)
+    return tuple(filter(None, (limit and f"allowed: {limit}", metric.note)))
 
 
 def allowed(metric: m.ComparedMetric) -> str:
     """How much worse it may become; empty where nothing limits it."""
     if not metric.decides:
         return ""
-    if metric.budget_percent is not None:
-        return f"at most {signed_percent(metric.budget_percent / 100)}"
-    if metric.tolerance_percent is not None:
-        return f"at most {signed_percent(metric.tolerance_percent / 100)}"
-    return "no more"
+    most = allowed_percent(metric)
+    return "no more" if most is None else f"at most {signed_percent(most / 100)}"
+
+
+def allowed_percent(metric: m.ComparedMetric) -> float | None:
+    if metric.budget_percent is None:
+        return metric.tolerance_percent
+    return metric.budget_percent
 
 
 def sentence(metric: m.ComparedMetric) -> str:
     """The whole of it: "step of fused.default: worse, +12.4 % (41.2 ms, was 36.7 ms; ...)"."""
-    inside = [f"{value(metric, metric.base)} → {value(metric, metric.head)}", interval(metric)]
-    inside += [f"allowed {allowed(metric)}" if allowed(metric) else "", metric.note]
-    said = "; ".join(part for part in inside if part)
+    limit = allowed(metric)
+    sides = f"{value(metric, metric.base)} → {value(metric, metric.head)}"
+    inside = (sides, interval(metric), limit and f"allowed {limit}", metric.note)
+    said = "; ".join(filter(None, inside))
     return f"{metric.name} of {metric.run.slug}: {metric.verdict}, {change(metric)} ({said})"
 
 
@@ -182,11 +197,11 @@ def cause_text(cause: m.Cause) -> str:
     return f"{cause.text}{shows}{seen}"
 
 
-def accounts(comparison: m.Comparison, at_most: int | None = None) -> tuple[str, ...]:
+def accounts(comparison: m.Comparison, at_most: int | None = None) -> Sequence[str]:
     """What is true of every cause, then the account of each of the first ``at_most`` runs that has
     one."""
     each = (unexplained(comparison.causes), *(account(run) for run in comparison.runs[:at_most]))
-    return tuple(said for said in each if said)
+    return [said for said in each if said]
 
 
 def explains(cause: m.Cause, runs: Sequence[m.RunComparison]) -> str:
@@ -231,12 +246,26 @@ def account(run: m.RunComparison) -> str:
 # ---------------------------------------------------------------- findings and sides
 
 
-def by_status(comparison: m.Comparison) -> dict[m.FindingStatus, tuple[m.ComparedFinding, ...]]:
+def by_status(comparison: m.Comparison) -> dict[m.FindingStatus, Sequence[m.ComparedFinding]]:
     """Every status, also one that no finding has."""
     return {
-        status: tuple(found for found in comparison.findings if found.status is status)
+        status: [found for found in comparison.findings if found.status is status]
         for status in m.FindingStatus
     }
+
+
+def by_place(
+    same: Sequence[m.ComparedFinding],
+) -> list[tuple[Grouped, list[m.ComparedFinding]]]:
+    """Each group with what the comparison says of its members."""
+    compared = {id(each.finding): each for each in same}
+    groups = grouped(each.finding for each in same)
+    return [(group, [compared[id(each)] for each in group.members]) for group in groups]
+
+
+def not_looked_for(found: m.ComparedFinding) -> str:
+    """Where it was not, and why; empty where both sides looked for it."""
+    return f"not looked for in {found.escaped}: {found.missing}" if found.missing else ""
 
 
 def headline(profile: m.Profile) -> m.Verdict:
@@ -245,46 +274,29 @@ def headline(profile: m.Profile) -> m.Verdict:
     comparison = profile.comparison
     verdict = profile.verdict
     assert comparison is not None
-    times = [
-        each
-        for each in metrics_of(comparison)
-        if each.time_of is not None and isinstance(each.ratio, float)
-    ]
-    step = next(
-        (each for each in times if each.decides and each.verdict is m.MetricVerdict.WORSE), None
-    )
-    step = step or next((each for each in times if each.decides), None)
+    metrics = metrics_of(comparison)
+    times = (each for each in metrics if each.decides and each.time_of is not None)
+    step = next((each for each in times if isinstance(each.ratio, float)), None)
     if step is None or isinstance(step.ratio, m.Skipped):
         return verdict
     if verdict.status is m.VerdictStatus.FAILED and step.verdict is not m.MetricVerdict.WORSE:
         return verdict
     share = 100 * (step.ratio - 1)
     text = f"{step.name.capitalize()} {abs(share):.1f} % {'slower' if share > 0 else 'faster'}"
-    if isinstance(step.low, float) and isinstance(step.high, float):
-        low = step.low - 1
-        high = step.high - 1
+    if (ends := interval_of(step)) is not None:
+        low, high = ends
         if low * high > 0:
             low, high = sorted((abs(low), abs(high)))
-        text += f" (95 % CI {100 * low:.1f} to {100 * high:.1f} %"
-        text += f"; limit {step.budget_percent:g} %)" if step.budget_percent is not None else ")"
-    first = next((each for each in metrics_of(comparison) if each.name == m.COLD_FIRST_CALL), None)
-    if (
-        first is not None
-        and first.verdict is m.MetricVerdict.WORSE
-        and isinstance(first.ratio, float)
-    ):
-        was, now = (value(first, side) for side in (first.base, first.head))
-        text += (
-            f", first call {figure(first.ratio)}\N{MULTIPLICATION SIGN} as long ({was} to {now})"
-        )
-    rounds = (
-        f"{step.run.slug}: {step.base_rounds} + {plural(step.head_rounds, 'process', 'processes')}"
-    )
-    rounds += ", recorded in turn" if comparison.in_turn is not None else ""
-    trust = "; ".join(part for part in (rounds, step.note) if part)
-    return m.Verdict(
-        status=verdict.status, lead=verdict.lead, text=text, trust=trust, reasons=verdict.reasons
-    )
+        limit = "" if step.budget_percent is None else f"; limit {step.budget_percent:g} %"
+        text += f" (95 % CI {100 * low:.1f} to {100 * high:.1f} %{limit})"
+    first = next((each for each in metrics if each.name == m.COLD_FIRST_CALL), None)
+    if first and first.verdict is m.MetricVerdict.WORSE and isinstance(first.ratio, float):
+        sides = f"{value(first, first.base)} to {value(first, first.head)}"
+        text += f", first call {ratio(first.ratio)} as long ({sides})"
+    processes = plural(step.head_rounds, "process", "processes")
+    in_turn = "" if comparison.in_turn is None else ", recorded in turn"
+    rounds = f"{step.run.slug}: {step.base_rounds} + {processes}{in_turn}"
+    return replace(verdict, text=text, trust="; ".join(filter(None, (rounds, step.note))))
 
 
 def tally(comparison: m.Comparison) -> str:
@@ -293,17 +305,23 @@ def tally(comparison: m.Comparison) -> str:
     found = by_status(comparison)
     unknown = Counter(each.escaped for each in found.pop(m.FindingStatus.NOT_LOOKED_FOR))
     known = [f"{count(len(each))} {status}" for status, each in found.items()]
-    return ", ".join(
-        (*known, *(f"{count(number)} not looked for in {side}" for side, number in unknown.items()))
-    )
+    known += [f"{count(number)} not looked for in {side}" for side, number in unknown.items()]
+    return ", ".join(known)
 
 
-def unchecked(comparison: m.Comparison) -> tuple[str, ...]:
+def only_in(run: m.RunComparison) -> str:
+    """Empty where it is in both."""
+    if run.status is m.Presence.BOTH:
+        return ""
+    return "only in head" if run.status is m.Presence.NEW else "only in base"
+
+
+def unchecked(comparison: m.Comparison) -> Sequence[str]:
     """What only one side looked for, and why the other did not."""
-    return tuple(
+    return [
         f"not looked for in {each.side}: {', '.join(each.rules)} ({each.reason})"
         for each in comparison.not_looked_for
-    )
+    ]
 
 
 def sides(comparison: m.Comparison) -> tuple[str, str]:
@@ -315,30 +333,27 @@ def sides(comparison: m.Comparison) -> tuple[str, str]:
     return base, head
 
 
-def settings_that_differ(comparison: m.Comparison) -> tuple[m.ChangedFact, ...]:
+def settings_that_differ(comparison: m.Comparison) -> Sequence[m.ChangedFact]:
     """Of the command and of any run, those that make a step other work."""
-    every = (
-        *comparison.settings,
-        *(setting for run in comparison.runs for setting in run.settings),
-    )
-    return tuple(dict.fromkeys(one for one in every if one.name not in m.OF_THE_MEASUREMENT))
+    of_runs = (setting for run in comparison.runs for setting in run.settings)
+    every = dict.fromkeys((*comparison.settings, *of_runs))
+    return [one for one in every if one.name not in m.OF_THE_MEASUREMENT]
 
 
 def comparability(comparison: m.Comparison) -> str:
-    if not comparison.environment and (differing := settings_that_differ(comparison)):
+    if comparison.environment:
+        differ = f"The environments differ in {plural(len(comparison.environment), 'fact')}"
+        if comparison.comparable:
+            return f"{differ}; times are compared anyway, as requested."
+        return f"{differ}, so times are not compared."
+    if differing := settings_that_differ(comparison):
         names = ", ".join(
             f"{one.name} {one.base or 'not given'} → {one.head or 'not given'}" for one in differing
         )
         return f"Both sides have the same machine and versions, but not the same settings: {names}."
-    if not comparison.environment:
-        return (
-            "Both sides have the same machine, versions and torch settings, so times can "
-            "be compared."
-        )
-    differ = plural(len(comparison.environment), "fact")
-    if comparison.comparable:
-        return f"The environments differ in {differ}; times are compared anyway, as requested."
-    return f"The environments differ in {differ}, so times are not compared."
+    return (
+        "Both sides have the same machine, versions and torch settings, so times can be compared."
+    )
 
 
 REGRESSION = "REGRESSION"  # what a comparison that fails is called

@@ -4,6 +4,7 @@ paid for itself."""
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits
 from kgprof.document.plot import Axis, Plot, Shape, line, plot
 from kgprof.document.quantity import count, duration, figure, milliseconds, p10_to_p90
+from kgprof.document.run_parts import collected
 from kgprof.document.table import Block, Cell, Table, known, number, plain, row, timed
 from kgprof.wording import plural
 
@@ -31,50 +33,45 @@ HEADINGS = (
 def economics_table(profile: m.Profile, limits: Limits) -> Table:
     """Columns that at least one run has a figure for; the notes say what is not known, and why."""
     shown = weighed(profile)
-    rows = (row(one.run.slug, *_figures(one, profile.unit)) for one in shown)
+    rows = [row(one.run.slug, *_figures(one, profile.unit)) for one in shown]
     table = plain("Compile time against time saved, per run", ("run", *HEADINGS), rows)
-    known = (
-        name
-        for at, name in enumerate(HEADINGS, start=1)
-        if any(line.cells[at].measured for line in table.rows)
-    )
-    return replace(table.only("run", *known), notes=_unknown(shown, limits))
+    known = [
+        column.name
+        for at, column in enumerate(table.columns)
+        if any(row.cells[at].measured for row in rows)
+    ]
+    return replace(table.only(*known), notes=_unknown(shown, limits))
 
 
-def sentences(profile: m.Profile) -> tuple[str, ...]:
+def sentences(profile: m.Profile) -> Sequence[str]:
     """For reports without a table: the runs that pay. Those that do not are findings, and stand
     there."""
-    return tuple(
+    return [
         f"{one.run.slug}: {one.text}" for one in weighed(profile) if one.verdict == m.Payoff.PAYS
-    )
+    ]
 
 
-def weighed(profile: m.Profile) -> tuple[m.Economics, ...]:
+def weighed(profile: m.Profile) -> Sequence[m.Economics]:
     """Of the runs that compiled something and were timed."""
-    return tuple(run.economics for run in profile.runs if isinstance(run.economics, m.Economics))
+    return [run.economics for run in profile.runs if isinstance(run.economics, m.Economics)]
 
 
-def _figures(one: m.Economics, unit: m.WorkUnit) -> tuple[Cell, ...]:
-    saved: tuple[str, ...] = ()
+def _figures(one: m.Economics, unit: m.WorkUnit) -> Sequence[Cell]:
+    saved: Sequence[str] = ()
     if not isinstance(one.saved_us, m.Skipped) and one.verdict in (m.Payoff.PAYS, m.Payoff.NEVER):
-        saved = (
-            f"{'saves' if one.saved_us >= 0 else 'loses'} {milliseconds(abs(one.saved_us))} "
-            f"ms/{one.per}",
-        )
+        saves = "saves" if one.saved_us >= 0 else "loses"
+        saved = (f"{saves} {milliseconds(abs(one.saved_us))} ms/{one.per}",)
     scale = 1e-3 if one.per == "step" else 1.0
     per = f" ms/{one.per}"
 
     def break_even(found: m.BreakEven) -> Cell:
-        work = (
-            ()
-            if isinstance(found.units, m.Skipped)
-            else (plural(round(found.units), unit.name, unit.plural),)
-        )
-        details = (*work, f"≈ {figure(found.after_s)} s of running")
-        return Cell(plural(round(found.steps), "step"), details=details, value=found.steps)
+        details = [f"≈ {figure(found.after_s)} s of running"]
+        if not isinstance(found.units, m.Skipped):
+            details.insert(0, plural(round(found.units), unit.name, unit.plural))
+        return Cell(plural(round(found.steps), "step"), details, value=found.steps)
 
     return (
-        Cell(str(one.verdict), details=saved),
+        Cell(one.verdict, saved),
         known(one.cold, break_even),
         known(one.warm, break_even),
         number(one.cold_s),
@@ -85,27 +82,26 @@ def _figures(one: m.Economics, unit: m.WorkUnit) -> tuple[Cell, ...]:
     )
 
 
-def _unknown(shown: Sequence[m.Economics], limits: Limits) -> tuple[str, ...]:
+def _unknown(shown: Sequence[m.Economics], limits: Limits) -> Sequence[str]:
     """Each reason once, with all its runs, under the first figure that it is the reason for."""
-    runs: dict[str, list[str]] = {}
+    reasons = []
     for one in shown:
-        figures = (
-            ("compiling, cold", one.cold_s),
-            ("compiling, warm", one.warm_s),
-            ("the eager run", one.eager_s),
-            ("the compiled run's time", one.compiled_time),
-            ("the eager run's time", one.eager_time),
-            ("the break-even", one.cold),
-            ("the break-even with warm caches", one.warm),
-        )
+        figures = {
+            "compiling, cold": one.cold_s,
+            "compiling, warm": one.warm_s,
+            "the eager run": one.eager_s,
+            "the compiled run's time": one.compiled_time,
+            "the eager run's time": one.eager_time,
+            "the break-even": one.cold,
+            "the break-even with warm caches": one.warm,
+        }
         first: dict[str, str] = {}
-        for what, value in figures:
+        for what, value in figures.items():
             if isinstance(value, m.Skipped):
-                first.setdefault(value.reason, f"{what}: {value.reason}")
-        for reason in first.values():
-            runs.setdefault(reason, []).append(one.run.slug)
-    known = list(runs.items())[: limits.lines]
-    return tuple(f"{', '.join(slugs[: limits.lines])}: {reason}" for reason, slugs in known)
+                first.setdefault(value.reason, what)
+        reasons += [(f"{what}: {reason}", one.run.slug) for reason, what in first.items()]
+    known = list(collected(reasons).items())[: limits.lines]
+    return [f"{', '.join(slugs[: limits.lines])}: {reason}" for reason, slugs in known]
 
 
 _POINTS = 48
@@ -117,67 +113,80 @@ _LEAST_S = 1e-3
 def break_even_plots(found: Sequence[m.Economics], units: str, limits: Limits) -> Iterator[Block]:
     """One for each eager run that others are held against. ``units``: the plural of the unit of
     work."""
-    by_eager: dict[tuple[m.RunKey, str], list[m.Economics]] = {}
-    for one in found:
-        if isinstance(one.compiled_time, m.Spread) and isinstance(one.cold_s, float):
-            by_eager.setdefault((one.eager, one.per), []).append(one)
+    by_eager = collected(
+        ((one.eager, one.per), one)
+        for one in found
+        if isinstance(one.compiled_time, m.Spread) and isinstance(one.cold_s, float)
+    )
     for (eager, per), modes in list(by_eager.items())[:_PLOTS]:
-        yield from _plotted(
-            one_line(eager.slug, limits.name), per, modes[: _MOST - 1], units, limits
-        )
+        name = one_line(eager.slug, limits.name)
+        yield from _plotted(name, per, modes[: _MOST - 1], units, limits)
+
+
+class _Curve(NamedTuple):
+    """Seconds at the start, and the time of each call."""
+
+    style: str
+    name: str
+    start_s: float
+    time: m.Spread
+
+
+def _curves(eager: str, modes: Sequence[m.Economics], names: Sequence[str]) -> Iterator[_Curve]:
+    first = modes[0]
+    if isinstance(first.eager_time, m.Spread):
+        start_s = first.eager_s if isinstance(first.eager_s, float) else 0.0
+        yield _Curve("c-0", eager, start_s, first.eager_time)
+    for at, (one, name) in enumerate(zip(modes, names, strict=True), start=1):
+        if isinstance(one.compiled_time, m.Spread) and isinstance(one.cold_s, float):
+            yield _Curve(f"c-{at}", f"{name}, cold caches", one.cold_s, one.compiled_time)
+            if isinstance(one.warm_s, m.Spread):
+                warm_s = one.warm_s.median
+                yield _Curve(f"warm c-{at}", f"{name}, warm caches", warm_s, one.compiled_time)
 
 
 def _plotted(
     eager: str, per: str, modes: Sequence[m.Economics], units: str, limits: Limits
 ) -> Iterator[Legend | Plot]:
     names = [one_line(one.run.slug, limits.name) for one in modes]
+    letters = [chr(66 + at) for at in range(len(modes))]
     scale = 1e-6 if per == "step" else 1e-3
-    # style, what it is, seconds at the start, time of a call
-    curves: list[tuple[str, str, float, m.Spread]] = []
-    first = modes[0]
-    if isinstance(first.eager_time, m.Spread):
-        start_s = first.eager_s if isinstance(first.eager_s, float) else 0.0
-        curves.append(("c-0", eager, start_s, first.eager_time))
-    for at, (one, name) in enumerate(zip(modes, names, strict=True), start=1):
-        if isinstance(one.compiled_time, m.Spread) and isinstance(one.cold_s, float):
-            curves.append((f"c-{at}", f"{name}, cold caches", one.cold_s, one.compiled_time))
-            if isinstance(one.warm_s, m.Spread):
-                curves.append(
-                    (f"warm c-{at}", f"{name}, warm caches", one.warm_s.median, one.compiled_time)
-                )
-    points = [(chr(65 + at), _calls(one)) for at, one in enumerate(modes, start=1)]
-    known = [(letter, calls) for letter, calls in points if calls]
-    nearest = min((calls for _, calls in known), default=1e3)
+    curves = [*_curves(eager, modes, names)]
+    known = [
+        (calls, letter, name)
+        for one, letter, name in zip(modes, letters, names, strict=True)
+        if (calls := _calls(one))
+    ]
+    nearest = min((calls for calls, *_ in known), default=1e3)
+    furthest = max((calls for calls, *_ in known), default=1e4)
     x = Axis(
         low=10.0 ** max(0, math.floor(math.log10(max(1.0, nearest))) - 3),
-        high=max(1e3, 20 * max((calls for _, calls in known), default=1e4)),
+        high=max(1e3, 20 * furthest),
         log=True,
     )
     ends = [
-        start + calls * time.median * scale
-        for _, _, start, time in curves
+        curve.start_s + calls * curve.time.median * scale
+        for curve in curves
         for calls in (x.low, x.high)
     ]
     y = Axis(low=max(_LEAST_S, min(ends) / 2), high=max(ends) * 1.5, log=True)
     steps = [x.low * (x.high / x.low) ** (place / (_POINTS - 1)) for place in range(_POINTS)]
+
+    def through(start_s: float, each_time: float) -> list[tuple[float, float]]:
+        return [(x.x(calls), y.y(start_s + calls * each_time * scale)) for calls in steps]
+
     shapes = []
     for style, name, start_s, time in curves:
-        low, high = p10_to_p90(time)
         each = duration(time.median * scale * 1e6)
         title = f"{name}: {figure(start_s)} s to start, then {each} per {per}"
-
-        def through(each_time: float, start_s: float = start_s) -> list[tuple[float, float]]:
-            return [(x.x(calls), y.y(start_s + calls * each_time * scale)) for calls in steps]
-
         if not style.startswith("warm"):
-            path = f"{line([*through(low), *reversed(through(high))])}z"
-            shapes.append(Shape(f"band {style}", path, title))
-        shapes.append(Shape(f"curve {style}", line(through(time.median)), title))
+            low, high = (through(start_s, end) for end in p10_to_p90(time))
+            shapes.append(Shape(f"band {style}", f"{line([*low, *reversed(high)])}z", title))
+        shapes.append(Shape(f"curve {style}", line(through(start_s, time.median)), title))
     calls_name = "steps" if per == "step" else units
-    said = [f"{names[ord(letter) - 66]} after {count(round(calls))}" for letter, calls in known]
-    yield legend_of(
-        "c", *((str(at), name, "", chr(65 + at)) for at, name in enumerate((eager, *names)))
-    )
+    said = [f"{name} after {count(round(calls))}" for calls, _, name in known]
+    styles = zip((eager, *names), ("A", *letters), strict=True)
+    yield legend_of("c", *((str(at), name, "", letter) for at, (name, letter) in enumerate(styles)))
     yield plot(
         f"Total time against {calls_name} of {eager} and {plural(len(names), 'compiled mode')}; "
         f"compiling has paid for itself: {', '.join(said) or 'in none'}; the table has the figures",
@@ -186,7 +195,7 @@ def _plotted(
         y=y,
         x_name=f"{calls_name} (log scale)",
         y_name="s in all (log scale)",
-        marks=[(calls, f"{letter} after {count(round(calls))}") for letter, calls in known],
+        marks=[(calls, f"{letter} after {count(round(calls))}") for calls, letter, _ in known],
     )
 
 

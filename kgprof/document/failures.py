@@ -1,6 +1,7 @@
 """A program that raised: where, with its line, in which step of which pass; on the terminal and on
 the page, which is this alone where nothing was measured."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kgprof import model as m
@@ -33,16 +34,16 @@ def measured_nothing(profile: m.Profile) -> bool:
     )
 
 
-def failed(profile: m.Profile) -> tuple[Failed, ...]:
+def failed(profile: m.Profile) -> Sequence[Failed]:
     shown: dict[tuple[str, str], list[m.RunReport]] = {}
     for run in profile.runs:
         if (failure := run.exit.failure) is not None:
             place = _place(failure, profile.environment.source_root)
             shown.setdefault((place, failure.error), []).append(run)
-    return tuple(_failed(place, runs) for (place, _), runs in shown.items())
+    return [_failed(place, runs) for (place, _), runs in shown.items()]
 
 
-def lines(one: Failed, log: Path) -> tuple[str, ...]:
+def lines(one: Failed, log: Path) -> Sequence[str]:
     """For a terminal, as compilers write them."""
     where = f"{one.where}; its log: {log}" if log.exists() else one.where
     return tuple(filter(None, (f"{one.place}: {one.error}", one.line, where)))

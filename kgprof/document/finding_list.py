@@ -9,21 +9,24 @@ from kgprof import model as m
 from kgprof.document.escaping import clip, one_line, visible
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import count, figure, span
+from kgprof.document.run_parts import collected
 from kgprof.document.table import Drawing, View
 from kgprof.wording import relative
+
+Anchors = Mapping[str, str]  # of a page: where a finding stands, by its fingerprint
 
 
 class Grouped(View, kw_only=False):
     """Findings that have the rule, level, message, place and acceptance of ``first``."""
 
-    members: tuple[m.Finding, ...]
+    members: Sequence[m.Finding]
 
     @property
     def first(self) -> m.Finding:
         return self.members[0]
 
     @property
-    def runs(self) -> tuple[str, ...]:
+    def runs(self) -> Sequence[str]:
         """Slugs; empty where it concerns no run."""
         return tuple(dict.fromkeys(finding.run.slug for finding in self.members if finding.run))
 
@@ -59,19 +62,19 @@ class Found(Drawing, kw_only=False):
     each, in the same order."""
 
     kind: ClassVar[str] = "found"
-    groups: tuple[Grouped, ...]
+    groups: Sequence[Grouped]
     root: str
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
     struck: bool = False  # of those that speak against nothing any more
 
 
-def grouped(findings: Iterable[m.Finding]) -> tuple[Grouped, ...]:
+def grouped(findings: Iterable[m.Finding]) -> Sequence[Grouped]:
     """In the order in which each was first met."""
-    groups: dict[tuple[object, ...], list[m.Finding]] = {}
-    for finding in findings:
-        key = (finding.rule, finding.level, finding.location, finding.message, finding.accepted)
-        groups.setdefault(key, []).append(finding)
-    return tuple(Grouped(tuple(same)) for same in groups.values())
+    groups = collected(
+        ((each.rule, each.level, each.location, each.message, each.accepted), each)
+        for each in findings
+    )
+    return [Grouped(tuple(same)) for same in groups.values()]
 
 
 def failing(profile: m.Profile) -> frozenset[m.Finding]:
@@ -85,7 +88,12 @@ def failing(profile: m.Profile) -> frozenset[m.Finding]:
 
 def where(place: m.Location | None, root: str) -> str:
     """ "src/step.py:41: ", with ``root`` cut off; empty where there is no place."""
-    return f"{relative(place.file, root)}:{place.line}: " if place else ""
+    return f"{line_of(place, root)}: " if place else ""
+
+
+def line_of(place: m.Location, root: str) -> str:
+    """ "src/step.py:41", with ``root`` cut off."""
+    return f"{relative(place.file, root)}:{place.line}"
 
 
 def times(counts: Sequence[int], said: str) -> str:
@@ -103,23 +111,17 @@ _UNITS = {
 def said_cost(costs: Sequence[m.FindingCost]) -> str:
     """Of one unit: the range of the values, what it is, where it was measured, and how far all
     samples lie apart."""
-    values = [cost.value for cost in costs]
     first = costs[0]
-    passes = "".join(f"{name.upper()}, " for name in first.measured_in)
-    samples = span(
-        count(min(cost.samples for cost in costs)), count(max(cost.samples for cost in costs))
-    )
+    values = [cost.value for cost in costs]
+    samples = [cost.samples for cost in costs]
+    ends = sorted(end for cost in costs if cost.extremes for end in cost.extremes)
+    measured = [name.upper() for name in first.measured_in]
+    if ends and ends[0] < ends[-1]:
+        measured.append(span(figure(ends[0]), figure(ends[-1])))
     unit = _UNITS.get(first.unit, f"{first.unit}, once")
-    known = [end for cost in costs if cost.extremes for end in cost.extremes]
-    extremes = (
-        f"{span(figure(min(known)), figure(max(known)))}, "
-        if known and min(known) < max(known)
-        else ""
-    )
-    return (
-        f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; "
-        f"{passes}{extremes}n = {samples})"
-    )
+    number = span(count(min(samples)), count(max(samples)))
+    how = ", ".join((*measured, f"n = {number}"))
+    return f"{span(figure(min(values)), figure(max(values)))} {unit} ({first.what}; {how})"
 
 
 # torch's hints that name nothing to do in the program.
@@ -136,7 +138,7 @@ _NO_HINTS = (
 _HINTS = 3
 
 
-def advice(finding: m.Finding, remedy: str = "") -> tuple[str, ...]:
+def advice(finding: m.Finding, remedy: str = "") -> Sequence[str]:
     """What to do, a line each: the fix as code, or why there is none, or torch's hints, or else the
     rule's remedy."""
     if finding.fix:
@@ -146,9 +148,9 @@ def advice(finding: m.Finding, remedy: str = "") -> tuple[str, ...]:
         return (f"no fix: {finding.no_fix}",)
     given = finding.refusal.cause.hints if finding.refusal else ()
     hints = [hint for hint in given if not hint.startswith(_NO_HINTS)][:_HINTS]
-    return tuple(f"torch's hint: {hint}" for hint in hints) or (
-        (f"what to do: {remedy}",) if remedy else ()
-    )
+    if hints:
+        return [f"torch's hint: {hint}" for hint in hints]
+    return (f"what to do: {remedy}",) if remedy else ()
 
 
 # Also true of a fix that names a mode which was measured.
@@ -174,17 +176,18 @@ def level_in_ci(finding: m.Finding, gate: m.Gate | None, fails: frozenset[m.Find
     return m.Level.WARNING if finding.level is m.Level.ERROR else finding.level
 
 
-def way_in(finding: m.Finding) -> tuple[str, ...]:
+def way_in(finding: m.Finding) -> Sequence[str]:
     """Of what happened in a library: its line, and those between it and the project's."""
     refusal = finding.refusal
     line = finding.library
     lines = refusal.chain if refusal else finding.reads.chain if finding.reads else ()
-    chain = " > ".join(each.words for each in lines)
-    said = (
-        f"In {line.words}{f': {line.text}' if line.text else ''}" if line else "",
-        f"Through {chain}" if chain else "",
-    )
-    return tuple(filter(None, said))
+    said = []
+    if line:
+        text = f": {line.text}" if line.text else ""
+        said.append(f"In {line.words}{text}")
+    if lines:
+        said.append(f"Through {' > '.join(each.words for each in lines)}")
+    return said
 
 
 def with_advice(finding: m.Finding) -> str:
@@ -200,11 +203,9 @@ def cost_order(findings: Iterable[m.Finding]) -> tuple[bool, float]:
     return not each_step, -value
 
 
-def weights(findings: Iterable[m.Finding]) -> tuple[tuple[bool, float], ...]:
+def weights(findings: Iterable[m.Finding]) -> Sequence[tuple[bool, float]]:
     """Of those whose cost is known; a larger one is costlier."""
-    return tuple(
-        finding.cost.weight for finding in findings if isinstance(finding.cost, m.FindingCost)
-    )
+    return [finding.cost.weight for finding in findings if isinstance(finding.cost, m.FindingCost)]
 
 
 OPEN = 8  # lines of one rule that stand open; the others are folded
@@ -220,7 +221,7 @@ class Place(View):
 
 class FindingLine(View):
     anchor: str
-    runs: tuple[str, ...]
+    runs: Sequence[str]
     message: str
     times: str  # how often, where more than once
     cost: str  # as it was measured; empty where it was not
@@ -232,8 +233,8 @@ class FindingLine(View):
     fails: str
     accepted: str  # who accepts it and why
     place: Place | None
-    related: tuple[Place, ...]
-    words: tuple[str, ...]  # torch's own, a paragraph each
+    related: Sequence[Place]
+    words: Sequence[str]  # torch's own, a paragraph each
 
 
 class FindingGroup(View):
@@ -242,8 +243,8 @@ class FindingGroup(View):
     rule: m.Rule
     level: str
     level_word: str
-    lines: tuple[FindingLine, ...]
-    folded: tuple[FindingLine, ...]
+    lines: Sequence[FindingLine]
+    folded: Sequence[FindingLine]
 
     @property
     def weight(self) -> int:
@@ -255,7 +256,7 @@ class FindingGroup(View):
 
 
 class FindingList(View):
-    groups: tuple[FindingGroup, ...]
+    groups: Sequence[FindingGroup]
     anchors: dict[str, str]  # of a fingerprint: the anchor of the line that stands for it
 
 
@@ -266,36 +267,33 @@ def finding_list(profile: m.Profile, limits: Limits) -> FindingList:
     fails = failing(profile)
     ranks = {weight: rank for rank, weight in enumerate(sorted(set(weights(profile.findings))))}
     anchors: dict[str, str] = {}
-    groups: dict[tuple[str, m.Level], list[FindingLine]] = {}
+    lines = []
     used: set[str] = set()
     for same in _ordered(grouped(profile.findings[: limits.findings]), fails):
+        first = same.first
         # An id of HTML that no other finding of the page has.
-        base = clip(_NOT_AN_ID.sub("-", f"{same.first.rule}-{same.first.fingerprint}"), 80).rstrip(
-            "\u2026"
-        )
-        anchor = base
+        anchor = _NOT_AN_ID.sub("-", f"{first.rule}-{first.fingerprint}")
+        base = anchor = clip(anchor, 80).rstrip("\u2026")
         number = 1
         while anchor in used:
             number += 1
             anchor = f"{base}-{number}"
+        used.add(anchor)
         line = _line(same, anchor, fails, profile, limits, ranks)
-        used.add(line.anchor)
-        groups.setdefault((same.first.rule, same.first.level), []).append(line)
-        anchors |= {
-            finding.fingerprint: line.anchor for finding in same.members if finding.fingerprint
-        }
-    listed = tuple(
+        lines.append(((first.rule, first.level), line))
+        anchors |= {mark: anchor for each in same.members if (mark := each.fingerprint)}
+    groups = [
         FindingGroup(
             # A Profile of another version may hold findings whose rule it does not list.
             rule=rules.get(rule, m.unknown_rule(one_line(rule, limits.name), level)),
             level=level.value,
             level_word=level.value.capitalize(),
-            lines=tuple(lines[:OPEN]),
-            folded=tuple(lines[OPEN:]),
+            lines=of_rule[:OPEN],
+            folded=of_rule[OPEN:],
         )
-        for (rule, level), lines in groups.items()
-    )
-    return FindingList(groups=listed, anchors=anchors)
+        for (rule, level), of_rule in collected(lines).items()
+    ]
+    return FindingList(groups=groups, anchors=anchors)
 
 
 def _ordered(groups: Sequence[Grouped], fails: frozenset[m.Finding]) -> list[Grouped]:
@@ -329,19 +327,16 @@ def _line(
     said = "\n".join((*way_in(finding), *debug, finding.detail))
     detail = visible(clip(said, min(_WORDS, 8 * limits.name)), keep="\n\t")
     # A budget may stand for some of the runs that have the same finding.
-    members = tuple(member for member in same.members if member in failing)
+    members = [member for member in same.members if member in failing]
     fails = ""
     if members:
-        runs = Grouped(members).runs
-        where = (
-            f" in {one_line(', '.join(runs[: limits.lines]), limits.name)}"
-            if members != same.members
-            else ""
-        )
-        fails = f"Fails the gate{where}."
+        fails = "Fails the gate."
+    if 0 < len(members) < len(same.members):
+        runs = ", ".join(Grouped(members).runs[: limits.lines])
+        fails = f"Fails the gate in {one_line(runs, limits.name)}."
     return FindingLine(
         anchor=anchor,
-        runs=tuple(one_line(run, limits.name // 2) for run in same.runs[: limits.lines]),
+        runs=[one_line(run, limits.name // 2) for run in same.runs[: limits.lines]],
         message=one_line(same.first.message, 2 * limits.name),
         times=same.times,
         cost=one_line(same.cost, limits.name),
@@ -351,15 +346,15 @@ def _line(
         fails=fails,
         accepted=one_line(finding.accepted, limits.name),
         place=place(finding.location, root, limits) if finding.location else None,
-        related=tuple(
+        related=[
             place(other, root, limits) for other in finding.related[: min(_RELATED, limits.lines)]
-        ),
-        words=tuple(shown for line in detail.splitlines() if (shown := " ".join(line.split()))),
+        ],
+        words=[shown for line in detail.splitlines() if (shown := " ".join(line.split()))],
     )
 
 
 def place(location: m.Location, root: str, limits: Limits) -> Place:
-    where = f"{relative(location.file, root)}:{location.line} {location.function}".strip()
+    where = f"{line_of(location, root)} {location.function}".strip()
     return Place(
         where=one_line(where, limits.name), source=clip(visible(location.text.strip()), limits.name)
     )

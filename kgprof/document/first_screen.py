@@ -14,14 +14,14 @@ from kgprof import model as m
 from kgprof.document import breakdown, compare_words
 from kgprof.document.account import picture
 from kgprof.document.breakdown import Part, Segment, legend, of_parts
-from kgprof.document.compare_part import Shown, parts_of, plot
+from kgprof.document.compare_part import Shown, parts_of, plot, window_us
 from kgprof.document.escaping import clip, one_line
 from kgprof.document.failures import measured_nothing
 from kgprof.document.finding_list import FindingList, not_applied
 from kgprof.document.limit_table import limit_blocks
 from kgprof.document.limits import Limits, anchor, importance
 from kgprof.document.quantity import DASH, count, duration, figure, of_width, percent, ratio
-from kgprof.document.summary import made
+from kgprof.document.summary import made, speedup_words
 from kgprof.document.table import View, bounded
 from kgprof.judge import NOISY
 from kgprof.measures.times import PER_STEP, Ranked, ranked, within_process
@@ -33,7 +33,7 @@ _CAUSES = 3
 _INTERVALS = 3
 
 
-class Tile(View):
+class Tile(View, kw_only=False):
     """One of the four figures."""
 
     label: str
@@ -57,10 +57,10 @@ class Step(View):
     """Something to do, or what a change is put down to."""
 
     text: str
-    code: str
-    place: str
+    code: str = ""
+    place: str = ""
     amount: str
-    leads_to: str
+    leads_to: str = ""
     width: str = ""  # of its bar
     remedy: str = ""
     about: str = ""
@@ -72,7 +72,7 @@ class BusyBar(View):
     leads_to: str
     run: str
     description: str
-    segments: tuple[Segment, ...]
+    segments: Sequence[Segment]
     busy: str
     of_step: str
     width: str
@@ -81,51 +81,54 @@ class BusyBar(View):
 def first_screen(profile: m.Profile, found: FindingList, limits: Limits) -> dict[str, object]:
     runs = profile.runs
     by_speed = ranked(runs)
-    first = runs[importance(runs)[0]] if runs else None
-    compared = profile.comparison is not None
-    both = tuple(_both_sides(profile.comparison)) if profile.comparison else ()
-    busy = both or tuple(_busy(runs, by_speed, limits))
-    kinds = {segment.kind for bar in busy for segment in bar.segments}
-    tiles = _changes(profile, found) if compared else _figures(profile, first, found, limits)
-    decided = (
-        next((run for run in profile.comparison.runs if run.causes), None)
-        if profile.comparison
-        else None
-    )
+    comparison = profile.comparison
+    root = profile.environment.source_root
     marked = any(isinstance(run.kernels, m.KernelBreakdown) and run.kernels.steps for run in runs)
-    causes_of = ""
-    if decided and isinstance(decided.delta_us, float):
-        causes_of = (
-            f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/"
-            f"{clip(one_line(decided.per, limits.name), _UNIT)}"
-        )
-    return {
+    busy = [*_both_sides(comparison)] if comparison else []
+    busy = busy or [*_busy(runs, by_speed, limits)]
+    kinds = {segment.kind for bar in busy for segment in bar.segments}
+    shown: dict[str, object] = {
         "account": picture(profile),
-        "tiles": tuple(tiles),
-        "unit": by_speed.unit.name if by_speed else "",
-        "bars": ()
-        if compared or by_speed is None or len(by_speed.runs) < 2
-        else tuple(_bars(by_speed, runs, limits)),
         "has_winner": by_speed is not None and by_speed.has_winner,
         "more_runs": max(0, len(by_speed.runs) - RUNS) if by_speed else 0,
-        "limited": ()
-        if compared
-        else bounded(limit_blocks(runs, profile.environment.source_root), limits),
-        "steps": () if compared else tuple(_steps(profile, found, limits)),
+        "unit": by_speed.unit.name if by_speed else "",
         "not_applied": not_applied(profile.actions),
-        "causes": tuple(
-            _causes(profile.comparison, found, profile.environment.source_root, limits)
-        ),
-        "causes_of": causes_of,
-        "intervals": tuple(_intervals(profile.comparison)) if profile.comparison else (),
         "busy": busy,
-        "per": "step" if marked or compared else "window",
+        "per": "step" if marked or comparison else "window",
         "on_gpu": profile.device == "cuda",
-        "kinds": tuple(
+        "kinds": [
             replace(one, name=one.name.replace(", ", "/").replace(" and ", "/"))
             for one in legend(kinds)
-        ),
+        ],
     }
+    if comparison:
+        return shown | {
+            "tiles": [*_changes(comparison)],
+            "bars": (),
+            "limited": (),
+            "steps": (),
+            "causes": [*_causes(comparison, found, root, limits)],
+            "causes_of": _causes_of(comparison, limits),
+            "intervals": [*_intervals(comparison)],
+        }
+    first = runs[importance(runs)[0]] if runs else None
+    return shown | {
+        "tiles": [*_figures(profile, first, found, limits)],
+        "bars": [*_bars(by_speed, runs, limits)] if by_speed and len(by_speed.runs) > 1 else (),
+        "limited": bounded(limit_blocks(runs, root), limits),
+        "steps": [*_steps(profile, found, limits)],
+        "causes": (),
+        "intervals": (),
+    }
+
+
+def _causes_of(comparison: m.Comparison, limits: Limits) -> str:
+    """The change of the first run that has causes; empty where it is not known."""
+    decided = next((run for run in comparison.runs if run.causes), None)
+    if decided is None or isinstance(decided.delta_us, m.Skipped):
+        return ""
+    per = clip(one_line(decided.per, limits.name), _UNIT)
+    return f"{decided.delta_us:+.1f} \N{MICRO SIGN}s/{per}"
 
 
 # ---------------------------------------------------------------- the four figures
@@ -140,43 +143,35 @@ def _figures(
         yield _step_tile(profile, first, first.step)
     if isinstance(first.kernels, m.KernelBreakdown):
         yield _busy_tile(first, first.kernels)
-    if isinstance(first.compile, m.CompileSummary) and isinstance(
-        first.compile.first_call_s, float
-    ):
-        below = made(first.compile)
+    compiled = first.compile
+    if isinstance(compiled, m.CompileSummary) and isinstance(compiled.first_call_s, float):
+        below = made(compiled)
         if isinstance(first.economics, m.Economics):
             cold = first.economics.cold
-            steps = plural(round(cold.steps), "step") if isinstance(cold, m.BreakEven) else ""
-            never = first.economics.verdict in (m.Payoff.LEVEL, m.Payoff.NEVER)
-            below = f"pays off after {steps}" if steps else "not paid back" if never else below
-        value = duration(1e6 * first.compile.first_call_s)
-        yield Tile(label="First call", value=value, below=below, leads_to="compile")
+            if isinstance(cold, m.BreakEven):
+                below = f"pays off after {plural(round(cold.steps), 'step')}"
+            elif first.economics.verdict in (m.Payoff.LEVEL, m.Payoff.NEVER):
+                below = "not paid back"
+        yield Tile("First call", duration(1e6 * compiled.first_call_s), below, "compile")
     lines = [line for group in found.groups for line in (*group.lines, *group.folded)]
     own = sum(first.key.slug in line.runs or not line.runs for line in lines)
-    others = len(lines) - own
     below = "all of them" if own else coverage.tally(profile.coverage, profile.rules)
-    below = f"{others:,} more on other runs" if others else below
-    yield Tile(
-        label="Findings",
-        value=count(own),
-        below=below,
-        leads_to="findings",
-        tone="attention" if own else "",
-    )
+    if others := len(lines) - own:
+        below = f"{others:,} more on other runs"
+    yield Tile("Findings", count(own), below, "findings", "attention" if own else "")
 
 
 def _step_tile(profile: m.Profile, first: m.RunReport, step: m.Spread) -> Tile:
     base = next((run for run in profile.runs if run.is_baseline), first)
     known = within_process(step, PER_STEP)
-    value = duration(step.median)
     spread = f"{duration(step.p10)}{DASH}{duration(step.p90)}"
+    if not known.is_steady:
+        below = f"p10{DASH}p90 varied {ratio(known.variation)}: not decided"
+        return Tile("Step", spread, below, "results", "attention")
     below = f"p10{DASH}p90 {spread}"
     if base is not first and isinstance(base.step, m.Spread):
         below = f"baseline {duration(base.step.median)}"
-    if known.is_steady:
-        return Tile(label="Step", value=value, below=below, leads_to="results")
-    below = f"p10{DASH}p90 varied {ratio(known.variation)}: not decided"
-    return Tile(label="Step", value=spread, below=below, leads_to="results", tone="attention")
+    return Tile("Step", duration(step.median), below, "results")
 
 
 def _busy_tile(first: m.RunReport, kernels: m.KernelBreakdown) -> Tile:
@@ -185,20 +180,16 @@ def _busy_tile(first: m.RunReport, kernels: m.KernelBreakdown) -> Tile:
     label = "GPU busy" if kernels.device == "cuda" else "Operators busy"
     unit, size = ("ms", 1e3) if of >= 1e3 else ("\N{MICRO SIGN}s", 1.0)
     below = f"{figure(us / size)} of {figure(of / size)} {unit}"
-    if isinstance(first.step, m.Skipped):
-        return Tile(label=label, value=f"{100 * share:.0f} %", below=below, leads_to="time")
-    if is_timing and not within_process(first.step, PER_STEP).is_steady:
-        below = "per step; its share is not decided"
-        return Tile(label=label, value=duration(us), below=below, leads_to="time")
-    median = first.step.median
-    if not is_timing and median and max(of / median, median / of) > NOISY:
-        below += f" traced, {ratio(of / median)} the step"
-    return Tile(label=label, value=f"{100 * share:.0f} %", below=below, leads_to="time")
+    if isinstance(first.step, m.Spread):
+        median = first.step.median
+        if is_timing and not within_process(first.step, PER_STEP).is_steady:
+            return Tile(label, duration(us), "per step; its share is not decided", "time")
+        if not is_timing and median and max(of / median, median / of) > NOISY:
+            below += f" traced, {ratio(of / median)} the step"
+    return Tile(label, f"{100 * share:.0f} %", below, "time")
 
 
-def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
-    comparison = profile.comparison
-    assert comparison is not None
+def _changes(comparison: m.Comparison) -> Iterator[Tile]:
     metrics = compare_words.metrics_of(comparison)
     for label, wanted in (
         ("Step", m.TimeOf.STEP),
@@ -209,25 +200,16 @@ def _changes(profile: m.Profile, found: FindingList) -> Iterator[Tile]:
         metric = next((one for one in known if not isinstance(one.head, m.Skipped)), None)
         if metric is None:
             continue
-        tone = (
-            metric.verdict.value
-            if metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
-            else ""
-        )
-        sides = f"{compare_words.value(metric, metric.base)} \N{RIGHTWARDS ARROW} "
-        below = f"{sides}{compare_words.value(metric, metric.head)}"
-        change = compare_words.change(metric)
-        yield Tile(
-            label=label, value=change.partition(" (")[0], below=below, leads_to="metrics", tone=tone
-        )
+        changed = metric.verdict in (m.MetricVerdict.WORSE, m.MetricVerdict.BETTER)
+        sides = [compare_words.value(metric, side) for side in (metric.base, metric.head)]
+        below = " \N{RIGHTWARDS ARROW} ".join(sides)
+        change = compare_words.change(metric).partition(" (")[0]
+        yield Tile(label, change, below, "metrics", metric.verdict.value if changed else "")
     each = compare_words.by_status(comparison)
     new = len(each[m.FindingStatus.NEW])
-    fixed = len(each[m.FindingStatus.FIXED])
+    tone = "better" if each[m.FindingStatus.FIXED] else ""
     below = compare_words.tally(comparison).partition(", ")[2]
-    tone = "worse" if new else "better" if fixed else ""
-    yield Tile(
-        label="New findings", value=count(new), below=below, leads_to="compared-findings", tone=tone
-    )
+    yield Tile("New findings", count(new), below, "compared-findings", "worse" if new else tone)
 
 
 # ----------------------------------------------------------- the runs by speed, and by what they do
@@ -237,45 +219,29 @@ def _bars(found: Ranked, runs: Sequence[m.RunReport], limits: Limits) -> Iterato
     longest = max(time.median for _, time in found.runs) or 1.0
     index = {run.key: i for i, run in enumerate(runs)}
     for place, (run, time) in enumerate(found.runs[:RUNS]):
-        speedup = run.speedup
-        words = "baseline" if run.is_baseline else DASH
-        if isinstance(speedup, m.Speedup):
-            words = ratio(speedup.ratio) if speedup.ranks else str(speedup.verdict)
-        said = found.unit.say(time.median)
+        name = one_line(run.key.slug, limits.name)
         yield RunBar(
             leads_to=anchor(index[run.key]),
-            run=one_line(run.key.slug, limits.name),
+            run=name,
             first=not place and found.has_winner,
-            speedup=words,
+            speedup=speedup_words(run),
             time=found.unit.bare(time.median),
             width=of_width(max(time.median / longest, 0.004)),
-            title=f"{one_line(run.key.slug, limits.name)}: {said}",
+            title=f"{name}: {found.unit.say(time.median)}",
         )
 
 
-def _busy(runs: Sequence[m.RunReport], found: Ranked | None, limits: Limits) -> Iterator[BusyBar]:
+def _busy(runs: m.Runs, found: Ranked | None, limits: Limits) -> Iterator[BusyBar]:
     order = [run.key for run, _ in found.runs] if found else []
-    for index in sorted(
-        range(len(runs)), key=lambda at: order.index(runs[at].key) if runs[at].key in order else 999
-    ):
-        run = runs[index]
-        kernels = runs[index].kernels
-        if not isinstance(kernels, m.KernelBreakdown):
-            continue
-        parts = {
-            part.kind: part.per_step_us
-            for part in breakdown.parts(kernels)
-            if part.kind != breakdown.IDLE
-        }
+    known = breakdown.broken_down(runs)
+    known.sort(key=lambda each: order.index(each[1].key) if each[1].key in order else 999)
+    for index, run, kernels in known:
+        parts = breakdown.parts(kernels)
+        parts.pop(breakdown.IDLE, None)
         if sum(parts.values()):
             us, share, _, _ = breakdown.busy_share(kernels, run.step)
-            yield _busy_bar(
-                one_line(run.key.slug, limits.name),
-                parts,
-                us,
-                share,
-                leads_to=f"kernels-{anchor(index)}",
-            )
+            name = one_line(run.key.slug, limits.name)
+            yield _busy_bar(name, parts, us, share, leads_to=f"kernels-{anchor(index)}")
 
 
 def _busy_bar(
@@ -284,18 +250,19 @@ def _busy_bar(
     """``parts``: microseconds by kind; ``us``: all that it was busy, which is ``share`` of the
     step."""
     whole = sum(parts.values())
-    shares = [(kind, breakdown.NAMES[kind], part / whole) for kind, part in parts.items()]
-    words = ", ".join(f"{name} {100 * part:.0f} %" for _, name, part in shares)
+    words = []
+    segments = []
+    for kind, part_us in parts.items():
+        name = breakdown.NAMES[kind]
+        part = part_us / whole
+        words.append(f"{name} {100 * part:.0f} %")
+        segments.append(Part(kind, "", part, part, f"{name} {percent(part)}"))
+    description = ", ".join(words)
     return BusyBar(
         leads_to=leads_to,
         run=run,
-        description=words if leads_to else f"{run}: {words}",
-        segments=of_parts(
-            [
-                Part(kind=kind, letter="", length=part, share=part, title=f"{name} {percent(part)}")
-                for kind, name, part in shares
-            ]
-        ),
+        description=description if leads_to else f"{run}: {description}",
+        segments=of_parts(segments),
         busy=duration(us),
         of_step=f"{100 * share:.0f} %",
         width=of_width(share),
@@ -308,58 +275,51 @@ def _busy_bar(
 def _steps(profile: m.Profile, found: FindingList, limits: Limits) -> Iterator[Step]:
     root = profile.environment.source_root
     for action in profile.actions:
-        place = action.location
         saves = action.saves
         amount = ""
-        about = (action.run.slug, action.rule)
         if isinstance(saves, m.Saving):
             share = "" if action.share is None else f" ({100 * action.share:.0f} %)"
-            amount = (
-                f"saves \N{LESS-THAN OR EQUAL TO} {duration(saves.us_per_step)}/{saves.per}{share}"
-            )
+            most = f"{duration(saves.us_per_step)}/{saves.per}"
+            amount = f"saves \N{LESS-THAN OR EQUAL TO} {most}{share}"
         how = saves.how if isinstance(saves, m.Saving) else saves.reason
+        line = action.location.text.strip() if action.location else ""
+        places = [_lines(file, lines, root, limits) for file, lines in action.lines.items()]
+        about = f"{action.run.slug}, {action.rule}, {how}"
         yield Step(
             text=one_line(action.text, 2 * limits.name),
-            code=clip(
-                one_line(action.fix or (place.text.strip() if place else ""), limits.name), _CODE
-            ),
-            place=", ".join(
-                _lines(file, lines, root, limits) for file, lines in action.lines.items()
-            ),
+            code=clip(one_line(action.fix or line, limits.name), _CODE),
+            place=", ".join(places),
             amount=amount,
             leads_to=found.anchors.get(action.finding, "findings"),
             remedy=one_line(action.no_fix or profile.remedy(action.rule), 4 * limits.name),
-            about=one_line(", ".join((*about, how)), 2 * limits.name),
+            about=one_line(about, 2 * limits.name),
         )
 
 
-def _causes(
-    found: m.Comparison | None, shown: FindingList, root: str, limits: Limits
-) -> Iterator[Step]:
-    if found is None:
-        return
-    explained = [abs(one.explains_us) for one in found.causes if isinstance(one.explains_us, float)]
-    longest = max(explained, default=0.0) or 1.0
-    for cause in [cause for cause in found.causes if isinstance(cause.explains_us, float)][
-        :_CAUSES
-    ] or found.causes[:1]:
+def _causes(found: m.Comparison, shown: FindingList, root: str, limits: Limits) -> Iterator[Step]:
+    explained = [
+        (cause, cause.explains_us) for cause in found.causes if isinstance(cause.explains_us, float)
+    ]
+    longest = max((abs(us) for _, us in explained), default=0.0) or 1.0
+
+    def step(cause: m.Cause, amount: str, width: str = "") -> Step:
         place = cause.place
-        us = cause.explains_us
-        yield Step(
+        return Step(
             text=one_line(cause.text, limits.name),
-            code="",
             place=_lines(place.file, [place.line], root, limits) if place else "",
-            amount="unknown" if isinstance(us, m.Skipped) else f"{us:+.1f}",
-            width="" if isinstance(us, m.Skipped) else of_width(abs(us) / longest),
-            leads_to=shown.anchors.get(cause.fingerprint, "") if cause.fingerprint else "",
+            amount=amount,
+            width=width,
+            leads_to=shown.anchors.get(cause.fingerprint, ""),
         )
+
+    for cause, us in explained[:_CAUSES]:
+        yield step(cause, f"{us:+.1f}", of_width(abs(us) / longest))
+    if not explained:
+        yield from (step(cause, "unknown") for cause in found.causes[:1])
     run = next((run for run in found.runs if run.causes), None)
     if run is not None and isinstance(run.remainder_us, float) and explained:
         us = run.remainder_us
-        width = of_width(min(1.0, abs(us) / longest))
-        yield Step(
-            text="not explained", code="", place="", amount=f"{us:+.1f}", width=width, leads_to=""
-        )
+        yield Step(text="not explained", amount=f"{us:+.1f}", width=of_width(abs(us) / longest))
 
 
 def _lines(file: str, lines: Sequence[int], root: str, limits: Limits) -> str:
@@ -383,24 +343,16 @@ def _intervals(found: m.Comparison) -> Iterator[Shown]:
 
 def _both_sides(found: m.Comparison) -> Iterator[BusyBar]:
     """Of the first run that was traced on both sides."""
-    known = (run for run in found.runs if run.trace is not None and not run.trace.missing)
-    run = next(known, None)
-    if run is None or run.trace is None:
-        return
-    for name, after in (("base", False), ("head", True)):
-        parts = {
-            kind: us for kind, us in parts_of(run.trace, after).items() if kind != breakdown.IDLE
-        }
-        window = run.trace.of_window("window")
-        whole = sum(parts.values())
+    known = [run for run in found.runs if run.trace is not None and not run.trace.missing]
+    for run in known[:1]:
+        assert run.trace is not None
         metric = next((one for one in run.metrics if one.time_of is m.TimeOf.STEP), None)
-        bare = (metric.head if after else metric.base) if metric else None
-        of = (
-            bare
-            if isinstance(bare, float)
-            else (window.after_us if after else window.before_us)
-            if window
-            else 0.0
-        )
-        if whole and of:
-            yield _busy_bar(name, parts, whole, whole / of)
+        bare = (metric.base, metric.head) if metric else (None, None)
+        for name, step_us in zip(("base", "head"), bare, strict=True):
+            after = name == "head"
+            parts = parts_of(run.trace, after)
+            parts.pop(breakdown.IDLE, None)
+            whole = sum(parts.values())
+            of = step_us if isinstance(step_us, float) else window_us(run.trace, after)
+            if whole and of:
+                yield _busy_bar(name, parts, whole, whole / of)

@@ -8,7 +8,7 @@ title.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ _WITH_FILE = 0.12  # and with its place
 _WIDE = 0.09  # and with a name on a telephone
 
 
-class Item(m.Model):
+class Item(m.Model, kw_only=False):
     """A node; ``title`` is its name, and on further lines what it is and how long it took."""
 
     parent: int  # index, and smaller than its own; -1 of the first
@@ -55,55 +55,54 @@ class Icicle(Drawing):
     kind: ClassVar[str] = "icicle"
     label: str = ""  # what the drawing is called
     height: int
-    boxes: tuple[Box, ...]
-    left_out: tuple[str, ...]  # in words
+    boxes: Sequence[Box]
+    left_out: Sequence[str]  # in words
 
 
 def icicle(items: Sequence[Item], limits: Limits, *, trees: int = 1, label: str = "") -> Icicle:
     """One of ``trees`` that the page draws. Children stand side by side from their parent's start
     on; what is free at its end is the parent's own."""
+    whole = items[0].width or 1.0
     depth: list[int] = []
-    starts = [0.0] * len(items)
-    taken = [0.0] * len(items)
-    for node, item in enumerate(items):
-        depth.append(depth[item.parent] + 1 if item.parent >= 0 else 0)
-        if item.parent >= 0:
-            starts[node] = starts[item.parent] + taken[item.parent]
-            taken[item.parent] += item.width
-    shares = [item.width / (items[0].width or 1.0) for item in items]
+    starts: list[float] = []
+    free: list[float] = []  # where the next child of each begins
+    for item in items:
+        is_root = item.parent < 0
+        start = 0.0 if is_root else free[item.parent]
+        depth.append(0 if is_root else depth[item.parent] + 1)
+        starts.append(start)
+        free.append(start)
+        if not is_root:
+            free[item.parent] += item.width
     shallow = [node for node in range(len(items)) if depth[node] < limits.flame_rows]
     most = min(_MOST_BOXES, max(1, _BOXES // max(1, trees)))
-    widest = sorted((shares[node] for node in shallow), reverse=True)
+    widest = sorted((items[node].width / whole for node in shallow), reverse=True)
     # Of those as wide as the first that there is no room for none is drawn: a parent is never
     # narrower than its child.
-    least = max(NARROWEST, widest[most] * 1.000001 if len(widest) > most else 0.0)
-    drawn = [node for node in shallow if shares[node] >= least]
-    deeper = len(items) - len(shallow)
-    narrower = len(shallow) - len(drawn)
-    left_out = (
-        f"{plural(deeper, 'frame')} below the first {limits.flame_rows} rows" if deeper else "",
-        f"{plural(narrower, 'frame')} narrower than {100 * least:.2g} % of the step"
-        if narrower
-        else "",
-    )
-    boxes = (
-        Box(
-            style=f"{items[node].style}{'' if shares[node] >= _WIDE else ' narrow'}",
-            x=of_width(starts[node] / (items[0].width or 1.0)),
-            y=ROW * depth[node],
-            width=of_width(shares[node]),
-            label=items[node].label if shares[node] >= _LABELLED else "",
-            file=items[node].file if shares[node] >= _WITH_FILE else "",
-            title=items[node].title,
-        )
-        for node in drawn
-    )
-    return Icicle(
-        label=label,
-        height=ROW * (1 + max((depth[node] for node in drawn), default=0)),
-        boxes=tuple(boxes),
-        left_out=tuple(words for words in left_out if words),
-    )
+    least = max([NARROWEST, *(share * 1.000001 for share in widest[most : most + 1])])
+    boxes = []
+    for node in shallow:
+        item = items[node]
+        share = item.width / whole
+        if share >= least:
+            box = Box(
+                style=item.style if share >= _WIDE else f"{item.style} narrow",
+                x=of_width(starts[node] / whole),
+                y=ROW * depth[node],
+                width=of_width(share),
+                label=item.label if share >= _LABELLED else "",
+                file=item.file if share >= _WITH_FILE else "",
+                title=item.title,
+            )
+            boxes.append(box)
+    left_out = []
+    if deeper := len(items) - len(shallow):
+        left_out.append(f"{plural(deeper, 'frame')} below the first {limits.flame_rows} rows")
+    if narrower := len(shallow) - len(boxes):
+        width = f"{100 * least:.2g} % of the step"
+        left_out.append(f"{plural(narrower, 'frame')} narrower than {width}")
+    height = ROW + max((box.y for box in boxes), default=0)
+    return Icicle(label=label, height=height, boxes=boxes, left_out=left_out)
 
 
 _NAME = 100  # characters of a name in a box's title, and of its place
@@ -140,36 +139,33 @@ def drawable(runs: m.Runs) -> list[tuple[int, m.RunReport, m.FlameGraph]]:
 
 def flame_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     graphs = drawable(runs)
-    first = [index for index in importance(runs) if any(index == at for at, _, _ in graphs)][
-        : limits.flames
-    ]
+    drawable_runs = {index for index, *_ in graphs}
+    first = [index for index in importance(runs) if index in drawable_runs][: limits.flames]
     for index, run, flame in graphs:
         name = one_line(run.key.slug, limits.name)
         summary = _summary(flame, limits)
-        blocks = list[Block]()
         per = "window" if flame.per == "window" else "step"
+        blocks: list[Block] = [_NO_ROOM]
         drawing = None
         if index in first:
             label = f"CPU stacks of {name}. {summary}"
             drawing = icicle(_items(flame, per, root), limits, trees=len(first), label=label)
             present = {_kind_of(frame) for frame in flame.frames} - {"step"}
-            blocks.append(
-                legend_of(
-                    "f", *((kind, *words) for kind, words in KINDS.items() if kind in present)
-                )
-            )
-        blocks += [
-            drawing or _NO_ROOM,
-            *(f"{note}." for note in _notes(flame, per, drawing, limits)),
-        ]
-        if flame.top[: limits.host_rows]:
-            title = "Functions by self time, as a table"
-            blocks.append(Fold(title, blocks=tuple(_functions(flame, per, name, root, limits))))
+            entries = [(kind, *words) for kind, words in KINDS.items() if kind in present]
+            blocks = [legend_of("f", *entries), drawing]
+        blocks += [f"{note}." for note in _notes(flame, per, drawing, limits)]
+        if limits.host_rows and flame.top:
+            functions = [*_functions(flame, per, name, root, limits)]
+            blocks.append(Fold("Functions by self time, as a table", functions))
         time = milliseconds(_whole(flame) / flame.steps / 1e3)
         caption = (
             f"{time} ms per {per} over {plural(flame.steps, per)}, {flame.measured_in.upper()} pass"
         )
         yield run_part(index, run, blocks, caption, "flame", f"{summary}.")
+
+
+def _undrawn(drawing: Icicle) -> str:
+    return f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
 
 
 # ---------------------------------------------------------------- of one run, and of two
@@ -217,32 +213,36 @@ def _whole(flame: m.FlameGraph) -> int:
     return sum(flame.self_ns) or 1
 
 
-def _items(flame: m.FlameGraph, per: str, root: str) -> tuple[Item, ...]:
+def _items(flame: m.FlameGraph, per: str, root: str) -> Sequence[Item]:
     """The nodes as boxes. A title has two lines: the name; what it is, where, and how long it
     took."""
     whole = _whole(flame)
     items = []
     names = [_name_of(flame, frame) for frame in range(len(flame.frames))]
     titles = [f"{name}\n{_kind_and_place(flame, frame, root)}" for frame, name in enumerate(names)]
-    for node, (at, total_ns) in enumerate(zip(flame.frame, flame.total_ns, strict=True)):
+    for node, at in enumerate(flame.frame):
+        total_ns = flame.total_ns[node]
+        own = milliseconds(flame.self_ns[node] / flame.steps / 1e3)
+        total = milliseconds(total_ns / flame.steps / 1e3)
         calls = figure(flame.calls[node] / flame.steps)
-        own, total = (
-            milliseconds(ns / flame.steps / 1e3) for ns in (flame.self_ns[node], total_ns)
-        )
         times = (
             f"{total} ms per {per}, {percent(total_ns / whole)}; itself {own} ms; called "
             f"{calls} times"
         )
         item = Item(
-            parent=flame.parent[node],
-            width=total_ns,
-            style=f"f-{_kind_of(flame.frames[at])}",
-            label=short_name(names[at]),
-            file=_place(flame, at, root).rpartition("/")[2][:_FILE],
-            title=f"{titles[at]}; {times}",
+            flame.parent[node],
+            total_ns,
+            f"f-{_kind_of(flame.frames[at])}",
+            short_name(names[at]),
+            f"{titles[at]}; {times}",
+            _file(flame, at, root),
         )
         items.append(item)
-    return tuple(items)
+    return items
+
+
+def _file(flame: m.FlameGraph | m.FlameDifference, frame: int, root: str) -> str:
+    return _place(flame, frame, root).rpartition("/")[2][:_FILE]
 
 
 def _summary(flame: m.FlameGraph, limits: Limits) -> str:
@@ -276,7 +276,7 @@ def _notes(flame: m.FlameGraph, per: str, drawing: Icicle | None, limits: Limits
             "as (other)"
         )
     if drawing and drawing.left_out:
-        yield f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
+        yield _undrawn(drawing)
     if flame.other_threads_ns:
         time = milliseconds(flame.other_threads_ns / flame.steps / 1e3)
         yield f"Other threads ran operators for {time} ms per {per}, which are not drawn"
@@ -328,10 +328,16 @@ def differing(
 
 def flame_difference_folds(
     runs: Sequence[m.RunComparison], root: str, limits: Limits, at: Mapping[m.RunKey, str]
-) -> tuple[Fold, ...]:
+) -> Sequence[Fold]:
     """``at``: the anchors of the runs of the page."""
     found = differing(runs[: limits.runs])
     trees = min(len(found), limits.flames)
+    headings = (
+        "function",
+        "base, self \N{MICRO SIGN}s/step",
+        "head, self \N{MICRO SIGN}s/step",
+        "change",
+    )
     folds = []
     for place, (index, run, flame) in enumerate(found):
         changes = _by_change(flame)
@@ -341,24 +347,22 @@ def flame_difference_folds(
             for frame, (before, after) in changes[:_LONGEST]
             if after != before
         ]
-        summary = (
-            f"Largest changes of self time: {', '.join(largest)}" if largest else "Nothing changed"
-        )
-        label = f"CPU stacks of {name}, base and head. {summary}"
-        drawing = None
-        if place < trees:
-            drawing = icicle(_difference_items(flame, root), limits, trees=trees, label=label)
-        notes = [
+        summary = "Nothing changed"
+        if largest:
+            summary = f"Largest changes of self time: {', '.join(largest)}"
+        pruned = (
             f"Stacks under {100 * flame.pruned_below:.2g} % of the step are in (other), so a stack "
-            "that only one side has may have been too small on the other"
-        ]
-        if drawing and drawing.left_out:
-            notes.append(
-                f"Not drawn: {' and '.join(drawing.left_out)}; report.json holds all of it"
-            )
-        blocks: list[Block] = [drawing or _NO_ROOM, *(f"{note}." for note in notes)]
+            "that only one side has may have been too small on the other."
+        )
+        blocks: list[Block] = [_NO_ROOM, pruned]
+        if place < trees:
+            label = f"CPU stacks of {name}, base and head. {summary}"
+            drawing = icicle(_difference_items(flame, root), limits, trees=trees, label=label)
+            blocks = [drawing, pruned]
+            if drawing.left_out:
+                blocks.append(f"{_undrawn(drawing)}.")
         if shown := changes[: limits.host_rows]:
-            rows = (
+            rows = [
                 (
                     _name_and_place(flame, frame, root, limits),
                     figure(before / 1e3),
@@ -366,34 +370,21 @@ def flame_difference_folds(
                     change(after - before, micro=True),
                 )
                 for frame, (before, after) in shown
-            )
-            headings = (
-                "function",
-                "base, self \N{MICRO SIGN}s/step",
-                "head, self \N{MICRO SIGN}s/step",
-                "change",
-            )
+            ]
             table = plain(f"Functions of {name} by change of self time", headings, rows)
-            title = "Functions by change of self time"
-            blocks.append(Fold(title, blocks=(table,)))
-        before = sum(flame.base_self_ns)
-        after = sum(flame.head_self_ns)
-        folds.append(
-            Fold(
-                name,
-                blocks=tuple(blocks),
-                caption=f"{_ms(before)} to {_ms(after)} ms per step in the STACK pass, "
-                f"{change(after - before)} ms; "
-                f"{flame.base_steps} steps of base, {flame.head_steps} of head",
-                lead=f"{summary}.",
-                anchor=f"stacks-{index + 1}",
-                run=at.get(run.run, ""),
-            )
+            blocks.append(Fold("Functions by change of self time", (table,)))
+        before, after = sum(flame.base_self_ns), sum(flame.head_self_ns)
+        caption = (
+            f"{_ms(before)} to {_ms(after)} ms per step in the STACK pass, "
+            f"{change(after - before)} ms; "
+            f"{flame.base_steps} steps of base, {flame.head_steps} of head"
         )
-    return tuple(folds)
+        anchor = f"stacks-{index + 1}"
+        folds.append(Fold(name, blocks, caption, f"{summary}.", anchor, run=at.get(run.run, "")))
+    return folds
 
 
-def _difference_items(flame: m.FlameDifference, root: str) -> tuple[Item, ...]:
+def _difference_items(flame: m.FlameDifference, root: str) -> Sequence[Item]:
     """As wide as the mean of both sides, so that what only one of them has is there too."""
     base, head = (
         m.with_all_below(flame.parent, side) for side in (flame.base_self_ns, flame.head_self_ns)
@@ -404,27 +395,23 @@ def _difference_items(flame: m.FlameDifference, root: str) -> tuple[Item, ...]:
         frame = flame.frame[node]
         style = style_of((after - before) / whole)
         name = _name_of(flame, frame)
-        label = (
-            short_name(name)
-            if style == "same"
-            else f"{change(after - before)} ms {short_name(name)}"
-        )
+        label = short_name(name)
+        if style != "same":
+            label = f"{change(after - before)} ms {label}"
         own = flame.head_self_ns[node] - flame.base_self_ns[node]
-        only = "; not in base" if not before else "; not in head" if not after else ""
         times = (
             f"{_ms(before)} to {_ms(after)} ms per step, {change(after - before)}; itself "
-            f"{change(own)}{only}"
+            f"{change(own)}"
         )
-        item = Item(
-            parent=flame.parent[node],
-            width=(before + after) / 2,
-            style=f"d-{style}",
-            label=label,
-            file=_place(flame, frame, root).rpartition("/")[2][:_FILE],
-            title=f"{label}\n{name}, {_kind_and_place(flame, frame, root)}; {times}",
-        )
-        made.append(item)
-    return tuple(made)
+        if not before:
+            times += "; not in base"
+        elif not after:
+            times += "; not in head"
+        title = f"{label}\n{name}, {_kind_and_place(flame, frame, root)}; {times}"
+        width = (before + after) / 2
+        file = _file(flame, frame, root)
+        made.append(Item(flame.parent[node], width, f"d-{style}", label, title, file))
+    return made
 
 
 def style_of(share: float) -> str:
@@ -437,7 +424,9 @@ def style_of(share: float) -> str:
 def change(ns: float, *, micro: bool = False) -> str:
     """In milliseconds, or in microseconds, with its sign."""
     amount = figure(abs(ns) / 1e3) if micro else _ms(abs(ns))
-    return f"{'+' if ns > 0 else _MINUS if ns < 0 else ''}{amount}"
+    if ns == 0:
+        return amount
+    return f"+{amount}" if ns > 0 else f"{_MINUS}{amount}"
 
 
 def _ms(ns: float) -> str:
@@ -447,9 +436,11 @@ def _ms(ns: float) -> str:
 def _by_change(flame: m.FlameDifference) -> list[tuple[int, tuple[int, int]]]:
     """Own nanoseconds of each frame in base and head, the largest change first; the step and
     (other) are none."""
-    found: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    base: Counter[int] = Counter()
+    head: Counter[int] = Counter()
     for node, frame in enumerate(flame.frame):
         if node and flame.frames[frame].kind != "pruned":
-            before, after = found[frame]
-            found[frame] = (before + flame.base_self_ns[node], after + flame.head_self_ns[node])
-    return sorted(found.items(), key=lambda item: (-abs(item[1][1] - item[1][0]), item[0]))
+            base[frame] += flame.base_self_ns[node]
+            head[frame] += flame.head_self_ns[node]
+    order = sorted(base, key=lambda frame: (-abs(head[frame] - base[frame]), frame))
+    return [(frame, (base[frame], head[frame])) for frame in order]

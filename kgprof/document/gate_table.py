@@ -7,11 +7,19 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.escaping import one_line, visible
-from kgprof.document.finding_list import advice, failing, not_applied, times, way_in, where
+from kgprof.document.finding_list import (
+    advice,
+    failing,
+    line_of,
+    not_applied,
+    times,
+    way_in,
+    where,
+)
 from kgprof.document.limits import Limits
 from kgprof.document.quantity import DASH, amount, count
-from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, columns, row
-from kgprof.wording import plural, relative
+from kgprof.document.table import Block, Cell, Column, Fold, Small, Table, plain
+from kgprof.wording import plural
 
 INDUCTOR = "inductor"
 FAILS_ON = {
@@ -46,42 +54,43 @@ def budget_table(gate: m.Gate, rows: int) -> Table:
     for budget in sorted(gate.budgets, key=lambda budget: order.index(budget.status))[:rows]:
         seen = budget.observed
         exceeded = budget.status is m.BudgetStatus.EXCEEDED
-        beside = (Small((uncounted(budget),)),) if budget.made_by_torch else ()
+        below = [budget.run.slug]
+        if budget.made_by_torch:
+            below.append(uncounted(budget))
+        accepted = count(budget.accepted) if budget.accepted else ""
         if isinstance(seen, m.Skipped):
-            beside = (*beside, Small((seen.reason,)))
+            below.append(seen.reason)
             observed = Cell(DASH, name=f"{DASH} ({seen.reason})")
         else:
-            accepted = f" ({budget.accepted} accepted)" if budget.accepted else ""
             text = amount(seen, budget.unit)
-            observed = Cell(text, name=f"{text}{accepted}", wrong=exceeded)
+            name = f"{text} ({budget.accepted} accepted)" if accepted else text
+            observed = Cell(text, name=name, wrong=exceeded)
         made.append(
-            row(
+            (
                 budget.run.slug,
-                Cell(budget.metric, below=(Small((budget.run.slug,)), *beside)),
+                Cell(budget.metric, below=[Small((words,)) for words in below]),
                 Cell(budget.status, mark=_MARKS[budget.status], wrong=exceeded),
                 observed,
                 amount(budget.limit, budget.unit),
-                count(budget.accepted) if budget.accepted else "",
+                accepted,
                 budget.origin,
             )
         )
-    return Table(
-        label="Budgets per run",
-        columns=(
-            Column("run", style=""),
-            Column("budget", style="short"),
-            Column("status", style="kind"),
-            *columns("observed", "limit", "accepted", words=0),
-            Column("limit set by", style=""),
-        ),
-        rows=tuple(made),
-        style="sortable",
-        notes=tuple(
-            f"not counted: {budget.run.slug} {budget.metric}: {uncounted(budget)}"
-            for budget in gate.budgets
-            if budget.made_by_torch
-        ),
+    headings = (
+        Column("run", style=""),
+        Column("budget", style="short"),
+        Column("status", style="kind"),
+        "observed",
+        "limit",
+        "accepted",
+        Column("limit set by", style=""),
     )
+    notes = [
+        f"not counted: {budget.run.slug} {budget.metric}: {uncounted(budget)}"
+        for budget in gate.budgets
+        if budget.made_by_torch
+    ]
+    return replace(plain("Budgets per run", headings, made), notes=notes)
 
 
 def in_lines(gate: m.Gate, rows: int) -> Table:
@@ -97,33 +106,27 @@ def uncounted(budget: m.BudgetCheck) -> str:
 def accepted_table(gate: m.Gate, limits: Limits) -> Table:
     rows = []
     for entry in gate.accepted[: limits.lines]:
-        status = (
-            f"used by {count(entry.findings)}"
-            if entry.status is m.AcceptedStatus.USED
-            else entry.status
-        )
+        used = entry.status is m.AcceptedStatus.USED
+        status = f"used by {count(entry.findings)}" if used else entry.status
         ended = Cell(status, wrong=entry.status is m.AcceptedStatus.EXPIRED)
-        rows.append(row(entry.rule, entry.place, entry.reason, entry.owner, entry.expires, ended))
-    heads = columns("rule", "where", "why", "owner", "expires", words=4, first="kind")
-    return Table(
-        label="Accepted findings", columns=(*heads, Column("status", style="")), rows=tuple(rows)
-    )
+        rows.append((entry.rule, entry.place, entry.reason, entry.owner, entry.expires, ended))
+    headings = ("rule", "where", "why", "owner", "expires", Column("status", style=""))
+    return plain("Accepted findings", headings, rows, style="", first="kind", words=4)
 
 
-def gate_blocks(gate: m.Gate, limits: Limits) -> tuple[Block, ...]:
+def gate_blocks(gate: m.Gate, limits: Limits) -> Iterator[Block]:
     """The budgets, what is to be known of them, and what is accepted."""
-    blocks: list[Block] = ["No budget was set."]
     if gate.budgets:
         # the page says below each budget what is not counted
         table = replace(budget_table(gate, limits.lines), notes=())
-        names = ("budget", "status", "observed", "limit", "accepted", "limit set by")
-        blocks = [table.only(*names)]
-    blocks += gate.notes[: limits.lines]
+        yield table.only("budget", "status", "observed", "limit", "accepted", "limit set by")
+    else:
+        yield "No budget was set."
+    yield from gate.notes[: limits.lines]
     if gate.accepted:
         entries = plural(len(gate.accepted), "entry", "entries")
         accepted = accepted_table(gate, limits)
-        blocks.append(Fold(f"Accepted findings ({entries})", blocks=(accepted,), open=True))
-    return tuple(blocks)
+        yield Fold(f"Accepted findings ({entries})", (accepted,), open=True)
 
 
 LENGTH = 2000  # characters of a line
@@ -160,9 +163,9 @@ def lines(profile: m.Profile, gate: m.Gate) -> Iterator[str | Table]:
             )
     yield from (f"note: {one_line(note, LENGTH)}" for note in gate.notes)
     accepted = sum(bool(finding.accepted) for finding in profile.findings)
-    findings = plural(len(profile.findings), "finding") + (
-        f", {accepted} of them accepted" if accepted else ""
-    )
+    findings = plural(len(profile.findings), "finding")
+    if accepted:
+        findings += f", {accepted} of them accepted"
     yield f"{one_line(backend_words(gate), NAME)}, --fail-on {gate.fail_on}, {findings}"
     yield ""
     yield f"{profile.verdict.status.upper()}: {one_line(profile.verdict.text, LENGTH)}"
@@ -174,24 +177,26 @@ def _finding(finding: m.Finding, fails: bool, root: str, todo: Iterable[str]) ->
     run = f" [{finding.run.slug}]" if finding.run else ""
     how_often = times([finding.count], finding.message)
     repeated = f" ({how_often})" if how_often else ""
-    mark = "accepted " if finding.accepted else "" if fails else f"{finding.level.value} "
-    yield one_line(
-        f"{where(place, root)}{mark}{finding.rule} {finding.message}{repeated}{run}", LENGTH
-    )
+    mark = "" if fails else f"{finding.level.value} "
+    if finding.accepted:
+        mark = "accepted "
+    said = f"{where(place, root)}{mark}{finding.rule} {finding.message}{repeated}{run}"
+    yield one_line(said, LENGTH)
     if finding.accepted:
         yield f"    accepted by {one_line(finding.accepted, LENGTH)}"
-    elif place is not None and place.text.strip():
-        # As it stands in the file, and a caret under its first character; tabs become spaces under
-        # both.
-        shown = visible(place.text.expandtabs(4).rstrip())[:500]
-        yield f"{place.line:>6} | {shown}"
-        yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"
-    if not finding.accepted:
+    else:
+        yield from _source_line(place)
         yield from (f"    {visible(line)[:LENGTH]}" for line in todo)  # code keeps its indentation
         yield from (f"    {one_line(line, 500)}" for line in way_in(finding))
     for other in finding.related[:_RELATED]:
         function = f" in {other.function}" if other.function else ""
-        yield (
-            "    related: "
-            f"{one_line(f'{relative(other.file, root)}:{other.line}{function}', LENGTH)}"
-        )
+        yield f"    related: {one_line(f'{line_of(other, root)}{function}', LENGTH)}"
+
+
+def _source_line(place: m.Location | None) -> Iterable[str]:
+    """As it stands in the file, and a caret under its first character; tabs become spaces under
+    both."""
+    if place is not None and place.text.strip():
+        shown = visible(place.text.expandtabs(4).rstrip())[:500]
+        yield f"{place.line:>6} | {shown}"
+        yield f"{'':>6} | {' ' * (len(shown) - len(shown.lstrip()))}^"

@@ -5,26 +5,34 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.document import breakdown
-from kgprof.document.breakdown import LETTERS, broken_down
+from kgprof.document.breakdown import LETTERS, NAMES, broken_down, per, steps_of, unit
 from kgprof.document.escaping import one_line
+from kgprof.document.finding_list import line_of
 from kgprof.document.limits import FIRST_RUNS, Limits, kept
-from kgprof.document.quantity import DASH, count, figure, milliseconds, percent, size, span
-from kgprof.document.run_parts import having, run_part
+from kgprof.document.quantity import (
+    DASH,
+    count,
+    figure,
+    milliseconds,
+    percent,
+    share_of,
+    size,
+    span,
+)
+from kgprof.document.run_parts import collected, having, run_part
 from kgprof.document.table import (
     Block,
     Blocks,
     Cell,
+    Cells,
     Column,
     Fold,
     Row,
     Small,
     Table,
-    columns,
     missing,
     number,
     plain,
@@ -32,7 +40,7 @@ from kgprof.document.table import (
     share,
     whole,
 )
-from kgprof.wording import KERNEL_NAME_LENGTH, middle_out, plural, relative, short_name
+from kgprof.wording import KERNEL_NAME_LENGTH, middle_out, plural, short_name
 
 _LINES = 9  # of one kernel; a fused one may hold hundreds
 _HOST_PARTS = 4  # of the host's step, in a sentence
@@ -54,8 +62,8 @@ _UNATTRIBUTED = "(unattributed)"  # the row that every table of spans has, last
 
 
 def place(location: m.Location, root: str) -> str:
-    where = f"{relative(location.file, root)}:{location.line}"
-    return f"{where} in {location.function}" if location.function else where
+    inside = f" in {location.function}" if location.function else ""
+    return f"{line_of(location, root)}{inside}"
 
 
 def first_line(kernel: m.KernelRow, root: str) -> str:
@@ -63,16 +71,16 @@ def first_line(kernel: m.KernelRow, root: str) -> str:
     return f"{place(kernel.lines[0], root)}{more}"
 
 
-def places(lines: Sequence[m.Location], root: str, limits: Limits) -> tuple[str, ...]:
-    return tuple(place(line, root) for line in lines[: min(_LINES, limits.lines)])
+def places(lines: Sequence[m.Location], root: str, limits: Limits) -> Sequence[str]:
+    return [place(line, root) for line in lines[: min(_LINES, limits.lines)]]
 
 
 def known_lines(kernels: m.KernelBreakdown) -> str:
     """How much of the time has source lines, or why none has."""
     if isinstance(kernels.lines_us, m.Skipped):
         return f"No source lines: {kernels.lines_us.reason}"
-    share = kernels.lines_us / kernels.total_us if kernels.total_us else 0.0
-    return f"{percent(share)} of the {breakdown.unit(kernels)} comes from known source lines"
+    share = percent(share_of(kernels.lines_us, kernels.total_us))
+    return f"{share} of the {unit(kernels)} comes from known source lines"
 
 
 def idle_sentence(kernels: m.KernelBreakdown) -> str:
@@ -85,16 +93,12 @@ def idle_sentence(kernels: m.KernelBreakdown) -> str:
     for field, cause, *_ in _CAUSES:
         per_step, of_window = _idle(getattr(kernels.idle, field), kernels)
         causes.append(f"{cause} {per_step} ({of_window})")
-    return (
-        f"GPU idle, µs per traced {breakdown.per(kernels)} (share of the window): "
-        f"{', '.join(causes)}"
-    )
+    return f"GPU idle, µs per traced {per(kernels)} (share of the window): {', '.join(causes)}"
 
 
 def _idle(us: float, kernels: m.KernelBreakdown) -> tuple[str, str]:
     """Microseconds of a step, and the share of the window."""
-    share = us / kernels.window_us if kernels.window_us else 0.0
-    return figure(us / breakdown.steps_of(kernels)), percent(share)
+    return figure(us / steps_of(kernels)), percent(share_of(us, kernels.window_us))
 
 
 def device_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
@@ -103,18 +107,16 @@ def device_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
         if kernels.device != "cuda":
             continue
         name = run.key.slug
+        said = (steps_sentence(kernels), input_copies_sentence(kernels))
         blocks: list[Block] = [*_idle_tables(name, kernels, limits)]
-        blocks += [
-            f"{said}." for said in (steps_sentence(kernels), input_copies_sentence(kernels)) if said
-        ]
+        blocks += [f"{sentence}." for sentence in said if sentence]
         for title, spans in (
             ("compiled region", kernels.by_region),
             ("user span", kernels.by_span),
         ):
             if any(span.span != _UNATTRIBUTED for span in spans):
-                blocks.append(
-                    _span_table(f"GPU time of {name} by {title}", title, spans, kernels, limits)
-                )
+                label = f"GPU time of {name} by {title}"
+                blocks.append(_span_table(label, title, spans, kernels, limits))
         yield run_part(index, run, blocks, "Why the GPU was idle")
 
 
@@ -122,42 +124,47 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> Block
     """Idle time by cause, and by what the CPU did if it had not launched yet; or why that is not
     known."""
     idle = kernels.idle
-    units = (f"\N{MICRO SIGN}s per {breakdown.per(kernels)}", "of the window")
     if isinstance(idle, m.Skipped):
         return (f"Reasons for GPU idle time unknown: {idle.reason}",)
     scale_us = max(getattr(idle, field) for field, *_ in _CAUSES) or 1.0
-    axis = f"0{DASH}{figure(scale_us / breakdown.steps_of(kernels))} {units[0]}"
+    unit = f"\N{MICRO SIGN}s per {per(kernels)}"
+    units = (unit, "of the window")
+    drawing = Column(f"0{DASH}{figure(scale_us / steps_of(kernels))} {unit}", style="drawn")
 
     def drawn(cause: str, us: float, style: str) -> tuple[str, str, Cell]:
         per_step, of_window = _idle(us, kernels)
-        title = f"{cause}: {per_step} {units[0]}, {of_window} of the window"
+        title = f"{cause}: {per_step} {unit}, {of_window} of the window"
         return per_step, of_window, Cell(bar=min(us / scale_us, 1.0), title=title, bar_style=style)
 
-    rows: list[tuple[Cell | str, ...]] = [
-        (
-            Cell(cause, below=(Small((meaning,), "detail"),)),
-            *drawn(cause, getattr(idle, field), style),
-        )
-        for field, cause, meaning, style in _CAUSES
-    ]
+    rows: list[Cells] = []
+    for field, cause, meaning, style in _CAUSES:
+        named = Cell(cause, below=(Small((meaning,), "detail"),))
+        rows.append((named, *drawn(cause, getattr(idle, field), style)))
     rows.append(("all idle time", *_idle(idle.total_us, kernels), ""))
-    causes = plain(f"Idle time of {name}", ("GPU idle time", *units), rows, style="")
-    spans = sorted(
-        ((span.name, span.total_us) for span in idle.host_spans), key=lambda span: -span[1]
-    )
-    shown = spans[: min(_SPANS, limits.lines)]
-    rest = spans[min(_SPANS, limits.lines) :]
-    if rest:
-        shown.append((f"{len(rest):,} more", sum(us for _, us in rest)))
-    host = ((span, *drawn(span, us, _CAUSES[0][3])) for span, us in shown)
-    headings = ("CPU meanwhile", *units)
-    label = f"CPU activity while the GPU of {name} was idle"
-    tables = (causes, plain(label, headings, host, style="", first="name")) if shown else (causes,)
+    tables = [plain(f"Idle time of {name}", ("GPU idle time", *units, drawing), rows, style="")]
+    spans = [
+        m.SpanTotal(span=each.name, count=0, total_us=each.total_us) for each in idle.host_spans
+    ]
+    if shown := _largest(spans, limits):
+        host = ((each.span, *drawn(each.span, each.total_us, _CAUSES[0][3])) for each in shown)
+        label = f"CPU activity while the GPU of {name} was idle"
+        headings = ("CPU meanwhile", *units, drawing)
+        tables.append(plain(label, headings, host, style="", first="name"))
     if not limits.timelines:  # no room for pictures
-        return tuple(table.only(*(column.name for column in table.columns)) for table in tables)
-    return tuple(
-        replace(table, columns=(*table.columns, Column(axis, style="drawn"))) for table in tables
-    )
+        tables = [table.only(table.columns[0].name, *units) for table in tables]
+    return tables
+
+
+def _largest(spans: Sequence[m.SpanTotal], limits: Limits) -> list[m.SpanTotal]:
+    """The largest first; below them the sum of those that the page has no room for."""
+    ordered = sorted(spans, key=lambda span: -span.total_us)
+    most = min(_SPANS, limits.lines)
+    if rest := ordered[most:]:
+        calls = sum(span.count for span in rest)
+        total_us = sum(span.total_us for span in rest)
+        others = m.SpanTotal(span=f"{len(rest):,} more", count=calls, total_us=total_us)
+        return [*ordered[:most], others]
+    return ordered
 
 
 def input_copies_sentence(kernels: m.KernelBreakdown) -> str:
@@ -166,19 +173,16 @@ def input_copies_sentence(kernels: m.KernelBreakdown) -> str:
     if isinstance(copies, m.Skipped):
         return ""
     if not copies.count:
-        return (
-            "No input was copied before "
-            f"{plural(copies.replays, 'CUDA-graph launch', 'CUDA-graph launches')}"
-        )
-    each = (
-        f"{plural(copies.count, 'copy', 'copies')} of "
-        f"{figure(copies.total_us / copies.count)} µs each on average"
-    )
+        launches = plural(copies.replays, "CUDA-graph launch", "CUDA-graph launches")
+        return f"No input was copied before {launches}"
+    each = figure(copies.total_us / copies.count)
+    in_all = "per step" if kernels.steps else "in all"
     return (
-        f"Inputs copied because their address changes between CUDA-graph replays: {each} before "
+        "Inputs copied because their address changes between CUDA-graph replays: "
+        f"{plural(copies.count, 'copy', 'copies')} of {each} µs each on average before "
         f"{plural(copies.replays, 'launch', 'launches')}, "
-        f"{figure(copies.total_us / breakdown.steps_of(kernels))} µs "
-        f"{'per step' if kernels.steps else 'in all'}, {percent(copies.share)} of the GPU time"
+        f"{figure(copies.total_us / steps_of(kernels))} µs {in_all}, "
+        f"{percent(copies.share)} of the GPU time"
     )
 
 
@@ -189,16 +193,13 @@ def host_sentence(kernels: m.KernelBreakdown) -> str:
         return ""
     parts = sorted((part for part in host.parts if part.mean_us), key=lambda part: -part.mean_us)
     named = [
-        f"{part.name} {figure(part.mean_us)} "
-        f"({percent(part.mean_us / host.mean_us if host.mean_us else 0.0)})"
+        f"{part.name} {figure(part.mean_us)} ({percent(share_of(part.mean_us, host.mean_us))})"
         for part in parts[:_HOST_PARTS]
     ]
     if rest := parts[_HOST_PARTS:]:
         named.append(f"{len(rest)} more {figure(sum(part.mean_us for part in rest))}")
-    return (
-        f"CPU time of a {figure(host.mean_us)} µs step, µs, mean of {host.steps}: "
-        f"{', '.join(named)}"
-    )
+    step = f"CPU time of a {figure(host.mean_us)} µs step, µs, mean of {host.steps}"
+    return f"{step}: {', '.join(named)}"
 
 
 def queue_sentence(kernels: m.KernelBreakdown) -> str:
@@ -214,7 +215,7 @@ def queue_sentence(kernels: m.KernelBreakdown) -> str:
     )
 
 
-def sentences(kernels: m.KernelBreakdown) -> tuple[str, ...]:
+def sentences(kernels: m.KernelBreakdown) -> Sequence[str]:
     """Why the device was idle, what was copied, and the host's step, as far as they are known."""
     made = (
         idle_sentence(kernels),
@@ -222,7 +223,7 @@ def sentences(kernels: m.KernelBreakdown) -> tuple[str, ...]:
         host_sentence(kernels),
         queue_sentence(kernels),
     )
-    return tuple(sentence for sentence in made if sentence)
+    return [sentence for sentence in made if sentence]
 
 
 def steps_sentence(kernels: m.KernelBreakdown) -> str:
@@ -242,28 +243,19 @@ def steps_sentence(kernels: m.KernelBreakdown) -> str:
 def _span_table(
     label: str, title: str, spans: Sequence[m.SpanTotal], kernels: m.KernelBreakdown, limits: Limits
 ) -> Table:
-    """Largest first; what is in no span stays last, and what the page has no room for is summed
-    above it."""
+    """What is in no span stays last."""
     *named, unattributed = spans
-    named.sort(key=lambda span: -span.total_us)
-    shown = named[: min(_SPANS, limits.lines)]
-    rest = named[min(_SPANS, limits.lines) :]
-    if rest:
-        calls = sum(span.count for span in rest)
-        total_us = sum(span.total_us for span in rest)
-        shown.append(m.SpanTotal(span=f"{len(rest):,} more", count=calls, total_us=total_us))
-    steps = breakdown.steps_of(kernels)
-    whole = kernels.total_us or 1.0
-    rows = (
+    steps = steps_of(kernels)
+    rows = [
         (
-            f"(in no {title})" if span is unattributed else span.span,
+            span.span,
             figure(span.count / steps),
             figure(span.total_us / steps),
-            percent(span.total_us / whole),
+            percent(share_of(span.total_us, kernels.total_us)),
         )
-        for span in (*shown, unattributed)
-    )
-    of = breakdown.per(kernels)
+        for span in (*_largest(named, limits), replace(unattributed, span=f"(in no {title})"))
+    ]
+    of = per(kernels)
     headings = (title, f"kernels and copies per {of}", f"\N{MICRO SIGN}s per {of}", "of GPU time")
     return plain(label, headings, rows, style="", first="name")
 
@@ -276,26 +268,22 @@ _WHOLE = 20_000  # characters: no compiler makes longer names
 def kernel_folds(runs: m.Runs, root: str, limits: Limits) -> Iterator[Fold]:
     first = kept(runs, FIRST_RUNS)
     for index, run, kernels in broken_down(runs):
-        unit = breakdown.unit(kernels)
         total = f"{milliseconds(kernels.total_us)} ms"
-        most = (
-            limits
-            if index in first
-            else replace(limits, kernel_rows=min(limits.kernel_rows, limits.other_rows))
-        )
+        most = limits.kernel_rows if index in first else min(limits.kernel_rows, limits.other_rows)
         blocks: list[Block] = [*kernels.warnings[: limits.lines]]
-        if most.kernel_rows:
-            blocks.append(_against_the_card(kernels, kernel_table(run, kernels, root, most)))
-            if rest := kernels.rows[most.kernel_rows :][: limits.more_kernels]:
-                table = _more_kernels(run, rest, most.kernel_rows, limits)
-                blocks.append(Fold(f"{len(rest):,} more kernels", blocks=(table,)))
+        if most:
+            table = kernel_table(run, kernels, root, replace(limits, kernel_rows=most))
+            blocks.append(_against_the_card(kernels, table))
+            if rest := kernels.rows[most:][: limits.more_kernels]:
+                table = _more_kernels(run, rest, most, limits)
+                blocks.append(Fold(f"{len(rest):,} more kernels", (table,)))
         else:
             names = plural(len(kernels.rows), "kernel")
             blocks.append(
                 f"Left out to keep the page under 1 MB: {names} with {total} (in report.json)."
             )
         caption = (
-            f"{plural(len(kernels.rows), 'name')}, {total} of {unit} in "
+            f"{plural(len(kernels.rows), 'name')}, {total} of {unit(kernels)} in "
             f"{plural(kernels.steps, 'step')}, {kernels.measured_in.upper()} pass"
         )
         blocks.append(f"{known_lines(kernels)}.")
@@ -308,23 +296,24 @@ def _more_kernels(
     """What the first table has no room for, in a line each, so that the filter finds every
     kernel."""
     names = distinct_names([kernel.name for kernel in rest], _SHORT_NAME, limits.name)
-    rows = (
+    rows = [
         (
             str(rank),
             name,
-            breakdown.NAMES[kernel.kind],
-            f"{kernel.count:,}",
+            NAMES[kernel.kind],
+            count(kernel.count),
             milliseconds(kernel.total_us),
         )
         for rank, (kernel, name) in enumerate(zip(rest, names, strict=True), start=after + 1)
-    )
-    table = plain(
+    ]
+    return plain(
         f"More kernels of {run.key.slug}",
         ("#", "kernel", "kind", "count", "total ms"),
         rows,
         words=3,
+        style="sortable filtered",
+        named_by=1,
     )
-    return replace(table, style="sortable filtered", named_by=1)
 
 
 def _against_the_card(kernels: m.KernelBreakdown, table: Table) -> Table:
@@ -332,38 +321,35 @@ def _against_the_card(kernels: m.KernelBreakdown, table: Table) -> Table:
     save, and how it was launched; as it is where the card was not measured."""
     if not isinstance(kernels.roofline, m.Roofline):
         return table
-    launches: dict[str, list[m.KernelLaunches]] = {}
-    for each in kernels.roofline.rows:
-        launches.setdefault(each.name, []).append(each)
+    launches = collected((each.name, each) for each in kernels.roofline.rows)
     rows = []
-    for kernel, row_of in zip(kernels.rows, table.rows, strict=False):
+    for kernel, shown in zip(kernels.rows, table.rows, strict=False):
         alike = launches.get(kernel.name, [])
-        name, *others = row_of.cells[1:]
-        if alike:
-            below = (*name.below, Small(tuple(map(launch_words, alike[:1])), "from"))
-            if alike[1:]:
-                more = plural(len(alike) - 1, "more launch shape")
-                below = (*below, Small(tuple(map(launch_words, alike[1:9])), "from", fold=more))
-            name = structs.replace(name, below=below)
-        bound = _bound_of(alike)
-        saves = _could_save(alike, breakdown.steps_of(kernels))
-        rows.append(structs.replace(row_of, cells=(row_of.cells[0], name, *others, bound, saves)))
-    totals = tuple(
-        structs.replace(total, cells=(*total.cells, Cell(), Cell())) for total in table.totals
+        rank, name, *others = shown.cells
+        words = tuple(map(launch_words, alike[:9]))
+        more = plural(len(alike) - 1, "more launch shape")
+        name = replace(name, below=(*name.below, *_first_open(words, 1, "from", more)))
+        could_save = _could_save(alike, steps_of(kernels))
+        cells = (rank, name, *others, _bound_of(alike), could_save)
+        rows.append(replace(shown, cells=cells))
+    totals = [replace(total, cells=(*total.cells, Cell(), Cell())) for total in table.totals]
+    bound = Column(
+        "bound by",
+        style="",
+        title="of the launches with the most time; share of the peak measured on this card",
     )
-    columns_ = (
-        *table.columns,
-        Column(
-            "bound by",
-            style="",
-            title="of the launches with the most time; share of the peak measured on this card",
-        ),
-        Column(
-            "could save, \N{MICRO SIGN}s/step",
-            title="at most: if it ran at the peak that its bound allows",
-        ),
+    saves = Column(
+        "could save, \N{MICRO SIGN}s/step",
+        title="at most: if it ran at the peak that its bound allows",
     )
-    return replace(table, rows=tuple(rows), totals=totals, columns=columns_)
+    columns = (*table.columns, bound, saves)
+    return replace(table, rows=rows, totals=totals, columns=columns)
+
+
+def _first_open(texts: Sequence[str], most: int, style: str, more: str) -> Sequence[Small]:
+    """The first ``most`` in sight, the others behind the words ``more``."""
+    parts = (Small(texts[:most], style), Small(texts[most:], style, more))
+    return [part for part in parts if part.texts]
 
 
 # What is said of a launch, by the field that holds it.
@@ -409,9 +395,8 @@ def _bound_of(alike: Sequence[m.KernelLaunches]) -> Cell:
     if isinstance(first.of_ceiling, m.Skipped):
         return Cell(first.bound)
     share = first.of_ceiling
-    return Cell(
-        first.bound, value=share, bar=min(share, 1.0), details=(f"{percent(share)} of peak",)
-    )
+    details = (f"{percent(share)} of peak",)
+    return Cell(first.bound, details, value=share, bar=min(share, 1.0))
 
 
 def _could_save(alike: Sequence[m.KernelLaunches], steps: int) -> Cell:
@@ -435,46 +420,34 @@ def kernel_table(
     """The largest kernels under names of ``length`` characters; below them what the others and all
     of them come to."""
     shown = kernels.rows[: limits.kernel_rows]
-    rest = kernels.rows[limits.kernel_rows :]
     names = distinct_names([kernel.name for kernel in shown], length, limits.name)
-    calls = sum(kernel.count for kernel in kernels.rows)
-    totals = []
-    if rest:
+    rows = [
+        _kernel_row(rank, kernel, name, root, limits)
+        for rank, (kernel, name) in enumerate(zip(shown, names, strict=True), start=1)
+    ]
+    calls = count(sum(kernel.count for kernel in kernels.rows))
+    name = f"all kernels, {unit(kernels)}"
+    totals = [row("", name, "", calls, milliseconds(kernels.total_us), "100.0 %", "")]
+    if rest := kernels.rows[limits.kernel_rows :]:
+        calls = count(sum(kernel.count for kernel in rest))
         ms = milliseconds(sum(kernel.total_us for kernel in rest))
         share = percent(sum(kernel.share for kernel in rest))
-        totals.append(
-            row(
-                "",
-                f"{len(rest):,} more",
-                "",
-                f"{sum(kernel.count for kernel in rest):,}",
-                ms,
-                share,
-                "",
-            )
-        )
-    name = f"all kernels, {breakdown.unit(kernels)}"
-    ms = milliseconds(kernels.total_us)
-    totals.append(row("", name, "", f"{calls:,}", ms, "100.0 %", ""))
-    return Table(
-        label=f"Kernels of {run.key.slug}",
-        columns=(
-            Column("#", style="number rank"),
-            Column("kernel", style="name"),
-            Column("kind", style="kind"),
-            *columns("count", "total ms", "share", "median \N{MICRO SIGN}s (min to max)", words=0),
-        ),
-        rows=tuple(
-            _kernel_row(rank, kernel, name, root, limits)
-            for rank, (kernel, name) in enumerate(zip(shown, names, strict=True), start=1)
-        ),
-        totals=tuple(totals),
-        style="sortable filtered",
-        named_by=1,
+        totals.insert(0, row("", f"{len(rest):,} more", "", calls, ms, share, ""))
+    headings = (
+        Column("#", style="number rank"),
+        Column("kernel", style="name"),
+        Column("kind", style="kind"),
+        "count",
+        "total ms",
+        "share",
+        "median \N{MICRO SIGN}s (min to max)",
     )
+    label = f"Kernels of {run.key.slug}"
+    table = plain(label, headings, rows, style="sortable filtered", named_by=1)
+    return replace(table, totals=totals)
 
 
-def distinct_names(names: Sequence[str], length: int, longest: int) -> tuple[str, ...]:
+def distinct_names(names: Sequence[str], length: int, longest: int) -> Sequence[str]:
     """Short names of which no two are alike unless the whole ones are: longer, up to ``longest``,
     then numbered."""
     shown = {name: short_name(one_line(name, _WHOLE), length) for name in names}
@@ -482,7 +455,7 @@ def distinct_names(names: Sequence[str], length: int, longest: int) -> tuple[str
         length = min(2 * length, longest)
         shown.update({name: short_name(one_line(name, _WHOLE), length) for name in alike})
     numbers = {name: f" ({number})" for number, name in enumerate(_alike(shown), start=1)}
-    return tuple(f"{shown[name]}{numbers.get(name, '')}" for name in names)
+    return [f"{shown[name]}{numbers.get(name, '')}" for name in names]
 
 
 def _alike(shown: Mapping[str, str]) -> list[str]:
@@ -498,43 +471,31 @@ def name_cell(whole_name: str, name: str, limits: Limits, *below: Small) -> Cell
 
 def _kernel_row(rank: int, kernel: m.KernelRow, name: str, root: str, limits: Limits) -> Row:
     ops = kernel.ops[: limits.lines]
+    more_ops = f"and {plural(len(ops) - _OPS, 'more operation')}"
     lines = places(kernel.lines, root, limits)
-    below = [Small(ops[:_OPS], "ops")] if ops else []
-    if more := ops[_OPS:]:
-        below.append(Small(more, "ops", fold=f"and {plural(len(more), 'more operation')}"))
-    if lines:
-        below.append(Small(lines[:1], "from"))
-    if len(kernel.lines) > 1:
-        below.append(
-            Small(lines[1:], "from", fold=f"and {plural(len(kernel.lines) - 1, 'more line')}")
-        )
+    more_lines = f"and {plural(len(kernel.lines) - 1, 'more line')}"
+    below = (*_first_open(ops, _OPS, "ops", more_ops), *_first_open(lines, 1, "from", more_lines))
+    colour = f"k-{kernel.kind.value}"
     kind = Cell(
         name=kernel.kind.value,
         mark=LETTERS[kernel.kind],
-        mark_style=f"swatch k-{kernel.kind.value}",
+        mark_style=f"swatch {colour}",
         below=(Small((kernel.generator,), "detail"),),
         title=kernel.rule,
     )
-    median = number(kernel.median_us, span(figure(kernel.min_us), figure(kernel.max_us)))
-    of_all = Cell(
-        percent(kernel.share),
-        value=kernel.share,
-        bar=kernel.share,
-        bar_style=f"k-{kernel.kind.value}",
-    )
-    named = name_cell(kernel.name, name, limits, *below)
     return row(
-        f"{rank:,}",
-        named,
+        count(rank),
+        name_cell(kernel.name, name, limits, *below),
         kind,
         whole(kernel.count),
         number(kernel.total_us / 1000),
-        of_all,
-        median,
+        replace(share(kernel.share), bar=kernel.share, bar_style=colour),
+        number(kernel.median_us, span(figure(kernel.min_us), figure(kernel.max_us))),
     )
 
 
 def host_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
+    headings = ("function", "calls", "self ms", "share", "with callees ms")
     for index, run, host in having(runs, "host", m.HostBreakdown):
         shown = host.rows[: limits.host_rows]
         rows = []
@@ -542,22 +503,26 @@ def host_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
             # cProfile files what is written in C under "~", without a line.
             line = f":{function.line}" if function.line else ""
             place = "built-in" if function.file in ("", "~") else f"{function.file}{line}"
-            of_all = share(function.self_us / host.total_self_us if host.total_self_us else 0.0)
-            own = number(function.self_us / 1000)
-            with_callees = number(function.cumulative_us / 1000)
-            name = Cell(function.function, below=(Small((place,), "place"),))
-            rows.append((name, whole(function.calls), own, of_all, with_callees))
-        headings = ("function", "calls", "self ms", "share", "with callees ms")
+            rows.append(
+                (
+                    Cell(function.function, below=(Small((place,), "place"),)),
+                    whole(function.calls),
+                    number(function.self_us / 1000),
+                    share(share_of(function.self_us, host.total_self_us)),
+                    number(function.cumulative_us / 1000),
+                )
+            )
         blocks: list[Block] = []
         if rows:
             label = f"Host functions of {run.key.slug}"
             blocks.append(plain(label, headings, rows, style="sortable filtered", first="name"))
         if others := len(host.rows) - len(shown) + host.rows_left_out:
             remaining = max(0.0, host.total_self_us - sum(function.self_us for function in shown))
-            lead = (
-                f"{others:,} more" if shown else f"Left out to keep the page under 1 MB: {others:,}"
+            lead = "" if shown else "Left out to keep the page under 1 MB: "
+            more = " more" if shown else ""
+            blocks.append(
+                f"{lead}{others:,}{more} functions, {milliseconds(remaining)} ms of self time."
             )
-            blocks.append(f"{lead} functions, {milliseconds(remaining)} ms of self time.")
         caption = (
             f"{milliseconds(host.total_self_us)} ms in {plural(host.steps, 'step')} under "
             "cProfile, HOST pass"

@@ -1,6 +1,8 @@
 """The limits of one run's step on a GPU: one line for each share, and why no limit is named where
 none is."""
 
+from collections.abc import Sequence
+
 from kgprof import limits, wording
 from kgprof import model as m
 from kgprof.document.limits import importance
@@ -54,7 +56,7 @@ def _step_blocks(run: m.RunReport, root: str) -> Blocks:
     return f"{run.key.slug}: {leads}", plain(TITLE, _HEADINGS, rows, style="", words=2)
 
 
-def _cells(share: m.LimitShare, root: str) -> tuple[str, ...]:
+def _cells(share: m.LimitShare, root: str) -> Sequence[str]:
     place = share.location
     what = f"{share.limit}: {share.name}" if share.name else str(share.limit)
     line = f"{wording.relative(place.file, root)}:{place.line}" if place else ""

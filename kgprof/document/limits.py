@@ -1,6 +1,7 @@
 """How much the page may hold, what it keeps of the runs longest when bytes are short, and the names
 that its parts share."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 from kgprof import model as m
@@ -46,7 +47,7 @@ def anchor(run_index: int) -> str:
     return f"run-{run_index + 1}"
 
 
-def importance(runs: m.Runs) -> tuple[int, ...]:
+def importance(runs: m.Runs) -> Sequence[int]:
     """Indices of the runs in the order in which a reader needs their details: the winner, the
     baseline, the runner-up, then the others. Where nothing ranks them the one with the shortest
     step leads."""

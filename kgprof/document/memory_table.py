@@ -1,39 +1,40 @@
 """What a run reads back in a step, and how much memory it takes: the same cells for every renderer,
 and a curve over one step, or why there is none."""
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
 from kgprof import model as m
-from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, kept
 from kgprof.document.plot import Axis, Plot, Shape, bar, plot
 from kgprof.document.quantity import count, figure, milliseconds, ratio, size
-from kgprof.document.run_parts import run_part
+from kgprof.document.run_parts import collected, run_part
 from kgprof.document.summary import RunColumn
-from kgprof.document.table import Block, Blocks, Cell, known, number, plain
+from kgprof.document.table import Block, Cell, known, number, plain, sized
 from kgprof.wording import plural
 
 
-def columns(runs: m.Runs) -> tuple[RunColumn, ...]:
+def columns(runs: m.Runs) -> Sequence[RunColumn]:
     """Those that at least one run has a figure for."""
-    return tuple(column for column in COLUMNS if any(column.cell(run).measured for run in runs))
+    return [column for column in COLUMNS if any(column.cell(run).measured for run in runs)]
 
 
-def unknown(runs: m.Runs) -> tuple[tuple[str, str], ...]:
+def unknown(runs: m.Runs) -> Sequence[tuple[str, str]]:
     """Columns, and why they have no figure, each reason once; its runs only where not all share it.
     A dash alone is read by nobody who cannot hover."""
-    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
-    for column in COLUMNS:
-        for run in runs:
-            cell = column.cell(run)
-            if not cell.measured:
-                names, slugs = found.setdefault(cell.title, ({}, {}))
-                names[column.name] = slugs[run.key.slug] = None
-    return tuple(
-        (", ".join(names), f"{reason} ({', '.join(slugs)})" if len(slugs) < len(runs) else reason)
-        for reason, (names, slugs) in found.items()
-    )
+    cells = [(column, run, column.cell(run)) for column in COLUMNS for run in runs]
+    gaps = [
+        (cell.title, (column.name, run.key.slug))
+        for column, run, cell in cells
+        if not cell.measured
+    ]
+    unknown = []
+    for reason, pairs in collected(gaps).items():
+        names, slugs = (dict.fromkeys(side) for side in zip(*pairs, strict=True))
+        of = f" ({', '.join(slugs)})" if len(slugs) < len(runs) else ""
+        unknown.append((", ".join(names), f"{reason}{of}"))
+    return unknown
 
 
 def signed(size_bytes: int) -> str:
@@ -43,40 +44,34 @@ def signed(size_bytes: int) -> str:
 # ---------------------------------------------------------------- cells
 
 
-def _sized(value: int | m.Skipped, *details: str) -> Cell:
-    return known(value, lambda shown: Cell(size(shown), details, value=float(shown)))
-
-
 def peak_cell(name: str, peaks: m.MemoryPeaks) -> Cell:
     """``name``: of MemoryPeaks' fields NAME_bytes and NAME_before_bytes; the latter may be
     missing."""
     held = getattr(peaks, f"{name}_before_bytes", None)
-    return _sized(
-        getattr(peaks, f"{name}_bytes"),
-        *((f"{size(held)} before",) if isinstance(held, int) else ()),
-    )
+    before = [f"{size(held)} before"] if isinstance(held, int) else []
+    return sized(getattr(peaks, f"{name}_bytes"), *before)
 
 
-def _cells(memory: m.MemorySummary) -> tuple[Cell, ...]:
+def _cells(memory: m.MemorySummary) -> Sequence[Cell]:
     """In the order of _TITLES."""
     alone = len(memory.warm_up_reads)
     peaks = memory.peaks
-    warm_up = (f"{plural(alone, 'line')} in warm-up only",) if alone else ()
+    warm_up = [f"{plural(alone, 'line')} in warm-up only"] if alone else []
     overhead = (f"{memory.tier} overhead",) if memory.tier else ()
     return (
         number(memory.syncs_per_step, plural(memory.steps, "step"), *warm_up),
         *(known(peaks, partial(peak_cell, name)) for name in ("allocated", "reserved", "resident")),
         known(
             peaks,
-            lambda p: _sized(p.graph_pool_bytes, f"{size(p.graph_pool_allocated_bytes)} allocated"),
+            lambda p: sized(p.graph_pool_bytes, f"{size(p.graph_pool_allocated_bytes)} allocated"),
         ),
-        _sized(memory.taken_bytes),
+        sized(memory.taken_bytes),
         known(
             memory.over_eager_bytes,
             lambda over: Cell(signed(over), (memory.over_eager_of,), value=float(over)),
         ),
         known(memory.of_eager, lambda times: Cell(ratio(times), overhead, value=times)),
-        _sized(memory.budget_bytes),
+        sized(memory.budget_bytes),
     )
 
 
@@ -103,51 +98,43 @@ def _cell(at: int, run: m.RunReport) -> Cell:
     return known(run.memory, lambda memory: _cells(memory)[at])
 
 
-COLUMNS = tuple(
+COLUMNS = [
     RunColumn(name, title, partial(_cell, at)) for at, (name, title) in enumerate(_TITLES.items())
-)
+]
 _MIB = 2**20
 
 
-def memory_folds(runs: m.Runs, limits: Limits) -> Blocks:
+def memory_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     """A reason that all runs share stands once."""
     reasons = [run.memory_curve.reason for run in runs if isinstance(run.memory_curve, m.Skipped)]
     if len(reasons) == len(runs) and len(set(reasons)) == 1:
-        return (f"Memory over a step is not drawn: {reasons[0]}.",)
-    folds = list[Block]()
+        yield f"Memory over a step is not drawn: {reasons[0]}."
+        return
     drawn = kept(runs, limits.timelines)
     for index, run in enumerate(runs):
-        name = one_line(run.key.slug, limits.name)
         curve = run.memory_curve
-        caption = ""
-        blocks = list[Block]()
         if isinstance(curve, m.Skipped):
-            blocks.append(f"Memory over a step is not drawn: {curve.reason}.")
+            yield run_part(index, run, [f"Memory over a step is not drawn: {curve.reason}."])
         elif index not in drawn:
-            blocks.append(
-                "Memory over a step is left out of this page to keep it small; report.json holds "
-                "it."
-            )
+            why = "left out of this page to keep it small; report.json holds it"
+            yield run_part(index, run, [f"Memory over a step is {why}."])
         else:
             caption = (
                 f"{curve.step}, {milliseconds(curve.duration_us)} ms, the "
                 f"median of {plural(curve.steps, 'traced step')}, {curve.measured_in.upper()} pass"
             )
-            blocks.append(_curve(curve, name))
-            figures = (curve.before_bytes, curve.peak_bytes, curve.after_bytes)
-            cells = (
-                curve.device,
-                *(size(each) for each in figures),
-                count(curve.events),
-            )
-            headings = ("device", "before the step", "peak", "after it", "allocations and frees")
-            blocks.append(plain(f"Memory of {name} over a step", headings, (cells,), style=""))
-            if curve.device == "cpu":
-                blocks.append(
-                    "On a CPU, memory counts from the start of the trace: parameters are not in it."
-                )
-        folds.append(run_part(index, run, blocks, caption))
-    return tuple(folds)
+            yield run_part(index, run, _drawn(curve, run.key.slug), caption)
+
+
+def _drawn(curve: m.MemoryCurve, name: str) -> Iterator[Block]:
+    """The curve, its figures, and what they do not count."""
+    yield _curve(curve, name)
+    figures = (curve.before_bytes, curve.peak_bytes, curve.after_bytes)
+    cells = (curve.device, *map(size, figures), count(curve.events))
+    headings = ("device", "before the step", "peak", "after it", "allocations and frees")
+    yield plain(f"Memory of {name} over a step", headings, [cells], style="")
+    if curve.device == "cpu":
+        yield "On a CPU, memory counts from the start of the trace: parameters are not in it."
 
 
 def _curve(curve: m.MemoryCurve, name: str) -> Plot:
@@ -158,13 +145,12 @@ def _curve(curve: m.MemoryCurve, name: str) -> Plot:
     start = 0.0 if high - low > 0.2 * high else max(0.0, low - 0.2 * (high - low))
     x = Axis(low=0.0, high=curve.duration_us)
     y = Axis(low=start, high=high + 0.1 * (high - start) or 1.0)
-    moments = (0.0, *curve.at_us, curve.duration_us)
+    moments = pairwise((0.0, *curve.at_us, curve.duration_us))
     shapes = []
-    for (at, until), held in zip(pairwise(moments), levels, strict=True):
-        mib = held / _MIB
-        title = f"{size(held)} from {figure(at)} \N{MICRO SIGN}s"
-        path = bar(x.x(at), x.x(until) - x.x(at), y.y(mib), y.y(start) - y.y(mib))
-        shapes.append(Shape("p-bar", path, title))
+    for (at, until), held in zip(moments, levels, strict=True):
+        top = y.y(held / _MIB)
+        path = bar(x.x(at), x.x(until) - x.x(at), top, y.y(start) - top)
+        shapes.append(Shape("p-bar", path, f"{size(held)} from {figure(at)} \N{MICRO SIGN}s"))
     return plot(
         f"Memory of {name} on {curve.device} over a step: {size(curve.before_bytes)} before, at "
         f"most {size(curve.peak_bytes)}; the table below has the figures",

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from kgprof import model as m
 from kgprof.document.breakdown import legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.limits import Limits, kept
 from kgprof.document.quantity import count, figure, milliseconds, of_width, span
 from kgprof.document.run_parts import run_part
-from kgprof.document.table import Block, Blocks, Drawing, View, plain
+from kgprof.document.table import Block, Drawing, View, plain
 from kgprof.wording import plural
 
 ACROSS = 1000  # units of the width
@@ -31,27 +33,27 @@ class Shape(View, kw_only=False):
     title: str = ""
 
 
-class Plot(Drawing):
+class Plot(Drawing, kw_only=False):
     kind: ClassVar[str] = "plot"
     across: ClassVar[int] = ACROSS
     height: ClassVar[int] = HIGH + 38
     bottom: ClassVar[int] = HIGH
     description: str
-    shapes: tuple[Shape, ...]
+    shapes: Sequence[Shape]
     x_name: str
-    x_ticks: tuple[tuple[str, str, str], ...]  # where, text, and the text's anchor
+    x_ticks: Sequence[tuple[str, str, str]]  # where, text, and the text's anchor
     y_name: str
-    y_ticks: tuple[tuple[float, str], ...]
+    y_ticks: Sequence[tuple[float, str]]
     # vertical lines: where, what, the text's anchor and height
-    marks: tuple[tuple[str, str, str, int], ...] = ()
+    marks: Sequence[tuple[str, str, str, int]] = ()
 
     @property
-    def groups(self) -> tuple[tuple[str, tuple[Shape, ...]], ...]:
+    def groups(self) -> list[tuple[str, list[Shape]]]:
         """The shapes in their order, those of one style that follow each other together."""
-        return tuple(
-            (style, tuple(shapes))
+        return [
+            (style, [*shapes])
             for style, shapes in groupby(self.shapes, key=lambda shape: shape.style)
-        )
+        ]
 
 
 class Axis(m.Model):
@@ -112,19 +114,19 @@ def plot(
         share = x.at(value)
         sides.append((of_width(share), ticked(value), "end" if share > 0.93 else "middle"))
     drawn = []
-    for place, (at, text) in enumerate(marks):
-        side = "start" if x.at(at) < (0.9 if low_marks else 0.6) else "end"
-        drawn.append(
-            (of_width(x.at(at)), text, side, HIGH - 6 if low_marks else TOP + 12 * (place % 3))
-        )
+    rightmost = 0.9 if low_marks else 0.6
+    for place, (value, text) in enumerate(marks):
+        share = x.at(value)
+        height = HIGH - 6 if low_marks else TOP + 12 * (place % 3)
+        drawn.append((of_width(share), text, "start" if share < rightmost else "end", height))
     return Plot(
-        description=description,
-        shapes=tuple(shapes),
-        x_name=x_name,
-        x_ticks=tuple(sides),
-        y_name=y_name,
-        y_ticks=tuple((y.y(value), ticked(value)) for value in y.ticks(_UP_TICKS)),
-        marks=tuple(drawn),
+        description,
+        shapes,
+        x_name,
+        sides,
+        y_name,
+        [(y.y(value), ticked(value)) for value in y.ticks(_UP_TICKS)],
+        drawn,
     )
 
 
@@ -145,35 +147,31 @@ def timed_steps(runs: m.Runs) -> bool:
     return any(isinstance(run.series, m.StepSeries) for run in runs)
 
 
-def step_time_folds(runs: m.Runs, limits: Limits) -> Blocks:
+def step_time_folds(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     """Of the runs that there is room for; what is left out is said once."""
-    folds = list[Block]()
     drawn = kept(runs, limits.timelines)
     left_out = 0
     for index, run in enumerate(runs):
-        name = one_line(run.key.slug, limits.name)
         series = run.series
-        blocks = list[Block]()
         if isinstance(series, m.Skipped):
-            blocks.append(f"No step times: {one_line(series.reason, limits.name)}.")
+            why = f"No step times: {one_line(series.reason, limits.name)}."
+            yield run_part(index, run, [why], name="steps")
         elif index in drawn:
-            entries = legend_of("p", *(_SINGLE if _single(series) else _BARS), *_OTHERS)
-            blocks += [
+            name = one_line(run.key.slug, limits.name)
+            blocks = (
                 _distribution(series, name),
-                entries,
+                legend_of("p", *(_SINGLE if _single(series) else _BARS), *_OTHERS),
                 _over_time(series, name),
                 _table(series, name, limits),
-            ]
+            )
+            yield run_part(index, run, blocks, name="steps")
         else:
             left_out += 1
-            continue
-        folds.append(run_part(index, run, blocks, name="steps"))
     if left_out:
-        folds.append(
+        yield (
             f"The step times of {plural(left_out, 'run')} are left out of this page; report.json "
             "holds them."
         )
-    return tuple(folds)
 
 
 def _single(series: m.StepSeries) -> bool:
@@ -186,8 +184,12 @@ def _distribution(series: m.StepSeries, name: str) -> Plot:
     start = series.bins_from_us / 1000
     width = series.bin_us / 1000
     end = start + width * len(series.counts)
-    x = Axis(low=start, high=end + (2 * width if series.above else 0.0))
+    x = Axis(low=start, high=end + 2 * width * bool(series.above))
     y = Axis(low=0.0, high=1.1 * max(*series.counts, series.above, 1))
+
+    def shape(style: str, left: float, wide: float, many: int, title: str) -> Shape:
+        return Shape(style, bar(left, wide, y.y(many), y.y(0) - y.y(many)), title)
+
     shapes = []
     for place, many in enumerate(series.counts):
         if many:
@@ -195,25 +197,12 @@ def _distribution(series: m.StepSeries, name: str) -> Plot:
             when = span(milliseconds(begin * 1000), milliseconds((begin + width) * 1000))
             title = f"{when} ms: {count(many)} of {plural(steps, 'step')}"
             wide = x.x(begin + width) - x.x(begin) - 1.5
-            shapes.append(
-                Shape(
-                    "p-bar",
-                    bar(x.x(begin), wide, y.y(many), y.y(0) - y.y(many)),
-                    title,
-                )
-            )
+            shapes.append(shape("p-bar", x.x(begin), wide, many, title))
     if series.above:
-        longer = plural(series.above, "step")
-        title = (
-            f"above {milliseconds(end * 1000)} ms: {longer}, up to {milliseconds(time.maximum)} ms"
-        )
-        path = bar(
-            x.x(end + 0.5 * width),
-            x.x(width * 1.5 + start),
-            y.y(series.above),
-            y.y(0) - y.y(series.above),
-        )
-        shapes.append(Shape("p-far", path, title))
+        longer = f"{plural(series.above, 'step')}, up to {milliseconds(time.maximum)} ms"
+        title = f"above {milliseconds(end * 1000)} ms: {longer}"
+        left, wide = x.x(end + 0.5 * width), x.x(width * 1.5 + start)
+        shapes.append(shape("p-far", left, wide, series.above, title))
     return plot(
         f"Distribution of {plural(steps, 'step')} of {name}: median {milliseconds(time.median)} "
         f"ms, {count(series.above)} far above; the table below has the figures",
@@ -227,68 +216,51 @@ def _distribution(series: m.StepSeries, name: str) -> Plot:
 
 
 def _over_time(series: m.StepSeries, name: str) -> Plot:
-    low, middle, high = series.time.p10, series.time.median, series.time.p90
-    top = max(series.bins_from_us + series.bin_us * len(series.counts), high)
-    y = Axis(low=0.0, high=1.08 * top / 1000)
-    steps = series.time.samples
-    x = Axis(low=0, high=steps)
-    shapes = [
-        Shape(
-            "p-band",
-            bar(0, x.x(steps), y.y(high / 1000), y.y(low / 1000) - y.y(high / 1000)),
-            f"p10 to p90: {span(milliseconds(low), milliseconds(high))} ms",
-        )
-    ]
+    time = series.time
+    top = max(series.bins_from_us + series.bin_us * len(series.counts), time.p90)
+    x = Axis(low=0, high=time.samples)
+    y = Axis(low=0.0, high=1.08 * top)
+    single = _single(series)
+    processes = len(series.processes)
+    low, high = y.y(time.p10), y.y(time.p90)
+    usual = f"p10 to p90: {span(milliseconds(time.p10), milliseconds(time.p90))} ms"
+    shapes = [Shape("p-band", bar(0, x.x(time.samples), high, low - high), usual)]
+    far: list[Shape] = []
+    marks = []
+    middles = []
     at = 0
-    far = list[Shape]()
-    marks = list[tuple[float, str]]()
-    middles = list[str]()
     for process in series.processes:
-        if len(series.processes) > 1:
-            marks.append(
-                (
-                    at,
-                    f"process {process.number}"
-                    if len(series.processes) <= _NAMED
-                    else str(process.number),
-                )
-            )
-        for entry, (least, mid, most) in enumerate(
-            zip(process.low_us, process.middle_us, process.high_us, strict=True)
-        ):
+        if processes > 1:
+            number = str(process.number)
+            marks.append((at, f"process {number}" if processes <= _NAMED else number))
+        entries = zip(process.low_us, process.middle_us, process.high_us, strict=True)
+        for entry, (least, mid, most) in enumerate(entries):
             first = entry * process.every
-            many = min(process.every, process.time.samples - entry * process.every)
+            last = min(first + process.every, process.time.samples)
             left = x.x(at + first)
-            wide = x.x(at + first + many) - x.x(at + first)
-            when = (
-                f"step {count(first + 1)}"
-                if many == 1
-                else f"steps {count(first + 1)} to {count(first + many)}"
-            )
-            took = (
-                f"{milliseconds(mid)} ms"
-                if many == 1
-                else f"{span(milliseconds(least), milliseconds(most))} ms"
-            )
-            title = (
-                f"{when}: {took}" if many == 1 else f"{when}: median {milliseconds(mid)}, {took}"
-            )
-            foot = 0.0 if _single(series) else least / 1000
-            path = bar(left, max(0.8 * wide, 0.5), y.y(most / 1000), y.y(foot) - y.y(most / 1000))
+            wide = x.x(at + last) - left
+            if last == first + 1:
+                title = f"step {count(last)}: {milliseconds(mid)} ms"
+            else:
+                between = span(milliseconds(least), milliseconds(most))
+                when = f"steps {count(first + 1)} to {count(last)}"
+                title = f"{when}: median {milliseconds(mid)}, {between} ms"
+            foot = y.y(0.0 if single else least)
+            path = bar(left, max(0.8 * wide, 0.5), y.y(most), foot - y.y(most))
             shapes.append(Shape("p-range", path, title))
-            middles.append(line(((left, y.y(mid / 1000)), (left + 0.8 * wide, y.y(mid / 1000)))))
+            middles.append(line(((left, y.y(mid)), (left + 0.8 * wide, y.y(mid)))))
             if most > top and len(far) < _FAR:
                 far.append(Shape("p-far", bar(left, max(wide, 3.0), 16, 6), title))
         at += process.time.samples
-    if not _single(series):
+    if not single:
         shapes.append(Shape("p-middle", "".join(middles)))
     return plot(
-        f"{plural(steps, 'step')} of {name} in their order, "
-        f"{plural(len(series.processes), 'process', 'processes')}: median {milliseconds(middle)} "
+        f"{plural(time.samples, 'step')} of {name} in their order, "
+        f"{plural(processes, 'process', 'processes')}: median {milliseconds(time.median)} "
         "ms; the table below has the figures",
         (*shapes, *far),
         x=x,
-        y=y,
+        y=replace(y, high=1.08 * top / 1000),
         x_name="step, in order",
         y_name="step time, ms",
         marks=marks,
@@ -297,15 +269,10 @@ def _over_time(series: m.StepSeries, name: str) -> Plot:
 
 
 def _table(series: m.StepSeries, name: str, limits: Limits) -> Block:
-    def rows() -> Iterator[tuple[str, ...]]:
-        for process in series.processes[: limits.lines]:
-            time = process.time
-            times = (time.median, time.p10, time.p90, time.minimum, time.maximum)
-            yield (
-                f"process {process.number}",
-                count(time.samples),
-                *(milliseconds(us) for us in times),
-            )
-
+    rows = []
+    for process in series.processes[: limits.lines]:
+        time = process.time
+        times = (time.median, time.p10, time.p90, time.minimum, time.maximum)
+        rows.append((f"process {process.number}", count(time.samples), *map(milliseconds, times)))
     headings = ("process", "steps", "median ms", "p10", "p90", "fastest", "slowest")
-    return plain(f"Step times of {name} by process", headings, rows())
+    return plain(f"Step times of {name} by process", headings, rows)

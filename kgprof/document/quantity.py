@@ -36,6 +36,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def share_of(part: float, whole: float) -> float:
+    """0..1; of nothing no part has a share."""
+    return part / whole if whole else 0.0
+
+
 def fixed(value: float, decimals: int) -> str:
     """For metrics whose digits people compare down a column."""
     return f"{value:.{min(max(0, decimals), 15)}f}"

@@ -3,8 +3,9 @@ a scatter plot of how long a launch takes and how much of the measured peak it r
 circles carry the table's numbers."""
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from msgspec.structs import replace
 
@@ -13,27 +14,27 @@ from kgprof.document.breakdown import broken_down, legend_of
 from kgprof.document.escaping import one_line
 from kgprof.document.kernel_table import distinct_names, extent, name_cell, occupancy
 from kgprof.document.limits import Limits, kept
-from kgprof.document.quantity import figure, of_width, percent, size
+from kgprof.document.quantity import figure, of_width, percent, share_of, size
 from kgprof.document.run_parts import run_part
 from kgprof.document.table import (
     Block,
-    Blocks,
     Cell,
+    Cells,
     Column,
     Drawing,
     Fold,
     Small,
     Table,
     View,
-    columns,
     known,
     number,
     plain,
-    row,
+    sized,
     whole,
 )
 from kgprof.wording import plural, short_name
 
+T = TypeVar("T")
 _SHORT_NAME = 60
 _UNITS = {"bytes/s": (1e9, "GB/s"), "FLOP/s": (1e12, "TFLOP/s")}
 IN_MARKDOWN = (
@@ -57,75 +58,64 @@ def placed(
     ]
 
 
-def roofline_blocks(runs: m.Runs, limits: Limits) -> Blocks:
+def roofline_blocks(runs: m.Runs, limits: Limits) -> Iterator[Block]:
     """A drawing a run, then the ceilings and the rule once; none where no run was on a GPU."""
     found = placed(runs)
     if not found:
-        return ()
-    first = found[0][3]
-    rows = []
-    for ceiling in first.ceilings:
-        name = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),))
-        unit = ceiling.unit
-        least_to_most = (
-            f"{rate(ceiling.minimum, unit)} to {rate(ceiling.maximum, unit)}, n = "
-            f"{ceiling.samples:,}"
-        )
-        rows.append((name, rate(ceiling.median, unit), least_to_most))
-    ceilings = plain(
-        "Peak rates of this GPU", ("rate", "median", "minimum to maximum"), rows, style=""
-    )
-    blocks: list[Block] = []
+        return
     first_runs = kept(runs, limits.timelines)
     for index, run, kernels, roofline in found:
-        notes = [f"{unplaced(kernels, roofline)}."] if roofline.unplaced else []
+        blocks: list[Block] = []
         drawing = scatter(run, kernels, roofline)
-        drawn = (drawing, BOUNDS) if drawing.points and index in first_runs else ()
-        caption = sentence(kernels, roofline)
-        blocks.append(run_part(index, run, (*drawn, *notes), caption, "roofline"))
-    if not first.ceilings:
-        return (
-            *blocks,
-            f"No peak rates: {first.without}. The rates in the kernel table have no reference.",
+        if drawing.points and index in first_runs:
+            blocks += [drawing, BOUNDS]
+        if roofline.unplaced:
+            blocks.append(f"{unplaced(kernels, roofline)}.")
+        yield run_part(index, run, blocks, sentence(kernels, roofline), "roofline")
+    first = found[0][3]
+    if first.ceilings:
+        title = "Peak rates measured on this GPU, and the rule"
+        yield Fold(title, (_ceilings(first), first.rule))
+    else:
+        yield f"No peak rates: {first.without}. The rates in the kernel table have no reference."
+
+
+def _ceilings(roofline: m.Roofline) -> Table:
+    rows = []
+    for ceiling in roofline.ceilings:
+        median, least, most = (
+            rate(value, ceiling.unit)
+            for value in (ceiling.median, ceiling.minimum, ceiling.maximum)
         )
-    return *blocks, Fold(
-        "Peak rates measured on this GPU, and the rule", blocks=(ceilings, first.rule)
-    )
+        name = Cell(ceiling_name(ceiling), below=(Small((ceiling.how,)),))
+        rows.append((name, median, f"{least} to {most}, n = {ceiling.samples:,}"))
+    headings = ("rate", "median", "minimum to maximum")
+    return plain("Peak rates of this GPU", headings, rows, style="")
 
 
 def roofline_table(run: m.RunReport, roofline: m.Roofline, limits: Limits) -> Table:
     shown = roofline.rows[: limits.kernel_rows]
     names = distinct_names([launches.name for launches in shown], _SHORT_NAME, limits.name)
-    rows = (
-        row(
-            f"{rank:,}",
-            name_cell(launches.name, name, limits, Small((launches.generator,), "ops")),
-            *_cells(launches),
-        )
-        for rank, (launches, name) in enumerate(zip(shown, names, strict=True), start=1)
+    rows: list[Cells] = []
+    for rank, (launches, name) in enumerate(zip(shown, names, strict=True), start=1):
+        named = name_cell(launches.name, name, limits, Small((launches.generator,), "ops"))
+        rows.append((f"{rank:,}", named, *_cells(launches)))
+    headings = (
+        Column("#", style="number rank"),
+        Column("kernel", style="name"),
+        Column("bound by", style=""),
+        "total ms",
+        "median \N{MICRO SIGN}s",
+        "GB/s",
+        "TFLOP/s",
+        "registers",
+        "shared",
+        "grid",
+        "warps",
+        "occupancy",
     )
-    return Table(
-        label=f"Roofline of {run.key.slug}",
-        columns=(
-            Column("#", style="number rank"),
-            Column("kernel", style="name"),
-            Column("bound by", style=""),
-            *columns(
-                "total ms",
-                IN_MARKDOWN[2],
-                "GB/s",
-                "TFLOP/s",
-                "registers",
-                "shared",
-                "grid",
-                words=0,
-            ),
-            *columns("warps", "occupancy", words=0),
-        ),
-        rows=tuple(rows),
-        style="sortable filtered",
-        named_by=1,
-    )
+    label = f"Roofline of {run.key.slug}"
+    return plain(label, headings, rows, words=0, style="sortable filtered", named_by=1)
 
 
 def ceiling_name(one: m.Ceiling) -> str:
@@ -155,42 +145,48 @@ def sentence(kernels: m.KernelBreakdown, roofline: m.Roofline) -> str:
 
 def unplaced(kernels: m.KernelBreakdown, roofline: m.Roofline) -> str:
     """Of the device time, by reason; the largest first. Empty where every row has a verdict."""
-    whole = kernels.total_us or 1.0
     said = "; ".join(
-        f"{percent(total.total_us / whole)}: {total.what}" for total in roofline.unplaced
+        f"{percent(share_of(total.total_us, kernels.total_us))}: {total.what}"
+        for total in roofline.unplaced
     )
     return f"Not classified: {said}" if said else ""
 
 
-def _cells(launches: m.KernelLaunches) -> tuple[Cell, ...]:
+def _cells(launches: m.KernelLaunches) -> Sequence[Cell]:
     """In the order of the columns behind the kernel's name."""
-    extras = (
-        "" if isinstance(launches.spills, m.Skipped) else f"{launches.spills:,} spilled",
-        "" if isinstance(launches.block, m.Skipped) else f"of {extent(launches.block)}",
-        "" if isinstance(launches.stages, m.Skipped) else plural(launches.stages, "stage"),
-        "" if isinstance(launches.bytes_moved, m.Skipped) else size(launches.bytes_moved),
-    )
-    spilled, threads, stages, moved = ((extra,) if extra else () for extra in extras)
-    in_all = f"{percent(launches.share)} in {launches.count:,}"
-    reached = known(
-        launches.of_ceiling,
-        lambda share: Cell(value=share, bar=share, details=(f"{percent(share)} of peak",)),
-    )
+
+    def details(value: T | m.Skipped, words: Callable[[T], str]) -> Sequence[str]:
+        return () if isinstance(value, m.Skipped) else (words(value),)
+
+    bound = known(launches.bound, lambda bound: Cell(_what(bound)))
+    if bound.measured:
+        share = launches.of_ceiling
+        bound = known(
+            share,
+            lambda share: replace(
+                bound, value=share, bar=share, details=(f"{percent(share)} of peak",)
+            ),
+        )
     return (
-        known(
-            launches.bound,
-            lambda bound: replace(reached, text=_what(bound)) if reached.measured else reached,
-        ),
-        number(launches.total_us / 1000, in_all),
+        bound,
+        number(launches.total_us / 1000, f"{percent(launches.share)} in {launches.count:,}"),
         number(launches.median_us),
         known(
-            launches.bytes_per_s, lambda rate: Cell(figure(rate / 1e9), value=rate, details=moved)
+            launches.bytes_per_s,
+            lambda rate: Cell(figure(rate / 1e9), details(launches.bytes_moved, size), value=rate),
         ),
         known(launches.flops_per_s, lambda rate: Cell(figure(rate / 1e12), value=rate)),
-        whole(launches.registers, *spilled),
-        known(launches.shared_bytes, lambda shared: Cell(size(shared), value=shared)),
-        known(launches.grid, lambda grid: Cell(extent(grid), value=prod(grid), details=threads)),
-        whole(launches.warps, *stages),
+        whole(launches.registers, *details(launches.spills, "{:,} spilled".format)),
+        sized(launches.shared_bytes),
+        known(
+            launches.grid,
+            lambda grid: Cell(
+                extent(grid),
+                details(launches.block, lambda block: f"of {extent(block)}"),
+                value=prod(grid),
+            ),
+        ),
+        whole(launches.warps, *details(launches.stages, lambda number: plural(number, "stage"))),
         known(launches.occupancy_percent, lambda share: Cell(occupancy(share), value=share)),
     )
 
@@ -226,9 +222,9 @@ class Scatter(Drawing):
     height: int
     bottom: int
     left: str
-    points: tuple[Point, ...]
-    across: tuple[tuple[str, str], ...]  # where and what, along the duration
-    up: tuple[tuple[float, str], ...]  # along the share of the peak
+    points: Sequence[Point]
+    across: Sequence[tuple[str, str]]  # where and what, along the duration
+    up: Sequence[tuple[float, str]]  # along the share of the peak
 
 
 def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) -> Scatter:
@@ -240,6 +236,7 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
         and not isinstance(each.bound, m.Skipped)
         and each.median_us > 0
     ]
+    known.sort(key=lambda one: -one[0].share)
     times = [each.median_us for each, *_ in known] or [1.0]
     low, high = math.log10(min(times) / 1.3), math.log10(max(times) * 1.3)
 
@@ -249,32 +246,29 @@ def scatter(run: m.RunReport, kernels: m.KernelBreakdown, roofline: m.Roofline) 
     def y(share: float) -> float:
         return round(_TOP + (_HIGH - _TOP) * (1 - min(share, _MOST) / _MOST), 1)
 
-    points = tuple(
-        Point(
+    points = []
+    for place, (each, share, bound) in enumerate(known):
+        rank = ranks.get(each.name, 0)
+        name = short_name(one_line(each.name, 20_000), 60)
+        point = Point(
             x=x(each.median_us),
             y=y(share),
             radius=round(max(3.0, _LARGEST * math.sqrt(each.share)), 1),
             style=f"r-{_STYLES[m.Bound(bound)]}",
-            title=f"#{ranks.get(each.name, 0)} {short_name(one_line(each.name, 20_000), 60)}: "
-            f"{figure(each.median_us)} \N{MICRO SIGN}s, {percent(share)} of peak, {bound}, "
-            f"{percent(each.share)} of GPU time",
-            label=f"#{ranks[each.name]}" if place < _NAMED and each.name in ranks else "",
+            title=f"#{rank} {name}: {figure(each.median_us)} \N{MICRO SIGN}s, "
+            f"{percent(share)} of peak, {bound}, {percent(each.share)} of GPU time",
+            label=f"#{rank}" if place < _NAMED and rank else "",
         )
-        for place, (each, share, bound) in enumerate(sorted(known, key=lambda one: -one[0].share))
-    )
-    decades = [
-        10.0**power * digit
-        for power in range(math.floor(low), math.ceil(high) + 1)
-        for digit in (1, 3)
-    ]
+        points.append(point)
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    decades = [10.0**power * digit for power in powers for digit in (1, 3)]
     return Scatter(
-        description=f"Roofline of {one_line(run.key.slug, 200)}: {len(points)} kernels by "
-        "duration and share of the "
-        f"measured peak; the table of kernels has the same figures",
+        description=f"Roofline of {one_line(run.key.slug, 200)}: {len(points)} kernels by duration "
+        "and share of the measured peak; the table of kernels has the same figures",
         height=_HIGH + 40,
         bottom=_HIGH,
         left=of_width(_LEFT),
         points=points,
-        across=tuple((x(us), f"{us:g}") for us in decades if low <= math.log10(us) <= high),
+        across=[(x(us), f"{us:g}") for us in decades if low <= math.log10(us) <= high],
         up=tuple((y(share), f"{100 * share:.0f} %") for share in (0, 0.25, 0.5, 0.75, 1.0)),
     )

@@ -10,6 +10,7 @@ from kgprof.document.limits import anchor
 from kgprof.document.table import Block, Fold
 
 T = TypeVar("T")
+K = TypeVar("K")
 _NAME = 400  # characters of a run's
 
 
@@ -18,6 +19,14 @@ def having(runs: m.Runs, name: str, kind: type[T]) -> list[tuple[int, m.RunRepor
     measured."""
     values = [(index, run, getattr(run, name)) for index, run in enumerate(runs)]
     return [each for each in values if isinstance(each[2], kind)]
+
+
+def collected(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    """The values of each key; keys and values in the order in which they were met."""
+    values: dict[K, list[T]] = {}
+    for key, value in pairs:
+        values.setdefault(key, []).append(value)
+    return values
 
 
 def run_part(
@@ -31,4 +40,4 @@ def run_part(
     """``name``: what its anchor begins with; without one no link leads there."""
     place = anchor(index)
     anchored = f"{name}-{place}" if name else ""
-    return Fold(one_line(run.key.slug, _NAME), tuple(blocks), caption, lead, anchored, run=place)
+    return Fold(one_line(run.key.slug, _NAME), [*blocks], caption, lead, anchored, run=place)

@@ -1,6 +1,7 @@
 """What a verb that is no profile shows: a verdict, and sections of tables."""
 
 import re
+from collections.abc import Sequence
 from typing import ClassVar
 
 from kgprof import model as m
@@ -35,7 +36,7 @@ class Sheet(View):
     status: m.VerdictStatus
     verdict: str
     trust: str = ""
-    facts: tuple[str, ...] = ()
+    facts: Sequence[str] = ()
     # drawn on the page's first screen; the tables of the sections are their twins
-    pictures: tuple[Fold, ...] = ()
-    sections: tuple[Section, ...]
+    pictures: Sequence[Fold] = ()
+    sections: Sequence[Section]

@@ -2,11 +2,12 @@
 and code."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kgprof import model as m
 from kgprof.document.escaping import clip, one_line, visible
+from kgprof.document.finding_list import Anchors
 from kgprof.document.limits import FIRST_RUNS, Limits, anchor, kept
 from kgprof.document.quantity import count, duration, figure, size
 from kgprof.document.table import View
@@ -14,19 +15,35 @@ from kgprof.wording import plural, relative
 
 _AROUND = 3  # lines shown before and after one with figures
 _CODE = 160  # characters of a line
+_Column = tuple[str, str, Callable[[float], str]]
 _WORDS = {m.GRAPH: "FX graph", m.CODE: "generated code"}
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class _Line:
     """What is known of a line, per step."""
 
-    us: float = 0.0
-    bytes: float = 0.0
-    syncs: float = 0.0
-    breaks: int = 0
-    recompiles: int = 0
+    figures: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     rules: dict[str, str] = field(default_factory=dict)  # the anchor of a rule's first finding here
+
+    @property
+    def weight(self) -> tuple[float, float, float]:
+        once = len(self.rules) + self.figures["breaks"] + self.figures["recompiles"]
+        return self.figures["us"], self.figures["syncs"], once
+
+
+def _whole(value: float) -> str:
+    return count(round(value))
+
+
+# The heading of a figure of a line, its name, and how it is written.
+_COLUMNS: Sequence[_Column] = (
+    ("{} time", "us", duration),
+    ("moved", "bytes", lambda value: size(round(value))),
+    ("syncs", "syncs", figure),
+    ("breaks", "breaks", _whole),
+    ("recompiles", "recompiles", _whole),
+)
 
 
 class SourceLine(View):
@@ -35,14 +52,14 @@ class SourceLine(View):
 
     number: str = ""
     code: str | None = None
-    figures: tuple[str, ...] = ()  # one for each of the columns
-    findings: tuple[tuple[str, str], ...] = ()  # rule and anchor
+    figures: Sequence[str] = ()  # one for each of the columns
+    findings: Sequence[tuple[str, str]] = ()  # rule and anchor
 
 
 class SourceFile(View):
     name: str
     caption: str
-    lines: tuple[SourceLine, ...]
+    lines: Sequence[SourceLine]
 
 
 class Compiled(View):
@@ -56,22 +73,18 @@ class Compiled(View):
 class SourceOfRun(View):
     anchor: str
     run: str
-    columns: tuple[str, ...]
-    files: tuple[SourceFile, ...]
-    compiled: tuple[Compiled, ...]
+    columns: Sequence[str]
+    files: Sequence[SourceFile]
+    compiled: Sequence[Compiled]
     more: str  # lines that are left out
 
 
-def source_view(
-    profile: m.Profile, anchors: Mapping[str, str], limits: Limits
-) -> tuple[SourceOfRun, ...]:
+def source_view(profile: m.Profile, anchors: Anchors, limits: Limits) -> Sequence[SourceOfRun]:
     """Of the runs that matter most. ``anchors``: of findings by fingerprint."""
     if not limits.source_rows:
         return ()
     first = sorted(kept(profile.runs, FIRST_RUNS))
-    return tuple(
-        view for at in first if (view := _of_run(profile, at, anchors, limits)) is not None
-    )
+    return [view for at in first if (view := _of_run(profile, at, anchors, limits)) is not None]
 
 
 def left_out(profile: m.Profile) -> str:
@@ -90,60 +103,56 @@ def left_out(profile: m.Profile) -> str:
     return f"Source lines are left out: {missing[0]}."
 
 
-def _of_run(
-    profile: m.Profile, at: int, anchors: Mapping[str, str], limits: Limits
-) -> SourceOfRun | None:
+def _of_run(profile: m.Profile, at: int, anchors: Anchors, limits: Limits) -> SourceOfRun | None:
     run = profile.runs[at]
     root = profile.environment.source_root
-    own = {source.file for source in profile.sources}
+    texts = {source.file: source.text for source in profile.sources}
     known: dict[str, dict[int, _Line]] = defaultdict(lambda: defaultdict(_Line))
-    for place, line in _measured(profile, run, anchors):
+    for place, figures, rules in _measured(profile, run, anchors):
         # An older Recording holds the text of few of them.
-        if place.file in own or not relative(place.file, root).startswith(("/", "<", "~")):
-            _add(known[place.file][place.line], line)
-    texts = {
-        source.file: source.text.splitlines()
-        for source in profile.sources
-        if isinstance(source.text, str)
-    }
+        if place.file in texts or not relative(place.file, root).startswith(("/", "<", "~")):
+            line = known[place.file][place.line]
+            line.rules = {**rules, **line.rules}
+            for name, value in figures.items():
+                line.figures[name] += value
     compiled = tuple(_compiled(run, limits))
     if not known and not compiled:
         return None
-    device = run.kernels.device if isinstance(run.kernels, m.KernelBreakdown) else ""
-    columns = _columns([line for lines in known.values() for line in lines.values()], device)
-    weights = {file: max(_weight(line) for line in lines.values()) for file, lines in known.items()}
+    on_gpu = isinstance(run.kernels, m.KernelBreakdown) and run.kernels.device == "cuda"
+    processor = "GPU" if on_gpu else "CPU"
+    every = [line for lines in known.values() for line in lines.values()]
+    columns = [column for column in _COLUMNS if any(line.figures[column[1]] for line in every)]
+    weights = {file: max(line.weight for line in lines.values()) for file, lines in known.items()}
     room = limits.source_rows
     files = []
-    for file in sorted(known, key=lambda file: (tuple(-part for part in weights[file]), file)):
+    for file in sorted(known, key=lambda file: ([-part for part in weights[file]], file)):
         # The largest takes half of the room, so that a sync in the next one is seen.
-        lines = _lines(
-            known[file], texts.get(file), columns, -(-room // 2) if len(known) > 1 else room, limits
-        )
+        most = -(-room // 2) if len(known) > 1 else room
+        text = texts.get(file)
+        code = text.splitlines() if isinstance(text, str) else None
+        lines = _lines(known[file], code, columns, most, limits)
         room -= len(lines)
         if lines:
-            caption = _caption(known[file].values(), device) + (
-                "" if file in own else "; its text was not recorded"
-            )
-            files.append(
-                SourceFile(
-                    name=one_line(relative(file, root), limits.name), caption=caption, lines=lines
-                )
-            )
+            caption = _caption(known[file].values(), processor)
+            if file not in texts:
+                caption += "; its text was not recorded"
+            name = one_line(relative(file, root), limits.name)
+            files.append(SourceFile(name=name, caption=caption, lines=lines))
     more = len(known) - len(files)
     return SourceOfRun(
         anchor=anchor(at),
         run=one_line(run.key.slug, limits.name),
-        columns=tuple(name for name, _ in columns),
-        files=tuple(files),
+        columns=[heading.format(processor) for heading, _, _ in columns],
+        files=files,
         compiled=compiled,
         more=f"{plural(more, 'more file')} with figures in report.json" if more else "",
     )
 
 
 def _measured(
-    profile: m.Profile, run: m.RunReport, anchors: Mapping[str, str]
-) -> Iterator[tuple[m.Location, _Line]]:
-    """Each figure with the line that it is of."""
+    profile: m.Profile, run: m.RunReport, anchors: Anchors
+) -> Iterator[tuple[m.Location, dict[str, float], dict[str, str]]]:
+    """Each line with figures of it, and with the anchors of what is found there."""
     kernels = run.kernels
     if isinstance(kernels, m.KernelBreakdown):
         steps = kernels.steps or 1
@@ -153,103 +162,47 @@ def _measured(
                 moved[launches.name] += launches.bytes_moved * launches.count / steps
         for row in kernels.rows:
             for place in row.lines:
-                yield place, _Line(us=row.lines_us / steps, bytes=moved.get(row.name, 0.0))
-    if isinstance(run.compile, m.CompileSummary) and not isinstance(
-        run.compile.recompiles, m.Skipped
-    ):
+                yield place, {"us": row.lines_us / steps, "bytes": moved[row.name]}, {}
+    if isinstance(run.compile, m.CompileSummary) and isinstance(run.compile.recompiles, tuple):
         for entry in run.compile.recompiles:
             if entry.location:
-                yield entry.location, _Line(recompiles=1)
+                yield entry.location, {"recompiles": 1}, {}
     reads = run.memory.reads if isinstance(run.memory, m.MemorySummary) else {}
     for finding in profile.findings:
         if finding.location and finding.run in (None, run.key):
-            rules = (
-                {finding.rule: anchors[finding.fingerprint]}
-                if finding.fingerprint in anchors
-                else {}
-            )
+            mark = finding.fingerprint
+            rules = {finding.rule: anchors[mark]} if mark in anchors else {}
             breaks = finding.count if finding.refusal else 0
-            yield (
-                finding.location,
-                _Line(syncs=reads.get(finding.fingerprint, 0.0), breaks=breaks, rules=rules),
-            )
+            yield finding.location, {"syncs": reads.get(mark, 0.0), "breaks": breaks}, rules
 
 
-def _add(line: _Line, more: _Line) -> None:
-    line.us += more.us
-    line.bytes += more.bytes
-    line.syncs += more.syncs
-    line.breaks += more.breaks
-    line.recompiles += more.recompiles
-    line.rules = {**more.rules, **line.rules}
-
-
-def _columns(lines: Sequence[_Line], device: str) -> tuple[tuple[str, str], ...]:
-    """Heading and field of each figure that some line of the run has."""
-    every = (
-        ("GPU time" if device == "cuda" else "CPU time", "us"),
-        ("moved", "bytes"),
-        ("syncs", "syncs"),
-        ("breaks", "breaks"),
-        ("recompiles", "recompiles"),
-    )
-    return tuple(
-        (name, field) for name, field in every if any(getattr(line, field) for line in lines)
-    )
-
-
-def _shown(line: _Line, field: str) -> str:
-    value: float = getattr(line, field)
-    if not value:
-        return ""
-    if field == "us":
-        return duration(value)
-    return (
-        size(round(value))
-        if field == "bytes"
-        else figure(value)
-        if field == "syncs"
-        else count(round(value))
-    )
-
-
-def _weight(line: _Line) -> tuple[float, ...]:
-    return line.us, line.syncs, float(len(line.rules) + line.breaks + line.recompiles)
-
-
-def _caption(lines: Iterable[_Line], device: str) -> str:
-    lines = list(lines)
-    findings = len({anchor for line in lines for anchor in line.rules.values()})
-    most = max(line.us for line in lines)
-    busiest = (
-        f"up to {duration(most)} of {'GPU' if device == 'cuda' else 'CPU'} time on a line"
-        if most
-        else ""
-    )
-    return ", ".join(
-        part for part in (busiest, plural(findings, "finding") if findings else "") if part
-    )
+def _caption(lines: Collection[_Line], processor: str) -> str:
+    parts = []
+    if most := max(line.figures["us"] for line in lines):
+        parts.append(f"up to {duration(most)} of {processor} time on a line")
+    if findings := {anchor for line in lines for anchor in line.rules.values()}:
+        parts.append(plural(len(findings), "finding"))
+    return ", ".join(parts)
 
 
 def _lines(
     known: Mapping[int, _Line],
     text: Sequence[str] | None,
-    columns: Sequence[tuple[str, str]],
+    columns: Sequence[_Column],
     room: int,
     limits: Limits,
-) -> tuple[SourceLine, ...]:
+) -> Sequence[SourceLine]:
     """Those with figures and a few around each: what has a finding, then what takes longest, as
     long as there is room. Without the text only those."""
-    around = _AROUND if text is not None else 0
+    width = min(_CODE, limits.name)
     wanted: set[int] = set()
     for number in sorted(
-        known, key=lambda number: (not known[number].rules, -known[number].us, number)
+        known,
+        key=lambda number: (not known[number].rules, -known[number].figures["us"], number),
     ):
-        more = {
-            n
-            for n in range(number - around, number + around + 1)
-            if text is None or 0 < n <= len(text)
-        }
+        more = {number}
+        if text is not None:
+            more = {*range(max(1, number - _AROUND), min(number + _AROUND, len(text)) + 1)}
         if len(wanted | more) > room:
             break
         wanted |= more
@@ -258,17 +211,16 @@ def _lines(
         if lines and text is not None and number - 1 not in wanted:
             lines.append(SourceLine())
         line = known.get(number, _Line())
+        figures = [(line.figures[name], words) for _, name, words in columns]
         lines.append(
             SourceLine(
                 number=str(number),
-                code=clip(visible(text[number - 1]), min(_CODE, limits.name))
-                if text is not None
-                else None,
-                figures=tuple(_shown(line, field) for _, field in columns),
+                code=None if text is None else clip(visible(text[number - 1]), width),
+                figures=[words(value) if value else "" for value, words in figures],
                 findings=tuple(line.rules.items()),
             )
         )
-    return tuple(lines)
+    return lines
 
 
 def _compiled(run: m.RunReport, limits: Limits) -> Iterator[Compiled]:
@@ -277,19 +229,18 @@ def _compiled(run: m.RunReport, limits: Limits) -> Iterator[Compiled]:
         return
     texts = [text for text in run.compile.texts if text.text]
     room = limits.code_chars // max(1, len(texts))
+    if room < _CODE:
+        return
     functions = {made.compile_id: made.function for made in run.compile.compilations}
-    for text in texts if room >= _CODE else ():
+    slug = one_line(run.key.slug, limits.name)
+    for text in texts:
         shown = text.text[:room]
         function = functions.get(text.compile_id) or "a function"
+        title = f"{_WORDS.get(text.what, text.what)} of {function} ({text.compile_id})"
         cut = text.cut + len(text.text) - len(shown)
-        whole = (
-            f"kgprof export RECORDING --to {text.what} --run "
-            f"{one_line(run.key.slug, limits.name)} -o FILE"
-        )
+        whole = f"kgprof export RECORDING --to {text.what} --run {slug} -o FILE"
         yield Compiled(
-            title=one_line(
-                f"{_WORDS.get(text.what, text.what)} of {function} ({text.compile_id})", limits.name
-            ),
+            title=one_line(title, limits.name),
             text=visible(shown, keep="\n"),
             more=f"{cut:,} more characters; the whole: {whole}" if cut else "",
         )

@@ -1,6 +1,7 @@
 """One line per run, as text: the table that every renderer for people shows, so that they cannot
 disagree; how each run ended, and what its evaluation came to."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -8,22 +9,23 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.limits import Limits, anchor
-from kgprof.document.quantity import count, figure, fixed, of_speedup, percent, ratio
-from kgprof.document.run_parts import having
+from kgprof.document.quantity import DASH, count, figure, fixed, of_speedup, percent, ratio
+from kgprof.document.run_parts import collected, having
 from kgprof.document.table import (
     Cell,
     Column,
     Fact,
     Facts,
     Fold,
-    Row,
     Small,
     Table,
     known,
     missing,
     number,
     plain,
+    row,
     timed,
+    whole,
 )
 from kgprof.measures.times import PER_STEP, within_process
 from kgprof.wording import plural, short
@@ -54,7 +56,7 @@ class RunColumn(m.Model, kw_only=False):
     bar: bool = False  # the page shows by a bar how the runs compare
 
 
-def columns(profile: m.Profile) -> tuple[RunColumn, ...]:
+def columns(profile: m.Profile) -> Sequence[RunColumn]:
     """The step, and what at least one run has a figure for; where several columns have one key, the
     first of them."""
     shown: dict[str, RunColumn] = {}
@@ -64,86 +66,74 @@ def columns(profile: m.Profile) -> tuple[RunColumn, ...]:
     return tuple(shown.values())
 
 
-def _about(run: m.RunReport) -> m.Spread | m.Skipped:
-    return run.compile if isinstance(run.compile, m.Skipped) else run.compile.steady
+def _about(run: m.RunReport) -> Cell:
+    return known(run.compile, lambda compiled: timed(compiled.steady, 1e-3))
+
+
+def _evaluation(run: m.RunReport) -> Cell:
+    return timed(run.evaluation_time)
+
+
+def _first_call(run: m.RunReport) -> Cell:
+    return known(run.compile, lambda compiled: number(compiled.first_call_s, made(compiled)))
 
 
 def _offered(profile: m.Profile) -> Iterator[RunColumn]:
+    runs = profile.runs
     unit = profile.unit
     label = "ms/step"
     step = "Median step time without profiling; below it the range and the number of samples"
-    if profile.runs and all(
-        run.script is not None and run.script.is_one_window for run in profile.runs
-    ):
+    if runs and all(run.script is not None and run.script.is_one_window for run in runs):
         label = "ms, whole program"
         step = "TIMING: from the program's first line to its end"
-    yield RunColumn(label, step, _step, key="step", details=3, bar=True)
-    if any(run.script and isinstance(run.step, m.Skipped) for run in profile.runs):
+    yield RunColumn(label, step, _step, "step", details=3, bar=True)
+    if any(run.script and isinstance(run.step, m.Skipped) for run in runs):
         about = (
             "COMPILE: median of the steps before the profiler, with kgprof's listeners "
             "on; TRACE's if it is shorter"
         )
-        yield RunColumn(
-            "about ms/step", about, lambda run: timed(_about(run), 1e-3), key="about", details=2
-        )
+        yield RunColumn("about ms/step", about, _about, "about", details=2)
 
     # Whole evaluations are timed by their units of work where these are known.
-    counted = any(run.counts_units and isinstance(run.per_unit, m.Spread) for run in profile.runs)
-    whole = "TIMING: whole evaluation; median, range, n evaluations"
+    counted = any(run.counts_units and isinstance(run.per_unit, m.Spread) for run in runs)
     each = f"TIMING: step over its {unit.plural}; median, range, n steps"
     if counted:
         each = f"TIMING: whole evaluation over its {unit.plural}; median, range, n evaluations"
-    yield RunColumn(unit.time, each, _unit, key="unit", details=3, bar=True)
+    yield RunColumn(unit.time, each, _unit, "unit", details=3, bar=True)
     if not counted:
-        yield RunColumn(
-            "s/evaluation",
-            whole,
-            lambda run: timed(run.evaluation_time),
-            key="evaluation",
-            details=2,
-            bar=True,
-        )
+        whole = "TIMING: whole evaluation; median, range, n evaluations"
+        yield RunColumn("s/evaluation", whole, _evaluation, "evaluation", details=2, bar=True)
 
     # Over the rounds, the quantity that runs are ranked by.
-    rounds = partial(
-        RunColumn,
-        title="TIMING: median over all processes of each process's median; range, number of rounds",
-        key="rounds",
-        details=3,
-    )
+    rounds = "TIMING: median over all processes of each process's median; range, number of rounds"
+    over_rounds = [
+        ("s/evaluation", lambda found: timed(found.evaluation_time)),
+        ("ms/step", lambda found: timed(found.step, 1e-3)),
+    ]
     if counted:
-        yield rounds(
-            f"{unit.time}, all processes", cell=_over_rounds(lambda found: found.per_unit, 1.0)
-        )
-    yield rounds(
-        "s/evaluation, all processes", cell=_over_rounds(lambda found: found.evaluation_time, 1.0)
-    )
-    yield rounds("ms/step, all processes", cell=_over_rounds(lambda found: found.step, 1e-3))
+        over_rounds.insert(0, (unit.time, lambda found: timed(found.per_unit)))
+    for name, cell in over_rounds:
+        of_rounds = partial(_over_rounds, cell)
+        yield RunColumn(f"{name}, all processes", rounds, of_rounds, "rounds", details=3)
 
-    if len(profile.runs) > 1:  # else the baseline is alone
+    if len(runs) > 1:  # else the baseline is alone
         title = (
             "baseline median / this run's median; whether that is decided; 95 % interval over "
             "processes, or in one process each the extremes of evaluations or p10 and p90 of "
             "steps; what it is taken on"
         )
-        yield RunColumn("speed-up", title, _speedup, key="speed-up", details=1)
+        yield RunColumn("speed-up", title, _speedup, "speed-up", details=1)
     results = "against the baseline run in full, against the reference on a sample"
-    yield RunColumn(
-        "results", results, partial(_results, baseline=profile.baseline), key="results", details=1
-    )
+    agreement = partial(_results, baseline=profile.baseline)
+    yield RunColumn("results", results, agreement, "results", details=1)
     finished = f"{unit.plural} finished, of all; their outcomes; steps per evaluation"
-    yield RunColumn("finished", finished, _finished, key="finished")
-    if metric := next((found[0] for run in profile.runs if (found := headlines(run))), None):
-        yield RunColumn(metric.label, metric.title, _metrics, key="metrics")
-    yield RunColumn("dropped", "work dropped by the workload's limits", _dropped, key="dropped")
+    yield RunColumn("finished", finished, _of_evaluation(_finished), "finished")
+    if metric := next((found[0] for run in runs if (found := headlines(run))), None):
+        yield RunColumn(metric.label, metric.title, _of_evaluation(_metrics), "metrics")
+    dropped = "work dropped by the workload's limits"
+    yield RunColumn("dropped", dropped, _of_evaluation(_dropped), "dropped")
     first = "COMPILE: wall time of the first call with a cold cache"
-
-    def first_call(compiled: m.CompileSummary) -> Cell:
-        return number(compiled.first_call_s, made(compiled))
-
-    yield RunColumn(
-        "first call (s)", first, lambda run: known(run.compile, first_call), key="first call"
-    )
+    yield RunColumn("first call (s)", first, _first_call, "first call")
 
 
 def made(compiled: m.CompileSummary) -> str:
@@ -160,7 +150,14 @@ def ended(run: m.RunReport) -> str:
     return "" if run.exit.outcome == "ok" else run.exit.words
 
 
-def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[tuple[str, ...], int]:
+def speedup_words(run: m.RunReport) -> str:
+    """How often as fast as the baseline, if that is decided."""
+    if isinstance(run.speedup, m.Speedup):
+        return ratio(run.speedup.ratio) if run.speedup.ranks else run.speedup.verdict
+    return "baseline" if run.is_baseline else DASH
+
+
+def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[Sequence[str], int]:
     """Those that stand below the verdict, and how many more there are."""
     every = profile.verdict.reasons
     return every[:at_most], max(0, len(every) - at_most)
@@ -169,7 +166,7 @@ def reasons(profile: m.Profile, at_most: int = REASONS) -> tuple[tuple[str, ...]
 # ---------------------------------------------------------------- below the table
 
 
-def footnotes(profile: m.Profile) -> tuple[str, ...]:
+def footnotes(profile: m.Profile) -> Sequence[str]:
     """What a reader of the table must know, whoever renders it."""
     return (
         *_conditions(profile),
@@ -182,44 +179,38 @@ def footnotes(profile: m.Profile) -> tuple[str, ...]:
 
 def _conditions(profile: m.Profile) -> Iterator[str]:
     """The lines without which metrics and results mean nothing to a stranger."""
-    values: dict[str, dict[str, None]] = {}
-    for run in profile.runs:
-        conditions = run.evaluation.conditions if isinstance(run.evaluation, m.Evaluation) else {}
-        for name, value in conditions.items():
-            values.setdefault(name, {})[value] = None
-    if words := ", ".join(f"{name} {' or '.join(known)}" for name, known in values.items()):
-        yield f"The evaluation: {words}."
-    against = next(
-        (run.compared_with for run in profile.runs if run.compared_with is not None), None
+    conditions = collected(
+        condition
+        for _, evaluation in _evaluated(profile.runs)
+        for condition in evaluation.conditions.items()
     )
+    if conditions:
+        words = [
+            f"{name} {' or '.join(dict.fromkeys(known))}" for name, known in conditions.items()
+        ]
+        yield f"The evaluation: {', '.join(words)}."
+    compared = (run.compared_with for run in profile.runs)
+    against = next((key for key in compared if key is not None), None)
     if against is not None and against != profile.baseline:
-        declared = (
-            f", not with the baseline {profile.baseline.slug}, which left none"
-            if profile.baseline
-            else ""
-        )
+        declared = ""
+        if profile.baseline:
+            declared = f", not with the baseline {profile.baseline.slug}, which left none"
         yield f"Results were compared with those of {against.slug}{declared}."
 
 
 def _unknown(profile: m.Profile) -> Iterator[str]:
     """One line for all runs with the same counts."""
-    lines: dict[str, list[str]] = {}
-    for run in profile.runs:
-        if (
-            isinstance(run.evaluation, m.Evaluation)
-            and (tally := run.evaluation.undecided) is not None
-        ):
-            units = run.evaluation.units
+    lines = []
+    for run, evaluation in _evaluated(profile.runs):
+        if (tally := evaluation.undecided) is not None:
+            units = evaluation.units
+            share = percent(tally.count / units)
             of_all = f"{count(tally.count)} of {plural(units, run.unit.name, run.unit.plural)}"
-            unknown = (
-                f"{of_all} ({percent(tally.count / units)}) are "
-                f"undecided{f': {tally.why}' if tally.why else ''}"
-            )
-            lines.setdefault(
-                ", ".join(part for part in (unknown, tally.effect) if part), []
-            ).append(run.key.slug)
-    for unknown, runs in lines.items():
-        yield f"{UNKNOWN_MARK} {', '.join(runs)}: {unknown}."
+            why = f": {tally.why}" if tally.why else ""
+            effect = f", {tally.effect}" if tally.effect else ""
+            lines.append((f"{of_all} ({share}) are undecided{why}{effect}", run.key.slug))
+    for unknown, slugs in collected(lines).items():
+        yield f"{UNKNOWN_MARK} {', '.join(slugs)}: {unknown}."
 
 
 def _compiled_in_eager(profile: m.Profile) -> Iterator[str]:
@@ -236,20 +227,14 @@ def _graphs(profile: m.Profile) -> Iterator[str]:
     """On CUDA, whether the modes that promise CUDA graphs launched any."""
     none = []
     some = []
-    for run in profile.runs:
-        kernels = run.kernels
-        if (
-            run.key.mode not in GRAPH_MODES
-            or not isinstance(kernels, m.KernelBreakdown)
-            or kernels.device != "cuda"
-        ):
+    for _, run, kernels in having(profile.runs, "kernels", m.KernelBreakdown):
+        launches = kernels.graph_launches
+        if run.key.mode not in GRAPH_MODES or kernels.device != "cuda":
             continue
-        if kernels.graph_launches == 0:
+        if launches == 0:
             none.append(run.key.slug)
-        elif isinstance(kernels.graph_launches, int):
-            some.append(
-                f"{run.key.slug} {count(kernels.graph_launches)} in {plural(kernels.steps, 'step')}"
-            )
+        elif isinstance(launches, int):
+            some.append(f"{run.key.slug} {count(launches)} in {plural(kernels.steps, 'step')}")
     if none:
         yield f"{', '.join(none)}: no CUDA graph launched in the traced steps."
     if some:
@@ -258,21 +243,20 @@ def _graphs(profile: m.Profile) -> Iterator[str]:
 
 def _machine(profile: m.Profile) -> Iterator[str]:
     """How far the machine itself moved while the rounds were timed: what their spread may be."""
-    speeds = [run.rounds.machine for run in profile.runs if isinstance(run.rounds, m.Rounds)]
+    rounds = having(profile.runs, "rounds", m.Rounds)
     known = [
-        speed
-        for speed in speeds
-        if isinstance(speed, m.MachineSpeed) and speed.host_us and speed.device_us
+        found.machine
+        for *_, found in rounds
+        if isinstance(found.machine, m.MachineSpeed)
+        and found.machine.host_us
+        and found.machine.device_us
     ]
     if known:
-        loops = (
-            [us for speed in known for us in speed.host_us],
-            [us for speed in known for us in speed.device_us],
-        )
-        host, device = (f"{figure(min(us))} to {figure(max(us))} µs" for us in loops)
-        kernel = "GPU check kernel" if profile.device == "cuda" else "arithmetic on all threads"
-        said = f"CPU check loop {host}, {kernel} {device}"
-        yield f"Machine stability across processes: {said}."
+        host = [us for speed in known for us in speed.host_us]
+        device = [us for speed in known for us in speed.device_us]
+        loop, kernel = (f"{figure(min(us))} to {figure(max(us))} µs" for us in (host, device))
+        name = "GPU check kernel" if profile.device == "cuda" else "arithmetic on all threads"
+        yield f"Machine stability across processes: CPU check loop {loop}, {name} {kernel}."
 
 
 # ---------------------------------------------------------------- cells
@@ -297,27 +281,22 @@ def _unit(run: m.RunReport) -> Cell:
     return replace(cell, details=(*cell.details, f"{figure(rate.median)} {rate.unit}"))
 
 
-def _over_rounds(
-    quantity: Callable[[m.Rounds], m.Spread | m.Skipped], scale: float
-) -> Callable[[m.RunReport], Cell]:
-    def cell(run: m.RunReport) -> Cell:
-        if isinstance(run.rounds, m.Skipped):
-            return missing(run.rounds)
-        found = timed(quantity(run.rounds), scale)
-        lost = (
-            (f"{len(run.rounds.lost)} of {run.rounds.asked} rounds lost",)
-            if run.rounds.lost
-            else ()
-        )
+def _over_rounds(time: Callable[[m.Rounds], Cell], run: m.RunReport) -> Cell:
+    def cell(rounds: m.Rounds) -> Cell:
+        lost = [f"{len(rounds.lost)} of {rounds.asked} rounds lost"] if rounds.lost else []
+        found = time(rounds)
         return replace(found, details=(*found.details, *lost))
 
-    return cell
+    return known(run.rounds, cell)
 
 
-def _finished(run: m.RunReport) -> Cell:
-    evaluation = run.evaluation
-    if isinstance(evaluation, m.Skipped):
-        return missing(evaluation)
+def _of_evaluation(
+    cell: Callable[[m.RunReport, m.Evaluation], Cell],
+) -> Callable[[m.RunReport], Cell]:
+    return lambda run: known(run.evaluation, partial(cell, run))
+
+
+def _finished(run: m.RunReport, evaluation: m.Evaluation) -> Cell:
     if not evaluation.units:
         return missing(f"its evaluation counts no {run.unit.plural}")
     # Outcomes that hold units of work, and those that the workload wants shown always.
@@ -327,7 +306,7 @@ def _finished(run: m.RunReport) -> Cell:
     ]
     return Cell(
         f"{count(evaluation.finished)}/{count(evaluation.units)}",
-        details=(*outcomes, f"in {plural(evaluation.steps, 'step')}"),
+        (*outcomes, f"in {plural(evaluation.steps, 'step')}"),
         value=float(evaluation.finished),
         wrong=evaluation.unfinished > 0,
     )
@@ -336,12 +315,13 @@ def _finished(run: m.RunReport) -> Cell:
 def _speedup(run: m.RunReport) -> Cell:
     if run.is_baseline:
         return Cell("baseline", value=1.0)
-    if not isinstance(run.speedup, m.Speedup):
-        return missing(run.speedup)
-    speedup = run.speedup
-    open_question = () if speedup.ranks else (str(speedup.verdict),)
-    details = (*open_question, of_speedup(speedup), speedup.basis)
-    return Cell(ratio(speedup.ratio), details=details, value=speedup.ratio)
+
+    def cell(speedup: m.Speedup) -> Cell:
+        open_question = () if speedup.ranks else (speedup.verdict,)
+        details = (*open_question, of_speedup(speedup), speedup.basis)
+        return Cell(ratio(speedup.ratio), details, value=speedup.ratio)
+
+    return known(run.speedup, cell)
 
 
 def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
@@ -361,23 +341,22 @@ def _results(run: m.RunReport, *, baseline: m.RunKey | None) -> Cell:
             agreement.reference_near_ties,
         ),
     ):
-        if total:
-            same = f"same as {name} ({count(total)})"
-            details.append(
-                f"{count(differing)} of {count(total)} \u2260 {name}" if differing else same
-            )
-            if ties:
-                details.append(plural(ties, "near-tie"))
-    wrong = agreement.verdict == m.AgreementVerdict.DIFFERENT
+        if total and differing:
+            details.append(f"{count(differing)} of {count(total)} \u2260 {name}")
+        elif total:
+            details.append(f"same as {name} ({count(total)})")
+        if total and ties:
+            details.append(plural(ties, "near-tie"))
     if agreement.sha256:
         details.append(f"sha256 {agreement.sha256[:12]}")
-    return Cell(_RESULTS[agreement.verdict], details=tuple(details), wrong=wrong)
+    wrong = agreement.verdict == m.AgreementVerdict.DIFFERENT
+    return Cell(_RESULTS[agreement.verdict], tuple(details), wrong=wrong)
 
 
-def headlines(run: m.RunReport) -> tuple[m.Metric, ...]:
+def headlines(run: m.RunReport) -> Sequence[m.Metric]:
     """The metrics that the workload wants beside the times."""
     metrics = run.evaluation.metrics if isinstance(run.evaluation, m.Evaluation) else ()
-    return tuple(metric for metric in metrics if metric.headline)
+    return [metric for metric in metrics if metric.headline]
 
 
 def metric_value(metric: m.Metric) -> str:
@@ -387,26 +366,21 @@ def metric_value(metric: m.Metric) -> str:
     return f"{value} {metric.unit}".rstrip()
 
 
-def _metrics(run: m.RunReport) -> Cell:
-    if isinstance(run.evaluation, m.Skipped):
-        return missing(run.evaluation)
+def _metrics(run: m.RunReport, evaluation: m.Evaluation) -> Cell:
     metrics = headlines(run)
     if not metrics:
         return missing("its evaluation has no metric")
-    mark = f" {UNKNOWN_MARK}" if run.evaluation.undecided is not None else ""
+    mark = "" if evaluation.undecided is None else f" {UNKNOWN_MARK}"
     details = tuple(f"{metric.label} {metric_value(metric)}" for metric in metrics[1:])
-    return Cell(f"{metric_value(metrics[0])}{mark}", details=details, value=metrics[0].value)
+    return Cell(f"{metric_value(metrics[0])}{mark}", details, value=metrics[0].value)
 
 
-def _dropped(run: m.RunReport) -> Cell:
-    if isinstance(run.evaluation, m.Skipped):
-        return missing(run.evaluation)
-    dropped = run.evaluation.tallied(m.TallyKind.DROPPED)
+def _dropped(_: m.RunReport, evaluation: m.Evaluation) -> Cell:
+    dropped = evaluation.tallied(m.TallyKind.DROPPED)
     if not dropped:
         return missing("its evaluation has no limit that drops work")
-    total = sum(tally.count for tally in dropped)
-    details = tuple(f"{count(tally.count)} {tally.name}" for tally in dropped if tally.count)
-    return Cell(count(total), details=details, value=float(total))
+    details = [f"{count(tally.count)} {tally.name}" for tally in dropped if tally.count]
+    return whole(sum(tally.count for tally in dropped), *details)
 
 
 def run_table(
@@ -426,29 +400,17 @@ def run_table(
     rows = []
     for index, run in enumerate(runs):
         ending = ended(run) if anchored else ""
-        tags = (
-            Small((run.key.mode,), "mode"),
-            *((Small(("baseline",), "tag"),) if run.is_baseline else ()),
-        )
-        head = Cell(
-            run.key.strategy, name=run.key.slug, below=tags, details=(ending,) if ending else ()
-        )
-        rows.append(
-            Row(
-                cells=(head, *(cells[index] for cells in figures)),
-                anchor=anchor(index) if anchored else "",
-                style="dead" if ending else "",
-            )
-        )
-    return Table(
-        label=label,
-        columns=(
-            Column("run", style="strategy"),
-            *(Column(column.name, title=column.title, details=column.details) for column in shown),
-        ),
-        rows=tuple(rows),
-        style="results sortable",
-    )
+        tags = [Small((run.key.mode,), "mode")]
+        if run.is_baseline:
+            tags.append(Small(("baseline",), "tag"))
+        details = (ending,) if ending else ()
+        head = Cell(run.key.strategy, details, name=run.key.slug, below=tags)
+        cells = [of_column[index] for of_column in figures]
+        at = anchor(index) if anchored else ""
+        rows.append(row(head, *cells, anchor=at, style="dead" if ending else ""))
+    headings = [Column(column.name, column.title, details=column.details) for column in shown]
+    run_heading = Column("run", style="strategy")
+    return plain(label, [run_heading, *headings], rows, style="results sortable")
 
 
 def without_constants(table: Table) -> tuple[Table, str]:
@@ -456,59 +418,50 @@ def without_constants(table: Table) -> tuple[Table, str]:
     (in 188 steps)"."""
     if len(table.rows) < 2:
         return table, ""
-    constant = []
+    names = ["run"]
+    alike = []
     for at, column in enumerate(table.columns[1:], start=1):
-        shown = {
-            (cell.text, cell.details, cell.measured, cell.wrong)
-            for cell in (row.cells[at] for row in table.rows)
-        }
-        if (
-            len(shown) == 1
-            and (cell := table.rows[0].cells[at]).measured
-            and not cell.wrong
-            and not cell.bar
-        ):
-            details = f" ({', '.join(cell.details)})" if cell.details else ""
-            constant.append((column.name, f"{column.name} {cell.text}{details}"))
-    if not constant:
+        cells = [row.cells[at] for row in table.rows]
+        first = cells[0]
+        shown = {(cell.text, cell.details, cell.measured, cell.wrong) for cell in cells}
+        if len(shown) > 1 or not first.measured or first.wrong or first.bar:
+            names.append(column.name)
+        else:
+            details = f" ({first.detail})" if first.details else ""
+            alike.append(f"{column.name} {first.text}{details}")
+    if not alike:
         return table, ""
-    gone = {name for name, _ in constant}
-    names = [column.name for column in table.columns if column.name not in gone]
-    return table.only(
-        *names
-    ), f"Same in all {len(table.rows)} runs: {'; '.join(words for _, words in constant)}."
+    return table.only(*names), f"Same in all {len(table.rows)} runs: {'; '.join(alike)}."
 
 
-def strategies(profile: m.Profile) -> tuple[Fact, ...]:
+def strategies(profile: m.Profile) -> Sequence[Fact]:
     """What each strategy that ran computes differently, in the workload's own words."""
     ran = {run.key.strategy for run in profile.runs}
-    return tuple(
+    return [
         Fact(strategy.name, strategy.summary)
         for strategy in profile.strategies
         if strategy.name in ran and strategy.summary
-    )
+    ]
 
 
 _COLUMNS = 16  # of metrics, and of what tells them apart
 
 
-def evaluation_folds(units: str, runs: m.Runs, limits: Limits) -> tuple[Fold, ...]:
+def evaluation_folds(units: str, runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     """What became of the units of work, every metric, and the settings; of these what the workload
     declares."""
     tallied, measured, declared = outcomes(runs), metrics(runs, limits), settings(runs, limits)
-    folds = []
     if tallied.rows:
-        folds.append(Fold(f"Outcomes of the {units}", blocks=(tallied,)))
+        yield Fold(f"Outcomes of the {units}", (tallied,))
     if measured.rows:
         # How to read them, as the workload says it.
         notes = dict.fromkeys(
             evaluation.metrics_note for _, evaluation in _evaluated(runs) if evaluation.metrics_note
         )
-        shown = tuple(notes)[: limits.lines]
-        folds.append(Fold("Every metric of the evaluation", blocks=(*shown, measured)))
+        shown = [*notes][: limits.lines]
+        yield Fold("Every metric of the evaluation", (*shown, measured))
     if declared:
-        folds.append(Fold("Settings of the evaluation", blocks=(Facts(declared),)))
-    return tuple(folds)
+        yield Fold("Settings of the evaluation", (Facts(declared),))
 
 
 def _evaluated(runs: m.Runs) -> list[tuple[m.RunReport, m.Evaluation]]:
@@ -521,19 +474,21 @@ def outcomes(runs: m.Runs) -> Table:
     evaluated = [(run, found) for run, found in _evaluated(runs) if found.units or found.tallies]
     last = (m.TallyKind.DROPPED, m.TallyKind.FAULT)
     tallies = {tally.name: tally for _, evaluation in evaluated for tally in evaluation.tallies}
-    first, behind = (
-        [t for t in tallies.values() if (t.kind in last) is wanted] for wanted in (False, True)
-    )
+    before = [tally for tally in tallies.values() if tally.kind not in last]
+    behind = [tally for tally in tallies.values() if tally.kind in last]
     rows = []
     for run, evaluation in evaluated:
-        counts = {tally.name: tally.count for tally in evaluation.tallies}
-        before, after = ([counts.get(tally.name, 0) for tally in side] for side in (first, behind))
-        rows.append(
-            (run.key.slug, *map(count, (evaluation.units, *before, evaluation.steps, *after)))
-        )
-    words = [[tally.heading or tally.name for tally in side] for side in (first, behind)]
+        counts = Counter({tally.name: tally.count for tally in evaluation.tallies})
+        first = [counts[tally.name] for tally in before]
+        others = [counts[tally.name] for tally in behind]
+        figures = (evaluation.units, *first, evaluation.steps, *others)
+        rows.append((run.key.slug, *map(count, figures)))
     units = evaluated[0][0].unit.plural if evaluated else ""
-    return plain("Outcomes per run", ("run", units, *words[0], "steps", *words[1]), rows)
+    first_names, others_names = (
+        [tally.heading or tally.name for tally in side] for side in (before, behind)
+    )
+    headings = ("run", units, *first_names, "steps", *others_names)
+    return plain("Outcomes per run", headings, rows)
 
 
 def metrics(runs: m.Runs, limits: Limits) -> Table:
@@ -542,42 +497,41 @@ def metrics(runs: m.Runs, limits: Limits) -> Table:
         (run, evaluation.metrics[: 10 * limits.lines]) for run, evaluation in _evaluated(runs)
     ]
     every = [metric for _, metrics in evaluations for metric in metrics]
-    labels = list(dict.fromkeys(metric.label for metric in every))[:_COLUMNS]
-    keys = list(dict.fromkeys(key for metric in every for key in metric.group))[:_COLUMNS]
-    averaged = next((metric.over_what for metric in every if metric.over), "")
-    by_figures: dict[tuple[tuple[str, ...], ...], list[str]] = {}
-    for run, metrics in evaluations:
-        grouped: dict[tuple[str, ...], dict[str, m.Metric]] = {}
-        for metric in metrics:
-            grouped.setdefault(tuple(metric.group.get(key, "") for key in keys), {})[
-                metric.label
-            ] = metric
-        figures = tuple(
-            (
-                *group,
-                *((count(max(metric.over for metric in row.values())),) if averaged else ()),
-                *(metric_value(row[label]) if label in row else "" for label in labels),
-            )
-            for group, row in list(grouped.items())[: limits.lines]
+    labels = [*dict.fromkeys(metric.label for metric in every)][:_COLUMNS]
+    keys = [*dict.fromkeys(key for metric in every for key in metric.group)][:_COLUMNS]
+    averaged = [metric.over_what for metric in every if metric.over][:1]
+
+    def figures(metrics: Sequence[m.Metric]) -> tuple[tuple[str, ...], ...]:
+        groups = collected(
+            (tuple(metric.group.get(key, "") for key in keys), metric) for metric in metrics
         )
-        if figures:
-            by_figures.setdefault(figures, []).append(run.key.slug)
+        rows = []
+        for group, members in [*groups.items()][: limits.lines]:
+            shown = {metric.label: metric_value(metric) for metric in members}
+            over = [count(max(metric.over for metric in members)) for _ in averaged]
+            rows.append((*group, *over, *(shown.get(label, "") for label in labels)))
+        return tuple(rows)
+
+    alike = collected((figures(metrics), run.key.slug) for run, metrics in evaluations)
     rows = []
-    for figures, names in by_figures.items():
-        others = f"{names[0]} and {len(names) - 1} others with the same values"
-        rows += [(", ".join(names) if len(names) < 4 else others, *group) for group in figures]
-    headings = ("runs", *keys, *((averaged,) if averaged else ()), *labels)
-    return plain("Metrics of the evaluation", headings, rows)
+    for of_runs, slugs in alike.items():
+        names = ", ".join(slugs)
+        if len(slugs) > 3:
+            names = f"{slugs[0]} and {len(slugs) - 1} others with the same values"
+        rows += [(names, *group) for group in of_runs]
+    return plain("Metrics of the evaluation", ("runs", *keys, *averaged, *labels), rows)
 
 
-def settings(runs: m.Runs, limits: Limits) -> tuple[Fact, ...]:
+def settings(runs: m.Runs, limits: Limits) -> Sequence[Fact]:
     """Once where all runs agree, else each value with its runs."""
-    values: dict[str, dict[str, list[str]]] = {}
-    for run, evaluation in _evaluated(runs):
-        for name, value in evaluation.settings.items():
-            values.setdefault(name, {}).setdefault(value, []).append(run.key.slug)
+    found = collected(
+        (name, (value, run.key.slug))
+        for run, evaluation in _evaluated(runs)
+        for name, value in evaluation.settings.items()
+    )
     facts = []
-    for name, by_value in list(values.items())[: limits.lines]:
-        each = "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items())
-        facts.append(Fact(name, next(iter(by_value)) if len(by_value) == 1 else each))
-    return tuple(facts)
+    for name, values in [*found.items()][: limits.lines]:
+        by_value = collected(values)
+        each = [f"{value} ({', '.join(slugs)})" for value, slugs in by_value.items()]
+        facts.append(Fact(name, "; ".join(each if len(each) > 1 else by_value)))
+    return facts

@@ -8,85 +8,51 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.quantity import duration, figure, percent, ratio, size
+from kgprof.document.run_parts import collected
 from kgprof.document.sheet import Code, Section, Sheet
 from kgprof.document.table import (
     Block,
     Blocks,
     Cell,
+    Cells,
     Fold,
-    Row,
     Table,
     known,
     missing,
     number,
     plain,
-    row,
+    share,
+    sized,
     timed,
     whole,
 )
 from kgprof.judge import APART
 from kgprof.measures.buckets import best_policy
 from kgprof.measures.economics import NEVER, NOT_KNOWN
-from kgprof.wording import plural, short
+from kgprof.wording import and_more, plural, short
 
-_STAGES = (
-    "capture_s",
-    "frontend_s",
-    "scheduling_s",
-    "code_generation_s",
-    "machine_code_s",
-    "caching_s",
-)
+_STAGES = {
+    "capture_s": "capture s",
+    "frontend_s": "front end s",
+    "scheduling_s": "scheduling s",
+    "code_generation_s": "codegen s",
+    "machine_code_s": "machine code s",
+    "caching_s": "caching s",
+}
+_REFERENCES = (m.Rung.FLOAT64, m.Rung.EAGER)
 _LOG_LINES = 40
 
 
 def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
     """``further``: what was tried on the best cell."""
     asked = sweep.question
-    machine = sweep.environment
     several = len(sweep.verdicts) > 1
     worst = max(sweep.verdicts, key=lambda verdict: list(m.VerdictStatus).index(verdict.status))
-    codes = [
-        f"# {_size(sweep, at)}\n{each.code}" if several else each.code
-        for at, each in enumerate(sweep.verdicts)
-    ]
-    code: Blocks = (Code("\n".join(codes)),) if any(each.code for each in sweep.verdicts) else ()
-
-    def stages(found: m.CompileStages | m.Skipped) -> tuple[Cell, ...]:
-        if isinstance(found, m.Skipped):
-            return tuple(missing(found) for _ in _STAGES)
-        return tuple(number(getattr(found, name)) for name in _STAGES)
-
-    rows: list[tuple[Cell | str, ...]] = [
-        (
-            each.cell.name,
-            timed(each.cold),
-            timed(each.warm),
-            number(each.again_s),
-            *stages(each.stages),
-        )
-        for each in _measured(sweep)
-    ]
-    headings = ("cell", "cold s", "warm s", "reset s")
-    named = ("capture s", "front end s", "scheduling s", "codegen s", "machine code s", "caching s")
-    sections = (
-        Section(
-            "Recommended mode",
-            (*code, _cells(sweep)),
-            intro=_TOTAL.format(sweep.executions),
-        ),
-        Section(
-            "Cost of compiling",
-            (
-                plain("Cost of a start, and the stages of a cold start", (*headings, *named), rows),
-                *_consistency(sweep),
-            ),
-            intro=_STARTING,
-        ),
-        Section("Benefit of compiling", (_earnings(sweep),), intro=_EARNINGS),
-        *further,
-        *_missing(sweep),
-    )
+    codes = [each.code for each in sweep.verdicts]
+    code: Blocks = ()
+    if any(codes):
+        sized = [f"# {_size(sweep, at)}\n{each}" for at, each in enumerate(codes)]
+        code = (Code("\n".join(sized if several else codes)),)
     return Sheet(
         title=f"Sweep of {asked.workload}, strategy {asked.strategy}",
         status=worst.status,
@@ -96,11 +62,31 @@ def sheet(sweep: m.Sweep, further: Sequence[Section] = ()) -> Sheet:
             asked.device_name,
             plural(asked.cpu_count, "CPU core") if isinstance(asked.cpu_count, int) else "",
             f"torch {asked.torch}",
-            f"kgprof {machine.kgprof}",
+            f"kgprof {sweep.environment.kgprof}",
             sweep.created_utc,
         ),
-        sections=sections,
+        sections=(
+            Section("Recommended mode", (*code, _cells(sweep)), _TOTAL.format(sweep.executions)),
+            Section("Cost of compiling", (_starts(sweep), *_consistency(sweep)), _STARTING),
+            Section("Benefit of compiling", (_earnings(sweep),), _EARNINGS),
+            *further,
+            *_missing(sweep),
+        ),
     )
+
+
+def _starts(sweep: m.Sweep) -> Table:
+    rows: list[Cells] = []
+    for each in _measured(sweep):
+        stages = each.stages
+        of_stages = [
+            missing(stages) if isinstance(stages, m.Skipped) else number(getattr(stages, name))
+            for name in _STAGES
+        ]
+        starts = (timed(each.cold), timed(each.warm), number(each.again_s))
+        rows.append((each.cell.name, *starts, *of_stages))
+    headings = ("cell", "cold s", "warm s", "reset s", *_STAGES.values())
+    return plain("Cost of a start, and the stages of a cold start", headings, rows)
 
 
 _TOTAL = (
@@ -133,26 +119,24 @@ def _by_size(sweep: m.Sweep, texts: Sequence[str]) -> str:
 
 
 def _estimate(value: m.Estimate | m.Skipped, shown: Callable[[float], str]) -> Cell:
-    return known(
-        value,
-        lambda it: Cell(
-            shown(it.value), details=(f"{shown(it.low)} to {shown(it.high)}",), value=it.value
-        ),
-    )
+    def cell(it: m.Estimate) -> Cell:
+        return Cell(shown(it.value), (f"{shown(it.low)} to {shown(it.high)}",), value=it.value)
+
+    return known(value, cell)
 
 
 def _speedup(each: m.CellWorth) -> Cell:
     cell = _estimate(each.speedup, ratio)
     if not cell.measured or each.verdict in (m.Judged.FASTER, m.Judged.SLOWER):
         return cell
-    return replace(cell, details=(str(each.verdict), *cell.details))
+    return replace(cell, details=(each.verdict, *cell.details))
 
 
 def _step(step: m.Spread | m.Skipped) -> Cell:
     def cell(spread: m.Spread) -> Cell:
         between = f"{duration(spread.minimum)} to {duration(spread.maximum)}"
         details = between, plural(spread.samples, "process", "processes")
-        return Cell(duration(spread.median), details=details, value=spread.median)
+        return Cell(duration(spread.median), details, value=spread.median)
 
     return known(step, cell)
 
@@ -189,11 +173,8 @@ def _cells(sweep: m.Sweep) -> Table:
         *("cell", "step", "speedup", "total s", "first call, cold s", "first call, warm s"),
         *("pays after", "pays after, next best"),
     )
-    return plain(
-        "Per cell: steady step over fresh processes, first calls, break-even and total",
-        headings,
-        rows,
-    )
+    label = "Per cell: steady step over fresh processes, first calls, break-even and total"
+    return plain(label, headings, rows)
 
 
 def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None) -> Cell:
@@ -209,61 +190,50 @@ def _break_even(value: m.Estimate | m.Skipped, *, against: m.Cell | None = None)
 def _consistency(sweep: m.Sweep) -> Iterator[str]:
     """How far cold starts of one cell lie apart."""
     for each in sweep.worth:
-        if (
-            isinstance(each.cold, m.Spread)
-            and each.cold.samples > 1
-            and each.cold.median > 0
-            and each.cell.compiles
-        ):
-            low = each.cold.minimum
-            high = each.cold.maximum
-            apart = percent((high - low) / each.cold.median)
-            starts = plural(each.cold.samples, "cold start")
-            yield (
-                f"{each.cell.name}: {starts} took {figure(low)} to {figure(high)} s, {apart} "
-                "of the median apart."
-            )
+        cold = each.cold
+        if not isinstance(cold, m.Spread) or not each.cell.compiles:
+            continue
+        if cold.samples > 1 and cold.median > 0:
+            apart = percent((cold.maximum - cold.minimum) / cold.median)
+            starts = plural(cold.samples, "cold start")
+            took = f"{figure(cold.minimum)} to {figure(cold.maximum)} s"
+            yield f"{each.cell.name}: {starts} took {took}, {apart} of the median apart."
 
 
 def _earnings(sweep: m.Sweep) -> Table:
-    def memory(each: m.CellWorth) -> Cell:
-        eager = next(
+    rows: list[Cells] = []
+    for each in _measured(sweep):
+        pays = missing("see above")
+        if isinstance(each.break_even, m.Estimate):
+            pays = _break_even(each.break_even_warm)
+        rows.append(
             (
-                one
-                for one in sweep.worth
-                if not one.cell.compiles and one.cell.size == each.cell.size
-            ),
-            None,
+                each.cell.name,
+                known(each.tier, Cell),
+                _estimate(each.returns, figure),
+                _estimate(each.of_100, figure),
+                pays,
+                _memory(each, sweep),
+            )
         )
-        field = "device_bytes" if isinstance(each.device_bytes, int) else "host_bytes"
-        own = getattr(each, field)
-        base = getattr(eager, field, None)
-        if isinstance(own, m.Skipped):
-            return missing(own)
-        over = isinstance(base, int) and base > 0 and each is not eager
-        return Cell(
-            size(own),
-            details=(f"{100 * (own / base - 1):+.0f} % over eager",) if over else (),
-            value=own,
-        )
-
-    rows: list[tuple[Cell | str, ...]] = [
-        (
-            each.cell.name,
-            known(each.tier, Cell),
-            _estimate(each.returns, figure),
-            _estimate(each.of_100, figure),
-            _break_even(each.break_even_warm)
-            if isinstance(each.break_even, m.Estimate)
-            else missing("see above"),
-            memory(each),
-        )
-        for each in _measured(sweep)
-    ]
     returns = f"return after {sweep.executions:,}"
     benefit = "benefit of 100 executions s"
     headings = ("cell", "tier", returns, benefit, "pays after, warm disk", "memory")
     return plain("Benefit of each cell over eager", headings, rows, words=2)
+
+
+def _memory(each: m.CellWorth, sweep: m.Sweep) -> Cell:
+    field = "device_bytes" if isinstance(each.device_bytes, int) else "host_bytes"
+    eager = (
+        one for one in sweep.worth if not one.cell.compiles and one.cell.size == each.cell.size
+    )
+    base = next(eager, None)
+    own = getattr(each, field)
+    held = getattr(base, field, None)
+    over = []
+    if isinstance(own, int) and isinstance(held, int) and held > 0 and each is not base:
+        over.append(f"{100 * (own / held - 1):+.0f} % over eager")
+    return sized(own, *over)
 
 
 def _missing(sweep: m.Sweep) -> Iterator[Section]:
@@ -276,11 +246,9 @@ def _missing(sweep: m.Sweep) -> Iterator[Section]:
             blocks.append((each.cell.name, failed.words))
             if log := next((process.log for process in each.processes if process.log), ""):
                 lines = "\n".join(log.splitlines()[-_LOG_LINES:])
-                blocks.append(
-                    Fold(f"The end of the log of {each.cell.name}", blocks=(Code(lines),))
-                )
+                blocks.append(Fold(f"The end of the log of {each.cell.name}", (Code(lines),)))
     if blocks:
-        yield Section("Not measured", tuple(blocks))
+        yield Section("Not measured", blocks)
 
 
 _TENSORS = 8  # of a rung, in its fold
@@ -304,43 +272,37 @@ def ladder_section(ladder: m.Ladder | m.Skipped) -> Section:
     title = "Are the results still right?"
     if isinstance(ladder, m.Skipped):
         return Section(title, (("Not checked", ladder.reason),))
-    judged = (
-        found
-        for _, found in ladder.rungs
-        if isinstance(found, m.RungResult) and found.agreement is not None
+    notes = dict.fromkeys(
+        found.note for _, found in _ran(ladder) if found.agreement is not None and found.note
     )
-    parts = dict.fromkeys(("Compared on", found.note) for found in judged if found.note)
-    return Section(
-        title,
-        (*_answer(ladder), *parts, _rungs(ladder), *_tensors(ladder)),
-        intro=_RULE,
-    )
+    parts = [("Compared on", note) for note in notes]
+    return Section(title, (*_answer(ladder), *parts, _rungs(ladder), *_tensors(ladder)), _RULE)
+
+
+def _ran(ladder: m.Ladder) -> list[tuple[m.Rung, m.RungResult]]:
+    return [(rung, found) for rung, found in ladder.rungs if isinstance(found, m.RungResult)]
 
 
 def _answer(ladder: m.Ladder) -> Iterator[Block]:
     """What differs first, and the script that shows it."""
-    ran = [rung for rung, found in ladder.rungs if isinstance(found, m.RungResult)]
-    missed = [(found.reason, rung) for rung, found in ladder.rungs if isinstance(found, m.Skipped)]
-    reasons = {
-        why: ", ".join(rung for reason, rung in missed if reason == why) for why, _ in missed
-    }
-    not_compared = [("Not compared", f"{rungs}: {why}") for why, rungs in reasons.items()]
+    missed = collected(
+        (found.reason, rung) for rung, found in ladder.rungs if isinstance(found, m.Skipped)
+    )
+    not_compared = [("Not compared", f"{', '.join(rungs)}: {why}") for why, rungs in missed.items()]
     if ladder.first is None:
-        if not (above := len([rung for rung in ran if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)])):
-            yield "Not checked", f"no rung of {ladder.cell} could be compared: {'; '.join(reasons)}"
+        above = sum(rung not in _REFERENCES for rung, _ in _ran(ladder))
+        if not above:
+            yield "Not checked", f"no rung of {ladder.cell} could be compared: {'; '.join(missed)}"
             return
-        yield (
-            f"No rung differs ({above} "
-            f"compared{f', {len(missed)} not' if missed else ''}): {ladder.cell}."
-        )
+        lost = sum(map(len, missed.values()))
+        others = f", {lost} not" if lost else ""
+        yield f"No rung differs ({above} compared{others}): {ladder.cell}."
         yield from not_compared
         return
-    below = [
-        found
-        for rung, found in ladder.rungs
-        if list(m.Rung).index(rung) < list(m.Rung).index(ladder.first)
-    ]
-    ran_below = " that could run" if any(isinstance(found, m.Skipped) for found in below) else ""
+    order = list(m.Rung)
+    below = order[: order.index(ladder.first)]
+    lost_below = any(rung in below for rungs in missed.values() for rung in rungs)
+    ran_below = " that could run" if lost_below else ""
     yield (
         f"The result of {ladder.cell} changes at {ladder.first}: the rungs below "
         f"it{ran_below} agree with eager."
@@ -350,9 +312,8 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
     if isinstance(minified, m.Skipped):
         yield "No smaller program", minified.reason
         return
-    smallest = (
-        f"{plural(len(minified.operators), 'operator')} of {plural(minified.nodes_before, 'node')}"
-    )
+    operators = plural(len(minified.operators), "operator")
+    smallest = f"{operators} of {plural(minified.nodes_before, 'node')}"
     done = "" if minified.finished else "; time ran out, so a smaller graph may exist"
     yield "Smallest graph that differs", f"{smallest}: {', '.join(minified.operators)}{done}"
     if isinstance(minified.checked, m.Skipped):
@@ -361,57 +322,51 @@ def _answer(ladder: m.Ladder) -> Iterator[Block]:
         yield "The script alone does not differ", "the fault needs the program around the graph"
     yield Code(f"python {minified.script}")
     if isinstance(minified.checked, m.Reproduction):
-        yield Fold("Output of the script", blocks=(Code(minified.checked.output),))
+        yield Fold("Output of the script", (Code(minified.checked.output),))
 
 
 def _rungs(ladder: m.Ladder) -> Table:
-    results = [found for _, found in ladder.rungs if isinstance(found, m.RungResult)]
+    results = [found for _, found in _ran(ladder)]
     own = any(found.agreement is not None for found in results)
     tensors = not own or any(found.tensors for found in results)
     columns = (*("worst tensor", *_HEADINGS) * tensors, *("the workload's own comparison",) * own)
     rows = []
     for rung, found in ladder.rungs:
         backend = (f'backend="{m.BACKEND_OF[rung]}"',) if rung in m.BACKEND_OF else ()
-        adds = Cell(_ADDS.get(rung, ladder.cell), details=backend)
+        cells: list[Cell | str] = [rung, Cell(_ADDS.get(rung, ladder.cell), backend)]
         if isinstance(found, m.Skipped):
-            rows.append(row(str(rung), adds, missing(found), *[missing(found)] * len(columns)))
+            rows.append([*cells, *[missing(found)] * (1 + len(columns))])
             continue
-        worst = found.tensors[0] if found.tensors else None
-        none = m.Skipped(
-            "the reference itself" if rung is m.Rung.FLOAT64 else "no tensor was compared"
-        )
-        figures = (_figures(worst) if worst else (missing(none),) * 6) * tensors
-        status = (
-            "differs"
-            if found.differs
-            else "agrees"
-            if rung not in (m.Rung.FLOAT64, m.Rung.EAGER)
-            else "reference"
-        )
-        rows.append(
-            row(str(rung), adds, Cell(status, wrong=found.differs), *figures, *(_own(found),) * own)
-        )
-    return plain(
-        "Each rung of the ladder", ("rung", "adds", "result", *columns), rows, words=3 + tensors
-    )
+        status = "reference" if rung in _REFERENCES else "agrees"
+        cells.append(Cell("differs" if found.differs else status, wrong=found.differs))
+        if tensors and found.tensors:
+            cells += _figures(found.tensors[0])
+        elif tensors:
+            reference = rung is m.Rung.FLOAT64
+            none = "the reference itself" if reference else "no tensor was compared"
+            cells += [missing(none)] * (1 + len(_HEADINGS))
+        rows.append([*cells, *[_own(found)] * own])
+    headings = ("rung", "adds", "result", *columns)
+    return plain("Each rung of the ladder", headings, rows, words=3 + tensors)
 
 
-def _figures(tensor: m.TensorDifference) -> tuple[Cell, ...]:
+def _figures(tensor: m.TensorDifference) -> Sequence[Cell]:
     at = f"[{', '.join(map(str, tensor.worst))}]" if tensor.worst else ""
     where = f"{at} is {tensor.worst_value}, {tensor.reference} has {tensor.worst_reference}"
     details = (tensor.why or where, f"{tensor.differing:,} of {tensor.elements:,} differ")
     odd = f"{tensor.nans:,}, {tensor.infs:,}"
-    expected = f"reference {tensor.reference_nans:,}, {tensor.reference_infs:,}"
+    expected = f"{tensor.reference_nans:,}, {tensor.reference_infs:,}"
     ulp = m.Skipped(f"{tensor.dtype} has no ULP") if tensor.max_ulp is None else tensor.max_ulp
+    # errors of float64 have more zeros than a column
+    errors = [
+        Cell(f"{error:.3g}", value=error)
+        for error in (tensor.max_abs, tensor.eager_max_abs, tensor.max_rel)
+    ]
     return (
-        Cell(f"{tensor.name} ({tensor.dtype})", details=details),
-        # errors of float64 have more zeros than a column
-        *(
-            Cell(f"{error:.3g}", value=error)
-            for error in (tensor.max_abs, tensor.eager_max_abs, tensor.max_rel)
-        ),
+        Cell(f"{tensor.name} ({tensor.dtype})", details),
+        *errors,
         whole(ulp),
-        Cell(odd, details=(expected,) if odd != expected.removeprefix("reference ") else ()),
+        Cell(odd, () if odd == expected else (f"reference {expected}",)),
     )
 
 
@@ -419,31 +374,26 @@ def _own(found: m.RungResult) -> Cell:
     """Results that differ, and metrics with how far each is from eager's."""
     if found.agreement is None:
         return missing("the workload declares none")
-    metrics = tuple(
+    metrics = [
         f"{metric.label} {metric.value:.6g} (eager {eager:.6g})" for metric, eager in found.metrics
-    )
+    ]
 
     def cell(agreement: m.RunAgreement) -> Cell:
         ties = f", {plural(agreement.near_ties, 'near-tie')}" if agreement.near_ties else ""
-        return Cell(
-            f"{agreement.differing:,} of {agreement.compared:,} differ{ties}", details=metrics
-        )
+        differ = f"{agreement.differing:,} of {agreement.compared:,} differ"
+        return Cell(f"{differ}{ties}", metrics)
 
     return known(found.agreement, cell)
 
 
 def _tensors(ladder: m.Ladder) -> Iterator[Fold]:
-    for rung, found in ladder.rungs:
-        if isinstance(found, m.RungResult) and len(found.tensors) > 1:
-            rows: list[Row] = [row(*_figures(tensor)) for tensor in found.tensors[:_TENSORS]]
-            note = (
-                f"{found.compared:,} tensors, the worst "
-                f"first{f'; {found.note}' if found.note else ''}"
-            )
-            yield Fold(
-                f"Tensors of {rung}",
-                blocks=(plain(f"Tensors of {rung}", ("tensor", *_HEADINGS), rows), note),
-            )
+    for rung, found in _ran(ladder):
+        if len(found.tensors) > 1:
+            title = f"Tensors of {rung}"
+            rows = [_figures(tensor) for tensor in found.tensors[:_TENSORS]]
+            note = f"; {found.note}" if found.note else ""
+            shown = f"{found.compared:,} tensors, the worst first{note}"
+            yield Fold(title, (plain(title, ("tensor", *_HEADINGS), rows), shown))
 
 
 # ---------------------------------------------------------------- sizes
@@ -463,55 +413,50 @@ def shapes_section(shapes: m.Shapes | m.Skipped) -> Section:
     if isinstance(shapes, m.Skipped):
         return Section(title, (("Not measured", shapes.reason),))
     sizes = ", ".join(map(str, dict.fromkeys(shapes.sizes[:12])))
-    more = "" if len(set(shapes.sizes)) <= 12 else f" and {len(set(shapes.sizes)) - 12} more"
+    more = and_more(set(shapes.sizes), 12)
     whose = "the program's own calls" if shapes.collected else "--sizes"
-    blocks: list[Block] = []
-    chosen = best_policy(shapes.policies)
-    if shapes.recommended is None or chosen is None:
-        blocks.append("No policy ran with eager's results.")
-    else:
-        best = shapes.recommended
-        fastest = chosen.fastest
-        noise = (
-            f" As fast as {fastest} within noise, and compiles sooner."
-            if fastest is not best
-            else ""
-        )
-        blocks += [f"Recommended: {best} ({_POLICIES[best]}).{noise}", Code(shapes.code)]
-        if chosen.unknown:
-            close = (
-                f"One process each cannot tell {fastest} from what is less than {APART:g}× "
-                "slower, or varies"
-            )
-            blocks.append(f"{close}: {', '.join(chosen.unknown)}.")
-    blocks += [_policies(shapes), _sizes(shapes)]
     intro = (
         f"Dimension 0 of {shapes.tensor}, an input of {shapes.function}, in "
         f"{plural(len(shapes.sizes), 'call')} with {sizes}{more} ({whose}). Buckets: "
         f"{', '.join(map(str, shapes.buckets))}."
     )
-    return Section(title, tuple(blocks), intro=intro)
+    return Section(title, (*_recommended(shapes), _policies(shapes), _sizes(shapes)), intro)
+
+
+def _recommended(shapes: m.Shapes) -> Iterator[Block]:
+    best = shapes.recommended
+    chosen = best_policy(shapes.policies)
+    if best is None or chosen is None:
+        yield "No policy ran with eager's results."
+        return
+    fastest = chosen.fastest
+    noise = ""
+    if fastest is not best:
+        noise = f" As fast as {fastest} within noise, and compiles sooner."
+    yield f"Recommended: {best} ({_POLICIES[best]}).{noise}"
+    yield Code(shapes.code)
+    if chosen.unknown:
+        yield (
+            f"One process each cannot tell {fastest} from what is less than {APART:g}× "
+            f"slower, or varies: {', '.join(chosen.unknown)}."
+        )
 
 
 def _policies(shapes: m.Shapes) -> Table:
-    rows = []
+    rows: list[Cells] = []
     for policy, found in shapes.policies:
+        cells = (policy, _POLICIES[policy])
         if isinstance(found, m.Skipped):
-            rows.append(row(str(policy), _POLICIES[policy], *[missing(found)] * 4, found.reason))
+            rows.append((*cells, *[missing(found)] * 4, found.reason))
             continue
-        steady = found.steady_ms
-        results = Cell(found.differs, wrong=True) if found.differs else "as eager"
-        compile_s = number(found.compile_s)
-        wasted = Cell(percent(found.wasted), value=found.wasted)
         rows.append(
-            row(
-                str(policy),
-                _POLICIES[policy],
+            (
+                *cells,
                 whole(found.graphs),
-                compile_s,
-                number(steady),
-                wasted,
-                results,
+                number(found.compile_s),
+                number(found.steady_ms),
+                share(found.wasted),
+                Cell(found.differs, wrong=True) if found.differs else "as eager",
             )
         )
     headings = (
@@ -530,18 +475,13 @@ def _sizes(shapes: m.Shapes) -> Fold:
     ran = [
         (policy, found) for policy, found in shapes.policies if isinstance(found, m.PolicyResult)
     ]
-    sizes = list(dict.fromkeys(shapes.sizes))
-    rows: list[tuple[Cell | str, ...]] = [
-        (
-            figure(size),
-            *(timed(cost.steady) for _, found in ran for cost in found.sizes if cost.size == size),
-        )
-        for size in sizes
-    ]
-    table = plain(
-        "Steady call of each size, ms", ("size", *(str(policy) for policy, _ in ran)), rows
-    )
-    return Fold("Steady time of each size, ms per call", blocks=(table,))
+    rows: list[Cells] = []
+    for length in dict.fromkeys(shapes.sizes):
+        costs = [cost for _, found in ran for cost in found.sizes if cost.size == length]
+        rows.append((figure(length), *(timed(cost.steady) for cost in costs)))
+    headings = ("size", *(policy for policy, _ in ran))
+    table = plain("Steady call of each size, ms", headings, rows)
+    return Fold("Steady time of each size, ms per call", (table,))
 
 
 def shipped_section(shipped: m.ShippedCache | m.Skipped) -> Section:

@@ -14,7 +14,16 @@ from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document.escaping import escaped, one_line
-from kgprof.document.quantity import DASH, EXTREMES, figure, of_width, percent, ranged, sampled
+from kgprof.document.quantity import (
+    DASH,
+    EXTREMES,
+    figure,
+    of_width,
+    percent,
+    ranged,
+    sampled,
+    size,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -35,15 +44,15 @@ class View(m.Model):
 class Small(View, kw_only=False):
     """Texts in small below a cell's own; ``style`` is their class in the style sheet."""
 
-    texts: tuple[str, ...]
+    texts: Sequence[str]
     style: str = "below"
     fold: str = ""  # the words that open them on a click; empty: they are in sight
 
 
 class Cell(View, kw_only=False):
     text: str = ""
-    details: tuple[str, ...] = ()  # what qualifies a figure: its range, its samples
-    below: tuple[Small, ...] = ()  # on the page only
+    details: Sequence[str] = ()  # what qualifies a figure: its range, its samples
+    below: Sequence[Small] = ()  # on the page only
     value: float | None = None  # what the page sorts by, where the text does not sort
     measured: bool = True
     title: str = ""  # shown on hovering; of a missing figure the reason
@@ -76,7 +85,7 @@ class Cell(View, kw_only=False):
         return "" if shown == self.text.replace(",", "") else shown
 
     @property
-    def lines(self) -> tuple[Small, ...]:
+    def lines(self) -> Sequence[Small]:
         """The details as the page shows them: short ones share a line, so that no column grows for
         them."""
         lines: list[str] = []
@@ -85,9 +94,7 @@ class Cell(View, kw_only=False):
                 lines[-1] += f", {detail}"
             else:
                 lines.append(detail)
-        return tuple(
-            Small((line,), "detail long" if len(line) > _SHORT else "detail") for line in lines
-        )
+        return [Small((line,), "detail long" if len(line) > _SHORT else "detail") for line in lines]
 
 
 class Column(View, kw_only=False):
@@ -102,21 +109,21 @@ class Column(View, kw_only=False):
 
 
 class Row(View):
-    cells: tuple[Cell, ...]
+    cells: Sequence[Cell]
     anchor: str = ""
     style: str = ""
 
 
-class Table(View):
+class Table(View, kw_only=False):
     """``label`` says to those who do not see it what the table is. A note is a text, or what it is
     about and a text."""
 
     kind: ClassVar[str] = "table"
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: Sequence[Column]
+    rows: Sequence[Row]
     label: str = ""
-    notes: tuple[str | tuple[str, str], ...] = ()
-    totals: tuple[Row, ...] = ()  # below the rows, whatever they are sorted by
+    notes: Sequence[str | tuple[str, str]] = ()
+    totals: Sequence[Row] = ()  # below the rows, whatever they are sorted by
     style: str = ""  # "sortable", "filtered"
     named_by: int = 0  # the column whose cells name their rows
 
@@ -127,11 +134,11 @@ class Table(View):
             for name in names
         ]
         rows, totals = (
-            tuple(replace(row, cells=tuple(row.cells[i] for i in at)) for row in rows)
+            [replace(row, cells=[row.cells[i] for i in at]) for row in rows]
             for rows in (self.rows, self.totals)
         )
         return replace(
-            self, columns=tuple(self.columns[i] for i in at), rows=rows, totals=totals, named_by=0
+            self, columns=[self.columns[i] for i in at], rows=rows, totals=totals, named_by=0
         )
 
 
@@ -141,11 +148,10 @@ class Fold(View, kw_only=False):
 
     kind: ClassVar[str] = "fold"
     title: str
-    blocks: tuple[Block, ...] = ()
+    blocks: Sequence[Block] = ()
     caption: str = ""
     lead: str = ""
     anchor: str = ""
-    style: str = ""
     open: bool = False
     # the anchor of the run that it is about: no fold then, but shown when that run is chosen
     run: str = ""
@@ -159,7 +165,7 @@ class Fact(View, kw_only=False):
 
 class Facts(View, kw_only=False):
     kind: ClassVar[str] = "facts"
-    facts: tuple[Fact, ...]
+    facts: Sequence[Fact]
 
 
 class Points(View, kw_only=False):
@@ -167,7 +173,7 @@ class Points(View, kw_only=False):
     that brings."""
 
     kind: ClassVar[str] = "points"
-    points: tuple[tuple[str, ...], ...]
+    points: Sequence[Sequence[str]]
     numbered: bool = False
 
 
@@ -178,7 +184,8 @@ class Drawing(m.Model):
 
 
 Block = Table | Fold | Facts | Points | Drawing | str | tuple[str, str]  # a text is a note
-Blocks = tuple[Block, ...]
+Blocks = Sequence[Block]
+Cells = Sequence[Cell | str]
 
 
 # ---------------------------------------------------------------- making
@@ -222,29 +229,32 @@ def row(*cells: Cell | str, anchor: str = "", style: str = "") -> Row:
     return Row(cells=made, anchor=anchor, style=style)
 
 
-def columns(*names: str, words: int = 1, first: str = "") -> tuple[Column, ...]:
-    """The first ``words`` of them hold words, the others numbers; ``first``: the style of the cells
-    of the first."""
-    styles = [first, *[""] * (words - 1)] if words else []
-    styles += ["number"] * (len(names) - words)
-    return tuple(Column(name, style=style) for name, style in zip(names, styles, strict=True))
-
-
 def plain(
     label: str,
-    headings: Sequence[str],
-    rows: Iterable[Row | Sequence[Cell | str]],
+    headings: Sequence[str | Column],
+    rows: Iterable[Row | Cells],
     *,
     style: str = "sortable",
     first: str = "",
     words: int = 1,
+    named_by: int = 0,
 ) -> Table:
-    """The first ``words`` cells of each row are words, the others numbers; ``first``: the style of
-    the first ones."""
-    made = tuple(cells if isinstance(cells, Row) else row(*cells) for cells in rows)
-    return Table(
-        label=label, columns=columns(*headings, words=words, first=first), rows=made, style=style
-    )
+    """Where a heading is no Column, the first ``words`` cells of each row are words and the others
+    numbers; ``first``: the style of the first ones."""
+    columns = [
+        Column(heading, style="" if place < words else "number")
+        if isinstance(heading, str)
+        else heading
+        for place, heading in enumerate(headings)
+    ]
+    if first:
+        columns[0] = replace(columns[0], style=first)
+    made = [cells if isinstance(cells, Row) else row(*cells) for cells in rows]
+    return Table(columns, made, label, style=style, named_by=named_by)
+
+
+def sized(value: int | m.Skipped, *details: str) -> Cell:
+    return known(value, lambda shown: Cell(size(shown), details, value=float(shown)))
 
 
 # ---------------------------------------------------------------- printing
@@ -256,8 +266,8 @@ def bounded(content: _Value, limits: Limits) -> _Value:
     made: Any = content
     if isinstance(content, str):
         made = one_line(content, 2 * limits.name)
-    elif isinstance(content, tuple):
-        made = tuple([bounded(part, limits) if part else part for part in content])
+    elif isinstance(content, tuple | list):
+        made = type(content)([bounded(part, limits) if part else part for part in content])
     elif isinstance(content, dict):
         made = {name: bounded(part, limits) for name, part in content.items()}
     elif names := _fields(made.__class__):
@@ -270,31 +280,29 @@ def bounded(content: _Value, limits: Limits) -> _Value:
 
 
 @cache
-def _fields(kind: type) -> tuple[str, ...]:
+def _fields(kind: type) -> Sequence[str]:
     """Those that may hold a text; none of what no table is made of."""
     parts = msgspec.structs.fields(kind) if issubclass(kind, View) else ()
-    return tuple(part.name for part in parts if part.type not in _FIGURES)
+    return [part.name for part in parts if part.type not in _FIGURES]
 
 
-def markdown(table: Table) -> tuple[tuple[str, str], tuple[str, ...]]:
+def markdown(table: Table) -> list[str]:
     """The heading's two lines, and a line a row."""
 
-    def line(cells: Sequence[str]) -> str:
+    def line(cells: Iterable[str]) -> str:
         return f"| {' | '.join(cells)} |"
 
     def printed(cell: Cell) -> str:
-        text = f"**{escaped(cell.plain)}**" if cell.wrong else escaped(cell.plain)
-        return (
-            f"{text}<br><sub>{escaped(cell.detail, 400)}</sub>"
-            if cell.details and cell.measured
-            else text
-        )
+        text = escaped(cell.plain)
+        if cell.wrong:
+            text = f"**{text}**"
+        if cell.details and cell.measured:
+            text += f"<br><sub>{escaped(cell.detail, 400)}</sub>"
+        return text
 
     rule = ["--:" if column.number else ":--" for column in table.columns]
-    head = line([escaped(column.name) for column in table.columns]), line(rule)
-    return head, tuple(
-        line([printed(cell) for cell in made.cells]) for made in (*table.rows, *table.totals)
-    )
+    head = [line(escaped(column.name) for column in table.columns), line(rule)]
+    return head + [line(map(printed, row.cells)) for row in (*table.rows, *table.totals)]
 
 
 def terminal(table: Table) -> RichTable:

@@ -18,9 +18,9 @@ from kgprof.document.breakdown import KINDS, LETTERS, Legend, broken_down, legen
 from kgprof.document.escaping import one_line, zipped
 from kgprof.document.limits import Limits, anchor, kept
 from kgprof.document.plot import Shape
-from kgprof.document.quantity import count, figure, milliseconds, of_width, percent, span
+from kgprof.document.quantity import count, figure, milliseconds, of_width, percent, share_of, span
 from kgprof.document.run_parts import run_part
-from kgprof.document.table import Block, Cell, Drawing, Fact, Facts, Fold, Small, View, plain
+from kgprof.document.table import Block, Cell, Cells, Drawing, Fact, Facts, Fold, Small, View, plain
 from kgprof.wording import plural, short_name
 
 _ROW = 38  # pixels from lane to lane: a line of text above the blocks
@@ -106,7 +106,7 @@ class LaneRow(View):
     label_y: int
     top: int
     line_y: int  # the ground that the blocks stand on
-    shapes: tuple[Shape, ...]  # of each the rectangles, in ACROSS units by _BLOCK pixels
+    shapes: Sequence[Shape]  # of each the rectangles, in ACROSS units by _BLOCK pixels
 
 
 class Lanes(Drawing):
@@ -116,8 +116,8 @@ class Lanes(Drawing):
     description: str
     height: int
     axis_y: int
-    rows: tuple[LaneRow, ...]
-    ticks: tuple[tuple[str, str, str], ...]  # where, its text, and the text's anchor
+    rows: Sequence[LaneRow]
+    ticks: Sequence[tuple[str, str, str]]  # where, its text, and the text's anchor
     step_end: str  # where the step ends on the host, if before the window does; else empty
     note: str  # how to read the picture where it does not show single events; the script's does
 
@@ -135,36 +135,39 @@ def step_folds(runs: m.Runs, limits: Limits) -> Iterator[Fold]:
     was."""
     drawn = kept(runs, limits.timelines)
     for index, run, kernels in broken_down(runs):
-        name = one_line(run.key.slug, limits.name)
         step = kernels.timeline
-        queue = kernels.queue
         caption = "no timeline"
-        blocks: list[Block] = []
-        if isinstance(step, m.Skipped):
-            blocks.append(f"No timeline: {one_line(step.reason, limits.name)}.")
-        else:
+        if isinstance(step, m.StepTimeline):
             caption = (
                 f"{one_line(step.name, limits.name)}, {milliseconds(step.duration_us)} ms of CPU "
                 f"time: the median of {plural(step.steps, 'traced step')}, "
                 f"{kernels.measured_in.upper()} pass"
             )
-            if not any(lane.name for lane in step.lanes):
-                blocks.append("No timeline: this report has no single events.")
-            elif index in drawn:
-                blocks += _drawn(step, name, anchor(index), limits)
-            else:
-                blocks.append(
-                    "No timeline: left out of this page to keep it small; report.json holds it."
-                )
-        blocks += _host(kernels, name, limits)
-        if isinstance(queue, m.LaunchQueue):
-            blocks.append(_queue(queue))
-        elif kernels.device == "cuda":
-            blocks.append(
-                "Launch delay and queue depth are not known: "
-                f"{one_line(queue.reason, limits.name)}."
-            )
-        yield run_part(index, run, blocks, caption, "step")
+        at = anchor(index) if index in drawn else ""
+        yield run_part(index, run, _blocks(run, kernels, at, limits), caption, "step")
+
+
+def _blocks(
+    run: m.RunReport, kernels: m.KernelBreakdown, at: str, limits: Limits
+) -> Iterator[Block]:
+    """``at``: the run's anchor; empty where the page has no room for its drawing."""
+    name = one_line(run.key.slug, limits.name)
+    step = kernels.timeline
+    if isinstance(step, m.Skipped):
+        yield f"No timeline: {one_line(step.reason, limits.name)}."
+    elif not any(lane.name for lane in step.lanes):
+        yield "No timeline: this report has no single events."
+    elif at:
+        yield from _drawn(step, name, at, limits)
+    else:
+        yield "No timeline: left out of this page to keep it small; report.json holds it."
+    yield from _host(kernels, name, limits)
+    queue = kernels.queue
+    if isinstance(queue, m.LaunchQueue):
+        yield _queue(queue)
+    elif kernels.device == "cuda":
+        why = one_line(queue.reason, limits.name)
+        yield f"Launch delay and queue depth are not known: {why}."
 
 
 # ---------------------------------------------------------------- the drawing
@@ -180,62 +183,64 @@ def _drawn(step: m.StepTimeline, name: str, at: str, limits: Limits) -> Iterator
     labels = _labels(step, limits)
     yield _lanes(step, labels, at)
     yield from (f"{note[:1].upper()}{note[1:]}." for note in _notes(step))
-    rows = (
+    rows = [
         (
             label,
             figure(lane.busy_us),
-            percent(lane.busy_us / step.window_us if step.window_us else 0.0),
+            percent(share_of(lane.busy_us, step.window_us)),
             count(len(lane.name) + lane.left_out + lane.covered),
             count(lane.left_out),
         )
         for label, lane in zip(labels, step.lanes, strict=True)
-    )
+    ]
     headings = ("lane", "\N{MICRO SIGN}s", "of what is drawn", "events", "of these left out")
-    yield Fold("The lanes as a table", blocks=(plain(f"Lanes of {name}", headings, rows),))
+    yield Fold("The lanes as a table", (plain(f"Lanes of {name}", headings, rows),))
 
 
 def _labels(step: m.StepTimeline, limits: Limits) -> list[str]:
     labels = []
     for lane in step.lanes:
         content = _CONTENTS.get(lane.content, lane.content)
-        label = f"{lane.owner} {content}" if lane.content == "idle" else f"{lane.owner}: {content}"
-        labels.append(one_line(label, limits.name))
+        colon = "" if lane.content == "idle" else ":"
+        labels.append(one_line(f"{lane.owner}{colon} {content}", limits.name))
     return labels
+
+
+def _busy(lane: m.Lane, step: m.StepTimeline) -> str:
+    share = percent(share_of(lane.busy_us, step.window_us))
+    return f"{milliseconds(lane.busy_us)} ms, {share}"
 
 
 def _lanes(step: m.StepTimeline, labels: Sequence[str], at: str) -> Lanes:
     window_us = step.window_us or 1.0
-    rows = tuple(
-        LaneRow(
+    rows = []
+    busy = []
+    for number, (label, lane) in enumerate(zip(labels, step.lanes, strict=True)):
+        top = _ROW * number
+        row = LaneRow(
             label=label,
-            busy=f"{milliseconds(lane.busy_us)} ms, {percent(lane.busy_us / window_us)}",
+            busy=_busy(lane, step),
             label_y=top + 12,
             top=top + _BLOCKS_AT,
             line_y=top + _BLOCKS_AT + _BLOCK,
-            shapes=tuple(_shapes(step, lane)),
+            shapes=[*_shapes(step, lane)],
         )
-        for top, label, lane in zip(
-            range(0, _ROW * len(labels), _ROW), labels, step.lanes, strict=True
-        )
-    )
-    busy = ", ".join(
-        f"{label} {milliseconds(lane.busy_us)} ms"
-        for label, lane in zip(labels, step.lanes, strict=True)
-    )
-    ticks = []
-    for place in range(_TICKS + 1):
-        side = "start" if not place else "end" if place == _TICKS else "middle"
-        text = "0" if not place else figure(window_us * place / _TICKS)
-        ticks.append(
-            (of_width(place / _TICKS), f"{text} \N{MICRO SIGN}s" if place == _TICKS else text, side)
-        )
+        rows.append(row)
+        busy.append(f"{label} {milliseconds(lane.busy_us)} ms")
+    inner = [
+        (of_width(place / _TICKS), figure(window_us * place / _TICKS), "middle")
+        for place in range(1, _TICKS)
+    ]
+    first = (of_width(0), "0", "start")
+    last = (of_width(1), f"{figure(window_us)} \N{MICRO SIGN}s", "end")
+    lanes = f"{milliseconds(window_us)} ms in {count(len(rows))} lanes"
     return Lanes(
         at=at,
-        description=f"Timeline of {milliseconds(window_us)} ms in {count(len(rows))} lanes: {busy}",
+        description=f"Timeline of {lanes}: {', '.join(busy)}",
         height=_ROW * len(rows) + _AXIS,
         axis_y=_ROW * len(rows) + 2,
         rows=rows,
-        ticks=tuple(ticks),
+        ticks=(first, *inner, last),
         step_end=of_width(step.duration_us / window_us) if step.duration_us < window_us else "",
         note=_DENSE if any(len(lane.name) > _EXACT for lane in step.lanes) else "",
     )
@@ -295,12 +300,9 @@ def events(runs: m.Runs, limits: Limits) -> str:
     drawn = kept(runs, limits.timelines)
     coded = {}
     for index, _, kernels in broken_down(runs):
-        if (
-            index in drawn
-            and isinstance(kernels.timeline, m.StepTimeline)
-            and kernels.timeline.names
-        ):
-            coded[anchor(index)] = _coded(kernels.timeline, limits)
+        step = kernels.timeline
+        if index in drawn and isinstance(step, m.StepTimeline) and step.names:
+            coded[anchor(index)] = _coded(step, limits)
     return zipped(msgspec.json.encode(coded)) if coded else ""
 
 
@@ -308,40 +310,34 @@ def _coded(step: m.StepTimeline, limits: Limits) -> list[object]:
     """Idle time begins and ends where a call starts, or where what it launched starts or ends. The
     idle lane holds places in the sorted list of these moments, and in ``links`` the moments that
     are missing from the lanes before."""
-    unit = 10 ** max(0, math.floor(math.log10(max(1.0, step.window_us * 1000 / _STEPS))))
+    window_ns = step.window_us * 1000
+    unit = 10 ** max(0, math.floor(math.log10(max(1.0, window_ns / _STEPS))))
     styles: dict[tuple[str, int, str], int] = {}
     lanes = []
     moments = set[int]()
     for lane, label in zip(step.lanes, _labels(step, limits), strict=True):
+        times = zip(lane.start_ns, lane.duration_ns, strict=True)
         starts = [round(start / unit) for start in lane.start_ns]
-        ends = [
-            round((start + length) / unit)
-            for start, length in zip(lane.start_ns, lane.duration_ns, strict=True)
-        ]
+        ends = [round((start + length) / unit) for start, length in times]
         links = [call - before for call, before in zip(lane.call, (0, *lane.call), strict=False)]
-        if (role := _ROLES.get(lane.content, 0)) == 3:
+        role = _ROLES.get(lane.content, 0)
+        if role == 3:
             links = sorted({*starts, *ends} - moments)
             places = {moment: place for place, moment in enumerate(sorted({*moments, *links}))}
             starts = [places[start] for start in starts]
             ends = [places[end] for end in ends]
         elif role:
             moments.update(starts, ends if role == 2 else ())
-        busy = f"{milliseconds(lane.busy_us)} ms, {percent(lane.busy_us / (step.window_us or 1.0))}"
         kinds = [
             styles.setdefault(_style(lane, step.kinds[kind]), len(styles)) for kind in lane.kind
         ]
         gaps = [start - before for start, before in zip(starts, (0, *ends), strict=False)]
         lengths = [end - start for start, end in zip(starts, ends, strict=True)]
-        lanes.append((label, busy, role, *map(_letters, (lane.name, kinds, gaps, lengths)), links))
+        packed = map(_letters, (lane.name, kinds, gaps, lengths))
+        lanes.append((label, _busy(lane, step), role, *packed, links))
     names = [short_name(one_line(name, 20_000), _NAME) for name in step.names]
-    return [
-        unit,
-        round(step.window_us * 1000 / unit),
-        round(step.duration_us * 1000 / unit),
-        names,
-        [*styles],
-        lanes,
-    ]
+    duration = round(step.duration_us * 1000 / unit)
+    return [unit, round(window_ns / unit), duration, names, [*styles], lanes]
 
 
 def _letters(numbers: Iterable[int]) -> str:
@@ -352,11 +348,12 @@ def _letters(numbers: Iterable[int]) -> str:
 
 
 def _notes(step: m.StepTimeline) -> Iterator[str]:
+    unit = "\N{MICRO SIGN}s"
     if lost := sum(lane.left_out for lane in step.lanes):
-        us = f"{figure(sum(lane.left_out_us for lane in step.lanes))} \N{MICRO SIGN}s in total"
+        us = figure(sum(lane.left_out_us for lane in step.lanes))
         yield (
-            f"{plural(lost, 'event')} of at most {figure(step.left_out_below_us)} \N{MICRO SIGN}s "
-            f"each, {us}, left out: the longest ones are here"
+            f"{plural(lost, 'event')} of at most {figure(step.left_out_below_us)} {unit} "
+            f"each, {us} {unit} in total, left out: the longest ones are here"
         )
     if step.duration_us < step.window_us:
         yield (
@@ -366,17 +363,13 @@ def _notes(step: m.StepTimeline) -> Iterator[str]:
     if step.from_other_steps:
         yield f"{count(step.from_other_steps)} GPU events were not launched by this step"
     if step.after_the_window:
-        yield (
-            f"{plural(step.after_the_window, 'GPU event')} that the step launched began "
-            "later than is drawn"
-        )
+        late = plural(step.after_the_window, "GPU event")
+        yield f"{late} that the step launched began later than is drawn"
     if covered := sum(lane.covered for lane in step.lanes):
         yield f"{plural(covered, 'GPU event')} ran under others of their stream and are not drawn"
     if step.lanes_left_out:
-        yield (
-            f"{plural(step.lanes_left_out, 'lane')} with {figure(step.left_out_us)} "
-            f"\N{MICRO SIGN}s in total omitted"
-        )
+        us = figure(step.left_out_us)
+        yield f"{plural(step.lanes_left_out, 'lane')} with {us} {unit} in total omitted"
 
 
 # ---------------------------------------------------------------- the CPU's part
@@ -387,20 +380,22 @@ def _host(kernels: m.KernelBreakdown, name: str, limits: Limits) -> Iterator[Blo
     if isinstance(host, m.Skipped):
         yield f"CPU time by activity is unknown: {one_line(host.reason, limits.name)}."
         return
-    rows: list[tuple[Cell | str, ...]] = [
-        (
-            Cell(
-                one_line(part.name, limits.name), below=(Small((_MEANINGS[part.name],), "detail"),)
+    rows: list[Cells] = []
+    for part in host.parts[: limits.lines]:
+        meaning = _MEANINGS.get(part.name)
+        between = span(figure(part.minimum_us), figure(part.maximum_us))
+        rows.append(
+            (
+                Cell(
+                    one_line(part.name, limits.name),
+                    below=[Small((meaning,), "detail")] if meaning else [],
+                ),
+                figure(part.mean_us),
+                percent(share_of(part.mean_us, host.mean_us)),
+                f"{figure(part.median_us)} ({between})",
+                "" if part.calls is None else figure(part.calls),
             )
-            if part.name in _MEANINGS
-            else one_line(part.name, limits.name),
-            figure(part.mean_us),
-            percent(part.mean_us / host.mean_us if host.mean_us else 0.0),
-            f"{figure(part.median_us)} ({span(figure(part.minimum_us), figure(part.maximum_us))})",
-            figure(part.calls) if part.calls is not None else "",
         )
-        for part in host.parts[: limits.lines]
-    ]
     rows.append(("the whole step", figure(host.mean_us), percent(1.0), "", ""))
     unit = "\N{MICRO SIGN}s"
     headings = (
@@ -417,7 +412,7 @@ def _host(kernels: m.KernelBreakdown, name: str, limits: Limits) -> Iterator[Blo
         "calls most."
     )
     if host.other_threads_us:
-        time = f"{figure(host.other_threads_us)} \N{MICRO SIGN}s per step"
+        time = f"{figure(host.other_threads_us)} {unit} per step"
         yield f"During {time} of the unexplained time another thread ran operators or CUDA calls."
 
 

@@ -3,24 +3,34 @@ between two traces; and HolisticTraceAnalysis' figures beside ours, one table a 
 of its calls ended."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
+
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.document import breakdown
 from kgprof.document.kernel_table import distinct_names
 from kgprof.document.limits import Limits, anchor
-from kgprof.document.quantity import DASH, count, figure, milliseconds, percent, ratio, size
+from kgprof.document.quantity import (
+    DASH,
+    count,
+    figure,
+    milliseconds,
+    percent,
+    ratio,
+    share_of,
+    size,
+)
+from kgprof.document.run_parts import having
 from kgprof.document.sheet import Section
 from kgprof.document.table import (
     Block,
-    Blocks,
     Cell,
     Column,
     Fold,
     Small,
     Table,
-    columns,
     plain,
     row,
 )
@@ -62,82 +72,65 @@ def file_table(profile: m.Profile, limits: Limits) -> Table:
     index = {run.key: number for number, run in enumerate(profile.runs)}
     files = [file for file in profile.trace_files[: limits.runs] if file.key in index]
     rows = []
+    notes = []
     for file in files:
         kernels = profile.runs[index[file.key]].kernels
         figures = (DASH,) * 5
         if isinstance(kernels, m.KernelBreakdown):
-            steps = breakdown.steps_of(kernels)
-            window_us = kernels.window_us or 1.0
             of = "" if kernels.steps else " in all"
             figures = (
                 count(kernels.steps) if kernels.steps else "not marked",
-                figure(kernels.window_us / steps / 1000) + of,
-                percent(kernels.busy_us / window_us),
-                percent(kernels.idle_us / window_us),
-                figure(kernels.total_us / steps) + of,
+                f"{milliseconds(breakdown.step_us(kernels))}{of}",
+                percent(share_of(kernels.busy_us, kernels.window_us)),
+                percent(share_of(kernels.idle_us, kernels.window_us)),
+                f"{figure(kernels.total_us / breakdown.steps_of(kernels))}{of}",
             )
-        rank = (
-            DASH
-            if file.rank is None
-            else f"{file.rank}{f' of {file.world_size}' if file.world_size else ''}"
-        )
+        rank = DASH if file.rank is None else str(file.rank)
+        if file.rank is not None and file.world_size:
+            rank += f" of {file.world_size}"
         cells = (file.key.strategy, file.file, size(file.size_bytes), rank, *figures)
         rows.append(row(*cells, anchor=anchor(index[file.key])))
-    return Table(
-        label="Traces",
-        columns=(
-            Column("run", style="strategy"),
-            Column("file", style="name"),
-            *columns(*_FILE_HEADINGS, words=0),
-        ),
-        rows=tuple(rows),
-        notes=tuple(
-            (file.key.strategy, note) for file in files for note in file.notes[: limits.lines]
-        ),
-    )
+        notes += [(file.key.strategy, note) for note in file.notes[: limits.lines]]
+    headings = (Column("run", style="strategy"), Column("file", style="name"), *_FILE_HEADINGS)
+    return replace(plain("Traces", headings, rows, style=""), notes=notes)
 
 
-def rank_blocks(balance: m.RankBalance, limits: Limits) -> Blocks:
+def rank_blocks(balance: m.RankBalance, limits: Limits) -> Iterator[Block]:
     """One row a rank, then median, largest and their ratio; then the collectives."""
-    blocks: list[Block] = []
     if balance.ranks:
-        parts = ("step_us", "busy_us", "compute_us", "communication_us", "exposed_us", "idle_us")
-        values = [tuple(float(getattr(load, part)) for part in parts) for load in balance.ranks]
-        middle = [median(column) for column in zip(*values, strict=True)]
-        largest = [max(column) for column in zip(*values, strict=True)]
-        rows = [
-            (f"rank {load.rank}", *map(figure, row))
-            for load, row in zip(balance.ranks, values, strict=True)
-        ]
-        over = (
-            ratio(most / mid) if mid else DASH for most, mid in zip(largest, middle, strict=True)
-        )
-        rows = [
-            *rows[: limits.lines],
-            ("median", *map(figure, middle)),
-            ("largest", *map(figure, largest)),
-        ]
-        rows.append(("largest over median", *over))
-        blocks += [_RANKS_MEAN, plain("Ranks", _RANK_HEADINGS, rows, style="", first="name")]
+        yield _RANKS_MEAN
+        yield _ranks(balance.ranks, limits)
     if isinstance(balance.collectives, m.Skipped):
         if balance.ranks:
-            blocks.append(f"Arrivals at the collectives are unknown: {balance.collectives.reason}.")
+            yield f"Arrivals at the collectives are unknown: {balance.collectives.reason}."
     elif balance.collectives:
-        headings = (
-            *_COLLECTIVE_HEADINGS,
-            *(f"rank {load.rank} waits" for load in balance.ranks[:_RANKS_WIDE]),
-        )
         calls = []
         for call in balance.collectives[: limits.lines]:
-            waits = (
-                DASH if us is None else figure(us)
-                for us in (call.apart_us, *call.wait_us[:_RANKS_WIDE])
-            )
+            times = (call.apart_us, *call.wait_us[:_RANKS_WIDE])
+            shown = [DASH if us is None else figure(us) for us in times]
             last = (f"rank {call.last_rank}", f"{call.last_in} of {call.steps}")
-            calls.append((call.name, count(call.place), *last, *waits))
-        blocks += [_COLLECTIVES_MEAN, plain("Collectives", headings, calls, style="", first="name")]
-    blocks += [f"Not compared: {left_out}" for left_out in balance.left_out[: limits.lines]]
-    return tuple(blocks)
+            calls.append((call.name, count(call.place), *last, *shown))
+        waits = [f"rank {load.rank} waits" for load in balance.ranks[:_RANKS_WIDE]]
+        headings = (*_COLLECTIVE_HEADINGS, *waits)
+        yield _COLLECTIVES_MEAN
+        yield plain("Collectives", headings, calls, style="", first="name")
+    yield from (f"Not compared: {left_out}" for left_out in balance.left_out[: limits.lines])
+
+
+def _ranks(ranks: Sequence[m.RankLoad], limits: Limits) -> Table:
+    parts = ("step_us", "busy_us", "compute_us", "communication_us", "exposed_us", "idle_us")
+    values = [[float(getattr(load, part)) for load in ranks] for part in parts]
+    rows = [
+        (f"rank {load.rank}", *(figure(getattr(load, part)) for part in parts))
+        for load in ranks[: limits.lines]
+    ]
+    over = [ratio(max(column) / median(column)) if median(column) else DASH for column in values]
+    rows += [
+        ("median", *(figure(median(column)) for column in values)),
+        ("largest", *(figure(max(column)) for column in values)),
+        ("largest over median", *over),
+    ]
+    return plain("Ranks", _RANK_HEADINGS, rows, style="", first="name")
 
 
 # ---------------------------------------------------------------- differences
@@ -154,7 +147,7 @@ def difference(
     characters; no table where nothing could be compared."""
     title = f"{found.run.strategy} against {found.against.strategy.removeprefix('against-')}"
     if found.missing or found.total is None:
-        return Section(title=title, intro=f"not compared: {found.missing}", blocks=())
+        return Section(title, (), f"not compared: {found.missing}")
     by_name = {
         "the window": found.window,
         "kind": found.kinds,
@@ -162,27 +155,25 @@ def difference(
         "compiled region": found.regions,
         "kernel": found.kernels,
     }
-    tables = (
+    tables = [
         _changes(label, changes, found, min(rows, limits.lines), name, limits)
         for label, changes in by_name.items()
         # Where nothing was launched in any span, their table is the total once more.
         if any(change.name != _UNATTRIBUTED for change in changes)
-    )
+    ]
     # The whole, and how many kernels came and went.
     what = "GPU time" if found.device == "cuda" else "self time of operators"
     total = found.total
-    per = found.per
-    new, gone = (sum(row.status == status for row in found.kernels) for status in ("new", "gone"))
-    steps = (
-        f", {plural(found.after_steps, 'step')} against {count(found.before_steps)}"
-        if per == "step"
-        else ""
-    )
+    statuses = Counter(row.status for row in found.kernels)
+    steps = ""
+    if found.per == "step":
+        steps = f", {plural(found.after_steps, 'step')} against {count(found.before_steps)}"
     text = (
-        f"{what}: {figure(total.after_us)} µs per {per}, before {figure(total.before_us)} "
-        f"({signed(total.delta_us)}){steps}; {plural(new, 'new kernel')}, {count(gone)} gone"
+        f"{what}: {figure(total.after_us)} µs per {found.per}, before {figure(total.before_us)} "
+        f"({signed(total.delta_us)}){steps}; {plural(statuses[m.Presence.NEW], 'new kernel')}, "
+        f"{count(statuses[m.Presence.GONE])} gone"
     )
-    return Section(title=title, intro=text, blocks=tuple(tables))
+    return Section(title, tables, text)
 
 
 def _changes(
@@ -204,7 +195,7 @@ def _changes(
         lines.append((f"{count(len(rest))} more", rest))
     if label != "the window" and found.total is not None:
         lines.append(("all", [found.total]))
-    cells = (
+    cells = [
         (
             name,
             figure(sum(change.before_us for change in group)),
@@ -214,9 +205,8 @@ def _changes(
             _counted(change.after_count for change in group),
         )
         for name, group in lines
-    )
+    ]
     per = f"\N{MICRO SIGN}s/{found.per}"
-    title = f"{found.run.strategy} against {found.against.strategy}"
     headings = (
         label,
         f"before, {per}",
@@ -225,7 +215,8 @@ def _changes(
         "calls before",
         "calls after",
     )
-    return plain(f"{title}, by {label}", headings, cells, style="", first="name")
+    title = f"{found.run.strategy} against {found.against.strategy}, by {label}"
+    return plain(title, headings, cells, style="", first="name")
 
 
 def _counted(counts: Iterable[float | None]) -> str:
@@ -245,36 +236,35 @@ def signed(more: float) -> str:
 _SAID = ("kernels, copies and fills", "GPU idle")  # in a sentence, beside what differs
 
 
-def holistic_folds(runs: m.Runs, limits: Limits) -> tuple[Fold, ...]:
+def holistic_folds(runs: m.Runs, limits: Limits) -> list[Fold]:
     folds = []
-    for index, run in enumerate(runs):
-        if not isinstance(check := run.holistic, m.HolisticCheck):
-            continue
-        name = run.key.slug
-        versions = ", ".join(f"{name} {version}" for name, version in check.versions.items())
-        figures = figure_table(
-            f"HTA's figures beside ours for {name}", "figure", check.figures[: limits.lines]
-        )
-        label = f"Kernels of {name} whose time differs"
-        kernels = figure_table(label, "kernels that differ", check.differing[: limits.lines])
-        outcome = (
-            (Cell(call.name, below=(Small((call.reason,)),) if call.reason else ()), call.outcome)
-            for call in check.calls[: limits.lines]
-        )
-        calls = plain(f"Calls of HTA for {name}", ("call", "outcome"), outcome, style="")
-        rest = (
-            (len(check.figures) - len(figures.rows), "figures"),
-            (check.kernels_differing - len(kernels.rows), "kernels that differ"),
-        )
-        more = " and ".join(f"{number:,} more {what}" for number, what in rest if number > 0)
-        blocks: list[Block] = [figures, kernels] if kernels.rows else [figures]
-        if more:
-            blocks.append(f"{more} in report.json.")
-        blocks.append(Fold("HTA calls", blocks=(calls, versions), caption=call_outcomes(check)))
-        folds.append(
-            Fold(name, blocks=tuple(blocks), caption=hta_caption(check), run=anchor(index))
-        )
-    return tuple(folds)
+    for index, run, check in having(runs, "holistic", m.HolisticCheck):
+        blocks = [*_holistic(run.key.slug, check, limits)]
+        folds.append(Fold(run.key.slug, blocks, hta_caption(check), run=anchor(index)))
+    return folds
+
+
+def _holistic(slug: str, check: m.HolisticCheck, limits: Limits) -> Iterator[Block]:
+    """The figures, the kernels that differ, and how HTA's calls ended."""
+    figures = check.figures[: limits.lines]
+    kernels = check.differing[: limits.lines]
+    yield figure_table(f"HTA's figures beside ours for {slug}", "figure", figures)
+    if kernels:
+        label = f"Kernels of {slug} whose time differs"
+        yield figure_table(label, "kernels that differ", kernels)
+    rest = (
+        (len(check.figures) - len(figures), "figures"),
+        (check.kernels_differing - len(kernels), "kernels that differ"),
+    )
+    if more := [f"{number:,} more {what}" for number, what in rest if number > 0]:
+        yield f"{' and '.join(more)} in report.json."
+    outcomes = []
+    for call in check.calls[: limits.lines]:
+        why = [Small((call.reason,))] if call.reason else []
+        outcomes.append((Cell(call.name, below=why), call.outcome))
+    calls = plain(f"Calls of HTA for {slug}", ("call", "outcome"), outcomes, style="")
+    versions = ", ".join(f"{name} {version}" for name, version in check.versions.items())
+    yield Fold("HTA calls", (calls, versions), call_outcomes(check))
 
 
 def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure]) -> Table:
@@ -283,9 +273,15 @@ def figure_table(label: str, heading: str, figures: Sequence[m.HolisticFigure]) 
     for found in figures:
         sides = (found.hta, found.ours, found.difference_percent)
         why = next((side.reason for side in sides if isinstance(side, m.Skipped)), "")
-        name = Cell(found.name, below=tuple(Small((text,)) for text in (found.note, why) if text))
-        both = (hta_quantity(found.ours, found.unit), hta_quantity(found.hta, found.unit))
-        rows.append((name, *both, Cell(hta_difference(found), wrong=found.differs)))
+        below = [Small((text,)) for text in (found.note, why) if text]
+        rows.append(
+            (
+                Cell(found.name, below=below),
+                hta_quantity(found.ours, found.unit),
+                hta_quantity(found.hta, found.unit),
+                Cell(hta_difference(found), wrong=found.differs),
+            )
+        )
     return plain(label, (heading, "kgprof", "HTA", "difference"), rows, style="")
 
 
@@ -301,10 +297,8 @@ def hta_caption(found: m.HolisticCheck) -> str:
     if not both and not found.kernels:
         return "nothing could be compared"
     if not far and not found.kernels_differing:
-        return (
-            f"{count(len(both))} figures and {count(found.kernels)} kernels agree within "
-            f"{tolerance}"
-        )
+        both_agree = f"{count(len(both))} figures and {count(found.kernels)} kernels agree"
+        return f"{both_agree} within {tolerance}"
     return (
         f"{count(far)} of {count(len(both))} figures and {count(found.kernels_differing)} of "
         f"{count(found.kernels)} kernels differ by more than {tolerance}"

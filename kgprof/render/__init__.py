@@ -1,6 +1,7 @@
 """The Profile for people and for machines. RENDERERS is the room's table of contents: a new format
 is one line here."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from kgprof import model as m
@@ -22,7 +23,7 @@ class Renderer(Protocol):
     def render(self, profile: m.Profile) -> str: ...
 
 
-RENDERERS: tuple[Renderer, ...] = (Html(), Json(), Text(), Markdown(), Sarif(), Junit(), Github())
+RENDERERS: Sequence[Renderer] = (Html(), Json(), Text(), Markdown(), Sarif(), Junit(), Github())
 
 
 def by_name(name: str, traces: Traces | None = None, source_url: str = "") -> Renderer:

@@ -68,7 +68,7 @@ class Packed(View):
     is not in it."""
 
     text: str
-    left_out: tuple[str, ...]
+    left_out: Sequence[str]
     generator: ClassVar[str] = GENERATOR
     type: ClassVar[str] = TYPE
     id: ClassVar[str] = ID
@@ -86,7 +86,7 @@ class Packed(View):
         )
 
     @property
-    def missing(self) -> tuple[str, ...]:
+    def missing(self) -> Sequence[str]:
         """What is left out, and what can still be done with the page."""
         if not self.text:
             return ("the embedded Profile (kgprof compare and kgprof extract need report.json)",)
@@ -101,7 +101,7 @@ class Embedded(View):
     """What a page carries."""
 
     profile: m.Profile
-    left_out: tuple[str, ...]  # as Packed.left_out; what stands in their place says so too
+    left_out: Sequence[str]  # as Packed.left_out; what stands in their place says so too
 
 
 def packed(profile: m.Profile, share: Share) -> Packed:
@@ -301,9 +301,9 @@ def embedded(traces: Sequence[TraceFile], room_bytes: int) -> frozenset[m.RunKey
 
 def trace_links(
     traces: Sequence[TraceFile], which: Collection[m.RunKey], limits: Limits
-) -> tuple[TraceLink, ...]:
+) -> Sequence[TraceLink]:
     """``which`` of them the page carries."""
-    return tuple(
+    return [
         TraceLink(
             run=one_line(trace.run.slug, limits.name),
             measured_in=trace.measured_in.upper(),
@@ -315,4 +315,4 @@ def trace_links(
             carried=trace.run in which,
         )
         for trace in traces[: limits.runs]
-    )
+    ]

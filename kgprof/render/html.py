@@ -96,7 +96,7 @@ Traces = Callable[[], Sequence[TraceFile]]
 
 class Html:
     """``traces`` is called once for each page: the files that it may carry or link to.
-    ``source_url``: as Front's."""
+    ``source_url``: as Markdown's."""
 
     name = "html"
     suffix = ".html"

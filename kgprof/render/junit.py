@@ -7,8 +7,9 @@ and properties, and ignore a second case of the same name.
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import Any
 from xml.etree import ElementTree
 
 from kgprof import coverage
@@ -30,7 +31,7 @@ class Case(m.Model, kw_only=False):
 
     run: str
     name: str
-    properties: tuple[tuple[str, str], ...] = ()
+    properties: Sequence[tuple[str, str]] = ()
     failure: str = ""
     error: str = ""
     output: str = ""
@@ -122,91 +123,75 @@ def _cases(profile: m.Profile) -> Iterable[Case]:
     if not profile.runs:
         yield Case(EVERY_RUN, "something ran", error=profile.verdict.text)
     if profile.gate is not None:
-        gate = profile.gate
-        judged = gate.fail_on is not m.FailOn.NEVER
-        for budget in gate.budgets:
-            observed = _plain(budget.observed)
-            limit = _plain(budget.limit)
-            exceeded = budget.status is m.BudgetStatus.EXCEEDED
-            over = _over(budget) if exceeded else ""
-            yield Case(
-                budget.run.slug,
-                f"budget {budget.metric}",
-                properties=(
-                    ("value", observed),
-                    ("budget", limit),
-                    ("unit", budget.unit),
-                    ("accepted", str(budget.accepted)),
-                    ("origin", budget.origin),
-                ),
-                failure=over if judged else "",
-                error=f"not observed: {budget.observed.reason}"
-                if isinstance(budget.observed, m.Skipped)
-                else "",
-                output="" if judged else over,
-            )
-        for entry in gate.accepted:
-            expired = entry.status is m.AcceptedStatus.EXPIRED and judged
-            yield Case(
-                EVERY_RUN,
-                f"accepted {entry.rule} in {entry.place}",
-                failure=f"expired on {entry.expires}: {entry.reason}" if expired else "",
-            )
+        yield from _budgets(profile.gate)
     if profile.comparison is not None:
         yield from _metrics(profile, profile.comparison)
     yield from _rules(profile)
+
+
+def _budgets(gate: m.Gate) -> Iterable[Case]:
+    """Each budget, and each finding that is accepted."""
+    judged = gate.fail_on is not m.FailOn.NEVER
+    for budget in gate.budgets:
+        seen = budget.observed
+        observed = _plain(seen)
+        limit = _plain(budget.limit)
+        over = ""
+        if budget.status is m.BudgetStatus.EXCEEDED:
+            unit = "" if isinstance(seen, m.Skipped) else f" {counted(seen, budget.unit)}"
+            over = f"{observed}{unit} over the budget of {limit}"
+        yield Case(
+            budget.run.slug,
+            f"budget {budget.metric}",
+            (
+                ("value", observed),
+                ("budget", limit),
+                ("unit", budget.unit),
+                ("accepted", str(budget.accepted)),
+                ("origin", budget.origin),
+            ),
+            failure=over if judged else "",
+            error=f"not observed: {seen.reason}" if isinstance(seen, m.Skipped) else "",
+            output="" if judged else over,
+        )
+    for entry in gate.accepted:
+        expired = ""
+        if judged and entry.status is m.AcceptedStatus.EXPIRED:
+            expired = f"expired on {entry.expires}: {entry.reason}"
+        yield Case(EVERY_RUN, f"accepted {entry.rule} in {entry.place}", failure=expired)
 
 
 def _metrics(profile: m.Profile, comparison: m.Comparison) -> Iterable[Case]:
     """The verdict; then of what decides, worse is a failure, and what the measurement does not
     settle an error."""
     text = "\n".join((*profile.verdict.sentences, *profile.verdict.reasons))
-    ok = profile.exit_code == EXIT_OK
-    failed = profile.exit_code in (EXIT_GATE_FAILED, EXIT_WORKLOAD)
-    yield Case(
-        EVERY_RUN,
-        "head has no regression against base",
-        failure=text if failed else "",
-        error="" if ok or failed else text,
-        output=text if ok else "",
-    )
+    of_exit_code = {EXIT_OK: "output", EXIT_GATE_FAILED: "failure", EXIT_WORKLOAD: "failure"}
+    outcome = of_exit_code.get(profile.exit_code, "error")
+    said: dict[str, Any] = {outcome: text}
+    yield Case(EVERY_RUN, "head has no regression against base", **said)
+    of_verdict = {
+        m.MetricVerdict.WORSE: "failure",
+        m.MetricVerdict.INCONCLUSIVE: "error",
+        m.MetricVerdict.NOT_OBSERVED: "error",
+    }
     for metric in compare_words.metrics_of(comparison):
-        text = compare_words.sentence(metric)
-        worse = metric.decides and metric.verdict is m.MetricVerdict.WORSE
-        unsettled = metric.decides and metric.verdict in (
-            m.MetricVerdict.INCONCLUSIVE,
-            m.MetricVerdict.NOT_OBSERVED,
-        )
-        sides = (("base", metric.base), ("head", metric.head), ("ratio", metric.ratio))
-        bounds = (("ratio.low", metric.low), ("ratio.high", metric.high))
-        allowed = (
-            metric.budget_percent if metric.budget_percent is not None else metric.tolerance_percent
-        )
-        yield Case(
-            metric.run.slug,
-            f"compared {metric.name}",
-            properties=(
-                ("verdict", metric.verdict),
-                ("decides", str(metric.decides).lower()),
-                ("unit", metric.unit),
-                *((name, _plain(side)) for name, side in sides),
-                *(
-                    (name, _plain(bound))
-                    for name, bound in bounds
-                    if not isinstance(bound, m.Skipped)
-                ),
-                *((("allowed.percent", _plain(allowed)),) if allowed is not None else ()),
-            ),
-            failure=text if worse else "",
-            error=text if unsettled else "",
-            output="" if worse or unsettled else text,
-        )
-
-
-def _over(budget: m.BudgetCheck) -> str:
-    seen = budget.observed
-    unit = "" if isinstance(seen, m.Skipped) else f" {counted(seen, budget.unit)}"
-    return f"{_plain(seen)}{unit} over the budget of {_plain(budget.limit)}"
+        properties = [
+            ("verdict", metric.verdict),
+            ("decides", str(metric.decides).lower()),
+            ("unit", metric.unit),
+            ("base", _plain(metric.base)),
+            ("head", _plain(metric.head)),
+            ("ratio", _plain(metric.ratio)),
+        ]
+        for name, bound in (("ratio.low", metric.low), ("ratio.high", metric.high)):
+            if not isinstance(bound, m.Skipped):
+                properties.append((name, _plain(bound)))
+        allowed = compare_words.allowed_percent(metric)
+        if allowed is not None:
+            properties.append(("allowed.percent", _plain(allowed)))
+        outcome = of_verdict.get(metric.verdict, "output") if metric.decides else "output"
+        said = {outcome: compare_words.sentence(metric)}
+        yield Case(metric.run.slug, f"compared {metric.name}", properties, **said)
 
 
 def _plain(value: float | m.Skipped) -> str:
@@ -228,21 +213,21 @@ def _rules(profile: m.Profile) -> Iterable[Case]:
         if not coverage.missing(profile.coverage, run.key, rule.id) or _unseen(run, rule)
     }
     for finding in profile.findings:
-        found.setdefault((finding.run.slug if finding.run else EVERY_RUN, finding.rule), []).append(
-            finding
-        )
+        run = finding.run.slug if finding.run else EVERY_RUN
+        found.setdefault((run, finding.rule), []).append(finding)
     rules = {rule.id: rule for rule in profile.rules}
     runs = {run.key.slug: run for run in profile.runs}
-    for (run, name), same in found.items():
+    for (slug, name), same in found.items():
         rule = rules.get(name)
         wrong = [_line(finding, root) for finding in same if finding in fails]
+        others = [_line(finding, root) for finding in same if finding not in fails]
         yield Case(
-            run,
+            slug,
             f"{rule.id} {rule.name}" if rule else name,
-            properties=(("findings", str(len(same))),) if same else (),
+            (("findings", str(len(same))),) if same else (),
             failure="\n".join(wrong),
-            error="" if wrong else _unseen(runs.get(run), rule),
-            output="\n".join(_line(finding, root) for finding in same if finding not in fails),
+            error="" if wrong else _unseen(runs.get(slug), rule),
+            output="\n".join(others),
         )
 
 

@@ -13,6 +13,7 @@ from kgprof.document.build import sections
 from kgprof.document.environment_facts import cores
 from kgprof.document.escaping import clip, escaped, one_line, visible
 from kgprof.document.finding_list import Found, Grouped, failing, not_applied
+from kgprof.document.quantity import DASH
 from kgprof.document.sheet import Code, Section
 from kgprof.document.table import Block, Facts, Fold, Points, Table, View
 from kgprof.document.table import markdown as table_lines
@@ -41,166 +42,120 @@ def blob(profile: m.Profile, source_url: str) -> str:
     return f"{source_url}/blob/{commit}/" if known else ""
 
 
-class Front:
-    """``source_url``: the repository's, from which a line of it can be linked at the commit that
-    was measured."""
-
-    def __init__(self, profile: m.Profile, source_url: str = "") -> None:
-        self._profile = profile
-        self._blob = blob(profile, source_url)
-
-    def lines(self) -> Iterator[str]:
-        """Under 1,500 characters, whatever is in the Profile."""
-        profile = self._profile
-        verdict = self._profile.verdict
-        device = escaped(profile.environment.device_name, _NAMED)
-        yield f"### kgprof: {code(profile.workload, _NAMED)} on {device}"
+def front(profile: m.Profile, blob: str) -> Iterator[str]:
+    """Under 1,500 characters, whatever is in the Profile. ``blob``: what the address of a file
+    begins with."""
+    verdict = profile.verdict
+    device = escaped(profile.environment.device_name, _NAMED)
+    yield f"### kgprof: {code(profile.workload, _NAMED)} on {device}"
+    yield ""
+    status = _STATUS.get(verdict.status, "")
+    if profile.comparison and verdict.status == "failed":
+        status = "Regression"
+    lead = f"{escaped(verdict.lead, _STATED)}; " if verdict.lead else ""
+    marked = f"**{status}:** " if status else ""
+    yield f"{_SYMBOLS.get(verdict.status, '❔')} {marked}{lead}{prose(verdict.text, VERDICT)}"
+    yield ""
+    if rows := [*_first_rows(profile)]:
+        head, *others = rows
+        yield f"| {' | '.join(head)} |"
+        yield f"| :--{' | --:' * (len(head) - 1)} |"
+        yield from (f"| {' | '.join(row)} |" for row in others)
         yield ""
-        status = (
-            "Regression"
-            if profile.comparison and verdict.status == "failed"
-            else _STATUS.get(verdict.status, "")
-        )
-        lead = f"{escaped(verdict.lead, _STATED)}; " if verdict.lead else ""
-        marked = f"**{status}:** " if status else ""
-        yield f"{_SYMBOLS.get(verdict.status, '❔')} {marked}{lead}{prose(verdict.text, VERDICT)}"
-        yield ""
-        if rows := [*self._rows()]:
-            head, *others = rows
-            yield f"| {' | '.join(head)} |"
-            yield f"| {' | '.join((':--', *('--:' for _ in head[1:])))} |"
-            yield from (f"| {' | '.join(row)} |" for row in others)
-            yield ""
-        yield from (f"**{name}:** {text}\n" for name, text in self._why() if text)
+    yield from (f"**{name}:** {text}\n" for name, text in _why(profile, blob) if text)
+    if profile.comparison is None:
         offered: tuple[m.Finding | m.Action, ...] = (*profile.actions, *profile.findings)
-        if profile.comparison is None and (sentence := not_applied(offered)):
+        if sentence := not_applied(offered):
             yield f"<sub>{sentence}</sub>\n"
 
-    def folded(self) -> str:
-        runs = len(self._profile.runs)
-        findings = len(self._profile.findings)
-        return f"All details: {plural(runs, 'run')}, {plural(findings, 'finding')}"
 
-    # ---------------------------------------------------------------- three rows
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        profile = self._profile
-        if profile.comparison is not None:
-            yield "metric", "base", "head", "change"
-            for metric in compare_words.metrics_of(profile.comparison)[:_ROWS]:
-                base, head = (
-                    compare_words.value(metric, side) for side in (metric.base, metric.head)
-                )
-                name = (
-                    f"{escaped(metric.name, _NAMED)} ({code(metric.run.slug, _NAMED, cell=True)})"
-                )
-                change = escaped(f"{compare_words.change(metric)}, {metric.verdict}", _NAMED)
-                yield name, escaped(base, 30), escaped(head, 30), change
-        elif profile.gate is not None and profile.gate.budgets:
-            budgets = gate_table.in_lines(profile.gate, rows=_ROWS)
-            yield "budget", "limit", "observed", "status"
-            for row in budgets.rows:
-                slug, budget, *others = (cell.text for cell in row.cells)
-                yield (
-                    f"{code(budget, _NAMED, cell=True)} ({code(slug, _NAMED, cell=True)})",
-                    *others,
-                )
-        else:
-            yield from self._fastest()
-
-    def _fastest(self) -> Iterator[tuple[str, ...]]:
-        """The first run, the runner-up and the baseline, on what all of them have in common."""
-        found = ranked(self._profile.runs)
-        if found is None:
-            return
+def _first_rows(profile: m.Profile) -> Iterator[Sequence[str]]:
+    """Three rows below their headings."""
+    if profile.comparison is not None:
+        yield "metric", "base", "head", "change"
+        for metric in compare_words.metrics_of(profile.comparison)[:_ROWS]:
+            name = f"{escaped(metric.name, _NAMED)} ({code(metric.run.slug, _NAMED, cell=True)})"
+            sides = (compare_words.value(metric, side) for side in (metric.base, metric.head))
+            change = escaped(f"{compare_words.change(metric)}, {metric.verdict}", _NAMED)
+            yield name, *(escaped(side, 30) for side in sides), change
+    elif profile.gate is not None and profile.gate.budgets:
+        yield "budget", "limit", "observed", "status"
+        for row in gate_table.in_lines(profile.gate, rows=_ROWS).rows:
+            slug, budget, *others = (cell.text for cell in row.cells)
+            named = f"{code(budget, _NAMED, cell=True)} ({code(slug, _NAMED, cell=True)})"
+            yield named, *others
+    elif found := ranked(profile.runs):
+        # The first run, the runner-up and the baseline, on what all of them have in common.
         yield "run", found.unit.name, "speed-up", "first call"
         shown = [*found.runs[:_ROWS]]
         base = next((each for each in found.runs if each[0].is_baseline), None)
         if base is not None and base not in shown:
             shown[-1] = base
         for run, time in shown:
-            speedup = "baseline" if run.is_baseline else "–"  # noqa: RUF001
-            if isinstance(run.speedup, m.Speedup):
-                speedup = (
-                    f"{figure(run.speedup.ratio)}×"
-                    if run.speedup.ranks
-                    else str(run.speedup.verdict)
-                )
             first = run.compile if isinstance(run.compile, m.Skipped) else run.compile.first_call_s
-            starts = "–" if isinstance(first, m.Skipped) else f"{figure(first)} s"  # noqa: RUF001
-            yield (
-                code(run.key.slug, _NAMED, cell=True),
-                said(time, found.unit),
-                speedup,
-                starts,
-            )
+            starts = DASH if isinstance(first, m.Skipped) else f"{figure(first)} s"
+            name = code(run.key.slug, _NAMED, cell=True)
+            yield name, said(time, found.unit), summary.speedup_words(run), starts
 
-    # ---------------------------------------------------------------- why, and what to do
 
-    def _why(self) -> Iterator[tuple[str, str]]:
-        profile = self._profile
-        found = self._profile.comparison
-        if found is not None:
-            if found.causes:
-                cause = found.causes[0]
-                yield "Cause", self._stated(cause.rule, cause.text, cause.place)
-                yield self._to_do(cause.rule)
-            return
-        here = [action for action in profile.actions if not action.only_on_gpu]
-        if here:
-            action = here[0]
-            lines = next(map(ranges, action.lines.values()), "")
-            yield (
-                "Finding",
-                self._stated(
-                    action.rule, f"{action.run.slug}: {action.text}", action.location, lines
-                ),
-            )
-            yield self._to_do(action.rule, action.fix, action.no_fix)
-            return
-        fails = failing(profile)
-        elsewhere = {action.rule for action in profile.actions}  # each costs on a GPU alone
-        told = [f for f in profile.findings if not f.accepted and f.rule not in elsewhere]
-        order = (f for level in m.Level for f in told if f.level is level)
-        worst = next((f for f in profile.findings if f in fails), None) or next(order, None)
-        if worst is not None and worst.level is not m.Level.NOTE:
-            yield "Finding", self._stated(worst.rule, worst.alone, worst.location)
-            yield self._to_do(worst.rule, worst.fix)
+def _why(profile: m.Profile, blob: str) -> Iterator[tuple[str, str]]:
+    """The cause or the finding, and what to do."""
 
-    def _to_do(self, rule: str, fix: str = "", no_fix: str = "") -> tuple[str, str]:
-        """The code to write, called a fix; without one, the rule's remedy in words."""
-        if fix:
-            return "Fix", code(fix, _STATED)
-        return "What to do", prose(no_fix, _STATED) or self._remedy(rule)
-
-    def _stated(self, rule: str, text: str, place: m.Location | None, lines: str = "") -> str:
-        """Rule, place and sentence; the sentence of a cause may begin with its rule already."""
+    def stated(rule: str, text: str, place: m.Location | None, lines: str = "") -> str:
+        """The sentence of a cause may begin with its rule already."""
         named = f"{code(rule, _NAMED)} " if rule else ""
-        stated = text.replace(f" {rule} ", ": ", 1) if rule else text
-        return f"{named}{self._place(place, lines)}{prose(stated, _STATED)}"
+        sentence = text.replace(f" {rule} ", ": ", 1) if rule else text
+        where = _linked(place, lines or str(place.line), profile, blob) if place else ""
+        return f"{named}{where}{prose(sentence, _STATED)}"
 
-    def _place(self, place: m.Location | None, lines: str = "") -> str:
-        if place is None:
-            return ""
-        file = relative(place.file, self._profile.environment.source_root)
-        shown = code(f"{clip_left(file)}:{lines or place.line}", _NAMED)
-        inside = (
-            not file.startswith(("/", "<", "~", ".."))
-            and ":" not in file
-            and len(file) <= 2 * _NAMED
-        )
-        if self._blob and inside:
-            return f"[{shown}]({self._blob}{quote(file)}#L{place.line}) "
-        return f"{shown} "
+    found = profile.comparison
+    if found is not None:
+        if found.causes:
+            cause = found.causes[0]
+            yield "Cause", stated(cause.rule, cause.text, cause.place)
+            yield _to_do(profile, cause.rule)
+        return
+    here = next((action for action in profile.actions if not action.only_on_gpu), None)
+    if here is not None:
+        lines = next(map(ranges, here.lines.values()), "")
+        said = f"{here.run.slug}: {here.text}"
+        yield "Finding", stated(here.rule, said, here.location, lines)
+        yield _to_do(profile, here.rule, here.fix, here.no_fix)
+        return
+    fails = failing(profile)
+    elsewhere = {action.rule for action in profile.actions}  # each costs on a GPU alone
+    told = [f for f in profile.findings if not f.accepted and f.rule not in elsewhere]
+    order = (f for level in m.Level for f in told if f.level is level)
+    worst = next((f for f in profile.findings if f in fails), None) or next(order, None)
+    if worst is not None and worst.level is not m.Level.NOTE:
+        yield "Finding", stated(worst.rule, worst.alone, worst.location)
+        yield _to_do(profile, worst.rule, worst.fix)
 
-    def _remedy(self, rule: str) -> str:
-        # As many of the first as there is room for; the first one always.
-        shown = ""
-        for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", self._profile.remedy(rule)):
-            if shown and len(shown) + len(sentence) + 1 > _STATED:
-                break
-            shown = f"{shown} {sentence}".strip()
-        return prose(shown, _STATED)
+
+def _to_do(profile: m.Profile, rule: str, fix: str = "", no_fix: str = "") -> tuple[str, str]:
+    """The code to write, called a fix; without one, the rule's remedy in words."""
+    if fix:
+        return "Fix", code(fix, _STATED)
+    if no_fix:
+        return "What to do", prose(no_fix, _STATED)
+    # As many of its first sentences as there is room for; the first one always.
+    shown = ""
+    for sentence in re.split(r"(?<=\.)\s+(?=[A-Z])", profile.remedy(rule)):
+        if shown and len(shown) + len(sentence) + 1 > _STATED:
+            break
+        shown = f"{shown} {sentence}".strip()
+    return "What to do", prose(shown, _STATED)
+
+
+def _linked(place: m.Location, lines: str, profile: m.Profile, blob: str) -> str:
+    file = relative(place.file, profile.environment.source_root)
+    # The end of a long path tells more than its beginning.
+    end = file if len(file) <= _NAMED - 8 else f"\N{HORIZONTAL ELLIPSIS}{file[-(_NAMED - 9) :]}"
+    shown = code(f"{end}:{lines}", _NAMED)
+    outside = file.startswith(("/", "<", "~", "..")) or ":" in file
+    if blob and not outside and len(file) <= 2 * _NAMED:
+        return f"[{shown}]({blob}{quote(file)}#L{place.line}) "
+    return f"{shown} "
 
 
 # ---------------------------------------------------------------- Markdown
@@ -240,26 +195,21 @@ def _plain(text: str, *, first: bool) -> str:
     return f"{text[:start]}{shown}{text[start + len(inner) :]}"
 
 
-def clip_left(file: str) -> str:
-    """The end of a long path, which tells more than its beginning."""
-    return file if len(file) <= _NAMED - 8 else f"\N{HORIZONTAL ELLIPSIS}{file[-(_NAMED - 9) :]}"
-
-
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
+_CLOSE = "</details>"
 _RESERVE = 200  # for the lines that say what was cut
 _SENTENCE = 2_000  # characters
 _LEVELS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}  # noqa: RUF001 - the sign itself is meant
 
 
-class Part(View):
+class Part(View, kw_only=False):
     """Head and tail stand or fall together; rows are cut from the end."""
 
-    head: tuple[str, ...]
-    rows: tuple[str, ...] = ()
-    tail: tuple[str, ...] = ()
+    head: Sequence[str]
+    rows: Sequence[str] = ()
+    tail: Sequence[str] = ()
     noun: str = "rows"
-    # what must follow once this part is there, wherever the text is cut
-    opens: tuple[str, ...] = ()
+    opens: bool = False  # a fold, which must be closed wherever the text is cut
     closes: bool = False
 
 
@@ -287,17 +237,17 @@ class Markdown:
         self._source_url = source_url
 
     def render(self, profile: m.Profile) -> str:
-        front = Front(profile, self._source_url)
-        link: tuple[str, ...] = ()
+        head = [*front(profile, blob(profile, self._source_url))]
         if ADDRESS.fullmatch(self._report_url):
-            link = (f"[The whole report]({self._report_url})", "")
-        close = ("</details>",)
+            head += [f"[The whole report]({self._report_url})", ""]
+        runs = plural(len(profile.runs), "run")
+        held = f"All details: {runs}, {plural(len(profile.findings), 'finding')}"
         parts = [
-            Part(head=(*front.lines(), *link)),
-            Part(head=(f"<details><summary>{front.folded()}</summary>", ""), opens=close),
+            Part(head),
+            Part((f"<details><summary>{held}</summary>", ""), opens=True),
             _reasons(profile),
             *map(_part, sections(profile, wide=True)),
-            Part(head=close, closes=True),
+            Part((_CLOSE,), closes=True),
         ]
         return _fitted(parts, last=_last(profile), limit=self._limit, size=self._size)
 
@@ -310,59 +260,54 @@ def _fitted(
 
     ``last`` always stands at the end. Whatever is cut, a folded part that was opened is closed.
     """
+
+    def needed(lines: Iterable[str]) -> int:
+        return sum(size(line) + 1 for line in lines)
+
     end = [line for part in last for line in (*part.head, *part.rows, *part.tail, "")]
-    room = limit - _RESERVE - sum(size(line) + 1 for line in end)
+    room = limit - _RESERVE - needed(end)
     lines: list[str] = []
-    closing: list[str] = []
+    is_open = False
     for part in parts:
-        fixed = sum(size(line) + 1 for line in (*part.head, *part.tail)) + 1
-        if fixed > room and not part.closes:
-            lines.append(
-                f"*Cut at {limit:,} {'characters' if size is len else 'bytes'}; report.json has "
-                "everything.*"
-            )
-            lines += ["", *closing]
+        left = room - needed((*part.head, *part.tail)) - 1
+        if left < 0 and not part.closes:
+            unit = "characters" if size is len else "bytes"
+            lines += [f"*Cut at {limit:,} {unit}; report.json has everything.*", ""]
+            lines += [_CLOSE] * is_open
             break
         rows: list[str] = []
-        left = room - fixed
         for line in part.rows:
             left -= size(line) + 1
             if left < 0:
                 break
             rows.append(line)
-        cut = len(part.rows) - len(rows)
         body = [*part.head, *rows, *part.tail]
-        if cut:
+        if cut := len(part.rows) - len(rows):
             body.append(f"*{cut:,} more {part.noun} cut; report.json has them.*")
         lines += [*body, ""]
-        room -= sum(size(line) + 1 for line in body) + 1
-        closing = [] if part.closes else list(part.opens) or closing
+        room -= needed(body) + 1
+        is_open = part.opens or (is_open and not part.closes)
     return "\n".join([*lines, *end]).rstrip("\n") + "\n"
 
 
 def _part(section: Section) -> Part:
     """Of a table the heading stands with the title, and of what follows the rows nothing is cut."""
     title = escaped(section.title, _SENTENCE)
-    intro = escaped(section.intro, _SENTENCE)
-    named = f": {intro}" if intro else ""
+    named = f": {escaped(section.intro, _SENTENCE)}" if section.intro else ""
     head = [f"**{title}**{named}", ""] if title else []
     if section.folded:
         head = [f"<details><summary>{title}{named}</summary>", ""]
-    first = section.blocks[:1]
-    notes = section.blocks[1:]
-    if any(not isinstance(note, str) for note in notes):
-        first = section.blocks
-        notes = ()
+    first, notes = section.blocks[:1], section.blocks[1:]
+    if not all(isinstance(note, str) for note in notes):
+        first, notes = section.blocks, ()
     rows = block_lines(first, small=True)
-    tail = block_lines(notes, small=True)
     if first and isinstance(first[0], Table):
-        head = [*head, *rows[:2]]
+        head += rows[:2]
         rows = rows[2:]
-    if tail:
-        tail = ["", *tail]
+    tail = ["", *block_lines(notes, small=True)] if notes else []
     if section.folded:
-        tail += ["", "</details>"]
-    return Part(head=tuple(head), rows=tuple(rows), tail=tuple(tail), noun=section.noun)
+        tail += ["", _CLOSE]
+    return Part(head, rows, tail, section.noun)
 
 
 def block_lines(blocks: Iterable[Block], *, small: bool = False) -> list[str]:
@@ -374,8 +319,7 @@ def block_lines(blocks: Iterable[Block], *, small: bool = False) -> list[str]:
             lines.append("")
         match block:
             case Table():
-                head, rows = table_lines(block)
-                lines += [*head, *rows]
+                lines += table_lines(block)
                 lines += ["", *block_lines(block.notes, small=small)] if block.notes else []
             case Points():
                 for number, point in enumerate(block.points, start=1):
@@ -385,7 +329,7 @@ def block_lines(blocks: Iterable[Block], *, small: bool = False) -> list[str]:
                 lines += _found(block)
             case Fold():
                 lines += ["<details>", f"<summary>{escaped(block.title)}</summary>", ""]
-                lines += [*block_lines(block.blocks, small=small), "", "</details>"]
+                lines += [*block_lines(block.blocks, small=small), "", _CLOSE]
             case Code():
                 fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", block.text)), 3)
                 lines += [f"{fence}python", *map(visible, block.text.splitlines()), fence]
@@ -393,42 +337,44 @@ def block_lines(blocks: Iterable[Block], *, small: bool = False) -> list[str]:
                 lines += [f"- {escaped(fact.name)}: {escaped(fact.value)}" for fact in block.facts]
             case (name, text):
                 lines.append(f"**{escaped(name)}:** {escaped(text, _SENTENCE)}")
-            case str() if small:
-                lines.append(f"<sub>{escaped(block, _SENTENCE)}</sub>")
             case str():
-                lines.append(escaped(block, _SENTENCE))
+                text = escaped(block, _SENTENCE)
+                lines.append(f"<sub>{text}</sub>" if small else text)
     return lines
 
 
 def _found(found: Found) -> Iterator[str]:
     for group, note in zip_longest(found.groups, found.notes, fillvalue=""):
         assert isinstance(group, Grouped)
-        line = _finding(group, found.root, struck=found.struck)
+        first = group.first
+        line = f"**{escaped(first.rule)}** {escaped(group.line(found.root), 400)}"
+        if group.cost:
+            line += f"; {escaped(f'costs {group.cost}', 200)}"
+        if found.struck:
+            line = f"<s>{line}</s>"
+        else:
+            line = f"{_LEVELS[first.level]} {line}"
+            if fix := code(first.fix, _STATED):
+                line += f"; fix: {fix}"
+            elif no_fix := escaped(first.no_fix, _STATED):
+                line += f"; no fix: {no_fix}"
         yield f"- {line} {escaped(note, _SENTENCE)}".rstrip()
-
-
-def _finding(group: Grouped, root: str, *, struck: bool = False) -> str:
-    cost = f"; {escaped(f'costs {group.cost}', 200)}" if group.cost else ""
-    point = f"**{escaped(group.first.rule)}** {escaped(group.line(root), 400)}{cost}"
-    if struck:
-        return f"<s>{point}</s>"
-    fix = code(group.first.fix, _STATED)
-    no_fix = escaped(group.first.no_fix, _STATED)
-    advice = f"; fix: {fix}" if fix else f"; no fix: {no_fix}" if no_fix else ""
-    return f"{_LEVELS[group.first.level]} {point}{advice}"
 
 
 def _reasons(profile: m.Profile) -> Part:
     """What else the verdict says: all of its text if the first line cut it, how far to trust it."""
     verdict, (said, more) = profile.verdict, summary.reasons(profile)
-    whole = (escaped(verdict.text, 600), "") if len(verdict.text) > VERDICT else ()
-    trust = (f"<sub>{escaped(verdict.trust, 600)}</sub>", "") if verdict.trust else ()
-    about = "<br>".join(escaped(line, 600) for line in account.lines(profile))
-    accounted = (f"<sub>{about}</sub>", "") if about else ()
+    head = []
+    if len(verdict.text) > VERDICT:
+        head += [escaped(verdict.text, 600), ""]
+    if verdict.trust:
+        head += [f"<sub>{escaped(verdict.trust, 600)}</sub>", ""]
+    if about := "<br>".join(escaped(line, 600) for line in account.lines(profile)):
+        head += [f"<sub>{about}</sub>", ""]
     reasons = [f"- {escaped(reason, 600)}" for reason in said]
     if more:
         reasons.append(f"- {more:,} more")
-    return Part(head=(*whole, *trust, *accounted), rows=tuple(reasons), noun="reasons")
+    return Part(head, reasons, noun="reasons")
 
 
 def _last(profile: m.Profile) -> tuple[Part, Part]:
@@ -437,14 +383,15 @@ def _last(profile: m.Profile) -> tuple[Part, Part]:
     contents = Section(environment_facts.CONTENTS, (held,), folded=True)
     environment = profile.environment
     commit = environment.git_commit if isinstance(environment.git_commit, str) else "no git commit"
+    changes = " with changes" if environment.git_dirty is True else ""
     facts = (
         f"torch {environment.torch}",
         f"Python {environment.python}",
         *cores(environment),
         f"seed {profile.options.seed}",
-        commit + (" with changes" if environment.git_dirty is True else ""),
+        f"{commit}{changes}",
         profile.created_utc,
     )
     command = f"<sub>Reproduce: {escaped(shlex.join(profile.command), 600)}</sub>"
-    made = Part(head=(f"<sub>{escaped(', '.join(facts), 600)}</sub>", "", command))
+    made = Part((f"<sub>{escaped(', '.join(facts), 600)}</sub>", "", command))
     return _part(contents), made

@@ -4,7 +4,6 @@ Every string from outside passes ``one_line`` or ``visible`` here and jinja's au
 Limits say how much of everything there may be; html.py lowers them until the page fits.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -32,10 +31,9 @@ from kgprof.document import (
     trace_table,
 )
 from kgprof.document.compare_part import compare_part
-from kgprof.document.economics_table import break_even_plots
 from kgprof.document.environment_facts import logs
 from kgprof.document.escaping import one_line
-from kgprof.document.finding_list import FindingList, finding_list, not_applied
+from kgprof.document.finding_list import Anchors, FindingList, finding_list, not_applied
 from kgprof.document.first_screen import first_screen
 from kgprof.document.flame_chart import (
     DIFFERENCES,
@@ -53,8 +51,8 @@ from kgprof.document.limits import (
     importance,
     kept,
 )
-from kgprof.document.memory_table import memory_folds
 from kgprof.document.quantity import count, figure
+from kgprof.document.run_parts import having
 from kgprof.document.table import Facts, View, bounded
 from kgprof.render.embedded_profile import Packed, TraceFile, TraceLink, trace_links
 from kgprof.wording import plural
@@ -86,12 +84,12 @@ AS_THEY_ARE = (
 )
 
 
-class Section(View):
+class Section(View, kw_only=False):
     """``anchor`` is also the name of the partial that lays out the content by its names."""
 
     anchor: str
     title: str
-    tally: str = ""
+    tally: str
     content: Mapping[str, object]
 
     @property
@@ -104,31 +102,30 @@ class Page(View):
     profile: m.Profile
     workload: str
     heading: str
-    created_utc: str
     symbol: str
     status_word: str
     lead: str
     verdict: str
     trust: str
-    reasons: tuple[str, ...]
+    reasons: Sequence[str]
     more_reasons: str
     reason_count: str
     explains: bool  # the reasons say more than the findings below them do
     first: Mapping[str, object]  # the first screen
-    runs: tuple[tuple[str, str], ...]  # anchor and name, in the order in which a reader needs them
-    facts: tuple[str, ...]
-    sections: tuple[Section, ...]
-    hand_off: tuple[TraceLink, ...]
+    runs: Sequence[tuple[str, str]]  # anchor and name, in the order in which a reader needs them
+    facts: Sequence[str]
+    sections: Sequence[Section]
+    hand_off: Sequence[TraceLink]
     own: Packed
     blob: str
 
     @property
-    def chapters(self) -> tuple[tuple[str, tuple[Section, ...]], ...]:
+    def chapters(self) -> list[tuple[str, list[Section]]]:
         """Sections that follow each other in one chapter stand together."""
-        return tuple(
-            (name, tuple(parts))
+        return [
+            (name, [*parts])
             for name, parts in groupby(self.sections, key=lambda each: each.chapter)
-        )
+        ]
 
 
 def build(
@@ -151,19 +148,14 @@ def build(
     )
     profile = replace(profile, runs=profile.runs[: limits.runs])
     found = finding_list(profile, limits)
-    created_utc = one_line(profile.created_utc, 60)
     verdict = compare_words.headline(profile) if profile.comparison else profile.verdict
-    # ISO 8601 to the minute, as people write it.
-    if when := re.fullmatch(
-        r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)", profile.created_utc
-    ):
-        created_utc = f"{when[1]} {when[2]} UTC"
     reasons, more_reasons = summary.reasons(profile, at_most=REASONS)
+    warned_of = verdict.status in ("ok", "attention") and profile.findings
+    sections = (*_sections(profile, found, left_out, links, limits), contents)
     return Page(
         profile=profile,
         workload=one_line(profile.workload, limits.name),
         heading=one_line(_heading(profile), 2 * limits.name),
-        created_utc=created_utc,
         symbol=SYMBOLS[verdict.status],
         status_word=_status_word(profile, found),
         lead=one_line(verdict.lead, 4 * limits.name),
@@ -172,19 +164,17 @@ def build(
         reasons=bounded(reasons, limits),
         more_reasons=count(more_reasons) if more_reasons else "",
         reason_count=plural(len(profile.verdict.reasons), "reason"),
-        explains=verdict.status not in ("ok", "attention")
-        or not profile.findings
-        or profile.comparison is not None,
+        explains=not warned_of or profile.comparison is not None,
         first=first_screen(profile, found, limits),
-        runs=tuple(
+        runs=[
             (anchor(at), one_line(profile.runs[at].key.slug, limits.name))
             for at in importance(profile.runs)
-        ),
+        ],
         facts=bounded(_facts(profile), limits),
-        sections=tuple(
+        sections=[
             section if section.anchor in AS_THEY_ARE else bounded(section, limits)
-            for section in (*_sections(profile, found, left_out, links, limits), contents)
-        ),
+            for section in sections
+        ],
         hand_off=links,
         own=own,
         blob=blob,
@@ -195,16 +185,12 @@ def _status_word(profile: m.Profile, found: FindingList) -> str:
     status = profile.verdict.status
     if status is m.VerdictStatus.FAILED and profile.comparison is not None:
         return "Regression"
-    lines = [
-        line
-        for group in found.groups
-        if group.level == m.Level.WARNING
-        for line in (*group.lines, *group.folded)
-    ]
+    if status is not m.VerdictStatus.OK:
+        return status.capitalize()
+    groups = [group for group in found.groups if group.level == m.Level.WARNING]
+    lines = [line for group in groups for line in (*group.lines, *group.folded)]
     warned = sum(not line.accepted for line in lines)
-    if status is m.VerdictStatus.OK:
-        return f"OK, {plural(warned, 'warning')}" if warned and profile.comparison is None else "OK"
-    return status.capitalize()
+    return f"OK, {plural(warned, 'warning')}" if warned and profile.comparison is None else "OK"
 
 
 def _heading(profile: m.Profile) -> str:
@@ -214,47 +200,46 @@ def _heading(profile: m.Profile) -> str:
     return f"{profile.workload}: {base} \N{RIGHTWARDS ARROW} {head}"
 
 
-def _facts(profile: m.Profile) -> tuple[str, ...]:
+def _facts(profile: m.Profile) -> Sequence[str]:
     """The machine, the version and how many processes; the rest of the environment has a
     section."""
     environment = profile.environment
-    found = [len(run.rounds.numbers) for run in profile.runs if isinstance(run.rounds, m.Rounds)]
     facts = [environment.device_name, f"torch {environment.torch.partition('+')[0]}"]
-    if found and profile.comparison is None:
-        facts.append(plural(max(found), "process", "processes"))
+    rounds = [len(found.numbers) for *_, found in having(profile.runs, "rounds", m.Rounds)]
+    if rounds and profile.comparison is None:
+        facts.append(plural(max(rounds), "process", "processes"))
     if isinstance(environment.git_commit, str):
-        facts.append(
-            f"commit {environment.git_commit[:10]}"
-            f"{' with changes' if environment.git_dirty is True else ''}"
-        )
+        changes = " with changes" if environment.git_dirty is True else ""
+        facts.append(f"commit {environment.git_commit[:10]}{changes}")
     if profile.comparison is not None and not profile.comparison.environment:
         facts.append("same machine and versions")
-    return tuple(facts)
+    return facts
 
 
-def carrying(page: Page, links: tuple[TraceLink, ...]) -> Page:
+def carrying(page: Page, links: Sequence[TraceLink]) -> Page:
     """The page with these traces."""
-    sections = (
+    sections = [
         replace(section, content={**section.content, "links": links})
         if "links" in section.content
         else section
         for section in page.sections
-    )
-    return replace(page, sections=tuple(sections), hand_off=links)
+    ]
+    return replace(page, sections=sections, hand_off=links)
 
 
 # ---------------------------------------------------------------- sections
 
 
 def _section(anchor: str, title: str, tally: str = "", /, **content: object) -> Section:
-    return Section(anchor=anchor, title=title, tally=tally, content=content)
+    made = {name: [*part] if isinstance(part, Iterator) else part for name, part in content.items()}
+    return Section(anchor, title, tally, made)
 
 
 def _sections(
     profile: m.Profile,
     found: FindingList,
-    left_out: tuple[str, ...],
-    links: tuple[TraceLink, ...],
+    left_out: Sequence[str],
+    links: Sequence[TraceLink],
     limits: Limits,
 ) -> Iterator[Section]:
     """In reading order: what decides, then what explains it, then what it stands on.
@@ -267,46 +252,42 @@ def _sections(
         yield _logs(profile, limits)
         yield _environment(profile, limits)
         return
-    timed, gate, files = profile.timed, profile.gate, profile.trace_files
+    runs, timed, gate, files = profile.runs, profile.timed, profile.gate, profile.trace_files
     above = profile.actions and profile.comparison is None  # where it stands below the actions
-    listed = {
-        "findings": found.groups,
-        "rules": coverage.checked(profile.coverage, profile.rules),
-        "checked": coverage.tally(profile.coverage, profile.rules),
-        "not_applied": not_applied(() if above else profile.findings),
-    }
-    # as they are shown: one in several runs once
-    lines = sum(group.total for group in found.groups)
-    findings = _section("findings", "Findings", count(lines), **listed)
+    findings = _section(
+        "findings",
+        "Findings",
+        count(sum(group.total for group in found.groups)),  # one in several runs once
+        findings=found.groups,
+        rules=coverage.checked(profile.coverage, profile.rules),
+        checked=coverage.tally(profile.coverage, profile.rules),
+        not_applied=not_applied(() if above else profile.findings),
+    )
     if profile.comparison is not None:
         compared = compare_part(profile, profile.comparison, found.anchors, limits)
         yield _section("compare", "Comparison", **compared)
     if gate is not None:
-        backend = gate_table.backend_words(gate)
-        fails_on = gate_table.FAILS_ON[gate.fail_on]
-        budgets = gate_table.gate_blocks(gate, limits)
-        yield _section("gate", "Budgets", backend=backend, fails_on=fails_on, shown=budgets)
+        yield _section(
+            "gate",
+            "Budgets",
+            backend=gate_table.backend_words(gate),
+            fails_on=gate_table.FAILS_ON[gate.fail_on],
+            shown=gate_table.gate_blocks(gate, limits),
+        )
         yield findings
+    # Without times the table is worth its room only for how a run ended or what is noted on it.
+    noted = summary.footnotes(profile) or any(summary.ended(run) or run.notes for run in runs)
     if files:
         yield _traces(profile, limits)
-    # Without times the table is worth its room only for how a run ended or what is noted on it.
-    elif (
-        timed
-        or summary.footnotes(profile)
-        or any(summary.ended(run) or run.notes for run in profile.runs)
-    ):
+    elif timed or noted:
         yield _results(profile, limits)
-        if plot.timed_steps(profile.runs):
-            folds = plot.step_time_folds(profile.runs, limits)
-            yield _section("steps", "Step times", folds=folds)
+        if plot.timed_steps(runs):
+            yield _section("steps", "Step times", folds=plot.step_time_folds(runs, limits))
     if profile.rank_balance is not None and not files:
         yield _traces(profile, limits)
     if profile.trade_offs:
-        yield _section(
-            "trade-offs",
-            "Is the sync worth it?",
-            weighings=practices.weighings(profile, limits),
-        )
+        weighings = practices.weighings(profile, limits)
+        yield _section("trade-offs", "Is the sync worth it?", weighings=weighings)
     traced = timed or (not profile.options.for_a_gate and profile.options.wants(m.PassName.TRACE))
     if gate is None:
         yield findings
@@ -315,8 +296,7 @@ def _sections(
         tally = practices.tally(profile.checklist)
         yield _section("checklist", "Checklist", practices=shown, tally_of_all=tally)
     if views := source_view.source_view(profile, found.anchors, limits):
-        without = source_view.left_out(profile)
-        yield _section("source", "Source", runs=views, left_out=without)
+        yield _section("source", "Source", runs=views, left_out=source_view.left_out(profile))
     yield from _kernels_and_host(profile, traced, timed, links, limits)
     yield from _compiled_and_watched(profile, found.anchors, limits)
     yield from _method(profile, timed, left_out, limits)
@@ -342,6 +322,7 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
     """Or, of the ranks of one launch, what stands in place of files."""
     balance = profile.rank_balance
     files = profile.trace_files
+    shown = profile.differences[: limits.runs]
     return _section(
         "traces",
         "Traces" if files else "Ranks",
@@ -349,16 +330,14 @@ def _traces(profile: m.Profile, limits: Limits) -> Section:
         files=trace_table.file_table(profile, limits) if files else "",
         balance=balance.text if balance else "",
         ranks=trace_table.rank_blocks(balance, limits) if balance else (),
-        differences=tuple(
-            trace_table.difference(each, limits) for each in profile.differences[: limits.runs]
-        ),
+        differences=[trace_table.difference(each, limits) for each in shown],
     )
 
 
 def _results(profile: m.Profile, limits: Limits) -> Section:
     runs = profile.runs
     of_runs = [(run.key.slug, note) for run in runs for note in run.notes]
-    notes = (*of_runs, *summary.footnotes(profile))[: limits.lines]
+    notes = [*of_runs, *summary.footnotes(profile)][: limits.lines]
     strategies = summary.strategies(profile)[: limits.lines]
     table, alike = summary.without_constants(
         summary.run_table(runs, summary.columns(profile), "Results per run", anchored=True)
@@ -370,7 +349,7 @@ def _results(profile: m.Profile, limits: Limits) -> Section:
         alike=alike,
         baseline=profile.baseline.slug if profile.baseline else "",
         rounds=any(isinstance(run.rounds, m.Rounds) for run in runs),
-        notes=(*notes, Facts(strategies)) if strategies else notes,
+        notes=[*notes, Facts(strategies)] if strategies else notes,
         evaluation=summary.evaluation_folds(profile.unit.plural, runs, limits),
     )
 
@@ -381,173 +360,144 @@ def _time(profile: m.Profile, limits: Limits) -> Section:
         "time",
         "Time per step by kind",
         table=breakdown.time_table(runs),
-        devices=tuple(kernel_table.device_folds(runs, limits)),
+        devices=kernel_table.device_folds(runs, limits),
         phases=breakdown.phase_table(runs),
         overrides=breakdown.overrides(profile, limits),
-        kinds=tuple((name, meaning) for _, name, meaning in breakdown.KINDS),
+        kinds=[(name, meaning) for _, name, meaning in breakdown.KINDS],
     )
 
 
 def _kernels_and_host(
-    profile: m.Profile, traced: bool, timed: bool, links: tuple[TraceLink, ...], limits: Limits
+    profile: m.Profile, traced: bool, timed: bool, links: Sequence[TraceLink], limits: Limits
 ) -> Iterator[Section]:
     runs = profile.runs
     root = profile.environment.source_root
+    at = {run.key: anchor(index) for index, run in enumerate(runs)}
     compared = profile.comparison.runs if profile.comparison else ()
     if traced:
-        fused = region_table.fusion_blocks(runs, limits)
-        generators = region_table.generator_table(runs)
-        folds = tuple(kernel_table.kernel_folds(runs, root, limits))
-        by_place = region_table.place_table(runs, root, limits)
         yield _section(
             "kernels",
             "Kernels",
-            folds=folds,
-            fused=fused,
-            generators=generators,
-            places=by_place,
+            folds=kernel_table.kernel_folds(runs, root, limits),
+            fused=region_table.fusion_blocks(runs, limits),
+            generators=region_table.generator_table(runs),
+            places=region_table.place_table(runs, root, limits),
         )
-    if against := roofline_table.roofline_blocks(runs, limits):
-        yield _section("roofline", "Roofline", shown=against)
+    if roofline_table.placed(runs):
+        shown = roofline_table.roofline_blocks(runs, limits)
+        yield _section("roofline", "Roofline", shown=shown)
     if traced:
         yield _time(profile, limits)
     if links:
-        at = {run.key.slug: anchor(index) for index, run in enumerate(runs)}
+        slugs = {key.slug: place for key, place in at.items()}
         workload = one_line(profile.workload, limits.name)
-        yield _section("trace-files", "Trace files", links=links, workload=workload, at=at)
-    if timeline_chart.known(profile.runs):
-        folds = tuple(timeline_chart.step_folds(runs, limits))
+        yield _section("trace-files", "Trace files", links=links, workload=workload, at=slugs)
+    if timeline_chart.known(runs):
+        folds = timeline_chart.step_folds(runs, limits)
         events = timeline_chart.events(runs, limits)
         yield _section("step", "Timeline of one step", folds=folds, events=events)
     if timed:
-        yield _section(
-            "host", "Python functions", folds=tuple(kernel_table.host_folds(runs, limits))
-        )
+        yield _section("host", "Python functions", folds=kernel_table.host_folds(runs, limits))
     if differing(compared):
-        places = {run.key: anchor(index) for index, run in enumerate(runs)}
-        folds = flame_difference_folds(compared, root, limits, places)
-        title = "CPU stacks, base and head"
-        yield _section("flame-difference", title, folds=(DIFFERENCES, *folds))
-    if drawable(profile.runs):
-        folds = tuple(flame_folds(runs, root, limits))
-        yield _section("flame", "CPU stacks", folds=folds)
+        stacks = (DIFFERENCES, *flame_difference_folds(compared, root, limits, at))
+        yield _section("flame-difference", "CPU stacks, base and head", folds=stacks)
+    if drawable(runs):
+        yield _section("flame", "CPU stacks", folds=flame_folds(runs, root, limits))
 
 
 def _compiled_and_watched(
-    profile: m.Profile, anchors: Mapping[str, str], limits: Limits
+    profile: m.Profile, anchors: Anchors, limits: Limits
 ) -> Iterator[Section]:
     runs = profile.runs
     root = profile.environment.source_root
-    probe = profile.vector_isa_probe_s
     if not profile.trace_files:
+        probe = profile.vector_isa_probe_s
+        if isinstance(probe, m.Skipped):
+            isa_probe = f"not measured: {probe.reason}"
+        else:
+            isa_probe = f"{figure(probe)} s"
         yield _section(
             "compile",
             "Compilation",
             drawn=compile_table.stage_bars(runs, limits),
             keys=compile_table.LEGEND,
-            isa_probe=f"not measured: {probe.reason}"
-            if isinstance(probe, m.Skipped)
-            else f"{figure(probe)} s",
+            isa_probe=isa_probe,
             table=compile_table.compile_table(runs),
             scale_s=figure(compile_table.bar_scale_s(runs)),
             stages=compile_table.stage_table(runs),
             recompiled=compile_table.recompile_summary(runs),
             recompiles=compile_table.recompile_blocks(runs, root, limits),
-            folds=tuple(compile_table.compilation_folds(runs, limits)),
+            folds=compile_table.compilation_folds(runs, limits),
             tuning=region_table.tuning_blocks(runs, limits),
         )
-    if economics_table.weighed(profile):
-        table = economics_table.economics_table(profile, limits)
-        weighed = economics_table.weighed(profile)
-        curves = tuple(break_even_plots(weighed, profile.unit.plural, limits))
+    if weighed := economics_table.weighed(profile):
+        units = profile.unit.plural
         yield _section(
             "economics",
             "Is compiling worth it?",
-            plots=curves,
-            table=table,
-            units=profile.unit.plural,
+            plots=economics_table.break_even_plots(weighed, units, limits),
+            table=economics_table.economics_table(profile, limits),
+            units=units,
         )
-    columns = memory_table.columns(profile.runs)
+    columns = memory_table.columns(runs)
     if columns or any(isinstance(run.memory_curve, m.MemoryCurve) for run in runs):
-        table = summary.run_table(runs, columns, "Syncs and memory per run")
-        contract = practices.memory_contract(profile, anchors, limits) if columns else ()
-        buffers = region_table.buffer_blocks(runs, limits)
-        missing = memory_table.unknown(runs)[: limits.lines]
-        title = "Syncs and memory"
         yield _section(
             "memory",
-            title,
-            curves=memory_folds(runs, limits),
+            "Syncs and memory",
+            curves=memory_table.memory_folds(runs, limits),
             measured=bool(columns),
-            table=table,
-            missing=missing,
-            contract=contract,
-            buffers=buffers,
+            table=summary.run_table(runs, columns, "Syncs and memory per run"),
+            missing=memory_table.unknown(runs)[: limits.lines],
+            contract=practices.memory_contract(profile, anchors, limits) if columns else (),
+            buffers=region_table.buffer_blocks(runs, limits),
         )
 
 
 def _method(
-    profile: m.Profile, timed: bool, left_out: tuple[str, ...], limits: Limits
+    profile: m.Profile, timed: bool, left_out: Sequence[str], limits: Limits
 ) -> Iterator[Section]:
     options = profile.options
     gaps = environment_facts.gap_table(profile.omissions, limits)
     yield _section("gaps", "Not measured", table=gaps, left_out=left_out)
     yield _environment(profile, limits)
-    passes = tuple(sorted(environment_facts.passes(profile)))
+    passes = environment_facts.passes(profile)
     yield _section("method", "Method", passes=passes, steps=options.steps, warmup=options.warmup)
     if timed:
-        yield _section(
-            "cost",
-            "Profiling overhead",
-            table=environment_facts.observer_table(profile.runs, drawn=limits.timelines > 0),
-        )
+        overhead = environment_facts.observer_table(profile.runs, drawn=limits.timelines > 0)
+        yield _section("cost", "Profiling overhead", table=overhead)
     if checks := trace_table.holistic_folds(profile.runs, limits):
         yield _section("holistic", "Cross-check with HTA", folds=checks)
 
 
-def _left_out(profile: m.Profile, limits: Limits) -> tuple[str, ...]:
+def _left_out(profile: m.Profile, limits: Limits) -> Iterator[str]:
     """What this page does not show of the Profile because of its own limits."""
-    runs = profile.runs[: limits.runs]
-    compared = profile.comparison.runs[: limits.runs] if profile.comparison else ()
-    held = (
+    for total, most, what in (
         (len(profile.runs), limits.runs, "runs"),
         (len(profile.findings), limits.findings, "findings"),
-    )
-    missing = [
-        f"{count(total - most)} of {count(total)} {what}"
-        for total, most, what in held
-        if total > most
-    ]
+    ):
+        if total > most:
+            yield f"{count(total - most)} of {count(total)} {what}"
     if not limits.log_chars and any(run.log.text for run in profile.runs):
-        missing.append("the logs")
+        yield "the logs"
     if profile.sources and not limits.source_rows:
-        missing.append("the source view")
-    first = kept(runs, FIRST_RUNS)
+        yield "the source view"
+    runs = profile.runs[: limits.runs]
     drawn = kept(runs, limits.timelines)
-    kernels = [
-        (at, run.kernels)
-        for at, run in enumerate(runs)
-        if isinstance(run.kernels, m.KernelBreakdown)
-    ]
-    if undrawn := sum(
-        isinstance(each.timeline, m.StepTimeline) and at not in drawn for at, each in kernels
-    ):
-        missing.append(f"the timelines of {plural(undrawn, 'run')}")
-    if undrawn := sum(
-        max(0, trees - limits.flames) for trees in (len(drawable(runs)), len(differing(compared)))
-    ):
-        missing.append(plural(undrawn, "flame graph"))
+    traced = breakdown.broken_down(runs)
+    timelines = [at for at, _, each in traced if isinstance(each.timeline, m.StepTimeline)]
+    if undrawn := sum(at not in drawn for at in timelines):
+        yield f"the timelines of {plural(undrawn, 'run')}"
+    compared = profile.comparison.runs[: limits.runs] if profile.comparison else ()
+    trees = (len(drawable(runs)), len(differing(compared)))
+    if undrawn := sum(max(0, number - limits.flames) for number in trees):
+        yield plural(undrawn, "flame graph")
     if not limits.host_rows and any(isinstance(run.host, m.HostBreakdown) for run in profile.runs):
-        missing.append("the Python functions")
+        yield "the Python functions"
+    first = kept(runs, FIRST_RUNS)
     names = 0
-    for at, each in kernels:
+    for at, _, each in traced:
         rows = limits.kernel_rows if at in first else min(limits.kernel_rows, limits.other_rows)
-        names += max(
-            0,
-            min(len(each.rows), TOP_KERNELS + MORE_KERNELS)
-            - rows
-            - (limits.more_kernels if rows else 0),
-        )
+        shown = rows + limits.more_kernels if rows else 0
+        names += max(0, min(len(each.rows), TOP_KERNELS + MORE_KERNELS) - shown)
     if names:
-        missing.append(f"{count(names)} kernel names (their sum stands in each table's last rows)")
-    return tuple(missing)
+        yield f"{count(names)} kernel names (their sum stands in each table's last rows)"

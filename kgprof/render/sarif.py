@@ -13,7 +13,7 @@ them as open alerts, so they are told as notifications.
 import json
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -152,19 +152,18 @@ def _comparison(comparison: m.Comparison) -> dict[str, Any]:
 
 
 def _rule(rule: m.Rule) -> dict[str, Any]:
-    text = (
-        f"{rule.summary}\n\nWhy: {rule.why}\n\nExample: {rule.example}\n\nWhat to do: {rule.remedy}"
-    )
-    markdown = (
-        f"{rule.summary}\n\n**Why.** {rule.why}\n\n**Example.** "
-        f"{rule.example}\n\n**What to do.** {rule.remedy}"
-    )
+    parts = {"Why": rule.why, "Example": rule.example, "What to do": rule.remedy}
+    text = [f"{name}: {said}" for name, said in parts.items()]
+    markdown = [f"**{name}.** {said}" for name, said in parts.items()]
     return {
         "id": rule.id,
         "name": rule.name,
         "shortDescription": {"text": rule.summary},
         "fullDescription": {"text": rule.why},
-        "help": {"text": text, "markdown": markdown},
+        "help": {
+            "text": "\n\n".join((rule.summary, *text)),
+            "markdown": "\n\n".join((rule.summary, *markdown)),
+        },
         "defaultConfiguration": {"level": rule.level},
         "properties": {
             "problem.severity": _SEVERITY[rule.level],
@@ -176,37 +175,31 @@ def _rule(rule: m.Rule) -> dict[str, Any]:
 
 def _notifications(profile: m.Profile) -> list[dict[str, Any]]:
     """The verdict, runs that died, what was not measured, and what was cut."""
-    lines = [
-        (_NOTIFIED[profile.verdict.status], sentence) for sentence in profile.verdict.sentences
-    ]
-    lines += [("warning", reason) for reason in profile.verdict.reasons]
-    lines += [("error", run.how_it_ended) for run in profile.runs if run.exit.outcome != "ok"]
-    lines += [
-        (
-            "note",
-            f"not measured: {gap.what}{f' of {gap.run.slug}' if gap.run else ''}: {gap.reason}",
-        )
-        for gap in profile.omissions
-    ]
+    return [{"level": level, "message": {"text": text}} for level, text in _notified(profile)]
+
+
+def _notified(profile: m.Profile) -> Iterator[tuple[str, str]]:
+    for sentence in profile.verdict.sentences:
+        yield _NOTIFIED[profile.verdict.status], sentence
+    for reason in profile.verdict.reasons:
+        yield "warning", reason
+    for run in profile.runs:
+        if run.exit.outcome != "ok":
+            yield "error", run.how_it_ended
+    for gap in profile.omissions:
+        of = f" of {gap.run.slug}" if gap.run else ""
+        yield "note", f"not measured: {gap.what}{of}: {gap.reason}"
     if profile.comparison is not None:
         fixed = compare_words.by_status(profile.comparison)[m.FindingStatus.FIXED]
-        lines += [
-            ("note", f"fixed: {row.finding.rule}: {row.finding.alone}") for row in fixed[:LIMIT]
-        ]
-        lines += [("note", line) for line in compare_words.unchecked(profile.comparison)]
-        lines += [
-            ("note", f"likely cause: {compare_words.cause_text(cause)}")
-            for cause in profile.comparison.causes
-        ]
+        for row in fixed[:LIMIT]:
+            yield "note", f"fixed: {row.finding.rule}: {row.finding.alone}"
+        for line in compare_words.unchecked(profile.comparison):
+            yield "note", line
+        for cause in profile.comparison.causes:
+            yield "note", f"likely cause: {compare_words.cause_text(cause)}"
     if (cut := len(profile.findings) - LIMIT) > 0:
-        lines.append(
-            (
-                "warning",
-                f"{cut:,} of {len(profile.findings):,} findings are left out; report.json holds "
-                "them",
-            )
-        )
-    return [{"level": level, "message": {"text": text}} for level, text in lines]
+        findings = f"{cut:,} of {len(profile.findings):,} findings"
+        yield "warning", f"{findings} are left out; report.json holds them"
 
 
 # ---------------------------------------------------------------- findings
@@ -270,29 +263,27 @@ def _baseline_state(row: m.ComparedFinding | None) -> str:
 def _measured(finding: m.Finding) -> dict[str, Any]:
     """In which run, and what it cost there, as figures: the message says it in words, at three
     digits."""
-    cost: dict[str, Any]
-    if isinstance(finding.cost, m.Skipped):
-        cost = {"notMeasured": finding.cost.reason}
-    else:
-        cost = {
-            "value": finding.cost.value,
-            "unit": finding.cost.unit,
-            "what": finding.cost.what,
-            "measuredIn": finding.cost.measured_in,
-            "samples": finding.cost.samples,
-            **({"extremes": finding.cost.extremes} if finding.cost.extremes else {}),
-        }
-    return {**({"run": finding.run.slug} if finding.run else {}), "cost": cost}
+    measured: dict[str, Any] = {"run": finding.run.slug} if finding.run else {}
+    known = finding.cost
+    if isinstance(known, m.Skipped):
+        return {**measured, "cost": {"notMeasured": known.reason}}
+    measured["cost"] = {
+        "value": known.value,
+        "unit": known.unit,
+        "what": known.what,
+        "measuredIn": known.measured_in,
+        "samples": known.samples,
+    }
+    if known.extremes:
+        measured["cost"]["extremes"] = known.extremes
+    return measured
 
 
 def _location(place: m.Location | None, root: str, *, related: bool = False) -> dict[str, Any]:
     if place is None:
-        return {
-            "physicalLocation": {
-                "artifactLocation": {"uri": quote(NO_FILE)},
-                "region": _region(1, ""),
-            }
-        }
+        artifact = {"uri": quote(NO_FILE)}
+        region = _region(1, "")
+        return {"physicalLocation": {"artifactLocation": artifact, "region": region}}
     path = relative(place.file, root) or NO_FILE
     artifact = {"uri": quote(path.encode("utf-8", errors="replace"), safe="/")}
     if path.startswith("/"):  # a file elsewhere has no relative name, and says so by its scheme
@@ -300,11 +291,9 @@ def _location(place: m.Location | None, root: str, *, related: bool = False) -> 
     # the end of a path that was shortened is in no folder that SARIF could know
     elif not path.startswith(("~", "<")):
         artifact["uriBaseId"] = ROOT
+    region = _region(place.line, place.text)
     location: dict[str, Any] = {
-        "physicalLocation": {
-            "artifactLocation": artifact,
-            "region": _region(place.line, place.text),
-        }
+        "physicalLocation": {"artifactLocation": artifact, "region": region}
     }
     if place.function and related:
         location["message"] = {"text": f"in {place.function}"}
@@ -318,10 +307,12 @@ def _region(line: int, text: str) -> dict[str, Any]:
     number = max(1, line)
     stripped = text.rstrip()
     start = len(stripped) - len(stripped.lstrip()) + 1
-    return {
+    region: dict[str, Any] = {
         "startLine": number,
         "endLine": number,
         "startColumn": start,
         "endColumn": max(start, len(stripped)) + 1,
-        **({"snippet": {"text": stripped}} if stripped else {}),
     }
+    if stripped:
+        region["snippet"] = {"text": stripped}
+    return region

@@ -125,7 +125,7 @@ def test_no_case_that_could_be_run_is_said_with_its_reason() -> None:
         m.VerdictStatus.INCONCLUSIVE,
         "No case could be run: no CUDA device.",
     )
-    assert (page.sections, page.pictures) == ((), ())
+    assert (page.sections, page.pictures) == ([], ())
 
 
 @pytest.mark.parametrize(

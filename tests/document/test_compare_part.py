@@ -35,7 +35,7 @@ def by_name(shown: Any) -> Any:
     """As the template reads it."""
     if isinstance(shown, dict):
         return SimpleNamespace(**{name: by_name(part) for name, part in shown.items()})
-    return tuple(map(by_name, shown)) if isinstance(shown, tuple) else shown
+    return tuple(map(by_name, shown)) if isinstance(shown, tuple | list) else shown
 
 
 def metric(**given: object) -> ComparedMetric:

@@ -81,7 +81,7 @@ def test_a_compilation_without_stages_says_why_and_is_not_counted() -> None:
     "run", [compiled(Skipped(reason="cut")), compiled()], ids=["none known", "none compiled"]
 )
 def test_without_any_stage_there_is_no_bar(run: RunReport) -> None:
-    assert (stage_bars((run,), LIMITS), stage_table((run,)).rows) == ((), ())
+    assert (stage_bars((run,), LIMITS), stage_table((run,)).rows) == ([], [])
     assert texts(compile_table((run,)))[0][0] == "batched.default"
 
 

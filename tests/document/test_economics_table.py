@@ -39,7 +39,7 @@ def test_a_row_holds_what_starting_takes_both_times_and_both_break_evens() -> No
     shown = economics_table(profiles.watched(), LIMITS)
 
     assert tuple(column.name for column in shown.columns) == ("run", *HEADINGS)
-    assert [(cell.text, cell.details) for cell in shown.rows[0].cells] == [
+    assert [(cell.text, tuple(cell.details)) for cell in shown.rows[0].cells] == [
         ("batched.default", ()),
         ("pays", ("saves 0.0457 ms/candidate",)),
         ("6,200 steps", ("306,346 candidates", "≈ 18.2 s of running")),
@@ -58,10 +58,10 @@ def test_a_row_holds_what_starting_takes_both_times_and_both_break_evens() -> No
 
 
 def test_what_is_not_known_is_said_once_a_run_with_its_reason() -> None:
-    assert economics_table(profiles.watched(), LIMITS).notes == (
+    assert economics_table(profiles.watched(), LIMITS).notes == [
         "torch_cond.default: the break-even: not measurably faster than eager",
         "fused.default: the eager run: this strategy was not run in mode eager; add --mode eager",
-    )
+    ]
 
 
 @pytest.mark.parametrize("name", ["text", "markdown"])

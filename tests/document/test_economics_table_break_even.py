@@ -58,7 +58,7 @@ def test_a_mode_that_never_pays_has_a_curve_and_no_mark() -> None:
     assert isinstance(legend, Legend)
     assert isinstance(drawing, Plot)
     assert [entry.name for entry in legend.entries] == [watched[1].eager.slug, watched[1].run.slug]
-    assert drawing.marks == ()
+    assert not drawing.marks
     assert "in none" in drawing.description
 
 

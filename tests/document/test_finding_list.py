@@ -48,7 +48,7 @@ def test_a_line_says_everything_that_is_known_of_it() -> None:
 
     assert made.groups[0].lines[0] == FindingLine(
         anchor="KGP101-broken41",
-        runs=("batched.default", "torch_cond.default"),
+        runs=["batched.default", "torch_cond.default"],
         message="graph break in derive: Data-dependent branching (GB0170)",
         times="4 times",
         cost="",
@@ -58,11 +58,11 @@ def test_a_line_says_everything_that_is_known_of_it() -> None:
         fails="Fails the gate in batched.default.",
         accepted="",
         place=Place(where="step.py:41 derive", source="if x.sum() > 0:"),
-        related=(Place(where="evaluator.py:9 evaluate", source="step(x)"),),
-        words=(
+        related=[Place(where="evaluator.py:9 evaluate", source="step(x)")],
+        words=[
             "Detected data-dependent branching.",
             "Hint: Use `torch.cond` to express dynamic control flow.",
-        ),
+        ],
     )
 
 
@@ -86,11 +86,11 @@ def test_what_happened_in_a_library_has_its_line_there_and_the_way_to_it() -> No
     made = finding_list(msgspec.structs.replace(profiles.clean(), findings=(found,)), LIMITS)
     (shown,) = made.groups[0].lines
 
-    assert shown.words == (
+    assert shown.words == [
         "In shelf 1.4.2 layers.py:12 (clipped): now()",
         "Through shelf 1.4.2 fitting.py:30 (fit)",
         "Developer debug context: module: time, qualname: now",
-    )
+    ]
 
 
 def costing(value: float, unit: str, **given: Any) -> Finding:
@@ -198,10 +198,10 @@ def test_a_finding_without_run_place_or_known_rule_is_still_one() -> None:
     made = finding_list(msgspec.structs.replace(profiles.clean(), findings=(bare,)), LIMITS)
 
     assert [group.rule for group in made.groups] == [unknown_rule("KGP999", Level.NOTE)]
-    assert made.groups[0].lines == (
+    assert made.groups[0].lines == [
         FindingLine(
             anchor="KGP999-",
-            runs=(),
+            runs=[],
             message="odd",
             times="",
             cost="",
@@ -211,7 +211,7 @@ def test_a_finding_without_run_place_or_known_rule_is_still_one() -> None:
             fails="",
             accepted="",
             place=None,
-            related=(),
-            words=(),
+            related=[],
+            words=[],
         ),
-    )
+    ]

@@ -32,21 +32,21 @@ def test_a_child_begins_where_its_parent_does_or_the_child_before_it_ends() -> N
         [item(-1, 200.0), item(0, 100.0), item(1, 40.0), item(1, 10.0), item(0, 50.0)], LIMITS
     )
 
-    assert found.boxes == (
+    assert found.boxes == [
         box("0.000%", 0, "100.000%"),
         box("0.000%", 24, "50.000%"),
         box("0.000%", 48, "20.000%"),
         box("20.000%", 48, "5.000%", wide=False),
         box("50.000%", 24, "25.000%"),
-    )
-    assert (found.height, found.left_out) == (72, ())
+    ]
+    assert (found.height, found.left_out) == (72, [])
 
 
 def test_a_narrow_box_has_no_name_in_it_and_a_hair_is_not_drawn() -> None:
     found = icicle([item(-1, 10_000.0), item(0, 100.0), item(0, 10.0)], LIMITS)
 
-    assert found.boxes[1:] == (box("0.000%", 24, "1.000%", label="", wide=False),)
-    assert found.left_out == ("1 frame narrower than 0.15 % of the step",)
+    assert found.boxes[1:] == [box("0.000%", 24, "1.000%", label="", wide=False)]
+    assert found.left_out == ["1 frame narrower than 0.15 % of the step"]
 
 
 def test_rows_beyond_the_limit_are_left_out_and_counted() -> None:
@@ -55,7 +55,7 @@ def test_rows_beyond_the_limit_are_left_out_and_counted() -> None:
     found = icicle(chain, replace(LIMITS, flame_rows=4))
 
     assert (len(found.boxes), found.height) == (4, 96)
-    assert found.left_out == ("6 frames below the first 4 rows",)
+    assert found.left_out == ["6 frames below the first 4 rows"]
 
 
 def test_many_boxes_share_the_room_of_the_page() -> None:
@@ -64,7 +64,7 @@ def test_many_boxes_share_the_room_of_the_page() -> None:
     one, six = icicle(flat, LIMITS), icicle(flat, LIMITS, trees=6)
 
     assert (len(one.boxes), len(six.boxes)) == (300, 100)
-    assert six.left_out == ("301 frames narrower than 0.26 % of the step",)
+    assert six.left_out == ["301 frames narrower than 0.26 % of the step"]
 
 
 @settings(max_examples=50, deadline=None)

@@ -61,7 +61,7 @@ def test_a_reason_of_all_runs_stands_once_and_of_one_with_its_run() -> None:
     runs = [msgspec.structs.replace(run, memory_curve=none) for run in profiles.cuda().runs[:2]]
     said = "Memory over a step is not drawn: its traces hold no allocations."
 
-    assert memory_folds(runs, LEVELS[0]) == (said,)
+    assert [*memory_folds(runs, LEVELS[0])] == [said]
     first, second = memory_folds(
         [msgspec.structs.replace(runs[0], memory_curve=CURVE), runs[1]], LEVELS[0]
     )

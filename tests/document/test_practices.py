@@ -34,7 +34,7 @@ def test_what_failed_comes_first_and_leads_to_its_findings() -> None:
         mark="\N{MULTIPLICATION X}",
         title="No value is read back in the step",
         evidence="11 places read 22 values a step",
-        anchors=("KGP201-read000", "KGP305-copied"),
+        anchors=["KGP201-read000", "KGP305-copied"],
     )
     assert [practice.status for practice in shown] == ["fail", "pass", "not observed"]
 
@@ -42,7 +42,7 @@ def test_what_failed_comes_first_and_leads_to_its_findings() -> None:
 def test_a_finding_that_the_page_has_no_room_for_is_no_link() -> None:
     shown = practices(profiles.watched(), {"read000": "KGP201-read000"}, LIMITS)
 
-    assert shown[0].anchors == ("KGP201-read000",)
+    assert shown[0].anchors == ["KGP201-read000"]
 
 
 def test_the_memory_contract_is_the_part_of_the_checklist_that_is_about_tensors() -> None:

@@ -189,7 +189,7 @@ def test_every_kernel_that_could_be_placed_is_a_circle_and_the_peaks_are_folded_
 def test_a_cpu_report_has_no_such_section() -> None:
     profile = profiles.clean()
 
-    assert roofline_blocks(profile.runs, LIMITS) == ()
+    assert not [*roofline_blocks(profile.runs, LIMITS)]
     assert 'id="roofline"' not in Html().render(profile)
     assert "against the card" not in Markdown().render(profile)
 

@@ -17,7 +17,6 @@ from kgprof.document.table import (
     Small,
     Table,
     bounded,
-    columns,
     markdown,
     missing,
     number,
@@ -68,14 +67,13 @@ def on_a_terminal(table: Table) -> str:
 
 
 def test_markdown_has_a_row_a_run_with_what_qualifies_its_figure_and_the_sum_last() -> None:
-    head, rows = markdown(TABLE)
-
-    assert head == ("| run | ms per step | calls |", "| :-- | --: | --: |")
-    assert rows == (
+    assert markdown(TABLE) == [
+        "| run | ms per step | calls |",
+        "| :-- | --: | --: |",
         "| fused.default | 1.50<br><sub>1.40 to 1.60 in all, n = 9</sub> | 1,200 |",
         "| **eager** | \N{EN DASH} | 2 |",
         "| all |  | 1,202 |",
-    )
+    ]
 
 
 def test_a_terminal_has_as_many_details_as_there_is_room_for() -> None:
@@ -140,7 +138,8 @@ def test_hostile_strings_are_text_in_every_print(hostile: str) -> None:
         LIMITS,
     )
 
-    page, (head, rows), text = on_the_page(table), markdown(table), on_a_terminal(table)
+    page, text = on_the_page(table), on_a_terminal(table)
+    head, rows = markdown(table)[:2], markdown(table)[2:]
 
     assert "\x1b" not in page + "".join((*head, *rows)) + text
     assert "<script" not in page.lower() + "".join((*head, *rows)).lower()
@@ -160,15 +159,12 @@ def test_no_text_is_longer_than_the_page_has_room_for() -> None:
 
 
 def test_columns_are_picked_by_name() -> None:
-    assert TABLE.only("calls", "run").rows[1].cells == (
+    assert TABLE.only("calls", "run").rows[1].cells == [
         Cell("2", mark="!"),
         Cell("eager", wrong=True),
-    )
-    assert [column.style for column in columns("run", "kind", "ms", words=2, first="name")] == [
-        "name",
-        "",
-        "number",
     ]
+    table = plain("", ("run", "kind", "ms"), (), words=2, first="name")
+    assert [column.style for column in table.columns] == ["name", "", "number"]
 
 
 def test_cells_of_figures() -> None:

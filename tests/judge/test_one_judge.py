@@ -160,7 +160,7 @@ def test_the_first_screen_marks_a_winner_only_where_there_is_one(
     expected, limits = pair[1], LEVELS[0]
     bars = first_screen(pair[0], finding_list(pair[0], limits), limits)["bars"]
 
-    assert isinstance(bars, tuple)
+    assert isinstance(bars, list)
     shown = {bar.run: bar for bar in bars if isinstance(bar, RunBar)}
     winner = {FASTER: COMPILED.slug, SLOWER: EAGER.slug}.get(expected)
     assert [name for name, bar in shown.items() if bar.first] == ([winner] if winner else [])

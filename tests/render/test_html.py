@@ -178,7 +178,7 @@ def test_two_kernels_never_look_alike() -> None:
 def test_names_that_differ_in_their_middle_are_shown_longer() -> None:
     first, second = (f"kernel<{'x' * 60}{letter}{'y' * 40}>" for letter in "ab")
 
-    assert distinct_names([first, second], 60, 400) == (first, second)
+    assert distinct_names([first, second], 60, 400) == [first, second]
 
 
 @pytest.mark.parametrize(
