@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 LIMIT_S = 200
@@ -760,15 +761,13 @@ def _training_parts(
     from kgprof.workloads import catalog
     from kgprof.workloads.examples.training import LanguageModel
 
-    sizes = catalog.EXAMPLES["training"].shapes
+    sizes = SimpleNamespace(**catalog.EXAMPLES["training"].shapes)
     torch.manual_seed(0)
     whole: Any = LanguageModel(sizes, recompute=recompute).to(device)
     optimizer = torch.optim.AdamW(whole.parameters(), lr=1e-4)
     model = torch.compile(whole) if compiled else whole
-    shape = (sizes["batch"], sizes["tokens"])
-    tokens, targets = (
-        torch.randint(0, sizes["vocabulary"], shape, device=device) for _ in range(2)
-    )
+    shape = (sizes.batch, sizes.tokens)
+    tokens, targets = (torch.randint(0, sizes.vocabulary, shape, device=device) for _ in range(2))
 
     def step() -> list[Any]:
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]  # type: ignore[no-untyped-call]

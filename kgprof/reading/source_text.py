@@ -486,7 +486,7 @@ class SourceText:
         return tuple(
             self.at(file, node.lineno)
             for file in self._with(*_BACKWARD_HOOKS)
-            for node in ast.walk(self._parsed(file).tree)
+            for node in ast.walk(self.tree(file))
             if isinstance(node, ast.Call) and _named(node.func) in _BACKWARD_HOOKS
         )
 
