@@ -284,7 +284,7 @@ def collect(evidence: Evidence) -> tuple[RecompiledFunction, ...]:
 def _of_run(trace: RunTrace) -> Iterator[RecompiledFunction]:
     guards = rejections(trace)
     for definition, compiled in _by_function(trace):
-        anew = _made_anew(compiled)
+        anew = _made_anew(trace, compiled)
         kept = [c for c in compiled if not c.failed and not c.is_empty]
         again = [c for c in kept if is_recompile(c) or id(c) in anew]
         # a function that is refused each time reaches the limit as well
@@ -359,12 +359,13 @@ def library_function(
     return trace.source.package_line(replace(place, function=function))
 
 
-def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
+def _made_anew(trace: RunTrace, compiled: Sequence[Compiled]) -> set[int]:
     """Compilations (by identity) of a function that torch had never met, although it had compiled
     one just like it.
 
     A function that is made from text in every call has a new code object each time: no guard fails,
-    and every call compiles. A few of a kind are a coincidence of names. ``torch._dynamo.reset()``
+    and every call compiles. A few of a kind are a coincidence of names, and what is called again
+    after it was compiled is a function of its own (formulas that a program makes from texts). ``torch._dynamo.reset()``
     forgets all code objects, and what is compiled after it is new; a Recording of an older kgprof
     does not say when that was.
     """
@@ -380,8 +381,19 @@ def _made_anew(compiled: Sequence[Compiled]) -> set[int]:
         lambda met: (met[0].file, met[0].line, met[0].function, met[1].resets),
     )
     return {
-        id(one) for group in alike if len({c.call for _, c in group}) > MANY for _, one in group[1:]
+        id(one)
+        for group in alike
+        if len({c.call for _, c in group}) > MANY
+        for _, one in group[1:]
+        if not _is_called_again(trace, one, compiled)
     }
+
+
+def _is_called_again(trace: RunTrace, one: Compiled, compiled: Sequence[Compiled]) -> bool:
+    """Tell whether its code ran in a later call, before torch gave its number to another one."""
+    later = [each.call for each in compiled if each.frame_id == one.frame_id]
+    end = min((call for call in later if call > one.call), default=trace.calls)
+    return any(one.call < call < end for call in _runs(trace, {one.frame_id}))
 
 
 def _recompiled(
@@ -982,7 +994,7 @@ def _idle_calls(trace: RunTrace, limit: Compiled) -> int:
 def _every_value_new(trace: RunTrace, compiled: Sequence[Compiled], limit: Compiled | None) -> bool:
     """Whether each call (or each run) of one function, until the last one or the limit, had to
     compile it."""
-    anew = _made_anew(compiled)
+    anew = _made_anew(trace, compiled)
     by_code = grouped(
         (c for c in compiled if not c.failed),
         lambda c: "created again" if id(c) in anew else c.frame_id,

@@ -1252,6 +1252,19 @@ def test_a_few_functions_of_one_name_are_no_recompile() -> None:
     assert collected(*made_anew(0, 0, 0, 0, 0, 0)) == ()
 
 
+def test_functions_of_one_name_that_are_called_again_are_no_recompile() -> None:
+    """A program makes formulas from texts, and calls each of them many times."""
+    formulas = [
+        [
+            *compiled(f"{number}/0", ("<string>", 2, "formula"), call=10 * number),
+            ran(f"{number}/0", *range(10 * number, 10 * number + 10)),
+        ]
+        for number in range(8)
+    ]
+
+    assert collected(*itertools.chain(*formulas), calls=80) == ()
+
+
 def test_what_follows_several_breaks_of_one_line_is_no_recompile() -> None:
     assert collected(*made_anew(0, 1, 2, 3, 4, 5, frame=resumed(STEP, 16))) == ()
 
