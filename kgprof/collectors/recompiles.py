@@ -365,9 +365,9 @@ def _made_anew(trace: RunTrace, compiled: Sequence[Compiled]) -> set[int]:
 
     A function that is made from text in every call has a new code object each time: no guard fails,
     and every call compiles. A few of a kind are a coincidence of names, and what is called again
-    after it was compiled is a function of its own (formulas that a program makes from texts). ``torch._dynamo.reset()``
-    forgets all code objects, and what is compiled after it is new; a Recording of an older kgprof
-    does not say when that was.
+    after it was compiled is a function of its own (formulas that a program makes from texts).
+    ``torch._dynamo.reset()`` forgets all code objects, and what is compiled after it is new; a
+    Recording of an older kgprof does not say when that was.
     """
     alike = grouped(
         (
