@@ -17,6 +17,7 @@ from kgprof.record import store
 from kgprof.record.account import Account
 from kgprof.record.host_profiler import host_table
 from kgprof.record.load import LoadWatch
+from kgprof.record.loader_clock import LoaderClock
 from kgprof.record.run import Place
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.timing import between_us
@@ -119,19 +120,22 @@ class Clock:
     def __init__(self, place: Place, steps: Steps) -> None:
         self._options = place.options
         self._steps = steps
-        self._load, self._cpu_ns = LoadWatch(), array("q")  # at each mark
+        self._load, self._loader = LoadWatch(), LoaderClock()
+        self._cpu_ns, self._loader_ns = array("q"), array("q")  # at each mark
         self.result: m.TimingPass | m.HostPass | m.Skipped | None = None
 
     def __enter__(self) -> None:
-        return None
+        self._loader.__enter__()
 
     def marked(self, kind: Kind) -> None:
         """At each mark, which stands before the step that it begins; ``steps`` has its time, which
         this is no part of."""
         if len(self._cpu_ns) <= self._steps.current:  # a mark may be of two kinds
             self._cpu_ns.append(time.process_time_ns())
+            self._loader_ns.append(self._loader.spent_ns)
 
     def __exit__(self, *_: object) -> None:
+        self._loader.__exit__()
         warmup = self._options.warmup
         kind = self._steps.reported
         compiled_in = frozenset(self._steps.compiled_in(kind))
@@ -149,6 +153,7 @@ class Clock:
         last = max(timed)
         kept = tuple(us for step, us in timed.items() if step >= first)
         cpu_us = between_us(self._steps.at(kind, self._cpu_ns))
+        loader_us = between_us(self._steps.at(kind, self._loader_ns))
         short = f", none of them after --warmup {warmup}" if first < warmup else ""
         if compiling := last - first + 1 - len(kept):
             short += f", without {compiling} in which torch compiled"
@@ -165,9 +170,14 @@ class Clock:
             notes=(note,),
             start_us=start_us,
             cpu_us=tuple(cpu_us[step] for step in timed if step >= first),
+            loader_us=self._of_loader(tuple(loader_us[step] for step in timed if step >= first)),
             load=self._load.answer(),
             step=kind.words,
         )
+
+    def _of_loader(self, loader_us: tuple[float, ...]) -> tuple[float, ...] | m.Skipped:
+        lacking = self._loader.unavailable
+        return m.Skipped(lacking) if lacking else loader_us
 
 
 class HostProfile(Clock):
@@ -178,6 +188,9 @@ class HostProfile(Clock):
         self._step_us: list[float] = []
         self._seen: Sequence[Any] = ()  # in those steps; what comes after the last of them is none
         self._kind: Kind | None = None
+
+    def __enter__(self) -> None:
+        return None
 
     def marked(self, kind: Kind) -> None:
         if self.result is not None or kind is not (self._kind or self._steps.chosen):
