@@ -33,13 +33,14 @@ class Rerun:
         self._steps = Steps(self._marked)
         self._instrument = INSTRUMENTS[name](place, self._steps)
         self._account = Account(self._steps)
+        self._marks = StepMarks(self._steps, place.project)
         self._stack = ExitStack()
         self._over = False
         self._began_ns = 0
         self._ended_ns: int | None = None  # at the program's last line, where its exit code is 0
 
     def begin(self) -> None:
-        self._stack.enter_context(StepMarks(self._steps, self._place.project))
+        self._stack.enter_context(self._marks)
         if self._name is m.PassName.TIMING:
             self._stack.enter_context(self._account)
         self._stack.enter_context(self._instrument)
@@ -78,7 +79,9 @@ class Rerun:
         ended_ns = self._ended_ns
         if ended_ns is None:
             return m.Skipped("the rerun for TIMING did not come to the program's last line")
-        return self._account.answer(self._steps.reported, ended_ns, under_listeners=False)
+        kind = self._steps.reported
+        trains_on = kind is Kind.OPTIMIZER and self._marks.uncounted > 0
+        return self._account.answer(kind, ended_ns, under_listeners=False, trains_on=trains_on)
 
     def _of_eager_code(self, result: Any) -> Any:
         """Nothing, where the program has switched compiling on again."""
