@@ -320,7 +320,7 @@ def causes(idle: m.DeviceIdle, loader_share: float | None = None) -> Sequence[Pa
     if loader_share is not None:
         total_us = sum(sums.values())
         others_us = total_us - sums.pop((m.LimitKind.INPUT, LOADER), 0.0)
-        left = total_us * (1 - loader_share) / others_us if others_us else 0.0
+        left = total_us * (1 - loader_share) / (others_us or 1.0)
         sums = {part: us * left for part, us in sums.items()}
         sums[m.LimitKind.INPUT, LOADER] = total_us * loader_share
     parts = [(limit, name, us) for (limit, name), us in sums.items()]

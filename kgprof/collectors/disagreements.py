@@ -191,20 +191,14 @@ def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
 def _reads(run: RunEvidence) -> Iterator[Disagreement]:
     """By line: a line that is compiled in one call and not in the next cannot be compared call by
     call."""
-    memory = run.record.memory
     source = run.source
-    if (
-        isinstance(memory, m.Skipped)
-        or isinstance(memory.syncs, m.Skipped)
-        or memory.syncs.left_out
-    ):
-        return
-    if any(one.capture == SYNC_HOOKS for one in memory.capture_unavailable):
+    records, lacking = _of_hooks(run)
+    if any(one.capture == SYNC_HOOKS for one in lacking):
         return
     seen: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # by either at all
     # and what the other one has to see too
     certain: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}
-    for record in memory.syncs.records:
+    for record in records or ():
         own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
         if (
             own is not None
@@ -229,6 +223,18 @@ def _reads(run: RunEvidence) -> Iterator[Disagreement]:
             )
 
 
+def _of_hooks(
+    run: RunEvidence,
+) -> tuple[Sequence[m.SyncRecord] | None, Sequence[m.Unavailable]]:
+    """What MEMORY's hooks saw and what was not there to see; None where that is not all of it."""
+    memory = run.record.memory
+    if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped):
+        return None, ()
+    if memory.syncs.left_out:
+        return None, ()
+    return memory.syncs.records, memory.capture_unavailable
+
+
 def _both_see(record: m.SyncRecord) -> bool:
     """Tell whether Python itself reads a number: torch's warning does not reach Python from a
     library in C++ that reads (the constructor of DDP), and ``item`` of another class may copy."""
@@ -247,10 +253,9 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
     has as many, they agree. A solver waits more often in later steps than in the traced ones. What
     waits inside an operator may be unseen by the hooks and contradicts nothing.
     """
-    memory, script = run.record.memory, run.record.script
-    if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped):
-        return
-    if memory.capture_unavailable or memory.syncs.left_out:
+    script = run.record.script
+    records, lacking = _of_hooks(run)
+    if records is None or lacking:
         return  # the breakdown says so
     if script is not None and script.traced:
         return  # other steps
@@ -262,7 +267,7 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
     starts = range(max(1, len(seen) - len(waited) + 1))
     apart = min(_apart(certain, waited, seen[start : start + len(waited)]) for start in starts)
     if apart >= max(WAITS_APART, WAITS_SHARE * usual):
-        calls = f"the trace has {median(certain if median(certain) > usual else waited):g}"
+        calls = f"the trace has {max(median(certain), min(usual, median(waited))):g}"
         yield _disagreement(
             run.key,
             "waits",

@@ -100,13 +100,13 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
         return
     columns = traced.columns
     loading = _loading(columns)
-    idle_us = run.once(loader_us)
-    if idle_us is not None:
+    waited_us = run.once(loader_us)
+    if waited_us is not None:
         without = columns.named(f"{_LOADER}{_WITHOUT_WORKERS}")[loading].any()
         yield InputWait(
             run=run.key,
             rule=SLOW_DATA_LOADER,
-            idle_us=idle_us,
+            idle_us=waited_us,
             copy_us=0.0,
             count=len(loading),
             extent=traced.extent,
@@ -142,9 +142,9 @@ def loader_us(run: RunEvidence) -> float | None:
     if not len(loading):
         return None
     extent, timing = traced.extent, run.record.timing
-    if extent.unlike or not extent.steps or isinstance(timing, m.Skipped):
+    if extent.unlike or not extent.steps:
         return traced.idle_us(loading)
-    if isinstance(timing.loader_us, m.Skipped):
+    if not isinstance(timing, m.TimingPass) or not timing.loader_us:
         return traced.idle_us(loading)
     taken_us = statistics.median(timing.loader_us) * traced.idle_share(loading)
     return min(taken_us, max(0.0, extent.step_us - traced.busy_us))

@@ -132,7 +132,7 @@ class TracedSteps:
     def idle_share(self, spans: Indices) -> float:
         """Of the time inside these host events, in which the GPU did nothing."""
         lasted_ns = timeline.union_ns(timeline.intervals_of(self.columns, spans))
-        return min(1.0, self._idle_ns(spans) / lasted_ns) if lasted_ns else 0.0
+        return min(1.0, self._idle_ns(spans) / max(1, lasted_ns))
 
     def _idle_ns(self, spans: Indices) -> int:
         return timeline.union_ns(_overlaps(self._idle, timeline.intervals_of(self.columns, spans)))

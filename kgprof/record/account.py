@@ -129,7 +129,7 @@ class Account(Source):
         if is_ended and len(boundaries) == self._steps.counts[Kind.OPTIMIZER]:
             start = Phase.START_AND_STEP
         after = Phase.AFTER if is_ended else Phase.STEP_AND_AFTER
-        if trains_on:
+        if trains_on and is_ended:
             after = Phase.OTHERS_AND_AFTER
         return [
             (start, (self._began, first)),

@@ -3,31 +3,33 @@ torch.profiler a loader takes longer, and not as much longer as the launches bes
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data import dataloader
 
-from kgprof.record.source import Source, not_compiled, replace
+from kgprof.record.source import not_compiled, replace
 
 
-class LoaderClock(Source):
-    name = "DataLoader clock"
+def watch_loaders(undo: ExitStack) -> Callable[[], int]:
+    """Return what tells the nanoseconds so far, on the main thread: another one loads while that
+    one works."""
+    iterator_class = dataloader._BaseDataLoaderIter
+    following = iterator_class.__next__
+    spent_ns = 0
 
-    def __init__(self) -> None:
-        self.spent_ns = 0  # up to now, on the main thread: another one loads while it works
+    def timed(iterator: Any) -> Any:
+        nonlocal spent_ns
+        if threading.current_thread() is not threading.main_thread():
+            return following(iterator)
+        before_ns = spent_ns
+        began_ns = time.perf_counter_ns()
+        try:
+            return following(iterator)
+        finally:  # what a loader inside of this one took is a part of it
+            spent_ns = before_ns + time.perf_counter_ns() - began_ns
 
-    def listen(self, undo: ExitStack) -> None:
-        following = _BaseDataLoaderIter.__next__
-
-        def timed(iterator: Any) -> Any:
-            if threading.current_thread() is not threading.main_thread():
-                return following(iterator)
-            began, before_ns = time.perf_counter_ns(), self.spent_ns
-            try:
-                return following(iterator)
-            finally:  # what a loader inside of this one took is a part of it
-                self.spent_ns = before_ns + time.perf_counter_ns() - began
-
-        not_compiled(timed)
-        replace(_BaseDataLoaderIter, "__next__", timed, undo)
+    not_compiled(timed)
+    replace(iterator_class, "__next__", timed, undo)
+    return lambda: spent_ns

@@ -17,7 +17,7 @@ from kgprof.record import store
 from kgprof.record.account import Account
 from kgprof.record.host_profiler import host_table
 from kgprof.record.load import LoadWatch
-from kgprof.record.loader_clock import LoaderClock
+from kgprof.record.loader_clock import watch_loaders
 from kgprof.record.run import Place
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.timing import between_us
@@ -80,8 +80,9 @@ class Rerun:
         if ended_ns is None:
             return m.Skipped("the rerun for TIMING did not come to the program's last line")
         kind = self._steps.reported
-        trains_on = kind is Kind.OPTIMIZER and self._marks.uncounted > 0
-        return self._account.answer(kind, ended_ns, under_listeners=False, trains_on=trains_on)
+        return self._account.answer(
+            kind, ended_ns, under_listeners=False, trains_on=self._marks.uncounted > 0
+        )
 
     def _of_eager_code(self, result: Any) -> Any:
         """Nothing, where the program has switched compiling on again."""
@@ -123,22 +124,23 @@ class Clock:
     def __init__(self, place: Place, steps: Steps) -> None:
         self._options = place.options
         self._steps = steps
-        self._load, self._loader = LoadWatch(), LoaderClock()
+        self._load, self._undo = LoadWatch(), ExitStack()
+        self._in_loaders_ns: Callable[[], int] = lambda: 0  # so far
         self._cpu_ns, self._loader_ns = array("q"), array("q")  # at each mark
         self.result: m.TimingPass | m.HostPass | m.Skipped | None = None
 
     def __enter__(self) -> None:
-        self._loader.__enter__()
+        self._in_loaders_ns = watch_loaders(self._undo)
 
     def marked(self, kind: Kind) -> None:
         """At each mark, which stands before the step that it begins; ``steps`` has its time, which
         this is no part of."""
         if len(self._cpu_ns) <= self._steps.current:  # a mark may be of two kinds
             self._cpu_ns.append(time.process_time_ns())
-            self._loader_ns.append(self._loader.spent_ns)
+            self._loader_ns.append(self._in_loaders_ns())
 
     def __exit__(self, *_: object) -> None:
-        self._loader.__exit__()
+        self._undo.close()
         warmup = self._options.warmup
         kind = self._steps.reported
         compiled_in = frozenset(self._steps.compiled_in(kind))
@@ -173,14 +175,10 @@ class Clock:
             notes=(note,),
             start_us=start_us,
             cpu_us=tuple(cpu_us[step] for step in timed if step >= first),
-            loader_us=self._of_loader(tuple(loader_us[step] for step in timed if step >= first)),
+            loader_us=tuple(loader_us[step] for step in timed if step >= first),
             load=self._load.answer(),
             step=kind.words,
         )
-
-    def _of_loader(self, loader_us: tuple[float, ...]) -> tuple[float, ...] | m.Skipped:
-        lacking = self._loader.unavailable
-        return m.Skipped(lacking) if lacking else loader_us
 
 
 class HostProfile(Clock):

@@ -302,9 +302,12 @@ class StepMarks(Source):
     @property
     def uncounted(self) -> int:
         """How many optimizer steps came after the last counted one, if more than ever before."""
-        others = self._in_a_row if self._in_a_row > max(1, self._longest) else 0
-        in_hooks = self._in_hooks if self._in_hooks > max(1, self._most_in_hooks) else 0
-        return others + in_hooks
+        uncounted = 0
+        if self._in_a_row > max(1, self._longest):
+            uncounted += self._in_a_row
+        if self._in_hooks > max(1, self._most_in_hooks):
+            uncounted += self._in_hooks
+        return uncounted
 
     def _watch_regions(self, undo: ExitStack) -> None:
         """Every compiled callable, when it is entered, asks for its callback through one name, with

@@ -2,12 +2,12 @@
 
 import threading
 import time
+from contextlib import ExitStack
 
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from kgprof.record.loader_clock import LoaderClock
-from kgprof.record.source import listening
+from kgprof.record.loader_clock import watch_loaders
 
 PAUSE_S = 0.02
 ITEMS = 3
@@ -31,14 +31,15 @@ class Nested(Slow):
 
 def spent_s(dataset: Dataset[int], *, on_a_thread: bool = False) -> tuple[float, float]:
     """By the clock, and in all."""
-    clock, before = LoaderClock(), _BaseDataLoaderIter.__next__
+    before = _BaseDataLoaderIter.__next__
     began = time.perf_counter()
 
     def program() -> None:
         for _ in DataLoader(dataset):
             time.sleep(PAUSE_S)
 
-    with listening([clock]):
+    with ExitStack() as undo:
+        spent_ns = watch_loaders(undo)
         if on_a_thread:
             thread = threading.Thread(target=program)
             thread.start()
@@ -46,7 +47,7 @@ def spent_s(dataset: Dataset[int], *, on_a_thread: bool = False) -> tuple[float,
         else:
             program()
     assert _BaseDataLoaderIter.__next__ is before
-    return clock.spent_ns / 1e9, time.perf_counter() - began
+    return spent_ns() / 1e9, time.perf_counter() - began
 
 
 def test_what_next_takes_is_told_from_what_the_program_does_between() -> None:
