@@ -33,6 +33,7 @@ UNLIKE_OTHERS = 3.0
 # Of the CPU's time while the GPU was idle: an operator above it is slow itself and no launch.
 STANDS_OUT = 0.5
 
+LOADER = "DataLoader"
 PYTHON_BETWEEN = "Python between operators"
 # Names in a trace, as torch 2.11 to 2.13 write them (torch/profiler, torch/utils/data/dataloader).
 _PYTHON = ("(Python between traced operations)", "(outside any traced operation)")
@@ -69,12 +70,14 @@ Part = tuple[m.LimitKind, str, float]  # kind, name, microseconds
 Waits = Mapping[tuple[m.LimitKind, m.Location | None], float]
 
 
-def limits(run: m.RunReport, waits: Waits, unlike: str = "") -> m.RunLimits | m.Skipped:
+def limits(
+    run: m.RunReport, waits: Waits, unlike: str = "", loader_us: float | None = None
+) -> m.RunLimits | m.Skipped:
     """Account for the step of a run on a GPU.
 
     ``unlike``: why the traced steps do not stand for TIMING's. The shares are then of the traced
-    step, and nothing is decided. Skipped where no steps were traced, or where they were traced on a
-    CPU.
+    step, and nothing is decided. ``loader_us``: what a step waits for its DataLoader, as a finding
+    says it. Skipped where no steps were traced, or where they were traced on a CPU.
     """
     kernels = run.kernels
     if isinstance(kernels, m.Skipped):
@@ -90,7 +93,7 @@ def limits(run: m.RunReport, waits: Waits, unlike: str = "") -> m.RunLimits | m.
     step_us = max(step_us, busy_us)
     shares = [
         *_of_work(kernels, busy_us),
-        *_of_idle(kernels, step_us - busy_us, waits),
+        *_of_idle(kernels, step_us - busy_us, waits, loader_us),
     ]
     shares.sort(key=lambda share: -share.us)
     whole = tuple(_with_share(share, step_us) for share in shares if share.us > 0)
@@ -271,7 +274,9 @@ def _unfused(kernels: m.KernelBreakdown) -> tuple[str, float]:
 # ---------------------------------------------------------------- GPU idle
 
 
-def _of_idle(kernels: m.KernelBreakdown, idle_us: float, waits: Waits) -> Iterator[m.LimitShare]:
+def _of_idle(
+    kernels: m.KernelBreakdown, idle_us: float, waits: Waits, loader_us: float | None
+) -> Iterator[m.LimitShare]:
     """Split the time without GPU work: waits of the CPU first, the rest by what the CPU did.
 
     MEMORY and TRACE saw the same waits: the larger of both counts, and MEMORY knows the lines.
@@ -281,6 +286,11 @@ def _of_idle(kernels: m.KernelBreakdown, idle_us: float, waits: Waits) -> Iterat
     parts: Sequence[Part] = ()
     if isinstance(kernels.idle, m.DeviceIdle) and kernels.idle.total_us:
         parts = causes(kernels.idle)
+    if loader_us is not None:
+        parts = [part for part in parts if part[0] is not m.LimitKind.INPUT]
+        loader_us = min(loader_us, idle_us)
+        idle_us -= loader_us
+        yield _part(m.LimitKind.INPUT, loader_us, LOADER)
     in_trace_us = sum(us for _, _, us in parts) or 1.0
     others = [part for part in parts if part[0] is not m.LimitKind.SYNC]
     others_us = sum(us for _, _, us in others)
@@ -298,12 +308,21 @@ def _of_idle(kernels: m.KernelBreakdown, idle_us: float, waits: Waits) -> Iterat
         yield _part(limit, (left_us - unplaced_us) * us / others_us, name)
 
 
-def causes(idle: m.DeviceIdle) -> Sequence[Part]:
+def causes(idle: m.DeviceIdle, loader_share: float | None = None) -> Sequence[Part]:
     """Name what the GPU waited for, largest first; the parts add up to ``idle.total_us`` without
-    reads of tensors on the CPU."""
+    reads of tensors on the CPU.
+
+    ``loader_share``: of the DataLoader in it, where another pass says more about that.
+    """
     sums: dict[tuple[m.LimitKind, str], float] = {}
     for limit, name, us in _waited_for(idle):
         sums[limit, name] = sums.get((limit, name), 0.0) + us
+    if loader_share is not None:
+        total_us = sum(sums.values())
+        others_us = total_us - sums.pop((m.LimitKind.INPUT, LOADER), 0.0)
+        left = total_us * (1 - loader_share) / (others_us or 1.0)
+        sums = {part: us * left for part, us in sums.items()}
+        sums[m.LimitKind.INPUT, LOADER] = total_us * loader_share
     parts = [(limit, name, us) for (limit, name), us in sums.items()]
     return sorted(parts, key=lambda part: -part[2])
 
@@ -321,7 +340,7 @@ def _waited_for(idle: m.DeviceIdle) -> Iterator[Part]:
 def _of_span(span: m.HostSpan, host_us: float) -> tuple[m.LimitKind, str]:
     """Tell from its name what a span of the CPU's is."""
     if span.name.startswith(m.LOADER_PREFIX):
-        return m.LimitKind.INPUT, "DataLoader"
+        return m.LimitKind.INPUT, LOADER
     if span.name == m.BETWEEN_COPIES:
         return m.LimitKind.COPIES, ""
     if span.name in _WAITS:

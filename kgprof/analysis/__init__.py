@@ -23,7 +23,7 @@ from kgprof.analysis.trace_diff import differences
 from kgprof.analysis.trade_off import trade_offs
 from kgprof.analysis.verdict import verdict
 from kgprof.analysis.whole_run import whole_run
-from kgprof.collectors import accepted, caches, syncs, witnesses
+from kgprof.collectors import accepted, caches, input_pipeline, syncs, witnesses
 from kgprof.collectors.caches import tallies
 from kgprof.collectors.compilations import compilations
 from kgprof.collectors.recompiles import ledger
@@ -154,7 +154,8 @@ def _with_limits(
             at = limit, finding.location
             waits[at] = waits.get(at, 0.0) + cost.value
     unlike = "" if evidence is None else evidence.once(traced_steps.unlike)
-    return msgspec.structs.replace(run, limits=limits.limits(run, waits, unlike))
+    loader_us = None if evidence is None else evidence.once(input_pipeline.loader_us)
+    return msgspec.structs.replace(run, limits=limits.limits(run, waits, unlike, loader_us))
 
 
 def _overridden(

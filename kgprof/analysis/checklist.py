@@ -28,6 +28,7 @@ from kgprof.collectors import (
     aliases,
     cuda_graphs,
     device_idle,
+    disagreements,
     graph_breaks,
     matmul_precision,
     mutations,
@@ -740,9 +741,15 @@ def _outside(shares: Mapping[m.RunKey, float]) -> str:
 
 
 def _uncounted(seen: Seen) -> str:
-    """Why steps of a script were not looked at."""
+    """Why steps of a script, or waits of its operators, were not counted."""
     after = max((run.script.uncounted for run in seen.runs if run.script), default=0)
-    return f"{plural(after, 'optimizer step')} came after the last counted one" if after else ""
+    if after:
+        return f"{plural(after, 'optimizer step')} came after the last counted one"
+    for run in seen.evidence.on_gpu:
+        waited, certain = run.once(disagreements.waits_of_trace)
+        if sum(waited) > sum(certain):
+            return "operators wait for the GPU inside, where no hook counts it"
+    return ""
 
 
 def copies_together(buffers: Sequence[BufferCopies], *, on_cuda: bool) -> Answer:

@@ -379,16 +379,21 @@ def _once(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lines))
 
 
+def _interrupted(runs: Sequence[m.RunReport]) -> str:
+    """A run whose process ended may lack what another process was to measure."""
+    ended = sum(run.exit.outcome == m.Outcome.OK for run in runs)
+    if ended == len(runs):
+        return "interrupted before all was measured"
+    return f"interrupted: {ended} of {plural(len(runs), 'run')} had ended"
+
+
 def _headlines(
     runs: Sequence[m.RunReport], findings: Sequence[m.Finding], *, interrupted: bool
 ) -> list[tuple[m.VerdictStatus, str]]:
     """(status, sentence), worst first."""
     lines: list[tuple[m.VerdictStatus, str]] = []
     if interrupted:
-        ended = sum(run.exit.outcome == m.Outcome.OK for run in runs)
-        lines.append(
-            (INCONCLUSIVE, f"interrupted: {ended} of {plural(len(runs), 'run')} are complete")
-        )
+        lines.append((INCONCLUSIVE, _interrupted(runs)))
     lines += [
         (FAILED, run.how_it_ended)
         for run in runs

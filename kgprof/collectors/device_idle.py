@@ -147,6 +147,8 @@ class DeviceTime(Event):
     launches: float  # a step
     graph_launches: float | m.Skipped  # of them, whole CUDA graphs
     idle: m.DeviceIdle | m.Skipped  # of TRACE's window
+    # a step: what it waits for its DataLoader, where the traced steps stand for TIMING's
+    loader_us: float | None = None
     asks_for_graphs: bool = False  # torch.compile was asked for CUDA graphs
     # what speaks against a CUDA graph, as far as it was seen: SIZES_CHANGE, BRANCHES, RESULTS_KEPT
     against_graphs: str = ""
@@ -170,7 +172,11 @@ class DeviceTime(Event):
 
     @property
     def causes(self) -> Sequence[limits.Part]:
-        return () if isinstance(self.idle, m.Skipped) else limits.causes(self.idle)
+        if isinstance(self.idle, m.Skipped):
+            return ()
+        if self.loader_us is None or not self.idle_us:
+            return limits.causes(self.idle)
+        return limits.causes(self.idle, min(1.0, self.loader_us / self.idle_us))
 
     @property
     def caused_us(self) -> float:
@@ -230,6 +236,7 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
             else found.graph_launches / found.steps
         ),
         idle=found.idle,
+        loader_us=None if traced.extent.unlike else run.once(input_pipeline.loader_us),
         asks_for_graphs=any(graph.cuda_graphs for graph in graphs),
     )
 

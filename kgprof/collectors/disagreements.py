@@ -20,6 +20,8 @@ contradiction.
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+import numpy as np
+
 from kgprof import model as m
 from kgprof.collectors import cuda_graphs, recompiles, syncs
 from kgprof.collectors.cuda_graphs import CudaGraphs
@@ -28,6 +30,7 @@ from kgprof.collectors.graph_breaks import break_records
 from kgprof.collectors.syncs import READ, Sync, called_function
 from kgprof.reading import launches, timeline
 from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.kineto import Columns
 from kgprof.reading.source_text import is_resumed, user_function
 from kgprof.reading.structured_trace import RunTrace, compile_id
 from kgprof.wording import plural
@@ -63,6 +66,9 @@ TRACE, FRAMES, GRAPHS = "structured trace", "frame hook", "graph hook"
 Place = tuple[str, int]  # file, line
 SYNC_HOOKS, DISPATCH, SYNC_DEBUG = "sync hooks", "dispatch", "sync-debug"
 WAITS_APART, WAITS_SHARE = 1, 0.1  # a step, and of those that the hooks saw: below both they agree
+# operators with one wait each, which the hooks count
+WAITING_ONCE = ("aten::_local_scalar_dense", "aten::copy_", "aten::nonzero")
+OPERATOR = "aten::"
 NUMBERS = ("item", "float", "int", "bool")  # calls that read one
 SAID = {DISPATCH: "dispatcher's hook", SYNC_DEBUG: "sync-debug mode"}
 
@@ -185,20 +191,14 @@ def _launches(event: CudaGraphs) -> Iterator[Disagreement]:
 def _reads(run: RunEvidence) -> Iterator[Disagreement]:
     """By line: a line that is compiled in one call and not in the next cannot be compared call by
     call."""
-    memory = run.record.memory
     source = run.source
-    if (
-        isinstance(memory, m.Skipped)
-        or isinstance(memory.syncs, m.Skipped)
-        or memory.syncs.left_out
-    ):
-        return
-    if any(one.capture == SYNC_HOOKS for one in memory.capture_unavailable):
+    records, lacking = _of_hooks(run)
+    if any(one.capture == SYNC_HOOKS for one in lacking):
         return
     seen: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}  # by either at all
     # and what the other one has to see too
     certain: dict[str, dict[Place, m.Frame]] = {DISPATCH: {}, SYNC_DEBUG: {}}
-    for record in memory.syncs.records:
+    for record in records or ():
         own = next((frame for frame in record.frames if source.project.holds(frame.file)), None)
         if (
             own is not None
@@ -223,6 +223,18 @@ def _reads(run: RunEvidence) -> Iterator[Disagreement]:
             )
 
 
+def _of_hooks(
+    run: RunEvidence,
+) -> tuple[Sequence[m.SyncRecord] | None, Sequence[m.Unavailable]]:
+    """What MEMORY's hooks saw and what was not there to see; None where that is not all of it."""
+    memory = run.record.memory
+    if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped):
+        return None, ()
+    if memory.syncs.left_out:
+        return None, ()
+    return memory.syncs.records, memory.capture_unavailable
+
+
 def _both_see(record: m.SyncRecord) -> bool:
     """Tell whether Python itself reads a number: torch's warning does not reach Python from a
     library in C++ that reads (the constructor of DDP), and ``item`` of another class may copy."""
@@ -238,30 +250,24 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
 
     Of the traced steps the middle half is compared, since in some a program evaluates, saves or
     tries out kernels. Which steps of the hooks' they are is not known: where any stretch of as many
-    has as many, they agree. A solver waits more often in later steps than in the traced ones.
+    has as many, they agree. A solver waits more often in later steps than in the traced ones. What
+    waits inside an operator may be unseen by the hooks and contradicts nothing.
     """
-    memory, trace, script = run.record.memory, run.trace(m.PassName.TRACE), run.record.script
-    if (
-        isinstance(memory, m.Skipped)
-        or isinstance(memory.syncs, m.Skipped)
-        or isinstance(trace, m.Skipped)
-    ):
-        return
-    if memory.capture_unavailable or memory.syncs.left_out:
+    script = run.record.script
+    records, lacking = _of_hooks(run)
+    if records is None or lacking:
         return  # the breakdown says so
     if script is not None and script.traced:
         return  # other steps
-    steps = timeline.profiler_steps(trace.columns)
-    steps = steps[~launches.torch_works_in(trace.columns, steps)]
-    if not len(steps):
-        return  # the hooks leave out what torch waits for while it compiles or records
-    waited = launches.waits(trace.columns, steps).tolist()
+    waited, certain = run.once(waits_of_trace)
+    if not waited:
+        return
     seen = syncs.syncs_of_steps(events, run.key) or [0]
     usual = median(seen)
     starts = range(max(1, len(seen) - len(waited) + 1))
-    apart = min(_apart(waited, seen[start : start + len(waited)]) for start in starts)
+    apart = min(_apart(certain, waited, seen[start : start + len(waited)]) for start in starts)
     if apart >= max(WAITS_APART, WAITS_SHARE * usual):
-        calls = f"the trace has {median(waited):g}"
+        calls = f"the trace has {max(median(certain), min(usual, median(waited))):g}"
         yield _disagreement(
             run.key,
             "waits",
@@ -270,11 +276,35 @@ def _waits(run: RunEvidence, events: tuple[Sync, ...]) -> Iterator[Disagreement]
         )
 
 
-def _apart(waited: Sequence[int], seen: Sequence[int]) -> int:
-    """How far the middle halves of both lie apart; negative where they overlap."""
-    low, high = _middle_half(waited)
+def waits_of_trace(run: RunEvidence) -> tuple[list[int], list[int]]:
+    """Of each step of TRACE the waits, and those of them that the hooks cannot miss; empty without
+    TRACE."""
+    trace = run.trace(m.PassName.TRACE)
+    if isinstance(trace, m.Skipped):
+        return [], []
+    columns = trace.columns
+    steps = timeline.profiler_steps(columns)
+    # the hooks leave out what torch waits for while it compiles or records
+    steps = steps[~launches.torch_works_in(columns, steps)]
+    unseen = _unseen_inside(columns)
+    certain = launches.waits(columns, steps, but_inside=unseen)
+    return launches.waits(columns, steps).tolist(), certain.tolist()
+
+
+def _unseen_inside(columns: Columns) -> launches.Mask:
+    """Operators that wait in ways of their own (a sort by Thrust in ``aten::_coalesce``): torch's
+    debug mode sees none, some or all of it."""
+    names = columns.names
+    waiting = [name.startswith(OPERATOR) and name not in WAITING_ONCE for name in names]
+    found: launches.Mask = np.array(waiting, np.bool_)[columns.name]
+    return found
+
+
+def _apart(certain: Sequence[int], waited: Sequence[int], seen: Sequence[int]) -> int:
+    """How far the middle halves lie apart; negative where they overlap. ``certain``: of ``waited``
+    what the hooks cannot miss."""
     least, most = _middle_half(seen)
-    return max(low - most, least - high)
+    return max(_middle_half(certain)[0] - most, least - _middle_half(waited)[1])
 
 
 def _middle_half(counts: Sequence[int]) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 pinned."""
 
 import re
+import statistics
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,6 +12,7 @@ from kgprof.collectors.event import Event, finding
 from kgprof.measures.traced_steps import WORTH_SHARE, Extent, traced_steps
 from kgprof.reading import launches
 from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.reading.kineto import Columns
 from kgprof.reading.timeline import NOBODY
 from kgprof.wording import plural
 
@@ -97,15 +99,14 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
     if isinstance(traced, m.Skipped):
         return
     columns = traced.columns
-    loading = np.flatnonzero(
-        columns.named(_LOADER) & columns.of_category("user_annotation", "cpu_op")
-    )
-    if len(loading):
+    loading = _loading(columns)
+    waited_us = run.once(loader_us)
+    if waited_us is not None:
         without = columns.named(f"{_LOADER}{_WITHOUT_WORKERS}")[loading].any()
         yield InputWait(
             run=run.key,
             rule=SLOW_DATA_LOADER,
-            idle_us=traced.idle_us(loading),
+            idle_us=waited_us,
             copy_us=0.0,
             count=len(loading),
             extent=traced.extent,
@@ -126,6 +127,31 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
             extent=traced.extent,
             workers=False,
         )
+
+
+def loader_us(run: RunEvidence) -> float | None:
+    """What a step waits for its DataLoader while the GPU has nothing to do; None without one.
+
+    A clock of TIMING's says how long ``next()`` takes, TRACE how much of that the GPU is idle.
+    Without the clock it is TRACE's idle time, scaled.
+    """
+    traced = run.once(traced_steps)
+    if isinstance(traced, m.Skipped):
+        return None
+    loading = _loading(traced.columns)
+    if not len(loading):
+        return None
+    extent, timing = traced.extent, run.record.timing
+    if extent.unlike or not extent.steps:
+        return traced.idle_us(loading)
+    if not isinstance(timing, m.TimingPass) or not timing.loader_us:
+        return traced.idle_us(loading)
+    taken_us = statistics.median(timing.loader_us) * traced.idle_share(loading)
+    return min(taken_us, max(0.0, extent.step_us - traced.busy_us))
+
+
+def _loading(columns: Columns) -> launches.Indices:
+    return np.flatnonzero(columns.named(_LOADER) & columns.of_category("user_annotation", "cpu_op"))
 
 
 def diagnose(events: tuple[InputWait, ...]) -> tuple[m.Finding, ...]:

@@ -440,7 +440,9 @@ def _without_switch(
         return finding
     own = place.text.partition("  #")[0].strip() if place else ""
     own += " ...)" if own.count("(") > own.count(")") else ""  # the call goes on in the next line
-    direct = own and not any(_last(line.function) in _OF_MODULES for line in (library, *way.chain))
+    unnamed = library.function.endswith(">")  # a generator expression: nobody calls it
+    of_modules = any(_last(line.function) in _OF_MODULES for line in (library, *way.chain))
+    direct = own and not of_modules and not unnamed
     if isinstance(way, m.Reads):
         is_read = way.operator != SYNC_DEBUG
         if direct and not way.chain:

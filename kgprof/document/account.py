@@ -20,6 +20,7 @@ COLOURS = {
     m.RunPhase.EVALUATION: "reduction",
     m.RunPhase.AFTER: "other",
     m.RunPhase.STEP_AND_AFTER: "other",
+    m.RunPhase.OTHERS_AND_AFTER: "other",
     m.RunPhase.REST: "other",
 }
 

@@ -125,11 +125,17 @@ class TracedSteps:
         traced_ns = timeline.union_ns(self._idle)
         if not traced_ns:
             return 0.0
-        inside = timeline.union_ns(
-            _overlaps(self._idle, timeline.intervals_of(self.columns, spans))
-        )
+        inside = self._idle_ns(spans)
         true_us = max(0.0, self.extent.step_us - self.busy_us)
         return min(inside / 1000 / len(self.steps), true_us * inside / traced_ns)
+
+    def idle_share(self, spans: Indices) -> float:
+        """Of the time inside these host events, in which the GPU did nothing."""
+        lasted_ns = timeline.union_ns(timeline.intervals_of(self.columns, spans))
+        return min(1.0, self._idle_ns(spans) / max(1, lasted_ns))
+
+    def _idle_ns(self, spans: Indices) -> int:
+        return timeline.union_ns(_overlaps(self._idle, timeline.intervals_of(self.columns, spans)))
 
     @cached_property
     def _idle(self) -> timeline.Intervals:

@@ -19,6 +19,8 @@ class RunPhase(StrEnum):
     EVALUATION = "in eval mode"  # a module is, and no optimizer steps meanwhile
     AFTER = "after the last step"
     STEP_AND_AFTER = "the last step and after"  # nothing marks where it ends
+    # optimizers step after the last counted step: a second training, or one in hooks on gradients
+    OTHERS_AND_AFTER = "other optimizers' steps and after"
     REST = "the rest"  # of a program without steps
 
 

@@ -257,6 +257,8 @@ class TimingPass(Tagged, tag="timing"):
     start_us: tuple[float, ...] = ()
     # CPU time of each step of a script; of a function of a mean step in each group of ``step_us``.
     cpu_us: tuple[float, ...] = ()
+    # of each step of a script what the main thread spent in next() of DataLoaders; of others empty
+    loader_us: tuple[float, ...] = ()
     load: Load | Skipped = Skipped("TIMING did not look at the machine's load")
     account: ScriptAccount | Skipped = Skipped(NOT_ACCOUNTED)  # of a script
     step: str = ""  # of a script: what was counted as one

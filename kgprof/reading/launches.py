@@ -134,14 +134,21 @@ def threads_of(columns: Columns, calls: Indices) -> list[int]:
     return [int(thread) for thread in np.flatnonzero(used)]
 
 
-def waits(columns: Columns, steps: timeline.Intervals) -> npt.NDArray[np.int64]:
+def waits(
+    columns: Columns, steps: timeline.Intervals, *, but_inside: Mask | None = None
+) -> npt.NDArray[np.int64]:
     """Calls in which the host waits for the device, on whatever thread, in each of ``steps``; not
     the recorder's own, nor those with which ``torch.cuda.graph`` begins a capture. Shape [steps].
+
+    ``but_inside``: operators; a call of which one of them is the innermost is left out.
     """
     runtime = columns.of_category(*LAUNCH_CATEGORIES)
     calls = np.flatnonzero(columns.named(*WAITS) & runtime)
     calls = calls[np.argsort(columns.start_ns[calls], kind="stable")]
     own = innermost(columns, columns.named(OWN_SPANS), calls) != NOBODY
+    if but_inside is not None:
+        operators = innermost(columns, columns.of_category("cpu_op"), calls)
+        own |= (operators != NOBODY) & but_inside[operators]
     for capture in np.flatnonzero(columns.named("cudaStreamBeginCapture") & runtime).tolist():
         before = (columns.thread[calls] == columns.thread[capture]) & (
             columns.start_ns[calls] < columns.start_ns[capture]

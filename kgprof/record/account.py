@@ -83,9 +83,10 @@ class Account(Source):
             self._evaluating.append((self._in_eval.pop(id(module)), now))
 
     def answer(
-        self, kind: Kind | None, ended: int, *, under_listeners: bool
+        self, kind: Kind | None, ended: int, *, under_listeners: bool, trains_on: bool = False
     ) -> m.ScriptAccount | m.Skipped:
-        """``ended``: when the program came to its end, on the clock of ``Steps``."""
+        """``ended``: when the program came to its end, on the clock of ``Steps``; ``trains_on``:
+        optimizers stepped after the last counted step."""
         if self.unavailable:
             return m.Skipped(self.unavailable)
         inner = [
@@ -94,7 +95,7 @@ class Account(Source):
             (Phase.EVALUATION, united(self._evaluations(ended))),
             (Phase.BESIDE_COMPILING, self._beside_compiling(kind)),
         ]
-        outer = self._outer(kind, ended)
+        outer = self._outer(kind, ended, trains_on)
         total = sum(end - begin for _, (begin, end) in outer)
         if total <= 0:
             return m.Skipped("the program ended before its first line")
@@ -116,7 +117,7 @@ class Account(Source):
             under_listeners=under_listeners,
         )
 
-    def _outer(self, kind: Kind | None, ended: int) -> list[tuple[Phase, Span]]:
+    def _outer(self, kind: Kind | None, ended: int, trains_on: bool) -> list[tuple[Phase, Span]]:
         """Divide the run into what comes before its steps, the steps, and what comes after."""
         boundaries = self._steps.boundaries(kind)
         if not boundaries:
@@ -128,6 +129,8 @@ class Account(Source):
         if is_ended and len(boundaries) == self._steps.counts[Kind.OPTIMIZER]:
             start = Phase.START_AND_STEP
         after = Phase.AFTER if is_ended else Phase.STEP_AND_AFTER
+        if trains_on and is_ended:
+            after = Phase.OTHERS_AND_AFTER
         return [
             (start, (self._began, first)),
             (Phase.STEPS, (first, last)),
@@ -150,16 +153,17 @@ class Account(Source):
         ]
 
     def _evaluations(self, ended: int) -> list[Span]:
-        """List the spans in eval mode without a step of the optimizer; none in a program without
-        optimizer, which may be in that mode from its first line on."""
+        """List the spans in eval mode without a step of the optimizer, from its first one on; none
+        in a program without optimizer, which may be in that mode from its first line on. A model
+        that is loaded is in it, too, until its training begins."""
         steps = self._steps.boundaries(Kind.OPTIMIZER)
         if not steps:
             return []
-        to_the_end = [(since, ended) for since in self._in_eval.values() if since >= steps[0]]
+        to_the_end = [(since, ended) for since in self._in_eval.values()]
         return [
             (begin, end)
             for begin, end in (*self._evaluating, *to_the_end)
-            if bisect_right(steps, begin) == bisect_left(steps, end)
+            if begin >= steps[0] and bisect_right(steps, begin) == bisect_left(steps, end)
         ]
 
 

@@ -17,6 +17,7 @@ from kgprof.record import store
 from kgprof.record.account import Account
 from kgprof.record.host_profiler import host_table
 from kgprof.record.load import LoadWatch
+from kgprof.record.loader_clock import watch_loaders
 from kgprof.record.run import Place
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.timing import between_us
@@ -32,13 +33,14 @@ class Rerun:
         self._steps = Steps(self._marked)
         self._instrument = INSTRUMENTS[name](place, self._steps)
         self._account = Account(self._steps)
+        self._marks = StepMarks(self._steps, place.project)
         self._stack = ExitStack()
         self._over = False
         self._began_ns = 0
         self._ended_ns: int | None = None  # at the program's last line, where its exit code is 0
 
     def begin(self) -> None:
-        self._stack.enter_context(StepMarks(self._steps, self._place.project))
+        self._stack.enter_context(self._marks)
         if self._name is m.PassName.TIMING:
             self._stack.enter_context(self._account)
         self._stack.enter_context(self._instrument)
@@ -77,7 +79,10 @@ class Rerun:
         ended_ns = self._ended_ns
         if ended_ns is None:
             return m.Skipped("the rerun for TIMING did not come to the program's last line")
-        return self._account.answer(self._steps.reported, ended_ns, under_listeners=False)
+        kind = self._steps.reported
+        return self._account.answer(
+            kind, ended_ns, under_listeners=False, trains_on=self._marks.uncounted > 0
+        )
 
     def _of_eager_code(self, result: Any) -> Any:
         """Nothing, where the program has switched compiling on again."""
@@ -119,19 +124,23 @@ class Clock:
     def __init__(self, place: Place, steps: Steps) -> None:
         self._options = place.options
         self._steps = steps
-        self._load, self._cpu_ns = LoadWatch(), array("q")  # at each mark
+        self._load, self._undo = LoadWatch(), ExitStack()
+        self._in_loaders_ns: Callable[[], int] = lambda: 0  # so far
+        self._cpu_ns, self._loader_ns = array("q"), array("q")  # at each mark
         self.result: m.TimingPass | m.HostPass | m.Skipped | None = None
 
     def __enter__(self) -> None:
-        return None
+        self._in_loaders_ns = watch_loaders(self._undo)
 
     def marked(self, kind: Kind) -> None:
         """At each mark, which stands before the step that it begins; ``steps`` has its time, which
         this is no part of."""
         if len(self._cpu_ns) <= self._steps.current:  # a mark may be of two kinds
             self._cpu_ns.append(time.process_time_ns())
+            self._loader_ns.append(self._in_loaders_ns())
 
     def __exit__(self, *_: object) -> None:
+        self._undo.close()
         warmup = self._options.warmup
         kind = self._steps.reported
         compiled_in = frozenset(self._steps.compiled_in(kind))
@@ -149,6 +158,7 @@ class Clock:
         last = max(timed)
         kept = tuple(us for step, us in timed.items() if step >= first)
         cpu_us = between_us(self._steps.at(kind, self._cpu_ns))
+        loader_us = between_us(self._steps.at(kind, self._loader_ns))
         short = f", none of them after --warmup {warmup}" if first < warmup else ""
         if compiling := last - first + 1 - len(kept):
             short += f", without {compiling} in which torch compiled"
@@ -165,6 +175,7 @@ class Clock:
             notes=(note,),
             start_us=start_us,
             cpu_us=tuple(cpu_us[step] for step in timed if step >= first),
+            loader_us=tuple(loader_us[step] for step in timed if step >= first),
             load=self._load.answer(),
             step=kind.words,
         )
@@ -178,6 +189,9 @@ class HostProfile(Clock):
         self._step_us: list[float] = []
         self._seen: Sequence[Any] = ()  # in those steps; what comes after the last of them is none
         self._kind: Kind | None = None
+
+    def __enter__(self) -> None:
+        return None
 
     def marked(self, kind: Kind) -> None:
         if self.result is not None or kind is not (self._kind or self._steps.chosen):

@@ -624,7 +624,9 @@ class Capture:
             return m.Skipped("the process ended abruptly")
         if self._stopped:
             return m.Skipped(f"the recording stopped after {self._stopped}")
-        return self._account.answer(kind, self._now_ns(), under_listeners=True)
+        return self._account.answer(
+            kind, self._now_ns(), under_listeners=True, trains_on=self._uncounted(kind) > 0
+        )
 
     def _compile_call(self) -> tuple[str, str]:
         """Where the program's own text calls torch.compile, of one that compiled nothing, and what

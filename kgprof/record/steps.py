@@ -238,6 +238,8 @@ class StepMarks(Source):
         self.closure: CodeType | None = None  # of what the counted optimizer's last step called
         # steps of other optimizers since the counted one's last, and the most between two of its
         self._in_a_row = self._longest = 0
+        # likewise of steps inside a backward, which are none of the program's steps
+        self._in_hooks = self._most_in_hooks = 0
         # the last that has stepped since, if it was another one
         self._other: Callable[[], Any] = lambda: None
 
@@ -258,7 +260,10 @@ class StepMarks(Source):
             # An optimizer step that is being compiled is traced through this: nothing of it must
             # stay in the graph. One that steps as soon as a gradient is there ends no step: the
             # backward goes on, and a profiler must not be switched inside of it.
-            if torch.compiler.is_compiling() or torch._C._current_graph_task_id() != -1:
+            if torch.compiler.is_compiling():
+                return
+            if torch._C._current_graph_task_id() != -1:
+                self._in_hooks += 1
                 return
             self._stepped(optimizer, (*args[1:], *kwargs.values()))
 
@@ -280,7 +285,8 @@ class StepMarks(Source):
         self._other = weakref.ref(optimizer)
         if counted is optimizer:
             self._longest = max(self._longest, self._in_a_row)
-            self._in_a_row = 0
+            self._most_in_hooks = max(self._most_in_hooks, self._in_hooks)
+            self._in_a_row = self._in_hooks = 0
             return True
         self._in_a_row += 1
         takes_over = (
@@ -290,13 +296,18 @@ class StepMarks(Source):
         )
         if takes_over:
             self._optimizer = self._other
-            self._in_a_row = 0
+            self._in_a_row = self._in_hooks = 0
         return takes_over
 
     @property
     def uncounted(self) -> int:
         """How many optimizer steps came after the last counted one, if more than ever before."""
-        return self._in_a_row if self._in_a_row > max(1, self._longest) else 0
+        uncounted = 0
+        if self._in_a_row > max(1, self._longest):
+            uncounted += self._in_a_row
+        if self._in_hooks > max(1, self._most_in_hooks):
+            uncounted += self._in_hooks
+        return uncounted
 
     def _watch_regions(self, undo: ExitStack) -> None:
         """Every compiled callable, when it is entered, asks for its callback through one name, with

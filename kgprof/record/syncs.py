@@ -30,6 +30,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 from torch.overrides import handle_torch_function
 
@@ -41,6 +42,7 @@ from kgprof.record.call_index import CallIndex
 from kgprof.record.captured_graph import operator_of
 from kgprof.record.graph_lines import frames_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs, compile_id_of
+from kgprof.record.iterations import COMPREHENSIONS
 from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
 from kgprof.record.source import Source, aside, not_compiled, replace
 from kgprof.record.tensor_memory import PLAIN, answer, device_type
@@ -367,7 +369,7 @@ class Syncs(Source):
             graph=graph,
             operator=operator,
             frames=inside or tuple(map(described, frames)),
-            chain=chain or tuple(map(described, libraries)),
+            chain=chain or tuple(map(_of_a_library, libraries)),
             source=source,
             op=op,
             device=device,
@@ -435,6 +437,16 @@ def _libraries(above: tuple[FrameType, ...], project: FrameType) -> tuple[FrameT
         if not plumbing and not (found and own):
             found.append(frame)
     return tuple(found[:CHAIN])
+
+
+def _of_a_library(frame: FrameType) -> m.Frame:
+    """A comprehension's frame has the name of the function around it: it has none of its own."""
+    named = described(frame)
+    if named.function not in COMPREHENSIONS:
+        return named
+    parts = reversed(frame.f_code.co_qualname.split("."))
+    around = next((part for part in parts if not part.startswith("<")), named.function)
+    return msgspec.structs.replace(named, function=around)
 
 
 def _doing(frame: FrameType, instruction: str, expression: str) -> dict[str, str]:

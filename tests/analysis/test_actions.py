@@ -71,7 +71,7 @@ def test_what_relieves_the_limit_comes_before_what_could_save_more(
     # given: 100 us of an optimizer, whose small kernels limit the step, and 200 us of a loader
     share = LimitShare(limit=LimitKind.SMALL_KERNELS, us=1000.0, share=1.0)
     limited = RunLimits(step_us=1000.0, busy_us=1000.0, shares=(share,), undecided=undecided)
-    monkeypatch.setattr(limits, "limits", lambda run, waits, unlike: limited)
+    monkeypatch.setattr(limits, "limits", lambda *of_run: limited)
 
     assert [rule for rule, _ in actions(optimizer_and_loader())] == order
 
@@ -288,7 +288,7 @@ def test_compiling_an_eager_script_is_an_action_where_it_relieves_what_limits_it
     eager = recording(msgspec.structs.replace(untouched(), script=script))
     share = LimitShare(limit=kind, us=1000.0, share=1.0)
     limited = RunLimits(step_us=1000.0, busy_us=1000.0, shares=(share,))
-    monkeypatch.setattr(limits, "limits", lambda run, waits, unlike: limited)
+    monkeypatch.setattr(limits, "limits", lambda *of_run: limited)
 
     profile = analyse(eager)
 

@@ -386,7 +386,17 @@ def test_an_interruption_is_inconclusive() -> None:
 
     found = said(recording(run(EAGER), never))
 
-    assert (found.status, found.text) == ("inconclusive", "interrupted: 1 of 2 runs are complete")
+    assert (found.status, found.text) == ("inconclusive", "interrupted: 1 of 2 runs had ended")
+
+
+def test_an_interruption_after_the_last_run_has_ended_does_not_call_it_complete() -> None:
+    """It came in a second process of the run's, as the one for TIMING."""
+    whole = recording(run(EAGER))
+    header = msgspec.structs.replace(whole.header, interrupted=True)
+
+    found = said(msgspec.structs.replace(whole, header=header))
+
+    assert (found.status, found.text) == ("inconclusive", "interrupted before all was measured")
 
 
 # ---------------------------------------------------------------- the exit code

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from kgprof.analysis import analyse
+from kgprof.collectors.device_idle import DEVICE_IDLE
 from kgprof.collectors.input_pipeline import PAGEABLE_COPY, SLOW_DATA_LOADER, collect, diagnose
-from kgprof.model import Finding, Recording, Saving
+from kgprof.model import Finding, LimitKind, Recording, RunLimits, Saving, TimingPass
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_device import launched_in, traced
 from tests.collectors.written_gpu_time import pageable_copy, slow_loader
@@ -45,6 +48,47 @@ def test_the_profilers_slower_host_is_scaled_to_the_step_that_was_timed() -> Non
     (finding,) = found(traced(events, step_us=400.0))
 
     assert bound_us(finding) == 100.0
+
+
+def with_a_clock(loader_us: float, *, late_us: float = 300.0) -> Recording:
+    """400 us a step in TIMING, and so much of it in ``next()``; in TRACE 900 of 1,000 us without
+    work on the GPU, 300 of them in the loader."""
+    span = ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
+    events = launched_in(span, ("kernel", "k", 100.0), span_us=300.0, late_us=late_us)
+    recording = traced(events, step_us=400.0)
+    (run,) = recording.runs
+    assert isinstance(run.timing, TimingPass)
+    timing = replace(run.timing, loader_us=(loader_us,) * len(run.timing.every_us))
+    return replace(recording, runs=(replace(run, timing=timing),))
+
+
+@pytest.mark.parametrize(
+    ("loader_us", "late_us", "waits_us"),
+    [
+        (250.0, 300.0, 250.0),
+        (350.0, 300.0, 300.0),  # no more than the idle time
+        (210.0, 200.0, 140.0),  # the GPU works in a third of it
+    ],
+)
+def test_what_next_took_without_the_profiler_is_what_the_loader_takes(
+    loader_us: float, late_us: float, waits_us: float
+) -> None:
+    (finding,) = found(with_a_clock(loader_us, late_us=late_us))
+
+    assert bound_us(finding) == waits_us
+
+
+def test_the_loader_has_one_figure_in_all_that_is_said_of_it() -> None:
+    profile = analyse(with_a_clock(250.0))
+    (run,) = profile.runs
+    idle = next(one for one in profile.findings if one.rule == DEVICE_IDLE.id)
+    (loader,) = (one for one in profile.findings if one.rule == SLOW_DATA_LOADER.id)
+
+    assert isinstance(run.limits, RunLimits)
+    assert run.limits.leading is not None
+    assert (run.limits.leading.limit, run.limits.leading.us) == (LimitKind.INPUT, 250.0)
+    assert bound_us(loader) == 250.0
+    assert "83 % of that in DataLoader" in idle.message  # 250 of 300
 
 
 def test_a_copy_from_pageable_memory_costs_its_time_and_what_is_idle_in_its_call() -> None:

@@ -187,6 +187,9 @@ def test_a_reading_function_that_the_program_calls_itself_is_to_be_called_elsewh
         replace(NAN, package="torchvision", function="save_image"), text="  vutils.save_image(real,"
     )
     assert saved.no_fix.startswith("save_image() reads: if the program allows it")
+    summed = mended(replace(NAN, package="torch", function="<genexpr>"))
+    assert summed.no_fix.startswith("no known argument avoids this read")
+    assert "<genexpr>" not in summed.no_fix
 
 
 def test_what_only_waits_in_a_library_is_not_called_a_read() -> None:

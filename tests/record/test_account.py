@@ -29,7 +29,10 @@ def accounted(program: Callable[[], object]) -> dict[Phase, float]:
     before = torch.nn.Module.train
     with listening([marks, account]):
         program()
-        found = account.answer(steps.reported, steps.now_ns(), under_listeners=False)
+        trains_on = marks.uncounted > 0
+        found = account.answer(
+            steps.reported, steps.now_ns(), under_listeners=False, trains_on=trains_on
+        )
     assert torch.nn.Module.train is before
     assert isinstance(found, m.ScriptAccount)
     assert sum(each.us for each in found.phases) == pytest.approx(found.total_us)
@@ -66,6 +69,39 @@ def test_what_an_optimizer_does_not_step_in_is_told_from_its_steps() -> None:
     assert found[Phase.EVALUATION] >= 3 * PAUSE_S
     assert found[Phase.START_AND_STEP] >= PAUSE_S
     assert found[Phase.AFTER] >= PAUSE_S
+
+
+def test_a_second_training_is_not_merely_after_the_last_step() -> None:
+    def program() -> None:
+        _, step = model()
+        step()
+        step()
+        _, other = model()
+        time.sleep(PAUSE_S)
+        for _ in range(3):
+            other()
+
+    found = accounted(program)
+
+    assert set(found) == {Phase.START_AND_STEP, Phase.STEPS, Phase.OTHERS_AND_AFTER}
+    assert found[Phase.OTHERS_AND_AFTER] >= PAUSE_S
+
+
+def test_a_model_that_is_loaded_in_eval_mode_is_not_evaluated_before_it_learns() -> None:
+    """As from_pretrained() leaves it, while the texts are read."""
+
+    def program() -> None:
+        net, step = model()
+        net.eval()
+        time.sleep(PAUSE_S)
+        net.train()
+        step()
+        step()
+
+    found = accounted(program)
+
+    assert set(found) == {Phase.START_AND_STEP, Phase.STEPS, Phase.AFTER}
+    assert found[Phase.START_AND_STEP] >= PAUSE_S
 
 
 def test_an_evaluation_at_the_end_is_one() -> None:

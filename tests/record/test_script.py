@@ -688,6 +688,7 @@ def test_a_rerun_under_a_clock_gives_timing(tmp_path: Path) -> None:
 
     assert isinstance(done.run.timing, TimingPass)
     assert [len(steps) for steps in done.run.timing.step_us] == [30]
+    assert done.run.timing.loader_us == (0.0,) * 30  # it has no DataLoader
     assert len(done.run.timing.start_us) == 3
     # with what is compiled in it
     assert done.run.timing.start_us[0] > 10 * min(done.run.timing.step_us[0])

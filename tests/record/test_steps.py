@@ -163,6 +163,31 @@ def test_an_optimizer_of_a_second_phase_is_counted_after_a_while_and_named_befor
     assert steps.counts[Kind.OPTIMIZER] == 2 + 3
 
 
+def test_steps_in_hooks_on_gradients_after_the_last_counted_one_are_named() -> None:
+    """As where each parameter's optimizer steps, and goes, while backward() still runs."""
+    weights = [torch.nn.Parameter(torch.ones(2)) for _ in range(2)]
+    counted, *in_hooks = (torch.optim.SGD(each, lr=0.1) for each in (weights, *zip(weights)))
+    steps, uncounted = Steps(), []
+    marks = StepMarks(steps, PROJECT)
+
+    def train(*, steps_itself: bool) -> None:
+        torch.stack(list(weights)).sum().backward()
+        if steps_itself:
+            counted.step()
+        uncounted.append(marks.uncounted)
+
+    with listening([marks]):
+        train(steps_itself=True)
+        for weight, optimizer in zip(weights, in_hooks, strict=True):
+            weight.register_post_accumulate_grad_hook(lambda _, each=optimizer: each.step())
+        train(steps_itself=True)  # hooks that are a part of each step
+        train(steps_itself=False)
+        train(steps_itself=False)
+
+    assert uncounted == [0, 0, 0, 4]
+    assert steps.counts[Kind.OPTIMIZER] == 2
+
+
 def test_an_optimizer_made_anew_is_counted_at_once() -> None:
     weights, steps = [torch.nn.Parameter(torch.ones(2))], Steps()
 

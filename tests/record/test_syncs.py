@@ -652,6 +652,19 @@ def test_who_waits_is_told_by_what_stands_between(
     )
 
 
+def test_a_read_in_a_comprehension_of_a_library_is_its_functions() -> None:
+    """As of GradScaler._maybe_opt_step, which sums what it reads."""
+    scope: dict[str, Any] = {}
+    text = "class Scaler:\n    def step(self, x):\n        return sum(v.item() for v in [x])\n"
+    exec(compile(text, str(TORCH / "amp/scaler.py"), "exec"), scope)
+    scaler = scope["Scaler"]()
+
+    def step(x: torch.Tensor) -> object:
+        return scaler.step(x[0])
+
+    assert {frame.function for one in seen(step) for frame in one.chain} == {"step"}
+
+
 def test_in_compiled_code_only_what_the_program_says_itself_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
