@@ -21,8 +21,9 @@ HOST_CODE = m.Rule(
     why=(
         "Between the operators of a step its own Python code runs, and the GPU has nothing to do "
         "when the queue of launches is empty. A thread samples the main thread's stack over the "
-        "traced steps of a script; what torch does, and lines that wait for the GPU, are left out. "
-        "A function is named if it takes "
+        "traced steps of a script; what torch does, lines that wait for the GPU, and lines that "
+        "call torch's operators (whose time may be the operators') are left out. A function is "
+        "named if it takes "
         f"{100 * WORTH_SHARE:.0f} % of the traced step and the GPU was idle in Python for as long, "
         "without the time of the other functions, and if it is idle for that much of a step "
         "without the profiler, too."
@@ -73,9 +74,10 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
         return
     if isinstance(memory.syncs, m.Skipped):
         return
-    # The CPU waits in these lines, and does not work.
-    waiting = {
-        (frame.file, frame.line) for record in memory.syncs.records for frame in record.frames
+    left_out = {
+        # The CPU waits in these lines, and does not work.
+        *((frame.file, frame.line) for record in memory.syncs.records for frame in record.frames),
+        *_with_operators(run),
     }
     waits_us = sum(
         us
@@ -84,7 +86,7 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
     )
     functions: dict[tuple[str, str], list[m.HostLine]] = defaultdict(list)
     for row in trace.host_lines.rows:
-        if (row.at.file, row.at.line) in waiting:
+        if (row.at.file, row.at.line) in left_out:
             continue
         functions[row.at.file, row.at.function].append(row)
     python_us = sum(row.us for rows in functions.values() for row in rows)
@@ -101,6 +103,16 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
             idle_us=max(0.0, traced.extent.step_us - traced.busy_us),
             extent=traced.extent,
         )
+
+
+def _with_operators(run: RunEvidence) -> Iterator[tuple[str, int]]:
+    """Give the lines of which torch dispatched operators: a sample there may be in one of them."""
+    origins = run.record.kernel_origins
+    if isinstance(origins, m.Skipped):
+        return
+    for origin in origins.origins:
+        for line in origin.lines:
+            yield line.file, line.line
 
 
 def diagnose(events: tuple[HostCode, ...]) -> tuple[m.Finding, ...]:
