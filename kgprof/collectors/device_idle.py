@@ -23,6 +23,7 @@ from kgprof.collectors import (
     optimizer_steps,
     recompiles,
     skipped_frames,
+    slow_operators,
     syncs,
 )
 from kgprof.collectors.event import Event, finding
@@ -92,7 +93,8 @@ DEVICE_IDLE = m.Rule(
         rule.id
         for rule in (
             *(*syncs.RULES, *graph_breaks.RULES, *recompiles.RULES),
-            *(*input_pipeline.RULES, *optimizer_steps.RULES, *host_code.RULES),
+            *(*input_pipeline.RULES, *optimizer_steps.RULES),
+            *(*host_code.RULES, *slow_operators.RULES),
         )
     ),
 )
@@ -313,7 +315,8 @@ def _message(event: DeviceTime) -> str:
     if cause is None or cause[0] is m.LimitKind.UNKNOWN:
         return message
     limit, name, us = cause
-    share = f"{100 * us / event.caused_us:.0f} % of that"
+    of = "the traced steps' idle time" if event.unlike else "that"
+    share = f"{100 * us / event.caused_us:.0f} % of {of}"
     if limit is m.LimitKind.LAUNCHES:
         return f"{message}; {share} while the CPU issues launches"
     if limit is m.LimitKind.COPIES:
