@@ -27,9 +27,10 @@ from kgprof.collectors import (
     syncs,
 )
 from kgprof.collectors.event import Event, finding
+from kgprof.collectors.library_switches import keeps_sizes
 from kgprof.collectors.tensor_facts import run_tensors
 from kgprof.measures import kernels
-from kgprof.measures.traced_steps import traced_steps
+from kgprof.measures.traced_steps import TracedSteps, traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
 
@@ -44,6 +45,15 @@ SIZES_CHANGE = (
     "no CUDA graph is proposed: compiled code takes sizes or numbers that change from call to "
     "call, and a graph would be recorded for each. Pad them to a few sizes (or use a static cache) "
     "first."
+)
+STEPS_CHANGE = (
+    "no CUDA graph is proposed: most traced steps launch the same kernels over other grids, or "
+    "copy other numbers of bytes, so that sizes change from step to step, and a graph would be "
+    "recorded for each. Pad the inputs to a few sizes first."
+)
+SPARSE = (
+    "no CUDA graph is proposed: the steps work on sparse tensors, which torch.compile does not "
+    "support."
 )
 BRANCHES = (
     "no CUDA graph is proposed: Python branches on the values of tensors several times per step "
@@ -113,9 +123,10 @@ LAUNCH_BOUND = m.Rule(
     example="Four hundred kernels of 2 µs each, launched one by one in a step of 4 ms.",
     remedy=(
         "Fuse more, or enlarge the batch so that each kernel works longer per launch. If its "
-        "inputs keep their sizes, Python does not branch on the value of a tensor, and no result "
-        "is kept beyond the next call, replay the step as a CUDA graph (where CUDA graphs are on "
-        "already, their own findings say why they do not help). Measure the result: small float32 "
+        "inputs keep their sizes and none is sparse, Python does not branch on the value of a "
+        "tensor, and no result is kept beyond the next call, replay the step as a CUDA graph "
+        "(where CUDA graphs are on already, their own findings say why they do not help). Measure "
+        "the result: small float32 "
         "Linear layers may get slower matmuls when compiled, which "
         "torch.set_float32_matmul_precision('high') avoids."
     ),
@@ -150,7 +161,7 @@ class DeviceTime(Event):
     graph_launches: float | m.Skipped  # of them, whole CUDA graphs
     idle: m.DeviceIdle | m.Skipped  # of TRACE's window
     asks_for_graphs: bool = False  # torch.compile was asked for CUDA graphs
-    # what speaks against a CUDA graph, as far as it was seen: SIZES_CHANGE, BRANCHES, RESULTS_KEPT
+    # what speaks against a CUDA graph, as far as it was seen: one of the sentences above
     against_graphs: str = ""
 
     @property
@@ -239,6 +250,11 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
 def _against_graphs(evidence: Evidence, run: RunEvidence) -> str:
     if _sizes_change(run):
         return SIZES_CHANGE
+    traced = run.once(traced_steps)
+    if isinstance(traced, TracedSteps) and traced.have_sparse_tensors:
+        return SPARSE
+    if isinstance(traced, TracedSteps) and traced.change_their_sizes:
+        return "" if keeps_sizes(run.record.kernel_origins) else STEPS_CHANGE
     events = (event for event in evidence.once(syncs.collect) if event.run == run.key)
     if any(event.branches_often for event in events):
         return BRANCHES

@@ -127,7 +127,8 @@ def _finding(event: SlowOperator) -> m.Finding:
 
 def _saving(event: SlowOperator) -> m.Saving | m.Skipped:
     """What makes it slow, sizes that come for the first time, may be seldom in other steps."""
-    if m.PassName.TIMING not in event.extent.measured_in:
+    extent = event.extent
+    if not extent.unlike and m.PassName.TIMING not in extent.measured_in:
         return m.Skipped("without TIMING it is not known of other steps than the traced ones")
     us = min(event.waits_us, event.idle_us)
-    return event.extent.saving(us, "the CPU time of this operator")
+    return extent.saving(us, "the CPU time of this operator")
