@@ -74,11 +74,17 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
         return
     if isinstance(memory.syncs, m.Skipped):
         return
-    left_out = {
-        # The CPU waits in these lines, and does not work.
-        *((frame.file, frame.line) for record in memory.syncs.records for frame in record.frames),
-        *_with_operators(run),
+    # The CPU waits in these lines, and does not work.
+    waiting = {
+        (frame.file, frame.line) for record in memory.syncs.records for frame in record.frames
     }
+    # A sample in one of these may be in an operator.
+    operators = {
+        (line.file, line.line)
+        for origin in getattr(run.record.kernel_origins, "origins", ())
+        for line in origin.lines
+    }
+    left_out = waiting | operators
     waits_us = sum(
         us
         for limit, name, us in limits.causes(found.idle)
@@ -103,16 +109,6 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
             idle_us=max(0.0, traced.extent.step_us - traced.busy_us),
             extent=traced.extent,
         )
-
-
-def _with_operators(run: RunEvidence) -> Iterator[tuple[str, int]]:
-    """Give the lines of which torch dispatched operators: a sample there may be in one of them."""
-    origins = run.record.kernel_origins
-    if isinstance(origins, m.Skipped):
-        return
-    for origin in origins.origins:
-        for line in origin.lines:
-            yield line.file, line.line
 
 
 def diagnose(events: tuple[HostCode, ...]) -> tuple[m.Finding, ...]:
