@@ -220,8 +220,6 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
         return (_finding(m.Level.NOTE, None, f"{message}: {hidden}", "as-it-stands"),)
     message += "; its times are those of eager code" if timed else ""
     found = _finding(m.Level.NOTE, None, message, "as-it-stands")
-    if any(event.has_sparse_tensors for event in events):
-        return (msgspec.structs.replace(found, no_fix=_SPARSE),)
     if loop := next((event.loop for event in events if event.loop), None):
         place = f"{PurePath(loop.file).name}:{loop.line}"
         why = (
@@ -229,6 +227,8 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
             "there, if the model runs it"
         )
         return (msgspec.structs.replace(found, no_fix=why),)
+    if any(event.has_sparse_tensors for event in events):
+        return (msgspec.structs.replace(found, no_fix=_SPARSE),)
     fixes = [event.fix for event in events]
     fix = f"{fixes[0]}; not tried: kgprof sweep compares it with eager" if all(fixes) else ""
     return (msgspec.structs.replace(found, fix=fix),)
