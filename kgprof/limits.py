@@ -30,7 +30,8 @@ CLEARLY = 1.2
 WORTH_NAMING = 0.05
 # Times the median step of the run: traced steps above it are not like the others.
 UNLIKE_OTHERS = 3.0
-# Of the CPU's time while the GPU was idle: an operator above it is slow itself and no launch.
+# Of the CPU's time while the GPU was idle: an operator above it, its forward and backward together,
+# is slow itself and no launch.
 STANDS_OUT = 0.5
 
 LOADER = "DataLoader"
@@ -38,6 +39,7 @@ PYTHON_BETWEEN = "Python between operators"
 # Names in a trace, as torch 2.11 to 2.13 write them (torch/profiler, torch/utils/data/dataloader).
 _PYTHON = ("(Python between traced operations)", "(outside any traced operation)")
 _OPERATOR = "aten::"
+_DIRECTIONS = ("_forward", "_backward")
 _WAITS = (
     "aten::_local_scalar_dense",
     "aten::item",
@@ -333,11 +335,31 @@ def _waited_for(idle: m.DeviceIdle) -> Iterator[Part]:
     yield m.LimitKind.COPIES, "", idle.copy_launch_us
     yield m.LimitKind.UNKNOWN, "GPU idle", idle.unknown_us + idle.edges_us
     spans = [span for span in idle.host_spans if span.name != m.READS_ON_CPU]
+    slow = standing_out(idle)
+    called = " and ".join(slow)
     for span in spans:
-        yield *_of_span(span, idle.host_us), span.total_us
+        of = (m.LimitKind.HOST, called) if span.name in slow else _of_span(span)
+        yield *of, span.total_us
 
 
-def _of_span(span: m.HostSpan, host_us: float) -> tuple[m.LimitKind, str]:
+def standing_out(idle: m.DeviceIdle) -> tuple[str, ...]:
+    """Name the operator, forward and backward, that most of the CPU's time passed in while the GPU
+    waited; empty where it launched many in turn."""
+    sums: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for span in idle.host_spans:
+        if span.name.startswith(_OPERATOR) and span.name not in _WAITS:
+            sums[_without_direction(span.name)][span.name] = span.total_us
+    slow = (each for each in sums.values() if sum(each.values()) >= STANDS_OUT * idle.host_us)
+    return tuple(next(slow, ()))
+
+
+def _without_direction(operator: str) -> str:
+    for direction in _DIRECTIONS:
+        operator = operator.removesuffix(direction)
+    return operator
+
+
+def _of_span(span: m.HostSpan) -> tuple[m.LimitKind, str]:
     """Tell from its name what a span of the CPU's is."""
     if span.name.startswith(m.LOADER_PREFIX):
         return m.LimitKind.INPUT, LOADER
@@ -347,8 +369,6 @@ def _of_span(span: m.HostSpan, host_us: float) -> tuple[m.LimitKind, str]:
         return m.LimitKind.SYNC, ""
     if span.name in _PYTHON:
         return m.LimitKind.HOST, PYTHON_BETWEEN
-    if span.name.startswith(_OPERATOR) and span.total_us >= STANDS_OUT * host_us:
-        return m.LimitKind.HOST, span.name
     return m.LimitKind.LAUNCHES, ""
 
 

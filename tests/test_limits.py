@@ -111,6 +111,14 @@ def leading(
         ),
         pytest.param({"aten::cudnn_rnn": 90, "aten::mm": 10}, (LimitKind.HOST, "aten::cudnn_rnn")),
         pytest.param(
+            {"aten::attend_backward": 40, "aten::attend_forward": 35, "aten::mm": 25},
+            (LimitKind.HOST, "aten::attend_backward and aten::attend_forward"),
+        ),
+        pytest.param(
+            {"aten::mean_backward": 45, "aten::mean": 45, "aten::mm": 10},
+            (LimitKind.HOST, "aten::mean_backward and aten::mean"),
+        ),
+        pytest.param(
             {"(Python between traced operations)": 90, "aten::mm": 10},
             (LimitKind.HOST, limits.PYTHON_BETWEEN),
         ),

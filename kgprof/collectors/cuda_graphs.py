@@ -12,6 +12,7 @@ write to an input that is not at a fixed address: on CUDA torch would make no CU
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -151,6 +152,10 @@ NAMED = 2  # inputs, in a message
 SELDOM = 1 / 8  # of the steps: fewer that record a graph for a new size are a note
 SIZES = "for each size"
 PADDED = "a few sizes; keep the part of the result that belongs to the input"
+NUMBERS = (
+    "a CUDA graph holds the numbers that it was recorded with: keep them the same, or pass them as "
+    "tensors on the GPU where no size and no branch follows from them"
+)
 NOT_ON_CPU = m.Skipped("not observable on CPU")
 
 # Functions of torch._inductor that log, and what their messages are about.
@@ -539,8 +544,13 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
     """Recordings in steady state of a compilation that had been recorded before."""
     if isinstance(event.recorded, m.Skipped):
         return
+    sizes = {each.compile_id: each.sizes for each in event.sizes}
     late = (
-        [one for one in _repeated(same) if one.call >= event.steady_from]
+        [
+            one
+            for one in _repeated(same, sizes.get(same[0].compile_id, 1))
+            if one.call >= event.steady_from
+        ]
         for same in grouped(event.recorded, lambda one: one.compile_id)
     )
     for recorded in filter(None, late):
@@ -564,12 +574,23 @@ def _again(event: CudaGraphs) -> Iterator[m.Finding]:
         )
 
 
-def _repeated(recorded: Sequence[Recorded]) -> Iterator[Recorded]:
-    """Give the recordings that torch explains, or that are of sizes that were recorded before."""
+def _repeated(recorded: Sequence[Recorded], sizes: int) -> Iterator[Recorded]:
+    """Give the recordings that torch explains, or that are of sizes that were recorded before.
+
+    ``sizes``: for which torch made a graph. Its log has no numbers, and not every tensor: of those
+    that it does not tell apart, so many look like others and are first ones.
+    """
+    kinds = {(one.function, one.inputs) for one in recorded}
+    first_ones = Counter({one.function: sizes for one in recorded})
+    first_ones.subtract(function for function, _ in kinds)
     known = set[tuple[object, ...]]()
     for number, one in enumerate(recorded):
         key = (one.function, one.inputs)
-        if number and (one.again or key in known):
+        is_repeated = key in known
+        if is_repeated and not one.again and first_ones[one.function] > 0:
+            first_ones[one.function] -= 1
+            is_repeated = False
+        if number and (one.again or is_repeated):
             yield one
         known.add(key)
 
@@ -579,15 +600,18 @@ def _for_sizes(event: CudaGraphs) -> Iterator[m.Finding]:
     for each in event.sizes:
         if not each.late:
             continue
-        message = f"a CUDA graph is recorded for each of {each.sizes:,} input sizes"
+        one, several = "size", "input sizes"
+        if each.numbers:
+            one, several = "value", f"values of {' and '.join(map(said, each.numbers[:NAMED]))}"
+        message = f"a CUDA graph is recorded for each of {each.sizes:,} {several}"
         often = each.warned
         if isinstance(each.each_us, float):
             often = each.in_steps > SELDOM * each.steps
             took = figure(each.each_us / 1e3)
             usual = figure(each.usual_us / 1e3)
             message += (
-                f": {each.in_steps:,} of {plural(each.steps, 'step')} record one or run a size for "
-                f"the first time, {took} ms each where a replay takes {usual} ms"
+                f": {each.in_steps:,} of {plural(each.steps, 'step')} record one or run a {one} "
+                f"for the first time, {took} ms each where a replay takes {usual} ms"
             )
         else:
             message += f", {each.late:,} of them after warm-up"
@@ -598,6 +622,7 @@ def _for_sizes(event: CudaGraphs) -> Iterator[m.Finding]:
             found,
             level=m.Level.WARNING if often else m.Level.NOTE,
             fix=f"x = {each.pad}  # {PADDED}" if each.pad else "",
+            no_fix=NUMBERS if each.numbers else "",
             cost=_cost_of_sizes(each),
             saves=_saved_without_sizes(each),
         )

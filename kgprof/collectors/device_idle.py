@@ -23,12 +23,14 @@ from kgprof.collectors import (
     optimizer_steps,
     recompiles,
     skipped_frames,
+    slow_operators,
     syncs,
 )
 from kgprof.collectors.event import Event, finding
+from kgprof.collectors.library_switches import keeps_sizes
 from kgprof.collectors.tensor_facts import run_tensors
 from kgprof.measures import kernels
-from kgprof.measures.traced_steps import traced_steps
+from kgprof.measures.traced_steps import TracedSteps, traced_steps
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
 
@@ -43,6 +45,15 @@ SIZES_CHANGE = (
     "no CUDA graph is proposed: compiled code takes sizes or numbers that change from call to "
     "call, and a graph would be recorded for each. Pad them to a few sizes (or use a static cache) "
     "first."
+)
+STEPS_CHANGE = (
+    "no CUDA graph is proposed: most traced steps launch the same kernels over other grids, or "
+    "copy other numbers of bytes, so that sizes change from step to step, and a graph would be "
+    "recorded for each. Pad the inputs to a few sizes first."
+)
+SPARSE = (
+    "no CUDA graph is proposed: the steps work on sparse tensors, which torch.compile does not "
+    "support."
 )
 BRANCHES = (
     "no CUDA graph is proposed: Python branches on the values of tensors several times per step "
@@ -92,7 +103,8 @@ DEVICE_IDLE = m.Rule(
         rule.id
         for rule in (
             *(*syncs.RULES, *graph_breaks.RULES, *recompiles.RULES),
-            *(*input_pipeline.RULES, *optimizer_steps.RULES, *host_code.RULES),
+            *(*input_pipeline.RULES, *optimizer_steps.RULES),
+            *(*host_code.RULES, *slow_operators.RULES),
         )
     ),
 )
@@ -111,9 +123,10 @@ LAUNCH_BOUND = m.Rule(
     example="Four hundred kernels of 2 µs each, launched one by one in a step of 4 ms.",
     remedy=(
         "Fuse more, or enlarge the batch so that each kernel works longer per launch. If its "
-        "inputs keep their sizes, Python does not branch on the value of a tensor, and no result "
-        "is kept beyond the next call, replay the step as a CUDA graph (where CUDA graphs are on "
-        "already, their own findings say why they do not help). Measure the result: small float32 "
+        "inputs keep their sizes and none is sparse, Python does not branch on the value of a "
+        "tensor, and no result is kept beyond the next call, replay the step as a CUDA graph "
+        "(where CUDA graphs are on already, their own findings say why they do not help). Measure "
+        "the result: small float32 "
         "Linear layers may get slower matmuls when compiled, which "
         "torch.set_float32_matmul_precision('high') avoids."
     ),
@@ -150,7 +163,7 @@ class DeviceTime(Event):
     # a step: what it waits for its DataLoader, where the traced steps stand for TIMING's
     loader_us: float | None = None
     asks_for_graphs: bool = False  # torch.compile was asked for CUDA graphs
-    # what speaks against a CUDA graph, as far as it was seen: SIZES_CHANGE, BRANCHES, RESULTS_KEPT
+    # what speaks against a CUDA graph, as far as it was seen: one of the sentences above
     against_graphs: str = ""
 
     @property
@@ -244,6 +257,11 @@ def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
 def _against_graphs(evidence: Evidence, run: RunEvidence) -> str:
     if _sizes_change(run):
         return SIZES_CHANGE
+    traced = run.once(traced_steps)
+    if isinstance(traced, TracedSteps) and traced.have_sparse_tensors:
+        return SPARSE
+    if isinstance(traced, TracedSteps) and traced.change_their_sizes:
+        return "" if keeps_sizes(run.record.kernel_origins) else STEPS_CHANGE
     events = (event for event in evidence.once(syncs.collect) if event.run == run.key)
     if any(event.branches_often for event in events):
         return BRANCHES
@@ -320,7 +338,8 @@ def _message(event: DeviceTime) -> str:
     if cause is None or cause[0] is m.LimitKind.UNKNOWN:
         return message
     limit, name, us = cause
-    share = f"{100 * us / event.caused_us:.0f} % of that"
+    of = "the traced steps' idle time" if event.unlike else "that"
+    share = f"{100 * us / event.caused_us:.0f} % of {of}"
     if limit is m.LimitKind.LAUNCHES:
         return f"{message}; {share} while the CPU issues launches"
     if limit is m.LimitKind.COPIES:

@@ -17,6 +17,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.collectors import recompiles
+from kgprof.collectors.input_sizes import numbers_of
 from kgprof.measures.paid_once import RECORDS, PaidOnce, is_recording, paid_once
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.structured_trace import RunTrace, frame_id
@@ -41,6 +42,7 @@ class GraphSizes(m.Model):
     warned: bool  # torch says itself that there are many
     varies: Size = ()  # the first input of which a dimension varies
     dimension: int = 0
+    numbers: tuple[str, ...] = ()  # that vary, as Dynamo names them, where no size does
     steps: int = 0  # after warm-up
     in_steps: int = 0  # of those, in which torch recorded a graph or ran a size for the first time
     each_us: float | m.Skipped = m.Skipped("no step of this run has a time")
@@ -122,6 +124,7 @@ def _sizes(
         warned=warned,
         varies=varies,
         dimension=dimension,
+        numbers=() if varies else numbers_of(trace, name),
     )
 
 

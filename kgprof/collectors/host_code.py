@@ -21,8 +21,9 @@ HOST_CODE = m.Rule(
     why=(
         "Between the operators of a step its own Python code runs, and the GPU has nothing to do "
         "when the queue of launches is empty. A thread samples the main thread's stack over the "
-        "traced steps of a script; what torch does, and lines that wait for the GPU, are left out. "
-        "A function is named if it takes "
+        "traced steps of a script; what torch does, lines that wait for the GPU, and lines that "
+        "call torch's operators (whose time may be the operators') are left out. A function is "
+        "named if it takes "
         f"{100 * WORTH_SHARE:.0f} % of the traced step and the GPU was idle in Python for as long, "
         "without the time of the other functions, and if it is idle for that much of a step "
         "without the profiler, too."
@@ -77,6 +78,13 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
     waiting = {
         (frame.file, frame.line) for record in memory.syncs.records for frame in record.frames
     }
+    # A sample in one of these may be in an operator.
+    operators = {
+        (line.file, line.line)
+        for origin in getattr(run.record.kernel_origins, "origins", ())
+        for line in origin.lines
+    }
+    left_out = waiting | operators
     waits_us = sum(
         us
         for limit, name, us in limits.causes(found.idle)
@@ -84,7 +92,7 @@ def _of_run(run: RunEvidence) -> Iterator[HostCode]:
     )
     functions: dict[tuple[str, str], list[m.HostLine]] = defaultdict(list)
     for row in trace.host_lines.rows:
-        if (row.at.file, row.at.line) in waiting:
+        if (row.at.file, row.at.line) in left_out:
             continue
         functions[row.at.file, row.at.function].append(row)
     python_us = sum(row.us for rows in functions.values() for row in rows)

@@ -116,6 +116,15 @@ def inputs_of(trace: RunTrace, compiled: Sequence[Compiled]) -> Inputs:
     )
 
 
+def numbers_of(trace: RunTrace, name: str) -> tuple[str, ...]:
+    """Name, as Dynamo does, the numbers that are symbols in one compilation; none where a size is
+    one."""
+    sources = tuple(_symbols(trace, name))
+    if any(_SIZE.fullmatch(source) for source in sources):
+        return ()
+    return tuple(dict.fromkeys(sources))
+
+
 def as_in_guards(source: str) -> str:
     """``batch['x']`` for Dynamo's ``L['batch']['x']``."""
     return _LOCAL.sub(r"\1", source, count=1)

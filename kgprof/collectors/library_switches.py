@@ -463,7 +463,13 @@ def _last(function: str) -> str:
     return function.rpartition(".")[2]
 
 
-def _of_trainer(origins: m.KernelOrigins | m.Skipped) -> Mapping[str, Mapping[str, str]]:
+def keeps_sizes(origins: m.KernelOrigins | m.Skipped) -> bool:
+    """Whether what is written in place of a CUDA graph is an argument that keeps sizes as they
+    are."""
+    return bool(_of_trainer(origins).get("keeps_sizes"))
+
+
+def _of_trainer(origins: m.KernelOrigins | m.Skipped) -> Mapping[str, Any]:
     """The arguments of the library that takes this run's training steps."""
     files = {line.file for origin in getattr(origins, "origins", ()) for line in origin.lines}
     its = (one for one in TRAINERS if any(part in file for part in one["files"] for file in files))

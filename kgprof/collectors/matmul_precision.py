@@ -13,6 +13,7 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import plural
 
 FIRST_WITH_TF32 = (8, 0)  # compute capability
+OFTEN_IDLE = 0.3  # of the step without work on the GPU: more launches may make it longer
 # cuBLAS, cuDNN and CUTLASS name their float32 kernels without tensor cores so; "s1688gemm" and
 # "tf32" are on them.
 _ON_CUDA_CORES = re.compile(r"_simt_sgemm|_ffma_|(?:^|_|\b)sgemm_|(?:^|_)scudnn_|sgemm_largek")
@@ -118,6 +119,7 @@ class SlowProducts(Event):
     largest: str  # the kernel that took most of it
     # how many times as fast the card was measured to multiply otherwise; None: not measured
     rate: float | None
+    idle_share: float  # of the step: the GPU's
     # of attention: more of its work runs in the backward pass, which is not told apart
     backward: bool
 
@@ -164,6 +166,7 @@ def _of_run(run: RunEvidence) -> Iterator[SlowProducts]:
             extent=traced.extent,
             largest=columns.names[int(np.argmax(totals))],
             rate=rate,
+            idle_share=max(0.0, 1 - traced.busy_us / traced.extent.step_us),
             backward=rule is MATH_ATTENTION and bool(columns.named("autograd::engine::").any()),
         )
 
@@ -215,6 +218,9 @@ def _finding(event: SlowProducts) -> m.Finding:
 def _saving(event: SlowProducts) -> m.Saving | m.Skipped:
     if event.backward:
         return m.Skipped("the backward pass of attention cannot be told apart from the rest")
+    if event.rule is NO_AUTOCAST and event.idle_share >= OFTEN_IDLE:
+        idle = f"the GPU is idle {100 * event.idle_share:.0f} % of the step"
+        return m.Skipped(f"autocast launches more kernels, and {idle}")
     if event.rate is None:
         return event.extent.saving(event.device_us, "all of these kernels' GPU time")
     saved_us = event.device_us * max(0.0, 1 - 1 / event.rate)

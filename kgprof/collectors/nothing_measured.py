@@ -6,8 +6,9 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.collectors.fingerprint import fingerprint
+from kgprof.measures.traced_steps import TracedSteps, traced_steps
 from kgprof.reading import compiled_callables
-from kgprof.reading.evidence import Evidence
+from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.source_text import SourceText
 from kgprof.wording import plural
 
@@ -45,6 +46,7 @@ RULES = (NOTHING_MEASURED,)
 _BEFORE_STEPS = (
     "in the script, before the first step; if its class matters, its own .compile() instead"
 )
+_SPARSE = "torch.compile was not tried: the steps work on sparse tensors, which it does not support"
 
 
 class CoverageEvent(m.Model):
@@ -66,6 +68,7 @@ class CoverageEvent(m.Model):
     # calls
     fix: str = ""
     loop: m.Location | None = None  # in what that may compile, which torch would unroll
+    has_sparse_tensors: bool = False  # in its traced steps on a GPU
 
 
 def measured(run: m.RunRecord, options: m.Options) -> bool:
@@ -93,6 +96,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
     # what is compiled already, and runs eagerly, is not to be compiled once more
     called = {trace.run for trace in evidence.compilers if compiled_callables.callables(trace)}
     events = []
+    sparse = {run.key for run in evidence.on_gpu if _has_sparse_tensors(run)}
     for run, source in ((each.record, each.source) for each in evidence.runs):
         has_time = measured(run, options)
         not_asked = options.for_a_gate or (options.untimed and has_time)
@@ -110,6 +114,7 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             compilations=compilations,
             unused=unused,
             hidden=off,
+            has_sparse_tensors=run.key in sparse,
         )
         if (script := run.script) is not None:
             beside = (
@@ -130,6 +135,11 @@ def collect(evidence: Evidence) -> tuple[CoverageEvent, ...]:
             )
         events.append(event)
     return tuple(events)
+
+
+def _has_sparse_tensors(run: RunEvidence) -> bool:
+    traced = run.once(traced_steps)
+    return isinstance(traced, TracedSteps) and traced.have_sparse_tensors
 
 
 def _to_compile(script: m.ScriptRun, source: SourceText) -> tuple[str, m.Location | None]:
@@ -217,6 +227,8 @@ def diagnose(events: tuple[CoverageEvent, ...]) -> tuple[m.Finding, ...]:
             "there, if the model runs it"
         )
         return (msgspec.structs.replace(found, no_fix=why),)
+    if any(event.has_sparse_tensors for event in events):
+        return (msgspec.structs.replace(found, no_fix=_SPARSE),)
     fixes = [event.fix for event in events]
     fix = f"{fixes[0]}; not tried: kgprof sweep compares it with eager" if all(fixes) else ""
     return (msgspec.structs.replace(found, fix=fix),)

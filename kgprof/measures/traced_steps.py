@@ -3,6 +3,8 @@ nothing did, and whether they stand for TIMING's step."""
 
 import re
 import statistics
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,6 +24,19 @@ from kgprof.wording import figure, plural
 WORTH_SHARE = 0.05  # of the step: less is not worth a line of the report
 # share of the step in which the GPU works: from here on a faster kernel can make the step shorter
 MOSTLY_BUSY = 0.5
+# Of steps that change their sizes: a few sizes come again, and each has a graph of its own.
+MANY_SIZES = 3
+MOSTLY_OTHERS = 0.5  # of the steps
+# Operators that only sparse tensors have, in torch 2.11 to 2.13.
+_SPARSE = (
+    "aten::coalesce",
+    "aten::_coalesce",
+    "aten::_sparse_addmm",
+    "aten::_sparse_compressed_tensor",
+    "aten::_sparse_coo_tensor",
+    "aten::_sparse_mm",
+    "aten::_sparse_sum",
+)
 
 
 class Extent(m.Model):
@@ -74,14 +89,48 @@ class TracedSteps:
     @cached_property
     def work_us(self) -> list[float]:
         """The device time that each step launched, in their order."""
+        within = self._step >= 0
+        own_us = self.columns.duration_ns[self.work.events] / 1000
+        summed = np.bincount(self._step[within], own_us[within], minlength=len(self.steps))
+        return [float(us) for us in summed]
+
+    @cached_property
+    def sizes(self) -> int:
+        """Count the sizes that the steps came in: they differ in the grids of kernels, or the bytes
+        of copies, of which each step has as many."""
+        names = self.columns.name[self.work.events]
+        shapes = self.columns.shape[self.work.events]
+        launched = [self._step == step for step in range(len(self.steps))]
+        counts = [Counter(names[own].tolist()) for own in launched]
+        as_many = [name for name, number in counts[0].items() if _is_in_all(name, number, counts)]
+        compared = np.isin(names, as_many)
+        sizes = set[tuple[tuple[int, int], ...]]()
+        for own in launched:
+            its = own & compared
+            pairs = zip(names[its].tolist(), shapes[its].tolist(), strict=True)
+            sizes.add(tuple(sorted(pairs)))
+        return len(sizes)
+
+    @property
+    def change_their_sizes(self) -> bool:
+        """Whether most of them came in a size of their own."""
+        return self.sizes >= MANY_SIZES and self.sizes > MOSTLY_OTHERS * len(self.steps)
+
+    @property
+    def have_sparse_tensors(self) -> bool:
+        """Whether an operator of sparse tensors ran."""
+        return bool(self.columns.named(*_SPARSE).any())
+
+    @cached_property
+    def _step(self) -> Indices:
+        """The step that launched each event of ``work``; negative: none."""
         starts_ns = np.sort(self.steps[:, 0])
         calls = self.work.calls
         launched = np.where(calls == NOBODY, self.work.events, calls)
-        step = np.searchsorted(starts_ns, self.columns.start_ns[launched], side="right") - 1
-        within = step >= 0
-        own_us = self.columns.duration_ns[self.work.events] / 1000
-        summed = np.bincount(step[within], own_us[within], minlength=len(starts_ns))
-        return [float(us) for us in summed]
+        found: Indices = (
+            np.searchsorted(starts_ns, self.columns.start_ns[launched], side="right") - 1
+        )
+        return found
 
     @cached_property
     def busy_us(self) -> float:
@@ -147,6 +196,10 @@ class TracedSteps:
         gaps = np.stack([reached, np.append(busy[:, 0], window.end_ns)], axis=1)
         found: timeline.Intervals = gaps[gaps[:, 0] < gaps[:, 1]]
         return found
+
+
+def _is_in_all(name: int, number: int, counts: Sequence[Counter[int]]) -> bool:
+    return all(each[name] == number for each in counts)
 
 
 def _overlaps(disjoint: timeline.Intervals, others: timeline.Intervals) -> npt.NDArray[np.int64]:

@@ -439,6 +439,29 @@ def test_one_size_is_no_finding_and_the_same_size_again_is_recorded_again() -> N
     assert "was recorded again once after warm-up: torch gave no reason" in found.message
 
 
+def of_numbers(steps: int) -> list[Any]:
+    """Each second step brings a number for the first time; a recording's log has none."""
+    symbol = written.record("0/1", 0, create_symbol={"source": "L['position']"})
+    lines = [line for line in written.many_sizes(steps) if line.function != "record_function"]
+    return [symbol, *lines, *(written.sized_graph(step, 8) for step in range(1, steps, 2))]
+
+
+def test_a_graph_for_each_number_is_recorded_for_the_first_time_and_named_by_it() -> None:
+    (found,) = sized(*of_numbers(20))
+
+    assert found.message.startswith("a CUDA graph is recorded for each of 10 values of position: ")
+    assert "run a value for the first time" in found.message
+    assert (found.fix, found.no_fix) == ("", cuda_graphs.NUMBERS)
+
+
+def test_more_recordings_than_numbers_are_recorded_again() -> None:
+    more = [written.sized_graph(step, 8) for step in (20, 21)]
+
+    again, _ = sized(*of_numbers(20), *more)
+
+    assert "was recorded again 2 times after warm-up" in again.message
+
+
 def test_two_pieces_of_one_graph_are_each_recorded_for_the_first_time() -> None:
     other = msgspec.structs.replace(
         written.sized_graph(7, 10), text="[0/1] Recording function=partition_1, inputs: x"

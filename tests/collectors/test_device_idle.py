@@ -13,6 +13,8 @@ from kgprof.collectors.device_idle import (
     REPLAY,
     RESULTS_KEPT,
     SIZES_CHANGE,
+    SPARSE,
+    STEPS_CHANGE,
     collect,
     diagnose,
 )
@@ -20,11 +22,14 @@ from kgprof.collectors.witnesses import WITNESSES
 from kgprof.model import (
     Finding,
     FindingCost,
+    KernelOrigin,
+    KernelOrigins,
     Level,
     MemoryPass,
     PassName,
     Recording,
     Skipped,
+    SourceLine,
     Witness,
 )
 from kgprof.model.memory_records import HeldOutput
@@ -32,7 +37,9 @@ from kgprof.reading.evidence import Evidence
 from tests.collectors import written_syncs, written_tensors
 from tests.collectors.written_device import (
     RUN,
+    TRACED_US,
     steps,
+    steps_of,
     timed,
     traced,
     unlike_steps,
@@ -176,6 +183,49 @@ def test_no_cuda_graph_is_proposed_where_the_run_speaks_against_it(
     assert against in finding.detail
 
 
+def launching_over(*grids: int, operator: str = "aten::mm") -> Recording:
+    """Four steps of forty short kernels, each over as many blocks; an operator before each."""
+    events = list(steps_of(kernels=40, kernel_us=2.0, launches=40, in_operators=0.9))
+    for event in events:
+        if event["cat"] == "kernel":
+            step = int(event["ts"] // TRACED_US)
+            event["args"] |= {"grid": [grids[step], 1, 1], "block": [32, 1, 1]}
+        if event["cat"] == "cpu_op":
+            event["name"] = event["name"].replace("aten::mm", operator)
+    return traced(events, step_us=400.0)
+
+
+@pytest.mark.parametrize(
+    ("recording", "against"),
+    [
+        pytest.param(launching_over(4, 4, 4, 4), "", id="one size"),
+        pytest.param(launching_over(4, 8, 4, 8), "", id="two sizes in turn"),
+        pytest.param(launching_over(4, 8, 6, 5), STEPS_CHANGE, id="four sizes"),
+        pytest.param(launching_over(4, 4, 4, 4, operator="aten::_sparse_mm"), SPARSE, id="sparse"),
+    ],
+)
+def test_no_cuda_graph_is_proposed_to_eager_steps_of_other_sizes_and_sparse_tensors(
+    recording: Recording, against: str
+) -> None:
+    (finding,) = found(recording)
+
+    assert finding.rule == LAUNCH_BOUND.id
+    assert finding.fix == ("" if against else REPLAY)
+    assert against in finding.detail
+
+
+def test_an_argument_that_keeps_the_sizes_is_proposed_where_they_change() -> None:
+    line = SourceLine(file="/lib/transformers/generation/utils.py", line=1, function="_sample")
+    origin = KernelOrigin(compile_id="", kernel="torch.ops.aten.mm", number=1, lines=(line,))
+    recording = launching_over(4, 8, 6, 5)
+    origins = KernelOrigins(origins=(origin,))
+    run = msgspec.structs.replace(recording.runs[0], kernel_origins=origins)
+
+    (finding,) = found(msgspec.structs.replace(recording, runs=(run,)))
+
+    assert finding.fix == REPLAY  # in place of which the argument is written
+
+
 def test_steps_that_vary_are_idle_as_a_short_one_is_and_promise_no_gain() -> None:
     # given: 80 us of work in steps of 300 to 900 us
     recording = steps(step_us=400.0, kernels=40, kernel_us=2.0, in_operators=0.9)
@@ -184,7 +234,7 @@ def test_steps_that_vary_are_idle_as_a_short_one_is_and_promise_no_gain() -> Non
     assert finding.saves == Skipped("step times varied 3.0× within the run (p90 over p10)")
     assert finding.message == (
         "the GPU is idle at least 73 % of most steps (at most 80 of 300 µs busy); "
-        "89 % of that while the CPU issues launches"
+        "89 % of the traced steps' idle time while the CPU issues launches"
     )
 
 
@@ -206,7 +256,7 @@ def test_traced_steps_that_are_shorter_than_most_give_no_rate_of_launches() -> N
 
     assert finding.message == (
         "the GPU is idle at least 90 % of most steps (at most 20 of 200 µs busy); "
-        "93 % of that in Python between operators on the CPU"
+        "93 % of the traced steps' idle time in Python between operators on the CPU"
     )
 
 

@@ -6,7 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from kgprof.collectors.host_code import HOST_CODE, collect, diagnose
-from kgprof.model import HostLine, Recording, Saving, SourceLine, SyncRecord, TracePass
+from kgprof.model import (
+    HostLine,
+    KernelOrigin,
+    KernelOrigins,
+    Recording,
+    Saving,
+    SourceLine,
+    SyncRecord,
+    TracePass,
+)
 from kgprof.model.memory_records import Frame
 from kgprof.reading.evidence import Evidence
 from tests.collectors.written_device import STEPS
@@ -98,6 +107,28 @@ def test_the_place_is_said_as_it_is_named(function: str, words: str) -> None:
 )
 def test_code_that_the_gpu_does_not_wait_for_is_none(recorded: Recording) -> None:
     assert diagnose(collect(Evidence(recorded))) == ()
+
+
+def with_operators(*lines: int) -> Recording:
+    """The same, where torch dispatched an operator of each of these lines."""
+    recorded = sampled()
+    (run,) = recorded.runs
+    places = [SourceLine(file="/src/shop/model.py", line=line, function="jitter") for line in lines]
+    origins = tuple(
+        KernelOrigin(compile_id="", kernel="torch.ops.aten.mul", number=number, lines=(place,))
+        for number, place in enumerate(places)
+    )
+    run = replace(run, kernel_origins=KernelOrigins(origins=origins))
+    return replace(recorded, runs=(run,))
+
+
+def test_lines_of_operators_are_no_python_code() -> None:
+    # given: 125 us in line 7, and 375 us in line 9
+    (left,) = diagnose(collect(Evidence(with_operators(7))))
+
+    assert "jitter() takes 0.375 of 1.00 ms" in left.message
+    assert diagnose(collect(Evidence(with_operators(9)))) == ()
+    assert collect(Evidence(with_operators(7, 9))) == ()
 
 
 def test_python_that_only_the_profiler_makes_slow_is_nothing_to_wait_for() -> None:

@@ -142,3 +142,14 @@ def test_no_share_of_a_step_is_more_than_all_of_it() -> None:
 
 def test_a_share_of_the_timed_step_is_one_of_the_step() -> None:
     assert found(exact_float32())[EXACT].message.endswith(", 80 % of the step")
+
+
+@pytest.mark.parametrize(("step_us", "is_known"), [(500.0, True), (600.0, False)])
+def test_autocast_saves_nothing_for_sure_where_the_gpu_is_often_idle(
+    step_us: float, is_known: bool
+) -> None:
+    # given: 400 us of work in the step
+    (finding,) = diagnose(collect(Evidence(of_kernels((TF32, 400.0), step_us=step_us))))
+
+    assert finding.rule == HALF
+    assert isinstance(finding.saves, Saving) is is_known

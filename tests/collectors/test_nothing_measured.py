@@ -239,3 +239,14 @@ def test_a_torch_compile_of_which_nothing_was_called_is_said_with_the_line_to_wr
     for each in doubtful:
         assert "no call of what it wraps compiled anything here" in each.message
         assert each.fix == ""
+
+
+def test_steps_on_sparse_tensors_are_not_to_be_compiled() -> None:
+    eager = recording(run(AS_IS, compiled=0))
+    (event,) = nothing_measured.collect(Evidence(eager))
+    sparse = msgspec.structs.replace(event, fix="m = torch.compile(m)", has_sparse_tensors=True)
+
+    (found,) = nothing_measured.diagnose((sparse,))
+
+    assert (found.level, found.fix) == (Level.NOTE, "")
+    assert "sparse tensors" in found.no_fix

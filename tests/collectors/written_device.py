@@ -35,7 +35,7 @@ def steps(
     the part of the time between two launches that the CPU spends in operators (two in turn, so that
     none stands out), 0..1.
     """
-    events = _events(kernels, kernel_us, kernels if launches is None else launches, in_operators)
+    events = steps_of(kernels, kernel_us, kernels if launches is None else launches, in_operators)
     return traced(events, step_us=step_us, mode=mode)
 
 
@@ -67,7 +67,7 @@ def traced(
     )
 
 
-def _events(
+def steps_of(
     kernels: int, kernel_us: float, launches: int, in_operators: float
 ) -> Iterator[dict[str, Any]]:
     """Kernels evenly over each step, each launched just before it begins; operators of the CPU

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from kgprof.model import (
     CompileRecords,
     HostLine,
     HostLines,
+    KernelOrigin,
+    KernelOrigins,
     Recording,
     SourceFile,
     SourceLine,
@@ -16,7 +20,14 @@ from kgprof.model import (
     TracePass,
 )
 from tests.collectors import written_syncs
-from tests.collectors.written_device import STEPS, launched_in, replays, steps, traced
+from tests.collectors.written_device import (
+    STEPS,
+    TRACED_US,
+    launched_in,
+    replays,
+    steps,
+    traced,
+)
 
 SIMT = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nt_align1>(Params)"
 TF32 = "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_execute_kernel__5x_cublas"
@@ -108,3 +119,48 @@ def sampled(*reads: SyncRecord, in_step_us: float = 500.0, kernel_us: float = 10
     trace = replace(run.trace, host_lines=HostLines(rows=rows))
     run = replace(run, trace=trace, memory=written_syncs.memory(*reads))
     return replace(recorded, runs=(run,))
+
+
+def slow_operator(
+    *names: str,
+    operator_us: float = 800.0,
+    launches: int = 1,
+    step_us: float | None = 900.0,
+    lines: tuple[int, ...] = (),
+) -> Recording:
+    """In each step of 1,000 us these operators, one after the other, with so many launches at the
+    end of each. ``lines``: of the last one."""
+    names = names or ("aten::attend",)
+    events: list[dict[str, Any]] = []
+    for step in range(STEPS):
+        start = step * TRACED_US
+        events.append(_event("user_annotation", f"ProfilerStep#{step}", start, TRACED_US))
+        each_us = operator_us / len(names)
+        for place, name in enumerate(names):
+            at = start + 100 + place * each_us
+            events.append(_event("cpu_op", name, at, each_us))
+            for number in range(launches):
+                linked = {"correlation": len(events) + 1}
+                called = at + each_us - 4 + number / launches
+                call = _event("cuda_runtime", "cudaLaunchKernel", called, 0.1)
+                kernel = _event("kernel", "attends", called + 2, 0.1)
+                events.append({**call, "args": linked})
+                events.append({**kernel, "args": {**linked, "stream": 7}, "tid": 7})
+    recorded = traced(events, step_us=step_us)
+    (run,) = recorded.runs
+    origins = KernelOrigins(
+        origins=tuple(
+            KernelOrigin(
+                compile_id="",
+                kernel=f"torch.ops.aten.{names[-1].removeprefix('aten::')}",
+                number=number,
+                lines=(SourceLine(file="/src/shop/model.py", line=line, function="attend"),),
+            )
+            for number, line in enumerate(lines)
+        )
+    )
+    return replace(recorded, runs=(replace(run, kernel_origins=origins),))
+
+
+def _event(category: str, name: str, at: float, us: float) -> dict[str, Any]:
+    return {"ph": "X", "pid": 1, "tid": 1, "cat": category, "name": name, "ts": at, "dur": us}

@@ -185,6 +185,7 @@ CASES: dict[str, Case] = {
     ),
     "KGP611": Case(written=written_gpu_time.own_kernel()),
     "KGP612": Case(written=written_gpu_time.sampled()),
+    "KGP613": Case(written=written_gpu_time.slow_operator()),
     "KGP603": Case(written=recording(run(EAGER), run(COMPILED, evaluation_s=0.9))),
     "KGP701": Case(written=written.recording(*written.an_unrolled_loop())),
 }
