@@ -315,9 +315,7 @@ def skipped() -> Profile:
 
 def empty() -> Profile:
     """Interrupted before the first run."""
-    verdict = Verdict(
-        status=VerdictStatus.INCONCLUSIVE, text="interrupted before all was measured"
-    )
+    verdict = Verdict(status=VerdictStatus.INCONCLUSIVE, text="interrupted before all was measured")
     return msgspec.structs.replace(
         _profile((), CPU, "cpu"), verdict=verdict, baseline=None, exit_code=130
     )
