@@ -93,7 +93,7 @@ class _Server:
 
     def end(self) -> None:
         self.channel.close()
-        self.process.wait()
+        self.process.communicate()  # it prints nothing; this closes the pipe, too
 
 
 @functools.cache

@@ -31,6 +31,7 @@ from kgprof.collectors.remedies import (
     NUMBERS,
     STATIC_INT,
     Cause,
+    are_of_parameters,
     as_code,
     is_number,
     name_of,
@@ -1179,13 +1180,14 @@ def _finding(
 def _advice(
     event: RecompiledFunction, recompiles: Sequence[Recompile], rule: m.Rule, apart: str
 ) -> str:
-    """The remedy for what failed; at the limit, if there is none, room for all modules that share
-    the code."""
+    """The remedy for what failed; at the limit, if there is none or the modules that share the code
+    have parameters of several sizes, room for all of these."""
     if apart in (CONVERGED, WENT_ON) and event.calls_known:
         return ""
-    if fix := _fix(event, recompiles):
-        return fix
-    return room_for_all(event.modules_of_code) if rule is LIMIT_REACHED else ""
+    room = room_for_all(event.modules_of_code) if rule is LIMIT_REACHED else ""
+    if room and are_of_parameters([each.guard for each in recompiles]):
+        return room
+    return _fix(event, recompiles) or room
 
 
 def _silently(event: RecompiledFunction) -> str:

@@ -231,7 +231,12 @@ def _is_of_the_model(guard: Guard) -> bool:
 
 
 def _is_of_parameter(cause: Cause) -> bool:
-    return any(_STATIC_PARAMETER in switch for guard in cause.guards for switch in guard.switches)
+    return are_of_parameters(cause.guards)
+
+
+def are_of_parameters(guards: Sequence[Guard]) -> bool:
+    """Tell whether one of them is on the size of a parameter, as torch's hint says."""
+    return any(_STATIC_PARAMETER in switch for guard in guards for switch in guard.switches)
 
 
 def _switch(name: str) -> Callable[[Cause], str]:

@@ -101,13 +101,14 @@ class RunTensors(m.Model):
 
     def is_users(self, graph: m.WatchedGraph, name: str) -> bool:
         """Whether the user gave it: what goes on after a graph break takes the locals of before as
-        its arguments, and what lay on Python's stack."""
+        its arguments, also one that has the name of an argument, and what lay on Python's stack."""
         if (on_stack := _LOCAL.match(name)) is not None and on_stack[1].startswith(STACK):
             return False
         local = _LOCAL.fullmatch(name)
         if local is None or not is_resumed(graph.function):
             return True
-        return local[1] in self.source.arguments(graph.file, graph.first_line, graph.function)
+        kept = self.source.kept_arguments(graph.file, graph.first_line, graph.function)
+        return local[1] in kept
 
     def origin(self, graph: m.WatchedGraph, tensor: m.GraphInput) -> str:
         """The source of what the user gave, where this input is that or lies in it; empty for a

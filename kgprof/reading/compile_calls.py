@@ -55,9 +55,12 @@ def is_static(tree: ast.Module, line: int) -> bool:
     )
 
 
+_HIDDEN = "in a `try` whose `except` may hide what it raises"
+
+
 def condition(text: str, line: int) -> str:
-    """Name the innermost ``if`` that a line with torch.compile stands under; empty where there is
-    none.
+    """Name the innermost ``if`` that a line with torch.compile stands under, and a ``try`` that may
+    hide what it raises; empty where there is neither.
 
     Whether the file is run as a script is no such condition.
     """
@@ -70,7 +73,11 @@ def condition(text: str, line: int) -> str:
         for side, words in ((node.body, "under"), (node.orelse, "in the else of")):
             if "__name__" not in test and _compiles(side, line):
                 found = f"{words} `if {test}`"
-    return found
+    tried = any(
+        isinstance(node, ast.Try) and node.handlers and _compiles(list(node.body), line)
+        for node in (() if tree is None else ast.walk(tree))
+    )
+    return ", ".join(filter(None, (found, _HIDDEN if tried else "")))
 
 
 def _compiles(side: ast.expr | list[ast.stmt], line: int) -> bool:

@@ -266,16 +266,34 @@ class SourceText:
     def arguments(self, file: str, first_line: int, function: str) -> tuple[str, ...]:
         """The names of a function's arguments as its ``def`` or ``lambda`` has them, whatever part
         of it the code object is; empty where its text is not known."""
+        node = self._defined(file, first_line, function)
+        if node is None:
+            return ()
+        given = node.args
+        stars = [star for star in (given.vararg, given.kwarg) if star is not None]
+        return tuple(a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs, *stars))
+
+    def kept_arguments(self, file: str, first_line: int, function: str) -> tuple[str, ...]:
+        """The same without those whose names the function gives to something else."""
+        node = self._defined(file, first_line, function)
+        nodes = ast.walk(node) if node is not None else ()
+        bound = {
+            each.id
+            for each in nodes
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        }
+        names = self.arguments(file, first_line, function)
+        return tuple(name for name in names if name not in bound)
+
+    def _defined(
+        self, file: str, first_line: int, function: str
+    ) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
         place = self.definition(file, first_line, function)
         kind = ast.Lambda if function.endswith("<lambda>") else _Function
         for node in ast.walk(self.tree(file)):
             if isinstance(node, kind) and node.lineno == place.line:
-                given = node.args
-                stars = [star for star in (given.vararg, given.kwarg) if star is not None]
-                return tuple(
-                    a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs, *stars)
-                )
-        return ()
+                return node
+        return None
 
     def comparison(self, place: m.Location, name: str) -> str:
         """The one comparison for which the function around ``place`` uses its argument ``name``;

@@ -187,6 +187,14 @@ def test_the_arguments_of_a_function_behind_its_own_break_as_well() -> None:
     assert program.arguments(written.FILE, 99, "nowhere") == ()
 
 
+def test_an_argument_whose_name_is_given_to_something_else_is_not_kept() -> None:
+    program = source("def f(scores, ids):\n    scores = scores.clone()\n    return scores, ids\n")
+
+    assert program.kept_arguments(FILE, 1, "f") == ("ids",)
+    assert program.kept_arguments(FILE, 3, "torch_dynamo_resume_in_f_at_3") == ("ids",)
+    assert program.kept_arguments(FILE, 9, "nowhere") == ()
+
+
 def test_of_two_branches_the_one_that_plainly_returns_its_argument() -> None:
     program = source(BINDS)
     cond = program.at(written.FILE, 26)
