@@ -22,16 +22,8 @@ from typing import Any
 
 import torch
 
-# As kgprof/record/syncs.py has them.
-READING = (
-    ("_local_scalar_dense", "default"),
-    ("nonzero", "default"),
-    ("masked_select", "default"),
-    ("equal", "default"),
-    ("_unique2", "default"),
-    ("unique_dim", "default"),
-    ("unique_consecutive", "default"),
-)
+from kgprof.record.syncs import READING
+
 SAMPLES = 10  # of each operator
 BELOW = torch._C.DispatchKey.BackendSelect
 
