@@ -152,6 +152,13 @@ def _timing(run: RunEvidence) -> Answer:
     return f"TIMING, {plural(samples, 'step')}" if samples else m.Skipped("TIMING has no step")
 
 
+def _loader_clock(run: RunEvidence) -> Answer:
+    timing = run.record.timing
+    if isinstance(timing, m.TimingPass) and not timing.loader_us:
+        return m.Skipped("next() of DataLoaders is timed in the steps of scripts only")
+    return ""
+
+
 def _in_trace(witness: m.Witness) -> Callable[[RunEvidence], Answer]:
     def answer(run: RunEvidence) -> Answer:
         traced, why = run.once(traced_steps), run.once(_not_in_trace).get(witness, "")
@@ -272,6 +279,7 @@ WITNESSES: Mapping[m.Witness, Callable[[RunEvidence], Answer]] = {
     m.Witness.METADATA: lambda run: _backend(run, "does not use AOTAutograd", "eager"),
     m.Witness.GENERATED_CODE: lambda run: _backend(run, "generates no code", "eager", "aot_eager"),
     m.Witness.TIMING: _timing,
+    m.Witness.LOADER_CLOCK: _loader_clock,
     **{witness: _in_trace(witness) for witness in IN_TRACE},
     m.Witness.READS: lambda run: _watched(run, SYNC_HOOKS, "syncs"),
     m.Witness.HANDMADE_GRAPHS: _handmade_graphs,

@@ -41,6 +41,7 @@ class Witness(StrEnum):
     METADATA = "AOTAutograd"  # what it wrote of each graph: every backend but eager has it
     GENERATED_CODE = "generated code"  # of Inductor
     TIMING = "TIMING"
+    LOADER_CLOCK = "loader clock"  # around next() of DataLoaders, in TIMING of a script
     TRACE = "TRACE"  # with something that ran on a GPU
     OPERATORS = "operators"  # of the CPU, in TRACE
     LAUNCHES = "launches"  # calls of CUDA's runtime, in TRACE

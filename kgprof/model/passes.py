@@ -259,6 +259,7 @@ class TimingPass(Tagged, tag="timing"):
     cpu_us: tuple[float, ...] = ()
     # of each step of a script what the main thread spent in next() of DataLoaders; of others empty
     loader_us: tuple[float, ...] = ()
+    loader_workers: int = 0  # the most worker processes that one of them had
     load: Load | Skipped = Skipped("TIMING did not look at the machine's load")
     account: ScriptAccount | Skipped = Skipped(NOT_ACCOUNTED)  # of a script
     step: str = ""  # of a script: what was counted as one

@@ -3,7 +3,6 @@ torch.profiler a loader takes longer, and not as much longer as the launches bes
 
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,24 +11,28 @@ from torch.utils.data import dataloader
 from kgprof.record.source import not_compiled, replace
 
 
-def watch_loaders(undo: ExitStack) -> Callable[[], int]:
-    """Return what tells the nanoseconds so far, on the main thread: another one loads while that
-    one works."""
-    iterator_class = dataloader._BaseDataLoaderIter
-    following = iterator_class.__next__
-    spent_ns = 0
+class LoaderClock:
+    """``spent_ns``: so far, on the main thread: another one loads while that one works.
+    ``workers``: the most worker processes that a loader had."""
 
-    def timed(iterator: Any) -> Any:
-        nonlocal spent_ns
-        if threading.current_thread() is not threading.main_thread():
-            return following(iterator)
-        before_ns = spent_ns
-        began_ns = time.perf_counter_ns()
-        try:
-            return following(iterator)
-        finally:  # what a loader inside of this one took is a part of it
-            spent_ns = before_ns + time.perf_counter_ns() - began_ns
+    def __init__(self) -> None:
+        self.spent_ns = 0
+        self.workers = 0
 
-    not_compiled(timed)
-    replace(iterator_class, "__next__", timed, undo)
-    return lambda: spent_ns
+    def watch(self, undo: ExitStack) -> None:
+        iterator_class = dataloader._BaseDataLoaderIter
+        following = iterator_class.__next__
+
+        def timed(iterator: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                return following(iterator)
+            self.workers = max(self.workers, iterator._num_workers)
+            before_ns = self.spent_ns
+            began_ns = time.perf_counter_ns()
+            try:
+                return following(iterator)
+            finally:  # what a loader inside of this one took is a part of it
+                self.spent_ns = before_ns + time.perf_counter_ns() - began_ns
+
+        not_compiled(timed)
+        replace(iterator_class, "__next__", timed, undo)

@@ -17,7 +17,7 @@ from kgprof.record import store
 from kgprof.record.account import Account
 from kgprof.record.host_profiler import host_table
 from kgprof.record.load import LoadWatch
-from kgprof.record.loader_clock import watch_loaders
+from kgprof.record.loader_clock import LoaderClock
 from kgprof.record.run import Place
 from kgprof.record.steps import Kind, StepMarks, Steps
 from kgprof.record.timing import between_us
@@ -125,19 +125,19 @@ class Clock:
         self._options = place.options
         self._steps = steps
         self._load, self._undo = LoadWatch(), ExitStack()
-        self._in_loaders_ns: Callable[[], int] = lambda: 0  # so far
+        self._loaders = LoaderClock()
         self._cpu_ns, self._loader_ns = array("q"), array("q")  # at each mark
         self.result: m.TimingPass | m.HostPass | m.Skipped | None = None
 
     def __enter__(self) -> None:
-        self._in_loaders_ns = watch_loaders(self._undo)
+        self._loaders.watch(self._undo)
 
     def marked(self, kind: Kind) -> None:
         """At each mark, which stands before the step that it begins; ``steps`` has its time, which
         this is no part of."""
         if len(self._cpu_ns) <= self._steps.current:  # a mark may be of two kinds
             self._cpu_ns.append(time.process_time_ns())
-            self._loader_ns.append(self._in_loaders_ns())
+            self._loader_ns.append(self._loaders.spent_ns)
 
     def __exit__(self, *_: object) -> None:
         self._undo.close()
@@ -176,6 +176,7 @@ class Clock:
             start_us=start_us,
             cpu_us=tuple(cpu_us[step] for step in timed if step >= first),
             loader_us=tuple(loader_us[step] for step in timed if step >= first),
+            loader_workers=self._loaders.workers,
             load=self._load.answer(),
             step=kind.words,
         )

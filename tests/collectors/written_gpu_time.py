@@ -17,8 +17,10 @@ from kgprof.model import (
     SourceLine,
     Sources,
     SyncRecord,
+    TimingPass,
     TracePass,
 )
+from tests.analysis import recordings
 from tests.collectors import written_syncs
 from tests.collectors.written_device import (
     STEPS,
@@ -68,6 +70,21 @@ def slow_loader(workers: bool = False) -> Recording:
     return traced(
         launched_in(span, ("kernel", "k", 100.0), span_us=300.0, late_us=300.0), step_us=None
     )
+
+
+def loaded_on_a_cpu(share: float, workers: int = 0) -> Recording:
+    """A script on a CPU, of whose steps of 1 ms ``next()`` takes this share."""
+    step_us, steps = 1000.0, 20
+    timing = TimingPass(
+        clock="perf_counter",
+        step_us=((step_us,) * steps,),
+        evaluation_s=(),
+        loader_us=(share * step_us,) * steps,
+        loader_workers=workers,
+        step="an iteration",
+    )
+    run = replace(recordings.run(recordings.EAGER), timing=timing)
+    return recordings.recording(run, baseline=None)
 
 
 def pageable_copy() -> Recording:

@@ -186,6 +186,7 @@ CASES: dict[str, Case] = {
     "KGP611": Case(written=written_gpu_time.own_kernel()),
     "KGP612": Case(written=written_gpu_time.sampled()),
     "KGP613": Case(written=written_gpu_time.slow_operator()),
+    "KGP614": Case(written=written_gpu_time.loaded_on_a_cpu(0.5)),
     "KGP603": Case(written=recording(run(EAGER), run(COMPILED, evaluation_s=0.9))),
     "KGP701": Case(written=written.recording(*written.an_unrolled_loop())),
 }

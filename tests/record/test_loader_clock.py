@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from kgprof.record.loader_clock import watch_loaders
+from kgprof.record.loader_clock import LoaderClock
 
 PAUSE_S = 0.02
 ITEMS = 3
@@ -39,7 +39,8 @@ def spent_s(dataset: Dataset[int], *, on_a_thread: bool = False) -> tuple[float,
             time.sleep(PAUSE_S)
 
     with ExitStack() as undo:
-        spent_ns = watch_loaders(undo)
+        clock = LoaderClock()
+        clock.watch(undo)
         if on_a_thread:
             thread = threading.Thread(target=program)
             thread.start()
@@ -47,7 +48,7 @@ def spent_s(dataset: Dataset[int], *, on_a_thread: bool = False) -> tuple[float,
         else:
             program()
     assert _BaseDataLoaderIter.__next__ is before
-    return spent_ns() / 1e9, time.perf_counter() - began
+    return clock.spent_ns / 1e9, time.perf_counter() - began
 
 
 def test_what_next_takes_is_told_from_what_the_program_does_between() -> None:

@@ -1,0 +1,106 @@
+"""Whether the step of a script on a CPU mostly waits for the next batch of its DataLoader."""
+
+import statistics
+from collections.abc import Iterator
+
+from kgprof import model as m
+from kgprof.collectors.event import Event, finding
+from kgprof.reading.evidence import Evidence, RunEvidence
+from kgprof.wording import figure, plural
+
+WORTH_SHARE = 0.2  # of the step
+
+LOADER_ON_CPU = m.Rule(
+    id="KGP614",
+    name="step-waits-for-data",
+    level=m.Level.WARNING,
+    summary="A step on a CPU spends much of its time in next() of its DataLoader.",
+    why=(
+        "TIMING has a clock around next() of the DataLoaders that the main thread calls. Without "
+        "worker processes the batch is made there, item by item; with them the step waits until "
+        "one has made it. Compiling the model does not shorten this time. It is told from "
+        f"{100 * WORTH_SHARE:.0f} % of the median step on."
+    ),
+    example="A DataLoader over a dataset whose __getitem__ parses a line of text in Python.",
+    remedy=(
+        "Make the batch at once in place of item by item (index the tensors with a batch of "
+        "indices), prepare the data once and keep it, or load in worker processes (num_workers) "
+        "where there are cores that the step does not use."
+    ),
+    topic=m.Topic.TIME,
+    seen_in=((m.Witness.CPU, m.Witness.TIMING, m.Witness.LOADER_CLOCK),),
+    can_cost=(m.CostKind.HOST,),
+    judged_from_times=True,
+    symptom_of=(),
+    relieves=(m.LimitKind.INPUT,),
+)
+RULES = (LOADER_ON_CPU,)
+
+
+class LoaderOnCpu(Event):
+    """What the steps of one run spend in ``next()`` of their DataLoaders."""
+
+    loader_us: float  # of a median step
+    share: float  # of the step, the median over the steps
+    step_us: float  # median
+    samples: int
+    workers: int
+
+
+def collect(evidence: Evidence) -> tuple[LoaderOnCpu, ...]:
+    """Of the scripts on a CPU."""
+    if evidence.device == "cuda":
+        return ()
+    return tuple(event for run in evidence.runs for event in _of_run(run))
+
+
+def _of_run(run: RunEvidence) -> Iterator[LoaderOnCpu]:
+    timing = run.record.timing
+    if isinstance(timing, m.Skipped) or not any(timing.loader_us):
+        return
+    step_us = timing.every_us
+    pairs = zip(timing.loader_us, step_us, strict=True)
+    yield LoaderOnCpu(
+        run=run.key,
+        loader_us=statistics.median(timing.loader_us),
+        share=statistics.median(taken_us / whole_us for taken_us, whole_us in pairs),
+        step_us=statistics.median(step_us),
+        samples=len(step_us),
+        workers=timing.loader_workers,
+    )
+
+
+def diagnose(events: tuple[LoaderOnCpu, ...]) -> tuple[m.Finding, ...]:
+    return tuple(_finding(event) for event in events if event.share >= WORTH_SHARE)
+
+
+def _finding(event: LoaderOnCpu) -> m.Finding:
+    loader, step = figure(event.loader_us / 1e3), figure(event.step_us / 1e3)
+    its = "without worker processes"
+    advice = "or try num_workers where there are cores that the step does not use"
+    if event.workers:
+        its = f"with {plural(event.workers, 'worker process', 'worker processes')}"
+        advice = "or try more of them where there are cores that the step does not use"
+    measured_in = (m.PassName.TIMING,)
+    return finding(
+        LOADER_ON_CPU,
+        event,
+        f"next() of the DataLoader, {its}, takes {100 * event.share:.0f} % of the step: {loader} "
+        f"of {step} ms (medians of {event.samples} steps)",
+        no_fix=(
+            "make the batch at once in place of item by item, prepare the data once and keep it, "
+            f"{advice}; none of these was tried"
+        ),
+        cost=m.FindingCost(
+            value=event.loader_us,
+            unit="us/step",
+            what="time in next() of the DataLoader",
+            measured_in=measured_in,
+            samples=event.samples,
+        ),
+        saves=m.Saving(
+            us_per_step=event.loader_us,
+            how="the time in next() of the DataLoader",
+            measured_in=measured_in,
+        ),
+    )

@@ -1,0 +1,67 @@
+"""What a step on a CPU spends in next() of its DataLoader is told with its share of the step."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from kgprof.collectors.loader_on_cpu import LOADER_ON_CPU, collect, diagnose
+from kgprof.collectors.witnesses import looked_for
+from kgprof.model import Finding, FindingCost, Recording, Skipped
+from kgprof.reading.evidence import Evidence
+from tests.collectors.written_gpu_time import loaded_on_a_cpu
+
+
+def found(recording: Recording) -> tuple[Finding, ...]:
+    return diagnose(collect(Evidence(recording)))
+
+
+def test_a_loader_that_takes_half_of_the_step_is_told_with_what_it_takes() -> None:
+    (finding,) = found(loaded_on_a_cpu(0.5))
+
+    assert finding.message == (
+        "next() of the DataLoader, without worker processes, takes 50 % of the step: "
+        "0.500 of 1.00 ms (medians of 20 steps)"
+    )
+    assert "or try num_workers" in finding.no_fix
+    assert isinstance(finding.cost, FindingCost)
+    assert (finding.cost.value, finding.cost.unit) == (500.0, "us/step")
+
+
+def test_a_loader_with_workers_is_not_told_to_have_some() -> None:
+    (finding,) = found(loaded_on_a_cpu(0.5, workers=2))
+
+    assert "the DataLoader, with 2 worker processes, takes" in finding.message
+    assert "num_workers" not in finding.no_fix
+
+
+def test_a_loader_that_takes_little_of_the_step_is_none() -> None:
+    assert found(loaded_on_a_cpu(0.1)) == ()
+
+
+def test_steps_that_wait_now_and_then_are_judged_by_the_median_step() -> None:
+    recording = loaded_on_a_cpu(0.5)
+    (run,) = recording.runs
+    assert not isinstance(run.timing, Skipped)
+    once = (*(0.0,) * 19, 900.0)
+    timing = replace(run.timing, loader_us=once)
+
+    assert found(replace(recording, runs=(replace(run, timing=timing),))) == ()
+
+
+def test_a_run_on_a_gpu_has_rules_of_its_own() -> None:
+    recording = loaded_on_a_cpu(0.5)
+    header = replace(recording.header, plan=replace(recording.header.plan, device="cuda"))
+
+    assert found(replace(recording, header=header)) == ()
+
+
+def test_where_no_clock_ran_nobody_looked() -> None:
+    recording = loaded_on_a_cpu(0.5)
+    (run,) = recording.runs
+    assert not isinstance(run.timing, Skipped)
+    without = replace(run, timing=replace(run.timing, loader_us=()))
+    (evidence,) = Evidence(replace(recording, runs=(without,))).runs
+
+    answer = looked_for(LOADER_ON_CPU, evidence)
+
+    assert answer == Skipped("next() of DataLoaders is timed in the steps of scripts only")
