@@ -335,7 +335,7 @@ def _opposite(test: ast.expr) -> str:
     """A condition of torch's bools turned round; of a number, ``~`` would be something else."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return ast.unparse(test.operand) if _is_a_bool(test.operand) else ""
-    return f"~({ast.unparse(test)})" if _is_a_bool(test) else ""
+    return f"torch.logical_not({ast.unparse(test)})" if _is_a_bool(test) else ""
 
 
 def _is_a_bool(test: ast.expr) -> bool:

@@ -474,8 +474,10 @@ def _called_as(trace: RunTrace, compiled: Sequence[Compiled], function: str, *, 
 def _modules(trace: RunTrace, compiled: Sequence[Compiled]) -> str:
     """torch's own function around its modules says nothing to the owner; the modules do."""
     owners = [compiled_callables.of_compilation(trace, each) for each in compiled]
-    same_code = {id(each) for c in compiled for each in compiled_callables.of_frame(trace, c.frame)}
+    same_code = {id(each) for c in compiled for each in compiled_callables.of_code(trace, c.frame)}
     by_number = {each.number: each for each in owners if each is not None and id(each) in same_code}
+    if not any(each.module for each in by_number.values()):
+        return ""
     return compiled_callables.named(by_number.values())
 
 

@@ -145,8 +145,10 @@ def _dimensions(sizes: Sequence[InputSize]) -> str:
 def _effect_of_marks(cause: Cause) -> str:
     sizes = sorted(sizes_of(cause.guards))
     known = all(each.is_symbol for each in cause.together)
-    when = "" if _sizes_made_dynamic(cause) == _ALL_SIZES else "before the first call"
-    unless = "" if known else "unless a line needs a size as a number"
+    when = "before each call" if cause.is_static else "before the first call"
+    if _sizes_made_dynamic(cause) == _ALL_SIZES:
+        when = ""
+    unless = "" if known else "unless a line needs a size as a number, or loops over the tensor"
     conditions = ", ".join(each for each in (when, unless) if each)
     apart = " and ".join(str(size) for size in sizes if size < 2)
     apart = f"; torch compiles for {apart} apart" if apart else ""
@@ -507,7 +509,10 @@ REMEDIES: tuple[Remedy, ...] = (
         name="strides",
         holds=lambda c: c.guard.kind == "stride" and _is_passed(c),
         code=lambda c: f"{c.name} = {c.name}.contiguous()",
-        effect=lambda c: f"before the call, if it only reads {c.name}: one layout for all calls",
+        effect=lambda c: (
+            f"before the call, if it only reads {c.name}: one layout for all calls; where that "
+            "dimension has size 1, .clone(memory_format=torch.contiguous_format)"
+        ),
     ),
     Remedy(
         name="dtype",
@@ -520,8 +525,8 @@ REMEDIES: tuple[Remedy, ...] = (
         holds=lambda c: c.guard.kind == "grad-mode",
         code=_one("with torch.no_grad(): ..."),
         effect=_one(
-            "one such call before the loop, in eval() if that is how it is called, and one with "
-            "gradients: both graphs are then made in the warm-up"
+            "or torch.inference_mode(), as in the loop: one such call before it, in eval() if that "
+            "is how it is called, and one with gradients: both graphs are then made in the warm-up"
         ),
     ),
     Remedy(

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _DEEPEST = 4  # calls from one function of the file to the next
+_BOUNDED = ("clamp", "clamp_")
 # Where a tensor may be passed for a number, by position (a method's own object is not counted).
 _TAKES_A_TENSOR: dict[str, tuple[int | str, ...]] = {
     **dict.fromkeys(("mul", "mul_", "div", "div_", "sub", "sub_", "add", "add_", "pow"), (0,)),
     **dict.fromkeys(("gt", "lt", "ge", "le", "eq", "ne", "maximum", "minimum"), (0,)),
-    **dict.fromkeys(("clamp", "clamp_"), (0, 1, "min", "max")),
+    **dict.fromkeys(_BOUNDED, (0, 1, "min", "max")),
     **dict.fromkeys(("lerp", "lerp_", "masked_fill", "masked_fill_"), (1, "weight", "value")),
     "where": (1, 2),
 }
@@ -267,6 +268,8 @@ class _Uses:
             return False
         written = ast.unparse(call.func)
         owner, _, method = written.rpartition(".")
+        if method in _BOUNDED and _bounds(call, owner) > 1:
+            return False  # both have to be tensors, or numbers
         if owner in ("", "self"):
             return self._called_function_holds(method, at, is_method=owner == "self")
         allowed = _TAKES_A_TENSOR.get(method, ())
@@ -335,6 +338,10 @@ class _Uses:
             holds = all(self._is_tensor(function, value) for value in values)
             self.are_tensors[key] = bool(values) and holds
         return self.are_tensors[key]
+
+
+def _bounds(call: ast.Call, owner: str) -> int:
+    return len(call.args) + len(call.keywords) - (owner in _MODULES)
 
 
 def _decided_by(node: ast.AST) -> list[ast.expr]:

@@ -167,7 +167,7 @@ def test_two_guards_that_failed_once_each_are_one_note() -> None:
 
     assert (found.level, found.one_off, found.count) == (Level.NOTE, True, 2)
     assert (
-        "it ran with gradients and without (torch.no_grad), and torch compiles for each"
+        "it ran with gradients and without (no_grad, inference_mode): torch compiles each"
         in found.message
     )
 
