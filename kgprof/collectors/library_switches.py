@@ -78,7 +78,10 @@ _WAITS = (
     "what it calls waits for the GPU: if the program allows it, call it before the loop or less "
     "often"
 )
-_OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
+_OUTSIDE = (
+    "outside of what is compiled: call it afterwards, or before and pass its result in (torch "
+    "compiles again for each new text, and for some numbers)"
+)
 _AROUND = "outside of what is compiled: enter the context around the call of it"
 _ENTERS = ("__enter__", "enter_context")
 _HINTED = "before the first call; torch's own hint for this"
@@ -313,9 +316,16 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
             finding = _without_hint(finding, hint)
     only_raises = len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise)
     wanted = _opposite(branch.test)
-    if not only_raises or branch.orelse or not wanted:
+    if not only_raises or branch.orelse or not wanted or _is_caught(finding, source):
         return finding
     return replace(finding, fix=f'torch._assert_async({wanted}, "...")  # {_CHECKED}')
+
+
+def _is_caught(finding: m.Finding, source: SourceText | None) -> bool:
+    """Tell whether an exception of the line meets a handler in a function that leads to it."""
+    stack = finding.refusal.stack if finding.refusal is not None else ()
+    places = (finding.location, *stack)
+    return source is not None and any(source.has_handler(each) for each in places if each)
 
 
 def _of_assert(finding: m.Finding, asserted: ast.Assert) -> m.Finding:

@@ -512,6 +512,9 @@ def _size_class(guard: Guard) -> str:
     return guard.expected if int(guard.expected) < 2 else "one size"
 
 
+_MODES = ("grad-mode", "autocast", "global-state")  # of guards
+
+
 def _recompiles(
     trace: RunTrace, again: Sequence[Compiled], guards: dict[str, tuple[Guard, ...]]
 ) -> Iterator[Recompile]:
@@ -526,7 +529,9 @@ def _recompiles(
         values = [each for each in rejected if (_subject(each), each.expected) not in before]
         before.update(map(_subject, rejected))
         before.update((_subject(each), each.expected) for each in rejected)
-        yield _recompile(trace, compiled, rejected, [*news, *values, *rejected])
+        # an entry of another mode says no before anything else is asked: those of this mode tell
+        causes = sorted((*news, *values, *rejected), key=lambda each: each.kind in _MODES)
+        yield _recompile(trace, compiled, rejected, causes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
