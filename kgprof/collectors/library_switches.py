@@ -86,6 +86,7 @@ _AROUND = "outside of what is compiled: enter the context around the call of it"
 _ENTERS = ("__enter__", "enter_context")
 _HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
+_LOSS = "loss.backward()"
 _SKIPPED = "dont_skip_tracing"  # of a function of torch's: the next line of torch's breaks instead
 _OPERATOR = "Higher Order Operator"
 _DYNAMIC = "capture_dynamic_output_shape_ops"
@@ -219,6 +220,7 @@ def _mended(
         *((_DYNAMIC,) if decides or finding.library or _is_never_traced(finding) else ()),
         *(() if in_graph and not decides else (_SCALARS,)),
         *((_PRINTS,) if now else ()),
+        *(() if place is None or _is_of_a_loss(place) else (_LOSS,)),
     )
     spelled = trainer.get("in_place_of", {}).get(finding.fix, finding.fix)
     of_trainer = trainer.get("fixes", {}).get(finding.rule, spelled)
@@ -237,6 +239,13 @@ def _mended(
         and source.is_all_of_its_function(finding.location)
     )
     return _without_switch(finding, compiled, only)
+
+
+def _is_of_a_loss(place: m.Location) -> bool:
+    """Tell a training step's ``loss.backward()`` from one inside of a module or an autograd
+    function, or with a gradient of its own."""
+    method = user_function(place.function).rpartition(".")[2]
+    return place.text.rstrip().endswith(".backward()") and method not in ("forward", "backward")
 
 
 def _is_decided_by(source: SourceText, finding: m.Finding) -> bool:

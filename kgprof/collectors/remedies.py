@@ -260,10 +260,10 @@ def _short(cause: Cause) -> str:
     return cause.function.rpartition(".")[2]
 
 
-def _optimizer(cause: Cause) -> str:
-    """The class of torch's own whose step was compiled; empty for any other."""
+def _is_torchs_optimizer(cause: Cause) -> bool:
+    """Whether a step of torch's own was compiled; AdamW has that of Adam."""
     owner = cause.function.rpartition(".")[0].rpartition(".")[2]
-    return f"torch.optim.{owner}" if cause.library and owner in _OPTIMIZERS else ""
+    return cause.library and owner in _OPTIMIZERS
 
 
 def _key(cause: Cause) -> str:
@@ -320,10 +320,10 @@ def _fewest_dimensions(cause: Cause) -> int:
     return fewest if fewest == min(map(int, ranks)) else 0
 
 
-def _aliased(cause: Cause) -> str:
-    """The last of the arguments that are one tensor, as torch lists them."""
+def _aliased(cause: Cause) -> list[str]:
+    """The arguments that are one tensor with the first that torch lists."""
     found = re.findall(r'"([^"]+)"', cause.guard.source) if cause.guard.kind == "aliasing" else []
-    return found[-1] if found and found[-1].isidentifier() else ""
+    return found[1:] if all(name.isidentifier() for name in found) else []
 
 
 def _setter(cause: Cause) -> str:
@@ -379,11 +379,11 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="float_lr",
         # an optimizer of the owner's own may need a number
-        holds=lambda c: is_number(c.guard) and _key(c) == "lr" and bool(_optimizer(c)),
-        code=lambda c: f"{_optimizer(c)}(..., lr=torch.tensor(...))",
+        holds=lambda c: is_number(c.guard) and _key(c) == "lr" and _is_torchs_optimizer(c),
+        code=_one("lr=torch.tensor(...)"),
         effect=_one(
-            "without foreach=True; a scheduler then changes a tensor, and no guard depends on its "
-            "value"
+            "where the optimizer is made, without foreach=True: a scheduler then changes a tensor, "
+            'and no guard depends on its value; to set it by hand, group["lr"].fill_(...)'
         ),
     ),
     Remedy(
@@ -449,7 +449,8 @@ REMEDIES: tuple[Remedy, ...] = (
             f"{c.name} = {{{', '.join(f'{key}: ...' for key in keys_of(c.guards))}, **{c.name}}}"
         ),
         effect=_one(
-            "before the call: every key each time, if there is a tensor that changes no result"
+            "before the call: every key each time, if the values are tensors and there is one that "
+            "changes no result"
         ),
     ),
     Remedy(
@@ -457,8 +458,8 @@ REMEDIES: tuple[Remedy, ...] = (
         holds=lambda c: c.guard.kind == "length" and c.only_grows,
         code=lambda c: f"{c.name}.append(...)",
         effect=lambda c: (
-            f"after the call of {_short(c)}, with what it returns: it compiles for each length of "
-            "a list that it appends to"
+            f"after the call of {_short(c)}, with what it returns (return it, too, where it does "
+            "not): it compiles for each length of a list that it appends to"
         ),
     ),
     Remedy(
@@ -579,10 +580,10 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="aliased",
         holds=lambda c: bool(_aliased(c)),
-        code=lambda c: f"{_aliased(c)} = {_aliased(c)}.clone()",
+        code=lambda c: "; ".join(f"{name} = {name}.clone()" for name in _aliased(c)),
         effect=lambda c: (
             "before the call, where it is also passed as another argument, if the function only "
-            f"reads {_aliased(c)}"
+            f"reads {' and '.join(_aliased(c))}"
         ),
     ),
     Remedy(

@@ -33,9 +33,15 @@ _NO_TENSOR_METHODS = ("dim", "get", "item", "numel", "size", "tolist")
 _STILL_NUMBERS = ("int", "float", "round", "min", "max", "abs")
 # methods that tensors have and hardly anything else: a meter may have add() and update(), too
 _TAKES_A_SIZE = (
-    *("narrow", "view", "reshape", "expand", "roll", "topk", "unfold", "masked_fill", "clamp"),
+    *("narrow", "expand", "roll", "topk", "masked_fill", "clamp"),
     *("new_zeros", "new_ones", "new_full", "new_empty", "fill_", "clamp_", "add_", "sub_"),
     *("mul_", "div_", "lerp", "lerp_", "index_fill"),
+)
+# functions of torch that take a symbol for a number; with others the call may raise: linspace,
+# chunk, one_hot, norm, pooling
+_TAKES_A_SYMBOL = (
+    *("arange", "zeros", "ones", "full", "empty", "eye", "narrow", "roll", "topk", "pad"),
+    *("interpolate", "repeat_interleave", "tril", "triu", "dropout", "quantile"),
 )
 # of pieces whose sizes are symbols: operators on them decide by these, and break the graph instead
 _SPLITS = ("split", "split_with_sizes", "tensor_split")
@@ -87,7 +93,9 @@ def _flows_on(node: ast.AST, parents: dict[ast.AST, ast.AST], met: set[str]) -> 
                 owner, _, method = written.rpartition(".")
                 if method in _SPLITS:
                     return False
-                return owner in _MODULES or (bool(owner) and method in _TAKES_A_SIZE)
+                if owner in _MODULES:
+                    return method in _TAKES_A_SYMBOL
+                return bool(owner) and method in _TAKES_A_SIZE
             case ast.Assign(targets=[ast.Name(id=name)]):
                 if name in met:
                     return True
