@@ -1,47 +1,64 @@
 """One process that has imported torch, from which the programs of many tests are forked.
 
 kgprof starts such a process for each recording. A test that runs one program would pay for it once
-more each time: 2.3 s of a processor.
+more each time: 2.3 s of a processor. And what a program does after its last line it has done before
+Python takes torch's modules apart, for one more second: here a program that did not raise leaves
+then, as kgprof's other children do, unless the test is about how programs end.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from unittest import mock
 
 from kgprof.record import fork_server
 
+Surroundings = tuple[str, dict[str, str]]
+LEAVES = "; from kgprof.record import child; child.leave()"
+
+
+class _Leaves(fork_server.ForkServer):
+    """Its children end by ``child.leave`` and not by Python's own last acts."""
+
+    def channel(
+        self, command: Sequence[str], environment: Mapping[str, str], compiles: bool
+    ) -> socket.socket | None:
+        *before, code, home = command
+        return super().channel([*before, code + LEAVES, home], environment, compiles)
+
 
 class _Kept:
     """A server, with the folder and the variables of the test that began it."""
 
-    def __init__(self) -> None:
-        self.server = fork_server.ForkServer()
-        self.begun_in = _surroundings()
+    def __init__(self, surroundings: Surroundings, ends_as_python: bool) -> None:
+        self.server = fork_server.ForkServer() if ends_as_python else _Leaves()
+        self.begun_for = (surroundings, ends_as_python)
         atexit.register(self.server.end)
 
 
 _kept: list[_Kept] = []  # one at most
 
 
-def _surroundings() -> tuple[str, dict[str, str]]:
+def _surroundings() -> Surroundings:
     return os.getcwd(), dict(os.environ)
 
 
 @contextmanager
-def imports_shared() -> Iterator[None]:
+def imports_shared(*, ends_as_python: bool = False) -> Iterator[None]:
     """Does what ``fork_server.imports_shared`` does, and leaves the server for the next test.
 
     A test in another folder or with other variables ends it and begins another one.
     """
     with mock.patch.dict(os.environ):
         os.environ.pop("PYTEST_CURRENT_TEST", None)
-        if not _kept or _kept[0].server.broken or _kept[0].begun_in != _surroundings():
+        wanted = (_surroundings(), ends_as_python)
+        if not _kept or _kept[0].server.broken or _kept[0].begun_for != wanted:
             for before in _kept:
                 before.server.end()
-            _kept[:] = [_Kept()]
+            _kept[:] = [_Kept(*wanted)]
         with mock.patch.object(fork_server, "_servers", [_kept[0].server]):
             yield

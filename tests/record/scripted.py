@@ -76,9 +76,10 @@ def ran(
     max_steps: int | None = None,
     duration_s: float | None = None,
     traces_all: bool = False,
+    ends_as_python: bool = False,
 ) -> Ran:
     """``text`` is the program; ``workload`` is what the user called it, where that is not the
-    file's path."""
+    file's path. Python's own end takes a second more, where torch's modules are taken apart."""
     file = folder / "program.py"
     file.write_text(textwrap.dedent(text), encoding="utf-8")
     options = Options(
@@ -112,7 +113,7 @@ def ran(
     )
     log = layout.run_folder(recording, KEY) / layout.LOG
     caches = Caches(folder=folder / "caches")
-    with one_server.imports_shared():
+    with one_server.imports_shared(ends_as_python=ends_as_python):
         ended = children.run(
             Start(job=job, scratch=folder, log=log, caches=caches), echo=echoed.append
         ).exit

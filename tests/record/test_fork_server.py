@@ -474,10 +474,10 @@ def test_a_forked_program_is_what_one_in_a_new_process_is(
 ) -> None:
     monkeypatch.setenv("KGPROF_OUT", str(tmp_path / "facts.jsonl"))
     text = f"{PROGRAM.partition('def step')[0]}\nprint('end of main')\n"
-    forked = ran(tmp_path, text, "--lr", "1")
+    forked = ran(tmp_path, text, "--lr", "1", ends_as_python=True)
     shutil.rmtree(forked.folder)
     monkeypatch.setattr(fork_server, "forked", lambda *given: None)
-    new = ran(tmp_path, text, "--lr", "1")
+    new = ran(tmp_path, text, "--lr", "1", ends_as_python=True)
 
     seen = [
         json.loads(line)

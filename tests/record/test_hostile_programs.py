@@ -302,7 +302,7 @@ def same_as_plain(
 ) -> Ran:
     plain = run_by_python(folder, text)
 
-    done = ran(folder, text, passes=(PassName.COMPILE,))
+    done = ran(folder, text, passes=(PassName.COMPILE,), ends_as_python=True)
 
     assert done.exit.exit_code == (plain.returncode if code is None else code), (done.exit, plain)
     assert (done.exit.outcome is Outcome.OK) == (plain.returncode == 0), done.exit

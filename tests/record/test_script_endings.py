@@ -137,7 +137,7 @@ def test_a_program_ends_as_python_ends_it(
 ) -> None:
     plain = run_by_python(tmp_path, text)
 
-    done = ran(tmp_path, text, passes=(PassName.COMPILE,))
+    done = ran(tmp_path, text, passes=(PassName.COMPILE,), ends_as_python=True)
 
     assert plain.returncode == code
     assert (done.exit.exit_code, done.exit.outcome) == (code, outcome), done.exit
