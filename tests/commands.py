@@ -30,11 +30,15 @@ LENGTH = 8  # bytes before each order
 # what no torch reads
 OURS = ("KGPROF_", "GITHUB_", "PYTEST_", "CI", "TMPDIR", "PWD", "CUDA_VISIBLE_DEVICES")
 # At the outermost level, as in a process of its own: a child's program has no other frame below it.
+# One that did not raise leaves as kgprof's other children do, without taking torch's modules apart:
+# tests/record/test_script_endings.py holds that programs end as Python ends them.
 BOOTSTRAP = """
 from tests import commands
 main, args = commands.next_role(int(__import__("sys").argv[1]))
 del commands
 main(*args)
+from kgprof.record import child
+child.leave()
 """
 
 
