@@ -167,17 +167,30 @@ def encodings() -> dict[str, Any]:
 
 
 # Triton 3.6, which torch 2.11 asks for, makes an int of an array of one element there; numpy 2.4
-# refuses that.
+# refuses that. And at each call of a function it looks through all of triton.language for what it
+# replaces, a third of its time; what that is does not change.
 WITH_NUMPY_2_4 = """
+import functools, inspect
 from triton.runtime import interpreter
 
 patched = interpreter._patch_lang_tensor
+is_builtin = interpreter.tl.core.is_builtin
 
 def indexed(tensor, scope):
     patched(tensor, scope)
     scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
 
+@functools.cache
+def builtins_of(package):
+    return [name for name, member in inspect.getmembers(package) if is_builtin(member)]
+
+def patch_builtin(package, builder, scope):
+    for name in builtins_of(package):
+        if is_builtin(member := getattr(package, name)):
+            interpreter._patch_attr(package, name, member, builder, scope)
+
 interpreter._patch_lang_tensor = indexed
+interpreter._patch_builtin = patch_builtin
 """
 
 
