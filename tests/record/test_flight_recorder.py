@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from kgprof.record import flight_recorder
-from tests.test_scripts import kgprof
+from tests import commands
 
 WAITS_FOR_ANOTHER = """
 from datetime import timedelta
@@ -26,6 +26,13 @@ for batch in range(4):
 if dist.get_rank() == 0:
     time.sleep(300)
 dist.broadcast(weights, 0)
+"""
+# The rank that fails gives rank 0 ten seconds to end by itself: here it never does.
+IMPATIENT = """
+from kgprof.record import ranks
+ranks.FAILED_WAIT_S = 0.5
+from kgprof.__main__ import main
+main()
 """
 
 
@@ -161,9 +168,18 @@ def test_a_rank_that_waits_for_a_collective_names_it_and_the_rank_that_does_not_
     tmp_path: Path,
 ) -> None:
     (tmp_path / "meets.py").write_text(WAITS_FOR_ANOTHER, encoding="utf-8")
-    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
+    (tmp_path / "impatient.py").write_text(IMPATIENT, encoding="utf-8")
 
-    kgprof("profile", "meets.py", "-o", "out", cwd=tmp_path, before=torchrun)
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
+            *("impatient.py", "profile", "meets.py", "-o", "out"),
+        ],
+        cwd=tmp_path,
+        env={**commands.without_settings(), "PYTHONPATH": str(commands.ROOT)},
+        capture_output=True,
+        check=False,
+    )
 
     report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
     assert report["verdict"]["text"] == (
