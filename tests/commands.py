@@ -24,6 +24,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from kgprof.record import fork_server
+from tests import unprofiled_guards
 
 ROOT = Path(__file__).resolve().parent.parent
 LENGTH = 8  # bytes before each order
@@ -137,6 +138,7 @@ def next_role(descriptor: int) -> tuple[Callable[..., Any], tuple[str, ...]]:
     del sys.path[0]
     for name in fork_server.MODULES:
         __import__(name)
+    unprofiled_guards.keep()
     while (received := _next(channel)) is not None:
         order, files = received
         if not (pid := os.fork()):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import scratch
+from tests import scratch, unprofiled_guards
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 PACKAGE = Path(__file__).resolve().parents[1] / "kgprof"
@@ -91,6 +91,7 @@ def _garbage_collector_sees_one_file() -> None:
     by what asks it for all objects. test_remedies alone spent four minutes there."""
     gc.collect()
     gc.freeze()
+    unprofiled_guards.keep()
 
 
 def pytest_sessionfinish() -> None:

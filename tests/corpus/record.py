@@ -36,7 +36,7 @@ from kgprof.reading import layout
 from kgprof.record import store
 from kgprof.record.torch_trace import compile_pass
 from tests.corpus.truth import CORPUS, WARM_UP, Program, programs
-from tests.corpus_runtime.record import cheap_garbage_collection
+from tests.corpus_runtime.record import cheap_garbage_collection, left_alone
 from tests.record import handmade
 
 CPU = torch.device("cpu")
@@ -76,6 +76,7 @@ def record(folder: Path, chosen: tuple[Program, ...]) -> None:
             key,
             Exit(outcome=Outcome.OK, exit_code=0, elapsed_s=time.perf_counter() - began),
         )
+        left_alone()
 
 
 def _header(chosen: tuple[Program, ...]) -> RecordingHeader:

@@ -27,8 +27,16 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     """All programs in one process of their own, so that nothing of pytest is on their stacks."""
     folder = tmp_path_factory.mktemp("corpus") / "recording"
     command = [sys.executable, "-m", "tests.corpus.record", str(folder)]
+    # its own caches: COMPILE adds up twice in each program what lies in them
+    caches = {"TORCHINDUCTOR_CACHE_DIR": str(folder.with_name("caches"))}
     ended = subprocess.run(
-        command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=500, check=False
+        command,
+        cwd=ROOT,
+        env={**os.environ, **caches},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr[-4000:]
     return recordings.load(folder)

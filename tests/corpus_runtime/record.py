@@ -45,6 +45,7 @@ from kgprof.record.memory import memory_pass
 from kgprof.record.run import seed_everything
 from kgprof.record.torch_profiler import trace_pass
 from kgprof.record.torch_trace import compile_pass
+from tests import unprofiled_guards
 from tests.corpus_runtime.truth import CORPUS, WARM_UP, Program, programs
 from tests.record import handmade
 
@@ -109,12 +110,18 @@ def cheap_garbage_collection() -> Iterator[None]:
 
     torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(2))
     torch._dynamo.reset()
-    gc.collect()
-    gc.freeze()
+    unprofiled_guards.keep()
+    left_alone()
     try:
         yield
     finally:
         gc.unfreeze()
+
+
+def left_alone() -> None:
+    """What there is by now is looked at no more."""
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager
@@ -132,6 +139,7 @@ def record(folder: Path, chosen: tuple[Program, ...], device: torch.device) -> N
     for program in chosen:
         _compiled(folder, program, device)
         _watched(folder, program, device)
+        left_alone()
 
 
 def _options(program: Program) -> Options:

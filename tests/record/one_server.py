@@ -16,19 +16,22 @@ from contextlib import contextmanager
 from unittest import mock
 
 from kgprof.record import fork_server
+from tests import unprofiled_guards
 
 Surroundings = tuple[str, dict[str, str]]
 LEAVES = "; from kgprof.record import child; child.leave()"
 
 
 class _Leaves(fork_server.ForkServer):
-    """Its children end by ``child.leave`` and not by Python's own last acts."""
+    """Its children end by ``child.leave`` and not by Python's own last acts, and guards are not
+    measured."""
 
     def channel(
         self, command: Sequence[str], environment: Mapping[str, str], compiles: bool
     ) -> socket.socket | None:
         *before, code, home = command
-        return super().channel([*before, code + LEAVES, home], environment, compiles)
+        code = code.replace("main(*", f"{unprofiled_guards.CODE}main(*") + LEAVES
+        return super().channel([*before, code, home], environment, compiles)
 
 
 class _Kept:
