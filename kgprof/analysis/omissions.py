@@ -75,6 +75,7 @@ def _gaps(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, Any]]:
     if isinstance(run.memory, m.MemoryPass):
         yield from (("part of MEMORY", lost.words) for lost in run.memory.capture_unavailable)
     yield "the run without kgprof's listeners", run.control
+    yield "torch's settings that a fix names", run.setting_trials
     if isinstance(report.host, m.HostBreakdown) and report.host.rows_left_out:
         yield (
             "further host functions",

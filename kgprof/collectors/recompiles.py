@@ -38,6 +38,7 @@ from kgprof.collectors.remedies import (
     room_for_all,
     sizes_of,
 )
+from kgprof.collectors.tried_settings import TriedSettings
 from kgprof.reading import compiled_callables
 from kgprof.reading.compile_calls import is_static
 from kgprof.reading.evidence import Evidence
@@ -611,6 +612,7 @@ class Advised:
             only_grows=source.only_appends(used, name) if used else False,
             is_summed=source.only_adds_up(place, name) if place else False,
             is_argument=True if self.wrapped else self._is_argument(name),
+            tried=TriedSettings(self.trace).of_code(self.compiled),
         )
         return as_code(cause)
 

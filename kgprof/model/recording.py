@@ -8,7 +8,13 @@ import msgspec
 
 from kgprof.model.accounts import NOT_ACCOUNTED, ScriptAccount
 from kgprof.model.collective_calls import CollectiveOrder
-from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins, SourceLine
+from kgprof.model.compile_records import (
+    CodeCount,
+    CompiledKernels,
+    CompileRecords,
+    KernelOrigins,
+    SourceLine,
+)
 from kgprof.model.evaluation import Agreement, Evaluation
 from kgprof.model.kernels import Ceilings, Holistic
 from kgprof.model.passes import (
@@ -236,6 +242,33 @@ class Control(Tagged, kw_only=False):
     frames_ok: int = 0
     # the code objects that torch compiled, and failed to compile in no call
     compiled: tuple[SourceLine, ...] = ()
+    # the lines at which torch broke a graph or gave a function up
+    breaks: tuple[SourceLine, ...] = ()
+    counts: tuple[CodeCount, ...] = ()
+
+
+class Setting(Model):
+    """A setting of ``torch._dynamo.config`` that is True or False."""
+
+    name: str
+    value: bool
+
+    @property
+    def code(self) -> str:
+        return f"torch._dynamo.config.{self.name} = {self.value}"
+
+
+class SettingTrial(Model):
+    """The control with one setting made before the program was loaded."""
+
+    setting: Setting
+    control: Control
+
+
+class SettingTrials(Tagged):
+    """The settings that torch named in the run, each tried in a process of its own."""
+
+    trials: tuple[SettingTrial, ...]
 
 
 NOT_RUN_EAGERLY = Skipped("the program was not run again with compiling switched off")
@@ -261,6 +294,8 @@ class RunRecord(Model):
     kernel_origins: KernelOrigins | Skipped = Skipped("this Recording has no provenance of kernels")
     compiled_kernels: CompiledKernels | Skipped = Skipped("this Recording has no compiled kernels")
     control: Control | Skipped | None = None  # None: nothing was in doubt
+    # None: torch named no setting, or the Recording is older than trials
+    setting_trials: SettingTrials | Skipped | None = None
     script: ScriptRun | None = None  # None: a workload with steps of its own
     # of a launched rank that did not end well; None: nothing was written
     collectives: CollectiveOrder | None = None

@@ -156,6 +156,8 @@ class RunEvidence(_Derived):
         changed = self.changed_by_listening
         calls = compiled.made
         steady_from = compiled.steady_from
+        tried = run.setting_trials
+        trials = tried.trials if isinstance(tried, m.SettingTrials) else ()
         return RunTrace(
             run.key,
             run.records,
@@ -163,6 +165,7 @@ class RunEvidence(_Derived):
             steady_from=steady_from,
             source=self.source,
             changed=changed,
+            setting_trials=trials,
         )
 
     @cached_property
