@@ -631,7 +631,7 @@ class Recorder:
         cached = task is Task.PROBE and caches.folder.is_dir()
         first = task.value if key is None else "prepare"
         round_ = f"pair {job.round - 1}" if self._side else f"round {job.round}"
-        tried = "" if job.setting is None else f"trying {job.setting.name} = {job.setting.value}"
+        tried = "trying torch's hint" if job.setting is not None else ""
         said = ", ".join(filter(None, (self._side, tried, round_ if task is Task.ROUND else "")))
         said = f"{said}: " if said else ""
         if not waits:
