@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from importlib import resources
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -171,7 +170,7 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
             compiled,
             now=line in prints,
             tested=line in decided,
-            tried=_tried(trials.get(one.run), one),
+            trials=trials.get(one.run),
         )
         mended.append(_beside_another(new) if lines[line] > 1 else new)
     return mended
@@ -181,11 +180,14 @@ def _line(run: m.RunKey | None, place: m.Location | None) -> tuple[m.RunKey | No
     return run, place.file if place else "", place.line if place else 0
 
 
-def _tried(trials: TriedSettings | None, finding: m.Finding) -> Mapping[str, str]:
+def _tried(
+    trials: TriedSettings | None, finding: m.Finding, doubted: Collection[str]
+) -> Mapping[str, str]:
     """What the settings that were tried do for a break; empty for other findings."""
     if trials is None or finding.refusal is None:
         return {}
-    return trials.of_break(finding, falls_back=finding.rule in _OF_EAGER_FRAMES)
+    falls_back = finding.rule in _OF_EAGER_FRAMES
+    return trials.of_break(finding, falls_back=falls_back, doubted=doubted)
 
 
 def _printed_now(evidence: Evidence) -> set[tuple[m.RunKey | None, str, int]]:
@@ -213,10 +215,9 @@ def _mended(
     *,
     now: bool = False,
     tested: bool = False,
-    tried: Mapping[str, str] = MappingProxyType({}),
+    trials: TriedSettings | None = None,
 ) -> m.Finding:
-    """``now``: what it prints cannot be printed later; ``tested``: Python needs what it reads;
-    ``tried``: what settings of torch do for it, by trial."""
+    """``now``: what it prints cannot be printed later; ``tested``: Python needs what it reads."""
     if finding.refusal is not None and finding.no_fix:
         return finding
     if why := _unavoidable(finding):
@@ -233,6 +234,7 @@ def _mended(
         *(() if in_graph and not decides else (_SCALARS,)),
         *((_PRINTS,) if now else ()),
     )
+    tried = _tried(trials, finding, guessed)
     useless = (
         *(switch for switch in guessed if switch not in tried),  # a trial knows better
         *(name for name, effect in tried.items() if not effect),

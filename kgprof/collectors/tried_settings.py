@@ -5,7 +5,7 @@ A setting that torch's hint names may also end the program, or move a break to t
 is offered only where the trial shows that it helps, and then the fix says what it did.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from kgprof import model as m
@@ -26,31 +26,43 @@ class TriedSettings:
     def __init__(self, trace: RunTrace) -> None:
         self._trace = trace
 
-    def of_break(self, finding: m.Finding, *, falls_back: bool) -> Mapping[str, str]:
+    def of_break(
+        self, finding: m.Finding, *, falls_back: bool, doubted: Collection[str] = ()
+    ) -> Mapping[str, str]:
         """Return for each setting that was tried what it does for a break; empty where that is no
-        help. ``falls_back``: the function ran eagerly, so that more graphs are no loss."""
-        return {
-            trial.setting.name: self._mended(trial.control, finding, falls_back=falls_back)
-            for trial in self._trace.setting_trials
-        }
+        help. ``falls_back``: the function ran eagerly, so that more graphs are no loss;
+        ``doubted``: settings that the text of the program speaks against, of which the trial has
+        to show more than a break less."""
+        effects = {}
+        for name, control in self._by_name:
+            helps = self._mends(control, finding, falls_back=falls_back)
+            is_shown = name not in doubted or self._is_better(control)
+            effects[name] = self._words(control) if helps and is_shown else ""
+        return effects
 
     def of_code(self, compiled: Sequence[Compiled]) -> Mapping[str, str]:
         """The same for a function that is compiled again and again."""
         before = sum(count.times for count in code_counts(each.metrics for each in compiled))
         codes = {code_of(each.metrics) for each in compiled if not each.failed}
         return {
-            trial.setting.name: self._compiled_less(trial.control, codes, before)
-            for trial in self._trace.setting_trials
+            name: self._compiled_less(control, codes, before) for name, control in self._by_name
         }
 
-    def _mended(self, control: m.Control, finding: m.Finding, *, falls_back: bool) -> str:
-        if not self._ends_as_well(control):
-            return ""
+    def _mends(self, control: m.Control, finding: m.Finding, *, falls_back: bool) -> bool:
         lines = {(line.file, line.line) for line in control.breaks}
-        if lines & _lines_of(finding) or len(lines) >= len(self._broken):
-            return ""
-        if control.graphs > self._graphs and not falls_back:
-            return ""
+        return (
+            self._ends_as_well(control)
+            and not lines & _lines_of(finding)
+            and len(lines) < len(self._broken)
+            and (falls_back or control.graphs <= self._graphs)
+        )
+
+    def _is_better(self, control: m.Control) -> bool:
+        """Tell whether no break is left, or graphs were joined. Else the next break may stand
+        before the line that needs the value, and hide what the setting does to it."""
+        return not control.breaks or control.graphs < self._graphs
+
+    def _words(self, control: m.Control) -> str:
         graphs = plural(control.graphs, "graph")
         if control.graphs < self._graphs:
             return f"tried: {graphs} instead of {self._graphs:,}"
@@ -70,6 +82,12 @@ class TriedSettings:
         raises."""
         is_whole = control.exit.outcome is m.Outcome.OK
         return is_whole and _failures(control.counts) <= self._failed
+
+    @property
+    def _by_name(self) -> Iterator[tuple[str, m.Control]]:
+        for control in self._trace.setting_trials:
+            if control.setting is not None:
+                yield control.setting.name, control
 
     @cached_property
     def _broken(self) -> frozenset[_Line]:

@@ -233,6 +233,13 @@ class ScriptRun(Model):
         )
 
 
+class Setting(Model):
+    """A setting of ``torch._dynamo.config`` that is True or False."""
+
+    name: str
+    value: bool
+
+
 class Control(Tagged, kw_only=False):
     """The same run once more, in a process in which nothing of kgprof's listens."""
 
@@ -245,30 +252,7 @@ class Control(Tagged, kw_only=False):
     # the lines at which torch broke a graph or gave a function up
     breaks: tuple[SourceLine, ...] = ()
     counts: tuple[CodeCount, ...] = ()
-
-
-class Setting(Model):
-    """A setting of ``torch._dynamo.config`` that is True or False."""
-
-    name: str
-    value: bool
-
-    @property
-    def code(self) -> str:
-        return f"torch._dynamo.config.{self.name} = {self.value}"
-
-
-class SettingTrial(Model):
-    """The control with one setting made before the program was loaded."""
-
-    setting: Setting
-    control: Control
-
-
-class SettingTrials(Tagged):
-    """The settings that torch named in the run, each tried in a process of its own."""
-
-    trials: tuple[SettingTrial, ...]
+    setting: Setting | None = None  # of a trial: made before the program was loaded
 
 
 NOT_RUN_EAGERLY = Skipped("the program was not run again with compiling switched off")
@@ -294,8 +278,8 @@ class RunRecord(Model):
     kernel_origins: KernelOrigins | Skipped = Skipped("this Recording has no provenance of kernels")
     compiled_kernels: CompiledKernels | Skipped = Skipped("this Recording has no compiled kernels")
     control: Control | Skipped | None = None  # None: nothing was in doubt
-    # None: torch named no setting, or the Recording is older than trials
-    setting_trials: SettingTrials | Skipped | None = None
+    # the control with each setting that torch named in the run
+    setting_trials: tuple[Control, ...] | Skipped = ()
     script: ScriptRun | None = None  # None: a workload with steps of its own
     # of a launched rank that did not end well; None: nothing was written
     collectives: CollectiveOrder | None = None

@@ -157,7 +157,7 @@ class RunEvidence(_Derived):
         calls = compiled.made
         steady_from = compiled.steady_from
         tried = run.setting_trials
-        trials = tried.trials if isinstance(tried, m.SettingTrials) else ()
+        trials = tried if isinstance(tried, tuple) else ()
         return RunTrace(
             run.key,
             run.records,

@@ -47,6 +47,8 @@ _LINES: dict[str, type[Any]] = {
 }
 
 
+_TRIALS = tuple[m.Control, ...] | m.Skipped
+
 # What is read of TRACE_RECORDS: four times what kgprof writes at most.
 _RECORDS_BYTES, _RECORDS, _LONGEST_RECORD = 2**27, 400_000, 2**23
 _LOG_BYTES = 2**22  # kgprof keeps half a MiB
@@ -181,9 +183,7 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         log=_read_log(run / layout.LOG, folder) + _read_log(run / layout.PROBE_LOG, folder),
         records=_read_records(run, folder) or missing,
         control=_read_if_there(run / layout.CONTROL, m.Control | m.Skipped, folder),
-        setting_trials=_read_if_there(
-            run / layout.SETTING_TRIALS, m.SettingTrials | m.Skipped, folder
-        ),
+        setting_trials=_read_if_there(run / layout.SETTING_TRIALS, _TRIALS, folder) or (),
         script=_read_if_there(run / layout.SCRIPT, m.ScriptRun, folder),
         collectives=_read_if_there(run / layout.COLLECTIVES, m.CollectiveOrder, folder),
         eager_timing=_read_if_there(run / layout.EAGER_TIMES, m.TimingPass | m.Skipped, folder)

@@ -72,7 +72,7 @@ class RunTrace:
         steady_from: int,
         source: SourceText,
         changed: Sequence[m.BackendFailure] = (),
-        setting_trials: Sequence[m.SettingTrial] = (),
+        setting_trials: Sequence[m.Control] = (),
     ) -> None:
         """``changed``: what failed under kgprof alone."""
         self.run = run

@@ -395,9 +395,9 @@ class Recorder:
         ended = self._start(msgspec.structs.replace(job, options=options), decides=False)
         if answer.is_file():
             counted = m.decode_json(answer.read_bytes(), m.Control)
-            return msgspec.structs.replace(counted, exit=ended)
+            return msgspec.structs.replace(counted, exit=ended, setting=setting)
         is_unknown = setting is not None and ended.outcome is m.Outcome.OK
-        return None if is_unknown else m.Control(ended)
+        return None if is_unknown else m.Control(ended, setting=setting)
 
     def _try_settings(self, task: Task, key: m.RunKey, took_s: float = 0.0) -> None:
         """Try what torch's hints tell the owner to set, each in a run of its own: a fix that names
@@ -410,18 +410,14 @@ class Recorder:
             return
         took_s = took_s or sum(compiled.call_us) / 1e6
         file = layout.run_folder(self.folder, key) / layout.SETTING_TRIALS
-        if why := self._why_no_trial(task, took_s, is_reset=is_reset):
+        if why := self._why_no_trial(task, took_s, is_reset):
             store.write_json(file, m.Skipped(why))
             return
         limit_s = max(TRIAL_AT_LEAST_S, TRIAL_MOST * took_s)
-        trials = []
-        for setting in settings:
-            control = self._control(task, key, setting, limit_s)
-            if control is not None:
-                trials.append(m.SettingTrial(setting=setting, control=control))
-        store.write_json(file, m.SettingTrials(trials=tuple(trials)))
+        trials = (self._control(task, key, setting, limit_s) for setting in settings)
+        store.write_json(file, tuple(trial for trial in trials if trial is not None))
 
-    def _why_no_trial(self, task: Task, took_s: float, *, is_reset: bool) -> str:
+    def _why_no_trial(self, task: Task, took_s: float, is_reset: bool) -> str:
         if self._side:
             return "settings are not tried while two versions are recorded in turn"
         if is_reset:
