@@ -10,7 +10,7 @@ from kgprof.collectors.input_sizes import MEMBER
 from kgprof.collectors.remedies import keys_of, param_group
 
 STATES = {  # of the process, of which torch says no more
-    "grad-mode": "it ran with gradients and without (torch.no_grad), and torch compiles for each",
+    "grad-mode": "it ran with gradients and without (no_grad, inference_mode): torch compiles each",
     "autocast": "it ran with autocast and without, and torch compiles for each",
     "backend": "several torch.compile calls compile it, each with a backend of its own",
 }

@@ -80,11 +80,15 @@ _WAITS = (
     "what it calls waits for the GPU: if the program allows it, call it before the loop or less "
     "often"
 )
-_OUTSIDE = "outside of what is compiled: pass its result in, or call it afterwards"
+_OUTSIDE = (
+    "outside of what is compiled: call it afterwards, or before and pass its result in (torch "
+    "compiles again for each new text, and for some numbers)"
+)
 _AROUND = "outside of what is compiled: enter the context around the call of it"
 _ENTERS = ("__enter__", "enter_context")
 _HINTED = "before the first call; torch's own hint for this"
 _SCALARS = "capture_scalar_outputs"
+_LOSS = "loss.backward()"
 _SKIPPED = "dont_skip_tracing"  # of a function of torch's: the next line of torch's breaks instead
 _OPERATOR = "Higher Order Operator"
 _DYNAMIC = "capture_dynamic_output_shape_ops"
@@ -233,6 +237,7 @@ def _mended(
         *((_DYNAMIC,) if decides or finding.library or _is_never_traced(finding) else ()),
         *(() if in_graph and not decides else (_SCALARS,)),
         *((_PRINTS,) if now else ()),
+        *(() if place is None or _is_of_a_loss(place) else (_LOSS,)),
     )
     tried = _tried(trials, finding, guessed)
     useless = (
@@ -261,6 +266,13 @@ def _mended(
         and source.is_all_of_its_function(finding.location)
     )
     return _without_switch(finding, compiled, only)
+
+
+def _is_of_a_loss(place: m.Location) -> bool:
+    """Tell a training step's ``loss.backward()`` from one inside of a module or an autograd
+    function, or with a gradient of its own."""
+    method = user_function(place.function).rpartition(".")[2]
+    return place.text.rstrip().endswith(".backward()") and method not in ("forward", "backward")
 
 
 def _is_decided_by(source: SourceText, finding: m.Finding) -> bool:
@@ -340,9 +352,16 @@ def _of_branch(finding: m.Finding, source: SourceText | None) -> m.Finding:
             finding = _without_hint(finding, hint)
     only_raises = len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise)
     wanted = _opposite(branch.test)
-    if not only_raises or branch.orelse or not wanted:
+    if not only_raises or branch.orelse or not wanted or _is_caught(finding, source):
         return finding
     return replace(finding, fix=f'torch._assert_async({wanted}, "...")  # {_CHECKED}')
+
+
+def _is_caught(finding: m.Finding, source: SourceText | None) -> bool:
+    """Tell whether an exception of the line meets a handler in a function that leads to it."""
+    stack = finding.refusal.stack if finding.refusal is not None else ()
+    places = (finding.location, *stack)
+    return source is not None and any(source.has_handler(each) for each in places if each)
 
 
 def _of_assert(finding: m.Finding, asserted: ast.Assert) -> m.Finding:
@@ -362,7 +381,7 @@ def _opposite(test: ast.expr) -> str:
     """A condition of torch's bools turned round; of a number, ``~`` would be something else."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return ast.unparse(test.operand) if _is_a_bool(test.operand) else ""
-    return f"~({ast.unparse(test)})" if _is_a_bool(test) else ""
+    return f"torch.logical_not({ast.unparse(test)})" if _is_a_bool(test) else ""
 
 
 def _is_a_bool(test: ast.expr) -> bool:

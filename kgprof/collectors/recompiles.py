@@ -475,8 +475,10 @@ def _called_as(trace: RunTrace, compiled: Sequence[Compiled], function: str, *, 
 def _modules(trace: RunTrace, compiled: Sequence[Compiled]) -> str:
     """torch's own function around its modules says nothing to the owner; the modules do."""
     owners = [compiled_callables.of_compilation(trace, each) for each in compiled]
-    same_code = {id(each) for c in compiled for each in compiled_callables.of_frame(trace, c.frame)}
+    same_code = {id(each) for c in compiled for each in compiled_callables.of_code(trace, c.frame)}
     by_number = {each.number: each for each in owners if each is not None and id(each) in same_code}
+    if not any(each.module for each in by_number.values()):
+        return ""
     return compiled_callables.named(by_number.values())
 
 
@@ -511,6 +513,9 @@ def _size_class(guard: Guard) -> str:
     return guard.expected if int(guard.expected) < 2 else "one size"
 
 
+_MODES = ("grad-mode", "autocast", "global-state")  # of guards
+
+
 def _recompiles(
     trace: RunTrace, again: Sequence[Compiled], guards: dict[str, tuple[Guard, ...]]
 ) -> Iterator[Recompile]:
@@ -525,7 +530,9 @@ def _recompiles(
         values = [each for each in rejected if (_subject(each), each.expected) not in before]
         before.update(map(_subject, rejected))
         before.update((_subject(each), each.expected) for each in rejected)
-        yield _recompile(trace, compiled, rejected, [*news, *values, *rejected])
+        # an entry of another mode says no before anything else is asked: those of this mode tell
+        causes = sorted((*news, *values, *rejected), key=lambda each: each.kind in _MODES)
+        yield _recompile(trace, compiled, rejected, causes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

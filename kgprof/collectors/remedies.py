@@ -151,8 +151,10 @@ def _dimensions(sizes: Sequence[InputSize]) -> str:
 def _effect_of_marks(cause: Cause) -> str:
     sizes = sorted(sizes_of(cause.guards))
     known = all(each.is_symbol for each in cause.together)
-    when = "" if _sizes_made_dynamic(cause) == _ALL_SIZES else "before the first call"
-    unless = "" if known else "unless a line needs a size as a number"
+    when = "before each call" if cause.is_static else "before the first call"
+    if _sizes_made_dynamic(cause) == _ALL_SIZES:
+        when = ""
+    unless = "" if known else "unless a line needs a size as a number, or loops over the tensor"
     conditions = ", ".join(each for each in (when, unless) if each)
     apart = " and ".join(str(size) for size in sizes if size < 2)
     apart = f"; torch compiles for {apart} apart" if apart else ""
@@ -271,10 +273,10 @@ def _short(cause: Cause) -> str:
     return cause.function.rpartition(".")[2]
 
 
-def _optimizer(cause: Cause) -> str:
-    """The class of torch's own whose step was compiled; empty for any other."""
+def _is_torchs_optimizer(cause: Cause) -> bool:
+    """Whether a step of torch's own was compiled; AdamW has that of Adam."""
     owner = cause.function.rpartition(".")[0].rpartition(".")[2]
-    return f"torch.optim.{owner}" if cause.library and owner in _OPTIMIZERS else ""
+    return cause.library and owner in _OPTIMIZERS
 
 
 def _key(cause: Cause) -> str:
@@ -331,10 +333,10 @@ def _fewest_dimensions(cause: Cause) -> int:
     return fewest if fewest == min(map(int, ranks)) else 0
 
 
-def _aliased(cause: Cause) -> str:
-    """The last of the arguments that are one tensor, as torch lists them."""
+def _aliased(cause: Cause) -> list[str]:
+    """The arguments that are one tensor with the first that torch lists."""
     found = re.findall(r'"([^"]+)"', cause.guard.source) if cause.guard.kind == "aliasing" else []
-    return found[-1] if found and found[-1].isidentifier() else ""
+    return found[1:] if all(name.isidentifier() for name in found) else []
 
 
 def _setter(cause: Cause) -> str:
@@ -388,11 +390,11 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="float_lr",
         # an optimizer of the owner's own may need a number
-        holds=lambda c: is_number(c.guard) and _key(c) == "lr" and bool(_optimizer(c)),
-        code=lambda c: f"{_optimizer(c)}(..., lr=torch.tensor(...))",
+        holds=lambda c: is_number(c.guard) and _key(c) == "lr" and _is_torchs_optimizer(c),
+        code=_one("lr=torch.tensor(...)"),
         effect=_one(
-            "without foreach=True; a scheduler then changes a tensor, and no guard depends on its "
-            "value"
+            "where the optimizer is made, without foreach=True: a scheduler then changes a tensor, "
+            'and no guard depends on its value; to set it by hand, group["lr"].fill_(...)'
         ),
     ),
     Remedy(
@@ -458,7 +460,8 @@ REMEDIES: tuple[Remedy, ...] = (
             f"{c.name} = {{{', '.join(f'{key}: ...' for key in keys_of(c.guards))}, **{c.name}}}"
         ),
         effect=_one(
-            "before the call: every key each time, if there is a tensor that changes no result"
+            "before the call: every key each time, if the values are tensors and there is one that "
+            "changes no result"
         ),
     ),
     Remedy(
@@ -466,8 +469,8 @@ REMEDIES: tuple[Remedy, ...] = (
         holds=lambda c: c.guard.kind == "length" and c.only_grows,
         code=lambda c: f"{c.name}.append(...)",
         effect=lambda c: (
-            f"after the call of {_short(c)}, with what it returns: it compiles for each length of "
-            "a list that it appends to"
+            f"after the call of {_short(c)}, with what it returns (return it, too, where it does "
+            "not): it compiles for each length of a list that it appends to"
         ),
     ),
     Remedy(
@@ -518,7 +521,10 @@ REMEDIES: tuple[Remedy, ...] = (
         name="strides",
         holds=lambda c: c.guard.kind == "stride" and _is_passed(c),
         code=lambda c: f"{c.name} = {c.name}.contiguous()",
-        effect=lambda c: f"before the call, if it only reads {c.name}: one layout for all calls",
+        effect=lambda c: (
+            f"before the call, if it only reads {c.name}: one layout for all calls; where that "
+            "dimension has size 1, .clone(memory_format=torch.contiguous_format)"
+        ),
     ),
     Remedy(
         name="dtype",
@@ -531,8 +537,8 @@ REMEDIES: tuple[Remedy, ...] = (
         holds=lambda c: c.guard.kind == "grad-mode",
         code=_one("with torch.no_grad(): ..."),
         effect=_one(
-            "one such call before the loop, in eval() if that is how it is called, and one with "
-            "gradients: both graphs are then made in the warm-up"
+            "or torch.inference_mode(), as in the loop: one such call before it, in eval() if that "
+            "is how it is called, and one with gradients: both graphs are then made in the warm-up"
         ),
     ),
     Remedy(
@@ -585,10 +591,10 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="aliased",
         holds=lambda c: bool(_aliased(c)),
-        code=lambda c: f"{_aliased(c)} = {_aliased(c)}.clone()",
+        code=lambda c: "; ".join(f"{name} = {name}.clone()" for name in _aliased(c)),
         effect=lambda c: (
             "before the call, where it is also passed as another argument, if the function only "
-            f"reads {_aliased(c)}"
+            f"reads {' and '.join(_aliased(c))}"
         ),
     ),
     Remedy(

@@ -843,17 +843,22 @@ def kept_as_a_tensor(line: str, expression: str) -> str:
         case _:
             return ""
     code, before = ast.unparse(statement), ast.unparse(kept)
-    detached = _Detached(ast.dump(read))
+    detached = _Detached(ast.dump(read), keeps=isinstance(statement, ast.Expr))
     code = code.replace(before, ast.unparse(detached.visit(kept)))
     return f"{code}  # {later}" if detached.found else ""
 
 
 class _Detached(ast.NodeTransformer):
     """Takes a read out, and every other ``.item()`` that only arithmetic and lists lie around: a
-    function or a text would read the tensor all the same."""
+    function or a text would read the tensor all the same.
 
-    def __init__(self, read: str) -> None:
+    ``keeps``: a list keeps it, so that a tensor that an object owns is copied: a later step may
+    write to it.
+    """
+
+    def __init__(self, read: str, *, keeps: bool) -> None:
         self._read = read
+        self._keeps = keeps
         self.found = False
 
     def visit(self, node: ast.AST) -> ast.AST:
@@ -870,8 +875,17 @@ class _Detached(ast.NodeTransformer):
             case _:
                 return node
         self.found = self.found or ast.dump(node) == self._read
-        already = isinstance(tensor, ast.Call) and getattr(tensor.func, "attr", "") == "detach"
-        return tensor if already else ast.Call(ast.Attribute(tensor, "detach"), [], [])
+        match tensor:
+            case ast.Call(func=ast.Attribute(value=owned, attr="detach")):
+                detached = tensor
+            case owned:
+                detached = _called(tensor, "detach")
+        is_owned = isinstance(owned, ast.Attribute | ast.Subscript)
+        return _called(detached, "clone") if self._keeps and is_owned else detached
+
+
+def _called(value: ast.expr, method: str) -> ast.Call:
+    return ast.Call(ast.Attribute(value, method), [], [])
 
 
 def _often(event: Sync) -> str:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _DEEPEST = 4  # calls from one function of the file to the next
+_BOUNDED = ("clamp", "clamp_")
 # Where a tensor may be passed for a number, by position (a method's own object is not counted).
 _TAKES_A_TENSOR: dict[str, tuple[int | str, ...]] = {
     **dict.fromkeys(("mul", "mul_", "div", "div_", "sub", "sub_", "add", "add_", "pow"), (0,)),
     **dict.fromkeys(("gt", "lt", "ge", "le", "eq", "ne", "maximum", "minimum"), (0,)),
-    **dict.fromkeys(("clamp", "clamp_"), (0, 1, "min", "max")),
+    **dict.fromkeys(_BOUNDED, (0, 1, "min", "max")),
     **dict.fromkeys(("lerp", "lerp_", "masked_fill", "masked_fill_"), (1, "weight", "value")),
     "where": (1, 2),
 }
@@ -32,9 +33,15 @@ _NO_TENSOR_METHODS = ("dim", "get", "item", "numel", "size", "tolist")
 _STILL_NUMBERS = ("int", "float", "round", "min", "max", "abs")
 # methods that tensors have and hardly anything else: a meter may have add() and update(), too
 _TAKES_A_SIZE = (
-    *("narrow", "view", "reshape", "expand", "roll", "topk", "unfold", "masked_fill", "clamp"),
+    *("narrow", "expand", "roll", "topk", "masked_fill", "clamp"),
     *("new_zeros", "new_ones", "new_full", "new_empty", "fill_", "clamp_", "add_", "sub_"),
     *("mul_", "div_", "lerp", "lerp_", "index_fill"),
+)
+# functions of torch that take a symbol for a number; with others the call may raise: linspace,
+# chunk, one_hot, norm, pooling
+_TAKES_A_SYMBOL = (
+    *("arange", "zeros", "ones", "full", "empty", "eye", "narrow", "roll", "topk", "pad"),
+    *("interpolate", "repeat_interleave", "tril", "triu", "dropout", "quantile"),
 )
 # of pieces whose sizes are symbols: operators on them decide by these, and break the graph instead
 _SPLITS = ("split", "split_with_sizes", "tensor_split")
@@ -86,7 +93,9 @@ def _flows_on(node: ast.AST, parents: dict[ast.AST, ast.AST], met: set[str]) -> 
                 owner, _, method = written.rpartition(".")
                 if method in _SPLITS:
                     return False
-                return owner in _MODULES or (bool(owner) and method in _TAKES_A_SIZE)
+                if owner in _MODULES:
+                    return method in _TAKES_A_SYMBOL
+                return bool(owner) and method in _TAKES_A_SIZE
             case ast.Assign(targets=[ast.Name(id=name)]):
                 if name in met:
                     return True
@@ -267,6 +276,8 @@ class _Uses:
             return False
         written = ast.unparse(call.func)
         owner, _, method = written.rpartition(".")
+        if method in _BOUNDED and _bounds(call, owner) > 1:
+            return False  # both have to be tensors, or numbers
         if owner in ("", "self"):
             return self._called_function_holds(method, at, is_method=owner == "self")
         allowed = _TAKES_A_TENSOR.get(method, ())
@@ -335,6 +346,10 @@ class _Uses:
             holds = all(self._is_tensor(function, value) for value in values)
             self.are_tensors[key] = bool(values) and holds
         return self.are_tensors[key]
+
+
+def _bounds(call: ast.Call, owner: str) -> int:
+    return len(call.args) + len(call.keywords) - (owner in _MODULES)
 
 
 def _decided_by(node: ast.AST) -> list[ast.expr]:

@@ -410,6 +410,15 @@ class SourceText:
                 return node
         return None
 
+    def has_handler(self, place: m.Location) -> bool:
+        """Whether a ``try`` with an ``except`` is around the line in its function."""
+        function = self._function(place)
+        tries = (node for node in ast.walk(function or ast.Module([], [])))
+        return any(
+            isinstance(node, ast.Try) and node.handlers and is_on(node, place.line)
+            for node in tries
+        )
+
     def has_branches(self, place: m.Location) -> bool:
         """Whether the function at ``place`` has lines that a call may leave out."""
         function = self._function(place)

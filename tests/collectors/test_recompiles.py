@@ -167,7 +167,7 @@ def test_two_guards_that_failed_once_each_are_one_note() -> None:
 
     assert (found.level, found.one_off, found.count) == (Level.NOTE, True, 2)
     assert (
-        "it ran with gradients and without (torch.no_grad), and torch compiles for each"
+        "it ran with gradients and without (no_grad, inference_mode): torch compiles each"
         in found.message
     )
 
@@ -694,6 +694,22 @@ def test_a_value_that_no_entry_had_comes_before_a_guard_that_failed_before() -> 
 
     assert [each.guard.source for each in found.recompiles] == ["grad_mode", "future", "future"]
     assert [each.guard.expected for each in found.recompiles[1:]] == ["4", "8"]
+
+
+def test_an_entry_of_the_calls_own_mode_tells_the_cause() -> None:
+    """The entry without gradients rejects every call with them, before anything else is asked."""
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=4),
+        rejected("0/1", "0/0: weight is None", call=4),
+        *compiled("0/2", STEP, call=8),
+        rejected("0/2", "0/1: GLOBAL_STATE changed: grad_mode ", "0/0: weight is None", call=8),
+        *(ran(f"0/{entry}", first) for entry, first in enumerate((0, 4, 8))),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert [each.guard.source for each in found.recompiles] == ["weight", "weight"]
 
 
 def test_every_call_a_new_value_is_unbounded() -> None:

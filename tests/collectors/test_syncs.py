@@ -475,6 +475,8 @@ TWO_KEPT = "losses.append((a.detach(), b.detach() / 2))"
         ("right += int((y == t).sum())", "int((y == t).sum())", "right += (y == t).sum().detach()"),
         ("both += float(a + b) * 2", "float(a + b)", "both += (a + b).detach() * 2"),
         ("losses.append( loss.item() )", "loss.item()", "losses.append(loss.detach())"),
+        ("kept.append(net.a.item())", "net.a.item()", "kept.append(net.a.detach().clone())"),
+        ("total += net.a.item()", "net.a.item()", "total += net.a.detach()"),
         ("losses += [2 * loss.item()]", "loss.item()", "losses += [2 * loss.detach()]"),
         (
             "r = x / (self.width.item() / pi)",

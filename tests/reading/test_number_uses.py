@@ -59,6 +59,8 @@ def test_an_operation_with_a_tensor_takes_a_tensor(lines: tuple[str, ...]) -> No
     "lines",
     [
         ("return F.dropout(x, k)",),
+        ("return x.clamp(0.0, k)",),
+        ("return torch.clamp(x, min=0.0, max=k)",),
         ("return torch.add(x, y, alpha=k)",),
         ("return F.avg_pool1d(x, k)",),
         ("return x[:, :k]",),
