@@ -513,6 +513,7 @@ def _size_class(guard: Guard) -> str:
     return guard.expected if int(guard.expected) < 2 else "one size"
 
 
+_IS_A_CONSTANT = re.compile(r"\S+\.size\(\)\[\d+\] == \d+")  # no multiple of a number
 _MODES = ("grad-mode", "autocast", "global-state")  # of guards
 
 
@@ -587,7 +588,9 @@ class Advised:
         source, plain = self.trace.source, guard.source.isidentifier()
         name, place = name_of(guard), used or self.definition
         # of an entry for which the size was dynamic already
-        constant = next((each for each in self._same(guard) if " == " in each.expected), None)
+        constant = next(
+            (each for each in self._same(guard) if _IS_A_CONSTANT.fullmatch(each.expected)), None
+        )
         constant_at = self.inputs.constants.get(_size(guard))
         if constant is not None and constant_at is None:
             constant_at = _used(self.trace, constant)

@@ -12,6 +12,7 @@ from kgprof import model as m
 from kgprof.collectors.guard_text import Guard, devices_of
 from kgprof.collectors.input_sizes import MEMBER, InputSize
 from kgprof.collectors.tried_settings import tried_or_not
+from kgprof.reading.dynamo_settings import ALL_SIZES
 
 
 class Cause(m.Model):
@@ -159,6 +160,9 @@ def _effect_of_marks(cause: Cause) -> str:
     apart = " and ".join(str(size) for size in sizes if size < 2)
     apart = f"; torch compiles for {apart} apart" if apart else ""
     before = f"{conditions}; " if conditions else ""
+    tried = cause.tried.get(ALL_SIZES.name, "")
+    if tried and not cause.is_static:
+        before += f"dynamic=True was {tried}; "
     return f"{before}sizes such as {', '.join(map(str, sizes))}{apart}"
 
 
@@ -501,6 +505,7 @@ REMEDIES: tuple[Remedy, ...] = (
             and not c.is_constant
             and not (c.within_compiled and c.is_static)
             and not (c.wraps and c.guard.source.startswith(_OF_WRAPPER))
+            and (c.is_static or c.tried.get(ALL_SIZES.name, "nobody tried") != "")
         ),
         code=_sizes_made_dynamic,
         effect=_effect_of_marks,
