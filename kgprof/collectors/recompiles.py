@@ -588,11 +588,10 @@ class Advised:
         source, plain = self.trace.source, guard.source.isidentifier()
         name, place = name_of(guard), used or self.definition
         # of an entry for which the size was dynamic already
-        constant = next(
-            (each for each in self._same(guard) if _IS_A_CONSTANT.fullmatch(each.expected)), None
-        )
+        constant = next((each for each in self._same(guard) if " == " in each.expected), None)
         constant_at = self.inputs.constants.get(_size(guard))
-        if constant is not None and constant_at is None:
+        is_constant = constant is not None and _IS_A_CONSTANT.fullmatch(constant.expected)
+        if constant is not None and constant_at is None and is_constant:
             constant_at = _used(self.trace, constant)
         cause = Cause(
             guards=tuple(

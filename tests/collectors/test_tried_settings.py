@@ -22,6 +22,7 @@ from kgprof.model import (
     SourceLine,
     TraceRecord,
 )
+from kgprof.reading.dynamo_settings import ALL_SIZES
 from kgprof.reading.evidence import Evidence
 from tests.collectors import written
 from tests.collectors.written import (
@@ -180,6 +181,24 @@ def test_a_recompile_is_mended_where_the_function_is_compiled_less(times: int, f
     found = tried(*recompiled(4), trials=(against,), line=written.STEP_DEF)
 
     assert found.fix == fix
+
+
+@pytest.mark.parametrize(
+    ("times", "words"), [(2, "dynamic=True was tried: compiled 2 times instead of 4; "), (4, "")]
+)
+def test_sizes_are_marked_where_symbols_for_all_of_them_helped(times: int, words: str) -> None:
+    lines = [*compiled("0/0", STEP)]
+    for number in range(1, 4):
+        guard = f"tensor 'x' size mismatch at index 0. expected 8, actual {8 + number}"
+        lines += [rejected(f"0/{number}", guard, call=number)]
+        lines += compiled(f"0/{number}", STEP, call=number)
+    count = CodeCount(code=code(STEP), times=times)
+    against = trial(name=ALL_SIZES.name, breaks=(), counts=(count,))
+
+    found = tried(*lines, trials=(against,), line=written.STEP_DEF)
+
+    assert words in found.fix
+    assert bool(found.fix) is bool(words)
 
 
 def test_what_is_no_setting_keeps_its_comment() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch._dynamo.config as config
 
 from kgprof.model import DYNAMO_RESET, Setting
-from kgprof.reading.dynamo_settings import MOST_TRIED, named_in, settings_in, switches_in
+from kgprof.reading.dynamo_settings import ALL_SIZES, MOST_TRIED, named_in, settings_in, switches_in
 
 
 def line(text: str, artifact: str = "dynamo_graph_break_reason") -> bytes:
@@ -74,6 +74,15 @@ def test_the_settings_that_breaks_and_guards_name_most_often_are_tried() -> None
 
     assert [setting.name for setting in named] == ["allow_rnn", "setting_3", "setting_2"]
     assert not is_reset
+
+
+@pytest.mark.parametrize(("recompiles", "tried"), [(2, ()), (3, (ALL_SIZES,))])
+def test_sizes_that_torch_compiles_for_again_and_again_are_tried_as_symbols(
+    recompiles: int, tried: tuple[Setting, ...]
+) -> None:
+    guard = "0/0: tensor 'x' size mismatch at index 0. expected 8, actual 6"
+
+    assert named_in([line(guard, "recompile_reasons")] * recompiles) == (tried, False)
 
 
 def test_a_reset_is_seen() -> None:
