@@ -420,6 +420,9 @@ class Recorder:
     def _why_no_trial(self, task: Task, took_s: float, is_reset: bool) -> str:
         if self._side:
             return "settings are not tried while two versions are recorded in turn"
+        options = self.header.options
+        if task is Task.SCRIPT and not options.for_a_gate and options.timing_below_s is None:
+            return "the program is run only for the passes that --passes names"
         if is_reset:
             return "the program resets torch.compile, which then forgets where graphs broke"
         return self._why_no_control(task, took_s) or _too_long(took_s)

@@ -73,10 +73,14 @@ def step():
 """
 
 
-def recorded(folder: Path, text: str, *passes: PassName, function: str = "") -> RunRecord:
+def recorded(
+    folder: Path, text: str, *passes: PassName, function: str = "", **more: Any
+) -> RunRecord:
     file = folder / "program.py"
     file.write_text(text, encoding="utf-8")
-    options = Options(workload=f"{file}{function}", device="cpu", steps=3, warmup=1, passes=passes)
+    options = Options(
+        workload=f"{file}{function}", device="cpu", steps=3, warmup=1, passes=passes, **more
+    )
     # a function's server begins otherwise than that of programs, which other tests share
     shared = fork_server.imports_shared if function else one_server.imports_shared
     with mock.patch.object(fork_server, "imports_shared", shared):
@@ -279,6 +283,7 @@ def test_a_size_by_values_is_no_symbol_where_an_operator_needs_it(tmp_path: Path
     assert fixes(tmp_path, "KGP101") == [""]
 
 
+@pytest.mark.long
 def test_a_setting_against_recompiles_is_tried(tmp_path: Path) -> None:
     recorded(tmp_path, COUNTS_ITS_CALLS, PassName.COMPILE)
 
@@ -301,6 +306,7 @@ def test_a_trial_that_hangs_is_no_error_of_the_run(
     assert fixes(tmp_path, "KGP101") == [""]
 
 
+@pytest.mark.long
 def test_a_trial_that_is_killed_is_no_error_of_the_run(tmp_path: Path) -> None:
     dies = WHEN_IT_IS_SET.format(then="import os; os.kill(os.getpid(), 9)")
     run = recorded(tmp_path, dies + SIZE_ONLY, PassName.COMPILE)
@@ -310,6 +316,7 @@ def test_a_trial_that_is_killed_is_no_error_of_the_run(tmp_path: Path) -> None:
     assert ended(run.exit) == well()
 
 
+@pytest.mark.long
 def test_a_script_that_makes_the_setting_itself_is_not_tried(tmp_path: Path) -> None:
     run = recorded(tmp_path, SETS_IT_ITSELF + SIZE_ONLY, PassName.COMPILE)
 
@@ -318,6 +325,7 @@ def test_a_script_that_makes_the_setting_itself_is_not_tried(tmp_path: Path) -> 
     assert fix.endswith("; not tried")
 
 
+@pytest.mark.long
 def test_a_file_of_steps_that_makes_the_setting_itself_is_tried(tmp_path: Path) -> None:
     recorded(tmp_path, SETS_IT_ITSELF + SIZE_ONLY, PassName.COMPILE, function=":step")
 
@@ -333,6 +341,7 @@ def test_nothing_is_tried_where_torch_names_no_setting(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").rglob("setting_trials.json"))
 
 
+@pytest.mark.long
 def test_a_program_that_takes_long_is_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,8 +354,27 @@ def test_a_program_that_takes_long_is_not_run_again(
     assert fix.endswith("; not tried")
 
 
+@pytest.mark.long
 def test_a_program_that_resets_the_compiler_is_not_run_again(tmp_path: Path) -> None:
     run = recorded(tmp_path, f"{SIZE_ONLY}    torch._dynamo.reset()\n", PassName.COMPILE)
 
     why = "the program resets torch.compile, which then forgets where graphs broke"
     assert run.setting_trials == Skipped(why)
+
+
+@pytest.mark.long
+def test_a_script_is_run_for_chosen_passes_only(tmp_path: Path) -> None:
+    passes = (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)
+    run = recorded(tmp_path, SIZE_ONLY, *passes)
+
+    assert run.setting_trials == Skipped(
+        "the program is run only for the passes that --passes names"
+    )
+
+
+@pytest.mark.long
+def test_a_script_that_is_timed_by_default_is_tried(tmp_path: Path) -> None:
+    run = recorded(tmp_path, SIZE_ONLY, PassName.COMPILE, PassName.MEMORY, timing_below_s=60.0)
+
+    (trial,) = trials(run)
+    assert trial.exit.outcome is Outcome.OK
