@@ -192,7 +192,7 @@ def _judged(
     figures = f"{_figure(names[0], mine, unit)}, {_figure(names[1], theirs, unit)}"
     answer = held(run, other, unit)
     if not isinstance(answer, Faster):
-        why = why_not(answer, (names[0], run), (names[1], other), unit)
+        why = why_not(answer, run, other, unit)
         return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {why}"
     keeps = answer.verdict is m.Judged.FASTER
     words = "skipping work after the sync" if keeps else "always doing the work"
@@ -203,7 +203,6 @@ def _judged(
 
 def _figure(name: str, time: m.Spread, unit: Unit) -> str:
     known = within_process(time, unit)
-    ends = f"{unit.bare(known.low)} to {unit.bare(known.high)}"
     kind = "p10 to p90" if unit is PER_STEP else "range"
-    ranged = f"{kind} {ends}" if time.samples > 1 else "no spread"
+    ranged = f"{kind} {unit.ends(known)}" if time.samples > 1 else "no spread"
     return f"{name} takes {unit.say(time.median)} (TIMING, median, {ranged}, n = {time.samples:,})"

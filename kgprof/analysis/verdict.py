@@ -200,7 +200,7 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
         if run.slow_first
     )
     if answers[against.key].verdict is not m.Judged.FASTER:
-        why = times.why_not(answers[against.key], _named(first), _named(against), unit)
+        why = times.why_not(answers[against.key], first, against, unit)
         figures = (
             f"{first.key.slug} took {unit.say(best.median)}, {against.key.slug} "
             f"{unit.say(time.median)}"
@@ -220,7 +220,7 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     gain += f" ({unit.bare(best.median)} vs {unit.say(time.median)})"
     if close:
         which, _ = close[0]
-        why = times.why_not(answers[which.key], _named(first), _named(which), unit)
+        why = times.why_not(answers[which.key], first, which, unit)
         notes += (f"{first.key.slug} and {which.key.slug} cannot be told apart: {why}",)
         return Remark(text=f"{names} are fastest: {gain}", notes=notes)
     text = f"{first.key.slug} is fastest: {gain}"
@@ -228,10 +228,6 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     if second is not against:
         text += f" and {figure(next_best.median / best.median)}× faster than {second.key.slug}"
     return Remark(text=text, notes=notes)
-
-
-def _named(run: m.RunReport) -> tuple[str, m.RunReport]:
-    return run.key.slug, run
 
 
 def _contradictions(

@@ -64,6 +64,7 @@ OUTLYING = 5.0
 Floats = npt.NDArray[np.float64]
 
 
+@m.skippable
 def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     """What compiling this run costs and saves; Skipped where it compiled nothing, and where no
     times were asked for."""
@@ -78,11 +79,10 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
             return run.eager_timing
     if run.key.mode == m.EAGER:
         return m.Skipped("mode eager is what compiled runs are compared with")
-    if isinstance(run.compile, m.Skipped):
-        return run.compile
-    if not run.compile.compilations:
-        return m.Skipped(m.nothing_compiled(run.compile.unused))
-    if all(each.fail_reason or each.operators == 0 for each in run.compile.compilations):
+    compiled = m.known(run.compile)
+    if not compiled.compilations:
+        return m.Skipped(m.nothing_compiled(compiled.unused))
+    if all(each.fail_reason or each.operators == 0 for each in compiled.compilations):
         return NO_GRAPH
     eager_key = m.RunKey(run.key.strategy, m.EAGER)
     found = evidence.whole.run(eager_key)
@@ -121,14 +121,14 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     )
 
 
+@m.skippable
 def _paid_s(cold_s: float | m.Skipped, eager_s: float | m.Skipped) -> float | m.Skipped:
     """What the first steps of a script take longer than in eager, where they do the same besides:
     they evaluate, or time another function."""
-    if isinstance(cold_s, m.Skipped) or isinstance(eager_s, m.Skipped):
-        return m.first_skipped(cold_s, eager_s)
-    if cold_s <= eager_s:
+    longer_s = m.known(cold_s) - m.known(eager_s)
+    if longer_s <= 0:
         return m.Skipped("its first steps took no longer than those of eager code")
-    return cold_s - eager_s
+    return longer_s
 
 
 def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
@@ -167,17 +167,17 @@ def _differs(recording: m.Recording, key: m.RunKey) -> bool:
     return isinstance(judged, m.RunAgreement) and judged.verdict == m.AgreementVerdict.DIFFERENT
 
 
+@m.skippable
 def _cold_s(run: m.RunRecord) -> float | m.Skipped:
-    if isinstance(run.compile, m.Skipped):
-        return run.compile
-    call_us = run.compile.call_us
-    before_steady = max(1, run.compile.steady_from)
+    compiled = m.known(run.compile)
+    call_us = compiled.call_us
+    before_steady = max(1, compiled.steady_from)
     if len(call_us) <= before_steady:
         return m.Skipped("COMPILE has no call after warm-up")
     calls_s = _beyond(
         [us / 1e6 for us in call_us[:before_steady]], median(call_us[before_steady:]) / 1e6
     )
-    return calls_s + run.compile.while_loading_s
+    return calls_s + compiled.while_loading_s
 
 
 def _warm_s(run: m.RunRecord) -> m.Spread | m.Skipped:
@@ -217,10 +217,10 @@ class _Times(m.Model):
         return 1.0 if self.unit is PER_STEP else 1000.0
 
     @property
+    @m.skippable
     def saved_us(self) -> float | m.Skipped:
-        if isinstance(self.compiled, m.Skipped) or isinstance(self.eager, m.Skipped):
-            return m.first_skipped(self.compiled, self.eager)
-        return (self.eager.median - self.compiled.median) * self.to_us
+        compiled = m.known(self.compiled)
+        return (m.known(self.eager).median - compiled.median) * self.to_us
 
     @property
     def verdict(self) -> m.Payoff:
@@ -245,13 +245,14 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
             continue
         in_rounds = both[0] == over_rounds(mine, unit) and both[1] == over_rounds(theirs, unit)
         rounds = min(time.samples for time in both) if in_rounds else 1
-        doubt = why_not(answer, (run.key.slug, mine), (eager.key.slug, theirs), unit)
+        doubt = why_not(answer, mine, theirs, unit)
         return _Times(
             compiled=both[0], eager=both[1], unit=unit, rounds=rounds, answer=answer, doubt=doubt
         )
     return _Times(compiled=mine.step, eager=theirs.step)
 
 
+@m.skippable
 def _break_even(
     started_s: float | m.Skipped,
     eager_s: float | m.Skipped,
@@ -259,19 +260,16 @@ def _break_even(
     verdict: m.Payoff,
     run: m.RunRecord,
 ) -> m.BreakEven | m.Skipped:
-    saved_us = times.saved_us
-    compiled = times.compiled
-    if isinstance(started_s, m.Skipped) or isinstance(eager_s, m.Skipped):
-        return m.first_skipped(started_s, eager_s)
-    if isinstance(saved_us, m.Skipped) or isinstance(compiled, m.Skipped):
-        return m.first_skipped(saved_us, compiled)
+    paid_s = m.known(started_s) - m.known(eager_s)
+    saved_us = m.known(times.saved_us)
+    compiled = m.known(times.compiled)
     if verdict != m.Payoff.PAYS:
         undecided = m.Skipped(times.doubt)
         return {m.Payoff.NOT_OBSERVED: RESULTS_DIFFER, m.Payoff.UNDECIDED: undecided}.get(
             verdict, NOT_FASTER
         )
     # steps, or units of work, of which a step advances many
-    many = max(0.0, started_s - eager_s) * 1e6 / saved_us
+    many = max(0.0, paid_s) * 1e6 / saved_us
     after_s = many * compiled.median * times.to_us / 1e6
     if isinstance(run.evaluation, m.Evaluation) and run.evaluation.units:
         steps_each = run.evaluation.steps / run.evaluation.units
@@ -410,37 +408,38 @@ def _middle(values: Floats, unit: str) -> m.Estimate:
     )
 
 
-def total(start: m.Estimate, step: m.Estimate, steps: int) -> m.Estimate:
+@m.skippable
+def total(
+    start: m.Estimate | m.Skipped, step: m.Estimate | m.Skipped, steps: int
+) -> m.Estimate | m.Skipped:
     """Seconds that so many steps take from a start on, with the extremes of both for ``low`` and
     ``high``."""
-    low, value, high = (
-        paid_s + steps * us / 1e6
-        for paid_s, us in (
-            (start.low, step.low),
-            (start.value, step.value),
-            (start.high, step.high),
-        )
+    us = m.known(step)
+    first_s = m.known(start)
+    return m.Estimate(
+        value=first_s.value + steps * us.value / 1e6,
+        low=first_s.low + steps * us.low / 1e6,
+        high=first_s.high + steps * us.high / 1e6,
+        unit="s",
     )
-    return m.Estimate(value=value, low=low, high=high, unit="s")
 
 
+@m.skippable
 def tier(
     speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped, verdict: m.Judged
 ) -> m.Tier | m.Skipped:
     """By the thresholds of document S2; a step that is level with eager's or slower is poor."""
-    if isinstance(speedup, m.Skipped):
-        return speedup
+    times_faster = m.known(speedup).value
     if verdict is m.Judged.UNDECIDED:
         return NOT_KNOWN
     if verdict is not m.Judged.FASTER:
         return m.Tier.POOR
-    if isinstance(break_even, m.Skipped):
-        return break_even
+    steps = m.known(break_even).value
     for name, times, within in (
         (m.Tier.EXCELLENT, 5, 50),
         (m.Tier.GOOD, 2, 100),
         (m.Tier.MODERATE, 1, 500),
     ):
-        if speedup.value > times and break_even.value < within:
+        if times_faster > times and steps < within:
             return name
     return m.Tier.POOR

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import exp
 from statistics import fmean, median
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -37,7 +38,7 @@ FEW = m.Skipped(f"fewer than {FEWEST_PROCESSES} processes were measured")
 AGAINST_EAGER = ("speedup", "break_even", "break_even_warm", "of_100", "returns")
 TIMES_APART = 3.0  # and above: a percentage would not be read
 SAFETY = 1.25  # of a memory budget, as document S2 has it
-_Value = Callable[[m.CellTimes], float | int | m.Skipped]
+Number = TypeVar("Number", int, float)
 
 
 def weighed(sweep: m.Sweep, executions: int, memory_bytes: int | None = None) -> m.Sweep:
@@ -133,22 +134,23 @@ class _Parts:
         noise = starts.get(cold) or starts.get(not cold)  # one start each: as the others vary
         return Sample(self.firsts(cold=cold), calls, self.means, noise, steps)
 
+    @m.skippable
     def start(self) -> m.Estimate | m.Skipped:
         """A cold one; where there is but one, with the deviation of other cells' starts."""
-        if isinstance(self.cold, m.Skipped):
-            return self.cold
-        low = self.cold.minimum
-        high = self.cold.maximum
-        if self.cold.samples == 1 and (noise := self.noise[1].get(True)) is not None:
+        cold = m.known(self.cold)
+        low = cold.minimum
+        high = cold.maximum
+        if cold.samples == 1 and (noise := self.noise[1].get(True)) is not None:
             low = low * exp(-(noise.variance**0.5))
             high = high * exp(noise.variance**0.5)
-        return m.Estimate(value=self.cold.median, low=low, high=high, unit="s")
+        return m.Estimate(value=cold.median, low=low, high=high, unit="s")
 
     @property
+    @m.skippable
     def steady(self) -> m.Estimate | m.Skipped:
-        step = self.step
-        if isinstance(step, m.Skipped) or step.samples < FEWEST_PROCESSES:
-            return step if isinstance(step, m.Skipped) else FEW
+        step = m.known(self.step)
+        if step.samples < FEWEST_PROCESSES:
+            return FEW
         return m.Estimate(value=step.median, low=step.minimum, high=step.maximum, unit="us")
 
     def faster(self, other: _Parts) -> Answer:
@@ -167,9 +169,9 @@ class _Parts:
             rounds=self.medians,
         )
 
-    def last(self, value: _Value) -> float | int | m.Skipped:
+    def last(self, value: Callable[[m.CellTimes], Number | m.Skipped]) -> Number | m.Skipped:
         """Of the last process that has it, else why the last one has none."""
-        found: float | int | m.Skipped = NO_START
+        found: Number | m.Skipped = NO_START
         for each in self.found.measured():
             if not isinstance(now := value(each), m.Skipped) or isinstance(found, m.Skipped):
                 found = now
@@ -179,12 +181,7 @@ class _Parts:
 def _worth_of(
     part: _Parts, eager: _Parts | None, others: Sequence[_Parts], executions: int
 ) -> m.CellWorth:
-    start = part.start()
-    step = part.steady
-    if isinstance(start, m.Skipped) or isinstance(step, m.Skipped):
-        whole: m.Estimate | m.Skipped = m.first_skipped(step, start)
-    else:
-        whole = total(start, step, executions)
+    whole = total(part.start(), part.steady, executions)
     made: dict[str, m.Estimate | m.Skipped]
     against = m.Judged.UNDECIDED
     if eager is None:
@@ -209,15 +206,11 @@ def _worth_of(
         break_even_next=against_next,
         tier=tier(made["speedup"], made["break_even"], against),
         total=whole,
-        device_bytes=_whole(part.last(lambda times: times.device_bytes)),
-        host_bytes=_whole(part.last(lambda times: times.host_bytes)),
+        device_bytes=part.last(lambda times: times.device_bytes),
+        host_bytes=part.last(lambda times: times.host_bytes),
         verdict=against,
         **made,
     )
-
-
-def _whole(value: float | m.Skipped) -> int | m.Skipped:
-    return value if isinstance(value, m.Skipped) else int(value)
 
 
 def _against_eager(

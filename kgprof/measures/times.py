@@ -30,6 +30,9 @@ class Unit(m.Model):
     def say(self, value: float) -> str:
         return f"{self.bare(value)} {self.name}"
 
+    def ends(self, samples: Samples) -> str:
+        return f"{self.bare(samples.low)} to {self.bare(samples.high)}"
+
 
 PER_EVALUATION = Unit(name="s/evaluation", scale=1.0)
 PER_STEP = Unit(name="ms/step", scale=1e-3)
@@ -66,20 +69,19 @@ def _percentile(ordered: Sequence[float], fraction: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
+@m.skippable
 def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     """Microseconds a step, over the steps of all evaluations together."""
-    if isinstance(timing, m.Skipped):
-        return timing
-    return spread(timing.every_us, "us")
+    return spread(m.known(timing).every_us, "us")
 
 
+@m.skippable
 def cpu_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     """Microseconds of CPU time a step, over steps or groups of steps."""
-    if isinstance(timing, m.Skipped):
-        return timing
-    if not timing.cpu_us:
+    cpu_us = m.known(timing).cpu_us
+    if not cpu_us:
         return m.Skipped("TIMING did not take CPU times")
-    return spread(timing.cpu_us, "us")
+    return spread(cpu_us, "us")
 
 
 def load(timing: m.TimingPass | m.Skipped, before: m.Load | m.Skipped) -> m.Load | m.Skipped:
@@ -94,32 +96,33 @@ def slow_first_words(ratio: float) -> str:
     return f"the first evaluation took {ratio:.2f} times the median of the others"
 
 
+@m.skippable
 def evaluation_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     """Seconds a whole evaluation."""
-    if isinstance(timing, m.Skipped):
-        return timing
-    return spread(timing.evaluation_s, "s") if timing.evaluation_s else NO_EVALUATION
+    return _whole_time(m.known(timing).evaluation_s)
 
 
+def _whole_time(evaluation_s: Sequence[float]) -> m.Spread | m.Skipped:
+    return spread(evaluation_s, "s") if evaluation_s else NO_EVALUATION
+
+
+@m.skippable
 def unit_time(run: m.RunRecord) -> m.Spread | m.Skipped:
-    """Milliseconds a unit of work: of whole evaluations, else of steps where each is said to be so
-    many units."""
-    if isinstance(run.timing, m.TimingPass) and not run.timing.evaluation_s and run.unit.per_step:
-        samples = [us / 1000 / run.unit.per_step for us in run.timing.every_us]
-        return spread(samples, run.unit.time)
-    seconds = run.timing if isinstance(run.timing, m.Skipped) else run.timing.evaluation_s
-    return whole_unit_time(seconds, run)
+    """Milliseconds a unit of work."""
+    timing = m.known(run.timing)
+    return _unit_time(run, timing.every_us, timing.evaluation_s)
 
 
-def whole_unit_time(
-    evaluation_s: Sequence[float] | m.Skipped, run: m.RunRecord
+@m.skippable
+def _unit_time(
+    run: m.RunRecord, step_us: Sequence[float], evaluation_s: Sequence[float]
 ) -> m.Spread | m.Skipped:
-    """Milliseconds a unit, only where the evaluation finished all of them, else the division would
-    flatter."""
-    evaluation = run.evaluation
+    """Of whole evaluations, only if they finished all units, else the division would flatter;
+    without those of steps, if each is so many units."""
     unit = run.unit
-    if isinstance(evaluation_s, m.Skipped) or isinstance(evaluation, m.Skipped):
-        return m.first_skipped(evaluation_s, evaluation)
+    if not evaluation_s and unit.per_step:
+        return spread([us / 1000 / unit.per_step for us in step_us], unit.time)
+    evaluation = m.known(run.evaluation)
     if evaluation.unfinished:
         return m.Skipped(
             f"{evaluation.unfinished:,} of {evaluation.units:,} {unit.plural} are unfinished"
@@ -130,10 +133,10 @@ def whole_unit_time(
     return spread(samples, unit.time)
 
 
-def throughput(time: m.Spread | m.Skipped, unit: m.WorkUnit) -> m.Spread | m.Skipped:
+@m.skippable
+def throughput(time_a_unit: m.Spread | m.Skipped, unit: m.WorkUnit) -> m.Spread | m.Skipped:
     """Units a second, from milliseconds a unit: the quickest sample is the highest rate."""
-    if isinstance(time, m.Skipped):
-        return time
+    time = m.known(time_a_unit)
     if time.minimum <= 0:
         return m.Skipped("a measured time is zero, so there is no rate")
     return m.Spread(
@@ -182,22 +185,16 @@ _FAR = 3.0  # times p10 to p90 above the median: from here on a step is no part 
 COLD = m.Skipped("no other round was timed, and the first one's caches were cold")
 
 
+@m.skippable
 def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
     """Skipped for one round, and where the first one was not timed."""
     if not run.rounds:
         return ONE_ROUND
-    if isinstance(run.timing, m.Skipped):
-        return run.timing
     warm = run.timed_rounds.values()
-    timed = [run.timing, *(found.timing for found in warm)]
+    timed = [m.known(run.timing), *(found.timing for found in warm)]
     each = [timing.every_us for timing in timed]
     step_us = tuple(median(steps) for steps in each if steps)
     evaluation_s = tuple(median(timing.evaluation_s) for timing in timed if timing.evaluation_s)
-    # By the units of the first round: each evaluation is the whole of the same work, and each step
-    # as much.
-    per_unit = whole_unit_time(evaluation_s, run)
-    if not evaluation_s and run.unit.per_step:
-        per_unit = spread([us / 1000 / run.unit.per_step for us in step_us], run.unit.time)
     return m.Rounds(
         in_turn=tuple(taken_in_turn(timing) for timing in timed),
         asked=len(run.rounds) + 1,
@@ -206,8 +203,10 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         evaluation_s=evaluation_s,
         warm_first_call_s=tuple(found.first_call_s for found in warm),
         step=spread(step_us, "us"),
-        evaluation_time=spread(evaluation_s, "s") if evaluation_s else NO_EVALUATION,
-        per_unit=per_unit,
+        evaluation_time=_whole_time(evaluation_s),
+        # By the units of the first round: each evaluation is the whole of the same work, and each
+        # step as much.
+        per_unit=_unit_time(run, step_us, evaluation_s),
         warm_first_call=spread([found.first_call_s for found in warm], "s") if warm else COLD,
         graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
         graphs_compiled=tuple(found.graphs_compiled for found in warm),
@@ -238,12 +237,11 @@ def taken_in_turn(timing: m.TimingPass) -> m.TakenInTurn | None:
     )
 
 
+@m.skippable
 def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
     """Of all processes that were timed; what lies far above the others is counted beside the
     bins."""
-    if isinstance(run.timing, m.Skipped):
-        return run.timing
-    timed = {1: run.timing}
+    timed = {1: m.known(run.timing)}
     timed |= {number: found.timing for number, found in run.timed_rounds.items()}
     entries = max(_FEWEST_ENTRIES, _ENTRIES // len(timed))
     processes = []
@@ -267,9 +265,7 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
                 high_us=tuple(_digits(part[-1]) for part in parts),
             )
         )
-    whole = spread(every, "us")
-    if isinstance(whole, m.Skipped):
-        return whole
+    whole = m.known(spread(every, "us"))
     top = (
         min(whole.maximum, whole.median + _FAR * (whole.p90 - whole.p10))
         if whole.p90 > whole.p10
@@ -295,11 +291,10 @@ def _digits(us: float) -> float:
     return float(f"{us:.5g}")
 
 
+@m.skippable
 def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m.Skipped:
     """A median of each round, or why one of them has none."""
-    known = [speed for speed in speeds if isinstance(speed, m.MachineSpeed)]
-    if len(known) < len(speeds):
-        return next(speed for speed in speeds if isinstance(speed, m.Skipped))
+    known = [m.known(speed) for speed in speeds]
     if not all(speed.host_us and speed.device_us for speed in known):
         return m.Skipped("a round of TIMING has no check of the machine's speed")
     return m.MachineSpeed(
@@ -432,6 +427,7 @@ def timed(
 class RunTimes(m.Model):
     """The times of a run before it has a report."""
 
+    key: m.RunKey
     step: m.Spread | m.Skipped
     evaluation_time: m.Spread | m.Skipped
     per_unit: m.Spread | m.Skipped
@@ -443,6 +439,7 @@ class RunTimes(m.Model):
     @classmethod
     def of(cls, run: m.RunRecord) -> RunTimes:
         return cls(
+            key=run.key,
             step=step_time(run.timing),
             evaluation_time=evaluation_time(run.timing),
             per_unit=unit_time(run),
@@ -483,12 +480,10 @@ def columns(run: Run, took: m.Rounds | m.TakenInTurn, unit: Unit) -> Sequence[fl
     return [us / 1000 / run.unit.per_step for us in took.step_us] if run.unit.per_step else ()
 
 
+@m.skippable
 def samples(run: Run, unit: Unit) -> Samples | m.Skipped:
     """What the judge is told of a run."""
-    own = own_time(run, unit)
-    if isinstance(own, m.Skipped):
-        return own
-    known = within_process(own, unit)
+    known = within_process(m.known(own_time(run, unit)), unit)
     if isinstance(run.rounds, m.Rounds):
         numbers = run.rounds.numbers
         in_turn = zip(run.rounds.numbers, run.rounds.in_turn, strict=False)
@@ -514,7 +509,7 @@ def said(time: m.Spread, unit: Unit) -> str:
     known = within_process(time, unit)
     if known.is_steady:
         return unit.bare(time.median)
-    return f"{unit.bare(known.low)} to {unit.bare(known.high)}"
+    return unit.ends(known)
 
 
 def why_unsteady(run: m.RunReport) -> str:
@@ -545,17 +540,14 @@ def _different_work(run: m.RunReport) -> m.Spread | None:
     return run.cpu
 
 
+@m.skippable
 def of_both(run: Run, other: Run, unit: Unit) -> tuple[m.Spread, m.Spread] | m.Skipped:
     """Over rounds where both have them."""
     mine = over_rounds(run, unit)
     theirs = over_rounds(other, unit)
     if mine is not None and theirs is not None:
         return mine, theirs
-    own = own_time(run, unit)
-    its = own_time(other, unit)
-    if isinstance(own, m.Skipped) or isinstance(its, m.Skipped):
-        return m.first_skipped(own, its)
-    return own, its
+    return m.known(own_time(run, unit)), m.known(own_time(other, unit))
 
 
 def held(run: Run, other: Run, unit: Unit) -> Answer:
@@ -566,31 +558,27 @@ def held(run: Run, other: Run, unit: Unit) -> Answer:
     return judge(mine, theirs)
 
 
-def why_not(answer: Answer, run: tuple[str, Run], other: tuple[str, Run], unit: Unit) -> str:
+def why_not(answer: Answer, run: Run, other: Run, unit: Unit) -> str:
     """Why the judge ranks neither of two runs before the other, with the figures; empty if it
     does."""
     sides = {
-        name: side
-        for name, each in (run, other)
+        each.key.slug: side
+        for each in (run, other)
         if isinstance(side := samples(each, unit), Samples)
     }
     if isinstance(answer, Faster) or len(sides) < 2:
         return ""
-    in_rounds = min(len(side.rounds) for side in sides.values()) >= FEWEST_ROUNDS
-    why = (
-        answer.why
-        if isinstance(answer, Unknown)
-        else Doubt.STRADDLES
-        if in_rounds
-        else Doubt.OVERLAP
-    )
+    if isinstance(answer, Unknown):
+        why = answer.why
+    elif min(len(side.rounds) for side in sides.values()) >= FEWEST_ROUNDS:
+        why = Doubt.STRADDLES
+    else:
+        why = Doubt.OVERLAP
     noisy = max(sides, key=lambda name: sides[name].variation)
-    ranges = " vs ".join(
-        f"{unit.bare(side.low)} to {unit.bare(side.high)}" for side in sides.values()
-    )
+    ranges = " vs ".join(unit.ends(side) for side in sides.values())
     sentence = why.format(
-        first=run[0],
-        second=other[0],
+        first=run.key.slug,
+        second=other.key.slug,
         fewest=min(side.count for side in sides.values()),
         noisy=noisy,
         variation=figure(sides[noisy].variation),
@@ -601,5 +589,5 @@ def why_not(answer: Answer, run: tuple[str, Run], other: tuple[str, Run], unit: 
     )
     if why is not Doubt.CLOSE:
         return sentence
-    is_script = any(each.script is not None for _, each in (run, other))
+    is_script = any(each.script is not None for each in (run, other))
     return f"{sentence}; {AGAIN if is_script else 'add --rounds 3'}"
