@@ -97,7 +97,7 @@ def buffer_copies(evidence: Evidence) -> tuple[BufferCopies, ...]:
 
 
 def _cost(run: RunEvidence) -> CopyCost | m.Skipped:
-    traced, trace, work = run.record.trace, run.trace(m.PassName.TRACE), run.once(launched_in_trace)
+    traced, trace, work = run.record.trace, run.trace(), run.once(launched_in_trace)
     if isinstance(traced, m.Skipped) or isinstance(trace, m.Skipped) or isinstance(work, m.Skipped):
         return m.first_skipped(traced, trace, work)
     return cost(
@@ -118,15 +118,11 @@ def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m
     if work is None:
         single = np.flatnonzero(columns.of_category("cpu_op") & columns.named(ONE_COPY))
         kernels = int((launches.innermost(columns, copies, single) != NOBODY).sum())
-        spent_ns, total_ns = (
-            int(columns.duration_ns[which].sum()) for which in (copies, outermost)
-        )
+        spent_ns, total_ns = (columns.lasted_ns(which) for which in (copies, outermost))
     else:
         ours = work.events[launches.innermost(columns, copies, work.calls) != NOBODY]
         kernels = len(ours)
-        spent_ns, total_ns = (
-            int(columns.duration_ns[which].sum()) for which in (ours, work.events)
-        )
+        spent_ns, total_ns = (columns.lasted_ns(which) for which in (ours, work.events))
     if not total_ns:
         return m.Skipped("nothing ran on the GPU in the traced steps")
     return CopyCost(

@@ -77,7 +77,7 @@ def communication(
     computes = ~talks & ~columns.of_category("gpu_memcpy")[launched.events]
     return m.Communication(
         count=int(talks.sum()),
-        total_us=int(columns.duration_ns[launched.events][talks].sum()) / 1000,
+        total_us=columns.lasted_ns(launched.events[talks]) / 1000,
         busy_us=own / 1000,
         exposed_us=(timeline.union_ns(every) - others) / 1000,
         work_us=others / 1000,
@@ -103,7 +103,7 @@ def communication_on_cpu(columns: Columns, window: timeline.Window) -> m.Communi
     )
     return m.Communication(
         count=int(spans.sum()),
-        total_us=int(columns.duration_ns[spans].sum()) / 1000,
+        total_us=columns.lasted_ns(spans) / 1000,
         busy_us=own_ns / 1000,
         exposed_us=(every_ns - work_ns) / 1000,
         work_us=work_ns / 1000,
@@ -145,7 +145,7 @@ class Matched(m.Model):
 
 def of_run(run: RunEvidence) -> Steps | m.Skipped:
     """Of TRACE, by the number that torch.profiler gave the step in which they were issued."""
-    trace = run.trace(m.PassName.TRACE)
+    trace = run.trace()
     work = run.once(launches.launched_in_trace)
     if isinstance(trace, m.Skipped) or isinstance(work, m.Skipped):
         return m.Skipped("there is no TRACE")
@@ -170,7 +170,7 @@ def of_run(run: RunEvidence) -> Steps | m.Skipped:
         call = _call(columns, event)
         if call is None or step < 0 or moment_ns >= columns.end_ns[marks[step]]:
             continue
-        number = columns.names[columns.name[marks[step]]].removeprefix(STEP_PREFIX)
+        number = columns.name_of(marks[step]).removeprefix(STEP_PREFIX)
         if number.isdecimal() and len(number) < 10:
             steps.setdefault(int(number), []).append(call)
     unplaced = any(not call.group for calls in steps.values() for call in calls)
@@ -182,7 +182,7 @@ def of_run(run: RunEvidence) -> Steps | m.Skipped:
 def _call(columns: Columns, event: int) -> Call | None:
     """None for what need not wait for every rank. A kernel called SendRecv may be an all-to-all,
     which only torch's name of the collective says."""
-    name = columns.names[columns.name[event]].partition("(")[0]
+    name = columns.name_of(event).partition("(")[0]
     group = ""
     place = int(columns.collective[event])
     if place != NONE:
@@ -205,12 +205,11 @@ def _has_smaller_groups(run: RunEvidence) -> bool:
     return any(size not in (None, 1, job.get("world_size")) for size in sizes)
 
 
+@m.skippable
 def matched(ranks: Sequence[Steps | m.Skipped], numbers: Sequence[int]) -> Matched | m.Skipped:
     """``numbers``: the ranks', in the order of ``ranks``. Skipped where there is no step to
     match."""
-    known = [steps for steps in ranks if not isinstance(steps, m.Skipped)]
-    if len(known) < len(ranks):
-        return next(steps for steps in ranks if isinstance(steps, m.Skipped))
+    known = [m.known(steps) for steps in ranks]
     names = dict.fromkeys(
         call.group for steps in known for calls in steps.values() for call in calls
     )

@@ -200,17 +200,14 @@ _CALLS = ("cuda_runtime", "cuda_driver")
 Key = tuple[str, str, int, str]  # name, file, line, kind
 
 
+@m.skippable
 def shown(run: RunEvidence) -> m.FlameGraph | m.Skipped:
     """From STACK; of a trace that was taken in, from the one whose kernels are shown, which may
     hold stacks."""
     name = m.PassName.STACK
     if run.whole.recording.header.plan.trace_files:
-        broken_down = run.once(kernels.shown)
-        if isinstance(broken_down, m.Skipped):
-            return broken_down
-        name = broken_down.measured_in
-    trace = run.trace(name)
-    return trace if isinstance(trace, m.Skipped) else flame_graph(trace.columns, measured_in=name)
+        name = m.known(run.once(kernels.shown)).measured_in
+    return flame_graph(m.known(run.trace(name)).columns, measured_in=name)
 
 
 def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | m.Skipped:

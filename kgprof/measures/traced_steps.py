@@ -147,9 +147,7 @@ class TracedSteps:
 
     def device_us(self, which: Mask) -> float:
         """Device time of these events of ``work`` (a mask of shape [events])."""
-        return (
-            float(self.columns.duration_ns[self.work.events[which]].sum()) / 1000 / len(self.steps)
-        )
+        return self.columns.lasted_ns(self.work.events[which]) / 1000 / len(self.steps)
 
     def launched_under(self, spans: Mask) -> Mask:
         """Which events of ``work`` were launched while one of these spans was open on the launching
@@ -220,18 +218,15 @@ def _overlaps(disjoint: timeline.Intervals, others: timeline.Intervals) -> npt.N
     return np.stack([starts, np.minimum(disjoint[its, 1], others[mine, 1])], axis=1)
 
 
+@m.skippable
 def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     """Skipped without TRACE, or where nothing ran on a GPU in it."""
-    trace = run.trace(m.PassName.TRACE)
-    work = run.once(launches.launched_in_trace)
-    if isinstance(trace, m.Skipped):
-        return trace
-    if isinstance(work, m.Skipped):
-        return work
+    columns = m.known(run.trace()).columns
+    work = m.known(run.once(launches.launched_in_trace))
     if not len(work.events):
         return m.Skipped("nothing ran on a GPU in the traced steps")
-    intervals = timeline.intervals_of(trace.columns, work.events)
-    marked = timeline.profiler_steps(trace.columns)
+    intervals = timeline.intervals_of(columns, work.events)
+    marked = timeline.profiler_steps(columns)
     number = len(marked)
     window = timeline.window_of(marked if number else intervals)
     steps = marked if number else timeline.as_intervals([(window.start_ns, window.end_ns)])
@@ -246,7 +241,7 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     )
     if number:
         extent = msgspec.structs.replace(extent, per="step", words=plural(number, "step"))
-    found = TracedSteps(columns=trace.columns, work=work, steps=steps, extent=extent)
+    found = TracedSteps(columns=columns, work=work, steps=steps, extent=extent)
     if samples and (unlike := _unlike(found, run.record.trace, samples)):
         own = msgspec.structs.replace(
             extent,
