@@ -8,7 +8,7 @@ reads.
 from collections.abc import Sequence
 from pathlib import PurePath
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import collectors, coverage, limits
 from kgprof import model as m
@@ -155,12 +155,10 @@ def _with_limits(
             waits[at] = waits.get(at, 0.0) + cost.value
     unlike = "" if evidence is None else evidence.once(traced_steps.unlike)
     loader_us = None if evidence is None else evidence.once(input_pipeline.loader_us)
-    return msgspec.structs.replace(run, limits=limits.limits(run, waits, unlike, loader_us))
+    return replace(run, limits=limits.limits(run, waits, unlike, loader_us))
 
 
-def _overridden(
-    overrides: Sequence[m.KindOverride], runs: Sequence[m.RunReport]
-) -> tuple[m.KindOverride, ...]:
+def _overridden(overrides: Sequence[m.KindOverride], runs: m.Runs) -> tuple[m.KindOverride, ...]:
     """With the number of rows that each decided."""
     rows = [
         row
@@ -170,8 +168,7 @@ def _overridden(
     ]
     decided = (sum(row.rule == rule_of(override) for row in rows) for override in overrides)
     return tuple(
-        msgspec.structs.replace(one, kernels=number)
-        for one, number in zip(overrides, decided, strict=True)
+        replace(one, kernels=number) for one, number in zip(overrides, decided, strict=True)
     )
 
 
@@ -336,7 +333,7 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     return (
         summary
         if trace is None
-        else msgspec.structs.replace(
+        else replace(
             summary,
             recompiles=ledger(trace),
             caches=tallies(run.whole.once(caches.collect), run.key),
@@ -372,11 +369,7 @@ def _changed(run: RunEvidence) -> tuple[m.Unavailable, ...]:
 
 def _beginning(text: m.CompiledText) -> m.CompiledText:
     cut = max(0, len(text.text) - TEXT_CHARACTERS)
-    return (
-        msgspec.structs.replace(text, text=text.text[:TEXT_CHARACTERS], cut=text.cut + cut)
-        if cut
-        else text
-    )
+    return replace(text, text=text.text[:TEXT_CHARACTERS], cut=text.cut + cut) if cut else text
 
 
 def _host_functions(host: m.HostPass | m.Skipped) -> m.HostBreakdown | m.Skipped:

@@ -48,7 +48,7 @@ NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
 
 def actions(
     evidence: Evidence,
-    runs: Sequence[m.RunReport],
+    runs: m.Runs,
     findings: Sequence[m.Finding],
     late: m.RunKey | None = None,
 ) -> tuple[m.Action, ...]:

@@ -103,7 +103,7 @@ RECOMPILES = frozenset(rule.id for rule in recompiles.RULES)
 
 
 def rank_balance(
-    evidence: Evidence, reports: Sequence[m.RunReport], findings: Sequence[m.Finding] = ()
+    evidence: Evidence, reports: m.Runs, findings: Sequence[m.Finding] = ()
 ) -> m.RankBalance | None:
     """Of traces, or of the ranks of one launch. None where there are no two ranks, or none of a
     launch was traced.

@@ -102,7 +102,7 @@ def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> float | m.S
             return m.Skipped("the alternative was not run")
         read = run.memory if isinstance(run.memory, m.Skipped) else run.memory.syncs_per_step
         if isinstance(read, m.Skipped):
-            return m.Skipped(f"{run.key.slug}: {read.reason}")
+            return m.Skipped(f"{run.slug}: {read.reason}")
         counts.append(read)
     return counts[0] - counts[1]
 
@@ -177,7 +177,7 @@ def _judged(
 ) -> tuple[m.ReadVerdict, str]:
     """The verdict, and the sentence with the figures that it rests on."""
     (run, mine), (other, theirs) = guarded, always
-    names = run.key.slug, always_key.slug
+    names = run.slug, always_key.slug
     differ = any(each.results_differ for each in (run, other) if each is not None)
     if other is None or isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped) or differ:
         times = zip(names, (mine, theirs), strict=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import structs
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.judge import Answer
@@ -77,7 +77,7 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
             return run.timing
         if isinstance(run.eager_timing, m.Skipped):
             return run.eager_timing
-    if run.key.mode == m.EAGER:
+    if run.key.is_eager:
         return m.Skipped("mode eager is what compiled runs are compared with")
     compiled = m.known(run.compile)
     if not compiled.compilations:
@@ -143,11 +143,11 @@ def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
     started = (*eager.start_us, *eager.every_us)
     compiled = run.compile
     if isinstance(compiled, m.CompilePass):
-        compiled = structs.replace(
+        compiled = replace(
             compiled, call_us=started, steady_from=len(eager.start_us), while_loading_s=0.0
         )
     key = m.RunKey(run.key.strategy, m.EAGER)
-    return structs.replace(run, key=key, timing=eager, compile=compiled)
+    return replace(run, key=key, timing=eager, compile=compiled)
 
 
 def _without_eager(run: m.RunRecord) -> m.Skipped:

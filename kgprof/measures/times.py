@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.judge import FEWEST_ROUNDS, Answer, Doubt, Faster, Samples, Unknown, judge
@@ -356,7 +356,7 @@ def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Rank
 def with_speedups(runs: m.Runs) -> tuple[m.RunReport, ...]:
     """Each against the declared baseline, on what ranks the two."""
     baseline = next((run for run in runs if run.is_baseline), None)
-    return tuple(structs.replace(run, speedup=_speedup(run, baseline)) for run in runs)
+    return tuple(replace(run, speedup=_speedup(run, baseline)) for run in runs)
 
 
 def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Skipped:
@@ -436,6 +436,10 @@ class RunTimes(m.Model):
     unit: m.WorkUnit
     script: m.ScriptRun | None
 
+    @property
+    def slug(self) -> str:
+        return self.key.slug
+
     @classmethod
     def of(cls, run: m.RunRecord) -> RunTimes:
         return cls(
@@ -490,9 +494,7 @@ def samples(run: Run, unit: Unit) -> Samples | m.Skipped:
         each = columns(run, run.rounds, unit)
         pieces = {number: columns(run, took, unit) for number, took in in_turn if took is not None}
         if len(each) == len(numbers):  # else nobody knows which round has none
-            return structs.replace(
-                known, rounds=dict(zip(numbers, each, strict=True)), pieces=pieces
-            )
+            return replace(known, rounds=dict(zip(numbers, each, strict=True)), pieces=pieces)
     return known
 
 
@@ -532,8 +534,7 @@ def _are_alike(run: m.RunReport) -> bool:
 def _different_work(run: m.RunReport) -> m.Spread | None:
     """The CPU times of a script's steps, where nothing else can be why they differ: a busy machine,
     or a GPU for which the CPU waits at work."""
-    on_gpu = isinstance(run.kernels, m.KernelBreakdown) and run.kernels.device == "cuda"
-    if run.script is None or on_gpu or isinstance(run.load, m.Skipped):
+    if run.script is None or run.gpu_kernels is not None or isinstance(run.load, m.Skipped):
         return None
     if isinstance(run.cpu, m.Skipped) or within_process(run.cpu, PER_STEP).is_steady:
         return None
@@ -562,9 +563,7 @@ def why_not(answer: Answer, run: Run, other: Run, unit: Unit) -> str:
     """Why the judge ranks neither of two runs before the other, with the figures; empty if it
     does."""
     sides = {
-        each.key.slug: side
-        for each in (run, other)
-        if isinstance(side := samples(each, unit), Samples)
+        each.slug: side for each in (run, other) if isinstance(side := samples(each, unit), Samples)
     }
     if isinstance(answer, Faster) or len(sides) < 2:
         return ""
@@ -577,8 +576,8 @@ def why_not(answer: Answer, run: Run, other: Run, unit: Unit) -> str:
     noisy = max(sides, key=lambda name: sides[name].variation)
     ranges = " vs ".join(unit.ends(side) for side in sides.values())
     sentence = why.format(
-        first=run.key.slug,
-        second=other.key.slug,
+        first=run.slug,
+        second=other.slug,
         fewest=min(side.count for side in sides.values()),
         noisy=noisy,
         variation=figure(sides[noisy].variation),

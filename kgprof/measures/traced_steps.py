@@ -1,16 +1,17 @@
 """The traced steps of one run on a GPU, for rules about its time: what ran, under which span, when
 nothing did, and whether they stand for TIMING's step."""
 
+import dataclasses
 import re
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.judge import APART, LEVEL_WITHIN, NOISY
@@ -240,26 +241,26 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
         measured_in=(m.PassName.TIMING, m.PassName.TRACE) if samples else (m.PassName.TRACE,),
     )
     if number:
-        extent = msgspec.structs.replace(extent, per="step", words=plural(number, "step"))
+        extent = replace(extent, per="step", words=plural(number, "step"))
     found = TracedSteps(columns=columns, work=work, steps=steps, extent=extent)
     if samples and (unlike := _unlike(found, run.record.trace, samples)):
-        own = msgspec.structs.replace(
+        own = replace(
             extent,
             step_us=traced_us,
             whole="traced steps",
             unlike=unlike,
             measured_in=(m.PassName.TRACE,),
         )
-        return replace(found, extent=own)
+        return dataclasses.replace(found, extent=own)
     if not samples or found.busy_us <= extent.step_us:
         return found
-    more = msgspec.structs.replace(
+    more = replace(
         extent,
         step_us=found.busy_us,
         whole="traced steps' GPU work",
         measured_in=(m.PassName.TRACE,),
     )
-    return replace(found, extent=more)
+    return dataclasses.replace(found, extent=more)
 
 
 def unlike(run: RunEvidence) -> str:
