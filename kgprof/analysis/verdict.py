@@ -297,14 +297,10 @@ def verdict(
         for one in differences[:TRACED_TO_NAME]
     )
     added = []  # to the first remark
-    limited = limits.words(runs[0], says_step=rank.says_step) if len(runs) == 1 else ""
-    stands = limited and (limits.is_of_the_whole(runs[0]) or limits.is_gpu_bound(runs[0]))
-    if limited and (stands or rank.status is not INCONCLUSIVE):
-        if not actions and limits.is_gpu_bound(runs[0]):
-            limited += "; no finding asks for a change"
-        added.append(limited)
-    if len(runs) == 1 and not limited and limits.is_gpu_bound(runs[0]):
-        added.append(limits.busy_words(runs[0]))
+    if len(runs) == 1:
+        limited = _limited(runs[0], rank, acts=bool(actions))
+        if limited:
+            added.append(limited)
     if balance is not None and (last := _last(runs, balance)):
         added.append(last)
     here = [action for action in actions if not action.only_on_gpu]
@@ -340,6 +336,18 @@ def verdict(
     )
 
 
+def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
+    """Say what limits the step, if that is certain enough to stand beside the time."""
+    is_gpu_bound = limits.is_gpu_bound(run)
+    limited = limits.words(run, says_step=rank.says_step)
+    if not limited:
+        return limits.busy_words(run) if is_gpu_bound else ""
+    if is_gpu_bound:
+        return limited if acts else f"{limited}; no finding asks for a change"
+    is_certain = limits.is_of_the_whole(run) or rank.status is not INCONCLUSIVE
+    return limited if is_certain else ""
+
+
 def _first(action: m.Action) -> str:
     """Name what to do first; what compiling costs stands with the action itself."""
     if action.rule == NEVER_BREAKS_EVEN.id:
@@ -358,11 +366,11 @@ def _last(runs: m.Runs, balance: m.RankBalance) -> str:
 
 def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:
     """Each message once, with all its runs."""
-    runs: dict[str, list[str]] = {}
+    runs: dict[str, dict[str, None]] = {}
     for finding in findings:
-        slugs = runs.setdefault(finding.message, [])
-        if finding.run and finding.run.slug not in slugs:
-            slugs.append(finding.run.slug)
+        slugs = runs.setdefault(finding.message, {})
+        if finding.run:
+            slugs[finding.run.slug] = None
     return tuple(
         f"{', '.join(slugs)}: {message}" if slugs else message for message, slugs in runs.items()
     )
@@ -387,26 +395,17 @@ def _headlines(
     lines: list[tuple[m.VerdictStatus, str]] = []
     if interrupted:
         lines.append((INCONCLUSIVE, _interrupted(runs)))
-    lines += [
-        (FAILED, run.how_it_ended)
-        for run in runs
-        if run.exit.outcome not in (m.Outcome.OK, m.Outcome.INTERRUPTED)
-    ]
-    lines += [  # that of MEMORY and KERNELS
-        (FAILED, f"{run.slug}: its second process {run.probe_exit.words}")
-        for run in runs
-        if run.probe_exit is not None
-        and run.probe_exit.outcome not in (m.Outcome.OK, m.Outcome.INTERRUPTED)
-    ]
-    rounds = [
-        (run, run.rounds.lost)
-        for run in runs
-        if isinstance(run.rounds, m.Rounds) and not interrupted
-    ]
-    lines += [(FAILED, f"{run.slug}: {lost}") for run, every in rounds for lost in every]
-    errors = [finding for finding in findings if finding.level is m.Level.ERROR]
-    lines += [(FAILED, message) for message in _by_message(errors)]
-    return lines
+    ended = (m.Outcome.OK, m.Outcome.INTERRUPTED)
+    failed = [run.how_it_ended for run in runs if run.exit.outcome not in ended]
+    for run in runs:
+        probe = run.probe_exit  # that of MEMORY and KERNELS
+        if probe is not None and probe.outcome not in ended:
+            failed.append(f"{run.slug}: its second process {probe.words}")
+    for run in runs:
+        if isinstance(run.rounds, m.Rounds) and not interrupted:
+            failed += [f"{run.slug}: {lost}" for lost in run.rounds.lost]
+    failed += _by_message([finding for finding in findings if finding.level is m.Level.ERROR])
+    return [*lines, *((FAILED, text) for text in failed)]
 
 
 # ---------------------------------------------------------------- what else holds
@@ -425,13 +424,13 @@ def _results(runs: m.Runs, uncompared: str) -> Remark | None:
     ]
     if any(run.results_differ for run in runs):
         return None
-    if not compared:
-        alone = any(isinstance(run.agreement, m.RunAgreement) for run in runs)
-        reasons = _without_agreement(runs) or "there was no other result"
-        status = ATTENTION if len(runs) > 1 else OK
-        return Remark(f"results were not compared: {reasons}", status) if alone else None
-    ties = sum(agreement.near_ties + agreement.reference_near_ties for agreement in compared)
     missing = _without_agreement(runs)
+    if not compared:
+        if all(isinstance(run.agreement, m.Skipped) for run in runs):
+            return None
+        reasons = missing or "there was no other result"
+        return Remark(f"results were not compared: {reasons}", ATTENTION if len(runs) > 1 else OK)
+    ties = sum(agreement.near_ties + agreement.reference_near_ties for agreement in compared)
     unknown = f" ({missing})" if missing else ""
     near = any(agreement.verdict == m.AgreementVerdict.NEAR_TIES for agreement in compared)
     words = f"results equal except for {plural(ties, 'near-tie')}" if near else "results equal"
@@ -453,25 +452,23 @@ def _work(runs: m.Runs) -> tuple[tuple[Remark, ...], str]:
     """Whether all of it was finished; and how much of it is not known of the run with the most,
     whose metrics rest on that: the second, to stand before everything else, where that is most of
     it."""
-    evaluations = [run.evaluation for run in runs if not isinstance(run.evaluation, m.Skipped)]
-    units = {evaluation.units for evaluation in evaluations}
+    units = set()
+    unknown = []
+    unfinished = False
+    for run in runs:
+        if isinstance(run.evaluation, m.Skipped):
+            continue
+        units.add(run.evaluation.units)
+        unfinished |= bool(run.evaluation.unfinished)
+        if (tally := run.evaluation.undecided) is not None:
+            unknown.append((tally.count / run.evaluation.units, tally, run.evaluation.units))
     unit = next((run.unit for run in runs if run.counts_units), None)
     remarks = []
-    if (
-        unit is not None
-        and len(units) == 1
-        and not any(evaluation.unfinished for evaluation in evaluations)
-    ):
+    if unit is not None and len(units) == 1 and not unfinished:
         remarks.append(Remark(f"all {plural(units.pop(), unit.name, unit.plural)} finished"))
-    unknown = [
-        (tally, evaluation.units)
-        for evaluation in evaluations
-        if (tally := evaluation.undecided) is not None
-    ]
     if not unknown:
         return tuple(remarks), ""
-    worst, of = max(unknown, key=lambda pair: pair[0].count / pair[1])
-    share = worst.count / of
+    share, worst, of = max(unknown, key=lambda each: each[0])
     named = unit.plural if unit is not None else "units"
     why = f": {worst.why}" if worst.why else ""
     text = f"{100 * share:.0f} % of the {named} ({worst.count:,} of {of:,}) are undecided{why}"

@@ -174,7 +174,7 @@ def _cold_s(run: m.RunRecord) -> float | m.Skipped:
     before_steady = max(1, compiled.steady_from)
     if len(call_us) <= before_steady:
         return m.Skipped("COMPILE has no call after warm-up")
-    calls_s = _beyond(
+    calls_s = beyond(
         [us / 1e6 for us in call_us[:before_steady]], median(call_us[before_steady:]) / 1e6
     )
     return calls_s + compiled.while_loading_s
@@ -189,14 +189,14 @@ def _warm_s(run: m.RunRecord) -> m.Spread | m.Skipped:
     if not measured:
         return m.Skipped("every other round was lost")
     started = [
-        _beyond(found.warm_up_s or (found.first_call_s,), step.median / 1e6)
+        beyond(found.warm_up_s or (found.first_call_s,), step.median / 1e6)
         for found in measured
         if isinstance(step := step_time(found.timing), m.Spread)
     ]
     return spread(started, "s")
 
 
-def _beyond(calls_s: Sequence[float], steady_s: float) -> float:
+def beyond(calls_s: Sequence[float], steady_s: float) -> float:
     return max(0.0, sum(calls_s) - len(calls_s) * steady_s)
 
 
