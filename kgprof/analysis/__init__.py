@@ -283,7 +283,7 @@ def _agreement(
     return of_run, agreement.baseline if compared else None
 
 
-def _first_call_s(compiled: m.CompilePass, script: m.ScriptRun | None) -> float | m.Skipped:
+def _first_call_s(compiled: m.CompilePass, script: m.ScriptRun | None) -> m.Figure:
     if not compiled.call_us:
         return m.Skipped("calls were not observed, only the compilations in them")
     if script is not None and script.is_one_window:
@@ -342,7 +342,7 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     )
 
 
-def _of_all_steps(run: RunEvidence) -> m.Spread | m.Skipped:
+def _of_all_steps(run: RunEvidence) -> m.Time:
     """All steps of a script in which torch did not compile, the traced ones among them."""
     paid = run.once(paid_once)
     if isinstance(paid, m.Skipped):

@@ -166,7 +166,7 @@ def rank_balance(
     )
 
 
-Kernels = Mapping[m.RunKey, m.KernelBreakdown | m.Skipped]
+Kernels = Mapping[m.RunKey, m.Kernels]
 
 
 class _Job(m.Model):
@@ -379,7 +379,7 @@ def _doubt(last: _Last, cause: m.LateCause, why: _Why, job: _Job, *, is_seen: bo
     return ""
 
 
-def _on_gpu(kernels: m.KernelBreakdown | m.Skipped) -> bool:
+def _on_gpu(kernels: m.Kernels) -> bool:
     return isinstance(kernels, m.KernelBreakdown) and kernels.device == "cuda"
 
 
@@ -393,7 +393,7 @@ def _cpu_longer_us(last: _Last, kernels: Kernels) -> float | None:
     return max(own - median(each[place] for each in theirs) for place, own in enumerate(mine))
 
 
-def _cpu_us(kernels: m.KernelBreakdown | m.Skipped) -> tuple[float, float] | None:
+def _cpu_us(kernels: m.Kernels) -> tuple[float, float] | None:
     """Microseconds per traced step in which the CPU worked and did not wait for the GPU: with, and
     without, what nothing in the trace names. None where that is not known, or on a CPU."""
     if isinstance(kernels, m.Skipped) or kernels.device != "cuda":
@@ -449,9 +449,7 @@ def _grew_most(last: _Last, kernels: Kernels, more_us: float, *, copies: bool) -
     return f", most of it {short_name(most)}"
 
 
-def _by_name(
-    load: m.RankLoad, kernels: m.KernelBreakdown | m.Skipped, *, copies: bool
-) -> dict[str, float]:
+def _by_name(load: m.RankLoad, kernels: m.Kernels, *, copies: bool) -> dict[str, float]:
     """Microseconds in a step."""
     if isinstance(kernels, m.Skipped):
         return {}
@@ -463,7 +461,7 @@ def _by_name(
     }
 
 
-def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m.RankLoad | str:
+def _load(key: m.RunKey, rank: int, kernels: m.Kernels) -> m.RankLoad | str:
     """Or why there is none."""
     if isinstance(kernels, m.Skipped):
         return kernels.reason

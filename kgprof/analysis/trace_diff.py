@@ -37,8 +37,8 @@ def differences(files: Sequence[m.TraceFile], reports: m.Runs) -> tuple[m.TraceD
 
 
 def difference(
-    before: m.KernelBreakdown | m.Skipped,
-    after: m.KernelBreakdown | m.Skipped,
+    before: m.Kernels,
+    after: m.Kernels,
     *,
     run: m.RunKey,
     against: m.RunKey,

@@ -30,8 +30,6 @@ from kgprof.wording import short
 
 NOT_RUN = m.Skipped("it was not run in this mode")
 
-Time = m.Spread | m.Skipped
-
 
 def trade_offs(evidence: Evidence, runs: m.Runs) -> tuple[m.TradeOff, ...]:
     """One for each pair that the workload declares and each mode in which the guarded one ran.
@@ -95,7 +93,7 @@ def weigh(
     )
 
 
-def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> float | m.Skipped:
+def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> m.Figure:
     counts: list[float] = []
     for run in (guarded, always):
         if run is None:
@@ -107,7 +105,7 @@ def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> float | m.S
     return counts[0] - counts[1]
 
 
-def _waited(extra: Sequence[Sync], reads: float | m.Skipped, on_cuda: bool) -> float | m.Skipped:
+def _waited(extra: Sequence[Sync], reads: m.Figure, on_cuda: bool) -> m.Figure:
     """Microseconds a step, of these sites together."""
     if not on_cuda:
         return m.Skipped("not applicable on a CPU")
@@ -123,7 +121,7 @@ def _waited(extra: Sequence[Sync], reads: float | m.Skipped, on_cuda: bool) -> f
     return syncs.waited_a_step([sum(call) for call in calls])
 
 
-def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, Time, Time]:
+def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, m.Time, m.Time]:
     """Of both on what ranks them, else what either has, or why it has none."""
     found = ranked([guarded, always]) if always is not None else None
     if found is not None and len(found.runs) == 2:
@@ -141,15 +139,15 @@ def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, Time
     return each, mine, m.Skipped(STEPS_DIFFER) if unlike else theirs
 
 
-def _whole(run: m.RunReport) -> Time:
+def _whole(run: m.RunReport) -> m.Time:
     """Or why there is no time a unit."""
     whole = uncounted_evaluation(run)
     return whole if isinstance(whole, m.Spread) else run.per_unit
 
 
 def _saved(
-    guarded: m.RunReport, always: m.RunReport | None, unit: Unit, sync_us: float | m.Skipped
-) -> float | m.Skipped:
+    guarded: m.RunReport, always: m.RunReport | None, unit: Unit, sync_us: m.Figure
+) -> m.Figure:
     """What a step, or a whole evaluation, without the guard takes more, and the waits that it is
     spared, in us."""
     if always is None:
@@ -169,11 +167,11 @@ def _saved(
 
 
 def _judged(
-    guarded: tuple[m.RunReport, Time],
-    always: tuple[m.RunReport | None, Time],
+    guarded: tuple[m.RunReport, m.Time],
+    always: tuple[m.RunReport | None, m.Time],
     always_key: m.RunKey,
     unit: Unit,
-    reads: float | m.Skipped,
+    reads: m.Figure,
 ) -> tuple[m.ReadVerdict, str]:
     """The verdict, and the sentence with the figures that it rests on."""
     (run, mine), (other, theirs) = guarded, always

@@ -355,7 +355,7 @@ def history(
     )
 
 
-def _values(first: _Metrics, previous: _Metrics) -> Iterator[float | m.Skipped]:
+def _values(first: _Metrics, previous: _Metrics) -> Iterator[m.Figure]:
     """What each recording has, as the first comparison says that it is a side of."""
     absent = m.Skipped("the run is not in this recording or its neighbours")
     bases = [metric.base for metric in (*first, *previous[:1]) if metric is not None]

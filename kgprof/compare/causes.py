@@ -58,13 +58,13 @@ class _Run(m.Model):
         return f"{_from_to(lost)} CUDA-graph launches per step"
 
     def cause(
-        self, kind: m.CauseKind, text: str, explains_us: float | m.Skipped = CLOCKLESS, **more: Any
+        self, kind: m.CauseKind, text: str, explains_us: m.Figure = CLOCKLESS, **more: Any
     ) -> m.Cause:
         return m.Cause(
             cause=kind, run=self.sides.head.key, text=text, explains_us=explains_us, **more
         )
 
-    def more_steps(self, steps: str, explains_us: float | m.Skipped = CLOCKLESS) -> m.Cause:
+    def more_steps(self, steps: str, explains_us: m.Figure = CLOCKLESS) -> m.Cause:
         by = f" ({self.sides.other_settings})" if self.sides.settings else ""
         return self.cause(m.CauseKind.STEPS, f"{steps}{by}", explains_us)
 
@@ -93,7 +93,7 @@ def explained(
     causes = in_order([*_results_and_settings(run), *_facts(run), *of_the_time])
     decides = next((metric for metric in compared if metric.time_of and metric.decides), None)
     # the difference, what is explained, the rest
-    sums: tuple[float | m.Skipped, float | m.Skipped, float | m.Skipped]
+    sums: tuple[m.Figure, m.Figure, m.Figure]
     if worse is None:
         step = named(compared, m.TimeOf.STEP)
         delta_us = parts.longer(step) if step else m.Skipped("there is no time")
@@ -328,7 +328,7 @@ def _weight(compared: m.ComparedFinding) -> int:
 def _of_finding(
     run: m.RunKey | None,
     compared: m.ComparedFinding,
-    explains: float | m.Skipped,
+    explains: m.Figure,
     claimed: Sequence[Part] = (),
 ) -> m.Cause:
     finding = compared.finding

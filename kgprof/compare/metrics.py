@@ -41,8 +41,6 @@ COMPILE, WARM_COMPILE, COMPILATIONS = m.COLD_FIRST_CALL, "first call, warm cache
 ALLOCATED, RESERVED, RESIDENT = "peak allocated", "peak reserved", "peak resident"
 BREAKS, FRAMES, RECOMPILES = "graph breaks", "skipped frames", "recompiles"
 
-_Value = float | m.Skipped
-
 
 class Sides(m.Model):
     """One run on both sides, and what is known about the work that each of them did."""
@@ -124,7 +122,7 @@ def compiles(compared: Sequence[m.ComparedMetric]) -> bool:
 
 
 @m.skippable
-def _ratio(base: _Value, head: _Value) -> _Value:
+def _ratio(base: m.Figure, head: m.Figure) -> m.Figure:
     before = m.known(base)
     after = m.known(head)
     return after / before if before else m.Skipped("base is 0")
@@ -296,24 +294,24 @@ def _too_few(metric: m.ComparedMetric, sides: Sides) -> str:
 # ---------------------------------------------------------------- counts and sizes
 
 
-def _per_step(count: int | m.Skipped, kernels: m.KernelBreakdown) -> _Value:
+def _per_step(count: int | m.Skipped, kernels: m.KernelBreakdown) -> m.Figure:
     """From the traced window to one step of it."""
     whole = m.known(count)
     return whole / kernels.steps if kernels.steps else m.Skipped("the trace marks no steps")
 
 
-def _kernels(run: m.RunReport) -> _Value:
+def _kernels(run: m.RunReport) -> m.Figure:
     kernels = m.known(run.kernels)
     work = (row.count for row in kernels.rows if row.generator != "framework")
     return _per_step(sum(work), kernels)
 
 
-def _launches(run: m.RunReport) -> _Value:
+def _launches(run: m.RunReport) -> m.Figure:
     kernels = m.known(run.kernels)
     return _per_step(kernels.launches, kernels)
 
 
-def _graph_launches(run: m.RunReport) -> _Value:
+def _graph_launches(run: m.RunReport) -> m.Figure:
     kernels = m.known(run.kernels)
     return _per_step(kernels.graph_launches, kernels)
 
@@ -328,13 +326,16 @@ class Count(m.Model, kw_only=False):
 
     name: str
     unit: str
-    of: Callable[[m.RunReport], _Value]  # asks ``known``
+    of: Callable[[m.RunReport], m.Figure]  # asks ``known``
     measured_in: m.PassName | None  # None: the pass of the trace
     tolerance: float | None = None
     least: float = 0.0  # in its unit
-    rules: Sequence[str] = ()  # it counts their findings, where ``of`` was measured on both sides
+    # it counts their findings, where ``of`` was measured on both sides
+    rules: Sequence[str] = ()
 
-    def values(self, sides: Sides, findings: Sequence[m.ComparedFinding]) -> tuple[_Value, _Value]:
+    def values(
+        self, sides: Sides, findings: Sequence[m.ComparedFinding]
+    ) -> tuple[m.Figure, m.Figure]:
         """Base's and head's. Of findings the places, of recompiles the events; notes do not
         count."""
         measured = m.skippable(self.of)
@@ -353,7 +354,7 @@ class Count(m.Model, kw_only=False):
         before, after = (self._added_up(*side) for side in zip(counts, unseen, strict=True))
         return before, after
 
-    def _added_up(self, counts: Sequence[int], unseen: str) -> _Value:
+    def _added_up(self, counts: Sequence[int], unseen: str) -> m.Figure:
         if unseen:
             return m.Skipped(unseen)
         return float(sum(counts if self.unit == "events" else map(bool, counts)))
@@ -368,11 +369,11 @@ _MEMORY, _COMPILE, _TIMING = m.PassName.MEMORY, m.PassName.COMPILE, m.PassName.T
 _NO_FINDINGS = m.Skipped("COMPILE did not run on both sides")
 
 
-def _compilations(run: m.RunReport) -> _Value:
+def _compilations(run: m.RunReport) -> m.Figure:
     return float(len(m.known(run.compile).compilations))
 
 
-def _warm_first_call(run: m.RunReport) -> _Value:
+def _warm_first_call(run: m.RunReport) -> m.Figure:
     return m.known(m.known(run.rounds).warm_first_call).median
 
 
@@ -441,5 +442,5 @@ def _counts(
             yield replace(metric, verdict=m.MetricVerdict.WORSE) if worse else metric
 
 
-def plain(value: _Value) -> str:
+def plain(value: m.Figure) -> str:
     return m.MetricVerdict.NOT_OBSERVED if isinstance(value, m.Skipped) else short(value, 4)

@@ -302,7 +302,7 @@ class Slower(m.Model):
     metric: m.ComparedMetric
     per: str
     delta_us: float
-    scale: float | m.Skipped
+    scale: m.Figure
     more_steps: str  # empty: there are no more
     # what they cost; at most the whole difference, and 0 where they do not explain a part of it
     more_steps_us: float
@@ -454,7 +454,7 @@ class _Steps(m.Model):
         return text, min(us, delta_us) if us >= LEAST_SHARE * delta_us else 0.0
 
 
-def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -> float | m.Skipped:
+def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -> m.Figure:
     """A microsecond of the traced window in TIMING's."""
     step = named(metrics, m.TimeOf.STEP)
     window = trace.of_window("window")

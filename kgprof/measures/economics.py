@@ -61,6 +61,7 @@ NO_GRAPH = m.Skipped("torch made no graph of what it tried to compile")
 DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
 # times the deviation of all others: says nothing about theirs (by chance in 1 of 200 sets of three)
 OUTLYING = 5.0
+Estimated = m.Estimate | m.Skipped
 Floats = npt.NDArray[np.float64]
 
 
@@ -122,7 +123,7 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
 
 
 @m.skippable
-def _paid_s(cold_s: float | m.Skipped, eager_s: float | m.Skipped) -> float | m.Skipped:
+def _paid_s(cold_s: m.Figure, eager_s: m.Figure) -> m.Figure:
     """What the first steps of a script take longer than in eager, where they do the same besides:
     they evaluate, or time another function."""
     longer_s = m.known(cold_s) - m.known(eager_s)
@@ -168,7 +169,7 @@ def _differs(recording: m.Recording, key: m.RunKey) -> bool:
 
 
 @m.skippable
-def _cold_s(run: m.RunRecord) -> float | m.Skipped:
+def _cold_s(run: m.RunRecord) -> m.Figure:
     compiled = m.known(run.compile)
     call_us = compiled.call_us
     before_steady = max(1, compiled.steady_from)
@@ -180,7 +181,7 @@ def _cold_s(run: m.RunRecord) -> float | m.Skipped:
     return calls_s + compiled.while_loading_s
 
 
-def _warm_s(run: m.RunRecord) -> m.Spread | m.Skipped:
+def _warm_s(run: m.RunRecord) -> m.Time:
     if not run.rounds:
         return ONE_ROUND
     if isinstance(run.compile, m.CompilePass) and run.compile.while_loading_s:
@@ -201,8 +202,8 @@ def beyond(calls_s: Sequence[float], steady_s: float) -> float:
 
 
 class _Times(m.Model):
-    compiled: m.Spread | m.Skipped
-    eager: m.Spread | m.Skipped
+    compiled: m.Time
+    eager: m.Time
     unit: Unit = PER_STEP
     rounds: int = 1
     answer: Answer | None = None  # of the compiled run against the eager one
@@ -218,7 +219,7 @@ class _Times(m.Model):
 
     @property
     @m.skippable
-    def saved_us(self) -> float | m.Skipped:
+    def saved_us(self) -> m.Figure:
         compiled = m.known(self.compiled)
         return (m.known(self.eager).median - compiled.median) * self.to_us
 
@@ -254,8 +255,8 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
 
 @m.skippable
 def _break_even(
-    started_s: float | m.Skipped,
-    eager_s: float | m.Skipped,
+    started_s: m.Figure,
+    eager_s: m.Figure,
     times: _Times,
     verdict: m.Payoff,
     run: m.RunRecord,
@@ -284,9 +285,7 @@ def _break_even(
     return m.BreakEven(steps=many, units=work, after_s=after_s)
 
 
-def _text(
-    paid_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff
-) -> str:
+def _text(paid_s: m.Figure, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff) -> str:
     if (
         isinstance(times.compiled, m.Skipped)
         or isinstance(times.eager, m.Skipped)
@@ -357,7 +356,7 @@ class Sample(NamedTuple):
     step_noise: Noise | None
 
 
-def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, m.Estimate | m.Skipped]:
+def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, Estimated]:
     """Of two new processes: after how many steps the first has taken less time ("never" where a
     step is not faster, "not known" where its gain may be zero), the seconds that 100 steps save,
     and (saved - paid) / paid after ``steps``.
@@ -409,9 +408,7 @@ def _middle(values: Floats, unit: str) -> m.Estimate:
 
 
 @m.skippable
-def total(
-    start: m.Estimate | m.Skipped, step: m.Estimate | m.Skipped, steps: int
-) -> m.Estimate | m.Skipped:
+def total(start: Estimated, step: Estimated, steps: int) -> Estimated:
     """Seconds that so many steps take from a start on, with the extremes of both for ``low`` and
     ``high``."""
     us = m.known(step)
@@ -425,9 +422,7 @@ def total(
 
 
 @m.skippable
-def tier(
-    speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped, verdict: m.Judged
-) -> m.Tier | m.Skipped:
+def tier(speedup: Estimated, break_even: Estimated, verdict: m.Judged) -> m.Tier | m.Skipped:
     """By the thresholds of document S2; a step that is level with eager's or slower is poor."""
     times_faster = m.known(speedup).value
     if verdict is m.Judged.UNDECIDED:

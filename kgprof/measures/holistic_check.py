@@ -86,7 +86,7 @@ def _figures(
     work = launches.launched(columns)
     communication = columns.named(COMMUNICATION)
 
-    def given(call: str, value: float | None) -> float | m.Skipped:
+    def given(call: str, value: float | None) -> m.Figure:
         """HTA's figure; where there is none, why the call that gives it did not."""
         if value is not None:
             return value
@@ -150,7 +150,7 @@ def _figures(
 
 
 @m.skippable
-def _less(more: float | m.Skipped, less: float | m.Skipped) -> float:
+def _less(more: m.Figure, less: m.Figure) -> float:
     return m.known(more) - m.known(less)
 
 
@@ -194,9 +194,7 @@ def _streams(columns: Columns, work: Launched) -> Iterator[tuple[int, Indices, I
         yield stream, work.events[of_each == stream], work.calls[of_each == stream]
 
 
-def figure(
-    name: str, unit: str, ours: float | m.Skipped, hta: float | m.Skipped, note: str = ""
-) -> m.HolisticFigure:
+def figure(name: str, unit: str, ours: m.Figure, hta: m.Figure, note: str = "") -> m.HolisticFigure:
     percent = _difference_percent(ours, hta)
     differs = percent is OURS_IS_0
     if isinstance(percent, float):
@@ -213,7 +211,7 @@ def figure(
 
 
 @m.skippable
-def _difference_percent(ours: float | m.Skipped, hta: float | m.Skipped) -> float | m.Skipped:
+def _difference_percent(ours: m.Figure, hta: m.Figure) -> m.Figure:
     mine = m.known(ours)
     more = m.known(hta) - mine
     if not more:

@@ -50,13 +50,13 @@ Numbers = npt.NDArray[np.int64]
 Classify = Callable[[str, str], Classified]  # from a name and a category
 
 
-def of_trace(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
+def of_trace(run: RunEvidence) -> m.Kernels:
     """The kernels of TRACE; Skipped where there is no TRACE, or nothing in it can be broken
     down."""
     return _of_pass(run, m.PassName.TRACE)
 
 
-def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
+def shown(run: RunEvidence) -> m.Kernels:
     """From KERNELS, where C++ kernels have names; without it, or where it is damaged, from TRACE,
     with a warning."""
     reasons: list[str] = []
@@ -77,7 +77,7 @@ def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
 
 
 @m.skippable
-def _of_pass(run: RunEvidence, name: m.PassName) -> m.KernelBreakdown | m.Skipped:
+def _of_pass(run: RunEvidence, name: m.PassName) -> m.Kernels:
     record = run.record
     return breakdown(
         m.known(run.trace(name)),
@@ -103,7 +103,7 @@ def breakdown(
     compiled: m.CompiledKernels | m.Skipped = NOT_COMPILED,
     ceilings: m.Ceilings | m.Skipped = NOT_MEASURED,
     kinds: Kinds | None = None,
-) -> m.KernelBreakdown | m.Skipped:
+) -> m.Kernels:
     """Break the traced steps down. ``device`` is the run's; a CUDA run that put nothing on it is
     shown as a CPU run."""
     kinds = kinds or Kinds()
@@ -193,7 +193,7 @@ def _of_host(
     kinds: Kinds,
     *,
     hides_cpp: bool,
-) -> m.KernelBreakdown | m.Skipped:
+) -> m.Kernels:
     """Self time of every operator inside the steps. Operators that reach out of the window are cut
     at its edge. ``hides_cpp``: C++ kernels were compiled without their own profiling."""
     columns = trace.columns
@@ -365,7 +365,7 @@ def _graphs(run: RunEvidence, graphs: tuple[m.GraphWork, ...]) -> Iterator[m.Fus
         alone = sum(one.compile_id == work.compile_id and not one.backward for one in graphs) == 1
         if alone and not work.backward:
             calls, us = traced.get(work.compile_id, (0, 0.0))
-        rate: float | m.Skipped = why
+        rate: m.Figure = why
         if calls and us:
             rate = work.moved_bytes / (us / calls / 1e6)
         yield m.FusedGraph(
@@ -378,20 +378,18 @@ def _graphs(run: RunEvidence, graphs: tuple[m.GraphWork, ...]) -> Iterator[m.Fus
 
 
 @m.skippable
-def _copy_rate(ceilings: m.Ceilings | m.Skipped) -> float | m.Skipped:
+def _copy_rate(ceilings: m.Ceilings | m.Skipped) -> m.Figure:
     every = [one.per_s for one in m.known(ceilings).measured if one.operation == m.COPY]
     rate = float(np.median(np.concatenate(every))) if every else 0.0
     return rate or m.Skipped("the copy was not measured")  # a rate of zero is no ceiling
 
 
 @m.skippable
-def _of_copy(bytes_per_s: float | m.Skipped, copy: float | m.Skipped) -> float:
+def _of_copy(bytes_per_s: m.Figure, copy: m.Figure) -> float:
     return m.known(bytes_per_s) / m.known(copy)
 
 
-def _regions(
-    columns: Columns, breakdown: m.KernelBreakdown | m.Skipped
-) -> dict[str, tuple[int, float]]:
+def _regions(columns: Columns, breakdown: m.Kernels) -> dict[str, tuple[int, float]]:
     """Compile id -> calls, and microseconds of all of them."""
     device_us = None
     if isinstance(breakdown, m.KernelBreakdown) and breakdown.device == "cuda":
@@ -409,7 +407,7 @@ def _regions(
 
 
 @m.skippable
-def _kernels_per_step(run: RunEvidence) -> float | m.Skipped:
+def _kernels_per_step(run: RunEvidence) -> m.Figure:
     """On a CPU an operator may call others, and each of them has an event: that would count too
     many."""
     found = m.known(run.once(of_trace))

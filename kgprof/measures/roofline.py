@@ -250,7 +250,7 @@ def _or_skipped(value: T | None, reason: str) -> T | m.Skipped:
 
 
 @m.skippable
-def _rate(amount: int | m.Skipped, median_us: float) -> float | m.Skipped:
+def _rate(amount: int | m.Skipped, median_us: float) -> m.Figure:
     total = m.known(amount)
     return total / median_us * 1e6 if median_us else NO_DURATION
 
@@ -258,7 +258,7 @@ def _rate(amount: int | m.Skipped, median_us: float) -> float | m.Skipped:
 @m.skippable
 def _of_ceiling(
     ideal: _Ideal | m.Skipped, bound: m.Bound | m.Skipped, median_us: float
-) -> float | m.Skipped:
+) -> m.Figure:
     least_us = max(m.known(ideal))
     m.known(bound)
     return least_us / median_us

@@ -22,6 +22,7 @@ from kgprof.measures.economics import (
     NO_START,
     NOT_KNOWN,
     ONE_START,
+    Estimated,
     Noise,
     Sample,
     beyond,
@@ -102,7 +103,7 @@ class _Parts:
         self.medians = dict(enumerate(medians, start=1))
         steady_s = self.step.median / 1e6 if isinstance(self.step, m.Spread) else 0.0
 
-        def seconds(cold: bool, value: Callable[[Sequence[float]], float]) -> m.Spread | m.Skipped:
+        def seconds(cold: bool, value: Callable[[Sequence[float]], float]) -> m.Time:
             name = m.PassName.COMPILE if cold else m.PassName.TIMING
             started = (each.start_s for each in found.measured(cold=cold) if each.start_s)
             return spread([value(calls) for calls in started], "s", name)
@@ -131,7 +132,7 @@ class _Parts:
         return Sample(self.firsts(cold=cold), calls, self.means, noise, steps)
 
     @m.skippable
-    def start(self) -> m.Estimate | m.Skipped:
+    def start(self) -> Estimated:
         """A cold one; where there is but one, with the deviation of other cells' starts."""
         cold = m.known(self.cold)
         low = cold.minimum
@@ -143,7 +144,7 @@ class _Parts:
 
     @property
     @m.skippable
-    def steady(self) -> m.Estimate | m.Skipped:
+    def steady(self) -> Estimated:
         step = m.known(self.step)
         if step.samples < FEWEST_PROCESSES:
             return FEW
@@ -177,7 +178,7 @@ def _worth_of(
     part: _Parts, eager: _Parts | None, others: Sequence[_Parts], executions: int
 ) -> m.CellWorth:
     whole = total(part.start(), part.steady, executions)
-    made: dict[str, m.Estimate | m.Skipped]
+    made: dict[str, Estimated]
     against = m.Judged.UNDECIDED
     if eager is None:
         made = dict.fromkeys(AGAINST_EAGER, whole if isinstance(whole, m.Skipped) else NO_EAGER)
@@ -208,9 +209,7 @@ def _worth_of(
     )
 
 
-def _against_eager(
-    part: _Parts, eager: _Parts, executions: int
-) -> dict[str, m.Estimate | m.Skipped]:
+def _against_eager(part: _Parts, eager: _Parts, executions: int) -> dict[str, Estimated]:
     step = part.steady
     other = eager.steady
     if isinstance(step, m.Skipped) or isinstance(other, m.Skipped):
@@ -227,16 +226,14 @@ def _against_eager(
     return {"speedup": ratio, **cold, "break_even": pays, "break_even_warm": pays_warm}
 
 
-def _if_faster(break_even: m.Estimate | m.Skipped, answer: Answer) -> m.Estimate | m.Skipped:
+def _if_faster(break_even: Estimated, answer: Answer) -> Estimated:
     """What is not known to be faster pays at no number of steps that anybody knows."""
     if answer.verdict is m.Judged.FASTER or break_even in (NO_START, ONE_START):
         return break_even
     return NEVER if answer.verdict is m.Judged.SLOWER else NOT_KNOWN
 
 
-def _next_best(
-    part: _Parts, others: Sequence[_Parts]
-) -> tuple[m.Cell | None, m.Estimate | m.Skipped]:
+def _next_best(part: _Parts, others: Sequence[_Parts]) -> tuple[m.Cell | None, Estimated]:
     """The fastest of the cells that start sooner, and after how many steps this one has caught up
     with it."""
     start = part.start()

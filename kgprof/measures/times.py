@@ -44,7 +44,7 @@ def per_unit(unit: m.WorkUnit) -> Unit:
 
 def spread(
     samples: Sequence[float], unit: str, measured_in: m.PassName = m.PassName.TIMING
-) -> m.Spread | m.Skipped:
+) -> m.Time:
     """Skipped when there is no sample."""
     if not samples:
         return m.Skipped(f"{measured_in.upper()} has no sample")
@@ -70,13 +70,13 @@ def _percentile(ordered: Sequence[float], fraction: float) -> float:
 
 
 @m.skippable
-def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
+def step_time(timing: m.TimingPass | m.Skipped) -> m.Time:
     """Microseconds a step, over the steps of all evaluations together."""
     return spread(m.known(timing).every_us, "us")
 
 
 @m.skippable
-def cpu_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
+def cpu_time(timing: m.TimingPass | m.Skipped) -> m.Time:
     """Microseconds of CPU time a step, over steps or groups of steps."""
     cpu_us = m.known(timing).cpu_us
     if not cpu_us:
@@ -97,26 +97,24 @@ def slow_first_words(ratio: float) -> str:
 
 
 @m.skippable
-def evaluation_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
+def evaluation_time(timing: m.TimingPass | m.Skipped) -> m.Time:
     """Seconds a whole evaluation."""
     return _whole_time(m.known(timing).evaluation_s)
 
 
-def _whole_time(evaluation_s: Sequence[float]) -> m.Spread | m.Skipped:
+def _whole_time(evaluation_s: Sequence[float]) -> m.Time:
     return spread(evaluation_s, "s") if evaluation_s else NO_EVALUATION
 
 
 @m.skippable
-def unit_time(run: m.RunRecord) -> m.Spread | m.Skipped:
+def unit_time(run: m.RunRecord) -> m.Time:
     """Milliseconds a unit of work."""
     timing = m.known(run.timing)
     return _unit_time(run, timing.every_us, timing.evaluation_s)
 
 
 @m.skippable
-def _unit_time(
-    run: m.RunRecord, step_us: Sequence[float], evaluation_s: Sequence[float]
-) -> m.Spread | m.Skipped:
+def _unit_time(run: m.RunRecord, step_us: Sequence[float], evaluation_s: Sequence[float]) -> m.Time:
     """Of whole evaluations, only if they finished all units, else the division would flatter;
     without those of steps, if each is so many units."""
     unit = run.unit
@@ -134,7 +132,7 @@ def _unit_time(
 
 
 @m.skippable
-def throughput(time_a_unit: m.Spread | m.Skipped, unit: m.WorkUnit) -> m.Spread | m.Skipped:
+def throughput(time_a_unit: m.Time, unit: m.WorkUnit) -> m.Time:
     """Units a second, from milliseconds a unit: the quickest sample is the highest rate."""
     time = m.known(time_a_unit)
     if time.minimum <= 0:
@@ -164,9 +162,7 @@ def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
         if not steps:
             continue
         if isinstance(bare, m.Skipped):
-            ratio: float | m.Skipped = m.Skipped(
-                f"TIMING has no step to compare with: {bare.reason}"
-            )
+            ratio: m.Figure = m.Skipped(f"TIMING has no step to compare with: {bare.reason}")
         elif bare.median <= 0:
             ratio = m.Skipped("TIMING's median step is zero")
         else:
@@ -395,12 +391,12 @@ def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Sk
     )
 
 
-def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
+def counted_evaluation(run: m.RunReport) -> m.Time:
     """What a unit of a whole evaluation takes; steps are compared as they stand."""
     return run.per_unit if run.counts_units else m.Skipped("the evaluation counts no units of work")
 
 
-def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
+def uncounted_evaluation(run: m.RunReport) -> m.Time:
     """Of a workload whose evaluation does not say how much work it is: then the whole of it is what
     compares."""
     return (
@@ -416,7 +412,7 @@ def evaluates(run: Run) -> bool:
 
 
 def timed(
-    runs: m.Runs, quantity: Callable[[m.RunReport], m.Spread | m.Skipped]
+    runs: m.Runs, quantity: Callable[[m.RunReport], m.Time]
 ) -> list[tuple[m.RunReport, m.Spread]]:
     return [(run, time) for run in runs if isinstance(time := quantity(run), m.Spread)]
 
@@ -428,9 +424,9 @@ class RunTimes(m.Model):
     """The times of a run before it has a report."""
 
     key: m.RunKey
-    step: m.Spread | m.Skipped
-    evaluation_time: m.Spread | m.Skipped
-    per_unit: m.Spread | m.Skipped
+    step: m.Time
+    evaluation_time: m.Time
+    per_unit: m.Time
     rounds: m.Rounds | m.Skipped
     evaluation: m.Evaluation | m.Skipped
     unit: m.WorkUnit
@@ -457,7 +453,7 @@ class RunTimes(m.Model):
 Run = m.RunReport | RunTimes
 
 
-def own_time(run: Run, unit: Unit) -> m.Spread | m.Skipped:
+def own_time(run: Run, unit: Unit) -> m.Time:
     """Of its first process."""
     return {PER_STEP: run.step, PER_EVALUATION: run.evaluation_time}.get(unit, run.per_unit)
 

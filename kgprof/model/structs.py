@@ -42,6 +42,8 @@ class Skipped(Tagged, kw_only=False):
     reason: str
 
 
+Figure = float | Skipped  # a number, or why it was not measured
+
 # a capture: of what ran in the calls and was compiled before kgprof listened
 EARLIER_CODE = "code compiled earlier"
 
