@@ -57,51 +57,52 @@ def actions(
     # The fastest of those whose results may be believed; without times, the first.
     ended = [run for run in runs if run.exit.outcome == m.Outcome.OK or run.was_stopped]
     sound = [run for run in ended if not run.results_differ]
-    timed = [
-        (run.step.median, index)
-        for index, run in enumerate(sound)
-        if isinstance(run.step, m.Spread)
-    ]
+    timed = [(run.step.median, run) for run in sound if isinstance(run.step, m.Spread)]
     if not sound:
         return ()
-    awaited = [run for run in sound if run.key == late]
-    run = awaited[0] if awaited else sound[min(timed)[1] if timed else 0]
-    idle_us = {event.run: event.idle_us for event in evidence.once(device_idle.collect)}.get(
-        run.key
-    )
+    run = min(timed, key=lambda pair: pair[0])[1] if timed else sound[0]
+    run = next((each for each in sound if each.key == late), run)
+    idle = {event.run: event.idle_us for event in evidence.once(device_idle.collect)}
     step_us = run.step.median if isinstance(run.step, m.Spread) else None
     found = [
         replace(action, only_on_gpu=evidence.device != "cuda" and action.rule in ON_A_GPU)
-        for action in _found(run, findings, idle_us, step_us)
+        for action in _found(run, findings, idle.get(run.key), step_us)
     ]
-    bounded = [action for action in found if isinstance(action.saves, m.Saving)]
-    bounded.sort(key=lambda action: -_per_step(run, action.saves))
-    reasons = {a.rule: _per_step(run, a.saves) for a in bounded if a.fix}
-    explained = {
-        rule.id: max((reasons.get(reason, 0.0) for reason in rule.symptom_of), default=0.0)
-        for rule in RULES
-    }
-    bounded.sort(key=lambda a: explained.get(a.rule, 0.0) > MOST_OF_IT * _per_step(run, a.saves))
-    unbounded = [action for action in found if isinstance(action.saves, m.Skipped)]
-    unbounded.sort(key=lambda action: action.rule not in OF_COMPILING)
-    in_order = [*bounded, *unbounded]
+    found.sort(key=lambda action: -_per_step(run, action.saves))
     limiting = _limiting(run)
     relieving = {rule.id for rule in RULES if not limiting.isdisjoint(rule.relieves)}
-    in_order.sort(key=lambda action: action.rule not in relieving)
-    reasons_said = [action.rule for action in in_order if action.fix and action.rule in relieving]
     never = {NEVER_BREAKS_EVEN.id} if _never_pays(run) else set()
-    in_order = [
+    fixes = [action for action in found if action.fix]
+    fixed = {a.rule: _per_step(run, a.saves) for a in fixes if isinstance(a.saves, m.Saving)}
+    reasons = {rule.id: rule.symptom_of for rule in RULES}
+
+    def place(action: m.Action) -> tuple[bool, ...]:
+        """Sort after what says less; of equals the one that saves more comes first."""
+        is_bounded = isinstance(action.saves, m.Saving)
+        is_later = action.rule not in OF_COMPILING
+        if is_bounded:
+            covered_us = max((fixed.get(each, 0.0) for each in reasons[action.rule]), default=0.0)
+            is_later = covered_us > MOST_OF_IT * _per_step(run, action.saves)
+        return (
+            action.only_on_gpu,
+            action.rule not in never,
+            action.rule not in relieving,
+            not is_bounded,
+            is_later,
+        )
+
+    # A symptom for which nothing is to be written, beside its reason: one that limits the run, and
+    # says what to write.
+    said = relieving & {action.rule for action in fixes}
+    told = [
         action
-        for action in in_order
-        if action.rule in never or not _is_explained(action, reasons_said)
+        for action in sorted(found, key=place)
+        if action.fix or action.rule in never or said.isdisjoint(reasons[action.rule])
     ]
-    in_order.sort(key=lambda action: action.rule not in never)
-    in_order.sort(key=lambda action: action.only_on_gpu)
     # one that mends several places is named once, at the first of them
-    fixes = [action.fix for action in in_order]
-    return tuple(a for place, a in enumerate(in_order) if not a.fix or fixes.index(a.fix) == place)[
-        :MOST
-    ]
+    texts = [action.fix for action in told]
+    once = [each for at, each in enumerate(told) if not each.fix or texts.index(each.fix) == at]
+    return tuple(once[:MOST])
 
 
 def _found(
@@ -177,13 +178,6 @@ def _never_pays(run: m.RunReport) -> bool:
         and isinstance(economics, m.Economics)
         and economics.verdict is m.Payoff.NEVER
     )
-
-
-def _is_explained(action: m.Action, reasons_said: Sequence[str]) -> bool:
-    """Tell whether it is a symptom for which nothing is to be written, beside its reason: one that
-    limits the run, and says what to write."""
-    reasons = {reason for rule in RULES if rule.id == action.rule for reason in rule.symptom_of}
-    return not action.fix and not reasons.isdisjoint(reasons_said)
 
 
 def _per_step(run: m.RunReport, saves: m.Saving | m.Skipped) -> float:

@@ -30,11 +30,15 @@ NAMED = 5  # differences in words; the others are counted
 def notes(evidence: Evidence) -> Mapping[m.RunKey, tuple[str, ...]]:
     """By run: what only some ranks compiled, on each rank that did; nothing where there are no two
     ranks."""
-    scripts = [(run, run.record.script) for run in evidence.runs if run.record.script is not None]
-    ranks = {run.key: script.rank for run, script in scripts if script.rank is not None}
+    ranks = {}
+    compiled = {}
+    for run in evidence.runs:
+        script = run.record.script
+        if script is not None and script.rank is not None:
+            ranks[run.key] = script.rank
+            compiled[run.key] = _graphs(run)
     if len(ranks) < 2:
         return {}
-    compiled = {run.key: _graphs(run) for run, _ in scripts if run.key in ranks}
     everything = dict.fromkeys(graph for graphs in compiled.values() for graph in graphs)
     partial = [
         graph for graph in everything if not all(graph in graphs for graphs in compiled.values())
@@ -63,10 +67,8 @@ def _graphs(run: RunEvidence) -> dict[Graph, str]:
                 f"{frame.function}, "
                 f"{frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line}"
             )
-            guards = why.get(one.compile_id, ())
-            compiled[one.compile_id, place] = (
-                f" ({guards[0].text})" if guards and guards[0].text else ""
-            )
+            texts = [guard.text for guard in why.get(one.compile_id, ())[:1] if guard.text]
+            compiled[one.compile_id, place] = "".join(f" ({text})" for text in texts)
     return compiled
 
 
@@ -85,11 +87,9 @@ def _said(
     if len(mine) > NAMED:
         yield f"and {len(mine) - NAMED} more graphs that not every rank compiled"
     if lacking := len(partial) - len(mine):
-        graphs = (
-            f"{plural(lacking, 'graph')} that other ranks compiled "
-            f"{'was' if lacking == 1 else 'were'}"
-        )
-        yield f"{graphs} not compiled on rank {ranks[key]}"
+        were = "was" if lacking == 1 else "were"
+        graphs = f"{plural(lacking, 'graph')} that other ranks compiled"
+        yield f"{graphs} {were} not compiled on rank {ranks[key]}"
 
 
 # without collectives: largest compute time over the median; below it ranks are called level
@@ -124,13 +124,12 @@ def rank_balance(
     left_out = []
     for key, rank in numbered:
         load = _load(key, rank, kernels[key])
-        if isinstance(load, m.RankLoad) and rank not in loads:
-            loads[rank] = load
+        if isinstance(load, m.Skipped):
+            left_out.append(f"{key.strategy}: {load.reason}")
+        elif rank in loads:
+            left_out.append(f"{key.strategy}: another file of rank {rank} is already counted")
         else:
-            why = (
-                load if isinstance(load, str) else f"another file of rank {rank} is already counted"
-            )
-            left_out.append(f"{key.strategy}: {why}")
+            loads[rank] = load
     ranks = tuple(loads[rank] for rank in sorted(loads))
     if len(ranks) < 2:
         text = (
@@ -178,7 +177,7 @@ class _Job(m.Model):
     findings: Sequence[m.Finding]
 
 
-class _Judged(m.Model):
+class _Judged(m.Model, kw_only=False):
     """Of one process group."""
 
     text: str
@@ -249,27 +248,29 @@ def _of_group(job: _Job, group: collectives.Group) -> _Judged:
     costs = waited_us >= LATE_FROM * last.load.step_us
     if costs and (recompiled := _compiled_alone(last, job.findings)):
         return _Judged(
-            text=recompiled,
-            waited_us=waited_us,
+            recompiled,
+            waited_us,
             straggler=last.load.run,
             cause=m.LateCause.COMPILING,
         )
     if not costs or not _is_always_last(group.waits_us, place):
-        return _Judged(text=_nobody(last, group.waits_us, place), waited_us=float(means_us.max()))
+        return _Judged(_nobody(last, group.waits_us, place), float(means_us.max()))
     cause, why = _cause(last, job.kernels)
-    code = _in_its_code(last.load, job.findings)
+    # Python code that the late rank's GPU waits for, and no other rank's.
+    host_code = [each for each in job.findings if each.rule == HOST_CODE.id]
+    code = _alone(last.load, host_code, _function)
     doubt = _doubt(last, cause, why, job, is_seen=bool(code))
     if doubt:
         return _Judged(
-            text=f"no rank is called late: {last.who} {last.part}, {doubt}",
-            waited_us=waited_us,
+            f"no rank is called late: {last.who} {last.part}, {doubt}",
+            waited_us,
             last=last.load.run,
         )
     share = f"{waited_us / last.load.step_us:.0%}"
     return _Judged(
-        text=f"rank {last.load.rank} is late: {last.who} {last.part} ({share}) for it, because "
-        f"{why.words}: {why.figures}{why.most}{code}",
-        waited_us=waited_us,
+        f"rank {last.load.rank} is late: {last.who} {last.part} ({share}) for it, because "
+        f"{why.words}: {why.figures}{why.most}{f'; {code}' if code else ''}",
+        waited_us,
         straggler=last.load.run,
         cause=cause,
     )
@@ -310,14 +311,6 @@ def _compiled_alone(last: _Last, findings: Sequence[m.Finding]) -> str:
     alone = _alone(last.load, compiled, lambda each: (each.rule, each.location))
     who = f"rank {last.load.rank} alone recompiles, and {last.who} for it, {last.part}"
     return f"{who}: {alone}" if alone else ""
-
-
-def _in_its_code(late: m.RankLoad, findings: Sequence[m.Finding]) -> str:
-    """Say which Python code of the late rank its GPU waits for; empty where none was seen that no
-    other rank waits for."""
-    found = [each for each in findings if each.rule == HOST_CODE.id]
-    alone = _alone(late, found, _function)
-    return f"; {alone}" if alone else ""
 
 
 def _alone(
@@ -461,26 +454,24 @@ def _by_name(load: m.RankLoad, kernels: m.Kernels, *, copies: bool) -> dict[str,
     }
 
 
-def _load(key: m.RunKey, rank: int, kernels: m.Kernels) -> m.RankLoad | str:
-    """Or why there is none."""
-    if isinstance(kernels, m.Skipped):
-        return kernels.reason
-    if not isinstance(kernels.communication, m.Communication):
-        return kernels.communication.reason
-    if not kernels.steps:
-        return "the trace marks no steps (ProfilerStep#), so there is no common unit"
-    talk, exposed_us = kernels.communication, kernels.communication.exposed_us
+@m.skippable
+def _load(key: m.RunKey, rank: int, traced: m.Kernels) -> m.RankLoad | m.Skipped:
+    kernels = m.known(traced)
+    talk = m.known(kernels.communication)
+    steps = kernels.steps
+    if not steps:
+        return m.Skipped("the trace marks no steps (ProfilerStep#), so there is no common unit")
     return m.RankLoad(
         run=key,
         rank=rank,
-        steps=kernels.steps,
-        step_us=kernels.window_us / kernels.steps,
-        busy_us=(talk.work_us + exposed_us) / kernels.steps,
-        idle_us=(kernels.window_us - talk.work_us - exposed_us) / kernels.steps,
-        compute_us=talk.work_us / kernels.steps,
-        communication_us=talk.busy_us / kernels.steps,
-        exposed_us=exposed_us / kernels.steps,
-        copies_us=talk.copies_us / kernels.steps,
+        steps=steps,
+        step_us=kernels.window_us / steps,
+        busy_us=(talk.work_us + talk.exposed_us) / steps,
+        idle_us=(kernels.window_us - talk.work_us - talk.exposed_us) / steps,
+        compute_us=talk.work_us / steps,
+        communication_us=talk.busy_us / steps,
+        exposed_us=talk.exposed_us / steps,
+        copies_us=talk.copies_us / steps,
     )
 
 
@@ -495,8 +486,8 @@ def _straggler(ranks: Sequence[m.RankLoad], why: str) -> _Judged:
     unknown = f"whether the others wait for it is not known: {why}"
     if not middle or slowest.compute_us < STRAGGLES_FROM * middle:
         return _Judged(
-            text=f"no rank computes {STRAGGLES_FROM}× as long as the median (rank {slowest.rank}: "
+            f"no rank computes {STRAGGLES_FROM}× as long as the median (rank {slowest.rank}: "
             f"{figures}); {unknown}"
         )
     longer = f"{slowest.compute_us / middle:.2f}× as long as the median ({figures})"
-    return _Judged(text=f"rank {slowest.rank} computes {longer}; {unknown}", straggler=slowest.run)
+    return _Judged(f"rank {slowest.rank} computes {longer}; {unknown}", straggler=slowest.run)
