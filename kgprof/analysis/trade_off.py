@@ -42,13 +42,14 @@ def trade_offs(evidence: Evidence, runs: m.Runs) -> tuple[m.TradeOff, ...]:
         return ()
     by_key = {run.key: run for run in runs}
     events = evidence.once(syncs.collect)
-    return tuple(
-        weigh(run, by_key.get(key), key, events, on_cuda=evidence.device == "cuda")
-        for pair in alternatives
-        for run in runs
-        if run.key.strategy == pair.guarded
-        for key in (m.RunKey(strategy=pair.always, mode=run.key.mode),)
-    )
+    on_cuda = evidence.device == "cuda"
+    weighed = []
+    for pair in alternatives:
+        for run in runs:
+            if run.key.strategy == pair.guarded:
+                key = m.RunKey(pair.always, run.key.mode)
+                weighed.append(weigh(run, by_key.get(key), key, events, on_cuda=on_cuda))
+    return tuple(weighed)
 
 
 def weigh(
@@ -105,19 +106,15 @@ def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> m.Figure:
     return counts[0] - counts[1]
 
 
+@m.skippable
 def _waited(extra: Sequence[Sync], reads: m.Figure, on_cuda: bool) -> m.Figure:
     """Microseconds a step, of these sites together."""
     if not on_cuda:
         return m.Skipped("not applicable on a CPU")
-    if isinstance(reads, m.Skipped):
-        return reads
+    m.known(reads)
     if not extra:
         return m.Skipped("no line syncs in one of the two only")
-    waited = [site.waited_us for site in extra]
-    unseen = next((one for one in waited if isinstance(one, m.Skipped)), None)
-    if unseen is not None:
-        return unseen
-    calls = zip(*(one for one in waited if not isinstance(one, m.Skipped)), strict=True)
+    calls = zip(*(m.known(site.waited_us) for site in extra), strict=True)
     return syncs.waited_a_step([sum(call) for call in calls])
 
 
@@ -145,6 +142,7 @@ def _whole(run: m.RunReport) -> m.Time:
     return whole if isinstance(whole, m.Spread) else run.per_unit
 
 
+@m.skippable
 def _saved(
     guarded: m.RunReport, always: m.RunReport | None, unit: Unit, sync_us: m.Figure
 ) -> m.Figure:
@@ -152,18 +150,13 @@ def _saved(
     spared, in us."""
     if always is None:
         return NOT_RUN
-    by_step = unit is PER_STEP
-    mine, theirs = (run.step if by_step else run.evaluation_time for run in (guarded, always))
-    if isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped):
-        return m.first_skipped(mine, theirs)
-    if not by_step and isinstance(guarded.evaluation, m.Skipped):
-        return guarded.evaluation
-    if isinstance(sync_us, m.Skipped):
-        return sync_us
-    more = theirs.median - mine.median
-    if by_step or isinstance(guarded.evaluation, m.Skipped):
-        return more + sync_us
-    return more * 1e6 + sync_us * guarded.evaluation.steps
+    if unit is PER_STEP:
+        mine_us = m.known(guarded.step).median
+        return m.known(always.step).median - mine_us + m.known(sync_us)
+    mine_s = m.known(guarded.evaluation_time).median
+    more_s = m.known(always.evaluation_time).median - mine_s
+    steps = m.known(guarded.evaluation).steps
+    return more_s * 1e6 + m.known(sync_us) * steps
 
 
 def _judged(

@@ -228,8 +228,9 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
             yield Ranked(REASON, _of_finding(key, compared, us, mine), us / slower.delta_us)
         # it may be the reason of a part that another one claims, or of what nothing accounts for
         else:
-            leads = (shared or (can and not slower.accounted_for)) and finding.counts
-            rank = REASON if leads else SYMPTOM if _is_symptom(finding) else UNTIMED
+            rank = SYMPTOM if _is_symptom(finding) else UNTIMED
+            if finding.counts and (shared or (can and not slower.accounted_for)):
+                rank = REASON
             yield Ranked(rank, _of_finding(key, compared, OTHERS if shared else CLOCKLESS))
     if lost := run.lost_graphs:  # the launches and the host's time are theirs
         mine, shared = _claimed(_LAUNCHING, slower, left)
@@ -237,7 +238,9 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
         left = [part for part in left if part not in mine]
         why = next((finding for finding in run.new if _loses_graphs(finding)), None)
         text = f"{lost}: {why.rule} {why.message}" if why else lost
-        explains = us if mine else OTHERS if shared else CLOCKLESS
+        explains: m.Figure = OTHERS if shared else CLOCKLESS
+        if mine:
+            explains = us
         cause = run.cause(m.CauseKind.CUDA_GRAPHS, text, explains, subject=lost, **_named_by(why))
         yield Ranked(REASON, cause, us / slower.delta_us)
     for part in left:
