@@ -140,7 +140,7 @@ def _uncompared(recording: m.Recording) -> str:
 
 
 def _with_limits(
-    run: m.RunReport, evidence: RunEvidence | None, findings: Sequence[m.Finding]
+    run: m.RunReport, evidence: RunEvidence | None, findings: m.Findings
 ) -> m.RunReport:
     """Account for the run's step, with what its syncs were measured to cost by line."""
     waits: dict[tuple[m.LimitKind, m.Location | None], float] = {}

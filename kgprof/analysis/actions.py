@@ -9,7 +9,7 @@ launches is mended at the optimizer, whose own bound is smaller only because it 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -49,7 +49,7 @@ NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
 def actions(
     evidence: Evidence,
     runs: m.Runs,
-    findings: Sequence[m.Finding],
+    findings: m.Findings,
     late: m.RunKey | None = None,
 ) -> tuple[m.Action, ...]:
     """Those with a bound by its size, then errors and warnings without one in the order of the
@@ -106,7 +106,7 @@ def actions(
 
 
 def _found(
-    run: m.RunReport, findings: Sequence[m.Finding], idle_us: float | None, step_us: float | None
+    run: m.RunReport, findings: m.Findings, idle_us: float | None, step_us: float | None
 ) -> Iterator[m.Action]:
     """What one habit comes to is one action: its sites together save at most what a sync can."""
     limiting = _limiting(run)

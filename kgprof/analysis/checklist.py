@@ -154,7 +154,7 @@ class Seen:
         self,
         evidence: Evidence,
         runs: m.Runs,
-        findings: Sequence[m.Finding],
+        findings: m.Findings,
         trade_offs: Sequence[m.TradeOff],
         covered: Sequence[m.Coverage],
     ) -> None:
@@ -264,7 +264,7 @@ class Seen:
 def checklist(
     evidence: Evidence,
     runs: m.Runs,
-    findings: Sequence[m.Finding],
+    findings: m.Findings,
     trade_offs: Sequence[m.TradeOff],
     covered: Sequence[m.Coverage],
 ) -> tuple[m.ChecklistItem, ...]:
@@ -290,7 +290,7 @@ class Answer(NamedTuple):
 
     passed: str
     unseen: str = ""
-    against: Sequence[m.Finding] = ()
+    against: m.Findings = ()
     failed: Sequence[str] = ()
 
 
@@ -457,7 +457,7 @@ def _cuda_graphs_tried(seen: Seen) -> Answer:
 def _in_compiled(
     seen: Seen,
     passed: str,
-    against: Sequence[m.Finding] = (),
+    against: m.Findings = (),
     failed: Sequence[str] = (),
     unseen: str = "",
 ) -> Answer:

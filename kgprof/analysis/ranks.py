@@ -103,7 +103,7 @@ RECOMPILES = frozenset(rule.id for rule in recompiles.RULES)
 
 
 def rank_balance(
-    evidence: Evidence, reports: m.Runs, findings: Sequence[m.Finding] = ()
+    evidence: Evidence, reports: m.Runs, findings: m.Findings = ()
 ) -> m.RankBalance | None:
     """Of traces, or of the ranks of one launch. None where there are no two ranks, or none of a
     launch was traced.
@@ -174,7 +174,7 @@ class _Job(m.Model):
     ranks: Sequence[m.RankLoad]
     kernels: Kernels
     bare_us: Mapping[m.RunKey, float]  # a step without torch.profiler, where that is known
-    findings: Sequence[m.Finding]
+    findings: m.Findings
 
 
 class _Judged(m.Model, kw_only=False):
@@ -305,7 +305,7 @@ def _is_always_last(waits_us: npt.NDArray[np.float64], place: int) -> bool:
     return bool(shorter_us.mean() > SURE_FROM * shorter_us.std(ddof=1) / np.sqrt(steps))
 
 
-def _compiled_alone(last: _Last, findings: Sequence[m.Finding]) -> str:
+def _compiled_alone(last: _Last, findings: m.Findings) -> str:
     """Say what the rank that comes last recompiles and no other does; empty where it does not."""
     compiled = [each for each in findings if each.rule in RECOMPILES]
     alone = _alone(last.load, compiled, lambda each: (each.rule, each.location))
@@ -313,9 +313,7 @@ def _compiled_alone(last: _Last, findings: Sequence[m.Finding]) -> str:
     return f"{who}: {alone}" if alone else ""
 
 
-def _alone(
-    late: m.RankLoad, findings: Sequence[m.Finding], about: Callable[[m.Finding], object]
-) -> str:
+def _alone(late: m.RankLoad, findings: m.Findings, about: Callable[[m.Finding], object]) -> str:
     """Give the message and line of its first finding that is about nothing that another rank has;
     empty where there is none."""
     elsewhere = {about(each) for each in findings if each.run != late.run}

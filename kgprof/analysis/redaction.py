@@ -232,12 +232,9 @@ def _is_a_word(name: str) -> bool:
     """Whether kgprof itself says it: who is called "step" must not turn every step of a report into
     a user."""
     if not _OURS:
-        text = (
-            m.encode_json(collectors.RULES).decode()
-            + " "
-            + m.encode_json(msgspec.json.schema(m.Profile)).decode()
-        )
-        _OURS.update(_WORD.findall(text.lower().replace("_", " ")))
+        for said in (collectors.RULES, msgspec.json.schema(m.Profile)):
+            text = m.encode_json(said).decode().lower().replace("_", " ")
+            _OURS.update(_WORD.findall(text))
     return name.lower() in _OURS
 
 
@@ -463,19 +460,16 @@ class _SourceLines:
     def _in_text(self, text: str) -> str:
         if "\n" not in text and "  # " not in text and ", code: " not in text:
             return text
-        put = _FRAME.sub(self._frame, text)
-        for pattern in (_BESIDE, _GENERATED):
-            put = pattern.sub(self._line, put)
+        put = text
+        for pattern in (_FRAME, _BESIDE, _GENERATED):
+            put = pattern.sub(self._quoted, put)
         return text if put == text else put
 
-    def _frame(self, found: re.Match[str]) -> str:
+    def _quoted(self, found: re.Match[str]) -> str:
         if LEFT_OUT in found["code"] or self._stays(found["file"], found["line"]):
             return found[0]
-        return f"{found['head']}{found['indent']}  {LEFT_OUT}\n"
-
-    def _line(self, found: re.Match[str]) -> str:
-        if LEFT_OUT in found["code"] or self._stays(found["file"], found["line"]):
-            return found[0]
+        if found.re is _FRAME:
+            return f"{found['head']}{found['indent']}  {LEFT_OUT}\n"
         return f"{found['head']}{LEFT_OUT}{found['tail']}"
 
     def _stays(self, file: str, line: str) -> bool:

@@ -257,7 +257,7 @@ SPOILED_FROM = 0.5  # of the work: so much of it undecided is said before anythi
 
 def verdict(
     runs: m.Runs,
-    findings: Sequence[m.Finding],
+    findings: m.Findings,
     *,
     baseline: m.RunKey | None,
     interrupted: bool,
@@ -364,7 +364,7 @@ def _last(runs: m.Runs, balance: m.RankBalance) -> str:
     return f"rank {rank}, which comes last, is {limited}" if limited else ""
 
 
-def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:
+def _by_message(findings: m.Findings) -> tuple[str, ...]:
     """Each message once, with all its runs."""
     runs: dict[str, dict[str, None]] = {}
     for finding in findings:
@@ -389,7 +389,7 @@ def _interrupted(runs: m.Runs) -> str:
 
 
 def _headlines(
-    runs: m.Runs, findings: Sequence[m.Finding], *, interrupted: bool
+    runs: m.Runs, findings: m.Findings, *, interrupted: bool
 ) -> list[tuple[m.VerdictStatus, str]]:
     """(status, sentence), worst first."""
     lines: list[tuple[m.VerdictStatus, str]] = []

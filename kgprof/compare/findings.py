@@ -11,7 +11,7 @@ not known to be either.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 
 from msgspec.structs import replace
 
@@ -44,7 +44,7 @@ def compared_findings(
     compared = []
     for finding in after:
         row = _judged(m.FindingStatus.NEW, finding, 0, finding.count, base)
-        is_new = row.status is m.FindingStatus.NEW
+        is_new = row.is_new
         compared.append(replace(row, fails=is_new and would_fail(finding, fail_on)))
     for finding in before:
         compared.append(_judged(m.FindingStatus.FIXED, finding, finding.count, 0, head))
@@ -90,8 +90,8 @@ def _judged(
 
 
 def _matched(
-    before: Sequence[m.Finding],
-    after: Sequence[m.Finding],
+    before: m.Findings,
+    after: m.Findings,
     name: _Name,
     base: m.Profile,
     head: m.Profile,

@@ -42,6 +42,9 @@ ALLOCATED, RESERVED, RESIDENT = "peak allocated", "peak reserved", "peak residen
 BREAKS, FRAMES, RECOMPILES = "graph breaks", "skipped frames", "recompiles"
 
 
+Metrics = Sequence[m.ComparedMetric]
+
+
 class Sides(m.Model):
     """One run on both sides, and what is known about the work that each of them did."""
 
@@ -111,11 +114,11 @@ def metrics(
     return (*_times(sides, budgets), *_counts(sides, budgets, findings))
 
 
-def named(compared: Sequence[m.ComparedMetric], name: str) -> m.ComparedMetric | None:
+def named(compared: Metrics, name: str) -> m.ComparedMetric | None:
     return next((metric for metric in compared if metric.name == name), None)
 
 
-def compiles(compared: Sequence[m.ComparedMetric]) -> bool:
+def compiles(compared: Metrics) -> bool:
     """On one side at least, as far as is known; else a longer first call has another cause."""
     made = named(compared, COMPILATIONS)
     return made is None or bool(made.base or made.head)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.compare.metrics import TIMES, Sides, named
+from kgprof.compare.metrics import TIMES, Metrics, Sides, named
 from kgprof.judge import judge
 from kgprof.measures.kernel_kinds import plain_name
 from kgprof.wording import plural, relative, short, short_name
@@ -319,7 +319,7 @@ class Slower(m.Model):
 
 def slower(
     sides: Sides,
-    metrics: Sequence[m.ComparedMetric],
+    metrics: Metrics,
     trace: m.TraceDifference,
     seen: Sequence[Part],
 ) -> Slower | None:
@@ -375,7 +375,7 @@ def _longer_us(parts: Sequence[Part]) -> float:
     return sum(max(0.0, part.us) for part in parts)
 
 
-def _worse(sides: Sides, metrics: Sequence[m.ComparedMetric]) -> m.ComparedMetric | None:
+def _worse(sides: Sides, metrics: Metrics) -> m.ComparedMetric | None:
     """By its interval, or, where that does not settle it, by far. In another environment nothing is
     known of the program's part in it."""
     if sides.doubt:
@@ -409,7 +409,7 @@ class _Steps(m.Model):
     us: tuple[float, float] | None  # None: TIMING has no step on both sides
 
     @classmethod
-    def of(cls, sides: Sides, metrics: Sequence[m.ComparedMetric], time_of: m.TimeOf) -> _Steps:
+    def of(cls, sides: Sides, metrics: Metrics, time_of: m.TimeOf) -> _Steps:
         step = named(metrics, m.TimeOf.STEP)
         us = None
         more = longer(step) if step else None
@@ -454,7 +454,7 @@ class _Steps(m.Model):
         return text, min(us, delta_us) if us >= LEAST_SHARE * delta_us else 0.0
 
 
-def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -> m.Figure:
+def trace_scale(metrics: Metrics, trace: m.TraceDifference) -> m.Figure:
     """A microsecond of the traced window in TIMING's."""
     step = named(metrics, m.TimeOf.STEP)
     window = trace.of_window("window")

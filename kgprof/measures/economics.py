@@ -87,14 +87,19 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
         return NO_GRAPH
     eager_key = m.RunKey(run.key.strategy, m.EAGER)
     found = evidence.whole.run(eager_key)
-    eager = _eager_script(run) if run.script else found.record if found else None
+    eager = found.record if found else None
+    if run.script:
+        eager = _eager_script(run)
     cold_s = _cold_s(run)
     warm_s = _warm_s(run)
-    without = _without_eager(run)
-    eager_s, warm_eager = (without, without) if eager is None else (_cold_s(eager), _warm_s(eager))
-    # Eager code has no cache, and its start varies: its own further rounds count, where there are
-    # any.
-    warm_eager_s = warm_eager.median if isinstance(warm_eager, m.Spread) else eager_s
+    eager_s: m.Figure = _without_eager(run)
+    warm_eager_s = eager_s
+    if eager is not None:
+        warm_eager_s = eager_s = _cold_s(eager)
+        # Eager code has no cache, and its start varies: its own further rounds count, where there
+        # are any.
+        if isinstance(warm_eager := _warm_s(eager), m.Spread):
+            warm_eager_s = warm_eager.median
     times = _times(run, eager)
     # Where eager's differ from the baseline's as well, that is another program's result and says
     # nothing of compiling.
