@@ -125,8 +125,7 @@ def _alone(known: Sequence[tuple[RunEvidence, Groups]]) -> str:
 def _next(run: RunEvidence, group: str) -> int:
     """The number of the first collective that has not ended."""
     order = run.record.collectives
-    completed = order.completed if order is not None else {}
-    return completed.get(group, 0) + 1
+    return order.completed.get(group, 0) + 1 if order is not None else 1
 
 
 def _waits(run: RunEvidence, group: str, number: int, call: m.CollectiveCall) -> bool:

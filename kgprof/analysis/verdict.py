@@ -227,9 +227,7 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
     return Remark(text, notes=notes)
 
 
-def _contradictions(
-    first: m.RunReport, others: Sequence[tuple[m.RunReport, m.Spread]]
-) -> Iterator[str]:
+def _contradictions(first: m.RunReport, others: Sequence[times.Timed]) -> Iterator[str]:
     """Runs of the same strategy whose GPU did clearly less in a step than that of the fastest."""
     mine = _busy_us(first)
     for run, _ in others:

@@ -10,6 +10,7 @@ on one machine torch.profiler's were seen 7 ms apart.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -258,10 +259,12 @@ def _group(
 
 def _issued(steps: Steps, group: str) -> dict[int, list[Call]]:
     """The steps in which there is a call of the group, with those."""
-    of_group = {
-        number: [call for call in calls if call.group == group] for number, calls in steps.items()
-    }
-    return {number: calls for number, calls in of_group.items() if calls}
+    issued: dict[int, list[Call]] = defaultdict(list)
+    for number, calls in steps.items():
+        for call in calls:
+            if call.group == group:
+                issued[number].append(call)
+    return issued
 
 
 def _same(calls: Sequence[Call] | None, others: Sequence[Call]) -> bool:

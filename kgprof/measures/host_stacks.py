@@ -345,53 +345,53 @@ def _add_step(
         above, open_until, is_dispatched = node, until, name in dispatched
 
 
+class Frames:
+    """Each name and each frame once, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {"": 0}
+        self.frames: dict[m.StackFrame, int] = {}
+
+    def index(self, name: str, file: str, line: int, kind: str) -> int:
+        numbers = [self.names.setdefault(each, len(self.names)) for each in (name, file)]
+        frame = m.StackFrame(name=numbers[0], file=numbers[1], line=line, kind=kind)
+        return self.frames.setdefault(frame, len(self.frames))
+
+
 def _graph(tree: _Tree, measured_in: m.PassName, steps: int, other_threads_ns: int) -> m.FlameGraph:
     totals = m.with_all_below(tree.parent, tree.self_ns)
     below = PRUNED_BELOW
     while len(kept := _pruned(tree, totals, below)) > MOST_NODES:
         below *= 2
     functions = sorted(_functions(tree, totals).items(), key=lambda item: (-item[1][0], item[0]))
-    # Each name and each frame once, in the order in which they come.
-    names: dict[str, int] = {"": 0}
-    frames: dict[m.StackFrame, int] = {}
-
-    def frame(key: Key) -> int:
-        name, file = (names.setdefault(each, len(names)) for each in key[:2])
-        made = m.StackFrame(name=name, file=file, line=key[2], kind=key[3])
-        return frames.setdefault(made, len(frames))
-
-    nodes = tuple(frame(node.key) for node in kept)
+    parents, keys, self_ns, calls = zip(*kept, strict=True)
+    frames = Frames()
+    nodes = tuple(frames.index(*key) for key in keys)
     top = tuple(
-        m.StackFunction(frame=frame(key), self_ns=self_ns, total_ns=total_ns, calls=calls)
-        for key, (self_ns, total_ns, calls) in functions[:TOP_FUNCTIONS]
+        m.StackFunction(frame=frames.index(*key), self_ns=own_ns, total_ns=total_ns, calls=called)
+        for key, (own_ns, total_ns, called) in functions[:TOP_FUNCTIONS]
     )
-    others = [node for node in kept if node.key == _OTHERS]
+    others_ns = [ns for key, ns in zip(keys, self_ns, strict=True) if key == _OTHERS]
     return m.FlameGraph(
         measured_in=measured_in,
         steps=steps,
         per=tree.key[0][0],
-        names=tuple(names),
-        frames=tuple(frames),
-        parent=tuple(node.parent for node in kept),
+        names=tuple(frames.names),
+        frames=tuple(frames.frames),
+        parent=parents,
         frame=nodes,
-        self_ns=tuple(node.self_ns for node in kept),
-        calls=tuple(node.calls for node in kept),
+        self_ns=self_ns,
+        calls=calls,
         pruned_below=below,
-        pruned_nodes=len(tree.key) - len(kept) + len(others),
-        pruned_ns=sum(node.self_ns for node in others),
+        pruned_nodes=len(tree.key) - len(kept) + len(others_ns),
+        pruned_ns=sum(others_ns),
         top=top,
         functions=len(functions),
         other_threads_ns=other_threads_ns,
     )
 
 
-class _Node(m.Model):
-    key: Key
-    parent: int  # index among the kept ones
-    self_ns: int
-    calls: int
-
-
+_Node = tuple[int, Key, int, int]  # its parent's index among the kept ones, key, self time, calls
 _OTHERS: Key = (OTHER, "", 0, "pruned")
 
 
@@ -408,12 +408,10 @@ def _pruned(tree: _Tree, totals: Sequence[int], below: float) -> list[_Node]:
         if key == _OTHERS:
             small_ns = sum(totals[node] for node in nodes)
             called = sum(calls[node] for node in nodes)
-            kept.append(_Node(key=key, parent=parent, self_ns=small_ns, calls=called))
+            kept.append((parent, key, small_ns, called))
             continue
         (node,), here = nodes, len(kept)
-        kept.append(
-            _Node(key=key, parent=parent, self_ns=tree.self_ns[node], calls=tree.calls[node])
-        )
+        kept.append((parent, key, tree.self_ns[node], tree.calls[node]))
         children = sorted(tree.children[node].values(), key=lambda child: (totals[child], child))
         if small := [child for child in children if totals[child] < least]:
             waiting.append((here, _OTHERS, small))

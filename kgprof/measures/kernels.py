@@ -2,7 +2,7 @@
 window was; and each compiled graph beside what eager mode does in its place, and how fast its
 region moves its bytes."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -317,21 +317,19 @@ def _fields(
 
 
 def _generators(rows: Sequence[m.KernelRow]) -> tuple[m.GeneratorTotal, ...]:
-    of: dict[str, list[m.KernelRow]] = {}
+    names: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    total_us: dict[str, float] = defaultdict(float)
     for row in rows:
-        of.setdefault(
-            library_of(row.name) if row.generator == "library" else row.generator, []
-        ).append(row)
-    totals = (
-        m.GeneratorTotal(
-            generator=generator,
-            names=len(mine),
-            count=sum(row.count for row in mine),
-            total_us=sum(row.total_us for row in mine),
-        )
-        for generator, mine in of.items()
+        generator = library_of(row.name) if row.generator == "library" else row.generator
+        names[generator] += 1
+        counts[generator] += row.count
+        total_us[generator] += row.total_us
+    largest_first = sorted(total_us.items(), key=lambda total: (-total[1], total[0]))
+    return tuple(
+        m.GeneratorTotal(generator=each, names=names[each], count=counts[each], total_us=us)
+        for each, us in largest_first
     )
-    return tuple(sorted(totals, key=lambda total: (-total.total_us, total.generator)))
 
 
 NOT_IN_TRACE = m.Skipped("TRACE has no call of this region")

@@ -329,11 +329,7 @@ def memory_curve(columns: Columns, *, measured_in: m.PassName) -> m.MemoryCurve 
         stretch = (at[within] - start_ns) * (_ENTRIES // 2) // (end_ns - start_ns)
         parts = np.split(within, np.flatnonzero(np.diff(stretch)) + 1)
         within = np.unique(
-            [
-                each
-                for part in parts
-                for each in (part[held[part].argmin()], part[held[part].argmax()])
-            ]
+            [(part[held[part].argmin()], part[held[part].argmax()]) for part in parts]
         )
     return m.MemoryCurve(
         device="cpu" if device == NONE else f"cuda:{device}",

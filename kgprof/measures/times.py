@@ -299,13 +299,16 @@ def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m
     )
 
 
+Timed = tuple[m.RunReport, m.Spread]
+
+
 class Ranked(m.Model):
     """The runs by the time that ranks them, the fastest first, and what the judge says of each
     other one against it."""
 
     unit: Unit
     in_rounds: bool  # over all rounds, which every run has several of
-    runs: tuple[tuple[m.RunReport, m.Spread], ...]
+    runs: tuple[Timed, ...]
     answers: tuple[Answer, ...]  # of ``runs`` from the second on
 
     @property
@@ -332,14 +335,14 @@ def ranked(runs: m.Runs) -> Ranked | None:
 
 def whole_jobs(
     sound: m.Runs,
-) -> tuple[tuple[list[tuple[m.RunReport, m.Spread]], Unit], ...]:
+) -> tuple[tuple[list[Timed], Unit], ...]:
     return (
         *((timed(sound, counted_evaluation), per_unit(run.unit)) for run in sound[:1]),
         (timed(sound, uncounted_evaluation), PER_EVALUATION),
     )
 
 
-def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Ranked:
+def _in_order(found: Sequence[Timed], unit: Unit) -> Ranked:
     rounds = {run.key: time for run, _ in found if (time := over_rounds(run, unit)) is not None}
     runs = sorted(
         ((run, rounds.get(run.key, time)) for run, time in found), key=lambda pair: pair[1].median
@@ -411,9 +414,7 @@ def evaluates(run: Run) -> bool:
     return isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped)
 
 
-def timed(
-    runs: m.Runs, quantity: Callable[[m.RunReport], m.Time]
-) -> list[tuple[m.RunReport, m.Spread]]:
+def timed(runs: m.Runs, quantity: Callable[[m.RunReport], m.Time]) -> list[Timed]:
     return [(run, time) for run in runs if isinstance(time := quantity(run), m.Spread)]
 
 
