@@ -125,6 +125,7 @@ def _found(
             )
     for first, *more in habits.values():
         saves = first.saves
+        share = None
         fix = first.fix
         if isinstance(saves, m.Saving):
             together = sum(
@@ -135,6 +136,8 @@ def _found(
             saves = replace(saves, us_per_step=together)
             if step_us and _per_step(run, saves) < WORTH_SHARE * step_us:
                 continue
+            if step_us and saves.per != "run":
+                share = together / step_us
         if any(one.fix != fix for one in more):
             fix += "  # and likewise on the other lines"
         also = tuple(one.location for one in more if one.location)
@@ -156,7 +159,7 @@ def _found(
             fix=fix,
             no_fix=first.no_fix,
             saves=saves,
-            share=_share(saves, step_us),
+            share=share,
             also=also,
         )
 
@@ -187,13 +190,6 @@ def _per_step(run: m.RunReport, saves: m.Saving | m.Skipped) -> float:
     if saves.per == "run" and isinstance(run.whole, m.WholeRun):
         return saves.us_per_step / max(1, run.whole.steps)
     return saves.us_per_step
-
-
-def _share(saves: m.Saving | m.Skipped, step_us: float | None) -> float | None:
-    """Of the step; None of what is saved once."""
-    if isinstance(saves, m.Skipped) or saves.per == "run" or not step_us:
-        return None
-    return saves.us_per_step / step_us
 
 
 def _often(finding: m.Finding) -> tuple[int, ...]:
@@ -240,8 +236,14 @@ def _bound(
     cost = finding.cost
     if isinstance(finding.saves, m.Saving) or isinstance(cost, m.Skipped):
         return finding.saves
-    if cost.unit == "s" and m.LimitKind.RECOMPILING in rule.relieves:
-        return _compiled_again(run, cost) or finding.saves
+    recompiling = m.LimitKind.RECOMPILING
+    if cost.unit == "s" and recompiling in rule.relieves and recompiling in _limiting(run):
+        return m.Saving(
+            us_per_step=1e6 * cost.value,
+            how="the time to compile again",
+            measured_in=cost.measured_in,
+            per="run",
+        )
     if rule.topic is not m.Topic.SYNCS or rule is syncs.OWN_CLOCK:
         return finding.saves
     if idle_us is None or cost.unit != "us/step":
@@ -250,15 +252,4 @@ def _bound(
         us_per_step=min(cost.value, idle_us),
         how="the CPU's wait here, at most the step's GPU idle time",
         measured_in=(*cost.measured_in, m.PassName.TIMING, m.PassName.TRACE),
-    )
-
-
-def _compiled_again(run: m.RunReport, cost: m.FindingCost) -> m.Saving | None:
-    if m.LimitKind.RECOMPILING not in _limiting(run):
-        return None
-    return m.Saving(
-        us_per_step=1e6 * cost.value,
-        how="the time to compile again",
-        measured_in=cost.measured_in,
-        per="run",
     )

@@ -10,23 +10,22 @@ from kgprof.wording import and_more, figure
 
 # of the time: a simpler way is recommended that takes no longer than this beyond the fastest
 WORTH = 0.05
+_CALLED = (
+    *(m.EAGER, m.AS_IS, "default"),
+    *("reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune"),
+)
 # Ways to write it, the simplest first.
 SIMPLEST = (
-    (m.CaptureWay.CALL, m.EAGER),
-    (m.CaptureWay.CALL, m.AS_IS),
-    (m.CaptureWay.CALL, "default"),
-    *(
-        (m.CaptureWay.CALL, mode)
-        for mode in ("reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
-    ),
+    *((m.CaptureWay.CALL, mode) for mode in _CALLED),
     *((m.CaptureWay.CALLABLES, mode) for mode in (m.EAGER, "default")),
     *((m.CaptureWay.CAPTURE, mode) for mode in (m.EAGER, m.AS_IS, *m.CAPTURE_MODES[1:])),
 )
 CORRECT, RAISED = m.CaptureOutcome.CORRECT, m.CaptureOutcome.RAISED
+Results = Sequence[m.CaptureResult]
 _PLAIN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[\d+\])*")  # what can stand in code
 
 
-def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice | m.Skipped:
+def advise(results: Results, function: str) -> m.CaptureAdvice | m.Skipped:
     """``function`` is the step's own name. Skipped where no way that was tried gave correct
     results."""
     ways = [result for result in results if is_a_way(result.case)]
@@ -74,7 +73,7 @@ def is_a_way(case: m.CaptureCase) -> bool:
     return case == m.CaptureCase(way=case.way, mode=case.mode)
 
 
-def _why_none(ways: Sequence[m.CaptureResult]) -> str:
+def _why_none(ways: Results) -> str:
     if not ways:
         return "no case was tried that is a way to write it: leave out --case"
     if all(way.outcome is m.CaptureOutcome.NOT_APPLICABLE for way in ways):
@@ -85,7 +84,7 @@ def _why_none(ways: Sequence[m.CaptureResult]) -> str:
 
 
 def _best(
-    right: Sequence[m.CaptureResult], costs: dict[str, float]
+    right: Results, costs: dict[str, float]
 ) -> tuple[m.CaptureResult, tuple[m.CaptureResult, ...]]:
     """The simplest of those that are level with the fastest, or within WORTH of it; and the fastest
     one where that is another."""
@@ -123,8 +122,8 @@ def _samples(result: m.CaptureResult) -> Samples:
 
 def _confidence(
     best: m.CaptureResult,
-    near: Sequence[m.CaptureResult],
-    results: Sequence[m.CaptureResult],
+    near: Results,
+    results: Results,
     costs: dict[str, float],
 ) -> tuple[m.Confidence, tuple[str, ...]]:
     low = []
@@ -251,7 +250,7 @@ def _new(name: str) -> str:
 # ---------------------------------------------------------------- what else to know
 
 
-def _warnings(best: m.CaptureResult, results: Sequence[m.CaptureResult]) -> Iterator[str]:
+def _warnings(best: m.CaptureResult, results: Results) -> Iterator[str]:
     """A wrong result anywhere near comes first: nothing tells of it when it happens."""
     by_name = {result.name: result for result in results}
     for result in results:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -276,7 +275,7 @@ def _of_group(job: _Job, group: collectives.Group) -> _Judged:
     )
 
 
-def _nobody(last: _Last, waits_us: npt.NDArray[np.float64], place: int) -> str:
+def _nobody(last: _Last, waits_us: collectives.Floats, place: int) -> str:
     """Say why no member is late."""
     most_us = float(waits_us.mean(axis=1).max())
     waits = f"{figure(most_us / 1000)} of {figure(last.load.step_us / 1000)} ms {last.per}"
@@ -295,7 +294,7 @@ def _nobody(last: _Last, waits_us: npt.NDArray[np.float64], place: int) -> str:
     )
 
 
-def _is_always_last(waits_us: npt.NDArray[np.float64], place: int) -> bool:
+def _is_always_last(waits_us: collectives.Floats, place: int) -> bool:
     """Whether it is no chance that this member waits shortest; one step alone cannot tell and is
     taken as it is."""
     steps = waits_us.shape[1]

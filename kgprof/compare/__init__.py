@@ -15,12 +15,12 @@ from kgprof.compare import changes, flame_diff, verdict
 from kgprof.compare.causes import explained, overall
 from kgprof.compare.findings import compared_findings
 from kgprof.compare.machine import drift_words, machine_drift, moved
-from kgprof.compare.metrics import EVALUATION, STEP, Sides, metrics
+from kgprof.compare.metrics import EVALUATION, STEP, Budgets, Sides, metrics
 from kgprof.errors import EXIT_OK, UsageError
 from kgprof.judge import looks
 from kgprof.wording import relative
 
-DEFAULT_BUDGETS: Mapping[str, float] = {STEP: 5.0, EVALUATION: 5.0}  # percent
+DEFAULT_BUDGETS: Budgets = {STEP: 5.0, EVALUATION: 5.0}  # percent
 SIDES = ("base", "head")
 # what is new is held to more than what was there: a new graph break is a warning
 FAIL_ON = "warning"
@@ -68,7 +68,7 @@ class CompareSettings:
     """``budgets``: percent by which a metric may be worse. Those of DEFAULT_BUDGETS always have
     one."""
 
-    budgets: Mapping[str, float] = field(default_factory=dict)
+    budgets: Budgets = field(default_factory=dict)
     fail_on: str = FAIL_ON
     allow_different_environment: bool = False
 
@@ -186,7 +186,7 @@ def _runs(
     base: m.Profile,
     head: m.Profile,
     compared: m.Comparison,
-    budgets: Mapping[str, float],
+    budgets: Budgets,
     changed: Sequence[changes.ChangedLine],
 ) -> Iterator[m.RunComparison]:
     """In head's order, those that only base has last. ``compared`` has no runs yet."""

@@ -42,6 +42,7 @@ ALLOCATED, RESERVED, RESIDENT = "peak allocated", "peak reserved", "peak residen
 BREAKS, FRAMES, RECOMPILES = "graph breaks", "skipped frames", "recompiles"
 
 
+Budgets = Mapping[str, float]  # percent, by metric
 Metrics = Sequence[m.ComparedMetric]
 
 
@@ -108,7 +109,7 @@ class Sides(m.Model):
 
 
 def metrics(
-    sides: Sides, budgets: Mapping[str, float], findings: Sequence[m.ComparedFinding]
+    sides: Sides, budgets: Budgets, findings: Sequence[m.ComparedFinding]
 ) -> tuple[m.ComparedMetric, ...]:
     """``budgets``: percent, by metric."""
     return (*_times(sides, budgets), *_counts(sides, budgets, findings))
@@ -166,7 +167,7 @@ TIMES: Mapping[m.TimeOf, Time] = {  # in the order in which they decide
 }
 
 
-def _times(sides: Sides, budgets: Mapping[str, float]) -> list[m.ComparedMetric]:
+def _times(sides: Sides, budgets: Budgets) -> list[m.ComparedMetric]:
     """The step decides where it is the same work, the evaluation where that is, else the time of a
     unit of work, which a budget of its own makes decide too."""
     other_work = {STEP: sides.other_step, EVALUATION: sides.other_evaluation, UNIT: ""}
@@ -406,7 +407,7 @@ BUDGETED = (*m.TimeOf, *(each.name for each in COUNTS))
 
 
 def _counts(
-    sides: Sides, budgets: Mapping[str, float], findings: Sequence[m.ComparedFinding]
+    sides: Sides, budgets: Budgets, findings: Sequence[m.ComparedFinding]
 ) -> Iterator[m.ComparedMetric]:
     """Without those that neither side can have: a CPU run has no launches. Within what a count
     moves by itself, or may move, it is the same."""

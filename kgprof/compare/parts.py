@@ -87,14 +87,13 @@ def parts(
         for row in base.kernels.rows
         for line in row.lines
     }
-    place = {
-        (name := plain_name(row.name)): next(
-            (line for line in row.lines if (name, line.function, line.line) not in known),
-            row.lines[0],
-        )
-        for row in reversed(head.kernels.rows)
-        if row.lines
-    }.get
+    places: dict[str, m.Location] = {}
+    for row in head.kernels.rows:
+        name = plain_name(row.name)
+        new = [line for line in row.lines if (name, line.function, line.line) not in known]
+        for line in (*new, *row.lines)[:1]:
+            places.setdefault(name, line)
+    place = places.get
     work = (*_copies(copies, place), *_launched(stayed, place), *_pool(on_one_side, place))
     host = _host(trace, framework_us, base, head, root)
     # What a launch costs the host in base. Kernels in a CUDA graph are launched by one call, so

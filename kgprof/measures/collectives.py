@@ -120,6 +120,9 @@ OF_SOME_RANKS = (
 )
 
 
+Floats = npt.NDArray[np.float64]
+
+
 class Call(NamedTuple):
     """One collective of a step."""
 
@@ -136,7 +139,7 @@ class Group(m.Model):
     collectives, in the same order."""
 
     members: tuple[int, ...]  # places of its ranks among all
-    waits_us: npt.NDArray[np.float64]  # shape [members, steps]: what each waited in each step
+    waits_us: Floats  # shape [members, steps]: what each waited in each step
 
 
 class Matched(m.Model):
@@ -242,7 +245,7 @@ def _group(
     common = [n for n in sorted(first) if all(_same(steps.get(n), first[n]) for steps in others)]
     if not common:
         return None
-    by_call: dict[tuple[int, str], list[npt.NDArray[np.float64]]] = {}
+    by_call: dict[tuple[int, str], list[Floats]] = {}
     waits_us = np.zeros((len(members), len(common)))
     for column, number in enumerate(common):
         for place, call in enumerate(first[number]):
@@ -274,7 +277,7 @@ def _same(calls: Sequence[Call] | None, others: Sequence[Call]) -> bool:
 def _row(
     place: int,
     name: str,
-    waits: npt.NDArray[np.float64],  # shape [steps, members]
+    waits: Floats,  # shape [steps, members]
     members: Sequence[int],
     numbers: Sequence[int],
 ) -> m.CollectiveWait:

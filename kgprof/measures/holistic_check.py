@@ -57,17 +57,18 @@ def in_trace(run: RunEvidence) -> m.HolisticCheck | m.Skipped:
 
 def check(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> m.HolisticCheck:
     """``answer`` is about one trace, ``ours`` and ``columns`` are of the same one."""
-    differing: tuple[m.HolisticFigure, ...] = ()
+    differing: list[tuple[float, str, m.HolisticFigure]] = []
     ours_us: dict[str, float] = {}
     if theirs := answer.ranks[0].kernels:
         ours_us = dict.fromkeys((*(row.name for row in ours.rows), *theirs), 0.0)
         for row in ours.rows:
             ours_us[row.name] += row.total_us
-        rows = [figure(name, US, us, theirs.get(name, 0.0)) for name, us in ours_us.items()]
-        largest_first = sorted(
-            rows, key=lambda row: (-max(ours_us[row.name], theirs.get(row.name, 0.0)), row.name)
-        )
-        differing = tuple(row for row in largest_first if row.differs)
+    for name, us in ours_us.items():
+        theirs_us = theirs.get(name, 0.0)
+        held = figure(name, US, us, theirs_us)
+        if held.differs:
+            differing.append((-max(us, theirs_us), name, held))
+    differing.sort(key=lambda each: each[:2])
     return m.HolisticCheck(
         versions=answer.versions,
         calls=answer.calls,
@@ -75,7 +76,7 @@ def check(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> m.Ho
         figures=tuple(_figures(answer, ours, columns)),
         kernels=len(ours_us),
         kernels_differing=len(differing),
-        differing=differing[:KERNELS_SHOWN],
+        differing=tuple(held for _, _, held in differing[:KERNELS_SHOWN]),
     )
 
 

@@ -262,11 +262,9 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
             )
         )
     whole = m.known(spread(every, "us"))
-    top = (
-        min(whole.maximum, whole.median + _FAR * (whole.p90 - whole.p10))
-        if whole.p90 > whole.p10
-        else whole.maximum
-    )
+    top = whole.maximum
+    if whole.p90 > whole.p10:
+        top = min(top, whole.median + _FAR * (whole.p90 - whole.p10))
     width = (top - whole.minimum) / _BINS or 1.0
     counts = [0] * _BINS
     for us in every:

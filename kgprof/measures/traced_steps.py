@@ -243,24 +243,15 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     if number:
         extent = replace(extent, per="step", words=plural(number, "step"))
     found = TracedSteps(columns=columns, work=work, steps=steps, extent=extent)
-    if samples and (unlike := _unlike(found, run.record.trace, samples)):
-        own = replace(
-            extent,
-            step_us=traced_us,
-            whole="traced steps",
-            unlike=unlike,
-            measured_in=(m.PassName.TRACE,),
-        )
-        return dataclasses.replace(found, extent=own)
-    if not samples or found.busy_us <= extent.step_us:
+    if not samples:
         return found
-    more = replace(
-        extent,
-        step_us=found.busy_us,
-        whole="traced steps' GPU work",
-        measured_in=(m.PassName.TRACE,),
-    )
-    return dataclasses.replace(found, extent=more)
+    if unlike := _unlike(found, run.record.trace, samples):
+        extent = replace(extent, step_us=traced_us, whole="traced steps", unlike=unlike)
+    elif found.busy_us > extent.step_us:
+        extent = replace(extent, step_us=found.busy_us, whole="traced steps' GPU work")
+    else:
+        return found
+    return dataclasses.replace(found, extent=replace(extent, measured_in=(m.PassName.TRACE,)))
 
 
 def unlike(run: RunEvidence) -> str:
