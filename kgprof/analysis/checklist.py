@@ -404,7 +404,9 @@ def _copied_outside(seen: Seen) -> Answer:
         if names
     ]
     copied = [one for one in buffers if one.copied]
-    none = "" if copied else "no declared buffer is written to" if buffers else NO_BUFFERS
+    none = "no declared buffer is written to" if buffers else NO_BUFFERS
+    if copied:
+        none = ""
     names = {name for one in copied for name in one.copied}
     passed = (
         f"{plural(len(names), 'buffer')} updated by copy_, none replaced or written to inside "
@@ -507,17 +509,14 @@ def _whole_graphs(seen: Seen) -> Answer:
 def _no_dynamic_shapes(seen: Seen) -> Answer:
     """A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a
     tensor's."""
-    symbolic = [
-        f"{run.key.slug} has symbolic sizes: right if they change, else "
-        "torch.compile(dynamic=False)"
-        for run in seen.evidence.recording.runs
-        if isinstance(run.records, m.CompileRecords)
-        and any(
-            isinstance(symbol := record.metadata.get("create_symbol"), dict)
-            and ".size()" in str(symbol.get("source"))
-            for record in run.records.records
-        )
-    ]
+    symbolic = []
+    for run in seen.evidence.recording.runs:
+        records = () if isinstance(run.records, m.Skipped) else run.records.records
+        symbols = [record.metadata.get("create_symbol") for record in records]
+        sources = [str(symbol.get("source")) for symbol in symbols if isinstance(symbol, dict)]
+        if any(".size()" in source for source in sources):
+            what_to_do = "right if they change, else torch.compile(dynamic=False)"
+            symbolic.append(f"{run.key.slug} has symbolic sizes: {what_to_do}")
     return _in_compiled(seen, "every size is a constant", failed=symbolic)
 
 

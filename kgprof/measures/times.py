@@ -27,6 +27,12 @@ class Unit(m.Model):
     def bare(self, value: float) -> str:
         return figure(value * self.scale)
 
+    def of(self, timed: Run | m.Rounds) -> m.Time:
+        """Its time among those of a run, or of several processes."""
+        return {PER_STEP: timed.step, PER_EVALUATION: timed.evaluation_time}.get(
+            self, timed.per_unit
+        )
+
     def say(self, value: float) -> str:
         return f"{self.bare(value)} {self.name}"
 
@@ -452,18 +458,11 @@ class RunTimes(m.Model):
 Run = m.RunReport | RunTimes
 
 
-def own_time(run: Run, unit: Unit) -> m.Time:
-    """Of its first process."""
-    return {PER_STEP: run.step, PER_EVALUATION: run.evaluation_time}.get(unit, run.per_unit)
-
-
 def over_rounds(run: Run, unit: Unit) -> m.Spread | None:
     """The same quantity over several processes; None where there are too few."""
     if isinstance(run.rounds, m.Skipped):
         return None
-    found = {PER_EVALUATION: run.rounds.evaluation_time, PER_STEP: run.rounds.step}.get(
-        unit, run.rounds.per_unit
-    )
+    found = unit.of(run.rounds)
     return found if isinstance(found, m.Spread) and found.samples >= FEWEST_ROUNDS else None
 
 
@@ -482,7 +481,7 @@ def columns(run: Run, took: m.Rounds | m.TakenInTurn, unit: Unit) -> Sequence[fl
 @m.skippable
 def samples(run: Run, unit: Unit) -> Samples | m.Skipped:
     """What the judge is told of a run."""
-    known = within_process(m.known(own_time(run, unit)), unit)
+    known = within_process(m.known(unit.of(run)), unit)
     if isinstance(run.rounds, m.Rounds):
         numbers = run.rounds.numbers
         in_turn = zip(run.rounds.numbers, run.rounds.in_turn, strict=False)
@@ -543,7 +542,7 @@ def of_both(run: Run, other: Run, unit: Unit) -> tuple[m.Spread, m.Spread] | m.S
     theirs = over_rounds(other, unit)
     if mine is not None and theirs is not None:
         return mine, theirs
-    return m.known(own_time(run, unit)), m.known(own_time(other, unit))
+    return m.known(unit.of(run)), m.known(unit.of(other))
 
 
 def held(run: Run, other: Run, unit: Unit) -> Answer:
