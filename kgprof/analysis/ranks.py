@@ -142,13 +142,8 @@ def rank_balance(
     if isinstance(waits, m.Skipped):
         judged = _straggler(ranks, waits.reason)
     else:
-        job = _Job(
-            ranks=ranks,
-            kernels=kernels,
-            bare_us={run.key: us for run in runs if (us := _bare_us(run)) is not None},
-            findings=findings,
-        )
-        of_groups = [_of_group(job, group) for group in waits.groups]
+        bare_us = {run.key: _bare_us(run) for run in runs}
+        of_groups = [_of_group(group, ranks, kernels, bare_us, findings) for group in waits.groups]
         judged = max(
             of_groups,
             key=lambda each: (each.straggler is not None, each.last is not None, each.waited_us),
@@ -165,15 +160,6 @@ def rank_balance(
 
 
 Kernels = Mapping[m.RunKey, m.Kernels]
-
-
-class _Job(m.Model):
-    """What is known of all ranks."""
-
-    ranks: Sequence[m.RankLoad]
-    kernels: Kernels
-    bare_us: Mapping[m.RunKey, float]  # a step without torch.profiler, where that is known
-    findings: m.Findings
 
 
 class _Judged(m.Model, kw_only=False):
@@ -227,12 +213,19 @@ def _bare_us(run: RunEvidence) -> float | None:
     return None if isinstance(traced, m.Skipped) else traced.bare_us
 
 
-def _of_group(job: _Job, group: collectives.Group) -> _Judged:
+def _of_group(
+    group: collectives.Group,
+    ranks: Sequence[m.RankLoad],
+    kernels: Kernels,
+    bare_us: Mapping[m.RunKey, float | None],
+    findings: m.Findings,
+) -> _Judged:
     """Name the rank that the others wait for, if they always do, it costs them a part of their
-    step, and what it does longer than they is seen."""
+    step, and what it does longer than they is seen. ``bare_us``: a step without torch.profiler,
+    where that is known."""
     means_us = group.waits_us.mean(axis=1)
     place = int(means_us.argmin())
-    members = [job.ranks[member] for member in group.members]
+    members = [ranks[member] for member in group.members]
     others = [load for load in members if load is not members[place]]
     exposed_us = median(load.exposed_us for load in others) - members[place].exposed_us
     # What a rank waits in another process group is not waited for this one.
@@ -240,12 +233,12 @@ def _of_group(job: _Job, group: collectives.Group) -> _Judged:
     last = _Last(
         load=members[place],
         others=others,
-        everybody=len(members) == len(job.ranks),
+        everybody=len(members) == len(ranks),
         steps=group.waits_us.shape[1],
         waited_us=waited_us,
     )
     costs = waited_us >= LATE_FROM * last.load.step_us
-    if costs and (recompiled := _compiled_alone(last, job.findings)):
+    if costs and (recompiled := _compiled_alone(last, findings)):
         return _Judged(
             recompiled,
             waited_us,
@@ -254,11 +247,12 @@ def _of_group(job: _Job, group: collectives.Group) -> _Judged:
         )
     if not costs or not _is_always_last(group.waits_us, place):
         return _Judged(_nobody(last, group.waits_us, place), float(means_us.max()))
-    cause, why = _cause(last, job.kernels)
+    cause, why = _cause(last, kernels)
     # Python code that the late rank's GPU waits for, and no other rank's.
-    host_code = [each for each in job.findings if each.rule == HOST_CODE.id]
+    host_code = [each for each in findings if each.rule == HOST_CODE.id]
     code = _alone(last.load, host_code, _function)
-    doubt = _doubt(last, cause, why, job, is_seen=bool(code))
+    bare = bare_us.get(last.load.run)
+    doubt = _doubt(last, cause, why, kernels, bare, is_seen=bool(code))
     if doubt:
         return _Judged(
             f"no rank is called late: {last.who} {last.part}, {doubt}",
@@ -338,7 +332,15 @@ class _Why(m.Model):
     most: str = ""  # the kernel or operator that grew most
 
 
-def _doubt(last: _Last, cause: m.LateCause, why: _Why, job: _Job, *, is_seen: bool) -> str:
+def _doubt(
+    last: _Last,
+    cause: m.LateCause,
+    why: _Why,
+    kernels: Kernels,
+    bare_us: float | None,
+    *,
+    is_seen: bool,
+) -> str:
     """Say why the last rank is not called late: what it does longer does not explain the wait, or
     the profiler may be what makes it slow. Empty where neither is so.
 
@@ -347,8 +349,8 @@ def _doubt(last: _Last, cause: m.LateCause, why: _Why, job: _Job, *, is_seen: bo
     its GPU waits for, which is no work of the profiler's.
     """
     needed_us = EXPLAINS_FROM * last.waited_us
-    on_gpu = _on_gpu(job.kernels[last.load.run])
-    longer_us = _cpu_longer_us(last, job.kernels)
+    on_gpu = _on_gpu(kernels[last.load.run])
+    longer_us = _cpu_longer_us(last, kernels)
     if cause is m.LateCause.HOST and longer_us is not None and longer_us < needed_us:
         return (
             f"but the CPU of rank {last.load.rank} works only "
@@ -359,7 +361,6 @@ def _doubt(last: _Last, cause: m.LateCause, why: _Why, job: _Job, *, is_seen: bo
             f"but only {figure(max(0.0, why.more_us) / 1000)} ms of that are seen in what rank "
             f"{last.load.rank} does longer"
         )
-    bare_us = job.bare_us.get(last.load.run)
     of_cpu = not on_gpu or (cause is m.LateCause.HOST and not is_seen)
     if of_cpu and bare_us is not None and last.waited_us - last.load.step_us + bare_us < needed_us:
         return (
