@@ -24,15 +24,15 @@ from tests.meters import (
 
 # What the tree has today. Lower a number with the change that makes it lower; raise MOST_SIZE only
 # with a feature.
-MOST_SIZE = 378_924
+MOST_SIZE = 377_426
 CEILINGS = {
-    "nodes per statement": 9.13,
+    "nodes per statement": 9.04,
     "nodes of the median function": 83,
-    "conditional expressions per 1,000 lines": 29.3,
+    "conditional expressions per 1,000 lines": 28.2,
     meters.CLASSES: 767,
-    meters.COPIED: 1720,
-    meters.SKIPPED: 492,
-    meters.LONG_LINES: 29,
+    meters.COPIED: 1679,
+    meters.SKIPPED: 396,
+    meters.LONG_LINES: 17,
 }
 # Where code is made from text: a person's own script, and an exception that Python raises at a
 # signal.
