@@ -92,7 +92,7 @@ class RunEvidence(_Derived):
         self.key = record.key
         self._traces: dict[m.PassName, kineto.Trace | m.Skipped] = {}
 
-    def trace(self, name: m.PassName) -> kineto.Trace | m.Skipped:
+    def trace(self, name: m.PassName = m.PassName.TRACE) -> kineto.Trace | m.Skipped:
         """The Kineto trace of TRACE, STACK or KERNELS; Skipped where the pass is, or its file
         cannot be read."""
         made = {m.PassName.TRACE: self.record.trace, m.PassName.STACK: self.record.stack}.get(
