@@ -54,7 +54,7 @@ TRACED_WHOLE_BELOW_S = 20.0  # a trace grows with the operators of the program
 CONTROLLED_BELOW_S = 60.0  # a program that takes longer is not run again on kgprof's own account
 # With a setting of torch it may take so many times as long as without it, in any case so long.
 TRIAL_MOST = 3
-TRIAL_AT_LEAST_S = 30.0
+TRIAL_AT_LEAST_S = 120.0  # a busy machine takes half a minute for the first C++ kernel
 
 
 def record(
