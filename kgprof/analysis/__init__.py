@@ -5,10 +5,11 @@ No torch, no clock, no environment, no network; what files of a Recording are re
 reads.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
 
-import msgspec
+from msgspec.structs import replace
 
 from kgprof import collectors, coverage, limits
 from kgprof import model as m
@@ -139,7 +140,7 @@ def _uncompared(recording: m.Recording) -> str:
 
 
 def _with_limits(
-    run: m.RunReport, evidence: RunEvidence | None, findings: Sequence[m.Finding]
+    run: m.RunReport, evidence: RunEvidence | None, findings: m.Findings
 ) -> m.RunReport:
     """Account for the run's step, with what its syncs were measured to cost by line."""
     waits: dict[tuple[m.LimitKind, m.Location | None], float] = {}
@@ -155,24 +156,16 @@ def _with_limits(
             waits[at] = waits.get(at, 0.0) + cost.value
     unlike = "" if evidence is None else evidence.once(traced_steps.unlike)
     loader_us = None if evidence is None else evidence.once(input_pipeline.loader_us)
-    return msgspec.structs.replace(run, limits=limits.limits(run, waits, unlike, loader_us))
+    return replace(run, limits=limits.limits(run, waits, unlike, loader_us))
 
 
-def _overridden(
-    overrides: Sequence[m.KindOverride], runs: Sequence[m.RunReport]
-) -> tuple[m.KindOverride, ...]:
+def _overridden(overrides: Sequence[m.KindOverride], runs: m.Runs) -> tuple[m.KindOverride, ...]:
     """With the number of rows that each decided."""
-    rows = [
-        row
-        for run in runs
-        if isinstance(run.kernels, m.KernelBreakdown)
-        for row in run.kernels.rows
-    ]
-    decided = (sum(row.rule == rule_of(override) for row in rows) for override in overrides)
-    return tuple(
-        msgspec.structs.replace(one, kernels=number)
-        for one, number in zip(overrides, decided, strict=True)
-    )
+    decided: Counter[str] = Counter()
+    for run in runs:
+        if isinstance(run.kernels, m.KernelBreakdown):
+            decided.update(row.rule for row in run.kernels.rows)
+    return tuple(replace(own, kernels=decided[rule_of(own)]) for own in overrides)
 
 
 def _sources(evidence: Evidence) -> tuple[m.ProjectSource, ...]:
@@ -216,10 +209,9 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
     slow_first = None
     if isinstance(record.timing, m.TimingPass):
         slow_first = record.timing.slow_first
-        notes += (
-            *record.timing.notes,
-            *([times.slow_first_words(slow_first)] if slow_first else []),
-        )
+        notes += record.timing.notes
+        if slow_first:
+            notes.append(times.slow_first_words(slow_first))
     phases = run.once(training_phases)
     if isinstance(phases, m.TrainingPhases) and phases.backward_passes > 1:
         passes = f"{phases.backward_passes} backward passes per optimizer step"
@@ -279,14 +271,13 @@ def _agreement(
     no result."""
     if isinstance(agreement, m.Skipped):
         return agreement, None
-    of_run = dict(agreement.runs).get(
-        key, m.Skipped("this run was left out when results were compared")
-    )
+    left_out = m.Skipped("this run was left out when results were compared")
+    of_run = dict(agreement.runs).get(key, left_out)
     compared = isinstance(of_run, m.RunAgreement) and of_run.compared and agreement.baseline != key
     return of_run, agreement.baseline if compared else None
 
 
-def _first_call_s(compiled: m.CompilePass, script: m.ScriptRun | None) -> float | m.Skipped:
+def _first_call_s(compiled: m.CompilePass, script: m.ScriptRun | None) -> m.Figure:
     if not compiled.call_us:
         return m.Skipped("calls were not observed, only the compilations in them")
     if script is not None and script.is_one_window:
@@ -296,12 +287,11 @@ def _first_call_s(compiled: m.CompilePass, script: m.ScriptRun | None) -> float 
     return compiled.call_us[0] / 1e6
 
 
+@m.skippable
 def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     """The first call on a cold cache and those after warm-up; stages and recompiles by the
     compiler's records."""
-    compiled, trace = run.record.compile, run.compiler
-    if isinstance(compiled, m.Skipped):
-        return compiled
+    compiled, trace = m.known(run.record.compile), run.compiler
     if not compiled.call_us and compiled.calls is None:
         return m.Skipped("COMPILE has no call")
     steady = times.spread(compiled.watched_us, "us", m.PassName.COMPILE)
@@ -328,29 +318,28 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
         cache=compiled.cache,
         compiling=compiled.compiling,
         autotuned=compiled.autotuned,
-        stages=origins
-        if isinstance(origins := run.record.kernel_origins, m.Skipped)
-        else origins.stages,
-        texts=tuple(map(_beginning, trace.all.texts[:TEXTS])) if trace else (),
+        stages=_stages(run.record.kernel_origins),
     )
-    return (
-        summary
-        if trace is None
-        else msgspec.structs.replace(
-            summary,
-            recompiles=ledger(trace),
-            caches=tallies(run.whole.once(caches.collect), run.key),
-            compiled_calls=calls_of_compiled(run.whole, trace),
-        )
+    if trace is None:
+        return summary
+    return replace(
+        summary,
+        texts=tuple(map(_beginning, trace.all.texts[:TEXTS])),
+        recompiles=ledger(trace),
+        caches=tallies(run.whole.once(caches.collect), run.key),
+        compiled_calls=calls_of_compiled(run.whole, trace),
     )
 
 
-def _of_all_steps(run: RunEvidence) -> m.Spread | m.Skipped:
+@m.skippable
+def _stages(origins: m.KernelOrigins | m.Skipped) -> m.TritonStages | m.Skipped:
+    return m.known(origins).stages
+
+
+@m.skippable
+def _of_all_steps(run: RunEvidence) -> m.Time:
     """All steps of a script in which torch did not compile, the traced ones among them."""
-    paid = run.once(paid_once)
-    if isinstance(paid, m.Skipped):
-        return paid
-    return times.spread(paid.usual, "us", m.PassName.MEMORY)
+    return times.spread(m.known(run.once(paid_once)).usual, "us", m.PassName.MEMORY)
 
 
 def _changed(run: RunEvidence) -> tuple[m.Unavailable, ...]:
@@ -372,17 +361,13 @@ def _changed(run: RunEvidence) -> tuple[m.Unavailable, ...]:
 
 def _beginning(text: m.CompiledText) -> m.CompiledText:
     cut = max(0, len(text.text) - TEXT_CHARACTERS)
-    return (
-        msgspec.structs.replace(text, text=text.text[:TEXT_CHARACTERS], cut=text.cut + cut)
-        if cut
-        else text
-    )
+    return replace(text, text=text.text[:TEXT_CHARACTERS], cut=text.cut + cut)
 
 
-def _host_functions(host: m.HostPass | m.Skipped) -> m.HostBreakdown | m.Skipped:
+@m.skippable
+def _host_functions(profiled: m.HostPass | m.Skipped) -> m.HostBreakdown | m.Skipped:
     """cProfile's rows, by self time."""
-    if isinstance(host, m.Skipped):
-        return host
+    host = m.known(profiled)
     if not host.rows:
         return m.Skipped("cProfile saw no function")
     return m.HostBreakdown(
@@ -402,10 +387,8 @@ def _excerpt(log: str) -> m.LogExcerpt:
     if len(data) <= LOG_LIMIT_BYTES:
         return m.LogExcerpt(text=data.decode("utf-8"), left_out_bytes=0)
     half = LOG_LIMIT_BYTES // 2
-    head, tail = (
-        data[:half].decode("utf-8", errors="ignore"),
-        data[-half:].decode("utf-8", errors="ignore"),
-    )
+    head = data[:half].decode("utf-8", errors="ignore")
+    tail = data[-half:].decode("utf-8", errors="ignore")
     left_out = len(data) - len(head.encode()) - len(tail.encode())
     return m.LogExcerpt(
         text=f"{head}\n[... {left_out:,} bytes left out ...]\n{tail}", left_out_bytes=left_out

@@ -9,7 +9,7 @@ launches is mended at the optimizer, whose own bound is smaller only because it 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -48,8 +48,8 @@ NOT_ABOUT_SPEED = (m.Topic.RESULTS, m.Topic.SOURCES, m.Topic.COVERAGE)
 
 def actions(
     evidence: Evidence,
-    runs: Sequence[m.RunReport],
-    findings: Sequence[m.Finding],
+    runs: m.Runs,
+    findings: m.Findings,
     late: m.RunKey | None = None,
 ) -> tuple[m.Action, ...]:
     """Those with a bound by its size, then errors and warnings without one in the order of the
@@ -57,55 +57,56 @@ def actions(
     # The fastest of those whose results may be believed; without times, the first.
     ended = [run for run in runs if run.exit.outcome == m.Outcome.OK or run.was_stopped]
     sound = [run for run in ended if not run.results_differ]
-    timed = [
-        (run.step.median, index)
-        for index, run in enumerate(sound)
-        if isinstance(run.step, m.Spread)
-    ]
+    timed = [(run.step.median, run) for run in sound if isinstance(run.step, m.Spread)]
     if not sound:
         return ()
-    awaited = [run for run in sound if run.key == late]
-    run = awaited[0] if awaited else sound[min(timed)[1] if timed else 0]
-    idle_us = {event.run: event.idle_us for event in evidence.once(device_idle.collect)}.get(
-        run.key
-    )
+    run = min(timed, key=lambda pair: pair[0])[1] if timed else sound[0]
+    run = next((each for each in sound if each.key == late), run)
+    idle = {event.run: event.idle_us for event in evidence.once(device_idle.collect)}
     step_us = run.step.median if isinstance(run.step, m.Spread) else None
     found = [
         replace(action, only_on_gpu=evidence.device != "cuda" and action.rule in ON_A_GPU)
-        for action in _found(run, findings, idle_us, step_us)
+        for action in _found(run, findings, idle.get(run.key), step_us)
     ]
-    bounded = [action for action in found if isinstance(action.saves, m.Saving)]
-    bounded.sort(key=lambda action: -_per_step(run, action.saves))
-    reasons = {a.rule: _per_step(run, a.saves) for a in bounded if a.fix}
-    explained = {
-        rule.id: max((reasons.get(reason, 0.0) for reason in rule.symptom_of), default=0.0)
-        for rule in RULES
-    }
-    bounded.sort(key=lambda a: explained.get(a.rule, 0.0) > MOST_OF_IT * _per_step(run, a.saves))
-    unbounded = [action for action in found if isinstance(action.saves, m.Skipped)]
-    unbounded.sort(key=lambda action: action.rule not in OF_COMPILING)
-    in_order = [*bounded, *unbounded]
+    found.sort(key=lambda action: -_per_step(run, action.saves))
     limiting = _limiting(run)
     relieving = {rule.id for rule in RULES if not limiting.isdisjoint(rule.relieves)}
-    in_order.sort(key=lambda action: action.rule not in relieving)
-    reasons_said = [action.rule for action in in_order if action.fix and action.rule in relieving]
     never = {NEVER_BREAKS_EVEN.id} if _never_pays(run) else set()
-    in_order = [
+    fixes = [action for action in found if action.fix]
+    fixed = {a.rule: _per_step(run, a.saves) for a in fixes if isinstance(a.saves, m.Saving)}
+    reasons = {rule.id: rule.symptom_of for rule in RULES}
+
+    def place(action: m.Action) -> tuple[bool, ...]:
+        """Sort after what says less; of equals the one that saves more comes first."""
+        is_bounded = isinstance(action.saves, m.Saving)
+        is_later = action.rule not in OF_COMPILING
+        if is_bounded:
+            covered_us = max((fixed.get(each, 0.0) for each in reasons[action.rule]), default=0.0)
+            is_later = covered_us > MOST_OF_IT * _per_step(run, action.saves)
+        return (
+            action.only_on_gpu,
+            action.rule not in never,
+            action.rule not in relieving,
+            not is_bounded,
+            is_later,
+        )
+
+    # A symptom for which nothing is to be written, beside its reason: one that limits the run, and
+    # says what to write.
+    said = relieving & {action.rule for action in fixes}
+    told = [
         action
-        for action in in_order
-        if action.rule in never or not _is_explained(action, reasons_said)
+        for action in sorted(found, key=place)
+        if action.fix or action.rule in never or said.isdisjoint(reasons[action.rule])
     ]
-    in_order.sort(key=lambda action: action.rule not in never)
-    in_order.sort(key=lambda action: action.only_on_gpu)
     # one that mends several places is named once, at the first of them
-    fixes = [action.fix for action in in_order]
-    return tuple(a for place, a in enumerate(in_order) if not a.fix or fixes.index(a.fix) == place)[
-        :MOST
-    ]
+    texts = [action.fix for action in told]
+    once = [each for at, each in enumerate(told) if not each.fix or texts.index(each.fix) == at]
+    return tuple(once[:MOST])
 
 
 def _found(
-    run: m.RunReport, findings: Sequence[m.Finding], idle_us: float | None, step_us: float | None
+    run: m.RunReport, findings: m.Findings, idle_us: float | None, step_us: float | None
 ) -> Iterator[m.Action]:
     """What one habit comes to is one action: its sites together save at most what a sync can."""
     limiting = _limiting(run)
@@ -124,6 +125,7 @@ def _found(
             )
     for first, *more in habits.values():
         saves = first.saves
+        share = None
         fix = first.fix
         if isinstance(saves, m.Saving):
             together = sum(
@@ -134,6 +136,8 @@ def _found(
             saves = replace(saves, us_per_step=together)
             if step_us and _per_step(run, saves) < WORTH_SHARE * step_us:
                 continue
+            if step_us and saves.per != "run":
+                share = together / step_us
         if any(one.fix != fix for one in more):
             fix += "  # and likewise on the other lines"
         also = tuple(one.location for one in more if one.location)
@@ -155,7 +159,7 @@ def _found(
             fix=fix,
             no_fix=first.no_fix,
             saves=saves,
-            share=_share(saves, step_us),
+            share=share,
             also=also,
         )
 
@@ -179,13 +183,6 @@ def _never_pays(run: m.RunReport) -> bool:
     )
 
 
-def _is_explained(action: m.Action, reasons_said: Sequence[str]) -> bool:
-    """Tell whether it is a symptom for which nothing is to be written, beside its reason: one that
-    limits the run, and says what to write."""
-    reasons = {reason for rule in RULES if rule.id == action.rule for reason in rule.symptom_of}
-    return not action.fix and not reasons.isdisjoint(reasons_said)
-
-
 def _per_step(run: m.RunReport, saves: m.Saving | m.Skipped) -> float:
     """Microseconds per step; what is saved once, over all steps of the run."""
     if isinstance(saves, m.Skipped):
@@ -193,13 +190,6 @@ def _per_step(run: m.RunReport, saves: m.Saving | m.Skipped) -> float:
     if saves.per == "run" and isinstance(run.whole, m.WholeRun):
         return saves.us_per_step / max(1, run.whole.steps)
     return saves.us_per_step
-
-
-def _share(saves: m.Saving | m.Skipped, step_us: float | None) -> float | None:
-    """Of the step; None of what is saved once."""
-    if isinstance(saves, m.Skipped) or saves.per == "run" or not step_us:
-        return None
-    return saves.us_per_step / step_us
 
 
 def _often(finding: m.Finding) -> tuple[int, ...]:
@@ -246,8 +236,14 @@ def _bound(
     cost = finding.cost
     if isinstance(finding.saves, m.Saving) or isinstance(cost, m.Skipped):
         return finding.saves
-    if cost.unit == "s" and m.LimitKind.RECOMPILING in rule.relieves:
-        return _compiled_again(run, cost) or finding.saves
+    recompiling = m.LimitKind.RECOMPILING
+    if cost.unit == "s" and recompiling in rule.relieves and recompiling in _limiting(run):
+        return m.Saving(
+            us_per_step=1e6 * cost.value,
+            how="the time to compile again",
+            measured_in=cost.measured_in,
+            per="run",
+        )
     if rule.topic is not m.Topic.SYNCS or rule is syncs.OWN_CLOCK:
         return finding.saves
     if idle_us is None or cost.unit != "us/step":
@@ -256,15 +252,4 @@ def _bound(
         us_per_step=min(cost.value, idle_us),
         how="the CPU's wait here, at most the step's GPU idle time",
         measured_in=(*cost.measured_in, m.PassName.TIMING, m.PassName.TRACE),
-    )
-
-
-def _compiled_again(run: m.RunReport, cost: m.FindingCost) -> m.Saving | None:
-    if m.LimitKind.RECOMPILING not in _limiting(run):
-        return None
-    return m.Saving(
-        us_per_step=1e6 * cost.value,
-        how="the time to compile again",
-        measured_in=cost.measured_in,
-        per="run",
     )

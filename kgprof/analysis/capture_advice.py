@@ -10,26 +10,26 @@ from kgprof.wording import and_more, figure
 
 # of the time: a simpler way is recommended that takes no longer than this beyond the fastest
 WORTH = 0.05
+_CALLED = (
+    *(m.EAGER, m.AS_IS, "default"),
+    *("reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune"),
+)
 # Ways to write it, the simplest first.
 SIMPLEST = (
-    (m.CaptureWay.CALL, m.EAGER),
-    (m.CaptureWay.CALL, m.AS_IS),
-    (m.CaptureWay.CALL, "default"),
-    *(
-        (m.CaptureWay.CALL, mode)
-        for mode in ("reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
-    ),
+    *((m.CaptureWay.CALL, mode) for mode in _CALLED),
     *((m.CaptureWay.CALLABLES, mode) for mode in (m.EAGER, "default")),
     *((m.CaptureWay.CAPTURE, mode) for mode in (m.EAGER, m.AS_IS, *m.CAPTURE_MODES[1:])),
 )
+CORRECT, RAISED = m.CaptureOutcome.CORRECT, m.CaptureOutcome.RAISED
+Results = Sequence[m.CaptureResult]
 _PLAIN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(\[\d+\])*")  # what can stand in code
 
 
-def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice | m.Skipped:
+def advise(results: Results, function: str) -> m.CaptureAdvice | m.Skipped:
     """``function`` is the step's own name. Skipped where no way that was tried gave correct
     results."""
     ways = [result for result in results if is_a_way(result.case)]
-    right = [result for result in ways if result.outcome is m.CaptureOutcome.CORRECT]
+    right = [result for result in ways if result.outcome is CORRECT]
     if not right:
         return m.Skipped(_why_none(ways))
     costs = {result.name: cost for result in right if (cost := result.cost_us) is not None}
@@ -44,11 +44,9 @@ def advise(results: Sequence[m.CaptureResult], function: str) -> m.CaptureAdvice
     answer = best.answer
     if answer is not None and isinstance(copies := answer.copies_us, m.Spread):
         declared = any(each.declared for each in answer.inputs)
-        which = (
-            "included for the declared inputs"
-            if declared
-            else "not included; at most that, if all inputs are new"
-        )
+        which = "not included; at most that, if all inputs are new"
+        if declared:
+            which = "included for the declared inputs"
         reason += f" Copying new inputs takes {figure(copies.median)} µs ({which})."
     slower = sorted(
         (each, name) for name, each in costs.items() if cost is not None and each > cost
@@ -75,7 +73,7 @@ def is_a_way(case: m.CaptureCase) -> bool:
     return case == m.CaptureCase(way=case.way, mode=case.mode)
 
 
-def _why_none(ways: Sequence[m.CaptureResult]) -> str:
+def _why_none(ways: Results) -> str:
     if not ways:
         return "no case was tried that is a way to write it: leave out --case"
     if all(way.outcome is m.CaptureOutcome.NOT_APPLICABLE for way in ways):
@@ -86,7 +84,7 @@ def _why_none(ways: Sequence[m.CaptureResult]) -> str:
 
 
 def _best(
-    right: Sequence[m.CaptureResult], costs: dict[str, float]
+    right: Results, costs: dict[str, float]
 ) -> tuple[m.CaptureResult, tuple[m.CaptureResult, ...]]:
     """The simplest of those that are level with the fastest, or within WORTH of it; and the fastest
     one where that is another."""
@@ -124,8 +122,8 @@ def _samples(result: m.CaptureResult) -> Samples:
 
 def _confidence(
     best: m.CaptureResult,
-    near: Sequence[m.CaptureResult],
-    results: Sequence[m.CaptureResult],
+    near: Results,
+    results: Results,
     costs: dict[str, float],
 ) -> tuple[m.Confidence, tuple[str, ...]]:
     low = []
@@ -143,34 +141,35 @@ def _confidence(
         if (r.case.way, r.case.mode) == (best.case.way, best.case.mode) and r is not best
     ]
     tried = [r for r in kin if not r.case.rebound and r.case.beside is m.Beside.NOTHING]
-    harmless = (m.CaptureOutcome.CORRECT, m.CaptureOutcome.NOT_APPLICABLE)
+    harmless = (CORRECT, m.CaptureOutcome.NOT_APPLICABLE)
     # That a first call raises in a capture is told among the warnings: the recommended code makes
     # warm-up calls.
-    raised = m.CaptureOutcome.RAISED
     failed = [
         r
         for r in tried
-        if r.outcome not in harmless and (r.case.warmups or r.outcome is not raised)
+        if r.outcome not in harmless and (r.case.warmups or r.outcome is not RAISED)
     ]
-    ended = {m.CaptureOutcome.WRONG: "gave wrong results", raised: "raised"}
+    ended = {m.CaptureOutcome.WRONG: "gave wrong results", RAISED: "raised"}
     medium += [f"{r.name} {ended.get(r.outcome, 'hung')}" for r in failed]
     if near:
         medium.append(f"{near[0].name} has the lower median")
     eager = [r for r in results if r.name == m.EAGER and {r.name, best.name} <= {*costs}]
     medium += [f"one process each cannot tell it from {r.name}" for r in eager if _open(best, r)]
-    agreeing = [r.name for r in tried if r.outcome is m.CaptureOutcome.CORRECT]
+    agreeing = [r.name for r in tried if r.outcome is CORRECT]
     if best.case.way is m.CaptureWay.CAPTURE and not agreeing:
         medium.append("no other number of warm-up calls, shape or stream was tried with success")
     more = and_more(agreeing, 2)
     also = f"also correct: {', '.join(agreeing[:2])}{more}" if agreeing else ""
-    level = m.Confidence.LOW if low else m.Confidence.MEDIUM if medium else m.Confidence.HIGH
+    level = m.Confidence.MEDIUM if medium else m.Confidence.HIGH
+    if low:
+        level = m.Confidence.LOW
     return level, tuple(filter(None, (*low, *medium, also)))
 
 
 def _summary(case: m.CaptureCase) -> str:
-    compiled = (
-        f"torch.compile with mode={case.mode!r}" if case.mode != "default" else "torch.compile"
-    )
+    compiled = "torch.compile"
+    if case.mode != "default":
+        compiled = f"torch.compile with mode={case.mode!r}"
     own = {m.EAGER: "without torch.compile", m.AS_IS: "as it stands"}.get(
         case.mode, f"with {compiled}"
     )
@@ -201,10 +200,11 @@ def code(best: m.CaptureResult, function: str) -> str:
         name if _PLAIN.fullmatch(name) else f"input_{number}" for number, name in enumerate(inputs)
     ]
     mode = "" if case.mode == "default" else f", mode={case.mode!r}"
-    wrapped = (
-        [] if case.mode in (m.EAGER, m.AS_IS) else [f"compiled = torch.compile({function}{mode})"]
-    )
-    step = "compiled" if wrapped else function
+    wrapped = []
+    step = function
+    if case.mode not in (m.EAGER, m.AS_IS):
+        wrapped = [f"compiled = torch.compile({function}{mode})"]
+        step = "compiled"
     match case.way:
         case m.CaptureWay.CAPTURE:
             lines = _capture(step, shown, case.warmups)
@@ -250,16 +250,14 @@ def _new(name: str) -> str:
 # ---------------------------------------------------------------- what else to know
 
 
-def _warnings(best: m.CaptureResult, results: Sequence[m.CaptureResult]) -> Iterator[str]:
+def _warnings(best: m.CaptureResult, results: Results) -> Iterator[str]:
     """A wrong result anywhere near comes first: nothing tells of it when it happens."""
     by_name = {result.name: result for result in results}
     for result in results:
         if result.outcome is m.CaptureOutcome.WRONG:
-            what = (
-                "the result for the old inputs"
-                if result.answer and result.answer.stale
-                else "a wrong result"
-            )
+            what = "a wrong result"
+            if result.answer and result.answer.stale:
+                what = "the result for the old inputs"
             yield (
                 f"{result.name} gave {what} without an error. In that case the function is "
                 f"{result.case.words}."
@@ -269,18 +267,18 @@ def _warnings(best: m.CaptureResult, results: Sequence[m.CaptureResult]) -> Iter
             yield f"{result.name} hung. In that case the function is {result.case.words}."
     if best.case.way is m.CaptureWay.CALL:
         return
-    raised = [r for r in results if r.outcome is m.CaptureOutcome.RAISED and is_a_way(r.case)]
+    raised = [r for r in results if r.outcome is RAISED and is_a_way(r.case)]
     modes = [r.case.mode for r in raised if r.case.way is m.CaptureWay.CAPTURE]
     if modes:
         yield f"Do not capture it with mode {' or '.join(modes)}: that raised."
     threads = [r for r in results if r.case.beside is m.Beside.THREAD]
-    refused = [r.case.error_mode for r in threads if r.outcome is m.CaptureOutcome.RAISED]
-    allowed = [r.case.error_mode for r in threads if r.outcome is m.CaptureOutcome.CORRECT]
+    refused = [r.case.error_mode for r in threads if r.outcome is RAISED]
+    allowed = [r.case.error_mode for r in threads if r.outcome is CORRECT]
     if refused and allowed:
         yield (
             "Another thread must not allocate GPU memory during the capture with "
             f"capture_error_mode={refused[0]!r}; with {allowed[0]!r} it may."
         )
     cold = by_name.get(f"capture-{best.case.mode}-cold")
-    if cold is not None and cold.outcome is m.CaptureOutcome.RAISED:
+    if cold is not None and cold.outcome is RAISED:
         yield f"Never skip the warm-up: {cold.name} raised."

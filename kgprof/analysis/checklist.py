@@ -96,13 +96,12 @@ def buffer_copies(evidence: Evidence) -> tuple[BufferCopies, ...]:
     )
 
 
+@m.skippable
 def _cost(run: RunEvidence) -> CopyCost | m.Skipped:
-    traced, trace, work = run.record.trace, run.trace(m.PassName.TRACE), run.once(launched_in_trace)
-    if isinstance(traced, m.Skipped) or isinstance(trace, m.Skipped) or isinstance(work, m.Skipped):
-        return m.first_skipped(traced, trace, work)
-    return cost(
-        trace.columns, work if run.whole.device == "cuda" else None, steps=len(traced.step_us)
-    )
+    steps = len(m.known(run.record.trace).step_us)
+    columns = m.known(run.trace()).columns
+    work = m.known(run.once(launched_in_trace))
+    return cost(columns, work if run.whole.device == "cuda" else None, steps=steps)
 
 
 def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m.Skipped:
@@ -116,19 +115,17 @@ def cost(columns: Columns, work: Launched | None, *, steps: int) -> CopyCost | m
     if not len(outermost) or not steps:
         return m.Skipped("the trace has no operator")
     if work is None:
+        ours, every = np.flatnonzero(copies), outermost
         single = np.flatnonzero(columns.of_category("cpu_op") & columns.named(ONE_COPY))
         kernels = int((launches.innermost(columns, copies, single) != NOBODY).sum())
-        spent_ns, total_ns = (
-            int(columns.duration_ns[which].sum()) for which in (copies, outermost)
-        )
     else:
         ours = work.events[launches.innermost(columns, copies, work.calls) != NOBODY]
+        every = work.events
         kernels = len(ours)
-        spent_ns, total_ns = (
-            int(columns.duration_ns[which].sum()) for which in (ours, work.events)
-        )
+    total_ns = columns.lasted_ns(every)
     if not total_ns:
         return m.Skipped("nothing ran on the GPU in the traced steps")
+    spent_ns = columns.lasted_ns(ours)
     return CopyCost(
         kernels=kernels / steps,
         duration_us=spent_ns / steps / 1000,
@@ -156,29 +153,26 @@ class Seen:
     def __init__(
         self,
         evidence: Evidence,
-        runs: Sequence[m.RunReport],
-        findings: Sequence[m.Finding],
+        runs: m.Runs,
+        findings: m.Findings,
         trade_offs: Sequence[m.TradeOff],
         covered: Sequence[m.Coverage],
     ) -> None:
         self.evidence, self.findings = evidence, findings
         self.covered = covered
         self.on_cuda = evidence.device == "cuda"
-        self.runs = [run for run in runs if run.key.mode != m.EAGER]
+        self.runs = [run for run in runs if not run.key.is_eager]
+        in_eager = (run for run in runs if run.key.is_eager)
         self.timed_in_eager = {
-            run.key.strategy
-            for run in runs
-            if run.key.mode == m.EAGER and isinstance(run.step, m.Spread)
+            run.key.strategy for run in in_eager if isinstance(run.step, m.Spread)
         }
-        self.trade_offs = [one for one in trade_offs if one.guarded.mode != m.EAGER]
+        self.trade_offs = [one for one in trade_offs if not one.guarded.is_eager]
         watched = self.looked_for(addresses.UNSTABLE)
         self.tensors = [run for run in evidence.once(run_tensors) if run.key in watched]
-        self.buffers = [run for run in evidence.once(buffer_copies) if run.run.mode != m.EAGER]
+        self.buffers = [one for one in evidence.once(buffer_copies) if not one.run.is_eager]
         # What ran on the GPU in each.
         self.kernels = {
-            run.key: run.kernels
-            for run in self.runs
-            if isinstance(run.kernels, m.KernelBreakdown) and run.kernels.device == "cuda"
+            run.key: kernels for run in self.runs if (kernels := run.gpu_kernels) is not None
         }
         # Whose reads MEMORY counted.
         self.read_watched = [
@@ -187,42 +181,34 @@ class Seen:
             if isinstance(run.memory, m.MemorySummary)
             and not isinstance(run.memory.syncs_per_step, m.Skipped)
         ]
-        recorded = [
-            (run, run.records)
-            for run in evidence.recording.runs
-            if isinstance(run.records, m.CompileRecords)
-        ]
         # With at least one compiled graph, whose records are whole.
         whole = self.looked_for(graph_breaks.GRAPH_BREAK)
-        self.compiled = [
-            run.key
-            for run in self.runs
-            if run.key in whole
-            and isinstance(run.compile, m.CompileSummary)
-            and _made_a_graph(run.compile)
-        ]
+        self.compiled = []
         # Calls of compiled functions after warm-up: no guard looked at what they were given.
-        self.eager_calls = [
-            calls
-            for run in self.runs
-            if isinstance(run.compile, m.CompileSummary)
-            and isinstance(run.compile.compiled_calls, m.CallsOfCompiled)
-            for calls in run.compile.compiled_calls.eager.values()
-        ]
+        self.eager_calls: list[int | m.Skipped] = []
+        for run in self.runs:
+            if isinstance(run.compile, m.Skipped):
+                continue
+            made_a_graph = any(not one.fail_reason for one in run.compile.compilations)
+            if run.key in whole and made_a_graph:
+                self.compiled.append(run.key)
+            if isinstance(run.compile.compiled_calls, m.CallsOfCompiled):
+                self.eager_calls += run.compile.compiled_calls.eager.values()
         # In which Inductor was asked for CUDA graphs, eager ones too.
-        self.requested = [
-            run.key
-            for run, records in recorded
-            if any(graph.cuda_graphs for graph in records.graphs)
-        ]
+        self.requested = []
         # In which a compiled graph took a decision by torch.cond.
-        self.conds = [
-            run.key
-            for run in evidence.recording.runs
-            if isinstance(run.memory, m.MemoryPass)
-            and isinstance(run.memory.syncs, m.SyncRecords)
-            and any(record.operator == "cond" for record in run.memory.syncs.records)
-        ]
+        self.conds = []
+        for record in evidence.recording.runs:
+            records = record.records
+            if isinstance(records, m.CompileRecords) and any(
+                graph.cuda_graphs for graph in records.graphs
+            ):
+                self.requested.append(record.key)
+            memory = record.memory
+            if isinstance(memory, m.Skipped) or isinstance(memory.syncs, m.Skipped):
+                continue
+            if any(sync.operator == "cond" for sync in memory.syncs.records):
+                self.conds.append(record.key)
 
     def of(self, *rules: m.Rule) -> list[m.Finding]:
         """Findings of these rules in runs that compile; a note speaks against nothing."""
@@ -259,18 +245,17 @@ class Seen:
     @property
     def unread(self) -> str:
         """Say why no sync was counted; empty where they were in one run."""
-        return (
-            ""
-            if self.read_watched
-            else self.missing(*syncs.WAITING) or "the program has no steps to count"
-        )
+        if self.read_watched:
+            return ""
+        return self.missing(*syncs.WAITING) or "the program has no steps to count"
 
     @property
     def no_replay(self) -> str:
         """Why no CUDA graph was replayed; empty where one was."""
-        if not self.on_cuda or not self.requested:
-            none = "no run requested CUDA graphs (mode reduce-overhead or max-autotune)"
-            return none if self.on_cuda else NO_CUDA_GRAPHS
+        if not self.on_cuda:
+            return NO_CUDA_GRAPHS
+        if not self.requested:
+            return "no run requested CUDA graphs (mode reduce-overhead or max-autotune)"
         replays = (kernels.graph_launches for kernels in self.kernels.values())
         replayed = any(isinstance(count, int) and count for count in replays)
         return "" if replayed else "no CUDA graph was replayed in TRACE"
@@ -278,8 +263,8 @@ class Seen:
 
 def checklist(
     evidence: Evidence,
-    runs: Sequence[m.RunReport],
-    findings: Sequence[m.Finding],
+    runs: m.Runs,
+    findings: m.Findings,
     trade_offs: Sequence[m.TradeOff],
     covered: Sequence[m.Coverage],
 ) -> tuple[m.ChecklistItem, ...]:
@@ -291,7 +276,7 @@ def checklist(
 
 
 def _compiles(finding: m.Finding) -> bool:
-    return finding.run is None or finding.run.mode != m.EAGER
+    return finding.run is None or not finding.run.is_eager
 
 
 def _at(one: m.Finding | aliases.Alias) -> tuple[object, ...]:
@@ -305,7 +290,7 @@ class Answer(NamedTuple):
 
     passed: str
     unseen: str = ""
-    against: Sequence[m.Finding] = ()
+    against: m.Findings = ()
     failed: Sequence[str] = ()
 
 
@@ -343,15 +328,22 @@ def _allocated_once(seen: Seen) -> Answer:
         for graph in run.tensors.graphs
         for tensor in graph.inputs
     ]
-    kept = sum(not any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
+    moved = sum(any(run.steady(held.moved) for held in tensor.held) for run, tensor in inputs)
     declared = sum(len(one.copied) + len(one.mutated) + len(one.unwritten) for one in seen.buffers)
     buffers = f"; {plural(declared, 'declared buffer')}, none replaced by a new tensor"
+    # Of inputs at new addresses nobody knows whether they are new batches or replaced buffers.
+    unclear = ""
+    if moved:
+        unclear = (
+            f"{plural(moved, 'input')} of {seen.watched_graphs} moved after warm-up: new batches, "
+            "or buffers that are replaced"
+        )
     against = seen.of(addresses.UNSTABLE)
     carried = () if against else tuple(filter(None, map(_carried, seen.tensors)))
     return Answer(
         f"all {plural(len(inputs), 'input')} of {seen.watched_graphs} kept their addresses "
         f"after warm-up{buffers if declared else ''}",
-        seen.unwatched or _moving(len(inputs) - kept, seen.watched_graphs),
+        seen.unwatched or unclear,
         against,
         [
             *carried,
@@ -362,14 +354,6 @@ def _allocated_once(seen: Seen) -> Answer:
             ),
         ],
     )
-
-
-def _moving(number: int, of_graphs: str) -> str:
-    """Of inputs at new addresses nobody knows whether they are new batches or replaced buffers."""
-    if not number:
-        return ""
-    inputs = plural(number, "input")
-    return f"{inputs} of {of_graphs} moved after warm-up: new batches, or buffers that are replaced"
 
 
 def _carried(run: RunTensors) -> str:
@@ -420,7 +404,9 @@ def _copied_outside(seen: Seen) -> Answer:
         if names
     ]
     copied = [one for one in buffers if one.copied]
-    none = "" if copied else "no declared buffer is written to" if buffers else NO_BUFFERS
+    none = "no declared buffer is written to" if buffers else NO_BUFFERS
+    if copied:
+        none = ""
     names = {name for one in copied for name in one.copied}
     passed = (
         f"{plural(len(names), 'buffer')} updated by copy_, none replaced or written to inside "
@@ -470,14 +456,10 @@ def _cuda_graphs_tried(seen: Seen) -> Answer:
 # ---------------------------------------------------------------- for torch.compile
 
 
-def _made_a_graph(summary: m.CompileSummary) -> bool:
-    return any(not compilation.fail_reason for compilation in summary.compilations)
-
-
 def _in_compiled(
     seen: Seen,
     passed: str,
-    against: Sequence[m.Finding] = (),
+    against: m.Findings = (),
     failed: Sequence[str] = (),
     unseen: str = "",
 ) -> Answer:
@@ -527,17 +509,14 @@ def _whole_graphs(seen: Seen) -> Answer:
 def _no_dynamic_shapes(seen: Seen) -> Answer:
     """A number that the function takes may be symbolic as well; only ``x.size()[0]`` is a
     tensor's."""
-    symbolic = [
-        f"{run.key.slug} has symbolic sizes: right if they change, else "
-        "torch.compile(dynamic=False)"
-        for run in seen.evidence.recording.runs
-        if isinstance(run.records, m.CompileRecords)
-        and any(
-            isinstance(symbol := record.metadata.get("create_symbol"), dict)
-            and ".size()" in str(symbol.get("source"))
-            for record in run.records.records
-        )
-    ]
+    symbolic = []
+    for run in seen.evidence.recording.runs:
+        records = () if isinstance(run.records, m.Skipped) else run.records.records
+        symbols = [record.metadata.get("create_symbol") for record in records]
+        sources = [str(symbol.get("source")) for symbol in symbols if isinstance(symbol, dict)]
+        if any(".size()" in source for source in sources):
+            what_to_do = "right if they change, else torch.compile(dynamic=False)"
+            symbolic.append(f"{run.key.slug} has symbolic sizes: {what_to_do}")
     return _in_compiled(seen, "every size is a constant", failed=symbolic)
 
 
@@ -598,29 +577,22 @@ def _after_warm_up(compiled: m.CompileSummary, steady_from: int) -> list[m.Compi
 
 
 def _no_recompile_in_loop(seen: Seen) -> Answer:
-    told_apart = seen.looked_for(*recompiles.RULES)
-    steady_from = {
-        run.key: run.compile.steady_from
-        for run in seen.evidence.recording.runs
-        if run.key in seen.compiled
-        and run.key in told_apart
-        and isinstance(run.compile, m.CompilePass)
-    }
-    warm = {
-        run.key: _after_warm_up(run.compile, steady_from[run.key])
-        for run in seen.runs
-        if run.key in steady_from
-        and isinstance(run.compile, m.CompileSummary)
-        and all(one.call is not None for one in run.compile.compilations)
-    }
-    late = [
-        f"torch compiles {function} in {plural(number, 'step')} of {key.slug} after warm-up"
-        for key, compilations in warm.items()
-        for (function, _), number in Counter(
-            of for of, _ in {((one.function, one.location), one.call) for one in compilations}
-        ).items()
-        if number > 1
-    ]
+    told_apart = {*seen.compiled} & {*seen.looked_for(*recompiles.RULES)}
+    recorded = {run.key: run.compile for run in seen.evidence.recording.runs}
+    warm = {}
+    late = []
+    for run in seen.runs:
+        made, record = run.compile, recorded[run.key]
+        if run.key not in told_apart or isinstance(made, m.Skipped):
+            continue
+        if isinstance(record, m.Skipped) or any(one.call is None for one in made.compilations):
+            continue
+        compilations = warm[run.key] = _after_warm_up(made, record.steady_from)
+        steps = dict.fromkeys((one.function, one.location, one.call) for one in compilations)
+        for (function, _), number in Counter(step[:2] for step in steps).items():
+            if number > 1:
+                many = plural(number, "step")
+                late.append(f"torch compiles {function} in {many} of {run.slug} after warm-up")
     number = sum(map(len, warm.values()))
     once = (
         f"{plural(number, 'compilation')} after warm-up in {_named(warm)}, each "

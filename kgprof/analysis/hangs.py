@@ -4,7 +4,7 @@ The n-th collective of a process group must be the same on all of its ranks. One
 takes the next in its place, and the others wait for what never comes, often some calls later.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import PurePath
 
@@ -35,9 +35,9 @@ def hang(evidence: Evidence) -> str:
         for group in sorted(first):
             mine = first[group]
             theirs = second.get(group, {})
-            number = _first_difference(mine, theirs)
-            if number is not None:
-                return _of_difference(number, (one, mine), (two, theirs))
+            for number in sorted(mine.keys() & theirs.keys()):
+                if not _is_like(mine[number], theirs[number]):
+                    return _of_difference(number, (one, mine), (two, theirs))
     return _lacking(known)
 
 
@@ -52,11 +52,6 @@ def _is_like(mine: m.CollectiveCall, theirs: m.CollectiveCall) -> bool:
     if mine.operation != theirs.operation:
         return False
     return mine.operation not in OF_ONE_SIZE or mine.sizes == theirs.sizes
-
-
-def _first_difference(mine: Numbered, theirs: Numbered) -> int | None:
-    both = sorted(mine.keys() & theirs.keys())
-    return next((number for number in both if not _is_like(mine[number], theirs[number])), None)
 
 
 def _of_difference(
@@ -125,8 +120,7 @@ def _alone(known: Sequence[tuple[RunEvidence, Groups]]) -> str:
 def _next(run: RunEvidence, group: str) -> int:
     """The number of the first collective that has not ended."""
     order = run.record.collectives
-    completed = order.completed if order is not None else {}
-    return completed.get(group, 0) + 1
+    return order.completed.get(group, 0) + 1 if order is not None else 1
 
 
 def _waits(run: RunEvidence, group: str, number: int, call: m.CollectiveCall) -> bool:
@@ -148,17 +142,8 @@ def _rank(run: RunEvidence) -> str:
 
 
 def _words(run: RunEvidence, call: m.CollectiveCall) -> str:
-    size = ", ".join(_size(each) for each in call.sizes[:2])
-    at = next(_places(run, call), "")
-    return f"{call.operation} of {size or 'nothing'}{at}"
-
-
-def _size(size: tuple[int, ...]) -> str:
-    return str(list(size)) if size else "one number"
-
-
-def _places(run: RunEvidence, call: m.CollectiveCall) -> Iterator[str]:
-    """The program's own line, else the innermost that is known."""
+    sizes = [str(list(size)) if size else "one number" for size in call.sizes[:2]]
+    # The program's own line, else the innermost that is known.
     own = [frame for frame in call.frames if run.source.project.holds(frame.file)]
-    for frame in (*own, *call.frames):
-        yield f" ({PurePath(frame.file).name}:{frame.line})"
+    at = "".join(f" ({PurePath(f.file).name}:{f.line})" for f in [*own, *call.frames][:1])
+    return f"{call.operation} of {', '.join(sizes) or 'nothing'}{at}"

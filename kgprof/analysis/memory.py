@@ -16,11 +16,10 @@ LOW, MODERATE = 0.10, 0.25  # of what eager mode takes
 MARGIN = 1.25  # of a budget, for peaks that were not seen
 
 
+@m.skippable
 def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
     """A device has a count of its own; on a CPU the whole process's memory stands for it."""
-    memory = run.record.memory
-    if isinstance(memory, m.Skipped):
-        return memory
+    memory = m.known(run.record.memory)
     unseen = _why_no_reads(run)
     events = run.whole.once(syncs.collect)
     on_gpu = run.whole.device == "cuda"
@@ -30,20 +29,16 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
     if on_gpu and isinstance(taken, m.Skipped):
         over = _beside_eager(run, _allocated)
         over_of = "allocated"
-    of_eager: float | m.Skipped
-    if isinstance(beside, m.Skipped):
-        of_eager, overhead = beside, None
-    else:
-        of_eager, overhead = beside.eager / max(1, beside.own), tier(beside.share_over)
+    overhead = None if isinstance(beside, m.Skipped) else tier(beside.share_over)
     return m.MemorySummary(
         steps=max(0, len(memory.step_us) - memory.steady_from),
         peaks=memory.peaks,
-        over_eager_bytes=over if isinstance(over, m.Skipped) else over.own - over.eager,
+        over_eager_bytes=_bytes_over(over),
         over_eager_of=over_of,
         taken_bytes=taken if on_gpu else _ON_A_CPU,
-        of_eager=of_eager,
+        of_eager=_of_eager(beside),
         tier=overhead,
-        budget_bytes=taken if isinstance(taken, m.Skipped) else round(taken * MARGIN),
+        budget_bytes=_budget(taken),
         syncs_per_step=m.Skipped(unseen) if unseen else syncs.syncs_per_step(events, run.key),
         reads={} if unseen else syncs.reads_by_finding(events, run.key),
         warm_up_reads=() if unseen else syncs.warm_up_reads(run),
@@ -52,13 +47,9 @@ def summary(run: RunEvidence) -> m.MemorySummary | m.Skipped:
 
 def tier(over: float) -> m.MemoryTier:
     """``over``: what a run takes over eager mode, as a share of what that takes."""
-    return (
-        m.MemoryTier.LOW
-        if over < LOW
-        else m.MemoryTier.MODERATE
-        if over < MODERATE
-        else m.MemoryTier.HIGH
-    )
+    if over < LOW:
+        return m.MemoryTier.LOW
+    return m.MemoryTier.MODERATE if over < MODERATE else m.MemoryTier.HIGH
 
 
 def notes(summary: m.MemorySummary | m.Skipped) -> tuple[str, ...]:
@@ -100,28 +91,44 @@ class _Beside(NamedTuple):
         return self.own / max(1, self.eager) - 1.0
 
 
+@m.skippable
+def _bytes_over(beside: _Beside | m.Skipped) -> int:
+    both = m.known(beside)
+    return both.own - both.eager
+
+
+@m.skippable
+def _of_eager(beside: _Beside | m.Skipped) -> float:
+    both = m.known(beside)
+    return both.eager / max(1, both.own)
+
+
+@m.skippable
+def _budget(taken_bytes: int | m.Skipped) -> int:
+    return round(m.known(taken_bytes) * MARGIN)
+
+
+@m.skippable
 def _beside_eager(
     run: RunEvidence, peak: Callable[[RunEvidence], int | m.Skipped]
 ) -> _Beside | m.Skipped:
-    if run.key.mode == m.EAGER:
+    if run.key.is_eager:
         return m.Skipped("this is the eager run")
     eager = run.whole.run(m.RunKey(strategy=run.key.strategy, mode=m.EAGER))
     if eager is None:
         return m.Skipped(f"{run.key.strategy} was not run in mode eager")
-    own, theirs = peak(run), peak(eager)
-    if isinstance(own, m.Skipped):
-        return own
+    own = m.known(peak(run))
+    theirs = peak(eager)
     if isinstance(theirs, m.Skipped):
         return m.Skipped(f"eager run: {theirs.reason}")
     return _Beside(own, theirs)
 
 
+@m.skippable
 def _taken(run: RunEvidence) -> int | m.Skipped:
     """What the run keeps from everybody else. Of a GPU's pools of CUDA graphs older Recordings know
     nothing; a run that had no CUDA graph kept none."""
     peaks = _peaks(run)
-    if isinstance(peaks, m.Skipped):
-        return peaks
     if run.whole.device != "cuda":
         return peaks.resident_bytes
     if isinstance(peaks.graph_pool_bytes, m.Skipped) and _has_no_cuda_graph(run):
@@ -138,11 +145,10 @@ def _has_no_cuda_graph(run: RunEvidence) -> bool:
     )
 
 
+@m.skippable
 def _allocated(run: RunEvidence) -> int | m.Skipped:
-    peaks = _peaks(run)
-    return peaks if isinstance(peaks, m.Skipped) else peaks.allocated_bytes
+    return _peaks(run).allocated_bytes
 
 
-def _peaks(run: RunEvidence) -> m.MemoryPeaks | m.Skipped:
-    memory = run.record.memory
-    return memory if isinstance(memory, m.Skipped) else memory.peaks
+def _peaks(run: RunEvidence) -> m.MemoryPeaks:
+    return m.known(m.known(run.record.memory).peaks)

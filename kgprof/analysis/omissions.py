@@ -60,7 +60,7 @@ def _gaps(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, Any]]:
         yield from (("part of the rounds of TIMING", lost) for lost in report.rounds.lost)
     if isinstance(run.trace, m.TracePass) or isinstance(run.kernels, m.TracePass):
         yield "kernel breakdown", report.kernels
-    if isinstance(report.kernels, m.KernelBreakdown) and report.kernels.device == "cuda":
+    if report.gpu_kernels is not None:
         yield "HolisticTraceAnalysis", report.holistic
     if isinstance(run.stack, m.TracePass):
         yield "further steps of STACK", run.stack.cut
@@ -75,6 +75,7 @@ def _gaps(run: m.RunRecord, report: m.RunReport) -> Iterable[tuple[str, Any]]:
     if isinstance(run.memory, m.MemoryPass):
         yield from (("part of MEMORY", lost.words) for lost in run.memory.capture_unavailable)
     yield "the run without kgprof's listeners", run.control
+    yield "torch's settings that a fix names", run.setting_trials
     if isinstance(report.host, m.HostBreakdown) and report.host.rows_left_out:
         yield (
             "further host functions",

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from kgprof import model as m
@@ -30,11 +29,15 @@ NAMED = 5  # differences in words; the others are counted
 def notes(evidence: Evidence) -> Mapping[m.RunKey, tuple[str, ...]]:
     """By run: what only some ranks compiled, on each rank that did; nothing where there are no two
     ranks."""
-    scripts = [(run, run.record.script) for run in evidence.runs if run.record.script is not None]
-    ranks = {run.key: script.rank for run, script in scripts if script.rank is not None}
+    ranks = {}
+    compiled = {}
+    for run in evidence.runs:
+        script = run.record.script
+        if script is not None and script.rank is not None:
+            ranks[run.key] = script.rank
+            compiled[run.key] = _graphs(run)
     if len(ranks) < 2:
         return {}
-    compiled = {run.key: _graphs(run) for run, _ in scripts if run.key in ranks}
     everything = dict.fromkeys(graph for graphs in compiled.values() for graph in graphs)
     partial = [
         graph for graph in everything if not all(graph in graphs for graphs in compiled.values())
@@ -63,10 +66,8 @@ def _graphs(run: RunEvidence) -> dict[Graph, str]:
                 f"{frame.function}, "
                 f"{frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line}"
             )
-            guards = why.get(one.compile_id, ())
-            compiled[one.compile_id, place] = (
-                f" ({guards[0].text})" if guards and guards[0].text else ""
-            )
+            texts = [guard.text for guard in why.get(one.compile_id, ())[:1] if guard.text]
+            compiled[one.compile_id, place] = "".join(f" ({text})" for text in texts)
     return compiled
 
 
@@ -85,11 +86,9 @@ def _said(
     if len(mine) > NAMED:
         yield f"and {len(mine) - NAMED} more graphs that not every rank compiled"
     if lacking := len(partial) - len(mine):
-        graphs = (
-            f"{plural(lacking, 'graph')} that other ranks compiled "
-            f"{'was' if lacking == 1 else 'were'}"
-        )
-        yield f"{graphs} not compiled on rank {ranks[key]}"
+        were = "was" if lacking == 1 else "were"
+        graphs = f"{plural(lacking, 'graph')} that other ranks compiled"
+        yield f"{graphs} {were} not compiled on rank {ranks[key]}"
 
 
 # without collectives: largest compute time over the median; below it ranks are called level
@@ -103,7 +102,7 @@ RECOMPILES = frozenset(rule.id for rule in recompiles.RULES)
 
 
 def rank_balance(
-    evidence: Evidence, reports: Sequence[m.RunReport], findings: Sequence[m.Finding] = ()
+    evidence: Evidence, reports: m.Runs, findings: m.Findings = ()
 ) -> m.RankBalance | None:
     """Of traces, or of the ranks of one launch. None where there are no two ranks, or none of a
     launch was traced.
@@ -124,13 +123,12 @@ def rank_balance(
     left_out = []
     for key, rank in numbered:
         load = _load(key, rank, kernels[key])
-        if isinstance(load, m.RankLoad) and rank not in loads:
-            loads[rank] = load
+        if isinstance(load, m.Skipped):
+            left_out.append(f"{key.strategy}: {load.reason}")
+        elif rank in loads:
+            left_out.append(f"{key.strategy}: another file of rank {rank} is already counted")
         else:
-            why = (
-                load if isinstance(load, str) else f"another file of rank {rank} is already counted"
-            )
-            left_out.append(f"{key.strategy}: {why}")
+            loads[rank] = load
     ranks = tuple(loads[rank] for rank in sorted(loads))
     if len(ranks) < 2:
         text = (
@@ -144,13 +142,8 @@ def rank_balance(
     if isinstance(waits, m.Skipped):
         judged = _straggler(ranks, waits.reason)
     else:
-        job = _Job(
-            ranks=ranks,
-            kernels=kernels,
-            bare_us={run.key: us for run in runs if (us := _bare_us(run)) is not None},
-            findings=findings,
-        )
-        of_groups = [_of_group(job, group) for group in waits.groups]
+        bare_us = {run.key: _bare_us(run) for run in runs}
+        of_groups = [_of_group(group, ranks, kernels, bare_us, findings) for group in waits.groups]
         judged = max(
             of_groups,
             key=lambda each: (each.straggler is not None, each.last is not None, each.waited_us),
@@ -166,19 +159,10 @@ def rank_balance(
     )
 
 
-Kernels = Mapping[m.RunKey, m.KernelBreakdown | m.Skipped]
+Kernels = Mapping[m.RunKey, m.Kernels]
 
 
-class _Job(m.Model):
-    """What is known of all ranks."""
-
-    ranks: Sequence[m.RankLoad]
-    kernels: Kernels
-    bare_us: Mapping[m.RunKey, float]  # a step without torch.profiler, where that is known
-    findings: Sequence[m.Finding]
-
-
-class _Judged(m.Model):
+class _Judged(m.Model, kw_only=False):
     """Of one process group."""
 
     text: str
@@ -229,12 +213,19 @@ def _bare_us(run: RunEvidence) -> float | None:
     return None if isinstance(traced, m.Skipped) else traced.bare_us
 
 
-def _of_group(job: _Job, group: collectives.Group) -> _Judged:
+def _of_group(
+    group: collectives.Group,
+    ranks: Sequence[m.RankLoad],
+    kernels: Kernels,
+    bare_us: Mapping[m.RunKey, float | None],
+    findings: m.Findings,
+) -> _Judged:
     """Name the rank that the others wait for, if they always do, it costs them a part of their
-    step, and what it does longer than they is seen."""
+    step, and what it does longer than they is seen. ``bare_us``: a step without torch.profiler,
+    where that is known."""
     means_us = group.waits_us.mean(axis=1)
     place = int(means_us.argmin())
-    members = [job.ranks[member] for member in group.members]
+    members = [ranks[member] for member in group.members]
     others = [load for load in members if load is not members[place]]
     exposed_us = median(load.exposed_us for load in others) - members[place].exposed_us
     # What a rank waits in another process group is not waited for this one.
@@ -242,40 +233,43 @@ def _of_group(job: _Job, group: collectives.Group) -> _Judged:
     last = _Last(
         load=members[place],
         others=others,
-        everybody=len(members) == len(job.ranks),
+        everybody=len(members) == len(ranks),
         steps=group.waits_us.shape[1],
         waited_us=waited_us,
     )
     costs = waited_us >= LATE_FROM * last.load.step_us
-    if costs and (recompiled := _compiled_alone(last, job.findings)):
+    if costs and (recompiled := _compiled_alone(last, findings)):
         return _Judged(
-            text=recompiled,
-            waited_us=waited_us,
+            recompiled,
+            waited_us,
             straggler=last.load.run,
             cause=m.LateCause.COMPILING,
         )
     if not costs or not _is_always_last(group.waits_us, place):
-        return _Judged(text=_nobody(last, group.waits_us, place), waited_us=float(means_us.max()))
-    cause, why = _cause(last, job.kernels)
-    code = _in_its_code(last.load, job.findings)
-    doubt = _doubt(last, cause, why, job, is_seen=bool(code))
+        return _Judged(_nobody(last, group.waits_us, place), float(means_us.max()))
+    cause, why = _cause(last, kernels)
+    # Python code that the late rank's GPU waits for, and no other rank's.
+    host_code = [each for each in findings if each.rule == HOST_CODE.id]
+    code = _alone(last.load, host_code, _function)
+    bare = bare_us.get(last.load.run)
+    doubt = _doubt(last, cause, why, kernels, bare, is_seen=bool(code))
     if doubt:
         return _Judged(
-            text=f"no rank is called late: {last.who} {last.part}, {doubt}",
-            waited_us=waited_us,
+            f"no rank is called late: {last.who} {last.part}, {doubt}",
+            waited_us,
             last=last.load.run,
         )
     share = f"{waited_us / last.load.step_us:.0%}"
     return _Judged(
-        text=f"rank {last.load.rank} is late: {last.who} {last.part} ({share}) for it, because "
-        f"{why.words}: {why.figures}{why.most}{code}",
-        waited_us=waited_us,
+        f"rank {last.load.rank} is late: {last.who} {last.part} ({share}) for it, because "
+        f"{why.words}: {why.figures}{why.most}{f'; {code}' if code else ''}",
+        waited_us,
         straggler=last.load.run,
         cause=cause,
     )
 
 
-def _nobody(last: _Last, waits_us: npt.NDArray[np.float64], place: int) -> str:
+def _nobody(last: _Last, waits_us: collectives.Floats, place: int) -> str:
     """Say why no member is late."""
     most_us = float(waits_us.mean(axis=1).max())
     waits = f"{figure(most_us / 1000)} of {figure(last.load.step_us / 1000)} ms {last.per}"
@@ -294,7 +288,7 @@ def _nobody(last: _Last, waits_us: npt.NDArray[np.float64], place: int) -> str:
     )
 
 
-def _is_always_last(waits_us: npt.NDArray[np.float64], place: int) -> bool:
+def _is_always_last(waits_us: collectives.Floats, place: int) -> bool:
     """Whether it is no chance that this member waits shortest; one step alone cannot tell and is
     taken as it is."""
     steps = waits_us.shape[1]
@@ -304,7 +298,7 @@ def _is_always_last(waits_us: npt.NDArray[np.float64], place: int) -> bool:
     return bool(shorter_us.mean() > SURE_FROM * shorter_us.std(ddof=1) / np.sqrt(steps))
 
 
-def _compiled_alone(last: _Last, findings: Sequence[m.Finding]) -> str:
+def _compiled_alone(last: _Last, findings: m.Findings) -> str:
     """Say what the rank that comes last recompiles and no other does; empty where it does not."""
     compiled = [each for each in findings if each.rule in RECOMPILES]
     alone = _alone(last.load, compiled, lambda each: (each.rule, each.location))
@@ -312,17 +306,7 @@ def _compiled_alone(last: _Last, findings: Sequence[m.Finding]) -> str:
     return f"{who}: {alone}" if alone else ""
 
 
-def _in_its_code(late: m.RankLoad, findings: Sequence[m.Finding]) -> str:
-    """Say which Python code of the late rank its GPU waits for; empty where none was seen that no
-    other rank waits for."""
-    found = [each for each in findings if each.rule == HOST_CODE.id]
-    alone = _alone(late, found, _function)
-    return f"; {alone}" if alone else ""
-
-
-def _alone(
-    late: m.RankLoad, findings: Sequence[m.Finding], about: Callable[[m.Finding], object]
-) -> str:
+def _alone(late: m.RankLoad, findings: m.Findings, about: Callable[[m.Finding], object]) -> str:
     """Give the message and line of its first finding that is about nothing that another rank has;
     empty where there is none."""
     elsewhere = {about(each) for each in findings if each.run != late.run}
@@ -348,7 +332,15 @@ class _Why(m.Model):
     most: str = ""  # the kernel or operator that grew most
 
 
-def _doubt(last: _Last, cause: m.LateCause, why: _Why, job: _Job, *, is_seen: bool) -> str:
+def _doubt(
+    last: _Last,
+    cause: m.LateCause,
+    why: _Why,
+    kernels: Kernels,
+    bare_us: float | None,
+    *,
+    is_seen: bool,
+) -> str:
     """Say why the last rank is not called late: what it does longer does not explain the wait, or
     the profiler may be what makes it slow. Empty where neither is so.
 
@@ -357,8 +349,8 @@ def _doubt(last: _Last, cause: m.LateCause, why: _Why, job: _Job, *, is_seen: bo
     its GPU waits for, which is no work of the profiler's.
     """
     needed_us = EXPLAINS_FROM * last.waited_us
-    on_gpu = _on_gpu(job.kernels[last.load.run])
-    longer_us = _cpu_longer_us(last, job.kernels)
+    on_gpu = _on_gpu(kernels[last.load.run])
+    longer_us = _cpu_longer_us(last, kernels)
     if cause is m.LateCause.HOST and longer_us is not None and longer_us < needed_us:
         return (
             f"but the CPU of rank {last.load.rank} works only "
@@ -369,7 +361,6 @@ def _doubt(last: _Last, cause: m.LateCause, why: _Why, job: _Job, *, is_seen: bo
             f"but only {figure(max(0.0, why.more_us) / 1000)} ms of that are seen in what rank "
             f"{last.load.rank} does longer"
         )
-    bare_us = job.bare_us.get(last.load.run)
     of_cpu = not on_gpu or (cause is m.LateCause.HOST and not is_seen)
     if of_cpu and bare_us is not None and last.waited_us - last.load.step_us + bare_us < needed_us:
         return (
@@ -379,7 +370,7 @@ def _doubt(last: _Last, cause: m.LateCause, why: _Why, job: _Job, *, is_seen: bo
     return ""
 
 
-def _on_gpu(kernels: m.KernelBreakdown | m.Skipped) -> bool:
+def _on_gpu(kernels: m.Kernels) -> bool:
     return isinstance(kernels, m.KernelBreakdown) and kernels.device == "cuda"
 
 
@@ -393,7 +384,7 @@ def _cpu_longer_us(last: _Last, kernels: Kernels) -> float | None:
     return max(own - median(each[place] for each in theirs) for place, own in enumerate(mine))
 
 
-def _cpu_us(kernels: m.KernelBreakdown | m.Skipped) -> tuple[float, float] | None:
+def _cpu_us(kernels: m.Kernels) -> tuple[float, float] | None:
     """Microseconds per traced step in which the CPU worked and did not wait for the GPU: with, and
     without, what nothing in the trace names. None where that is not known, or on a CPU."""
     if isinstance(kernels, m.Skipped) or kernels.device != "cuda":
@@ -449,9 +440,7 @@ def _grew_most(last: _Last, kernels: Kernels, more_us: float, *, copies: bool) -
     return f", most of it {short_name(most)}"
 
 
-def _by_name(
-    load: m.RankLoad, kernels: m.KernelBreakdown | m.Skipped, *, copies: bool
-) -> dict[str, float]:
+def _by_name(load: m.RankLoad, kernels: m.Kernels, *, copies: bool) -> dict[str, float]:
     """Microseconds in a step."""
     if isinstance(kernels, m.Skipped):
         return {}
@@ -463,26 +452,24 @@ def _by_name(
     }
 
 
-def _load(key: m.RunKey, rank: int, kernels: m.KernelBreakdown | m.Skipped) -> m.RankLoad | str:
-    """Or why there is none."""
-    if isinstance(kernels, m.Skipped):
-        return kernels.reason
-    if not isinstance(kernels.communication, m.Communication):
-        return kernels.communication.reason
-    if not kernels.steps:
-        return "the trace marks no steps (ProfilerStep#), so there is no common unit"
-    talk, exposed_us = kernels.communication, kernels.communication.exposed_us
+@m.skippable
+def _load(key: m.RunKey, rank: int, traced: m.Kernels) -> m.RankLoad | m.Skipped:
+    kernels = m.known(traced)
+    talk = m.known(kernels.communication)
+    steps = kernels.steps
+    if not steps:
+        return m.Skipped("the trace marks no steps (ProfilerStep#), so there is no common unit")
     return m.RankLoad(
         run=key,
         rank=rank,
-        steps=kernels.steps,
-        step_us=kernels.window_us / kernels.steps,
-        busy_us=(talk.work_us + exposed_us) / kernels.steps,
-        idle_us=(kernels.window_us - talk.work_us - exposed_us) / kernels.steps,
-        compute_us=talk.work_us / kernels.steps,
-        communication_us=talk.busy_us / kernels.steps,
-        exposed_us=exposed_us / kernels.steps,
-        copies_us=talk.copies_us / kernels.steps,
+        steps=steps,
+        step_us=kernels.window_us / steps,
+        busy_us=(talk.work_us + talk.exposed_us) / steps,
+        idle_us=(kernels.window_us - talk.work_us - talk.exposed_us) / steps,
+        compute_us=talk.work_us / steps,
+        communication_us=talk.busy_us / steps,
+        exposed_us=talk.exposed_us / steps,
+        copies_us=talk.copies_us / steps,
     )
 
 
@@ -497,8 +484,8 @@ def _straggler(ranks: Sequence[m.RankLoad], why: str) -> _Judged:
     unknown = f"whether the others wait for it is not known: {why}"
     if not middle or slowest.compute_us < STRAGGLES_FROM * middle:
         return _Judged(
-            text=f"no rank computes {STRAGGLES_FROM}× as long as the median (rank {slowest.rank}: "
+            f"no rank computes {STRAGGLES_FROM}× as long as the median (rank {slowest.rank}: "
             f"{figures}); {unknown}"
         )
     longer = f"{slowest.compute_us / middle:.2f}× as long as the median ({figures})"
-    return _Judged(text=f"rank {slowest.rank} computes {longer}; {unknown}", straggler=slowest.run)
+    return _Judged(f"rank {slowest.rank} computes {longer}; {unknown}", straggler=slowest.run)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from kgprof import collectors
 from kgprof import model as m
@@ -155,14 +156,14 @@ def _replaced(find: re.Pattern[str], put: str, text: str) -> tuple[str, int]:
         return find.subn(put, text)
     number = 0
 
-    def replace(match: re.Match[str]) -> str:
+    def put_in(match: re.Match[str]) -> str:
         nonlocal number
         if match["kept"] is not None:
             return match[0]
         number += 1
         return put
 
-    return find.sub(replace, text), number
+    return find.sub(put_in, text), number
 
 
 def _folders(private: m.PrivateNames, root: str) -> Iterable[Pattern]:
@@ -231,12 +232,9 @@ def _is_a_word(name: str) -> bool:
     """Whether kgprof itself says it: who is called "step" must not turn every step of a report into
     a user."""
     if not _OURS:
-        text = (
-            m.encode_json(collectors.RULES).decode()
-            + " "
-            + m.encode_json(msgspec.json.schema(m.Profile)).decode()
-        )
-        _OURS.update(_WORD.findall(text.lower().replace("_", " ")))
+        for said in (collectors.RULES, msgspec.json.schema(m.Profile)):
+            text = m.encode_json(said).decode().lower().replace("_", " ")
+            _OURS.update(_WORD.findall(text))
     return name.lower() in _OURS
 
 
@@ -250,7 +248,7 @@ def redacted_trace(text: str, private: m.PrivateNames, *, root: str = "") -> str
     """A Kineto trace with every string redacted as those of a Profile are; a trace says each a
     thousandfold."""
     users = tuple(dict.fromkeys((*private.users, *sorted(set(_NAMED_HOME.findall(text))))))
-    redactor = Redactor(msgspec.structs.replace(private, users=users), root=root)
+    redactor = Redactor(replace(private, users=users), root=root)
     strings = set(_JSON_STRING.findall(text))
     if keys := [
         key
@@ -284,7 +282,7 @@ def redacted(
     if redact:
         made, found = _identities_left_out(made, private)
         counts += found
-    return msgspec.structs.replace(
+    return replace(
         made,
         contents=m.Contents(
             redaction=redact or before.redaction,
@@ -320,17 +318,17 @@ def _identities_left_out(report: R, private: m.PrivateNames) -> tuple[R, Counter
     named = _NAMED_HOME.findall(msgspec.json.encode(report).decode())
     environment = report.environment
     users = tuple(dict.fromkeys((*private.users, *sorted(named))))
-    redactor = Redactor(msgspec.structs.replace(private, users=users), root=environment.source_root)
+    redactor = Redactor(replace(private, users=users), root=environment.source_root)
     flags = {name: _value(name, value, redactor) for name, value in environment.flags.items()}
     changed: dict[str, Any] = {
-        "environment": msgspec.structs.replace(environment, flags=flags),
+        "environment": replace(environment, flags=flags),
         "command": _arguments(report.command, redactor),
     }
     for name in ("options", "question"):
         if (given := getattr(report, name, None)) is not None:
             arguments = _arguments(given.workload_args, redactor)
-            changed[name] = msgspec.structs.replace(given, workload_args=arguments)
-    return _walk(msgspec.structs.replace(report, **changed), redactor), redactor.counts
+            changed[name] = replace(given, workload_args=arguments)
+    return _walk(replace(report, **changed), redactor), redactor.counts
 
 
 _VALUE_LEFT_OUT = re.compile(r"<value [0-9a-f]{2}>")
@@ -379,7 +377,7 @@ def _walk(
             old = getattr(value, name)
             if type(old) not in _NO_TEXT and (new := _walk(old, text, name, location)) is not old:
                 changed[name] = new
-        return msgspec.structs.replace(value, **changed) if changed else value
+        return replace(value, **changed) if changed else value
     if isinstance(value, tuple):
         if _NO_TEXT.issuperset(map(type, value)):
             return value
@@ -447,34 +445,31 @@ class _SourceLines:
         # it is source in another form, and quotes the lines that it was made of
         if isinstance(place, m.CompiledText):
             if self._wanted == NONE:
-                return msgspec.structs.replace(place, text="", cut=place.cut + len(place.text))
-            return msgspec.structs.replace(place, text=self._in_text(place.text))
+                return replace(place, text="", cut=place.cut + len(place.text))
+            return replace(place, text=self._in_text(place.text))
         if isinstance(place, m.ProjectSource):
             if isinstance(place.text, m.Skipped):
                 return place
             numbers = range(1, len(place.text.splitlines()) + 1)
             stays = min((self._stays(place.file, str(number)) for number in numbers), default=True)
             gone = m.Skipped(f"left out by --include-source {self._wanted}")
-            return place if stays else msgspec.structs.replace(place, text=gone)
+            return place if stays else replace(place, text=gone)
         stays = not place.text or self._stays(place.file, str(place.line))
-        return place if stays else msgspec.structs.replace(place, text="")
+        return place if stays else replace(place, text="")
 
     def _in_text(self, text: str) -> str:
         if "\n" not in text and "  # " not in text and ", code: " not in text:
             return text
-        put = _FRAME.sub(self._frame, text)
-        for pattern in (_BESIDE, _GENERATED):
-            put = pattern.sub(self._line, put)
+        put = text
+        for pattern in (_FRAME, _BESIDE, _GENERATED):
+            put = pattern.sub(self._quoted, put)
         return text if put == text else put
 
-    def _frame(self, found: re.Match[str]) -> str:
+    def _quoted(self, found: re.Match[str]) -> str:
         if LEFT_OUT in found["code"] or self._stays(found["file"], found["line"]):
             return found[0]
-        return f"{found['head']}{found['indent']}  {LEFT_OUT}\n"
-
-    def _line(self, found: re.Match[str]) -> str:
-        if LEFT_OUT in found["code"] or self._stays(found["file"], found["line"]):
-            return found[0]
+        if found.re is _FRAME:
+            return f"{found['head']}{found['indent']}  {LEFT_OUT}\n"
         return f"{found['head']}{LEFT_OUT}{found['tail']}"
 
     def _stays(self, file: str, line: str) -> bool:

@@ -183,16 +183,12 @@ def _pairs(node: ast.AST) -> Iterable[tuple[Any, Any]]:
 
 def _name(node: Any) -> str:
     while isinstance(node, ast.Subscript):
-        node = (
-            node.slice
-            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
-            else node.value
-        )
-    part = (
-        node
-        if isinstance(node, str)
-        else getattr(node, "attr", getattr(node, "id", getattr(node, "value", "")))
-    )
+        key = node.slice
+        is_text = isinstance(key, ast.Constant) and isinstance(key.value, str)
+        node = key if is_text else node.value
+    part = node
+    if not isinstance(node, str):
+        part = getattr(node, "attr", getattr(node, "id", getattr(node, "value", "")))
     return part if isinstance(part, str) and len(part) < 80 else ""
 
 
@@ -206,13 +202,12 @@ def _literals(value: Any) -> Iterator[Any]:
                 yield part
             case ast.Call(func=called, args=given):
                 name = _name(called)
-                parts += (
-                    given
-                    if name in _WORDS["decoders"]
-                    else given[1:]
-                    if name in _WORDS["setters"]
-                    else [called]
-                )
+                if name in _WORDS["decoders"]:
+                    parts += given
+                elif name in _WORDS["setters"]:
+                    parts += given[1:]
+                else:
+                    parts.append(called)
             case (
                 ast.BinOp()
                 | ast.BoolOp()
@@ -345,14 +340,10 @@ def _decoded(line: str) -> str:
     if "%" in line:
         line = _FIND["percents"].sub(lambda word: unquote(unquote(word[0])), line)
     line = _FIND["colours"].sub("", line)
-    line = (
-        _FIND["entities"].sub(lambda entity: html.unescape(entity[0]), line)
-        if "&" in line
-        else line
-    )
-    line = (
-        _FIND["escapes"].sub(lambda code: chr(int(code[1], 16)), line) if "\\u00" in line else line
-    )
+    if "&" in line:
+        line = _FIND["entities"].sub(lambda entity: html.unescape(entity[0]), line)
+    if "\\u00" in line:
+        line = _FIND["escapes"].sub(lambda code: chr(int(code[1], 16)), line)
     return line.replace("\uff1a", ":").replace("\uff1d", "=")
 
 

@@ -37,8 +37,8 @@ def differences(files: Sequence[m.TraceFile], reports: m.Runs) -> tuple[m.TraceD
 
 
 def difference(
-    before: m.KernelBreakdown | m.Skipped,
-    after: m.KernelBreakdown | m.Skipped,
+    before: m.Kernels,
+    after: m.Kernels,
     *,
     run: m.RunKey,
     against: m.RunKey,
@@ -56,20 +56,22 @@ def difference(
     totals = [(side.total_us, sum(row.count for row in side.rows)) for side in (before, after)]
 
     def change(name: _Name, earlier: _Amount | None, later: _Amount | None) -> m.Change:
-        (before_us, before_count), (after_us, after_count) = earlier or (0.0, 0), later or (0.0, 0)
+        before_us, before_count = _per_step(earlier, steps[0])
+        after_us, after_count = _per_step(later, steps[1])
+        status = m.Presence.BOTH
+        if earlier is None:
+            status = m.Presence.NEW
+        elif later is None:
+            status = m.Presence.GONE
         return m.Change(
             name=name[0],
             kind=name[1],
-            status=m.Presence.NEW
-            if earlier is None
-            else m.Presence.GONE
-            if later is None
-            else m.Presence.BOTH,
-            before_us=before_us / steps[0],
-            after_us=after_us / steps[1],
-            delta_us=after_us / steps[1] - before_us / steps[0],
-            before_count=None if before_count is None else before_count / steps[0],
-            after_count=None if after_count is None else after_count / steps[1],
+            status=status,
+            before_us=before_us,
+            after_us=after_us,
+            delta_us=after_us - before_us,
+            before_count=before_count,
+            after_count=after_count,
         )
 
     def changes(side: Callable[[m.KernelBreakdown], _Side]) -> tuple[m.Change, ...]:
@@ -101,6 +103,11 @@ def difference(
         spans=changes(lambda side: _added_up((span.span, None, span) for span in side.by_span)),
         regions=changes(lambda side: _added_up((span.span, None, span) for span in side.by_region)),
     )
+
+
+def _per_step(amount: _Amount | None, steps: int) -> tuple[float, float | None]:
+    us, count = amount or (0.0, 0)
+    return us / steps, None if count is None else count / steps
 
 
 def _added_up(

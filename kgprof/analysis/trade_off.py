@@ -30,8 +30,6 @@ from kgprof.wording import short
 
 NOT_RUN = m.Skipped("it was not run in this mode")
 
-Time = m.Spread | m.Skipped
-
 
 def trade_offs(evidence: Evidence, runs: m.Runs) -> tuple[m.TradeOff, ...]:
     """One for each pair that the workload declares and each mode in which the guarded one ran.
@@ -44,13 +42,14 @@ def trade_offs(evidence: Evidence, runs: m.Runs) -> tuple[m.TradeOff, ...]:
         return ()
     by_key = {run.key: run for run in runs}
     events = evidence.once(syncs.collect)
-    return tuple(
-        weigh(run, by_key.get(key), key, events, on_cuda=evidence.device == "cuda")
-        for pair in alternatives
-        for run in runs
-        if run.key.strategy == pair.guarded
-        for key in (m.RunKey(strategy=pair.always, mode=run.key.mode),)
-    )
+    on_cuda = evidence.device == "cuda"
+    weighed = []
+    for pair in alternatives:
+        for run in runs:
+            if run.key.strategy == pair.guarded:
+                key = m.RunKey(pair.always, run.key.mode)
+                weighed.append(weigh(run, by_key.get(key), key, events, on_cuda=on_cuda))
+    return tuple(weighed)
 
 
 def weigh(
@@ -95,35 +94,31 @@ def weigh(
     )
 
 
-def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> float | m.Skipped:
+def _more_reads(guarded: m.RunReport, always: m.RunReport | None) -> m.Figure:
     counts: list[float] = []
     for run in (guarded, always):
         if run is None:
             return m.Skipped("the alternative was not run")
         read = run.memory if isinstance(run.memory, m.Skipped) else run.memory.syncs_per_step
         if isinstance(read, m.Skipped):
-            return m.Skipped(f"{run.key.slug}: {read.reason}")
+            return m.Skipped(f"{run.slug}: {read.reason}")
         counts.append(read)
     return counts[0] - counts[1]
 
 
-def _waited(extra: Sequence[Sync], reads: float | m.Skipped, on_cuda: bool) -> float | m.Skipped:
+@m.skippable
+def _waited(extra: Sequence[Sync], reads: m.Figure, on_cuda: bool) -> m.Figure:
     """Microseconds a step, of these sites together."""
     if not on_cuda:
         return m.Skipped("not applicable on a CPU")
-    if isinstance(reads, m.Skipped):
-        return reads
+    m.known(reads)
     if not extra:
         return m.Skipped("no line syncs in one of the two only")
-    waited = [site.waited_us for site in extra]
-    unseen = next((one for one in waited if isinstance(one, m.Skipped)), None)
-    if unseen is not None:
-        return unseen
-    calls = zip(*(one for one in waited if not isinstance(one, m.Skipped)), strict=True)
+    calls = zip(*(m.known(site.waited_us) for site in extra), strict=True)
     return syncs.waited_a_step([sum(call) for call in calls])
 
 
-def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, Time, Time]:
+def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, m.Time, m.Time]:
     """Of both on what ranks them, else what either has, or why it has none."""
     found = ranked([guarded, always]) if always is not None else None
     if found is not None and len(found.runs) == 2:
@@ -141,43 +136,39 @@ def _times(guarded: m.RunReport, always: m.RunReport | None) -> tuple[Unit, Time
     return each, mine, m.Skipped(STEPS_DIFFER) if unlike else theirs
 
 
-def _whole(run: m.RunReport) -> Time:
+def _whole(run: m.RunReport) -> m.Time:
     """Or why there is no time a unit."""
     whole = uncounted_evaluation(run)
     return whole if isinstance(whole, m.Spread) else run.per_unit
 
 
+@m.skippable
 def _saved(
-    guarded: m.RunReport, always: m.RunReport | None, unit: Unit, sync_us: float | m.Skipped
-) -> float | m.Skipped:
+    guarded: m.RunReport, always: m.RunReport | None, unit: Unit, sync_us: m.Figure
+) -> m.Figure:
     """What a step, or a whole evaluation, without the guard takes more, and the waits that it is
     spared, in us."""
     if always is None:
         return NOT_RUN
-    by_step = unit is PER_STEP
-    mine, theirs = (run.step if by_step else run.evaluation_time for run in (guarded, always))
-    if isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped):
-        return m.first_skipped(mine, theirs)
-    if not by_step and isinstance(guarded.evaluation, m.Skipped):
-        return guarded.evaluation
-    if isinstance(sync_us, m.Skipped):
-        return sync_us
-    more = theirs.median - mine.median
-    if by_step or isinstance(guarded.evaluation, m.Skipped):
-        return more + sync_us
-    return more * 1e6 + sync_us * guarded.evaluation.steps
+    if unit is PER_STEP:
+        mine_us = m.known(guarded.step).median
+        return m.known(always.step).median - mine_us + m.known(sync_us)
+    mine_s = m.known(guarded.evaluation_time).median
+    more_s = m.known(always.evaluation_time).median - mine_s
+    steps = m.known(guarded.evaluation).steps
+    return more_s * 1e6 + m.known(sync_us) * steps
 
 
 def _judged(
-    guarded: tuple[m.RunReport, Time],
-    always: tuple[m.RunReport | None, Time],
+    guarded: tuple[m.RunReport, m.Time],
+    always: tuple[m.RunReport | None, m.Time],
     always_key: m.RunKey,
     unit: Unit,
-    reads: float | m.Skipped,
+    reads: m.Figure,
 ) -> tuple[m.ReadVerdict, str]:
     """The verdict, and the sentence with the figures that it rests on."""
     (run, mine), (other, theirs) = guarded, always
-    names = run.key.slug, always_key.slug
+    names = run.slug, always_key.slug
     differ = any(each.results_differ for each in (run, other) if each is not None)
     if other is None or isinstance(mine, m.Skipped) or isinstance(theirs, m.Skipped) or differ:
         times = zip(names, (mine, theirs), strict=True)
@@ -192,7 +183,7 @@ def _judged(
     figures = f"{_figure(names[0], mine, unit)}, {_figure(names[1], theirs, unit)}"
     answer = held(run, other, unit)
     if not isinstance(answer, Faster):
-        why = why_not(answer, (names[0], run), (names[1], other), unit)
+        why = why_not(answer, run, other, unit)
         return m.ReadVerdict.INCONCLUSIVE, f"{figures}: {why}"
     keeps = answer.verdict is m.Judged.FASTER
     words = "skipping work after the sync" if keeps else "always doing the work"
@@ -203,7 +194,6 @@ def _judged(
 
 def _figure(name: str, time: m.Spread, unit: Unit) -> str:
     known = within_process(time, unit)
-    ends = f"{unit.bare(known.low)} to {unit.bare(known.high)}"
     kind = "p10 to p90" if unit is PER_STEP else "range"
-    ranged = f"{kind} {ends}" if time.samples > 1 else "no spread"
+    ranged = f"{kind} {unit.ends(known)}" if time.samples > 1 else "no spread"
     return f"{name} takes {unit.say(time.median)} (TIMING, median, {ranged}, n = {time.samples:,})"

@@ -26,7 +26,7 @@ TRACED_TO_NAME = 3  # runs that were only traced, in the first line
 LESS_WORK = 0.9  # of another run's GPU time per step, and yet the longer step
 
 
-class Remark(m.Model):
+class Remark(m.Model, kw_only=False):
     """A part of the verdict. ``status`` is what the whole verdict is at best, with this in it."""
 
     text: str
@@ -35,7 +35,7 @@ class Remark(m.Model):
     says_step: bool = False  # what a step takes
 
 
-def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None, workload: str = "") -> Remark:
+def fastest(runs: m.Runs, baseline: m.RunKey | None, workload: str = "") -> Remark:
     """The fastest among the runs whose results may be believed, on what all of them have in
     common."""
     if (found := ranked(runs)) is not None:
@@ -45,18 +45,18 @@ def fastest(runs: Sequence[m.RunReport], baseline: m.RunKey | None, workload: st
     if not per_step:
         return _untimed(runs)
     if all(run.script is not None and run.script.is_one_window for run, _ in per_step):
-        takes = ", ".join(f"{run.key.slug} takes {_whole(time.median)}" for run, time in per_step)
+        takes = ", ".join(f"{run.slug} takes {_whole(time.median)}" for run, time in per_step)
         asks = _never_called([run.script for run, _ in per_step if run.script], workload)
         return Remark(
-            text=f"{takes} from its first line to its end (no steps){asks}",
+            f"{takes} from its first line to its end (no steps){asks}",
             status=ATTENTION if asks else OK,
         )
     for finished, unit in whole_jobs(sound):
         if finished:
             run, time = finished[0]
-            text = f"only {run.key.slug} finished its evaluation: {unit.say(time.median)}"
-            return Remark(text=text, status=ATTENTION)
-    return Remark(text=f"the runs cannot be ranked: {times.STEPS_DIFFER}", status=ATTENTION)
+            text = f"only {run.slug} finished its evaluation: {unit.say(time.median)}"
+            return Remark(text, ATTENTION)
+    return Remark(f"the runs cannot be ranked: {times.STEPS_DIFFER}", ATTENTION)
 
 
 def _never_called(scripts: Sequence[m.ScriptRun], workload: str) -> str:
@@ -70,7 +70,7 @@ def _never_called(scripts: Sequence[m.ScriptRun], workload: str) -> str:
     return f"; it never calls {named}{more}: did you mean kgprof profile {target}?"
 
 
-def _untimed(runs: Sequence[m.RunReport]) -> Remark:
+def _untimed(runs: m.Runs) -> Remark:
     """What there is instead: the steps of scripts, traces, or compilations of a TORCH_TRACE
     directory."""
     scripts = [
@@ -82,7 +82,7 @@ def _untimed(runs: Sequence[m.RunReport]) -> Remark:
         remarks = [_about(run, script) for run, script in scripts]
         statuses = [remark.status for remark in remarks]
         text = "; ".join(remark.text for remark in remarks)
-        return Remark(text=text, status=max(statuses, key=WORST_LAST.index))
+        return Remark(text, max(statuses, key=WORST_LAST.index))
     compiled = [run.compile for run in runs if not isinstance(run.compile, m.Skipped)]
     from_files = compiled and all(run.script is not None and not run.script.counted for run in runs)
     compilations = plural(sum(len(summary.compilations) for summary in compiled), "compilation")
@@ -91,8 +91,8 @@ def _untimed(runs: Sequence[m.RunReport]) -> Remark:
         "TORCH_TRACE directory holds no times"
     )
     if runs and all(run.exit.failure is not None for run in runs):
-        return Remark(text="")  # how they ended is a headline
-    return Remark(text=_traced(runs) or (among if from_files else "no run has a time"))
+        return Remark("")  # how they ended is a headline
+    return Remark(_traced(runs) or (among if from_files else "no run has a time"))
 
 
 def _whole(us: float) -> str:
@@ -109,16 +109,16 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
         else ""
     )
     if script.is_one_window:
-        untimed = f"{run.key.slug} has no steps, and was not timed{finer}"
-        return Remark(text=untimed, status=INCONCLUSIVE)
+        untimed = f"{run.slug} has no steps, and was not timed{finer}"
+        return Remark(untimed, INCONCLUSIVE)
     each = "each " if script.steps > 1 else ""
-    steps = f"{run.key.slug}: {plural(script.steps, 'step')} counted, {each}{script.step}"
+    steps = f"{run.slug}: {plural(script.steps, 'step')} counted, {each}{script.step}"
     if isinstance(run.compile, m.Skipped):
-        return Remark(text=steps, status=INCONCLUSIVE)
+        return Remark(steps, INCONCLUSIVE)
     steady = run.compile.steady
     if isinstance(steady, m.Skipped):
         text = f"{steps}; no step time: {steady.reason}{finer}"
-        return Remark(text=text, status=INCONCLUSIVE)
+        return Remark(text, INCONCLUSIVE)
     under = (
         "under torch.profiler"
         if steady.measured_in == m.PassName.TRACE
@@ -126,15 +126,13 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     )
     took = f"about {times.said(steady, PER_STEP)} {PER_STEP.name} ({under})"
     if within_process(steady, PER_STEP).is_steady:
-        return Remark(text=f"{run.key.slug} takes {took}")
-    return Remark(text=f"{run.key.slug}: step time not decided, {took}", status=INCONCLUSIVE)
+        return Remark(f"{run.slug} takes {took}")
+    return Remark(f"{run.slug}: step time not decided, {took}", INCONCLUSIVE)
 
 
-def _traced(runs: Sequence[m.RunReport]) -> str:
+def _traced(runs: m.Runs) -> str:
     """How busy each device was, of runs that were only traced; empty where none was."""
-    found = [
-        (run.key.slug, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)
-    ]
+    found = [(run.slug, run.kernels) for run in runs if isinstance(run.kernels, m.KernelBreakdown)]
     parts = []
     for slug, kernels in found[:TRACED_TO_NAME]:
         what = "GPU busy" if kernels.device == "cuda" else "operators running"
@@ -150,25 +148,25 @@ def _traced(runs: Sequence[m.RunReport]) -> str:
 def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
     """Of a run whose median stands for none of its times; None for one whose does."""
     if unit is PER_STEP and (ahead := limits.starts_ahead(run, run.limits)):
-        text = f"{run.key.slug}: step time not decided: {ahead}"
-        return Remark(text=text, status=INCONCLUSIVE)
+        text = f"{run.slug}: step time not decided: {ahead}"
+        return Remark(text, INCONCLUSIVE)
     if unit is PER_STEP and time.samples == 1:
         took = f"one step was timed, {unit.say(time.median)}"
-        return Remark(text=f"{run.key.slug}: step time not decided: {took}", status=INCONCLUSIVE)
+        return Remark(f"{run.slug}: step time not decided: {took}", INCONCLUSIVE)
     known = within_process(time, unit)
     if known.is_steady:
         return None
     step = "step" if unit is PER_STEP else "evaluation"
     of = f"p10 to p90 of {plural(time.samples, 'step')}" if unit is PER_STEP else ""
     of = of or plural(time.samples, "evaluation")
-    text = f"{run.key.slug}: {step} time not decided, {times.said(time, unit)} {unit.name} ({of})"
+    text = f"{run.slug}: {step} time not decided, {times.said(time, unit)} {unit.name} ({of})"
     varied = f"its times varied {figure(known.variation)}× within the run"
     cpu = ""
     if isinstance(run.cpu, m.Spread) and unit is PER_STEP:
         cpu = f"; CPU time {unit.say(run.cpu.median)}"
     why = limits.ahead_of_the_gpu(run) or times.why_unsteady(run)
     notes = (f"{varied}{cpu}: {why}",)
-    return Remark(text=text, status=INCONCLUSIVE, notes=notes)
+    return Remark(text, INCONCLUSIVE, notes=notes)
 
 
 def processes(*runs: m.RunReport) -> str:
@@ -189,69 +187,62 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
         once = ", measured once (n = 1)" if best.samples == 1 and not found.in_rounds else ""
         if (undecided := _undecided(first, best, unit)) is not None:
             return undecided
-        text = f"{first.key.slug} takes {unit.say(best.median)}{once}"
-        return Remark(text=text, says_step=unit is PER_STEP)
+        text = f"{first.slug} takes {unit.say(best.median)}{once}"
+        return Remark(text, says_step=unit is PER_STEP)
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
     answers = {run.key: answer for (run, _), answer in zip(others, found.answers, strict=True)}
     notes = (processes(first, *(run for run, _ in others)), *_contradictions(first, others))
     notes += tuple(
-        f"in {run.key.slug} {times.slow_first_words(run.slow_first)}"
+        f"in {run.slug} {times.slow_first_words(run.slow_first)}"
         for run in (first, against)
         if run.slow_first
     )
     if answers[against.key].verdict is not m.Judged.FASTER:
-        why = times.why_not(answers[against.key], _named(first), _named(against), unit)
+        why = times.why_not(answers[against.key], first, against, unit)
         figures = (
-            f"{first.key.slug} took {unit.say(best.median)}, {against.key.slug} "
-            f"{unit.say(time.median)}"
+            f"{first.slug} took {unit.say(best.median)}, {against.slug} {unit.say(time.median)}"
         )
         if isinstance(answers[against.key], Level):
             return Remark(
-                text=f"{first.key.slug} and {against.key.slug} are level: {figures}",
+                f"{first.slug} and {against.slug} are level: {figures}",
                 notes=(*notes, why),
             )
-        return Remark(text=f"cannot rank: {figures}; {why}", status=INCONCLUSIVE, notes=notes)
+        return Remark(f"cannot rank: {figures}; {why}", INCONCLUSIVE, notes=notes)
     close = [
         (run, other) for run, other in others if answers[run.key].verdict is not m.Judged.FASTER
     ]
-    names = " and ".join([first.key.slug, *(run.key.slug for run, _ in close)][:2])
+    names = " and ".join([first.slug, *(run.slug for run, _ in close)][:2])
     names += and_more(close, 1)
-    gain = f"{figure(time.median / best.median)}× faster than {against.key.slug}"
+    gain = f"{figure(time.median / best.median)}× faster than {against.slug}"
     gain += f" ({unit.bare(best.median)} vs {unit.say(time.median)})"
     if close:
         which, _ = close[0]
-        why = times.why_not(answers[which.key], _named(first), _named(which), unit)
-        notes += (f"{first.key.slug} and {which.key.slug} cannot be told apart: {why}",)
-        return Remark(text=f"{names} are fastest: {gain}", notes=notes)
-    text = f"{first.key.slug} is fastest: {gain}"
+        why = times.why_not(answers[which.key], first, which, unit)
+        notes += (f"{first.slug} and {which.slug} cannot be told apart: {why}",)
+        return Remark(f"{names} are fastest: {gain}", notes=notes)
+    text = f"{first.slug} is fastest: {gain}"
     second, next_best = others[0]
     if second is not against:
-        text += f" and {figure(next_best.median / best.median)}× faster than {second.key.slug}"
-    return Remark(text=text, notes=notes)
+        text += f" and {figure(next_best.median / best.median)}× faster than {second.slug}"
+    return Remark(text, notes=notes)
 
 
-def _named(run: m.RunReport) -> tuple[str, m.RunReport]:
-    return run.key.slug, run
-
-
-def _contradictions(
-    first: m.RunReport, others: Sequence[tuple[m.RunReport, m.Spread]]
-) -> Iterator[str]:
+def _contradictions(first: m.RunReport, others: Sequence[times.Timed]) -> Iterator[str]:
     """Runs of the same strategy whose GPU did clearly less in a step than that of the fastest."""
     mine = _busy_us(first)
     for run, _ in others:
         its = _busy_us(run)
         if mine and its and run.key.strategy == first.key.strategy and its < LESS_WORK * mine:
             yield (
-                f"{run.key.slug} has less GPU work per step ({figure(its)} vs {figure(mine)} µs of "
-                f"{first.key.slug}), so its longer time comes from the CPU or from chance in that "
+                f"{run.slug} has less GPU work per step ({figure(its)} vs {figure(mine)} µs of "
+                f"{first.slug}), so its longer time comes from the CPU or from chance in that "
                 "process"
             )
 
 
 def _busy_us(run: m.RunReport) -> float | None:
-    kernels = run.kernels
-    if not isinstance(kernels, m.KernelBreakdown) or kernels.device != "cuda" or not kernels.steps:
+    kernels = run.gpu_kernels
+    if kernels is None or not kernels.steps:
         return None
     return kernels.busy_us / kernels.steps
 
@@ -263,8 +254,8 @@ SPOILED_FROM = 0.5  # of the work: so much of it undecided is said before anythi
 
 
 def verdict(
-    runs: Sequence[m.RunReport],
-    findings: Sequence[m.Finding],
+    runs: m.Runs,
+    findings: m.Findings,
     *,
     baseline: m.RunKey | None,
     interrupted: bool,
@@ -290,28 +281,24 @@ def verdict(
     work, lead = _work(runs)
     remarks = [rank, *([results] if results else []), *work]
     if balance is not None and balance.straggler is not None:
-        remarks.insert(0, Remark(text=balance.text, status=ATTENTION))
+        remarks.insert(0, Remark(balance.text, ATTENTION))
     elif balance is not None:
-        remarks.append(Remark(text=balance.text))
+        remarks.append(Remark(balance.text))
     # Of traces held against others, what became of the whole.
     remarks += tuple(
         Remark(
-            text=f"{one.run.strategy}: {figure(one.total.after_us)} µs of kernels per {one.per}, "
+            f"{one.run.strategy}: {figure(one.total.after_us)} µs of kernels per {one.per}, "
             f"was {figure(one.total.before_us)}"
         )
         if one.total is not None
-        else Remark(text=f"{one.run.strategy} was not compared: {one.missing}", status=ATTENTION)
+        else Remark(f"{one.run.strategy} was not compared: {one.missing}", ATTENTION)
         for one in differences[:TRACED_TO_NAME]
     )
     added = []  # to the first remark
-    limited = limits.words(runs[0], says_step=rank.says_step) if len(runs) == 1 else ""
-    stands = limited and (limits.is_of_the_whole(runs[0]) or limits.is_gpu_bound(runs[0]))
-    if limited and (stands or rank.status is not INCONCLUSIVE):
-        if not actions and limits.is_gpu_bound(runs[0]):
-            limited += "; no finding asks for a change"
-        added.append(limited)
-    if len(runs) == 1 and not limited and limits.is_gpu_bound(runs[0]):
-        added.append(limits.busy_words(runs[0]))
+    if len(runs) == 1:
+        limited = _limited(runs[0], rank, acts=bool(actions))
+        if limited:
+            added.append(limited)
     if balance is not None and (last := _last(runs, balance)):
         added.append(last)
     here = [action for action in actions if not action.only_on_gpu]
@@ -347,6 +334,18 @@ def verdict(
     )
 
 
+def _limited(run: m.RunReport, rank: Remark, *, acts: bool) -> str:
+    """Say what limits the step, if that is certain enough to stand beside the time."""
+    is_gpu_bound = limits.is_gpu_bound(run)
+    limited = limits.words(run, says_step=rank.says_step)
+    if not limited:
+        return limits.busy_words(run) if is_gpu_bound else ""
+    if is_gpu_bound:
+        return limited if acts else f"{limited}; no finding asks for a change"
+    is_certain = limits.is_of_the_whole(run) or rank.status is not INCONCLUSIVE
+    return limited if is_certain else ""
+
+
 def _first(action: m.Action) -> str:
     """Name what to do first; what compiling costs stands with the action itself."""
     if action.rule == NEVER_BREAKS_EVEN.id:
@@ -355,7 +354,7 @@ def _first(action: m.Action) -> str:
     return ": ".join(filter(None, (", ".join(places), action.text)))
 
 
-def _last(runs: Sequence[m.RunReport], balance: m.RankBalance) -> str:
+def _last(runs: m.Runs, balance: m.RankBalance) -> str:
     """Say what limits the rank that the others wait for, where nobody is called late."""
     its = [run for run in runs if run.key == balance.last]
     limited = limits.step_words(its[0]) if its else ""
@@ -363,13 +362,13 @@ def _last(runs: Sequence[m.RunReport], balance: m.RankBalance) -> str:
     return f"rank {rank}, which comes last, is {limited}" if limited else ""
 
 
-def _by_message(findings: Sequence[m.Finding]) -> tuple[str, ...]:
+def _by_message(findings: m.Findings) -> tuple[str, ...]:
     """Each message once, with all its runs."""
-    runs: dict[str, list[str]] = {}
+    runs: dict[str, dict[str, None]] = {}
     for finding in findings:
-        slugs = runs.setdefault(finding.message, [])
-        if finding.run and finding.run.slug not in slugs:
-            slugs.append(finding.run.slug)
+        slugs = runs.setdefault(finding.message, {})
+        if finding.run:
+            slugs[finding.run.slug] = None
     return tuple(
         f"{', '.join(slugs)}: {message}" if slugs else message for message, slugs in runs.items()
     )
@@ -379,7 +378,7 @@ def _once(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lines))
 
 
-def _interrupted(runs: Sequence[m.RunReport]) -> str:
+def _interrupted(runs: m.Runs) -> str:
     """A run whose process ended may lack what another process was to measure."""
     ended = sum(run.exit.outcome == m.Outcome.OK for run in runs)
     if ended == len(runs):
@@ -388,42 +387,33 @@ def _interrupted(runs: Sequence[m.RunReport]) -> str:
 
 
 def _headlines(
-    runs: Sequence[m.RunReport], findings: Sequence[m.Finding], *, interrupted: bool
+    runs: m.Runs, findings: m.Findings, *, interrupted: bool
 ) -> list[tuple[m.VerdictStatus, str]]:
     """(status, sentence), worst first."""
     lines: list[tuple[m.VerdictStatus, str]] = []
     if interrupted:
         lines.append((INCONCLUSIVE, _interrupted(runs)))
-    lines += [
-        (FAILED, run.how_it_ended)
-        for run in runs
-        if run.exit.outcome not in (m.Outcome.OK, m.Outcome.INTERRUPTED)
-    ]
-    lines += [  # that of MEMORY and KERNELS
-        (FAILED, f"{run.key.slug}: its second process {run.probe_exit.words}")
-        for run in runs
-        if run.probe_exit is not None
-        and run.probe_exit.outcome not in (m.Outcome.OK, m.Outcome.INTERRUPTED)
-    ]
-    rounds = [
-        (run, run.rounds.lost)
-        for run in runs
-        if isinstance(run.rounds, m.Rounds) and not interrupted
-    ]
-    lines += [(FAILED, f"{run.key.slug}: {lost}") for run, every in rounds for lost in every]
-    errors = [finding for finding in findings if finding.level is m.Level.ERROR]
-    lines += [(FAILED, message) for message in _by_message(errors)]
-    return lines
+    ended = (m.Outcome.OK, m.Outcome.INTERRUPTED)
+    failed = [run.how_it_ended for run in runs if run.exit.outcome not in ended]
+    for run in runs:
+        probe = run.probe_exit  # that of MEMORY and KERNELS
+        if probe is not None and probe.outcome not in ended:
+            failed.append(f"{run.slug}: its second process {probe.words}")
+    for run in runs:
+        if isinstance(run.rounds, m.Rounds) and not interrupted:
+            failed += [f"{run.slug}: {lost}" for lost in run.rounds.lost]
+    failed += _by_message([finding for finding in findings if finding.level is m.Level.ERROR])
+    return [*lines, *((FAILED, text) for text in failed)]
 
 
 # ---------------------------------------------------------------- what else holds
 
 
-def _results(runs: Sequence[m.RunReport], uncompared: str) -> Remark | None:
+def _results(runs: m.Runs, uncompared: str) -> Remark | None:
     """What the comparison of results came to. A run that was held against nothing but itself has
     not been compared."""
     if uncompared:
-        return Remark(text=f"results were not compared: {uncompared}", status=ATTENTION)
+        return Remark(f"results were not compared: {uncompared}", ATTENTION)
     compared = [
         run.agreement
         for run in runs
@@ -432,58 +422,54 @@ def _results(runs: Sequence[m.RunReport], uncompared: str) -> Remark | None:
     ]
     if any(run.results_differ for run in runs):
         return None
-    if not compared:
-        alone = any(isinstance(run.agreement, m.RunAgreement) for run in runs)
-        reasons = _without_agreement(runs) or "there was no other result"
-        status = ATTENTION if len(runs) > 1 else OK
-        return (
-            Remark(text=f"results were not compared: {reasons}", status=status) if alone else None
-        )
-    ties = sum(agreement.near_ties + agreement.reference_near_ties for agreement in compared)
     missing = _without_agreement(runs)
+    if not compared:
+        if all(isinstance(run.agreement, m.Skipped) for run in runs):
+            return None
+        reasons = missing or "there was no other result"
+        return Remark(f"results were not compared: {reasons}", ATTENTION if len(runs) > 1 else OK)
+    ties = sum(agreement.near_ties + agreement.reference_near_ties for agreement in compared)
     unknown = f" ({missing})" if missing else ""
     near = any(agreement.verdict == m.AgreementVerdict.NEAR_TIES for agreement in compared)
     words = f"results equal except for {plural(ties, 'near-tie')}" if near else "results equal"
-    return Remark(text=f"{words}{unknown}", status=ATTENTION if missing else OK)
+    return Remark(f"{words}{unknown}", ATTENTION if missing else OK)
 
 
-def _without_agreement(runs: Sequence[m.RunReport]) -> str:
+def _without_agreement(runs: m.Runs) -> str:
     """The runs that were not compared, by their reason."""
     by_reason: dict[str, list[str]] = {}
     for run in runs:
         if isinstance(run.agreement, m.Skipped):
-            by_reason.setdefault(run.agreement.reason, []).append(run.key.slug)
+            by_reason.setdefault(run.agreement.reason, []).append(run.slug)
     return "; ".join(
         f"{', '.join(names)} not compared: {reason}" for reason, names in by_reason.items()
     )
 
 
-def _work(runs: Sequence[m.RunReport]) -> tuple[tuple[Remark, ...], str]:
+def _work(runs: m.Runs) -> tuple[tuple[Remark, ...], str]:
     """Whether all of it was finished; and how much of it is not known of the run with the most,
     whose metrics rest on that: the second, to stand before everything else, where that is most of
     it."""
-    evaluations = [run.evaluation for run in runs if not isinstance(run.evaluation, m.Skipped)]
-    units = {evaluation.units for evaluation in evaluations}
+    units = set()
+    unknown = []
+    unfinished = False
+    for run in runs:
+        if isinstance(run.evaluation, m.Skipped):
+            continue
+        units.add(run.evaluation.units)
+        unfinished |= bool(run.evaluation.unfinished)
+        if (tally := run.evaluation.undecided) is not None:
+            unknown.append((tally.count / run.evaluation.units, tally, run.evaluation.units))
     unit = next((run.unit for run in runs if run.counts_units), None)
     remarks = []
-    if (
-        unit is not None
-        and len(units) == 1
-        and not any(evaluation.unfinished for evaluation in evaluations)
-    ):
-        remarks.append(Remark(text=f"all {plural(units.pop(), unit.name, unit.plural)} finished"))
-    unknown = [
-        (tally, evaluation.units)
-        for evaluation in evaluations
-        if (tally := evaluation.undecided) is not None
-    ]
+    if unit is not None and len(units) == 1 and not unfinished:
+        remarks.append(Remark(f"all {plural(units.pop(), unit.name, unit.plural)} finished"))
     if not unknown:
         return tuple(remarks), ""
-    worst, of = max(unknown, key=lambda pair: pair[0].count / pair[1])
-    share = worst.count / of
+    share, worst, of = max(unknown, key=lambda each: each[0])
     named = unit.plural if unit is not None else "units"
     why = f": {worst.why}" if worst.why else ""
     text = f"{100 * share:.0f} % of the {named} ({worst.count:,} of {of:,}) are undecided{why}"
     if share < SPOILED_FROM:
-        return (*remarks, Remark(text=text, status=ATTENTION)), ""
+        return (*remarks, Remark(text, ATTENTION)), ""
     return tuple(remarks), f"{text}; results and times are of truncated work"

@@ -8,12 +8,11 @@ from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.reading.structured_trace import RunTrace
 
 
+@m.skippable
 def whole_run(evidence: Evidence, run: RunEvidence) -> m.WholeRun | m.Skipped:
     """Account for all steps of a script; the shares are disjoint and add up to the whole."""
-    paid = run.once(paid_once)
+    paid = m.known(run.once(paid_once))
     trace = run.compiler
-    if isinstance(paid, m.Skipped):
-        return paid
     assert trace is not None  # else nothing is known of what was paid once
     first_us, again_us = _compiling(paid, trace)
     total_us = sum(paid.step_us)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kgprof import model as m
+from kgprof.reading.dynamo_settings import switches_in
 
 OTHER = "other"
 A_TENSOR = "a tensor"
@@ -76,9 +77,6 @@ _TENSOR = re.compile(
 )
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.*)")
 _OBJECT = re.compile(r"___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<expected>.*))?")
-_SWITCH = re.compile(
-    r"torch\._dynamo\.config\.(?P<name>\w+)`?(?: ?= ?| to )`?(?P<value>True|False|\d+)"
-)
 _HINT = "(HINT: "
 _CLOSED_OVER = re.compile(r'guard on "(?P<name>[^"]+)"(?P<path>[\w.\[\]\'"]*)')
 _USED = re.compile(
@@ -129,15 +127,6 @@ def parse(text: str) -> Guard:
             kind, fields = parsed
             return Guard(kind=kind, entry=entry, text=guard, **fields, **of_torch)
     return Guard(kind=OTHER, entry=entry, text=guard, **of_torch)
-
-
-def switches_in(text: str) -> tuple[str, ...]:
-    """The settings that torch names with a value, each as code: "torch._dynamo.config.NAME =
-    True"."""
-    found = (
-        f"torch._dynamo.config.{each['name']} = {each['value']}" for each in _SWITCH.finditer(text)
-    )
-    return tuple(dict.fromkeys(found))
 
 
 def _comment(reason: str, comment: str) -> dict[str, Any]:

@@ -18,10 +18,11 @@ import msgspec
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.collectors import recompiles
+from kgprof.collectors import recompiles, skipped_frames
 from kgprof.collectors.graph_breaks import break_records
-from kgprof.collectors.guard_text import switches_in
 from kgprof.collectors.syncs import SYNC_DEBUG
+from kgprof.collectors.tried_settings import TriedSettings, tried_or_not
+from kgprof.reading.dynamo_settings import switches_in
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import SourceText, user_function
 
@@ -48,6 +49,7 @@ READS, BREAKS = (
 TRAINERS = _TABLE["trainer"]
 GUARDS = _TABLE["guard"]
 _OF_GUARDS = tuple(rule.id for rule in recompiles.RULES)
+_OF_EAGER_FRAMES = tuple(rule.id for rule in skipped_frames.RULES)
 CAUSES = {(each["gb_id"], each.get("operator", "")): each["fix"] for each in _TABLE["cause"]}
 _ON_PURPOSE, _WARNS = "torch._dynamo.graph_break", "_warnings.warn"
 _LEVELS = ("critical", "debug", "error", "exception", "fatal", "info", "log", "warn", "warning")
@@ -158,6 +160,9 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
         for one in findings
         if (source := sources.get(one.run)) is not None and _is_decided_by(source, one)
     }
+    trials: dict[Any, TriedSettings] = {
+        trace.run: TriedSettings(trace) for trace in evidence.compilers if trace.setting_trials
+    }
     prints = _printed_now(evidence) if any("print" in one.names for one in findings) else set()
     mended = []
     for one in findings:
@@ -169,6 +174,7 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
             compiled,
             now=line in prints,
             tested=line in decided,
+            trials=trials.get(one.run),
         )
         mended.append(_beside_another(new) if lines[line] > 1 else new)
     return mended
@@ -176,6 +182,16 @@ def with_switches(evidence: Evidence, findings: list[m.Finding]) -> list[m.Findi
 
 def _line(run: m.RunKey | None, place: m.Location | None) -> tuple[m.RunKey | None, str, int]:
     return run, place.file if place else "", place.line if place else 0
+
+
+def _tried(
+    trials: TriedSettings | None, finding: m.Finding, doubted: Collection[str]
+) -> Mapping[str, str]:
+    """What the settings that were tried do for a break; empty for other findings."""
+    if trials is None or finding.refusal is None:
+        return {}
+    falls_back = finding.rule in _OF_EAGER_FRAMES
+    return trials.of_break(finding, falls_back=falls_back, doubted=doubted)
 
 
 def _printed_now(evidence: Evidence) -> set[tuple[m.RunKey | None, str, int]]:
@@ -203,6 +219,7 @@ def _mended(
     *,
     now: bool = False,
     tested: bool = False,
+    trials: TriedSettings | None = None,
 ) -> m.Finding:
     """``now``: what it prints cannot be printed later; ``tested``: Python needs what it reads."""
     if finding.refusal is not None and finding.no_fix:
@@ -215,16 +232,26 @@ def _mended(
     prints = place is not None and place.text.strip().startswith("print(")  # breaks the graph next
     decides = prints or tested or _in_operator(finding)
     in_graph = source is not None and place is not None and source.flows_into_a_graph(place)
-    useless = (
+    guessed = (
         # what a library does with the size next is not looked at
         *((_DYNAMIC,) if decides or finding.library or _is_never_traced(finding) else ()),
         *(() if in_graph and not decides else (_SCALARS,)),
         *((_PRINTS,) if now else ()),
         *(() if place is None or _is_of_a_loss(place) else (_LOSS,)),
     )
+    tried = _tried(trials, finding, guessed)
+    useless = (
+        *(switch for switch in guessed if switch not in tried),  # a trial knows better
+        *(name for name, effect in tried.items() if not effect),
+    )
     spelled = trainer.get("in_place_of", {}).get(finding.fix, finding.fix)
     of_trainer = trainer.get("fixes", {}).get(finding.rule, spelled)
-    fix = _known(finding, useless) or _of_guard(finding) or of_trainer
+    known = _known(finding, useless)
+    if known:
+        code, _, comment = known.partition("  # ")
+        comment = tried_or_not(code, tried, comment)
+        return replace(finding, fix=f"{code}  # {comment}" if comment else code)
+    fix = _of_guard(finding) or of_trainer
     if fix:
         return replace(finding, fix=fix)
     if finding.refusal is not None and finding.refusal.cause.gb_id == _BRANCHES:

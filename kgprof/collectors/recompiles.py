@@ -38,6 +38,7 @@ from kgprof.collectors.remedies import (
     room_for_all,
     sizes_of,
 )
+from kgprof.collectors.tried_settings import TriedSettings
 from kgprof.reading import compiled_callables
 from kgprof.reading.compile_calls import is_static
 from kgprof.reading.evidence import Evidence
@@ -512,6 +513,7 @@ def _size_class(guard: Guard) -> str:
     return guard.expected if int(guard.expected) < 2 else "one size"
 
 
+_IS_A_CONSTANT = re.compile(r"\S+\.size\(\)\[\d+\] == \d+")  # no multiple of a number
 _MODES = ("grad-mode", "autocast", "global-state")  # of guards
 
 
@@ -588,7 +590,8 @@ class Advised:
         # of an entry for which the size was dynamic already
         constant = next((each for each in self._same(guard) if " == " in each.expected), None)
         constant_at = self.inputs.constants.get(_size(guard))
-        if constant is not None and constant_at is None:
+        is_constant = constant is not None and _IS_A_CONSTANT.fullmatch(constant.expected)
+        if constant is not None and constant_at is None and is_constant:
             constant_at = _used(self.trace, constant)
         cause = Cause(
             guards=tuple(
@@ -618,6 +621,7 @@ class Advised:
             only_grows=source.only_appends(used, name) if used else False,
             is_summed=source.only_adds_up(place, name) if place else False,
             is_argument=True if self.wrapped else self._is_argument(name),
+            tried=TriedSettings(self.trace).of_code(self.compiled),
         )
         return as_code(cause)
 

@@ -6,11 +6,13 @@ that is known.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kgprof import model as m
 from kgprof.collectors.guard_text import Guard, devices_of
 from kgprof.collectors.input_sizes import MEMBER, InputSize
+from kgprof.collectors.tried_settings import tried_or_not
+from kgprof.reading.dynamo_settings import ALL_SIZES
 
 
 class Cause(m.Model):
@@ -43,6 +45,8 @@ class Cause(m.Model):
     switched: str = ""  # the only module that the program sets to training or evaluation
     is_argument: bool | None = True  # the callers give it by this name; None: not known
     is_summed: bool = False  # a list or dict whose items the function only adds up
+    # settings by name, as far as they were tried: what each does, empty where it does not help
+    tried: Mapping[str, str] = {}
 
     @property
     def guard(self) -> Guard:
@@ -95,7 +99,10 @@ def _can_be_written(remedy: Remedy, cause: Cause) -> bool:
 def as_code(cause: Cause) -> str:
     """One line of code and, behind ``#``, what it changes; empty where no remedy is known."""
     remedy = remedy_of(cause)
-    return f"{remedy.code(cause)}  # {remedy.effect(cause)}" if remedy else ""
+    if remedy is None:
+        return ""
+    code = remedy.code(cause)
+    return f"{code}  # {tried_or_not(code, cause.tried, remedy.effect(cause))}"
 
 
 _ONE_EACH = "one entry for each of the {} modules, which share one limit; before the first call"
@@ -153,6 +160,9 @@ def _effect_of_marks(cause: Cause) -> str:
     apart = " and ".join(str(size) for size in sizes if size < 2)
     apart = f"; torch compiles for {apart} apart" if apart else ""
     before = f"{conditions}; " if conditions else ""
+    tried = cause.tried.get(ALL_SIZES.name, "")
+    if tried and not cause.is_static:
+        before += f"dynamic=True was {tried}; "
     return f"{before}sizes such as {', '.join(map(str, sizes))}{apart}"
 
 
@@ -239,6 +249,13 @@ def _is_of_parameter(cause: Cause) -> bool:
 def are_of_parameters(guards: Sequence[Guard]) -> bool:
     """Tell whether one of them is on the size of a parameter, as torch's hint says."""
     return any(_STATIC_PARAMETER in switch for guard in guards for switch in guard.switches)
+
+
+def _helps(cause: Cause, name: str, *, guess: bool) -> bool:
+    """Tell whether a setting that torch names for the guard helps: by its trial, else by what the
+    text of the program says."""
+    named = any(name in switch for guard in cause.guards for switch in guard.switches)
+    return named and (bool(cause.tried[name]) if name in cause.tried else guess)
 
 
 def _switch(name: str) -> Callable[[Cause], str]:
@@ -367,9 +384,7 @@ REMEDIES: tuple[Remedy, ...] = (
     Remedy(
         name="int_attribute",
         # torch names the switch of a module that is a global, too; tried: it changes nothing there
-        holds=lambda c: (
-            any(STATIC_INT in s for s in c.guard.switches) and not _is_global(c) and c.only_computed
-        ),
+        holds=lambda c: _helps(c, STATIC_INT, guess=not _is_global(c) and c.only_computed),
         code=_switch(STATIC_INT),
         effect=lambda c: (
             f"before the first call: {c.name} becomes an input, and one graph serves its values "
@@ -476,7 +491,7 @@ REMEDIES: tuple[Remedy, ...] = (
     ),
     Remedy(
         name="swapped_rank",
-        holds=lambda c: not c.wraps and c.guard.kind == "size" and _is_of_parameter(c),
+        holds=lambda c: _helps(c, _STATIC_PARAMETER, guess=not c.wraps and c.guard.kind == "size"),
         code=_switch(_STATIC_PARAMETER),
         effect=_one("before the first call: sizes of parameters may then become dynamic"),
     ),
@@ -490,6 +505,7 @@ REMEDIES: tuple[Remedy, ...] = (
             and not c.is_constant
             and not (c.within_compiled and c.is_static)
             and not (c.wraps and c.guard.source.startswith(_OF_WRAPPER))
+            and (c.is_static or c.tried.get(ALL_SIZES.name, "nobody tried") != "")
         ),
         code=_sizes_made_dynamic,
         effect=_effect_of_marks,

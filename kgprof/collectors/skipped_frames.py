@@ -26,9 +26,11 @@ from kgprof.collectors.graph_breaks import (
     refusal_of,
     sites,
 )
+from kgprof.reading import compiled_callables
 from kgprof.reading.evidence import Evidence
 from kgprof.reading.source_text import is_resumed
 from kgprof.reading.structured_trace import Compiled, RunTrace
+from kgprof.wording import and_more
 
 SKIPPED_FRAME = m.Rule(
     id="KGP102",
@@ -62,6 +64,7 @@ SKIPPED_FRAME = m.Rule(
 )
 RULES = (SKIPPED_FRAME,)
 
+NAMED = 3  # functions that are compiled although their caller is not
 _RAISES = "GB0088"  # the program raised while it was traced
 _CAUSES = {
     "dispatch-mode": (
@@ -82,6 +85,7 @@ class SkippedFrame(Event):
     refusal: m.Refusal
     records: int  # graph-break records in the trace: 0 where torch writes none
     calls: tuple[int, ...]
+    compiled_inside: tuple[str, ...] = ()  # functions of the project that it calls
 
 
 def collect(evidence: Evidence) -> tuple[SkippedFrame, ...]:
@@ -158,8 +162,24 @@ def _from_records(
         refusal=refusal_of(trace, first.cause, first.stack, folded),
         records=len(records),
         calls=calls_of(records),
+        compiled_inside=_compiled_inside(trace, frame) if whole and not resumed else (),
         identity=identity_of(trace, first),
     )
+
+
+def _compiled_inside(trace: RunTrace, skipped: m.Location | None) -> tuple[str, ...]:
+    """Name the functions of the project that torch compiled in calls of a skipped one that was to
+    be compiled itself."""
+    called = compiled_callables.of_code(trace, skipped)
+    names = [
+        trace.source.definition(frame.file, frame.line, frame.function).function
+        for compiled in trace.compiled
+        if (frame := compiled.frame) is not None
+        and not (compiled.failed or compiled.is_empty or is_resumed(frame.function))
+        and frame.file in trace.source.own
+        and compiled_callables.of_compilation(trace, compiled) in called
+    ]
+    return tuple(dict.fromkeys(names))
 
 
 def _from_frames(trace: RunTrace, rows: Sequence[m.OfferedFrame]) -> Iterator[SkippedFrame]:
@@ -217,10 +237,13 @@ def _finding(event: SkippedFrame, ordinal: str) -> m.Finding:
     what = "runs eagerly" if event.scope == "frame" else "runs eagerly from here on"
     elsewhere = event.frame if event.frame is not None and event.frame != event.location else None
     cause = event.refusal.cause
+    message = f"{name} {what}{because(cause, event.library)}: {cause.words}"
+    if inside := event.compiled_inside:
+        message += f"; compiled by themselves: {', '.join(inside[:NAMED])}{and_more(inside, NAMED)}"
     return finding(
         SKIPPED_FRAME,
         event,
-        f"{name} {what}{because(cause, event.library)}: {cause.words}",
+        message,
         event.identity,
         ordinal,
         count=max(1, event.records),

@@ -15,12 +15,12 @@ from kgprof.compare import changes, flame_diff, verdict
 from kgprof.compare.causes import explained, overall
 from kgprof.compare.findings import compared_findings
 from kgprof.compare.machine import drift_words, machine_drift, moved
-from kgprof.compare.metrics import EVALUATION, STEP, Sides, metrics
+from kgprof.compare.metrics import EVALUATION, STEP, Budgets, Sides, metrics
 from kgprof.errors import EXIT_OK, UsageError
 from kgprof.judge import looks
 from kgprof.wording import relative
 
-DEFAULT_BUDGETS: Mapping[str, float] = {STEP: 5.0, EVALUATION: 5.0}  # percent
+DEFAULT_BUDGETS: Budgets = {STEP: 5.0, EVALUATION: 5.0}  # percent
 SIDES = ("base", "head")
 # what is new is held to more than what was there: a new graph break is a warning
 FAIL_ON = "warning"
@@ -60,12 +60,15 @@ _WHERE_TO = ("_DIR", "_PATH", "_FILE", "_TRACE", "_ROOT", "_HOME")
 _SAME_RECORDING = ("both sides are the same recording",)
 
 
+_Metrics = Sequence[m.ComparedMetric | None]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompareSettings:
     """``budgets``: percent by which a metric may be worse. Those of DEFAULT_BUDGETS always have
     one."""
 
-    budgets: Mapping[str, float] = field(default_factory=dict)
+    budgets: Budgets = field(default_factory=dict)
     fail_on: str = FAIL_ON
     allow_different_environment: bool = False
 
@@ -118,7 +121,7 @@ def compare(
             for name, side, other in (("base", base, head), ("head", head, base))
             for reason, rules in coverage.one_sided(side.coverage, other.coverage).items()
         ),
-        settings=_option_changes(base, head),
+        settings=_changes(_options(base), _options(head)),
         method=method_of(in_turn),
         in_turn=in_turn,
         notes=_SAME_RECORDING
@@ -183,7 +186,7 @@ def _runs(
     base: m.Profile,
     head: m.Profile,
     compared: m.Comparison,
-    budgets: Mapping[str, float],
+    budgets: Budgets,
     changed: Sequence[changes.ChangedLine],
 ) -> Iterator[m.RunComparison]:
     """In head's order, those that only base has last. ``compared`` has no runs yet."""
@@ -202,17 +205,12 @@ def _runs(
         before = on_base[key]
         after = on_head[key]
         machine = OTHER_LOOPS if compared.environment else machine_drift(before, after)
-        # The settings that an evaluation declares: batch size, depth, dtype ...
-        was, now = (
-            {} if isinstance(r.evaluation, m.Skipped) else r.evaluation.settings
-            for r in (before, after)
-        )
         given = [change for change in compared.settings if change.name not in m.OF_THE_MEASUREMENT]
         sides = Sides(
             base=before,
             head=after,
             coverage=(base.coverage, head.coverage),
-            settings=(*given, *_setting_changes(was, now)),
+            settings=(*given, *_changes(_settings(before), _settings(after))),
             drift=() if isinstance(machine, m.Skipped) else machine,
             in_turn=compared.in_turn,
             doubt=doubt,
@@ -264,54 +262,54 @@ def _phases(base: m.RunReport, head: m.RunReport) -> tuple[m.PhaseChange, ...]:
 
 def _environment_changes(base: m.Profile, head: m.Profile) -> tuple[m.ChangedFact, ...]:
     """Empty where times may be compared."""
-
-    def described(side: m.Profile) -> dict[str, str]:
-        values = {name: getattr(side.environment, field) for name, field in _FACTS}
-        facts = {
-            name: value.reason if isinstance(value, m.Skipped) else str(value)
-            for name, value in values.items()
-        }
-        flags = {
-            f"environment variable {name}": relative(value, side.environment.source_root)
-            for name, value in side.environment.flags.items()
-            # those are compared as options
-            if not name.endswith(_WHERE_TO) and not name.startswith("KGPROF_")
-        }
-        return {"device": side.device, **facts, **flags}
-
-    was = described(base)
-    now = described(head)
-    facts = ["device", *(name for name, _ in _FACTS)]
-    names = [*facts, *sorted({*was, *now}.difference(facts))]
-    changes = ((name, was.get(name, "not set"), now.get(name, "not set")) for name in names)
-    return tuple(
-        m.ChangedFact(name=name, base=old, head=new) for name, old, new in changes if old != new
-    )
+    facts = _changes(_facts(base), _facts(head))
+    flags = _changes(_flags(base), _flags(head), absent="not set")
+    return (*facts, *sorted(flags, key=lambda flag: flag.name))
 
 
-def _option_changes(base: m.Profile, head: m.Profile) -> tuple[m.ChangedFact, ...]:
+def _facts(side: m.Profile) -> dict[str, str]:
+    facts = {"device": side.device}
+    for name, of_environment in _FACTS:
+        value = getattr(side.environment, of_environment)
+        facts[name] = value.reason if isinstance(value, m.Skipped) else str(value)
+    return facts
+
+
+def _flags(side: m.Profile) -> dict[str, str]:
+    return {
+        f"environment variable {name}": relative(value, side.environment.source_root)
+        for name, value in side.environment.flags.items()
+        # those are compared as options
+        if not name.endswith(_WHERE_TO) and not name.startswith("KGPROF_")
+    }
+
+
+def _options(side: m.Profile) -> dict[str, str]:
     """What the command line says about the work; how long it was measured is no part of that."""
-    before, after = (
-        {
-            "the workload's own options": " ".join(given.workload_args),
-            "--seed": str(given.seed),
-            "backend": given.backend or "inductor",
-            "--steps": str(given.steps),
-            "--warmup": str(given.warmup),
-        }
-        for given in (base.options, head.options)
-    )
-    return _setting_changes(before, after)
+    given = side.options
+    return {
+        "the workload's own options": " ".join(given.workload_args),
+        "--seed": str(given.seed),
+        "backend": given.backend or "inductor",
+        "--steps": str(given.steps),
+        "--warmup": str(given.warmup),
+    }
 
 
-def _setting_changes(
-    before: Mapping[str, str], after: Mapping[str, str]
+def _settings(run: m.RunReport) -> Mapping[str, str]:
+    """What an evaluation declares: batch size, depth, dtype ..."""
+    return {} if isinstance(run.evaluation, m.Skipped) else run.evaluation.settings
+
+
+def _changes(
+    before: Mapping[str, str], after: Mapping[str, str], absent: str = ""
 ) -> tuple[m.ChangedFact, ...]:
-    return tuple(
-        m.ChangedFact(name=name, base=before.get(name, ""), head=after.get(name, ""))
-        for name in dict.fromkeys((*before, *after))
-        if before.get(name) != after.get(name)
+    names = dict.fromkeys((*before, *after))
+    facts = (
+        m.ChangedFact(name=name, base=before.get(name, absent), head=after.get(name, absent))
+        for name in names
     )
+    return tuple(fact for fact in facts if fact.base != fact.head)
 
 
 # ---------------------------------------------------------------- more than two
@@ -327,32 +325,19 @@ def history(
     sides = list(zip(profiles, sources, strict=True))
     first = [_comparison(sides[0], side, settings) for side in sides[1:]]
     previous = [_comparison(before, after, settings) for before, after in pairwise(sides)]
-    by_first, by_previous = (
-        [_by_name(each) for each in compared] for compared in (first, previous)
-    )
+    found = [_by_name(each) for each in first], [_by_name(each) for each in previous]
     metrics = []
-    for run, name in dict.fromkeys(key for each in (*by_first, *by_previous) for key in each):
-        found = [each.get((run, name)) for each in by_first]
-        steps = [each.get((run, name)) for each in by_previous]
-        absent = m.Skipped("the run is not in this recording or its neighbours")
-        values: list[float | m.Skipped] = []
-        for at in range(len(sides)):
-            ends = (
-                [(found[at - 1], True), (steps[at - 1], True)]
-                if at
-                else [(one, False) for one in (*found, steps[0])]
-            )
-            if at < len(steps):
-                ends.append((steps[at], False))
-            here = (one.head if is_head else one.base for one, is_head in ends if one is not None)
-            values.append(next(here, absent))
+    for run, name in dict.fromkeys(key for each in (*found[0], *found[1]) for key in each):
+        against_first, against_previous = (
+            tuple(each.get((run, name)) for each in compared) for compared in found
+        )
         metrics.append(
             m.MetricHistory(
                 run=run,
                 name=name,
-                values=tuple(values),
-                against_first=tuple(found),
-                against_previous=tuple(steps),
+                values=tuple(_values(against_first, against_previous)),
+                against_first=against_first,
+                against_previous=against_previous,
             )
         )
     return m.History(
@@ -368,6 +353,19 @@ def history(
             for change in each.environment
         ),
     )
+
+
+def _values(first: _Metrics, previous: _Metrics) -> Iterator[m.Figure]:
+    """What each recording has, as the first comparison says that it is a side of."""
+    absent = m.Skipped("the run is not in this recording or its neighbours")
+    bases = [metric.base for metric in (*first, *previous[:1]) if metric is not None]
+    yield next(iter(bases), absent)
+    followed = (*previous[1:], None)
+    for by_first, by_previous, by_next in zip(first, previous, followed, strict=True):
+        here = [metric.head for metric in (by_first, by_previous) if metric is not None]
+        if by_next is not None:
+            here.append(by_next.base)
+        yield next(iter(here), absent)
 
 
 def _comparison(

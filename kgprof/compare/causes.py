@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.compare import metrics, parts
-from kgprof.compare.metrics import Sides, named, plain
+from kgprof.compare.metrics import Metrics, Sides, named, plain
 from kgprof.compare.parts import Part, Slower
 from kgprof.wording import short
 
@@ -30,7 +30,7 @@ class _Run(m.Model):
     """What is known about one run."""
 
     sides: Sides
-    compared: Sequence[m.ComparedMetric]
+    compared: Metrics
     findings: Sequence[m.ComparedFinding]
     seen: Sequence[Part]  # of the traces' difference, in their own microseconds
     slower: Slower | None
@@ -45,7 +45,7 @@ class _Run(m.Model):
 
     @property
     def new(self) -> list[m.Finding]:
-        return [each.finding for each in self.findings if each.status is m.FindingStatus.NEW]
+        return [each.finding for each in self.findings if each.is_new]
 
     @property
     def lost_graphs(self) -> str:
@@ -58,13 +58,13 @@ class _Run(m.Model):
         return f"{_from_to(lost)} CUDA-graph launches per step"
 
     def cause(
-        self, kind: m.CauseKind, text: str, explains_us: float | m.Skipped = CLOCKLESS, **more: Any
+        self, kind: m.CauseKind, text: str, explains_us: m.Figure = CLOCKLESS, **more: Any
     ) -> m.Cause:
         return m.Cause(
             cause=kind, run=self.sides.head.key, text=text, explains_us=explains_us, **more
         )
 
-    def more_steps(self, steps: str, explains_us: float | m.Skipped = CLOCKLESS) -> m.Cause:
+    def more_steps(self, steps: str, explains_us: m.Figure = CLOCKLESS) -> m.Cause:
         by = f" ({self.sides.other_settings})" if self.sides.settings else ""
         return self.cause(m.CauseKind.STEPS, f"{steps}{by}", explains_us)
 
@@ -78,7 +78,7 @@ def _named_by(finding: m.Finding | None) -> dict[str, Any]:
 
 def explained(
     sides: Sides,
-    compared: Sequence[m.ComparedMetric],
+    compared: Metrics,
     trace: m.TraceDifference,
     findings: Sequence[m.ComparedFinding],
     root: str,
@@ -92,29 +92,32 @@ def explained(
     of_the_time = _of_the_time(run, worse) if worse else _untimed(run)
     causes = in_order([*_results_and_settings(run), *_facts(run), *of_the_time])
     decides = next((metric for metric in compared if metric.time_of and metric.decides), None)
-    # the difference, what is explained, the rest
-    sums: tuple[float | m.Skipped, float | m.Skipped, float | m.Skipped]
-    if worse is None:
-        step = named(compared, m.TimeOf.STEP)
-        delta_us = parts.longer(step) if step else m.Skipped("there is no time")
-        nothing = m.Skipped(sides.doubt or "no time is worse, so there is nothing to explain")
-        sums = delta_us, nothing, delta_us if isinstance(delta_us, m.Skipped) else nothing
-    else:
-        known_us = sum(
-            (us for cause in causes if not isinstance(us := cause.explains_us, m.Skipped)), 0.0
-        )
+    per = "step"
+    delta_us: m.Figure = m.Skipped("there is no time")
+    explained_us: m.Figure
+    remainder_us: m.Figure
+    if worse is not None:
         decides = worse.metric
-        sums = (worse.delta_us, known_us, worse.delta_us - known_us)
+        per = worse.per
+        delta_us = worse.delta_us
+        shares = (cause.explains_us for cause in causes)
+        explained_us = sum((us for us in shares if not isinstance(us, m.Skipped)), 0.0)
+        remainder_us = worse.delta_us - explained_us
+    else:
+        if step := named(compared, m.TimeOf.STEP):
+            delta_us = parts.longer(step)
+        explained_us = m.Skipped(sides.doubt or "no time is worse, so there is nothing to explain")
+        remainder_us = delta_us if isinstance(delta_us, m.Skipped) else explained_us
     window = trace.of_window("window")
     return m.RunComparison(
         run=sides.head.key,
         status=m.Presence.BOTH,
         metrics=tuple(compared),
         decided_by=decides.name if decides else "",
-        per=worse.per if worse else "step",
-        delta_us=sums[0],
-        explained_us=sums[1],
-        remainder_us=sums[2],
+        per=per,
+        delta_us=delta_us,
+        explained_us=explained_us,
+        remainder_us=remainder_us,
         traced_us=window.delta_us if window else m.Skipped(trace.missing or "there is no trace"),
         scale=worse.scale if worse else parts.trace_scale(compared, trace),
         trace=trace,
@@ -187,11 +190,7 @@ def overall(
             place = (cause.location.file, cause.location.line) if cause.location else None
             about = "" if cause.fingerprint and place else cause.subject or cause.text
             causes.setdefault((cause.cause, cause.rule, place, about), cause)
-    new = [
-        _of_finding(None, compared, CLOCKLESS)
-        for compared in whole
-        if compared.status is m.FindingStatus.NEW
-    ]
+    new = [_of_finding(None, compared, CLOCKLESS) for compared in whole if compared.is_new]
     return (*causes.values(), *new)
 
 
@@ -228,8 +227,9 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
             yield Ranked(REASON, _of_finding(key, compared, us, mine), us / slower.delta_us)
         # it may be the reason of a part that another one claims, or of what nothing accounts for
         else:
-            leads = (shared or (can and not slower.accounted_for)) and finding.counts
-            rank = REASON if leads else SYMPTOM if _is_symptom(finding) else UNTIMED
+            rank = SYMPTOM if _is_symptom(finding) else UNTIMED
+            if finding.counts and (shared or (can and not slower.accounted_for)):
+                rank = REASON
             yield Ranked(rank, _of_finding(key, compared, OTHERS if shared else CLOCKLESS))
     if lost := run.lost_graphs:  # the launches and the host's time are theirs
         mine, shared = _claimed(_LAUNCHING, slower, left)
@@ -237,7 +237,9 @@ def _of_the_time(run: _Run, slower: Slower) -> Iterator[Ranked]:
         left = [part for part in left if part not in mine]
         why = next((finding for finding in run.new if _loses_graphs(finding)), None)
         text = f"{lost}: {why.rule} {why.message}" if why else lost
-        explains = us if mine else OTHERS if shared else CLOCKLESS
+        explains: m.Figure = OTHERS if shared else CLOCKLESS
+        if mine:
+            explains = us
         cause = run.cause(m.CauseKind.CUDA_GRAPHS, text, explains, subject=lost, **_named_by(why))
         yield Ranked(REASON, cause, us / slower.delta_us)
     for part in left:
@@ -298,7 +300,7 @@ def _to_tell(run: _Run, *, lost_graphs: bool = True) -> list[m.ComparedFinding]:
         )
         doubled = compared.grew and compared.head_count >= 2 * compared.base_count
         more = doubled and compared.finding.counts
-        if (compared.status is m.FindingStatus.NEW or more) and not elsewhere:
+        if (compared.is_new or more) and not elsewhere:
             told.append(compared)
     return sorted(told, key=lambda compared: (_weight(compared), compared.finding.rule))
 
@@ -318,22 +320,19 @@ def _loses_graphs(finding: m.Finding) -> bool:
 
 def _weight(compared: m.ComparedFinding) -> int:
     severity = {m.Level.ERROR: 0, m.Level.WARNING: 1, m.Level.NOTE: 3}[compared.finding.level]
-    return (
-        severity
-        + (compared.finding.location is None)
-        + (compared.status is not m.FindingStatus.NEW)
-    )
+    return severity + (compared.finding.location is None) + (not compared.is_new)
 
 
 def _of_finding(
     run: m.RunKey | None,
     compared: m.ComparedFinding,
-    explains: float | m.Skipped,
+    explains: m.Figure,
     claimed: Sequence[Part] = (),
 ) -> m.Cause:
     finding = compared.finding
-    new = compared.status is m.FindingStatus.NEW
-    status = "new" if new else f"{compared.base_count:,} -> {compared.head_count:,} times"
+    status = f"{compared.base_count:,} -> {compared.head_count:,} times"
+    if compared.is_new:
+        status = "new"
     return m.Cause(
         cause=m.CauseKind.FINDING,
         subject=finding.message,

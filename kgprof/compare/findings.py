@@ -11,7 +11,7 @@ not known to be either.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 
 from msgspec.structs import replace
 
@@ -41,18 +41,15 @@ def compared_findings(
     for name in (_by_fingerprint, _by_line, _by_function):
         matched, before, after = _matched(before, after, name, base, head)
         pairs += matched
-    rows = [_judged(m.FindingStatus.NEW, finding, 0, finding.count, base) for finding in after]
-    rows += [_judged(m.FindingStatus.FIXED, finding, finding.count, 0, head) for finding in before]
-    rows += [
-        _judged(m.FindingStatus.UNCHANGED, finding, was.count, finding.count)
-        for was, finding in pairs
-    ]
-    compared = [
-        replace(row, fails=True)
-        if row.status is m.FindingStatus.NEW and would_fail(row.finding, fail_on)
-        else row
-        for row in rows
-    ]
+    compared = []
+    for finding in after:
+        row = _judged(m.FindingStatus.NEW, finding, 0, finding.count, base)
+        is_new = row.is_new
+        compared.append(replace(row, fails=is_new and would_fail(finding, fail_on)))
+    for finding in before:
+        compared.append(_judged(m.FindingStatus.FIXED, finding, finding.count, 0, head))
+    for was, finding in pairs:
+        compared.append(_judged(m.FindingStatus.UNCHANGED, finding, was.count, finding.count))
 
     def order(each: m.ComparedFinding) -> tuple[object, ...]:
         finding = each.finding
@@ -93,8 +90,8 @@ def _judged(
 
 
 def _matched(
-    before: Sequence[m.Finding],
-    after: Sequence[m.Finding],
+    before: m.Findings,
+    after: m.Findings,
     name: _Name,
     base: m.Profile,
     head: m.Profile,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from kgprof import model as m
+from kgprof.measures.host_stacks import Frames
 
 _COUNTED = (
     (re.compile(r"^(Torch-Compiled Region): .*"), r"\1"),
@@ -54,23 +55,16 @@ def flame_difference(base: m.FlameGraph, head: m.FlameGraph) -> m.FlameDifferenc
     keys = [key for _, key in nodes]
     order = _order(parents, keys, self_ns)
     index = {node: place for place, node in enumerate(order)}
-    names: dict[str, int] = {"": 0}
-    frames: dict[m.StackFrame, int] = {}
+    frames = Frames()
     frame_of = []
     for node in order:
         (name, _, kind), (file, line) = keys[node], places[node]
-        numbers = {
-            "name": names.setdefault(name, len(names)),
-            "file": names.setdefault(file, len(names)),
-        }
-        frame_of.append(
-            frames.setdefault(m.StackFrame(**numbers, line=line, kind=kind), len(frames))
-        )
+        frame_of.append(frames.index(name, file, line, kind))
     return m.FlameDifference(
         base_steps=base.steps,
         head_steps=head.steps,
-        names=tuple(names),
-        frames=tuple(frames),
+        names=tuple(frames.names),
+        frames=tuple(frames.frames),
         parent=tuple(index.get(parents[node], -1) for node in order),
         frame=tuple(frame_of),
         base_self_ns=tuple(self_ns[node][0] for node in order),

@@ -13,36 +13,33 @@ DEVICE = "device"
 ONE_ROUND = m.Skipped("an interval needs at least two rounds per side")
 
 
+@m.skippable
 def machine_drift(base: m.RunReport, head: m.RunReport) -> tuple[m.MachineDrift, ...] | m.Skipped:
     """How the two loops that check the machine's speed differ. Skipped with the reason of the side
     that has none."""
-    before, after = (
-        run.rounds.machine if isinstance(run.rounds, m.Rounds) else ONE_ROUND
-        for run in (base, head)
-    )
-    if isinstance(before, m.Skipped):
-        return before
-    if isinstance(after, m.Skipped):
-        return after
+    before = m.known(_speed(base))
+    after = m.known(_speed(head))
     loops = {
         HOST: welch(before.host_us, after.host_us),
         DEVICE: welch(before.device_us, after.device_us),
     }
-    return (
-        tuple(
-            m.MachineDrift(
-                loop=loop,
-                base=each.first,
-                head=each.second,
-                ratio=each.ratio,
-                low=each.low,
-                high=each.high,
-            )
-            for loop, each in loops.items()
-            if each is not None
+    drift = tuple(
+        m.MachineDrift(
+            loop=loop,
+            base=each.first,
+            head=each.second,
+            ratio=each.ratio,
+            low=each.low,
+            high=each.high,
         )
-        or ONE_ROUND
+        for loop, each in loops.items()
+        if each is not None
     )
+    return drift or ONE_ROUND
+
+
+def _speed(run: m.RunReport) -> m.MachineSpeed | m.Skipped:
+    return run.rounds.machine if isinstance(run.rounds, m.Rounds) else ONE_ROUND
 
 
 def moved(drift: Sequence[m.MachineDrift], budget: float) -> tuple[m.MachineDrift, ...]:

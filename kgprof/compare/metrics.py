@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
-from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -17,7 +16,6 @@ from kgprof import coverage
 from kgprof import model as m
 from kgprof.collectors import graph_breaks, recompiles, skipped_frames
 from kgprof.compare import machine
-from kgprof.compare.machine import ONE_ROUND
 from kgprof.judge import (
     FEWEST_ROUNDS,
     MOST_ROUNDS,
@@ -43,8 +41,9 @@ COMPILE, WARM_COMPILE, COMPILATIONS = m.COLD_FIRST_CALL, "first call, warm cache
 ALLOCATED, RESERVED, RESIDENT = "peak allocated", "peak reserved", "peak resident"
 BREAKS, FRAMES, RECOMPILES = "graph breaks", "skipped frames", "recompiles"
 
-_Value = float | m.Skipped
-T = TypeVar("T")
+
+Budgets = Mapping[str, float]  # percent, by metric
+Metrics = Sequence[m.ComparedMetric]
 
 
 class Sides(m.Model):
@@ -89,11 +88,9 @@ class Sides(m.Model):
             return f"{before.steps:,} -> {after.steps:,} steps per evaluation"
         was = self.base.unit.per_step
         now = self.head.unit.per_step
-        return (
-            f"{was:,} -> {now:,} {self.head.unit.plural} per step"
-            if was and now and was != now
-            else ""
-        )
+        if was and now and was != now:
+            return f"{was:,} -> {now:,} {self.head.unit.plural} per step"
+        return ""
 
     @property
     def other_evaluation(self) -> str:
@@ -112,26 +109,27 @@ class Sides(m.Model):
 
 
 def metrics(
-    sides: Sides, budgets: Mapping[str, float], findings: Sequence[m.ComparedFinding]
+    sides: Sides, budgets: Budgets, findings: Sequence[m.ComparedFinding]
 ) -> tuple[m.ComparedMetric, ...]:
     """``budgets``: percent, by metric."""
     return (*_times(sides, budgets), *_counts(sides, budgets, findings))
 
 
-def named(compared: Sequence[m.ComparedMetric], name: str) -> m.ComparedMetric | None:
+def named(compared: Metrics, name: str) -> m.ComparedMetric | None:
     return next((metric for metric in compared if metric.name == name), None)
 
 
-def compiles(compared: Sequence[m.ComparedMetric]) -> bool:
+def compiles(compared: Metrics) -> bool:
     """On one side at least, as far as is known; else a longer first call has another cause."""
     made = named(compared, COMPILATIONS)
     return made is None or bool(made.base or made.head)
 
 
-def _ratio(base: _Value, head: _Value) -> _Value:
-    if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
-        return base if isinstance(base, m.Skipped) else head
-    return head / base if base else m.Skipped("base is 0")
+@m.skippable
+def _ratio(base: m.Figure, head: m.Figure) -> m.Figure:
+    before = m.known(base)
+    after = m.known(head)
+    return after / before if before else m.Skipped("base is 0")
 
 
 # ---------------------------------------------------------------- times
@@ -169,7 +167,7 @@ TIMES: Mapping[m.TimeOf, Time] = {  # in the order in which they decide
 }
 
 
-def _times(sides: Sides, budgets: Mapping[str, float]) -> list[m.ComparedMetric]:
+def _times(sides: Sides, budgets: Budgets) -> list[m.ComparedMetric]:
     """The step decides where it is the same work, the evaluation where that is, else the time of a
     unit of work, which a budget of its own makes decide too."""
     other_work = {STEP: sides.other_step, EVALUATION: sides.other_evaluation, UNIT: ""}
@@ -202,38 +200,46 @@ def _time(
 ) -> m.ComparedMetric:
     """``budget``: percent."""
     base, head, work = time.samples(sides.base), time.samples(sides.head), sides.head.unit
-    middles = [
-        _known(side, lambda known: geometric_mean(known.rounds.values())) for side in (base, head)
-    ]
-    rounds = [0 if isinstance(side, m.Skipped) else len(side.rounds) for side in (base, head)]
-    if not (isinstance(base, m.Skipped) or isinstance(head, m.Skipped) or sides.pairs is None):
-        rounds = [len(pairs(base, head, sides.pairs))] * 2
+    middles = _middle(base), _middle(head)
     metric = m.ComparedMetric(
-        name=work.time if time.of is UNIT else time.of,
+        name=time.of,
         run=sides.head.key,
         unit=time.unit or work.time,
         time_of=time.of,
-        rate=work.rate if time.of is UNIT else "",
         measured_in=m.PassName.TIMING,
         base=middles[0],
         head=middles[1],
         ratio=_ratio(*middles),
-        low=ONE_ROUND,
-        high=ONE_ROUND,
-        base_rounds=rounds[0],
-        head_rounds=rounds[1],
-        budget_percent=budget if decides else None,
+        low=machine.ONE_ROUND,
+        high=machine.ONE_ROUND,
+        base_rounds=_rounds(base),
+        head_rounds=_rounds(head),
         verdict=m.MetricVerdict.NOT_OBSERVED,
         decides=decides,
     )
+    if time.of is UNIT:
+        metric = replace(metric, name=work.time, rate=work.rate)
+    if decides:
+        metric = replace(metric, budget_percent=budget)
     if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
-        return replace(
-            metric, undecided=m.Undecided.NOT_MEASURED, note=m.first_skipped(base, head).reason
-        )
+        note = m.first_skipped(base, head).reason
+        return replace(metric, undecided=m.Undecided.NOT_MEASURED, note=note)
+    if sides.pairs is not None:
+        number = len(pairs(base, head, sides.pairs))
+        metric = replace(metric, base_rounds=number, head_rounds=number)
     if other_work:
         note = f"not the same work on both sides: {other_work}"
         return replace(metric, undecided=m.Undecided.OTHER_WORK, note=note)
     return _judged(metric, base, head, sides, budget / 100)
+
+
+@m.skippable
+def _middle(samples: Samples | m.Skipped) -> float:
+    return geometric_mean(m.known(samples).rounds.values())
+
+
+def _rounds(samples: Samples | m.Skipped) -> int:
+    return 0 if isinstance(samples, m.Skipped) else len(samples.rounds)
 
 
 def _judged(
@@ -292,26 +298,30 @@ def _too_few(metric: m.ComparedMetric, sides: Sides) -> str:
 # ---------------------------------------------------------------- counts and sizes
 
 
-def _known(whole: T | m.Skipped, of: Callable[[T], _Value]) -> _Value:
-    return whole if isinstance(whole, m.Skipped) else of(whole)
-
-
-def _each_step(
-    of: Callable[[m.KernelBreakdown], int | m.Skipped],
-) -> Callable[[m.RunReport], _Value]:
+def _per_step(count: int | m.Skipped, kernels: m.KernelBreakdown) -> m.Figure:
     """From the traced window to one step of it."""
-
-    def divided(kernels: m.KernelBreakdown) -> _Value:
-        count = of(kernels)
-        if isinstance(count, m.Skipped):
-            return count
-        return count / kernels.steps if kernels.steps else m.Skipped("the trace marks no steps")
-
-    return lambda run: _known(run.kernels, divided)
+    whole = m.known(count)
+    return whole / kernels.steps if kernels.steps else m.Skipped("the trace marks no steps")
 
 
-def _peak(of: Callable[[m.MemoryPeaks], int | m.Skipped]) -> Callable[[m.RunReport], _Value]:
-    return lambda run: _known(run.memory, lambda memory: _known(memory.peaks, of))
+def _kernels(run: m.RunReport) -> m.Figure:
+    kernels = m.known(run.kernels)
+    work = (row.count for row in kernels.rows if row.generator != "framework")
+    return _per_step(sum(work), kernels)
+
+
+def _launches(run: m.RunReport) -> m.Figure:
+    kernels = m.known(run.kernels)
+    return _per_step(kernels.launches, kernels)
+
+
+def _graph_launches(run: m.RunReport) -> m.Figure:
+    kernels = m.known(run.kernels)
+    return _per_step(kernels.graph_launches, kernels)
+
+
+def _peaks(run: m.RunReport) -> m.MemoryPeaks:
+    return m.known(m.known(run.memory).peaks)
 
 
 class Count(m.Model, kw_only=False):
@@ -320,17 +330,20 @@ class Count(m.Model, kw_only=False):
 
     name: str
     unit: str
-    of: Callable[[m.RunReport], _Value]
+    of: Callable[[m.RunReport], m.Figure]  # asks ``known``
     measured_in: m.PassName | None  # None: the pass of the trace
     tolerance: float | None = None
     least: float = 0.0  # in its unit
-    rules: Sequence[str] = ()  # it counts their findings, where ``of`` was measured on both sides
+    # it counts their findings, where ``of`` was measured on both sides
+    rules: Sequence[str] = ()
 
-    def values(self, sides: Sides, findings: Sequence[m.ComparedFinding]) -> tuple[_Value, _Value]:
+    def values(
+        self, sides: Sides, findings: Sequence[m.ComparedFinding]
+    ) -> tuple[m.Figure, m.Figure]:
         """Base's and head's. Of findings the places, of recompiles the events; notes do not
         count."""
-        base = self.of(sides.base)
-        head = self.of(sides.head)
+        measured = m.skippable(self.of)
+        base, head = measured(sides.base), measured(sides.head)
         if not self.rules:
             return base, head
         if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
@@ -339,20 +352,16 @@ class Count(m.Model, kw_only=False):
         unseen = [
             coverage.missing(rows, key, *self.rules) if rows else "" for rows in sides.coverage
         ]
-        held = [
-            each
-            for each in findings
-            if each.finding.run == sides.head.key and each.finding.rule in self.rules
-        ]
-        held = [each for each in held if each.finding.counts]
-        counts = [[each.base_count for each in held], [each.head_count for each in held]]
-        each_side = [
-            float(sum(side if self.unit == "events" else map(bool, side))) for side in counts
-        ]
-        base, head = (
-            m.Skipped(why) if why else n for n, why in zip(each_side, unseen, strict=True)
-        )
-        return base, head
+        held = [each for each in findings if each.finding.rule in self.rules]
+        held = [each for each in held if each.finding.run == key and each.finding.counts]
+        counts = [each.base_count for each in held], [each.head_count for each in held]
+        before, after = (self._added_up(*side) for side in zip(counts, unseen, strict=True))
+        return before, after
+
+    def _added_up(self, counts: Sequence[int], unseen: str) -> m.Figure:
+        if unseen:
+            return m.Skipped(unseen)
+        return float(sum(counts if self.unit == "events" else map(bool, counts)))
 
 
 # Steps of an evaluation differ in what they meet, and the traced ones are some of them. The caching
@@ -364,8 +373,12 @@ _MEMORY, _COMPILE, _TIMING = m.PassName.MEMORY, m.PassName.COMPILE, m.PassName.T
 _NO_FINDINGS = m.Skipped("COMPILE did not run on both sides")
 
 
-def _compilations(run: m.RunReport) -> _Value:
-    return _known(run.compile, lambda summary: float(len(summary.compilations)))
+def _compilations(run: m.RunReport) -> m.Figure:
+    return float(len(m.known(run.compile).compilations))
+
+
+def _warm_first_call(run: m.RunReport) -> m.Figure:
+    return m.known(m.known(run.rounds).warm_first_call).median
 
 
 def _findings(name: str, unit: str, *rules: m.Rule) -> Count:
@@ -376,60 +389,17 @@ COUNTS = (
     _findings(BREAKS, "sites", graph_breaks.GRAPH_BREAK),
     _findings(FRAMES, "sites", skipped_frames.SKIPPED_FRAME),
     _findings(RECOMPILES, "events", *recompiles.RULES),
-    Count(
-        STEPS,
-        "steps",
-        lambda run: _known(run.evaluation, lambda whole: float(whole.steps)),
-        _TIMING,
-    ),
-    Count(
-        READS,
-        "syncs/step",
-        lambda run: _known(run.memory, lambda seen: seen.syncs_per_step),
-        _MEMORY,
-        _TRACED,
-    ),
-    Count(
-        KERNELS,
-        "kernels/step",
-        _each_step(
-            lambda kernels: sum(row.count for row in kernels.rows if row.generator != "framework")
-        ),
-        None,
-        _TRACED,
-    ),
-    Count(
-        LAUNCH_CALLS, "launches/step", _each_step(lambda kernels: kernels.launches), None, _TRACED
-    ),
-    Count(
-        GRAPH_LAUNCHES,
-        "launches/step",
-        _each_step(lambda kernels: kernels.graph_launches),
-        None,
-        _TRACED,
-    ),
-    Count(ALLOCATED, "bytes", _peak(lambda peaks: peaks.allocated_bytes), _MEMORY, 1.0, _MIB),
-    Count(RESERVED, "bytes", _peak(lambda peaks: peaks.reserved_bytes), _MEMORY, 10.0, 32 * _MIB),
-    Count(RESIDENT, "bytes", _peak(lambda peaks: peaks.resident_bytes), _MEMORY, 15.0, 64 * _MIB),
+    Count(STEPS, "steps", lambda run: float(m.known(run.evaluation).steps), _TIMING),
+    Count(READS, "syncs/step", lambda run: m.known(run.memory).syncs_per_step, _MEMORY, _TRACED),
+    Count(KERNELS, "kernels/step", _kernels, None, _TRACED),
+    Count(LAUNCH_CALLS, "launches/step", _launches, None, _TRACED),
+    Count(GRAPH_LAUNCHES, "launches/step", _graph_launches, None, _TRACED),
+    Count(ALLOCATED, "bytes", lambda run: _peaks(run).allocated_bytes, _MEMORY, 1.0, _MIB),
+    Count(RESERVED, "bytes", lambda run: _peaks(run).reserved_bytes, _MEMORY, 10.0, 32 * _MIB),
+    Count(RESIDENT, "bytes", lambda run: _peaks(run).resident_bytes, _MEMORY, 15.0, 64 * _MIB),
     Count(COMPILATIONS, "compilations", _compilations, _COMPILE),
-    Count(
-        COMPILE,
-        "s",
-        lambda run: _known(run.compile, lambda made: made.first_call_s),
-        _COMPILE,
-        _COMPILER,
-        1.0,
-    ),
-    Count(
-        WARM_COMPILE,
-        "s",
-        lambda run: _known(
-            run.rounds, lambda rounds: _known(rounds.warm_first_call, lambda warm: warm.median)
-        ),
-        _TIMING,
-        _COMPILER,
-        1.0,
-    ),
+    Count(COMPILE, "s", lambda run: m.known(run.compile).first_call_s, _COMPILE, _COMPILER, 1.0),
+    Count(WARM_COMPILE, "s", _warm_first_call, _TIMING, _COMPILER, 1.0),
 )
 _FEWER_IS_WORSE = (GRAPH_LAUNCHES,)
 # metrics that a budget can be put on: percent of what base has
@@ -437,7 +407,7 @@ BUDGETED = (*m.TimeOf, *(each.name for each in COUNTS))
 
 
 def _counts(
-    sides: Sides, budgets: Mapping[str, float], findings: Sequence[m.ComparedFinding]
+    sides: Sides, budgets: Budgets, findings: Sequence[m.ComparedFinding]
 ) -> Iterator[m.ComparedMetric]:
     """Without those that neither side can have: a CPU run has no launches. Within what a count
     moves by itself, or may move, it is the same."""
@@ -462,7 +432,7 @@ def _counts(
             verdict=m.MetricVerdict.SAME,
         )
         if isinstance(base, m.Skipped) or isinstance(head, m.Skipped):
-            note = next(side.reason for side in (base, head) if isinstance(side, m.Skipped))
+            note = m.first_skipped(base, head).reason
             unseen = m.MetricVerdict.NOT_OBSERVED
             yield replace(metric, verdict=unseen, undecided=m.Undecided.NOT_MEASURED, note=note)
             continue
@@ -476,5 +446,5 @@ def _counts(
             yield replace(metric, verdict=m.MetricVerdict.WORSE) if worse else metric
 
 
-def plain(value: _Value) -> str:
+def plain(value: m.Figure) -> str:
     return m.MetricVerdict.NOT_OBSERVED if isinstance(value, m.Skipped) else short(value, 4)

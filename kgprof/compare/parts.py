@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from kgprof import model as m
-from kgprof.compare.metrics import TIMES, Sides, named
+from kgprof.compare.metrics import TIMES, Metrics, Sides, named
 from kgprof.judge import judge
 from kgprof.measures.kernel_kinds import plain_name
 from kgprof.wording import plural, relative, short, short_name
@@ -39,7 +39,7 @@ FEWEST_TO_EXPLAIN = 5
 _NAME = 70  # characters of a kernel's name in a sentence
 
 
-class Part(m.Model):
+class Part(m.Model, kw_only=False):
     """``us``: of a step of the trace, or of what the regression is of; negative: less than
     before."""
 
@@ -69,37 +69,39 @@ def parts(
         or isinstance(head.kernels, m.Skipped)
     ):
         return ()
-    worked = [kernel for kernel in trace.kernels if kernel.kind is not m.KernelKind.FRAMEWORK]
-    computing = [kernel for kernel in worked if kernel.kind is not m.KernelKind.COPY]
-    stayed = [kernel for kernel in computing if kernel.before > 0 and kernel.after > 0]
+    copies: list[m.Change] = []
+    stayed: list[m.Change] = []
+    on_one_side: list[m.Change] = []
+    framework_us = 0.0
+    for kernel in trace.kernels:
+        if kernel.kind is m.KernelKind.FRAMEWORK:
+            framework_us += kernel.delta_us
+        elif kernel.kind is m.KernelKind.COPY:
+            copies.append(kernel)
+        elif kernel.before > 0 and kernel.after > 0:
+            stayed.append(kernel)
+        else:
+            on_one_side.append(kernel)
     known = {
         (plain_name(row.name), line.function, line.line)
         for row in base.kernels.rows
         for line in row.lines
     }
-    place = {
-        (name := plain_name(row.name)): next(
-            (line for line in row.lines if (name, line.function, line.line) not in known),
-            row.lines[0],
-        )
-        for row in reversed(head.kernels.rows)
-        if row.lines
-    }.get
-    work = (
-        *_copies([kernel for kernel in worked if kernel.kind is m.KernelKind.COPY], place),
-        *_launched(stayed, place),
-        *_pool(
-            [kernel for kernel in computing if not (kernel.before > 0 and kernel.after > 0)], place
-        ),
-    )
-    framework_us = sum(
-        kernel.delta_us for kernel in trace.kernels if kernel.kind is m.KernelKind.FRAMEWORK
-    )
+    places: dict[str, m.Location] = {}
+    for row in head.kernels.rows:
+        name = plain_name(row.name)
+        new = [line for line in row.lines if (name, line.function, line.line) not in known]
+        for line in (*new, *row.lines)[:1]:
+            places.setdefault(name, line)
+    place = places.get
+    work = (*_copies(copies, place), *_launched(stayed, place), *_pool(on_one_side, place))
     host = _host(trace, framework_us, base, head, root)
     # What a launch costs the host in base. Kernels in a CUDA graph are launched by one call, so
     # calls count there.
     steps = base.kernels.steps or 1
-    launched = sum(kernel.before for kernel in worked)
+    launched = sum(
+        kernel.before for kernel in trace.kernels if kernel.kind is not m.KernelKind.FRAMEWORK
+    )
     calls = 0.0 if isinstance(base.kernels.launches, m.Skipped) else base.kernels.launches / steps
     each = base.kernels.idle_us / steps / (calls or launched) if calls or launched else 0.0
     left = host.us
@@ -128,14 +130,7 @@ def _copies(copies: Sequence[m.Change], place: _Place) -> Iterator[Part]:
         )
         subject = "copies and fills"
         text = f"{subject}: {short(more, sign='+')} per step ({before} -> {after}), {name} first"
-    yield Part(
-        kind=m.CostKind.COPIES,
-        us=us,
-        more=more,
-        text=text,
-        subject=subject,
-        location=place(largest.name),
-    )
+    yield Part(m.CostKind.COPIES, us, text, subject, more, place(largest.name))
 
 
 def _launched(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
@@ -151,9 +146,7 @@ def _launched(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
         )
         text = f"{plural(more, 'launch', 'launches', sign='+')} per step of {which}"
         us = sum(kernel.launches_us for kernel in changed)
-        yield Part(
-            kind=m.CostKind.LAUNCHES, us=us, more=more, text=text, location=place(largest.name)
-        )
+        yield Part(m.CostKind.LAUNCHES, us, text, more=more, location=place(largest.name))
     for kernel in kernels:
         name = short_name(kernel.name, _NAME)
         us = kernel.delta_us - kernel.launches_us
@@ -162,9 +155,7 @@ def _launched(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
             f"{short(kernel.after_us / kernel.after)} µs per launch"
         )
         text = f"{name}: {each}, {plural(kernel.after, 'launch', 'launches')} per step"
-        yield Part(
-            kind=m.CostKind.KERNEL, us=us, text=text, subject=name, location=place(kernel.name)
-        )
+        yield Part(m.CostKind.KERNEL, us, text, name, location=place(kernel.name))
 
 
 def _pool(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
@@ -186,7 +177,7 @@ def _pool(kernels: Sequence[m.Change], place: _Place) -> Iterator[Part]:
         text = f"{text}, {short_name(largest.name, _NAME)} first"
         location = place(largest.name)
     kind = m.CostKind.LAUNCHES if more >= LEAST_MORE else m.CostKind.REPLACED
-    yield Part(kind=kind, us=us, more=more, text=text, location=location)
+    yield Part(kind, us, text, more=more, location=location)
 
 
 # ---------------------------------------------------------------- the traces: the host
@@ -197,17 +188,13 @@ def _host(
 ) -> Part:
     """With the function whose own time under cProfile grew most; its place where it lies in the
     repository."""
-    us = next((row.delta_us for row in trace.window if row.name == "idle"), 0.0) + framework_us
+    idle = trace.of_window("idle")
+    us = framework_us + (idle.delta_us if idle else 0.0)
     text = "the GPU waits longer" if trace.device == "cuda" else "more time outside of operators"
     location = None
-    before = base.host
-    after = head.host
-    if (
-        isinstance(before, m.HostBreakdown)
-        and isinstance(after, m.HostBreakdown)
-        and before.steps
-        and after.steps
-    ):
+    both = _profiled(base, head)
+    if both is not None:
+        before, after = both
         was = {name: row.self_us / before.steps for name, row in _functions(before).items()}
         grown = [
             (row.self_us / after.steps - was.get(name, 0.0), row)
@@ -220,7 +207,17 @@ def _host(
                 "per step under cProfile)"
             )
             location = _own_place(row, root)
-    return Part(kind=m.CostKind.HOST, us=us, text=text, location=location)
+    return Part(m.CostKind.HOST, us, text, location=location)
+
+
+def _profiled(
+    base: m.RunReport, head: m.RunReport
+) -> tuple[m.HostBreakdown, m.HostBreakdown] | None:
+    """cProfile's breakdowns, of a step at least; None unless both sides have one."""
+    before, after = base.host, head.host
+    if isinstance(before, m.Skipped) or isinstance(after, m.Skipped):
+        return None
+    return (before, after) if before.steps and after.steps else None
 
 
 def _functions(host: m.HostBreakdown) -> Mapping[tuple[str, str], m.HostRow]:
@@ -257,47 +254,38 @@ def more_calls(base: m.RunReport, head: m.RunReport, root: str) -> Part | None:
     own functions the one whose time with all that it calls grew most, as a share of the whole,
     because the machine may have been slower on a side.
     """
-    before = base.host
-    after = head.host
-    if (
-        isinstance(before, m.Skipped)
-        or isinstance(after, m.Skipped)
-        or not before.steps
-        or not after.steps
-    ):
+    both = _profiled(base, head)
+    if both is None:
         return None
+    before, after = both
     there = _functions(before)
-    here = _functions(after)
-    left_out_us = (
-        min((row.self_us for row in before.rows), default=0.0) if before.rows_left_out else 0.0
-    )
+    totals = before.total_self_us or 1.0, after.total_self_us or 1.0
+    left_out_us = 0.0
+    if before.rows_left_out:
+        left_out_us = min((row.self_us for row in before.rows), default=0.0)
     calls = sum(row.calls for row in before.rows) / before.steps
     number = 0.0
     grown = []
-    for name, row in here.items():
-        more = row.calls / after.steps - (
-            there[name].calls / before.steps if name in there else 0.0
-        )
-        listed = name in there or row.self_us / after.steps >= 2 * left_out_us / before.steps
+    share, place = 0.0, None
+    for name, row in _functions(after).items():
+        more = row.calls / after.steps
+        more_share = row.cumulative_us / totals[1]
+        listed = row.self_us / after.steps >= 2 * left_out_us / before.steps
+        if was := there.get(name):
+            more -= was.calls / before.steps
+            more_share -= was.cumulative_us / totals[0]
+            listed = True
         if listed and more >= LEAST_MORE:
             number += more
             grown.append(row)
+        own = _own_place(row, root)
+        if own is not None and more_share > share:
+            share, place = more_share, own
     if not grown or number < CALLS_SHARE * calls:
         return None
-    totals = before.total_self_us or 1.0, after.total_self_us or 1.0
-    shares = [
-        (
-            row.cumulative_us / totals[1]
-            - (there[name].cumulative_us if name in there else 0.0) / totals[0],
-            place,
-        )
-        for name, row in here.items()
-        if (place := _own_place(row, root))
-    ]
-    share, place = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     largest = max(grown, key=lambda row: row.self_us).function
     text = f"{calls:,.0f} -> {calls + number:,.0f} Python function calls per step, {largest} first"
-    return Part(kind=m.CostKind.HOST, us=0.0, text=text, location=place if share > 0 else None)
+    return Part(m.CostKind.HOST, 0.0, text, location=place)
 
 
 # ---------------------------------------------------------------- is it slower, and by how much
@@ -313,7 +301,7 @@ class Slower(m.Model):
     metric: m.ComparedMetric
     per: str
     delta_us: float
-    scale: float | m.Skipped
+    scale: m.Figure
     more_steps: str  # empty: there are no more
     # what they cost; at most the whole difference, and 0 where they do not explain a part of it
     more_steps_us: float
@@ -330,7 +318,7 @@ class Slower(m.Model):
 
 def slower(
     sides: Sides,
-    metrics: Sequence[m.ComparedMetric],
+    metrics: Metrics,
     trace: m.TraceDifference,
     seen: Sequence[Part],
 ) -> Slower | None:
@@ -354,14 +342,13 @@ def slower(
     shown = False
     if not isinstance(scale, m.Skipped) and left_us > LEAST_SHARE * delta_us:
         shown = sum(part.us for part in seen) * steps.mean * scale >= LEAST_SHARE * left_us
-        placed = (
-            [replace(part, us=part.us * (scale * steps.mean)) for part in seen] if shown else []
-        )
+        if shown:
+            placed = [replace(part, us=part.us * (scale * steps.mean)) for part in seen]
     between_us = min(steps.between(delta_us), left_us - _longer_us(placed))
     if between_us >= (1 - ACCOUNTED_FOR) * delta_us:
         subject = "outside the median step"
         text = f"{subject}: between the steps, or in a few that take longer than the others"
-        placed.append(Part(kind=m.CostKind.HOST, us=between_us, text=text, subject=subject))
+        placed.append(Part(m.CostKind.HOST, between_us, text, subject))
     return Slower(
         metric=metric,
         per=steps.per,
@@ -374,11 +361,11 @@ def slower(
     )
 
 
-def longer(metric: m.ComparedMetric) -> float | m.Skipped:
+@m.skippable
+def longer(metric: m.ComparedMetric) -> float:
     """What the program takes more than in base, in the metric's unit; less is below 0."""
-    if isinstance(metric.base, m.Skipped):
-        return metric.base
-    return metric.ratio if isinstance(metric.ratio, m.Skipped) else metric.base * (metric.ratio - 1)
+    base = m.known(metric.base)
+    return base * (m.known(metric.ratio) - 1)
 
 
 def _longer_us(parts: Sequence[Part]) -> float:
@@ -387,7 +374,7 @@ def _longer_us(parts: Sequence[Part]) -> float:
     return sum(max(0.0, part.us) for part in parts)
 
 
-def _worse(sides: Sides, metrics: Sequence[m.ComparedMetric]) -> m.ComparedMetric | None:
+def _worse(sides: Sides, metrics: Metrics) -> m.ComparedMetric | None:
     """By its interval, or, where that does not settle it, by far. In another environment nothing is
     known of the program's part in it."""
     if sides.doubt:
@@ -400,10 +387,8 @@ def _worse(sides: Sides, metrics: Sequence[m.ComparedMetric]) -> m.ComparedMetri
 
 def _far_apart(metric: m.ComparedMetric, sides: Sides) -> bool:
     """Of a metric whose interval settles nothing: whether head is slower, if not by how much."""
-    if (
-        isinstance(metric.ratio, m.Skipped)
-        or metric.ratio <= 1 + (metric.budget_percent or 0.0) / 100
-    ):
+    limit = 1 + (metric.budget_percent or 0.0) / 100
+    if isinstance(metric.ratio, m.Skipped) or metric.ratio <= limit:
         return False
     if metric.time_of is None or metric.undecided is m.Undecided.MACHINE_MOVED:
         return False
@@ -423,7 +408,7 @@ class _Steps(m.Model):
     us: tuple[float, float] | None  # None: TIMING has no step on both sides
 
     @classmethod
-    def of(cls, sides: Sides, metrics: Sequence[m.ComparedMetric], time_of: m.TimeOf) -> _Steps:
+    def of(cls, sides: Sides, metrics: Metrics, time_of: m.TimeOf) -> _Steps:
         step = named(metrics, m.TimeOf.STEP)
         us = None
         more = longer(step) if step else None
@@ -468,7 +453,7 @@ class _Steps(m.Model):
         return text, min(us, delta_us) if us >= LEAST_SHARE * delta_us else 0.0
 
 
-def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -> float | m.Skipped:
+def trace_scale(metrics: Metrics, trace: m.TraceDifference) -> m.Figure:
     """A microsecond of the traced window in TIMING's."""
     step = named(metrics, m.TimeOf.STEP)
     window = trace.of_window("window")
@@ -477,8 +462,6 @@ def trace_scale(metrics: Sequence[m.ComparedMetric], trace: m.TraceDifference) -
     if step is None or isinstance(step.base, m.Skipped) or isinstance(step.head, m.Skipped):
         return m.Skipped("TIMING has no step to compare the traces with")
     traced = window.before_us + window.after_us
-    return (
-        (step.base + step.head) / traced
-        if traced > 0
-        else m.Skipped("the traced windows are empty")
-    )
+    if traced <= 0:
+        return m.Skipped("the traced windows are empty")
+    return (step.base + step.head) / traced

@@ -237,7 +237,7 @@ def _passed(compared: m.Comparison) -> str:
 
 def _nothing_new(compared: m.Comparison) -> str:
     """Among what both sides looked for; a new one that fails nothing may be there all the same."""
-    new = any(each.status is m.FindingStatus.NEW for each in compared.findings)
+    new = any(each.is_new for each in compared.findings)
     by = " by the rules that both sides looked for" if compared.not_looked_for else ""
     return f"no new finding that fails{by}" if new else f"no new finding{by}"
 
@@ -245,9 +245,7 @@ def _nothing_new(compared: m.Comparison) -> str:
 def _also(compared: m.Comparison) -> tuple[str, ...]:
     """What stands in spite of the verdict."""
     numbers = {
-        "more new": sum(
-            each.status is m.FindingStatus.NEW and not each.fails for each in compared.findings
-        ),
+        "more new": sum(each.is_new and not each.fails for each in compared.findings),
         "fixed": sum(each.status is m.FindingStatus.FIXED for each in compared.findings),
         "more frequent": sum(each.grew for each in compared.findings),
     }

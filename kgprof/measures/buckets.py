@@ -3,6 +3,7 @@ programming; and which way to treat varying sizes takes least time."""
 
 from collections import Counter
 from collections.abc import Sequence
+from math import inf
 from typing import NamedTuple
 
 from kgprof import model as m
@@ -21,15 +22,9 @@ def buckets(sizes: Sequence[int], most: int) -> tuple[int, ...]:
     sum of c * (s[j] - s) over i..j.
     """
     counts = sorted(Counter(sizes).items())
-    least: list[tuple[int, tuple[int, ...]]] = [(0, ())]  # of the first j sizes, with their buckets
-    for j in range(1, len(counts) + 1):
-        least.append(
-            (
-                sum(count * (counts[j - 1][0] - size) for size, count in counts[:j]),
-                (counts[j - 1][0],),
-            )
-        )
-    for _ in range(min(most, len(counts)) - 1):
+    # of the first j sizes, with their buckets; without one, only of no sizes
+    least: list[tuple[float, tuple[int, ...]]] = [(0, ()), *[(inf, ())] * len(counts)]
+    for _ in range(min(most, len(counts))):
         wider = least[:1]
         for j in range(1, len(counts) + 1):
             top = counts[j - 1][0]
@@ -75,40 +70,39 @@ class Choice(NamedTuple):
 def best_policy(policies: Policies) -> Choice | None:
     """The fastest over the sequence in steady state, or of those that are level with it the one
     that compiles in the fewest seconds."""
-    timed = _timed(policies)
+    timed: dict[m.SizePolicy, Samples] = {}
+    seconds: dict[m.SizePolicy, float] = {}
+    for policy, found in policies:
+        whole = _whole(found)
+        if isinstance(found, m.PolicyResult) and isinstance(whole, Samples):
+            timed[policy] = whole
+            seconds[policy] = found.compile_s
     if not timed:
         return None
     fastest = min(timed, key=lambda policy: timed[policy].median)
-    answers = {
-        policy: judge(timed[fastest], side)
-        for policy, side in timed.items()
-        if policy is not fastest
-    }
-    seconds = {
-        policy: found.compile_s for policy, found in policies if isinstance(found, m.PolicyResult)
-    }
-    level = [policy for policy, answer in answers.items() if isinstance(answer, Level)]
-    best = min((fastest, *level), key=lambda policy: seconds[policy])
-    return Choice(
-        best, fastest, [policy for policy, answer in answers.items() if isinstance(answer, Unknown)]
+    level = [fastest]
+    unknown = []
+    for policy, side in timed.items():
+        if policy is fastest:
+            continue
+        answer = judge(timed[fastest], side)
+        if isinstance(answer, Level):
+            level.append(policy)
+        elif isinstance(answer, Unknown):
+            unknown.append(policy)
+    return Choice(min(level, key=lambda policy: seconds[policy]), fastest, unknown)
+
+
+@m.skippable
+def _whole(found: m.PolicyResult | m.Skipped) -> Samples | m.Skipped:
+    """The whole sequence, of the sums of its calls, in one process."""
+    result = m.known(found)
+    costs = [(cost.calls, m.known(cost.steady)) for cost in result.sizes]
+    if result.differs or not costs:
+        return m.Skipped("its results differ, or it has no call")
+    return Samples(
+        median=sum(calls * time.median for calls, time in costs),
+        low=sum(calls * time.p10 for calls, time in costs),
+        high=sum(calls * time.p90 for calls, time in costs),
+        count=min(time.samples for _, time in costs),
     )
-
-
-def _timed(policies: Policies) -> dict[m.SizePolicy, Samples]:
-    """The whole sequence, of the sums of its calls, in one process each."""
-    timed = {}
-    for policy, found in policies:
-        if isinstance(found, m.Skipped) or found.differs:
-            continue
-        costs = [
-            (cost.calls, cost.steady) for cost in found.sizes if isinstance(cost.steady, m.Spread)
-        ]
-        if len(costs) < len(found.sizes) or not costs:
-            continue
-        timed[policy] = Samples(
-            median=sum(calls * time.median for calls, time in costs),
-            low=sum(calls * time.p10 for calls, time in costs),
-            high=sum(calls * time.p90 for calls, time in costs),
-            count=min(time.samples for _, time in costs),
-        )
-    return timed

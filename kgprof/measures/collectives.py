@@ -10,6 +10,7 @@ on one machine torch.profiler's were seen 7 ms apart.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -77,7 +78,7 @@ def communication(
     computes = ~talks & ~columns.of_category("gpu_memcpy")[launched.events]
     return m.Communication(
         count=int(talks.sum()),
-        total_us=int(columns.duration_ns[launched.events][talks].sum()) / 1000,
+        total_us=columns.lasted_ns(launched.events[talks]) / 1000,
         busy_us=own / 1000,
         exposed_us=(timeline.union_ns(every) - others) / 1000,
         work_us=others / 1000,
@@ -103,7 +104,7 @@ def communication_on_cpu(columns: Columns, window: timeline.Window) -> m.Communi
     )
     return m.Communication(
         count=int(spans.sum()),
-        total_us=int(columns.duration_ns[spans].sum()) / 1000,
+        total_us=columns.lasted_ns(spans) / 1000,
         busy_us=own_ns / 1000,
         exposed_us=(every_ns - work_ns) / 1000,
         work_us=work_ns / 1000,
@@ -117,6 +118,9 @@ KEPT = 50  # collectives of a step, those with the longest waits
 OF_SOME_RANKS = (
     "the job has several process groups, and the traces do not tell which a call belongs to"
 )
+
+
+Floats = npt.NDArray[np.float64]
 
 
 class Call(NamedTuple):
@@ -135,7 +139,7 @@ class Group(m.Model):
     collectives, in the same order."""
 
     members: tuple[int, ...]  # places of its ranks among all
-    waits_us: npt.NDArray[np.float64]  # shape [members, steps]: what each waited in each step
+    waits_us: Floats  # shape [members, steps]: what each waited in each step
 
 
 class Matched(m.Model):
@@ -145,7 +149,7 @@ class Matched(m.Model):
 
 def of_run(run: RunEvidence) -> Steps | m.Skipped:
     """Of TRACE, by the number that torch.profiler gave the step in which they were issued."""
-    trace = run.trace(m.PassName.TRACE)
+    trace = run.trace()
     work = run.once(launches.launched_in_trace)
     if isinstance(trace, m.Skipped) or isinstance(work, m.Skipped):
         return m.Skipped("there is no TRACE")
@@ -170,7 +174,7 @@ def of_run(run: RunEvidence) -> Steps | m.Skipped:
         call = _call(columns, event)
         if call is None or step < 0 or moment_ns >= columns.end_ns[marks[step]]:
             continue
-        number = columns.names[columns.name[marks[step]]].removeprefix(STEP_PREFIX)
+        number = columns.name_of(marks[step]).removeprefix(STEP_PREFIX)
         if number.isdecimal() and len(number) < 10:
             steps.setdefault(int(number), []).append(call)
     unplaced = any(not call.group for calls in steps.values() for call in calls)
@@ -182,7 +186,7 @@ def of_run(run: RunEvidence) -> Steps | m.Skipped:
 def _call(columns: Columns, event: int) -> Call | None:
     """None for what need not wait for every rank. A kernel called SendRecv may be an all-to-all,
     which only torch's name of the collective says."""
-    name = columns.names[columns.name[event]].partition("(")[0]
+    name = columns.name_of(event).partition("(")[0]
     group = ""
     place = int(columns.collective[event])
     if place != NONE:
@@ -205,12 +209,11 @@ def _has_smaller_groups(run: RunEvidence) -> bool:
     return any(size not in (None, 1, job.get("world_size")) for size in sizes)
 
 
+@m.skippable
 def matched(ranks: Sequence[Steps | m.Skipped], numbers: Sequence[int]) -> Matched | m.Skipped:
     """``numbers``: the ranks', in the order of ``ranks``. Skipped where there is no step to
     match."""
-    known = [steps for steps in ranks if not isinstance(steps, m.Skipped)]
-    if len(known) < len(ranks):
-        return next(steps for steps in ranks if isinstance(steps, m.Skipped))
+    known = [m.known(steps) for steps in ranks]
     names = dict.fromkeys(
         call.group for steps in known for calls in steps.values() for call in calls
     )
@@ -242,7 +245,7 @@ def _group(
     common = [n for n in sorted(first) if all(_same(steps.get(n), first[n]) for steps in others)]
     if not common:
         return None
-    by_call: dict[tuple[int, str], list[npt.NDArray[np.float64]]] = {}
+    by_call: dict[tuple[int, str], list[Floats]] = {}
     waits_us = np.zeros((len(members), len(common)))
     for column, number in enumerate(common):
         for place, call in enumerate(first[number]):
@@ -259,10 +262,12 @@ def _group(
 
 def _issued(steps: Steps, group: str) -> dict[int, list[Call]]:
     """The steps in which there is a call of the group, with those."""
-    of_group = {
-        number: [call for call in calls if call.group == group] for number, calls in steps.items()
-    }
-    return {number: calls for number, calls in of_group.items() if calls}
+    issued: dict[int, list[Call]] = defaultdict(list)
+    for number, calls in steps.items():
+        for call in calls:
+            if call.group == group:
+                issued[number].append(call)
+    return issued
 
 
 def _same(calls: Sequence[Call] | None, others: Sequence[Call]) -> bool:
@@ -272,7 +277,7 @@ def _same(calls: Sequence[Call] | None, others: Sequence[Call]) -> bool:
 def _row(
     place: int,
     name: str,
-    waits: npt.NDArray[np.float64],  # shape [steps, members]
+    waits: Floats,  # shape [steps, members]
     members: Sequence[int],
     numbers: Sequence[int],
 ) -> m.CollectiveWait:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import structs
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.judge import Answer
@@ -61,9 +61,11 @@ NO_GRAPH = m.Skipped("torch made no graph of what it tried to compile")
 DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
 # times the deviation of all others: says nothing about theirs (by chance in 1 of 200 sets of three)
 OUTLYING = 5.0
+Estimated = m.Estimate | m.Skipped
 Floats = npt.NDArray[np.float64]
 
 
+@m.skippable
 def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     """What compiling this run costs and saves; Skipped where it compiled nothing, and where no
     times were asked for."""
@@ -76,24 +78,28 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
             return run.timing
         if isinstance(run.eager_timing, m.Skipped):
             return run.eager_timing
-    if run.key.mode == m.EAGER:
+    if run.key.is_eager:
         return m.Skipped("mode eager is what compiled runs are compared with")
-    if isinstance(run.compile, m.Skipped):
-        return run.compile
-    if not run.compile.compilations:
-        return m.Skipped(m.nothing_compiled(run.compile.unused))
-    if all(each.fail_reason or each.operators == 0 for each in run.compile.compilations):
+    compiled = m.known(run.compile)
+    if not compiled.compilations:
+        return m.Skipped(m.nothing_compiled(compiled.unused))
+    if all(each.fail_reason or each.operators == 0 for each in compiled.compilations):
         return NO_GRAPH
     eager_key = m.RunKey(run.key.strategy, m.EAGER)
     found = evidence.whole.run(eager_key)
-    eager = _eager_script(run) if run.script else found.record if found else None
+    eager = found.record if found else None
+    if run.script:
+        eager = _eager_script(run)
     cold_s = _cold_s(run)
     warm_s = _warm_s(run)
-    without = _without_eager(run)
-    eager_s, warm_eager = (without, without) if eager is None else (_cold_s(eager), _warm_s(eager))
-    # Eager code has no cache, and its start varies: its own further rounds count, where there are
-    # any.
-    warm_eager_s = warm_eager.median if isinstance(warm_eager, m.Spread) else eager_s
+    eager_s: m.Figure = _without_eager(run)
+    warm_eager_s = eager_s
+    if eager is not None:
+        warm_eager_s = eager_s = _cold_s(eager)
+        # Eager code has no cache, and its start varies: its own further rounds count, where there
+        # are any.
+        if isinstance(warm_eager := _warm_s(eager), m.Spread):
+            warm_eager_s = warm_eager.median
     times = _times(run, eager)
     # Where eager's differ from the baseline's as well, that is another program's result and says
     # nothing of compiling.
@@ -121,14 +127,14 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
     )
 
 
-def _paid_s(cold_s: float | m.Skipped, eager_s: float | m.Skipped) -> float | m.Skipped:
+@m.skippable
+def _paid_s(cold_s: m.Figure, eager_s: m.Figure) -> m.Figure:
     """What the first steps of a script take longer than in eager, where they do the same besides:
     they evaluate, or time another function."""
-    if isinstance(cold_s, m.Skipped) or isinstance(eager_s, m.Skipped):
-        return m.first_skipped(cold_s, eager_s)
-    if cold_s <= eager_s:
+    longer_s = m.known(cold_s) - m.known(eager_s)
+    if longer_s <= 0:
         return m.Skipped("its first steps took no longer than those of eager code")
-    return cold_s - eager_s
+    return longer_s
 
 
 def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
@@ -143,11 +149,11 @@ def _eager_script(run: m.RunRecord) -> m.RunRecord | None:
     started = (*eager.start_us, *eager.every_us)
     compiled = run.compile
     if isinstance(compiled, m.CompilePass):
-        compiled = structs.replace(
+        compiled = replace(
             compiled, call_us=started, steady_from=len(eager.start_us), while_loading_s=0.0
         )
     key = m.RunKey(run.key.strategy, m.EAGER)
-    return structs.replace(run, key=key, timing=eager, compile=compiled)
+    return replace(run, key=key, timing=eager, compile=compiled)
 
 
 def _without_eager(run: m.RunRecord) -> m.Skipped:
@@ -167,20 +173,20 @@ def _differs(recording: m.Recording, key: m.RunKey) -> bool:
     return isinstance(judged, m.RunAgreement) and judged.verdict == m.AgreementVerdict.DIFFERENT
 
 
-def _cold_s(run: m.RunRecord) -> float | m.Skipped:
-    if isinstance(run.compile, m.Skipped):
-        return run.compile
-    call_us = run.compile.call_us
-    before_steady = max(1, run.compile.steady_from)
+@m.skippable
+def _cold_s(run: m.RunRecord) -> m.Figure:
+    compiled = m.known(run.compile)
+    call_us = compiled.call_us
+    before_steady = max(1, compiled.steady_from)
     if len(call_us) <= before_steady:
         return m.Skipped("COMPILE has no call after warm-up")
-    calls_s = _beyond(
+    calls_s = beyond(
         [us / 1e6 for us in call_us[:before_steady]], median(call_us[before_steady:]) / 1e6
     )
-    return calls_s + run.compile.while_loading_s
+    return calls_s + compiled.while_loading_s
 
 
-def _warm_s(run: m.RunRecord) -> m.Spread | m.Skipped:
+def _warm_s(run: m.RunRecord) -> m.Time:
     if not run.rounds:
         return ONE_ROUND
     if isinstance(run.compile, m.CompilePass) and run.compile.while_loading_s:
@@ -189,20 +195,20 @@ def _warm_s(run: m.RunRecord) -> m.Spread | m.Skipped:
     if not measured:
         return m.Skipped("every other round was lost")
     started = [
-        _beyond(found.warm_up_s or (found.first_call_s,), step.median / 1e6)
+        beyond(found.warm_up_s or (found.first_call_s,), step.median / 1e6)
         for found in measured
         if isinstance(step := step_time(found.timing), m.Spread)
     ]
     return spread(started, "s")
 
 
-def _beyond(calls_s: Sequence[float], steady_s: float) -> float:
+def beyond(calls_s: Sequence[float], steady_s: float) -> float:
     return max(0.0, sum(calls_s) - len(calls_s) * steady_s)
 
 
 class _Times(m.Model):
-    compiled: m.Spread | m.Skipped
-    eager: m.Spread | m.Skipped
+    compiled: m.Time
+    eager: m.Time
     unit: Unit = PER_STEP
     rounds: int = 1
     answer: Answer | None = None  # of the compiled run against the eager one
@@ -217,10 +223,10 @@ class _Times(m.Model):
         return 1.0 if self.unit is PER_STEP else 1000.0
 
     @property
-    def saved_us(self) -> float | m.Skipped:
-        if isinstance(self.compiled, m.Skipped) or isinstance(self.eager, m.Skipped):
-            return m.first_skipped(self.compiled, self.eager)
-        return (self.eager.median - self.compiled.median) * self.to_us
+    @m.skippable
+    def saved_us(self) -> m.Figure:
+        compiled = m.known(self.compiled)
+        return (m.known(self.eager).median - compiled.median) * self.to_us
 
     @property
     def verdict(self) -> m.Payoff:
@@ -245,33 +251,31 @@ def _times(run: m.RunRecord, eager: m.RunRecord | None) -> _Times:
             continue
         in_rounds = both[0] == over_rounds(mine, unit) and both[1] == over_rounds(theirs, unit)
         rounds = min(time.samples for time in both) if in_rounds else 1
-        doubt = why_not(answer, (run.key.slug, mine), (eager.key.slug, theirs), unit)
+        doubt = why_not(answer, mine, theirs, unit)
         return _Times(
             compiled=both[0], eager=both[1], unit=unit, rounds=rounds, answer=answer, doubt=doubt
         )
     return _Times(compiled=mine.step, eager=theirs.step)
 
 
+@m.skippable
 def _break_even(
-    started_s: float | m.Skipped,
-    eager_s: float | m.Skipped,
+    started_s: m.Figure,
+    eager_s: m.Figure,
     times: _Times,
     verdict: m.Payoff,
     run: m.RunRecord,
 ) -> m.BreakEven | m.Skipped:
-    saved_us = times.saved_us
-    compiled = times.compiled
-    if isinstance(started_s, m.Skipped) or isinstance(eager_s, m.Skipped):
-        return m.first_skipped(started_s, eager_s)
-    if isinstance(saved_us, m.Skipped) or isinstance(compiled, m.Skipped):
-        return m.first_skipped(saved_us, compiled)
+    paid_s = m.known(started_s) - m.known(eager_s)
+    saved_us = m.known(times.saved_us)
+    compiled = m.known(times.compiled)
     if verdict != m.Payoff.PAYS:
         undecided = m.Skipped(times.doubt)
         return {m.Payoff.NOT_OBSERVED: RESULTS_DIFFER, m.Payoff.UNDECIDED: undecided}.get(
             verdict, NOT_FASTER
         )
     # steps, or units of work, of which a step advances many
-    many = max(0.0, started_s - eager_s) * 1e6 / saved_us
+    many = max(0.0, paid_s) * 1e6 / saved_us
     after_s = many * compiled.median * times.to_us / 1e6
     if isinstance(run.evaluation, m.Evaluation) and run.evaluation.units:
         steps_each = run.evaluation.steps / run.evaluation.units
@@ -286,9 +290,7 @@ def _break_even(
     return m.BreakEven(steps=many, units=work, after_s=after_s)
 
 
-def _text(
-    paid_s: float | m.Skipped, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff
-) -> str:
+def _text(paid_s: m.Figure, times: _Times, cold: m.BreakEven | m.Skipped, verdict: m.Payoff) -> str:
     if (
         isinstance(times.compiled, m.Skipped)
         or isinstance(times.eager, m.Skipped)
@@ -359,7 +361,7 @@ class Sample(NamedTuple):
     step_noise: Noise | None
 
 
-def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, m.Estimate | m.Skipped]:
+def predicted(cell: Sample, other: Sample, steps: int) -> dict[str, Estimated]:
     """Of two new processes: after how many steps the first has taken less time ("never" where a
     step is not faster, "not known" where its gain may be zero), the seconds that 100 steps save,
     and (saved - paid) / paid after ``steps``.
@@ -410,37 +412,34 @@ def _middle(values: Floats, unit: str) -> m.Estimate:
     )
 
 
-def total(start: m.Estimate, step: m.Estimate, steps: int) -> m.Estimate:
+@m.skippable
+def total(start: Estimated, step: Estimated, steps: int) -> Estimated:
     """Seconds that so many steps take from a start on, with the extremes of both for ``low`` and
     ``high``."""
-    low, value, high = (
-        paid_s + steps * us / 1e6
-        for paid_s, us in (
-            (start.low, step.low),
-            (start.value, step.value),
-            (start.high, step.high),
-        )
+    us = m.known(step)
+    first_s = m.known(start)
+    return m.Estimate(
+        value=first_s.value + steps * us.value / 1e6,
+        low=first_s.low + steps * us.low / 1e6,
+        high=first_s.high + steps * us.high / 1e6,
+        unit="s",
     )
-    return m.Estimate(value=value, low=low, high=high, unit="s")
 
 
-def tier(
-    speedup: m.Estimate | m.Skipped, break_even: m.Estimate | m.Skipped, verdict: m.Judged
-) -> m.Tier | m.Skipped:
+@m.skippable
+def tier(speedup: Estimated, break_even: Estimated, verdict: m.Judged) -> m.Tier | m.Skipped:
     """By the thresholds of document S2; a step that is level with eager's or slower is poor."""
-    if isinstance(speedup, m.Skipped):
-        return speedup
+    times_faster = m.known(speedup).value
     if verdict is m.Judged.UNDECIDED:
         return NOT_KNOWN
     if verdict is not m.Judged.FASTER:
         return m.Tier.POOR
-    if isinstance(break_even, m.Skipped):
-        return break_even
+    steps = m.known(break_even).value
     for name, times, within in (
         (m.Tier.EXCELLENT, 5, 50),
         (m.Tier.GOOD, 2, 100),
         (m.Tier.MODERATE, 1, 500),
     ):
-        if speedup.value > times and break_even.value < within:
+        if times_faster > times and steps < within:
             return name
     return m.Tier.POOR

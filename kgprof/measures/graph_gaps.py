@@ -29,7 +29,7 @@ def between_graphs(
     before that, or from the frame's start where nothing was captured before the break, without the
     regions of other functions between them.
     """
-    trace = run.trace(m.PassName.TRACE)
+    trace = run.trace()
     if isinstance(trace, m.Skipped):
         return m.Skipped(f"only TRACE can measure it: {trace.reason}")
     columns = trace.columns

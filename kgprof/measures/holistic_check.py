@@ -34,6 +34,7 @@ QUEUED_BY = (
     "cudaMemcpyAsync",
     "cudaMemsetAsync",
 )
+OURS_IS_0 = m.Skipped("ours is 0")  # no percentage says how far off it is
 NO_SIZES = "kgprof does not read the sizes of copies"
 
 _IDLE = {
@@ -43,32 +44,31 @@ _IDLE = {
 }
 
 
+@m.skippable
 def in_trace(run: RunEvidence) -> m.HolisticCheck | m.Skipped:
     """HTA's figures of TRACE beside ours; Skipped without a GPU, a trace or an answer of HTA."""
     if run.whole.device != "cuda":
         return m.Skipped("a CPU run: HTA analyses what ran on a GPU")
-    traced = run.record.trace
-    answer = run.record.holistic
-    ours = run.once(kernels.shown)
-    trace = run.trace(m.PassName.TRACE)
-    if isinstance(answer, m.Skipped) or isinstance(ours, m.Skipped) or isinstance(trace, m.Skipped):
-        return m.first_skipped(traced, answer, ours, trace)
-    return check(answer, ours, trace.columns)
+    m.known(run.record.trace)
+    answer = m.known(run.record.holistic)
+    ours = m.known(run.once(kernels.shown))
+    return check(answer, ours, m.known(run.trace()).columns)
 
 
 def check(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> m.HolisticCheck:
     """``answer`` is about one trace, ``ours`` and ``columns`` are of the same one."""
-    differing: tuple[m.HolisticFigure, ...] = ()
+    differing: list[tuple[float, str, m.HolisticFigure]] = []
     ours_us: dict[str, float] = {}
     if theirs := answer.ranks[0].kernels:
         ours_us = dict.fromkeys((*(row.name for row in ours.rows), *theirs), 0.0)
         for row in ours.rows:
             ours_us[row.name] += row.total_us
-        rows = [figure(name, US, us, theirs.get(name, 0.0)) for name, us in ours_us.items()]
-        largest_first = sorted(
-            rows, key=lambda row: (-max(ours_us[row.name], theirs.get(row.name, 0.0)), row.name)
-        )
-        differing = tuple(row for row in largest_first if row.differs)
+    for name, us in ours_us.items():
+        theirs_us = theirs.get(name, 0.0)
+        held = figure(name, US, us, theirs_us)
+        if held.differs:
+            differing.append((-max(us, theirs_us), name, held))
+    differing.sort(key=lambda each: each[:2])
     return m.HolisticCheck(
         versions=answer.versions,
         calls=answer.calls,
@@ -76,7 +76,7 @@ def check(answer: m.Holistic, ours: m.KernelBreakdown, columns: Columns) -> m.Ho
         figures=tuple(_figures(answer, ours, columns)),
         kernels=len(ours_us),
         kernels_differing=len(differing),
-        differing=differing[:KERNELS_SHOWN],
+        differing=tuple(held for _, _, held in differing[:KERNELS_SHOWN]),
     )
 
 
@@ -87,7 +87,7 @@ def _figures(
     work = launches.launched(columns)
     communication = columns.named(COMMUNICATION)
 
-    def given(call: str, value: float | None) -> float | m.Skipped:
+    def given(call: str, value: float | None) -> m.Figure:
         """HTA's figure; where there is none, why the call that gives it did not."""
         if value is not None:
             return value
@@ -108,12 +108,9 @@ def _figures(
         "get_gpu_kernel_breakdown", sum(rank.kernels.values()) if rank.kernels else None
     )
     yield figure("kernels, copies and fills", US, ours.total_us, kernels, "sum of their durations")
-    window_us = rank.window_us
-    idle_us = rank.idle_us
-    either = isinstance(window_us, m.Skipped) or isinstance(idle_us, m.Skipped)
-    busy = m.first_skipped(window_us, idle_us) if either else window_us - idle_us  # type: ignore[operator]
+    busy = _less(rank.window_us, rank.idle_us)
     yield figure("GPU busy", US, ours.busy_us, busy, "at least one of them is running")
-    idle = ours.idle_us - ours.idle.edges_us if isinstance(ours.idle, m.DeviceIdle) else ours.idle
+    idle = _less(ours.idle_us, _edges_us(ours.idle))
     yield figure("GPU idle", US, idle, rank.idle_us, "between the first and the last of them")
     computing, alone, both = (
         union_us(which) for which in (~communication, communication, communication | ~communication)
@@ -153,6 +150,16 @@ def _figures(
         )
 
 
+@m.skippable
+def _less(more: m.Figure, less: m.Figure) -> float:
+    return m.known(more) - m.known(less)
+
+
+@m.skippable
+def _edges_us(idle: m.DeviceIdle | m.Skipped) -> float:
+    return m.known(idle).edges_us
+
+
 def idle_causes_us(columns: Columns, work: Launched) -> Mapping[str, float]:
     """HTA's three causes, of each stream's gaps by themselves, added up over the streams."""
     found = dict.fromkeys(_IDLE, 0)
@@ -188,25 +195,26 @@ def _streams(columns: Columns, work: Launched) -> Iterator[tuple[int, Indices, I
         yield stream, work.events[of_each == stream], work.calls[of_each == stream]
 
 
-def figure(
-    name: str, unit: str, ours: float | m.Skipped, hta: float | m.Skipped, note: str = ""
-) -> m.HolisticFigure:
-    difference: float | m.Skipped
-    if isinstance(ours, m.Skipped) or isinstance(hta, m.Skipped):
-        difference = ours if isinstance(ours, m.Skipped) else hta
-        differs = False
-    elif ours or ours == hta:
-        difference = 100 * (hta - ours) / ours if ours != hta else 0.0
-        differs = abs(difference) > TOLERANCE_PERCENT
-    else:  # no percentage says how far off it is
-        difference = m.Skipped("ours is 0")
-        differs = True
+def figure(name: str, unit: str, ours: m.Figure, hta: m.Figure, note: str = "") -> m.HolisticFigure:
+    percent = _difference_percent(ours, hta)
+    differs = percent is OURS_IS_0
+    if isinstance(percent, float):
+        differs = abs(percent) > TOLERANCE_PERCENT
     return m.HolisticFigure(
         name=name,
         unit=unit,
         ours=ours,
         hta=hta,
-        difference_percent=difference,
+        difference_percent=percent,
         differs=differs,
         note=note,
     )
+
+
+@m.skippable
+def _difference_percent(ours: m.Figure, hta: m.Figure) -> m.Figure:
+    mine = m.known(ours)
+    more = m.known(hta) - mine
+    if not more:
+        return 0.0
+    return 100 * more / mine if mine else OURS_IS_0

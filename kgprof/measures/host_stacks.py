@@ -20,13 +20,21 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.measures import kernels
 from kgprof.reading.evidence import RunEvidence
 from kgprof.reading.kineto import NONE, Columns
-from kgprof.reading.launches import DEVICE_CATEGORIES, threads_of
-from kgprof.reading.timeline import STEP_PREFIX, Window, intervals_of, step_events, union_ns
+from kgprof.reading.launches import DEVICE_CATEGORIES, Indices, Mask, threads_of
+from kgprof.reading.timeline import (
+    STEP_PREFIX,
+    Window,
+    intervals_of,
+    step_events,
+    union_ns,
+    window_of,
+)
 from kgprof.wording import plural
 
 # python_function: of a trace that was recorded with_stack.
@@ -34,6 +42,7 @@ HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "
 # longer numbers are no lines
 _PYTHON_FUNCTION = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<name>.+)")
 _NEVER = 2**63 - 1
+Numbers = npt.NDArray[np.int64]
 
 
 class Frame(m.Model):
@@ -93,9 +102,7 @@ def frame_of(name: str) -> Frame:
     return Frame(name=found["name"], file=found["file"], line=int(found["line"]))
 
 
-def _threads(
-    columns: Columns, host: npt.NDArray[np.bool_]
-) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
+def _threads(columns: Columns, host: Mask) -> Iterator[tuple[str, Indices]]:
     """Name and events of each, the one that takes the steps first."""
     stepping = set(columns.thread[host & columns.named(STEP_PREFIX)].tolist())
     numbers = threads_of(columns, np.flatnonzero(host))
@@ -110,9 +117,7 @@ def _threads(
         )
 
 
-def _streams(
-    columns: Columns, device: npt.NDArray[np.bool_]
-) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
+def _streams(columns: Columns, device: Mask) -> Iterator[tuple[str, Indices]]:
     """Name and events of each. A stream's events may stand in rows of several names; two devices
     have a stream 7."""
     rows = sorted(
@@ -135,9 +140,7 @@ def _sortable(process: int | str, thread: int | str) -> tuple[tuple[bool, int, s
     )
 
 
-def _changes(
-    columns: Columns, events: npt.NDArray[np.intp], of_name: npt.NDArray[np.int64], zero_ns: int
-) -> Iterator[Change]:
+def _changes(columns: Columns, events: Indices, of_name: Numbers, zero_ns: int) -> Iterator[Change]:
     # Of two that start together the longer one is the outer one; of two that are alike the one that
     # stands first.
     events = events[np.lexsort((-columns.end_ns[events], columns.start_ns[events]))]
@@ -200,17 +203,14 @@ _CALLS = ("cuda_runtime", "cuda_driver")
 Key = tuple[str, str, int, str]  # name, file, line, kind
 
 
+@m.skippable
 def shown(run: RunEvidence) -> m.FlameGraph | m.Skipped:
     """From STACK; of a trace that was taken in, from the one whose kernels are shown, which may
     hold stacks."""
     name = m.PassName.STACK
     if run.whole.recording.header.plan.trace_files:
-        broken_down = run.once(kernels.shown)
-        if isinstance(broken_down, m.Skipped):
-            return broken_down
-        name = broken_down.measured_in
-    trace = run.trace(name)
-    return trace if isinstance(trace, m.Skipped) else flame_graph(trace.columns, measured_in=name)
+        name = m.known(run.once(kernels.shown)).measured_in
+    return flame_graph(m.known(run.trace(name)).columns, measured_in=name)
 
 
 def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | m.Skipped:
@@ -221,24 +221,15 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
     thread, windows, per = _windows(columns, host)
     events = np.flatnonzero(host & (columns.thread == thread) & ~columns.named(STEP_PREFIX))
     starts = np.sort(columns.start_ns[events])
-    begins, ends = (
-        np.searchsorted(starts, moments)
-        for moments in (
-            [window.start_ns for window in windows],
-            [window.end_ns for window in windows],
-        )
-    )
+    begins = np.searchsorted(starts, [window.start_ns for window in windows])
+    ends = np.searchsorted(starts, [window.end_ns for window in windows])
     taken = windows[: max(1, int((np.cumsum(ends - begins) <= MOST_EVENTS).sum()))]
     # One number for a category and a name; np.unique would sort as many pairs as there are events.
     named = columns.category[events].astype(np.int64) * len(columns.names) + columns.name[events]
-    pairs = [
-        (each, *divmod(each, len(columns.names)))
-        for each in np.flatnonzero(np.bincount(named)).tolist()
-    ]
-    keys = {
-        each: _key(columns.categories[category], columns.names[name])
-        for each, category, name in pairs
-    }
+    keys = {}
+    for number in np.flatnonzero(np.bincount(named)).tolist():
+        category, name = divmod(number, len(columns.names))
+        keys[number] = _key(columns.categories[category], columns.names[name])
     tree = _Tree(per, keys)
     start = columns.start_ns[events]
     end = columns.end_ns[events]
@@ -251,25 +242,17 @@ def flame_graph(columns: Columns, *, measured_in: m.PassName) -> m.FlameGraph | 
         return m.Skipped("its steps have no duration")
     # In which other threads were in operators, each thread's counted once.
     operators = np.flatnonzero(columns.of_category("cpu_op") & (columns.thread != thread))
-    threads = [
-        operators[columns.thread[operators] == other] for other in threads_of(columns, operators)
-    ]
-    elsewhere_ns = sum(
-        union_ns(window.clip(intervals_of(columns, own))) for own in threads for window in taken
-    )
-    return _graph(
-        tree,
-        measured_in=measured_in,
-        steps=len(taken),
-        per=per,
-        other_threads_ns=elsewhere_ns,
-        notes=()
-        if len(taken) == len(windows)
-        else (f"the first {len(taken):,} of {plural(len(windows), per)}",),
-    )
+    elsewhere_ns = 0
+    for other in threads_of(columns, operators):
+        own = intervals_of(columns, operators[columns.thread[operators] == other])
+        elsewhere_ns += sum(union_ns(window.clip(own)) for window in taken)
+    graph = _graph(tree, measured_in, len(taken), elsewhere_ns)
+    if len(taken) == len(windows):
+        return graph
+    return replace(graph, notes=(f"the first {len(taken):,} of {plural(len(windows), per)}",))
 
 
-def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[Window, ...], str]:
+def _windows(columns: Columns, host: Mask) -> tuple[int, tuple[Window, ...], str]:
     """The thread that takes the steps, and when they were; where none is marked, all of the thread
     with most Python."""
     marks = step_events(columns)
@@ -280,11 +263,7 @@ def _windows(columns: Columns, host: npt.NDArray[np.bool_]) -> tuple[int, tuple[
     python = columns.of_category(PYTHON)
     thread = int(np.bincount(columns.thread[python]).argmax())
     spans = intervals_of(columns, host & (columns.thread == thread))
-    return (
-        thread,
-        (Window(start_ns=int(spans[:, 0].min()), end_ns=int(spans[:, 1].max())),),
-        "window",
-    )
+    return thread, (window_of(spans),), "window"
 
 
 def _key(category: str, name: str) -> Key:
@@ -325,9 +304,9 @@ class _Tree:
 
 def _add_step(
     tree: _Tree,
-    named: npt.NDArray[np.int64],
-    start_ns: npt.NDArray[np.int64],
-    end_ns: npt.NDArray[np.int64],
+    named: Numbers,
+    start_ns: Numbers,
+    end_ns: Numbers,
     window: Window,
 ) -> None:
     """The events that are in ``window``; ``named``: the number of each one's key."""
@@ -366,63 +345,53 @@ def _add_step(
         above, open_until, is_dispatched = node, until, name in dispatched
 
 
-def _graph(
-    tree: _Tree,
-    *,
-    measured_in: m.PassName,
-    steps: int,
-    per: str,
-    other_threads_ns: int,
-    notes: tuple[str, ...],
-) -> m.FlameGraph:
+class Frames:
+    """Each name and each frame once, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {"": 0}
+        self.frames: dict[m.StackFrame, int] = {}
+
+    def index(self, name: str, file: str, line: int, kind: str) -> int:
+        numbers = [self.names.setdefault(each, len(self.names)) for each in (name, file)]
+        frame = m.StackFrame(name=numbers[0], file=numbers[1], line=line, kind=kind)
+        return self.frames.setdefault(frame, len(self.frames))
+
+
+def _graph(tree: _Tree, measured_in: m.PassName, steps: int, other_threads_ns: int) -> m.FlameGraph:
     totals = m.with_all_below(tree.parent, tree.self_ns)
     below = PRUNED_BELOW
     while len(kept := _pruned(tree, totals, below)) > MOST_NODES:
         below *= 2
     functions = sorted(_functions(tree, totals).items(), key=lambda item: (-item[1][0], item[0]))
-    # Each name and each frame once, in the order in which they come.
-    names: dict[str, int] = {"": 0}
-    frames: dict[m.StackFrame, int] = {}
-
-    def frame(key: Key) -> int:
-        name, file = (names.setdefault(each, len(names)) for each in key[:2])
-        return frames.setdefault(
-            m.StackFrame(name=name, file=file, line=key[2], kind=key[3]), len(frames)
-        )
-
-    nodes = tuple(frame(node.key) for node in kept)
+    parents, keys, self_ns, calls = zip(*kept, strict=True)
+    frames = Frames()
+    nodes = tuple(frames.index(*key) for key in keys)
     top = tuple(
-        m.StackFunction(frame=frame(key), self_ns=self_ns, total_ns=total_ns, calls=calls)
-        for key, (self_ns, total_ns, calls) in functions[:TOP_FUNCTIONS]
+        m.StackFunction(frame=frames.index(*key), self_ns=own_ns, total_ns=total_ns, calls=called)
+        for key, (own_ns, total_ns, called) in functions[:TOP_FUNCTIONS]
     )
-    others = [node for node in kept if node.key == _OTHERS]
+    others_ns = [ns for key, ns in zip(keys, self_ns, strict=True) if key == _OTHERS]
     return m.FlameGraph(
         measured_in=measured_in,
         steps=steps,
-        per=per,
-        names=tuple(names),
-        frames=tuple(frames),
-        parent=tuple(node.parent for node in kept),
+        per=tree.key[0][0],
+        names=tuple(frames.names),
+        frames=tuple(frames.frames),
+        parent=parents,
         frame=nodes,
-        self_ns=tuple(node.self_ns for node in kept),
-        calls=tuple(node.calls for node in kept),
+        self_ns=self_ns,
+        calls=calls,
         pruned_below=below,
-        pruned_nodes=len(tree.key) - len(kept) + len(others),
-        pruned_ns=sum(node.self_ns for node in others),
+        pruned_nodes=len(tree.key) - len(kept) + len(others_ns),
+        pruned_ns=sum(others_ns),
         top=top,
         functions=len(functions),
         other_threads_ns=other_threads_ns,
-        notes=notes,
     )
 
 
-class _Node(m.Model):
-    key: Key
-    parent: int  # index among the kept ones
-    self_ns: int
-    calls: int
-
-
+_Node = tuple[int, Key, int, int]  # its parent's index among the kept ones, key, self time, calls
 _OTHERS: Key = (OTHER, "", 0, "pruned")
 
 
@@ -439,12 +408,10 @@ def _pruned(tree: _Tree, totals: Sequence[int], below: float) -> list[_Node]:
         if key == _OTHERS:
             small_ns = sum(totals[node] for node in nodes)
             called = sum(calls[node] for node in nodes)
-            kept.append(_Node(key=key, parent=parent, self_ns=small_ns, calls=called))
+            kept.append((parent, key, small_ns, called))
             continue
         (node,), here = nodes, len(kept)
-        kept.append(
-            _Node(key=key, parent=parent, self_ns=tree.self_ns[node], calls=tree.calls[node])
-        )
+        kept.append((parent, key, tree.self_ns[node], tree.calls[node]))
         children = sorted(tree.children[node].values(), key=lambda child: (totals[child], child))
         if small := [child for child in children if totals[child] < least]:
             waiting.append((here, _OTHERS, small))

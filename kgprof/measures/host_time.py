@@ -150,19 +150,17 @@ ORDER = (
 )
 
 
+@m.skippable
 def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     """Of TRACE. Skipped where there is none, or where no optimizer and no backward pass ran in its
     steps."""
-    trace = run.trace(m.PassName.TRACE)
+    columns = m.known(run.trace()).columns
     work = run.once(launches.launched_in_trace)
-    if isinstance(trace, m.Skipped):
-        return trace
-    steps = timeline.profiler_steps(trace.columns)
+    steps = timeline.profiler_steps(columns)
     if not len(steps):
         return m.Skipped("TRACE marked no steps")
     # The host events that say so. A forward pass has none of its own: it is every other operator or
     # compiled call.
-    columns = trace.columns
     annotated = columns.of_category("user_annotation", "cpu_op")
     operators = columns.of_category("cpu_op")
     spans = {
@@ -180,23 +178,18 @@ def training_phases(run: RunEvidence) -> m.TrainingPhases | m.Skipped:
     covered = 0
     found = {}
     for phase in ORDER:
-        taken = np.concatenate(
-            [taken, window.clip(timeline.intervals_of(trace.columns, spans[phase]))]
-        )
+        taken = np.concatenate([taken, window.clip(timeline.intervals_of(columns, spans[phase]))])
         reached = timeline.union_ns(taken)
         found[phase], covered = reached - covered, reached
     host = {**found, m.TrainingPhase.OTHER: window.duration_ns - covered}
-    device = (
-        _device_ns(trace.columns, spans, work)
-        if isinstance(work, Launched) and len(work.events)
-        else {}
-    )
-    unknown = m.Skipped(
-        "work launched by no span counts as forward" if device else "nothing ran on a GPU"
-    )
+    device: dict[m.TrainingPhase, int] = {}
+    unknown = m.Skipped("nothing ran on a GPU")
+    if isinstance(work, Launched) and len(work.events):
+        device = _device_ns(columns, spans, work)
+        unknown = m.Skipped("work launched by no span counts as forward")
     return m.TrainingPhases(
         steps=len(steps),
-        backward_passes=_backward_passes(trace.columns, spans),
+        backward_passes=_backward_passes(columns, spans),
         parts=tuple(
             m.PhaseTime(
                 phase=phase,

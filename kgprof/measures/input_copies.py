@@ -21,14 +21,12 @@ COPIES = ("aten::copy_", "aten::_foreach_copy_")
 TO_AND_FROM_THE_HOST = ("Memcpy HtoD", "Memcpy DtoH")
 
 
+@m.skippable
 def input_copies_in_trace(run: RunEvidence) -> m.InputCopies | m.Skipped:
     """In TRACE, by the kinds of the project; Skipped also where there is no TRACE or its file
     cannot be read."""
-    work = run.once(launches.launched_in_trace)
-    trace = run.trace(m.PassName.TRACE)
-    if isinstance(work, m.Skipped) or isinstance(trace, m.Skipped):
-        return m.first_skipped(work, trace)
-    return input_copies(trace.columns, work, run.whole.once(kinds_of))
+    work = m.known(run.once(launches.launched_in_trace))
+    return input_copies(m.known(run.trace()).columns, work, run.whole.once(kinds_of))
 
 
 def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopies | m.Skipped:
@@ -63,8 +61,8 @@ def input_copies(columns: Columns, work: Launched, kinds: Kinds) -> m.InputCopie
     np.maximum.at(last_replay_ns, replayed_in[known], columns.start_ns[replays[known]])
     found = copied & by_wrapper & (columns.start_ns[calls] < last_replay_ns[frame])
     copies = events[found]
-    total_ns = int(columns.duration_ns[work.events].sum())
-    spent_ns = int(columns.duration_ns[copies].sum())
+    total_ns = columns.lasted_ns(work.events)
+    spent_ns = columns.lasted_ns(copies)
     return m.InputCopies(
         replays=len(replays),
         count=len(copies),

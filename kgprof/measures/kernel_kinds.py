@@ -47,7 +47,8 @@ MULTI_WORD_OPERATORS = frozenset(
 # The category is the first three letters of Inductor's own word: pointwise, reduction,
 # persistent_reduction, template, foreach, split_scan.
 _GENERATED = re.compile(
-    r"(?:.*?_)??(?P<generator>triton|cpp)(?:_(?P<category>[a-z]{3}))?_fused(?:_(?P<ops>.+?))??_(?P<number>\d+)"
+    r"(?:.*?_)??(?P<generator>triton|cpp)(?:_(?P<category>[a-z]{3}))?_fused"
+    r"(?:_(?P<ops>.+?))??_(?P<number>\d+)"
 )
 _GRAPH = re.compile(r"^graph_\d+_")
 _WORD = re.compile(r"__[a-z0-9]+__|_?[A-Za-z0-9]+_?")  # aten::__lshift__ is one word too
@@ -191,34 +192,43 @@ DEVICE_KINDS = tuple(
         (K.GEMM, r"(?i)gemm|gemv|cutlass|cublas|nvjet|xmma|splitk|dot_kernel"),
         (
             K.NORMALISATION,
-            r"(?i)layer_?norm|rms_?norm|group_?norm|batch_?norm|softmax|RowwiseMoments|GammaBeta|ComputeFusedParams"
+            r"(?i)layer_?norm|rms_?norm|group_?norm|batch_?norm|softmax|RowwiseMoments|GammaBeta"
+            r"|ComputeFusedParams"
             r"|cudnn::bn_|weight_norm",
         ),
         (
             K.SORT,
-            r"(?i)radix_?sort|merge_?sort|segmented_?sort|bitonic|sort_(?:pairs|keys)|SortKV|(?<!s)top_?k(?!ernel)"
-            r"|KthValue|gatherMedian|DeviceScan|scan_(?:innermost|outer|by_key)|kernel_scan|unique(?!_ptr)"
+            r"(?i)radix_?sort|merge_?sort|segmented_?sort|bitonic|sort_(?:pairs|keys)|SortKV"
+            r"|(?<!s)top_?k(?!ernel)"
+            r"|KthValue|gatherMedian|DeviceScan|scan_(?:innermost|outer|by_key)|kernel_scan"
+            r"|unique(?!_ptr)"
             r"|RunLengthEncode|compute_mode",
         ),
         (
             K.COPY,
-            r"direct_copy|CatArrayBatchedCopy|native::Copy<|FillFunctor|CopyFunctor|copy_kernel|[Mm]emcpy|[Mm]emset"
-            r"|split_with_sizes_copy|chunk_cat|repeat_interleave|compute_cuda_kernel|flip_kernel|roll_cuda"
+            r"direct_copy|CatArrayBatchedCopy|native::Copy<|FillFunctor|CopyFunctor|copy_kernel"
+            r"|[Mm]emcpy|[Mm]emset"
+            r"|split_with_sizes_copy|chunk_cat|repeat_interleave|compute_cuda_kernel|flip_kernel"
+            r"|roll_cuda"
             r"|reflection_pad|replication_pad",
         ),
         (
             K.INDEX,
-            r"gather|scatter|index_(?:elementwise|put|select|add|copy|fill|kernel)|index(?:Select|Add|Copy|Func)"
-            r"|embedding|masked_select|take_kernel|put_kernel|nonzero|searchsorted|DeviceSelect|DeviceCompactInit"
+            r"gather|scatter|index_(?:elementwise|put|select|add|copy|fill|kernel)"
+            r"|index(?:Select|Add|Copy|Func)"
+            r"|embedding|masked_select|take_kernel|put_kernel|nonzero|searchsorted|DeviceSelect"
+            r"|DeviceCompactInit"
             r"|bucketize|histogram|kernelHistogram",
         ),
         (
             K.REDUCTION,
-            r"reduce_kernel|DeviceReduce|LpNormFunctor|lpnorm_cleanup|nll_loss|_pool|norm_kernel|aminmax",
+            r"reduce_kernel|DeviceReduce|LpNormFunctor|lpnorm_cleanup|nll_loss|_pool|norm_kernel"
+            r"|aminmax",
         ),
         (
             K.POINTWISE,
-            r"elementwise_kernel|elementwise_grid_stride|multi_tensor_apply|Functor|foreach_|fused_dropout|upsample"
+            r"elementwise_kernel|elementwise_grid_stride|multi_tensor_apply|Functor|foreach_"
+            r"|fused_dropout|upsample"
             r"|triu_tril|_assert_async",
         ),
     )
@@ -254,10 +264,8 @@ class Kinds:
 
     def are(self, columns: Columns, events: Indices, kind: m.KernelKind) -> Mask:
         """Which of these device events are of a kind; each name is looked at once."""
-        keys = (
-            columns.name[events].astype(np.int64) * len(columns.categories)
-            + columns.category[events]
-        )
+        names = columns.name[events].astype(np.int64)
+        keys = names * len(columns.categories) + columns.category[events]
         of_kind = np.zeros(len(columns.names) * len(columns.categories), np.bool_)
         for key in np.flatnonzero(np.bincount(keys)).tolist():
             name, category = divmod(key, len(columns.categories))
@@ -354,31 +362,28 @@ def _of_generated(generated: GeneratedName) -> Classified:
     computed: dict[str, m.KernelKind] = {
         op: kind for op, kind in known if kind not in (None, K.FRAMEWORK)
     }
-    if generated.category != "tem":
-        kind, why = _of_schedule(generated.category, computed)
+    if generated.category == "tem":
+        kind, why = _of_template(computed)
     else:
-        exact = [
-            (one, op)
-            for one in (K.ATTENTION, K.CONVOLUTION, K.GEMM)
-            for op in computed
-            if computed[op] is one
-        ]
-        kind, of = exact[0] if exact else (K.OTHER, "no operator that is known")
-        why = f"template (tem) of {of}"
+        kind, why = _of_schedule(generated.category, computed)
     return Classified(kind, generated.generator, generated.ops, rule=why)
+
+
+def _of_template(computed: dict[str, m.KernelKind]) -> tuple[m.KernelKind, str]:
+    for kind in (K.ATTENTION, K.CONVOLUTION, K.GEMM):
+        for operator in computed:
+            if computed[operator] is kind:
+                return kind, f"template (tem) of {operator}"
+    return K.OTHER, "template (tem) of no operator that is known"
 
 
 def _of_schedule(word: str, computed: dict[str, m.KernelKind]) -> tuple[m.KernelKind, str]:
     """``word`` is empty for C++."""
     reducing = {op: kind for op, kind in computed.items() if kind in REDUCING}
     schedule = SCHEDULES.get(word, K.REDUCTION if reducing and not word else K.POINTWISE)
-    said = (
-        f"schedule {word}"
-        if word
-        else "C++, which reduces"
-        if reducing
-        else "C++, which does not reduce"
-    )
+    said = "C++, which reduces" if reducing else "C++, which does not reduce"
+    if word:
+        said = f"schedule {word}"
     # A product may be generated too, as a sum of products: where nothing else in the kernel
     # reduces, it is that.
     products = {op: kind for op, kind in computed.items() if kind is K.GEMM}

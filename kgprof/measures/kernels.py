@@ -2,7 +2,7 @@
 window was; and each compiled graph beside what eager mode does in its place, and how fast its
 region moves its bytes."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -50,13 +50,13 @@ Numbers = npt.NDArray[np.int64]
 Classify = Callable[[str, str], Classified]  # from a name and a category
 
 
-def of_trace(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
+def of_trace(run: RunEvidence) -> m.Kernels:
     """The kernels of TRACE; Skipped where there is no TRACE, or nothing in it can be broken
     down."""
     return _of_pass(run, m.PassName.TRACE)
 
 
-def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
+def shown(run: RunEvidence) -> m.Kernels:
     """From KERNELS, where C++ kernels have names; without it, or where it is damaged, from TRACE,
     with a warning."""
     reasons: list[str] = []
@@ -76,13 +76,11 @@ def shown(run: RunEvidence) -> m.KernelBreakdown | m.Skipped:
     )
 
 
-def _of_pass(run: RunEvidence, name: m.PassName) -> m.KernelBreakdown | m.Skipped:
-    trace = run.trace(name)
+@m.skippable
+def _of_pass(run: RunEvidence, name: m.PassName) -> m.Kernels:
     record = run.record
-    if isinstance(trace, m.Skipped):
-        return trace
     return breakdown(
-        trace,
+        m.known(run.trace(name)),
         device=run.whole.device,
         measured_in=name,
         cpp_kernel_profile=record.left_by(name).cpp_kernel_profile,
@@ -105,20 +103,20 @@ def breakdown(
     compiled: m.CompiledKernels | m.Skipped = NOT_COMPILED,
     ceilings: m.Ceilings | m.Skipped = NOT_MEASURED,
     kinds: Kinds | None = None,
-) -> m.KernelBreakdown | m.Skipped:
+) -> m.Kernels:
     """Break the traced steps down. ``device`` is the run's; a CUDA run that put nothing on it is
     shown as a CPU run."""
     kinds = kinds or Kinds()
     columns = trace.columns
+    known = Origins(origins)
     if device == "cuda" and columns.of_category(*launches.DEVICE_CATEGORIES).any():
-        return _of_device(trace, Origins(origins), measured_in, compiled, ceilings, kinds)
+        return _of_device(trace, known, measured_in, compiled, ceilings, kinds)
     if not columns.of_category("cpu_op").any():
         return m.Skipped("the trace has neither operators nor GPU kernels")
-    nothing = "nothing ran on the GPU in the traced steps: the CPU's operators are shown"
-    warnings = (nothing,) if device == "cuda" else ()
-    return _of_host(
-        trace, Origins(origins), measured_in, warnings, kinds, cpp_kernel_profile=cpp_kernel_profile
-    )
+    warnings = []
+    if device == "cuda":
+        warnings.append("nothing ran on the GPU in the traced steps: the CPU's operators are shown")
+    return _of_host(trace, known, measured_in, warnings, kinds, hides_cpp=not cpp_kernel_profile)
 
 
 def _of_device(
@@ -142,7 +140,9 @@ def _of_device(
     lines = None if known is None else [one.lines for one in known]
     own_ns = columns.duration_ns[work.events]
     classify = kinds.of_device_event
-    warnings = [*trace.warnings, *([] if len(steps) else [NO_STEPS])]
+    warnings = [*trace.warnings]
+    if not len(steps):
+        warnings.append(NO_STEPS)
     before = marked.start_ns - window.start_ns
     after = window.end_ns - marked.end_ns
     if before or after:
@@ -189,13 +189,13 @@ def _of_host(
     trace: Trace,
     origins: Origins,
     measured_in: m.PassName,
-    warnings: tuple[str, ...],
+    warnings: list[str],
     kinds: Kinds,
     *,
-    cpp_kernel_profile: bool,
-) -> m.KernelBreakdown | m.Skipped:
+    hides_cpp: bool,
+) -> m.Kernels:
     """Self time of every operator inside the steps. Operators that reach out of the window are cut
-    at its edge."""
+    at its edge. ``hides_cpp``: C++ kernels were compiled without their own profiling."""
     columns = trace.columns
     operators = np.flatnonzero(columns.of_category("cpu_op"))
     steps = timeline.profiler_steps(columns)
@@ -211,15 +211,17 @@ def _of_host(
         own_ns[threads == thread] = timeline.self_times_ns(clipped[threads == thread])
     lines = [one.lines for one in origins.of(columns, inside, inside)] if origins else None
     fields = _fields(columns, inside, own_ns, lambda name, _: kinds.of_operator(name), lines)
-    warnings = (*warnings, *trace.warnings, *(() if len(steps) else (NO_STEPS,)))
+    warnings += trace.warnings
+    if not len(steps):
+        warnings.append(NO_STEPS)
     hidden_us = [
         row.total_us for row in fields["rows"] if row.name.startswith(CALL_OF_GENERATED_CODE)
     ]
-    if hidden_us and not cpp_kernel_profile:
-        warnings += (
+    if hidden_us and hides_cpp:
+        warnings.append(
             "Inductor's C++ kernels were compiled without kernel profiling: their time is part "
             f"of the framework rows '{CALL_OF_GENERATED_CODE} ...' ({sum(hidden_us) / 1000:,.3f} "
-            "ms in all)",
+            "ms in all)"
         )
     return m.KernelBreakdown(
         device="cpu",
@@ -231,7 +233,7 @@ def _of_host(
         timeline=step_timeline(columns, launches.launched(columns), kinds),
         host_time=host_time(columns, launches.launched(columns)),
         communication=collectives.communication_on_cpu(columns, window),
-        warnings=warnings,
+        warnings=tuple(warnings),
     )
 
 
@@ -261,25 +263,23 @@ def _fields(
     lines_ns = 0
     rows: list[m.KernelRow] = []
     of_kind_ns: Counter[m.KernelKind] = Counter()
+    launched: Counter[m.KernelKind] = Counter()
     for members in launches.alike(columns, which):
         first = which[members[0]]
-        name = columns.names[columns.name[first]]
+        name = columns.name_of(first)
         found = classify(name, columns.categories[columns.category[first]])
-        known = (
-            {}
-            if lines is None
-            else {index: lines[index] for index in members.tolist() if lines[index]}
-        )
         # what takes longest comes first: a row's first line is shown alone
         of_lines: Counter[Lines] = Counter()
-        for index, its in known.items():
-            of_lines[its] += int(own_ns[index])
+        for index in members.tolist():
+            if lines is not None and lines[index]:
+                of_lines[lines[index]] += int(own_ns[index])
         from_lines = merged([each for each, _ in of_lines.most_common()])
         times_ns = own_ns[members]
         known_ns = sum(of_lines.values())
         row_ns = int(times_ns.sum())
         lines_ns += known_ns
         of_kind_ns[found.kind] += row_ns
+        launched[found.kind] += len(times_ns)
         rows.append(
             m.KernelRow(
                 name=name,
@@ -302,14 +302,13 @@ def _fields(
     inside = {kind_of_operator(op) or m.KernelKind.OTHER for row in rows for op in row.ops} - {
         m.KernelKind.FRAMEWORK
     }
-    counts = {kind: sum(row.count for row in rows if row.kind is kind) for kind in m.KernelKind}
     return {
         "total_us": total_ns / 1000,
         "lines_us": m.Skipped(NO_LINES) if lines is None else lines_ns / 1000,
         "kinds": tuple(
-            m.KindTotal(kind=kind, count=count, total_us=of_kind_ns[kind] / 1000)
-            for kind, count in counts.items()
-            if count
+            m.KindTotal(kind=kind, count=launched[kind], total_us=of_kind_ns[kind] / 1000)
+            for kind in m.KernelKind
+            if launched[kind]
         ),
         "rows": tuple(sorted(rows, key=lambda row: (-row.total_us, row.name, row.kind))),
         "generators": _generators(rows),
@@ -318,33 +317,29 @@ def _fields(
 
 
 def _generators(rows: Sequence[m.KernelRow]) -> tuple[m.GeneratorTotal, ...]:
-    of: dict[str, list[m.KernelRow]] = {}
+    names: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    total_us: dict[str, float] = defaultdict(float)
     for row in rows:
-        of.setdefault(
-            library_of(row.name) if row.generator == "library" else row.generator, []
-        ).append(row)
-    totals = (
-        m.GeneratorTotal(
-            generator=generator,
-            names=len(mine),
-            count=sum(row.count for row in mine),
-            total_us=sum(row.total_us for row in mine),
-        )
-        for generator, mine in of.items()
+        generator = library_of(row.name) if row.generator == "library" else row.generator
+        names[generator] += 1
+        counts[generator] += row.count
+        total_us[generator] += row.total_us
+    largest_first = sorted(total_us.items(), key=lambda total: (-total[1], total[0]))
+    return tuple(
+        m.GeneratorTotal(generator=each, names=names[each], count=counts[each], total_us=us)
+        for each, us in largest_first
     )
-    return tuple(sorted(totals, key=lambda total: (-total.total_us, total.generator)))
 
 
 NOT_IN_TRACE = m.Skipped("TRACE has no call of this region")
 OF_BACKWARD = m.Skipped("traces mark forward regions only")
 
 
+@m.skippable
 def fusion(run: RunEvidence) -> m.Fusion | m.Skipped:
     """Skipped where Inductor compiled nothing, or nobody watched it."""
-    origins = run.record.kernel_origins
-    graphs = origins if isinstance(origins, m.Skipped) else origins.graphs
-    if isinstance(graphs, m.Skipped):
-        return graphs
+    graphs = m.known(m.known(run.record.kernel_origins).graphs)
     if not graphs:
         return m.Skipped("Inductor compiled no graph")
     eager = run.whole.run(m.RunKey(run.key.strategy, m.EAGER))
@@ -357,21 +352,18 @@ def fusion(run: RunEvidence) -> m.Fusion | m.Skipped:
 
 
 def _graphs(run: RunEvidence, graphs: tuple[m.GraphWork, ...]) -> Iterator[m.FusedGraph]:
-    traced = {} if isinstance(run.trace(m.PassName.TRACE), m.Skipped) else _regions(run)
-    ceilings = run.whole.recording.ceilings
-    copy: float | m.Skipped = m.Skipped("the copy was not measured")
-    if isinstance(ceilings, m.Ceilings):
-        rates = [rate for one in ceilings.measured if one.operation == m.COPY for rate in one.per_s]
-        copy = (float(np.median(rates)) if rates else 0.0) or copy  # a rate of zero is no ceiling
-    else:
-        copy = ceilings
+    trace = run.trace()
+    traced: dict[str, tuple[int, float]] = {}
+    if isinstance(trace, Trace):
+        traced = _regions(trace.columns, run.once(of_trace))
+    copy = _copy_rate(run.whole.recording.ceilings)
     for work in graphs:
-        alone = sum(one.compile_id == work.compile_id and not one.backward for one in graphs) == 1
-        calls, us = (
-            traced.get(work.compile_id, (0, 0.0)) if alone and not work.backward else (0, 0.0)
-        )
         why = OF_BACKWARD if work.backward else NOT_IN_TRACE
-        rate: float | m.Skipped = why
+        calls, us = 0, 0.0
+        alone = sum(one.compile_id == work.compile_id and not one.backward for one in graphs) == 1
+        if alone and not work.backward:
+            calls, us = traced.get(work.compile_id, (0, 0.0))
+        rate: m.Figure = why
         if calls and us:
             rate = work.moved_bytes / (us / calls / 1e6)
         yield m.FusedGraph(
@@ -379,40 +371,44 @@ def _graphs(run: RunEvidence, graphs: tuple[m.GraphWork, ...]) -> Iterator[m.Fus
             calls=calls or why,
             us=us / calls if calls else why,
             bytes_per_s=rate,
-            of_copy=rate / copy
-            if not isinstance(rate, m.Skipped) and not isinstance(copy, m.Skipped)
-            else m.first_skipped(rate, copy),
+            of_copy=_of_copy(rate, copy),
         )
 
 
-def _regions(run: RunEvidence) -> dict[str, tuple[int, float]]:
+@m.skippable
+def _copy_rate(ceilings: m.Ceilings | m.Skipped) -> m.Figure:
+    every = [one.per_s for one in m.known(ceilings).measured if one.operation == m.COPY]
+    rate = float(np.median(np.concatenate(every))) if every else 0.0
+    return rate or m.Skipped("the copy was not measured")  # a rate of zero is no ceiling
+
+
+@m.skippable
+def _of_copy(bytes_per_s: m.Figure, copy: m.Figure) -> float:
+    return m.known(bytes_per_s) / m.known(copy)
+
+
+def _regions(columns: Columns, breakdown: m.Kernels) -> dict[str, tuple[int, float]]:
     """Compile id -> calls, and microseconds of all of them."""
-    trace = run.trace(m.PassName.TRACE)
-    breakdown = run.once(of_trace)
-    assert not isinstance(trace, m.Skipped)
-    columns = trace.columns
-    on_device = isinstance(breakdown, m.KernelBreakdown) and breakdown.device == "cuda"
-    device_us = {total.span: total.total_us for total in breakdown.by_region} if on_device else {}  # type: ignore[union-attr]
+    device_us = None
+    if isinstance(breakdown, m.KernelBreakdown) and breakdown.device == "cuda":
+        device_us = {total.span: total.total_us for total in breakdown.by_region}
     found = {}
     for number, name in enumerate(columns.names):
         if name.startswith(REGION_PREFIX):
             calls = columns.name == number
             region = name.removeprefix(REGION_PREFIX)
-            us = (
-                device_us.get(region, 0.0)
-                if on_device
-                else float(columns.duration_ns[calls].sum()) / 1000
-            )
+            us = columns.lasted_ns(calls) / 1000
+            if device_us is not None:
+                us = device_us.get(region, 0.0)
             found[region] = int(calls.sum()), us
     return found
 
 
-def _kernels_per_step(run: RunEvidence) -> float | m.Skipped:
+@m.skippable
+def _kernels_per_step(run: RunEvidence) -> m.Figure:
     """On a CPU an operator may call others, and each of them has an event: that would count too
     many."""
-    found = run.once(of_trace)
-    if isinstance(found, m.Skipped):
-        return found
+    found = m.known(run.once(of_trace))
     if found.device != "cuda":
         return m.Skipped("a CPU run launches no GPU kernels")
     copies = ("memcpy", "memset")

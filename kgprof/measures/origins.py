@@ -152,12 +152,8 @@ class Origins:
         for index, span, graph, step, within in zip(
             outermost.tolist(), spans, graphs, steps.tolist(), around, strict=True
         ):
-            operator = columns.names[columns.name[index]]
-            if (
-                added[index]
-                and within != NOBODY
-                and columns.names[columns.name[within]].startswith(ENGINE)
-            ):
+            operator = columns.name_of(index)
+            if added[index] and within != NOBODY and columns.name_of(within).startswith(ENGINE):
                 operator = m.GRADIENTS_ADDED
             if graph != _EAGER and ((graph[0], None), operator) in self._called:
                 groups[span, graph, operator].append(index)
@@ -232,11 +228,11 @@ def _of_neighbours(columns: Columns, found: Mapping[int, Known], calls: Indices)
     for event, around in zip(
         numbered.tolist(), launches.innermost(columns, top, numbered).tolist(), strict=True
     ):
-        if around != NOBODY and not columns.names[columns.name[around]].startswith(ENGINE):
+        if around != NOBODY and not columns.name_of(around).startswith(ENGINE):
             of_node[int(columns.sequence[event])] = around
     lines: list[Lines] = []
     for around in launches.innermost(columns, top, calls).tolist():
-        backward = around != NOBODY and columns.names[columns.name[around]].startswith(ENGINE)
+        backward = around != NOBODY and columns.name_of(around).startswith(ENGINE)
         forward = of_node.get(int(columns.sequence[around]), NOBODY) if backward else NOBODY
         lines.append(within.get(forward) or within.get(around, ()) if around != NOBODY else ())
     return lines
@@ -297,7 +293,7 @@ def _graphs(
             if span != NOBODY and backward[span]
             else span
         )
-        name = "" if of == NOBODY else columns.names[columns.name[of]].removeprefix(REGION_PREFIX)
+        name = "" if of == NOBODY else columns.name_of(of).removeprefix(REGION_PREFIX)
         graphs.append((name, bool(backward[span])) if name else _EAGER)
     return spans, graphs
 

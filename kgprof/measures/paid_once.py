@@ -40,20 +40,20 @@ class PaidOnce(m.Model):
         return sum(max(0.0, us - usual_us) for us in known)
 
 
+@m.skippable
 def paid_once(run: RunEvidence) -> PaidOnce | m.Skipped:
     """Skipped where there are no steps of one run, or none of them is a usual one."""
     record = run.record
     trace = run.compiler
     if record.script is None or record.script.is_one_window:
         return m.Skipped(reason="only the steps of a script are all of its work")
-    if isinstance(record.memory, m.Skipped):
-        return record.memory
+    memory = m.known(record.memory)
     if trace is None or isinstance(record.compile, m.Skipped):
         return m.Skipped(reason="COMPILE did not come to its end")
     compiling = frozenset(record.compile.compiled_in)
     recording = recording_calls(trace) - compiling
-    step_us = record.memory.step_us
-    steady_from = record.memory.steady_from
+    step_us = memory.step_us
+    steady_from = memory.steady_from
     usual = tuple(
         us
         for step, us in enumerate(step_us)

@@ -47,7 +47,11 @@ NO_WORK = "this Recording has no byte or operation counts for its kernels"
 NOT_GENERATED = (
     "its launching call in Inductor's code is unknown (CUDA-graph replays show no calls)"
 )
+NO_DURATION = m.Skipped("the trace gives it no duration")
 CALLS_DIFFER = "calls of this kernel differ and cannot be told apart"
+
+
+_Ideal = tuple[float, float]  # microseconds for the bytes, and for the operations
 
 
 class _Amount(m.Model):
@@ -78,6 +82,12 @@ def roofline(
 ) -> m.Roofline:
     """``known`` is of ``work.events``, in their order; None where nothing was recorded about the
     kernels."""
+    peaks: Sequence[m.CeilingSamples] = ()
+    without = ""
+    if isinstance(ceilings, m.Skipped):
+        without = ceilings.reason
+    else:
+        peaks = ceilings.measured
     measured = tuple(
         m.Ceiling(
             operation=one.operation,
@@ -89,13 +99,12 @@ def roofline(
             samples=len(one.per_s),
             how=one.how,
         )
-        for one in (() if isinstance(ceilings, m.Skipped) else ceilings.measured)
+        for one in peaks
     )
-    without = ceilings.reason if isinstance(ceilings, m.Skipped) else ""
     tuned: dict[str, list[m.CompiledKernel]] = defaultdict(list)
     for kernel in () if isinstance(compiled, m.Skipped) else compiled.kernels:
         tuned[kernel.kernel].append(kernel)
-    total_ns = int(columns.duration_ns[work.events].sum())
+    total_ns = columns.lasted_ns(work.events)
     alike = _alike(columns, work, known)
     rows = [_row(each, total_ns, tuned.get(each.name, ()), measured, without) for each in alike]
     rows.sort(key=lambda row: (-row.total_us, row.name, str(row.grid)))
@@ -135,7 +144,7 @@ def _alike(columns: Columns, work: Launched, known: Sequence[Known] | None) -> I
     for members in launches.alike(columns, work.events, by_shape=True):
         places: list[int] = members.tolist()
         first = work.events[places[0]]
-        name = columns.names[columns.name[first]]
+        name = columns.name_of(first)
         category = columns.categories[columns.category[first]]
         index = columns.shape[first]
         shape = columns.shapes[index] if index != NONE else LaunchShape()
@@ -204,16 +213,13 @@ def _row(
     amount = alike.amount
     of_all_ns = int(alike.durations_ns.sum())
     median_us = float(np.median(alike.durations_ns)) / 1000
-    no_shape = (
-        "the trace does not have it"
-        if alike.category == "kernel"
-        else "a copy or fill is not a kernel"
-    )
-    chosen = _chosen(alike, tuned)
+    no_shape = "the trace does not have it"
+    if alike.category != "kernel":
+        no_shape = "a copy or fill is not a kernel"
+    spills, stages = _chosen(alike, tuned)
     ideal_us = _ideal_us(amount, ceilings, without)
     few_blocks = shape.blocks_per_sm is not None and shape.blocks_per_sm < 1
     bound = _bound(ideal_us, median_us, few_blocks=few_blocks)
-    missing = next((one for one in (ideal_us, bound) if isinstance(one, m.Skipped)), None)
     return m.KernelLaunches(
         name=alike.name,
         generator=kernel_kinds.of_device_event(alike.name, alike.category).generator,
@@ -228,19 +234,14 @@ def _row(
         blocks_per_sm=_or_skipped(shape.blocks_per_sm, no_shape),
         warps=-(-math.prod(shape.block) // _WARP) if shape.block else m.Skipped(no_shape),
         occupancy_percent=_or_skipped(shape.occupancy_percent, no_shape),
-        spills=chosen
-        if isinstance(chosen, m.Skipped)
-        else _or_skipped(chosen.spills, "not reported by Triton"),
-        stages=chosen
-        if isinstance(chosen, m.Skipped)
-        else _or_skipped(chosen.stages, "not reported by Triton"),
+        spills=spills,
+        stages=stages,
         bytes_moved=amount.bytes_moved,
         flops=amount.flops,
         bytes_per_s=_rate(amount.bytes_moved, median_us),
         flops_per_s=_rate(amount.flops, median_us),
         bound=bound,
-        of_ceiling=missing
-        or (ideal_us if isinstance(ideal_us, m.Skipped) else max(ideal_us) / median_us),
+        of_ceiling=_of_ceiling(ideal_us, bound, median_us),
     )
 
 
@@ -248,39 +249,52 @@ def _or_skipped(value: T | None, reason: str) -> T | m.Skipped:
     return m.Skipped(reason) if value is None else value
 
 
-def _rate(amount: int | m.Skipped, median_us: float) -> float | m.Skipped:
-    if isinstance(amount, m.Skipped):
-        return amount
-    return amount / median_us * 1e6 if median_us else m.Skipped("the trace gives it no duration")
+@m.skippable
+def _rate(amount: int | m.Skipped, median_us: float) -> m.Figure:
+    total = m.known(amount)
+    return total / median_us * 1e6 if median_us else NO_DURATION
 
 
-def _chosen(alike: _Alike, tuned: Sequence[m.CompiledKernel]) -> m.CompiledKernel | m.Skipped:
-    """Two graphs may each have a kernel of one name; registers and warps tell which one was
-    launched."""
-    if not alike.name.startswith("triton_"):
-        return m.Skipped("known of Triton kernels only")
-    if not tuned:
-        return m.Skipped("this Recording has no compiled kernel of this name")
+@m.skippable
+def _of_ceiling(
+    ideal: _Ideal | m.Skipped, bound: m.Bound | m.Skipped, median_us: float
+) -> m.Figure:
+    least_us = max(m.known(ideal))
+    m.known(bound)
+    return least_us / median_us
+
+
+def _chosen(
+    alike: _Alike, tuned: Sequence[m.CompiledKernel]
+) -> tuple[int | m.Skipped, int | m.Skipped]:
+    """Spills and stages. Two graphs may each have a kernel of one name; registers and warps tell
+    which one was launched."""
     shape = alike.shape
     fitting = {
-        (one.spills, one.stages): one
+        (one.spills, one.stages)
         for one in tuned
         if (None in (shape.registers, one.registers) or shape.registers == one.registers)
         and (not shape.block or one.warps is None or math.prod(shape.block) == _WARP * one.warps)
     }
-    if len(fitting) != 1:
-        many = "several compiled kernels" if fitting else "no compiled kernel"
-        return m.Skipped(f"{many} with this name, registers and warps")
-    return next(iter(fitting.values()))
+    if not alike.name.startswith("triton_"):
+        why = "known of Triton kernels only"
+    elif not tuned:
+        why = "this Recording has no compiled kernel of this name"
+    elif not fitting:
+        why = "no compiled kernel with this name, registers and warps"
+    elif len(fitting) > 1:
+        why = "several compiled kernels with this name, registers and warps"
+    else:
+        why = "not reported by Triton"
+        ((spills, stages),) = fitting
+        return _or_skipped(spills, why), _or_skipped(stages, why)
+    return m.Skipped(why), m.Skipped(why)
 
 
-_Ideal = tuple[float, float]  # microseconds for the bytes, and for the operations
-
-
+@m.skippable
 def _ideal_us(amount: _Amount, ceilings: Sequence[m.Ceiling], without: str) -> _Ideal | m.Skipped:
     """The least time for either. Where no operations are counted, bytes alone decide."""
-    if isinstance(amount.bytes_moved, m.Skipped):
-        return amount.bytes_moved
+    bytes_moved = m.known(amount.bytes_moved)
     if amount.on_the_bus:
         return m.Skipped(ON_THE_BUS)
     rates = {(one.operation, one.dtype): one.median for one in ceilings}
@@ -293,17 +307,16 @@ def _ideal_us(amount: _Amount, ceilings: Sequence[m.Ceiling], without: str) -> _
         if matmul is None:
             return m.Skipped(f"no matmul in {amount.dtype or 'an unknown type'} was measured")
         compute_us = amount.flops / matmul * 1e6
-    return amount.bytes_moved / copy * 1e6, compute_us
+    return bytes_moved / copy * 1e6, compute_us
 
 
+@m.skippable
 def _bound(ideal: _Ideal | m.Skipped, median_us: float, *, few_blocks: bool) -> m.Bound | m.Skipped:
     """As RULE says."""
-    if isinstance(ideal, m.Skipped):
-        return ideal
+    memory_us, compute_us = m.known(ideal)
     if not median_us:
-        return m.Skipped("the trace gives it no duration")
-    memory_us, compute_us = ideal
-    share = max(ideal) / median_us
+        return NO_DURATION
+    share = max(memory_us, compute_us) / median_us
     if share > ABOVE:
         return m.Bound.IMPOSSIBLE
     if share < NEAR and (median_us < SHORT_US or few_blocks):

@@ -85,12 +85,10 @@ def median_step(columns: Columns) -> tuple[int, int, int] | m.Skipped:
     return int(marks[chosen]), chosen + 1, len(marks)
 
 
+@m.skippable
 def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimeline | m.Skipped:
     """Of the median step. ``work``: what ran on the device, as ``launches.launched`` says."""
-    chosen = median_step(columns)
-    if isinstance(chosen, m.Skipped):
-        return chosen
-    mark, number, steps = chosen
+    mark, number, steps = m.known(median_step(columns))
     step = Window(start_ns=int(columns.start_ns[mark]), end_ns=int(columns.end_ns[mark]))
     # Which of the device's events were launched in the step; of some the call is not known.
     asked_ns = np.where(work.calls == NOBODY, step.start_ns - 1, columns.start_ns[work.calls])
@@ -106,7 +104,7 @@ def step_timeline(columns: Columns, work: Launched, rules: Kinds) -> m.StepTimel
     shown = [lane for index, lane in enumerate(lanes) if index in kept]
     names, kinds, drawn, longest_lost_ns = _columns(shown, work, window)
     return m.StepTimeline(
-        name=columns.names[columns.name[mark]],
+        name=columns.name_of(mark),
         number=number,
         steps=steps,
         duration_us=step.duration_ns / 1000,
@@ -193,7 +191,7 @@ def _idle(columns: Columns, work: Launched, step: Window) -> Iterator[_Events]:
     # The operator or span in which the host asked for what ended each gap; empty where it was in
     # none.
     around = innermost(columns, columns.of_category("cpu_op", "user_annotation"), idle.asked_by)
-    asking = ["" if one == NOBODY else columns.names[columns.name[one]] for one in around.tolist()]
+    asking = ["" if one == NOBODY else columns.name_of(one) for one in around.tolist()]
     causes = {"host": idle.host, "launch": idle.launch, "unknown": idle.unknown, "edge": idle.edges}
     intervals = step.clip(np.concatenate([*causes.values()]))
     kinds = [cause for cause, stretches in causes.items() for _ in range(len(stretches))]
@@ -233,7 +231,7 @@ def _lane(
         owner=owner,
         content=content,
         intervals=np.stack([starts[seen], ends[seen]], axis=1),
-        names=tuple(columns.names[columns.name[which[i]]] for i in order[seen].tolist()),
+        names=tuple(columns.name_of(which[i]) for i in order[seen].tolist()),
         kinds=tuple(kinds[i] for i in order[seen].tolist()),
         rows=which[order[seen]],
         covered=int((~seen).sum()) if content in (KERNELS, COPIES) else 0,
@@ -304,13 +302,11 @@ def shown(run: RunEvidence) -> m.MemoryCurve | m.Skipped:
     return NOT_RECORDED
 
 
+@m.skippable
 def memory_curve(columns: Columns, *, measured_in: m.PassName) -> m.MemoryCurve | m.Skipped:
     """Of the median step, on the device with the most allocations in it; a GPU's before the
     CPU's."""
-    step = median_step(columns)
-    if isinstance(step, m.Skipped):
-        return step
-    mark, _, steps = step
+    mark, _, steps = m.known(median_step(columns))
     start_ns = int(columns.start_ns[mark])
     end_ns = int(columns.end_ns[mark])
     points = columns.memory
@@ -333,16 +329,12 @@ def memory_curve(columns: Columns, *, measured_in: m.PassName) -> m.MemoryCurve 
         stretch = (at[within] - start_ns) * (_ENTRIES // 2) // (end_ns - start_ns)
         parts = np.split(within, np.flatnonzero(np.diff(stretch)) + 1)
         within = np.unique(
-            [
-                each
-                for part in parts
-                for each in (part[held[part].argmin()], part[held[part].argmax()])
-            ]
+            [(part[held[part].argmin()], part[held[part].argmax()]) for part in parts]
         )
     return m.MemoryCurve(
         device="cpu" if device == NONE else f"cuda:{device}",
         measured_in=measured_in,
-        step=columns.names[columns.name[mark]],
+        step=columns.name_of(mark),
         steps=steps,
         duration_us=(end_ns - start_ns) / 1000,
         events=end - first,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import exp
 from statistics import fmean, median
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -21,8 +22,10 @@ from kgprof.measures.economics import (
     NO_START,
     NOT_KNOWN,
     ONE_START,
+    Estimated,
     Noise,
     Sample,
+    beyond,
     predicted,
     tier,
     total,
@@ -37,22 +40,18 @@ FEW = m.Skipped(f"fewer than {FEWEST_PROCESSES} processes were measured")
 AGAINST_EAGER = ("speedup", "break_even", "break_even_warm", "of_100", "returns")
 TIMES_APART = 3.0  # and above: a percentage would not be read
 SAFETY = 1.25  # of a memory budget, as document S2 has it
-_Value = Callable[[m.CellTimes], float | int | m.Skipped]
+Number = TypeVar("Number", int, float)
 
 
 def weighed(sweep: m.Sweep, executions: int, memory_bytes: int | None = None) -> m.Sweep:
     """With its worths and verdicts, for so many executions; ``memory_bytes``: no cell that needs
     more is chosen."""
-    worth = [each for size in sizes(sweep) for each in _worth(sweep, size, executions)]
-    verdicts = [
-        _held(
-            verdict(
-                sweep, [each for each in worth if each.cell.size == size], executions, memory_bytes
-            ),
-            sweep.ladder,
-        )
-        for size in sizes(sweep)
-    ]
+    worth = []
+    verdicts = []
+    for size in sizes(sweep):
+        of_size = _worth(sweep, size, executions)
+        worth += of_size
+        verdicts.append(_held(verdict(sweep, of_size, executions, memory_bytes), sweep.ladder))
     return replace(sweep, executions=executions, worth=tuple(worth), verdicts=tuple(verdicts))
 
 
@@ -78,18 +77,17 @@ def ahead(sweep: m.Sweep, executions: int) -> list[m.Cell]:
 
 
 def _worth(sweep: m.Sweep, size: tuple[str, ...], executions: int) -> list[m.CellWorth]:
-    cells = [each for each in sweep.cells if each.cell.size == size]
-    parts = {each.cell: _Parts(each) for each in cells}
-    eager = next((part for cell, part in parts.items() if not cell.compiles), None)
-    steps = Noise.pooled(part.means for part in parts.values())
+    parts = [_Parts(each) for each in sweep.cells if each.cell.size == size]
+    eager = next((part for part in parts if not part.cell.compiles), None)
+    steps = Noise.pooled(part.means for part in parts)
     for compiles in (True, False):
-        alike = [part for cell, part in parts.items() if cell.compiles is compiles]
+        alike = [part for part in parts if part.cell.compiles is compiles]
         starts = {
             cold: Noise.pooled(part.firsts(cold=cold) for part in alike) for cold in (True, False)
         }
         for part in alike:
             part.noise = steps, starts
-    return [_worth_of(part, eager, list(parts.values()), executions) for part in parts.values()]
+    return [_worth_of(part, eager, parts, executions) for part in parts]
 
 
 class _Parts:
@@ -98,24 +96,24 @@ class _Parts:
     def __init__(self, found: m.CellResult) -> None:
         self.cell = found.cell
         self.found = found
-        steps = [median(each.step_us) for each in found.measured() if each.step_us]
-        self.step = spread(steps, "us")
-        self.medians = dict(enumerate(steps, start=1))
+        steps = [each.step_us for each in found.measured() if each.step_us]
+        self.means = [fmean(step_us) for step_us in steps]
+        medians = [median(step_us) for step_us in steps]
+        self.step = spread(medians, "us")
+        self.medians = dict(enumerate(medians, start=1))
         steady_s = self.step.median / 1e6 if isinstance(self.step, m.Spread) else 0.0
 
-        def seconds(cold: bool, value: Callable[[Sequence[float]], float]) -> m.Spread | m.Skipped:
+        def seconds(cold: bool, value: Callable[[Sequence[float]], float]) -> m.Time:
             name = m.PassName.COMPILE if cold else m.PassName.TIMING
             started = (each.start_s for each in found.measured(cold=cold) if each.start_s)
             return spread([value(calls) for calls in started], "s", name)
 
-        def beyond(calls: Sequence[float]) -> float:
-            return max(0.0, sum(calls) - len(calls) * steady_s)
-
-        self.cold, self.warm = seconds(True, beyond), seconds(False, beyond)
+        self.cold, self.warm = (
+            seconds(cold, lambda calls: beyond(calls, steady_s)) for cold in (True, False)
+        )
         self.first_cold, self.first_warm = (
             seconds(cold, lambda calls: calls[0]) for cold in (True, False)
         )
-        self.means = [fmean(each.step_us) for each in found.measured() if each.step_us]
         # of steps; of cold and of warm starts
         self.noise: tuple[Noise | None, dict[bool, Noise | None]] = None, {}
 
@@ -133,22 +131,23 @@ class _Parts:
         noise = starts.get(cold) or starts.get(not cold)  # one start each: as the others vary
         return Sample(self.firsts(cold=cold), calls, self.means, noise, steps)
 
-    def start(self) -> m.Estimate | m.Skipped:
+    @m.skippable
+    def start(self) -> Estimated:
         """A cold one; where there is but one, with the deviation of other cells' starts."""
-        if isinstance(self.cold, m.Skipped):
-            return self.cold
-        low = self.cold.minimum
-        high = self.cold.maximum
-        if self.cold.samples == 1 and (noise := self.noise[1].get(True)) is not None:
+        cold = m.known(self.cold)
+        low = cold.minimum
+        high = cold.maximum
+        if cold.samples == 1 and (noise := self.noise[1].get(True)) is not None:
             low = low * exp(-(noise.variance**0.5))
             high = high * exp(noise.variance**0.5)
-        return m.Estimate(value=self.cold.median, low=low, high=high, unit="s")
+        return m.Estimate(value=cold.median, low=low, high=high, unit="s")
 
     @property
-    def steady(self) -> m.Estimate | m.Skipped:
-        step = self.step
-        if isinstance(step, m.Skipped) or step.samples < FEWEST_PROCESSES:
-            return step if isinstance(step, m.Skipped) else FEW
+    @m.skippable
+    def steady(self) -> Estimated:
+        step = m.known(self.step)
+        if step.samples < FEWEST_PROCESSES:
+            return FEW
         return m.Estimate(value=step.median, low=step.minimum, high=step.maximum, unit="us")
 
     def faster(self, other: _Parts) -> Answer:
@@ -157,19 +156,18 @@ class _Parts:
 
     def _samples(self) -> Samples:
         assert isinstance(self.step, m.Spread)
-        low, high, processes = self.step.minimum, self.step.maximum, self.step.samples
         return Samples(
             median=self.step.median,
-            low=low,
-            high=high,
+            low=self.step.minimum,
+            high=self.step.maximum,
             count=1,
-            processes=processes,
+            processes=self.step.samples,
             rounds=self.medians,
         )
 
-    def last(self, value: _Value) -> float | int | m.Skipped:
+    def last(self, value: Callable[[m.CellTimes], Number | m.Skipped]) -> Number | m.Skipped:
         """Of the last process that has it, else why the last one has none."""
-        found: float | int | m.Skipped = NO_START
+        found: Number | m.Skipped = NO_START
         for each in self.found.measured():
             if not isinstance(now := value(each), m.Skipped) or isinstance(found, m.Skipped):
                 found = now
@@ -179,13 +177,8 @@ class _Parts:
 def _worth_of(
     part: _Parts, eager: _Parts | None, others: Sequence[_Parts], executions: int
 ) -> m.CellWorth:
-    start = part.start()
-    step = part.steady
-    if isinstance(start, m.Skipped) or isinstance(step, m.Skipped):
-        whole: m.Estimate | m.Skipped = m.first_skipped(step, start)
-    else:
-        whole = total(start, step, executions)
-    made: dict[str, m.Estimate | m.Skipped]
+    whole = total(part.start(), part.steady, executions)
+    made: dict[str, Estimated]
     against = m.Judged.UNDECIDED
     if eager is None:
         made = dict.fromkeys(AGAINST_EAGER, whole if isinstance(whole, m.Skipped) else NO_EAGER)
@@ -209,20 +202,14 @@ def _worth_of(
         break_even_next=against_next,
         tier=tier(made["speedup"], made["break_even"], against),
         total=whole,
-        device_bytes=_whole(part.last(lambda times: times.device_bytes)),
-        host_bytes=_whole(part.last(lambda times: times.host_bytes)),
+        device_bytes=part.last(lambda times: times.device_bytes),
+        host_bytes=part.last(lambda times: times.host_bytes),
         verdict=against,
         **made,
     )
 
 
-def _whole(value: float | m.Skipped) -> int | m.Skipped:
-    return value if isinstance(value, m.Skipped) else int(value)
-
-
-def _against_eager(
-    part: _Parts, eager: _Parts, executions: int
-) -> dict[str, m.Estimate | m.Skipped]:
+def _against_eager(part: _Parts, eager: _Parts, executions: int) -> dict[str, Estimated]:
     step = part.steady
     other = eager.steady
     if isinstance(step, m.Skipped) or isinstance(other, m.Skipped):
@@ -239,16 +226,14 @@ def _against_eager(
     return {"speedup": ratio, **cold, "break_even": pays, "break_even_warm": pays_warm}
 
 
-def _if_faster(break_even: m.Estimate | m.Skipped, answer: Answer) -> m.Estimate | m.Skipped:
+def _if_faster(break_even: Estimated, answer: Answer) -> Estimated:
     """What is not known to be faster pays at no number of steps that anybody knows."""
     if answer.verdict is m.Judged.FASTER or break_even in (NO_START, ONE_START):
         return break_even
     return NEVER if answer.verdict is m.Judged.SLOWER else NOT_KNOWN
 
 
-def _next_best(
-    part: _Parts, others: Sequence[_Parts]
-) -> tuple[m.Cell | None, m.Estimate | m.Skipped]:
+def _next_best(part: _Parts, others: Sequence[_Parts]) -> tuple[m.Cell | None, Estimated]:
     """The fastest of the cells that start sooner, and after how many steps this one has caught up
     with it."""
     start = part.start()
@@ -292,8 +277,7 @@ def verdict(
     ranked = sorted(fitting, key=lambda each: each[0].value)
     within = "" if memory_bytes is None else f" in {plural(memory_bytes, 'byte')}"
     of = f"for {plural(executions, 'execution')}{within}"
-    dead = [each.cell.name for each in sweep.cells if each.dead]
-    trust = _trust(sweep, worth, dead, recommendable=not own)
+    trust = _trust(sweep, worth, recommendable=not own)
     if not ranked:
         why = "no cell is known to fit" if judged else _why_none(sweep)
         gone = all(each.dead or each.not_run for each in sweep.cells)
@@ -303,49 +287,48 @@ def verdict(
     mine, best = ranked[0]
     name = sweep.question.strategy if sweep.question.strategy.isidentifier() else "model"
     code = best.cell.code(name, sweep.question.device)
-    faster = best.speedup if best.verdict is m.Judged.FASTER else None
-    times = (
-        f"{figure(faster.value)}\N{MULTIPLICATION SIGN}" if isinstance(faster, m.Estimate) else ""
-    )
-    how = f", each step {times} faster than eager" if times else ""
-    if len(ranked) == 1:
-        chosen = len(own or judged) > 1  # the others need more memory
-        can = "is known to fit" if chosen else "could be judged"
-        text = f"Only {best.cell.name} {can} {of}: {short(mine.value)} s{how}"
-        status = m.VerdictStatus.OK if chosen else m.VerdictStatus.INCONCLUSIVE
-        code = code if chosen or best.cell.compiles else ""
-        return m.SweepVerdict(
-            status=status, text=text, trust=trust, best=best.cell, runner_up=None, code=code
-        )
-    theirs, second = ranked[1]
+    times = how = ""
+    if isinstance(best.speedup, m.Estimate) and best.verdict is m.Judged.FASTER:
+        times = f"{figure(best.speedup.value)}\N{MULTIPLICATION SIGN}"
+        how = f", each step {times} faster than eager"
+    runner_up = None
     level = [
         (each.cell.name, its)
         for its, each in ranked
         if judge(_sum(mine), _sum(its)).verdict is not m.Judged.FASTER
     ]
-    if len(level) > 1:
-        names = [name for name, _ in level]
-        together = (
-            f"{names[0]}, {names[1]} and {len(names) - 2} more"
-            if len(names) > 2
-            else " and ".join(names)
-        )
-        ends = min(its.low for _, its in level), max(its.high for _, its in level)
-        text = (
-            f"{together} take equally long {of} within the noise ({short(ends[0])} to "
-            f"{short(ends[1])} "
-            f"s){f'; a step of {names[0]} is {times} faster than in eager' if times else ''}"
-        )
-        status = m.VerdictStatus.INCONCLUSIVE
+    status = m.VerdictStatus.OK
+    if len(ranked) == 1:
+        chosen = len(own or judged) > 1  # the others need more memory
+        can = "is known to fit" if chosen else "could be judged"
+        text = f"Only {best.cell.name} {can} {of}: {short(mine.value)} s{how}"
+        if not chosen:
+            status = m.VerdictStatus.INCONCLUSIVE
+            code = code if best.cell.compiles else ""
     else:
+        theirs, second = ranked[1]
+        runner_up = second.cell
         use = f"Use {best.cell.name}" if best.cell.compiles else "Leave it uncompiled (eager)"
         text = (
             f"{use} {of}: {short(mine.value)} s from a cold start{how}; "
-            f"runner-up {second.cell.name}, {short(theirs.value)} s"
+            f"runner-up {runner_up.name}, {short(theirs.value)} s"
         )
-        status = m.VerdictStatus.OK
+    if len(level) > 1:
+        names = [name for name, _ in level]
+        low_s = min(its.low for _, its in level)
+        high_s = max(its.high for _, its in level)
+        together = " and ".join(names)
+        if len(names) > 2:
+            together = f"{names[0]}, {names[1]} and {len(names) - 2} more"
+        text = (
+            f"{together} take equally long {of} within the noise "
+            f"({short(low_s)} to {short(high_s)} s)"
+        )
+        if times:
+            text += f"; a step of {names[0]} is {times} faster than in eager"
+        status = m.VerdictStatus.INCONCLUSIVE
     return m.SweepVerdict(
-        status=status, text=text, trust=trust, best=best.cell, runner_up=second.cell, code=code
+        status=status, text=text, trust=trust, best=best.cell, runner_up=runner_up, code=code
     )
 
 
@@ -360,11 +343,9 @@ def _why_none(sweep: m.Sweep) -> str:
     compiled = [
         times.frames for each in sweep.cells if each.cell.compiles for times in each.measured()
     ]
-    return (
-        "nothing was compiled"
-        if compiled and not any(compiled)
-        else "no cell was measured in enough processes"
-    )
+    if compiled and not any(compiled):
+        return "nothing was compiled"
+    return "no cell was measured in enough processes"
 
 
 def _held(found: m.SweepVerdict, ladder: m.Ladder | m.Skipped) -> m.SweepVerdict:
@@ -381,9 +362,7 @@ def _held(found: m.SweepVerdict, ladder: m.Ladder | m.Skipped) -> m.SweepVerdict
     return replace(found, text=text, status=status)
 
 
-def _trust(
-    sweep: m.Sweep, worth: Sequence[m.CellWorth], dead: Sequence[str], *, recommendable: bool
-) -> str:
+def _trust(sweep: m.Sweep, worth: Sequence[m.CellWorth], *, recommendable: bool) -> str:
     """How many processes, how far they lie apart, and what is missing."""
     steps = [each.step for each in worth if isinstance(each.step, m.Spread)]
     counts = [step.samples for step in steps]
@@ -392,9 +371,9 @@ def _trust(
         apart = max(
             (step.maximum / step.minimum for step in steps if step.minimum > 0), default=1.0
         )
-        words = (
-            f"{short(100 * (apart - 1), 2)} %" if apart < TIMES_APART else f"{short(apart)} times"
-        )
+        words = f"{short(apart)} times"
+        if apart < TIMES_APART:
+            words = f"{short(100 * (apart - 1), 2)} %"
         apart_by = f", at most {words} apart" if max(counts) > 1 else ""
         processes = "process" if max(counts) == 1 else "processes"
         parts.append(f"each cell was timed in {span(counts)} {processes}{apart_by}")
@@ -411,14 +390,15 @@ def _trust(
         for each in sweep.cells
         if any(times.compiled_late for times in each.measured())
     ]
-    if late:
-        parts.append(f"torch still compiled while the steps were timed: {', '.join(late[:2])}")
-    if dead:
-        parts.append(f"{plural(len(dead), 'cell')} died: {', '.join(dead[:2])}")
-    if cut := [each.cell.name for each in sweep.cells if each.not_run]:
-        parts.append(
-            f"{plural(len(cut), 'cell')} not or only partly measured: {', '.join(cut[:2])}"
-        )
+    dead = [each.cell.name for each in sweep.cells if each.dead]
+    cut = [each.cell.name for each in sweep.cells if each.not_run]
+    for names, what in (
+        (late, "torch still compiled while the steps were timed"),
+        (dead, f"{plural(len(dead), 'cell')} died"),
+        (cut, f"{plural(len(cut), 'cell')} not or only partly measured"),
+    ):
+        if names:
+            parts.append(f"{what}: {', '.join(names[:2])}")
     if sweep.interrupted:
         parts.append("the sweep was interrupted")
     text = "; ".join(parts)

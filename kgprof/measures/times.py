@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.judge import FEWEST_ROUNDS, Answer, Doubt, Faster, Samples, Unknown, judge
@@ -27,8 +27,17 @@ class Unit(m.Model):
     def bare(self, value: float) -> str:
         return figure(value * self.scale)
 
+    def of(self, timed: Run | m.Rounds) -> m.Time:
+        """Its time among those of a run, or of several processes."""
+        return {PER_STEP: timed.step, PER_EVALUATION: timed.evaluation_time}.get(
+            self, timed.per_unit
+        )
+
     def say(self, value: float) -> str:
         return f"{self.bare(value)} {self.name}"
+
+    def ends(self, samples: Samples) -> str:
+        return f"{self.bare(samples.low)} to {self.bare(samples.high)}"
 
 
 PER_EVALUATION = Unit(name="s/evaluation", scale=1.0)
@@ -41,7 +50,7 @@ def per_unit(unit: m.WorkUnit) -> Unit:
 
 def spread(
     samples: Sequence[float], unit: str, measured_in: m.PassName = m.PassName.TIMING
-) -> m.Spread | m.Skipped:
+) -> m.Time:
     """Skipped when there is no sample."""
     if not samples:
         return m.Skipped(f"{measured_in.upper()} has no sample")
@@ -66,20 +75,19 @@ def _percentile(ordered: Sequence[float], fraction: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
+@m.skippable
+def step_time(timing: m.TimingPass | m.Skipped) -> m.Time:
     """Microseconds a step, over the steps of all evaluations together."""
-    if isinstance(timing, m.Skipped):
-        return timing
-    return spread(timing.every_us, "us")
+    return spread(m.known(timing).every_us, "us")
 
 
-def cpu_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
+@m.skippable
+def cpu_time(timing: m.TimingPass | m.Skipped) -> m.Time:
     """Microseconds of CPU time a step, over steps or groups of steps."""
-    if isinstance(timing, m.Skipped):
-        return timing
-    if not timing.cpu_us:
+    cpu_us = m.known(timing).cpu_us
+    if not cpu_us:
         return m.Skipped("TIMING did not take CPU times")
-    return spread(timing.cpu_us, "us")
+    return spread(cpu_us, "us")
 
 
 def load(timing: m.TimingPass | m.Skipped, before: m.Load | m.Skipped) -> m.Load | m.Skipped:
@@ -94,32 +102,31 @@ def slow_first_words(ratio: float) -> str:
     return f"the first evaluation took {ratio:.2f} times the median of the others"
 
 
-def evaluation_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
+@m.skippable
+def evaluation_time(timing: m.TimingPass | m.Skipped) -> m.Time:
     """Seconds a whole evaluation."""
-    if isinstance(timing, m.Skipped):
-        return timing
-    return spread(timing.evaluation_s, "s") if timing.evaluation_s else NO_EVALUATION
+    return _whole_time(m.known(timing).evaluation_s)
 
 
-def unit_time(run: m.RunRecord) -> m.Spread | m.Skipped:
-    """Milliseconds a unit of work: of whole evaluations, else of steps where each is said to be so
-    many units."""
-    if isinstance(run.timing, m.TimingPass) and not run.timing.evaluation_s and run.unit.per_step:
-        samples = [us / 1000 / run.unit.per_step for us in run.timing.every_us]
-        return spread(samples, run.unit.time)
-    seconds = run.timing if isinstance(run.timing, m.Skipped) else run.timing.evaluation_s
-    return whole_unit_time(seconds, run)
+def _whole_time(evaluation_s: Sequence[float]) -> m.Time:
+    return spread(evaluation_s, "s") if evaluation_s else NO_EVALUATION
 
 
-def whole_unit_time(
-    evaluation_s: Sequence[float] | m.Skipped, run: m.RunRecord
-) -> m.Spread | m.Skipped:
-    """Milliseconds a unit, only where the evaluation finished all of them, else the division would
-    flatter."""
-    evaluation = run.evaluation
+@m.skippable
+def unit_time(run: m.RunRecord) -> m.Time:
+    """Milliseconds a unit of work."""
+    timing = m.known(run.timing)
+    return _unit_time(run, timing.every_us, timing.evaluation_s)
+
+
+@m.skippable
+def _unit_time(run: m.RunRecord, step_us: Sequence[float], evaluation_s: Sequence[float]) -> m.Time:
+    """Of whole evaluations, only if they finished all units, else the division would flatter;
+    without those of steps, if each is so many units."""
     unit = run.unit
-    if isinstance(evaluation_s, m.Skipped) or isinstance(evaluation, m.Skipped):
-        return m.first_skipped(evaluation_s, evaluation)
+    if not evaluation_s and unit.per_step:
+        return spread([us / 1000 / unit.per_step for us in step_us], unit.time)
+    evaluation = m.known(run.evaluation)
     if evaluation.unfinished:
         return m.Skipped(
             f"{evaluation.unfinished:,} of {evaluation.units:,} {unit.plural} are unfinished"
@@ -130,10 +137,10 @@ def whole_unit_time(
     return spread(samples, unit.time)
 
 
-def throughput(time: m.Spread | m.Skipped, unit: m.WorkUnit) -> m.Spread | m.Skipped:
+@m.skippable
+def throughput(time_a_unit: m.Time, unit: m.WorkUnit) -> m.Time:
     """Units a second, from milliseconds a unit: the quickest sample is the highest rate."""
-    if isinstance(time, m.Skipped):
-        return time
+    time = m.known(time_a_unit)
     if time.minimum <= 0:
         return m.Skipped("a measured time is zero, so there is no rate")
     return m.Spread(
@@ -161,9 +168,7 @@ def observer_costs(run: m.RunRecord) -> tuple[m.ObserverCost, ...]:
         if not steps:
             continue
         if isinstance(bare, m.Skipped):
-            ratio: float | m.Skipped = m.Skipped(
-                f"TIMING has no step to compare with: {bare.reason}"
-            )
+            ratio: m.Figure = m.Skipped(f"TIMING has no step to compare with: {bare.reason}")
         elif bare.median <= 0:
             ratio = m.Skipped("TIMING's median step is zero")
         else:
@@ -182,22 +187,16 @@ _FAR = 3.0  # times p10 to p90 above the median: from here on a step is no part 
 COLD = m.Skipped("no other round was timed, and the first one's caches were cold")
 
 
+@m.skippable
 def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
     """Skipped for one round, and where the first one was not timed."""
     if not run.rounds:
         return ONE_ROUND
-    if isinstance(run.timing, m.Skipped):
-        return run.timing
     warm = run.timed_rounds.values()
-    timed = [run.timing, *(found.timing for found in warm)]
+    timed = [m.known(run.timing), *(found.timing for found in warm)]
     each = [timing.every_us for timing in timed]
     step_us = tuple(median(steps) for steps in each if steps)
     evaluation_s = tuple(median(timing.evaluation_s) for timing in timed if timing.evaluation_s)
-    # By the units of the first round: each evaluation is the whole of the same work, and each step
-    # as much.
-    per_unit = whole_unit_time(evaluation_s, run)
-    if not evaluation_s and run.unit.per_step:
-        per_unit = spread([us / 1000 / run.unit.per_step for us in step_us], run.unit.time)
     return m.Rounds(
         in_turn=tuple(taken_in_turn(timing) for timing in timed),
         asked=len(run.rounds) + 1,
@@ -206,8 +205,10 @@ def rounds(run: m.RunRecord) -> m.Rounds | m.Skipped:
         evaluation_s=evaluation_s,
         warm_first_call_s=tuple(found.first_call_s for found in warm),
         step=spread(step_us, "us"),
-        evaluation_time=spread(evaluation_s, "s") if evaluation_s else NO_EVALUATION,
-        per_unit=per_unit,
+        evaluation_time=_whole_time(evaluation_s),
+        # By the units of the first round: each evaluation is the whole of the same work, and each
+        # step as much.
+        per_unit=_unit_time(run, step_us, evaluation_s),
         warm_first_call=spread([found.first_call_s for found in warm], "s") if warm else COLD,
         graphs_from_cache=tuple(found.graphs_from_cache for found in warm),
         graphs_compiled=tuple(found.graphs_compiled for found in warm),
@@ -238,12 +239,11 @@ def taken_in_turn(timing: m.TimingPass) -> m.TakenInTurn | None:
     )
 
 
+@m.skippable
 def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
     """Of all processes that were timed; what lies far above the others is counted beside the
     bins."""
-    if isinstance(run.timing, m.Skipped):
-        return run.timing
-    timed = {1: run.timing}
+    timed = {1: m.known(run.timing)}
     timed |= {number: found.timing for number, found in run.timed_rounds.items()}
     entries = max(_FEWEST_ENTRIES, _ENTRIES // len(timed))
     processes = []
@@ -267,14 +267,10 @@ def step_series(run: m.RunRecord) -> m.StepSeries | m.Skipped:
                 high_us=tuple(_digits(part[-1]) for part in parts),
             )
         )
-    whole = spread(every, "us")
-    if isinstance(whole, m.Skipped):
-        return whole
-    top = (
-        min(whole.maximum, whole.median + _FAR * (whole.p90 - whole.p10))
-        if whole.p90 > whole.p10
-        else whole.maximum
-    )
+    whole = m.known(spread(every, "us"))
+    top = whole.maximum
+    if whole.p90 > whole.p10:
+        top = min(top, whole.median + _FAR * (whole.p90 - whole.p10))
     width = (top - whole.minimum) / _BINS or 1.0
     counts = [0] * _BINS
     for us in every:
@@ -295,11 +291,10 @@ def _digits(us: float) -> float:
     return float(f"{us:.5g}")
 
 
+@m.skippable
 def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m.Skipped:
     """A median of each round, or why one of them has none."""
-    known = [speed for speed in speeds if isinstance(speed, m.MachineSpeed)]
-    if len(known) < len(speeds):
-        return next(speed for speed in speeds if isinstance(speed, m.Skipped))
+    known = [m.known(speed) for speed in speeds]
     if not all(speed.host_us and speed.device_us for speed in known):
         return m.Skipped("a round of TIMING has no check of the machine's speed")
     return m.MachineSpeed(
@@ -308,13 +303,16 @@ def _machine(speeds: Sequence[m.MachineSpeed | m.Skipped]) -> m.MachineSpeed | m
     )
 
 
+Timed = tuple[m.RunReport, m.Spread]
+
+
 class Ranked(m.Model):
     """The runs by the time that ranks them, the fastest first, and what the judge says of each
     other one against it."""
 
     unit: Unit
     in_rounds: bool  # over all rounds, which every run has several of
-    runs: tuple[tuple[m.RunReport, m.Spread], ...]
+    runs: tuple[Timed, ...]
     answers: tuple[Answer, ...]  # of ``runs`` from the second on
 
     @property
@@ -341,14 +339,14 @@ def ranked(runs: m.Runs) -> Ranked | None:
 
 def whole_jobs(
     sound: m.Runs,
-) -> tuple[tuple[list[tuple[m.RunReport, m.Spread]], Unit], ...]:
+) -> tuple[tuple[list[Timed], Unit], ...]:
     return (
         *((timed(sound, counted_evaluation), per_unit(run.unit)) for run in sound[:1]),
         (timed(sound, uncounted_evaluation), PER_EVALUATION),
     )
 
 
-def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Ranked:
+def _in_order(found: Sequence[Timed], unit: Unit) -> Ranked:
     rounds = {run.key: time for run, _ in found if (time := over_rounds(run, unit)) is not None}
     runs = sorted(
         ((run, rounds.get(run.key, time)) for run, time in found), key=lambda pair: pair[1].median
@@ -361,7 +359,7 @@ def _in_order(found: Sequence[tuple[m.RunReport, m.Spread]], unit: Unit) -> Rank
 def with_speedups(runs: m.Runs) -> tuple[m.RunReport, ...]:
     """Each against the declared baseline, on what ranks the two."""
     baseline = next((run for run in runs if run.is_baseline), None)
-    return tuple(structs.replace(run, speedup=_speedup(run, baseline)) for run in runs)
+    return tuple(replace(run, speedup=_speedup(run, baseline)) for run in runs)
 
 
 def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Skipped:
@@ -400,12 +398,12 @@ def _speedup(run: m.RunReport, baseline: m.RunReport | None) -> m.Speedup | m.Sk
     )
 
 
-def counted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
+def counted_evaluation(run: m.RunReport) -> m.Time:
     """What a unit of a whole evaluation takes; steps are compared as they stand."""
     return run.per_unit if run.counts_units else m.Skipped("the evaluation counts no units of work")
 
 
-def uncounted_evaluation(run: m.RunReport) -> m.Spread | m.Skipped:
+def uncounted_evaluation(run: m.RunReport) -> m.Time:
     """Of a workload whose evaluation does not say how much work it is: then the whole of it is what
     compares."""
     return (
@@ -420,9 +418,7 @@ def evaluates(run: Run) -> bool:
     return isinstance(run.evaluation_time, m.Spread) or not isinstance(run.evaluation, m.Skipped)
 
 
-def timed(
-    runs: m.Runs, quantity: Callable[[m.RunReport], m.Spread | m.Skipped]
-) -> list[tuple[m.RunReport, m.Spread]]:
+def timed(runs: m.Runs, quantity: Callable[[m.RunReport], m.Time]) -> list[Timed]:
     return [(run, time) for run in runs if isinstance(time := quantity(run), m.Spread)]
 
 
@@ -432,17 +428,23 @@ def timed(
 class RunTimes(m.Model):
     """The times of a run before it has a report."""
 
-    step: m.Spread | m.Skipped
-    evaluation_time: m.Spread | m.Skipped
-    per_unit: m.Spread | m.Skipped
+    key: m.RunKey
+    step: m.Time
+    evaluation_time: m.Time
+    per_unit: m.Time
     rounds: m.Rounds | m.Skipped
     evaluation: m.Evaluation | m.Skipped
     unit: m.WorkUnit
     script: m.ScriptRun | None
 
+    @property
+    def slug(self) -> str:
+        return self.key.slug
+
     @classmethod
     def of(cls, run: m.RunRecord) -> RunTimes:
         return cls(
+            key=run.key,
             step=step_time(run.timing),
             evaluation_time=evaluation_time(run.timing),
             per_unit=unit_time(run),
@@ -456,18 +458,11 @@ class RunTimes(m.Model):
 Run = m.RunReport | RunTimes
 
 
-def own_time(run: Run, unit: Unit) -> m.Spread | m.Skipped:
-    """Of its first process."""
-    return {PER_STEP: run.step, PER_EVALUATION: run.evaluation_time}.get(unit, run.per_unit)
-
-
 def over_rounds(run: Run, unit: Unit) -> m.Spread | None:
     """The same quantity over several processes; None where there are too few."""
     if isinstance(run.rounds, m.Skipped):
         return None
-    found = {PER_EVALUATION: run.rounds.evaluation_time, PER_STEP: run.rounds.step}.get(
-        unit, run.rounds.per_unit
-    )
+    found = unit.of(run.rounds)
     return found if isinstance(found, m.Spread) and found.samples >= FEWEST_ROUNDS else None
 
 
@@ -483,21 +478,17 @@ def columns(run: Run, took: m.Rounds | m.TakenInTurn, unit: Unit) -> Sequence[fl
     return [us / 1000 / run.unit.per_step for us in took.step_us] if run.unit.per_step else ()
 
 
+@m.skippable
 def samples(run: Run, unit: Unit) -> Samples | m.Skipped:
     """What the judge is told of a run."""
-    own = own_time(run, unit)
-    if isinstance(own, m.Skipped):
-        return own
-    known = within_process(own, unit)
+    known = within_process(m.known(unit.of(run)), unit)
     if isinstance(run.rounds, m.Rounds):
         numbers = run.rounds.numbers
         in_turn = zip(run.rounds.numbers, run.rounds.in_turn, strict=False)
         each = columns(run, run.rounds, unit)
         pieces = {number: columns(run, took, unit) for number, took in in_turn if took is not None}
         if len(each) == len(numbers):  # else nobody knows which round has none
-            return structs.replace(
-                known, rounds=dict(zip(numbers, each, strict=True)), pieces=pieces
-            )
+            return replace(known, rounds=dict(zip(numbers, each, strict=True)), pieces=pieces)
     return known
 
 
@@ -514,7 +505,7 @@ def said(time: m.Spread, unit: Unit) -> str:
     known = within_process(time, unit)
     if known.is_steady:
         return unit.bare(time.median)
-    return f"{unit.bare(known.low)} to {unit.bare(known.high)}"
+    return unit.ends(known)
 
 
 def why_unsteady(run: m.RunReport) -> str:
@@ -537,25 +528,21 @@ def _are_alike(run: m.RunReport) -> bool:
 def _different_work(run: m.RunReport) -> m.Spread | None:
     """The CPU times of a script's steps, where nothing else can be why they differ: a busy machine,
     or a GPU for which the CPU waits at work."""
-    on_gpu = isinstance(run.kernels, m.KernelBreakdown) and run.kernels.device == "cuda"
-    if run.script is None or on_gpu or isinstance(run.load, m.Skipped):
+    if run.script is None or run.gpu_kernels is not None or isinstance(run.load, m.Skipped):
         return None
     if isinstance(run.cpu, m.Skipped) or within_process(run.cpu, PER_STEP).is_steady:
         return None
     return run.cpu
 
 
+@m.skippable
 def of_both(run: Run, other: Run, unit: Unit) -> tuple[m.Spread, m.Spread] | m.Skipped:
     """Over rounds where both have them."""
     mine = over_rounds(run, unit)
     theirs = over_rounds(other, unit)
     if mine is not None and theirs is not None:
         return mine, theirs
-    own = own_time(run, unit)
-    its = own_time(other, unit)
-    if isinstance(own, m.Skipped) or isinstance(its, m.Skipped):
-        return m.first_skipped(own, its)
-    return own, its
+    return m.known(unit.of(run)), m.known(unit.of(other))
 
 
 def held(run: Run, other: Run, unit: Unit) -> Answer:
@@ -566,31 +553,25 @@ def held(run: Run, other: Run, unit: Unit) -> Answer:
     return judge(mine, theirs)
 
 
-def why_not(answer: Answer, run: tuple[str, Run], other: tuple[str, Run], unit: Unit) -> str:
+def why_not(answer: Answer, run: Run, other: Run, unit: Unit) -> str:
     """Why the judge ranks neither of two runs before the other, with the figures; empty if it
     does."""
     sides = {
-        name: side
-        for name, each in (run, other)
-        if isinstance(side := samples(each, unit), Samples)
+        each.slug: side for each in (run, other) if isinstance(side := samples(each, unit), Samples)
     }
     if isinstance(answer, Faster) or len(sides) < 2:
         return ""
-    in_rounds = min(len(side.rounds) for side in sides.values()) >= FEWEST_ROUNDS
-    why = (
-        answer.why
-        if isinstance(answer, Unknown)
-        else Doubt.STRADDLES
-        if in_rounds
-        else Doubt.OVERLAP
-    )
+    if isinstance(answer, Unknown):
+        why = answer.why
+    elif min(len(side.rounds) for side in sides.values()) >= FEWEST_ROUNDS:
+        why = Doubt.STRADDLES
+    else:
+        why = Doubt.OVERLAP
     noisy = max(sides, key=lambda name: sides[name].variation)
-    ranges = " vs ".join(
-        f"{unit.bare(side.low)} to {unit.bare(side.high)}" for side in sides.values()
-    )
+    ranges = " vs ".join(unit.ends(side) for side in sides.values())
     sentence = why.format(
-        first=run[0],
-        second=other[0],
+        first=run.slug,
+        second=other.slug,
         fewest=min(side.count for side in sides.values()),
         noisy=noisy,
         variation=figure(sides[noisy].variation),
@@ -601,5 +582,5 @@ def why_not(answer: Answer, run: tuple[str, Run], other: tuple[str, Run], unit: 
     )
     if why is not Doubt.CLOSE:
         return sentence
-    is_script = any(each.script is not None for _, each in (run, other))
+    is_script = any(each.script is not None for each in (run, other))
     return f"{sentence}; {AGAIN if is_script else 'add --rounds 3'}"

@@ -1,16 +1,17 @@
 """The traced steps of one run on a GPU, for rules about its time: what ran, under which span, when
 nothing did, and whether they stand for TIMING's step."""
 
+import dataclasses
 import re
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from kgprof import model as m
 from kgprof.judge import APART, LEVEL_WITHIN, NOISY
@@ -147,9 +148,7 @@ class TracedSteps:
 
     def device_us(self, which: Mask) -> float:
         """Device time of these events of ``work`` (a mask of shape [events])."""
-        return (
-            float(self.columns.duration_ns[self.work.events[which]].sum()) / 1000 / len(self.steps)
-        )
+        return self.columns.lasted_ns(self.work.events[which]) / 1000 / len(self.steps)
 
     def launched_under(self, spans: Mask) -> Mask:
         """Which events of ``work`` were launched while one of these spans was open on the launching
@@ -220,18 +219,15 @@ def _overlaps(disjoint: timeline.Intervals, others: timeline.Intervals) -> npt.N
     return np.stack([starts, np.minimum(disjoint[its, 1], others[mine, 1])], axis=1)
 
 
+@m.skippable
 def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     """Skipped without TRACE, or where nothing ran on a GPU in it."""
-    trace = run.trace(m.PassName.TRACE)
-    work = run.once(launches.launched_in_trace)
-    if isinstance(trace, m.Skipped):
-        return trace
-    if isinstance(work, m.Skipped):
-        return work
+    columns = m.known(run.trace()).columns
+    work = m.known(run.once(launches.launched_in_trace))
     if not len(work.events):
         return m.Skipped("nothing ran on a GPU in the traced steps")
-    intervals = timeline.intervals_of(trace.columns, work.events)
-    marked = timeline.profiler_steps(trace.columns)
+    intervals = timeline.intervals_of(columns, work.events)
+    marked = timeline.profiler_steps(columns)
     number = len(marked)
     window = timeline.window_of(marked if number else intervals)
     steps = marked if number else timeline.as_intervals([(window.start_ns, window.end_ns)])
@@ -245,26 +241,17 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
         measured_in=(m.PassName.TIMING, m.PassName.TRACE) if samples else (m.PassName.TRACE,),
     )
     if number:
-        extent = msgspec.structs.replace(extent, per="step", words=plural(number, "step"))
-    found = TracedSteps(columns=trace.columns, work=work, steps=steps, extent=extent)
-    if samples and (unlike := _unlike(found, run.record.trace, samples)):
-        own = msgspec.structs.replace(
-            extent,
-            step_us=traced_us,
-            whole="traced steps",
-            unlike=unlike,
-            measured_in=(m.PassName.TRACE,),
-        )
-        return replace(found, extent=own)
-    if not samples or found.busy_us <= extent.step_us:
+        extent = replace(extent, per="step", words=plural(number, "step"))
+    found = TracedSteps(columns=columns, work=work, steps=steps, extent=extent)
+    if not samples:
         return found
-    more = msgspec.structs.replace(
-        extent,
-        step_us=found.busy_us,
-        whole="traced steps' GPU work",
-        measured_in=(m.PassName.TRACE,),
-    )
-    return replace(found, extent=more)
+    if unlike := _unlike(found, run.record.trace, samples):
+        extent = replace(extent, step_us=traced_us, whole="traced steps", unlike=unlike)
+    elif found.busy_us > extent.step_us:
+        extent = replace(extent, step_us=found.busy_us, whole="traced steps' GPU work")
+    else:
+        return found
+    return dataclasses.replace(found, extent=replace(extent, measured_in=(m.PassName.TRACE,)))
 
 
 def unlike(run: RunEvidence) -> str:

@@ -301,6 +301,10 @@ class ComparedFinding(Model):
     missing: str = ""  # why it did not
 
     @property
+    def is_new(self) -> bool:
+        return self.status is FindingStatus.NEW
+
+    @property
     def grew(self) -> bool:
         return self.status is FindingStatus.UNCHANGED and self.head_count > self.base_count
 

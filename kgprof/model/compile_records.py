@@ -29,6 +29,15 @@ class SourceLine(Model):
     function: str = ""
 
 
+class CodeCount(Model):
+    """How often torch compiled one code object, and the kinds of errors that other attempts ended
+    in."""
+
+    code: SourceLine  # empty where torch refused it before it looked at it
+    times: int = 0
+    failures: tuple[str, ...] = ()
+
+
 BEFORE_THE_FIRST = -1  # call: while the program was loading
 
 

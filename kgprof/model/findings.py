@@ -1,5 +1,6 @@
 """What the rules find, what each finding was measured to cost, and what is decided from them."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from kgprof.model.passes import FailOn, PassName, RunKey
@@ -308,6 +309,9 @@ class Finding(Model):
         return (
             f"{self.run.slug}: {self.message}" if self.run and not self.location else self.message
         )
+
+
+Findings = Sequence[Finding]
 
 
 class Action(Model):

@@ -402,6 +402,9 @@ class KernelBreakdown(Tagged, tag="kernels"):
     input_copies: InputCopies | Skipped = Skipped("a CPU run replays no CUDA graphs")
 
 
+Kernels = KernelBreakdown | Skipped
+
+
 class StackFrame(Model, array_like=True):
     """What a node of a FlameGraph is: a function, an operator, a span.
 

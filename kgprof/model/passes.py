@@ -485,6 +485,10 @@ class RunKey(Model, order=True, kw_only=False):
     def slug(self) -> str:
         return f"{self.strategy}.{self.mode}"
 
+    @property
+    def is_eager(self) -> bool:
+        return self.mode == EAGER
+
 
 MOST_ROUNDS = 1000  # a process each
 

@@ -208,6 +208,16 @@ class RunReport(Model):
     whole: WholeRun | Skipped = Skipped("this report was made before runs were accounted for")
 
     @property
+    def slug(self) -> str:
+        return self.key.slug
+
+    @property
+    def gpu_kernels(self) -> KernelBreakdown | None:
+        """What ran on a GPU, if anything did."""
+        kernels = self.kernels
+        return None if isinstance(kernels, Skipped) or kernels.device != "cuda" else kernels
+
+    @property
     def counts_units(self) -> bool:
         """Its whole job says how many units of work it is."""
         return isinstance(self.evaluation, Evaluation) and self.evaluation.units > 0

@@ -8,7 +8,13 @@ import msgspec
 
 from kgprof.model.accounts import NOT_ACCOUNTED, ScriptAccount
 from kgprof.model.collective_calls import CollectiveOrder
-from kgprof.model.compile_records import CompiledKernels, CompileRecords, KernelOrigins, SourceLine
+from kgprof.model.compile_records import (
+    CodeCount,
+    CompiledKernels,
+    CompileRecords,
+    KernelOrigins,
+    SourceLine,
+)
 from kgprof.model.evaluation import Agreement, Evaluation
 from kgprof.model.kernels import Ceilings, Holistic
 from kgprof.model.passes import (
@@ -227,6 +233,13 @@ class ScriptRun(Model):
         )
 
 
+class Setting(Model):
+    """A setting of ``torch._dynamo.config`` that is True or False."""
+
+    name: str
+    value: bool
+
+
 class Control(Tagged, kw_only=False):
     """The same run once more, in a process in which nothing of kgprof's listens."""
 
@@ -236,6 +249,10 @@ class Control(Tagged, kw_only=False):
     frames_ok: int = 0
     # the code objects that torch compiled, and failed to compile in no call
     compiled: tuple[SourceLine, ...] = ()
+    # the lines at which torch broke a graph or gave a function up
+    breaks: tuple[SourceLine, ...] = ()
+    counts: tuple[CodeCount, ...] = ()
+    setting: Setting | None = None  # of a trial: made before the program was loaded
 
 
 NOT_RUN_EAGERLY = Skipped("the program was not run again with compiling switched off")
@@ -261,6 +278,8 @@ class RunRecord(Model):
     kernel_origins: KernelOrigins | Skipped = Skipped("this Recording has no provenance of kernels")
     compiled_kernels: CompiledKernels | Skipped = Skipped("this Recording has no compiled kernels")
     control: Control | Skipped | None = None  # None: nothing was in doubt
+    # the control with each setting that torch named in the run
+    setting_trials: tuple[Control, ...] | Skipped = ()
     script: ScriptRun | None = None  # None: a workload with steps of its own
     # of a launched rank that did not end well; None: nothing was written
     collectives: CollectiveOrder | None = None

@@ -4,12 +4,14 @@ msgspec tells the members of a union apart by a tag, so every Struct that can be
 (``kind``).
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar, dataclass_transform
+import functools
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ParamSpec, TypeVar, dataclass_transform
 
 import msgspec
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -39,6 +41,8 @@ class Skipped(Tagged, kw_only=False):
 
     reason: str
 
+
+Figure = float | Skipped  # a number, or why it was not measured
 
 # a capture: of what ran in the calls and was compiled before kgprof listened
 EARLIER_CODE = "code compiled earlier"
@@ -77,6 +81,35 @@ def fit(*columns: Sequence[object], at: Sequence[int] = (), of: Sequence[object]
     outside ``of``."""
     if len(set(map(len, columns))) > 1 or not all(0 <= each < len(of) for each in at):
         raise ValueError("columns of one table do not fit together")
+
+
+class NotMeasured(Exception):  # noqa: N818
+    """What ``known`` raises; a ``skippable`` function returns its reason."""
+
+    def __init__(self, skipped: Skipped) -> None:
+        super().__init__(skipped.reason)
+        self.skipped = skipped
+
+
+def known(value: T | Skipped) -> T:
+    """Return what was measured. If it was not, the ``skippable`` function around the call is
+    Skipped for the same reason."""
+    if isinstance(value, Skipped):
+        raise NotMeasured(value)
+    return value
+
+
+def skippable(function: Callable[P, T]) -> Callable[P, T | Skipped]:
+    """Make a function return Skipped as soon as ``known`` meets what was not measured."""
+
+    @functools.wraps(function)
+    def skipping(*args: P.args, **kwargs: P.kwargs) -> T | Skipped:
+        try:
+            return function(*args, **kwargs)
+        except NotMeasured as met:
+            return met.skipped
+
+    return skipping
 
 
 def first_skipped(*values: object) -> Skipped:

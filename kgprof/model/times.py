@@ -19,6 +19,9 @@ class Spread(Tagged):
     measured_in: PassName
 
 
+Time = Spread | Skipped
+
+
 class TrainingPhase(StrEnum):
     DATA = "data"  # the DataLoader, and copies to the GPU
     FORWARD = "forward"

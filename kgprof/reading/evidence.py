@@ -92,7 +92,7 @@ class RunEvidence(_Derived):
         self.key = record.key
         self._traces: dict[m.PassName, kineto.Trace | m.Skipped] = {}
 
-    def trace(self, name: m.PassName) -> kineto.Trace | m.Skipped:
+    def trace(self, name: m.PassName = m.PassName.TRACE) -> kineto.Trace | m.Skipped:
         """The Kineto trace of TRACE, STACK or KERNELS; Skipped where the pass is, or its file
         cannot be read."""
         made = {m.PassName.TRACE: self.record.trace, m.PassName.STACK: self.record.stack}.get(
@@ -156,6 +156,8 @@ class RunEvidence(_Derived):
         changed = self.changed_by_listening
         calls = compiled.made
         steady_from = compiled.steady_from
+        tried = run.setting_trials
+        trials = tried if isinstance(tried, tuple) else ()
         return RunTrace(
             run.key,
             run.records,
@@ -163,6 +165,7 @@ class RunEvidence(_Derived):
             steady_from=steady_from,
             source=self.source,
             changed=changed,
+            setting_trials=trials,
         )
 
     @cached_property

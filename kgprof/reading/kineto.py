@@ -224,11 +224,19 @@ class Columns:
         """Which events have one of these names."""
         return np.array([known in names for known in self.names], np.bool_)[self.name]
 
+    def name_of(self, index: int) -> str:
+        name: int = self.name[index]
+        return self.names[name]
+
+    def lasted_ns(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> int:
+        """Add up the durations of these events (a mask, or indices)."""
+        return int(self.duration_ns[which].sum())
+
     def event(self, index: int) -> TraceEvent:
         process, thread = self.threads[self.thread[index]]
         return TraceEvent(
             category=self.categories[self.category[index]],
-            name=self.names[self.name[index]],
+            name=self.name_of(index),
             process=process,
             thread=thread,
             start_ns=int(self.start_ns[index]),

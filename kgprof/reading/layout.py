@@ -30,6 +30,7 @@ into place.
                                          that it began
         control.json                     of a run that kgprof may have changed: the same one without
                                          any listener
+        setting_trials.json              the same with each setting that torch named in the run
         sources.json                     source text and break registry for reading it elsewhere
         result.npz                       the result vector
         log.txt probe_log.txt            what torch and the workload wrote in child A and B, head
@@ -60,6 +61,7 @@ SOURCES = "sources.json"  # beside it
 RESULT = "result.npz"
 SCRIPT = "script.json"
 CONTROL = "control.json"
+SETTING_TRIALS = "setting_trials.json"
 COLLECTIVES = "collectives.json"
 EAGER_TIMES = "eager_timing.json"  # of a script with compiling switched off
 GATE = "gate.json"

@@ -14,7 +14,7 @@ import msgspec
 
 from kgprof import model as m
 from kgprof.errors import InputError
-from kgprof.reading import files, layout
+from kgprof.reading import dynamo_settings, files, layout
 from kgprof.reading.link_prediction import UNIT, CandidateResults
 from kgprof.reading.structured_trace import is_whole
 
@@ -46,6 +46,8 @@ _LINES: dict[str, type[Any]] = {
     "callable": m.CompiledCallable,
 }
 
+
+_TRIALS = tuple[m.Control, ...] | m.Skipped
 
 # What is read of TRACE_RECORDS: four times what kgprof writes at most.
 _RECORDS_BYTES, _RECORDS, _LONGEST_RECORD = 2**27, 400_000, 2**23
@@ -181,6 +183,7 @@ def _load_run(folder: Path, key: m.RunKey, header: m.RecordingHeader) -> m.RunRe
         log=_read_log(run / layout.LOG, folder) + _read_log(run / layout.PROBE_LOG, folder),
         records=_read_records(run, folder) or missing,
         control=_read_if_there(run / layout.CONTROL, m.Control | m.Skipped, folder),
+        setting_trials=_read_if_there(run / layout.SETTING_TRIALS, _TRIALS, folder) or (),
         script=_read_if_there(run / layout.SCRIPT, m.ScriptRun, folder),
         collectives=_read_if_there(run / layout.COLLECTIVES, m.CollectiveOrder, folder),
         eager_timing=_read_if_there(run / layout.EAGER_TIMES, m.TimingPass | m.Skipped, folder)
@@ -303,14 +306,26 @@ def records_of(lines: Iterable[Mapping[str, Any]], sources: m.Sources) -> m.Comp
 def backend_failures(folder: Path, key: m.RunKey) -> tuple[m.BackendFailure, ...]:
     """While the Recording is still being made, from the records of that kind alone: most runs have
     none."""
+    told = [
+        _record(line)["backend"]
+        for line in _record_lines(folder, key)
+        if line.startswith(b'{"backend"')
+    ]
+    return tuple(msgspec.convert(each, m.BackendFailure) for each in told)
+
+
+def named_settings(folder: Path, key: m.RunKey) -> tuple[tuple[m.Setting, ...], bool]:
+    """While the Recording is still being made: see ``dynamo_settings.named_in``."""
+    return dynamo_settings.named_in(_record_lines(folder, key))
+
+
+def _record_lines(folder: Path, key: m.RunKey) -> Iterable[bytes]:
     path = layout.run_folder(folder, key) / layout.TRACE_RECORDS
     if not path.exists():
         return ()
-    lines = files.lines(
+    return files.lines(
         path, folder, longest=_LONGEST_RECORD, most_bytes=_RECORDS_BYTES, most=_RECORDS
     )
-    told = [_record(line)["backend"] for line in lines if line.startswith(b'{"backend"')]
-    return tuple(msgspec.convert(each, m.BackendFailure) for each in told)
 
 
 def _never_ended(began: bool, header: m.RecordingHeader) -> m.Exit:

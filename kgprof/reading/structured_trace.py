@@ -72,9 +72,11 @@ class RunTrace:
         steady_from: int,
         source: SourceText,
         changed: Sequence[m.BackendFailure] = (),
+        setting_trials: Sequence[m.Control] = (),
     ) -> None:
         """``changed``: what failed under kgprof alone."""
         self.run = run
+        self.setting_trials = setting_trials
         self._changed = {(each.file, each.first_line, each.function) for each in changed}
         self.all = records
         self.calls = calls  # that the COMPILE pass made

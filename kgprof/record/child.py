@@ -236,8 +236,9 @@ def measure(job: Job, events: Events) -> None:
     from kgprof.workloads.backend import in_place_of_inductor
 
     if job.control:
-        with in_place_of_inductor(job.options.backend):
-            control.of_steps(Run(job, events.phase), Path(job.answer))
+        if job.setting is None or control.changes_something(job.setting):
+            with in_place_of_inductor(job.options.backend):
+                control.of_steps(Run(job, events.phase), Path(job.answer), job.setting)
         return
     for declared in m.PASSES.values():  # so that nothing is imported between two passes
         importlib.import_module(f"kgprof.record.{declared.module}")
@@ -288,11 +289,15 @@ def timing_round(job: Job, events: Events) -> None:
 def script(job: Job, events: Events) -> BaseException | None:
     """A whole program, up to its last line; what it raised. The interpreter does the rest
     (kgprof.record.script)."""
+    from kgprof.record import control
     from kgprof.record import script as scripts
 
+    if job.setting is not None and not control.changes_something(job.setting):
+        events.send(Done())
+        return None
     rerun = job.options.passes[0] if job.is_rerun and not job.control else "script"
     rerun = "timing with compiling off" if job.runs_eagerly else rerun
-    with events.phase("control" if job.control else rerun):
+    with events.phase("control" if job.control and job.setting is None else rerun):
         # else its number may be that of a file of the program's when Python closes it
         events.stream.close()
     _raised.append(scripts.run(job, events.send))

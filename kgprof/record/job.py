@@ -85,6 +85,7 @@ class Job(m.Model):
     without: tuple[m.Unavailable, ...] = ()  # sources that do not listen, and why
     # MEASURE, SCRIPT: nothing listens; ``answer`` takes what torch itself counts
     control: bool = False
+    setting: m.Setting | None = None  # control: made before the program is loaded
     runs_eagerly: bool = False  # SCRIPT: torch compiles nothing
     traces_all: bool = False  # SCRIPT: torch.profiler is on from its first line to its end
     input_copy: str = ""  # SCRIPT: the file of what its first run reads from its standard input

@@ -52,6 +52,9 @@ EAGER_MOST = 2
 EAGER_AT_LEAST_S = 20.0
 TRACED_WHOLE_BELOW_S = 20.0  # a trace grows with the operators of the program
 CONTROLLED_BELOW_S = 60.0  # a program that takes longer is not run again on kgprof's own account
+# With a setting of torch it may take so many times as long as without it, in any case so long.
+TRIAL_MOST = 3
+TRIAL_AT_LEAST_S = 120.0  # a busy machine takes half a minute for the first C++ kernel
 
 
 def record(
@@ -211,6 +214,13 @@ def _why_no_plan(
 # ---------------------------------------------------------------- the runs
 
 
+def _too_long(took_s: float) -> str:
+    if took_s < CONTROLLED_BELOW_S:
+        return ""
+    limit = f"only a program that takes less than {CONTROLLED_BELOW_S:g} s is run again"
+    return f"{limit} automatically; this one took {took_s:.0f} s"
+
+
 class Recorder:
     """A Recording in the making: its folder, its plan, and the children that fill it one after the
     other."""
@@ -250,6 +260,7 @@ class Recorder:
         took_s = time.monotonic() - began
         if self._without_what_changed_it(Task.SCRIPT, key, passes, ended, took_s).outcome != "ok":
             return
+        self._try_settings(Task.SCRIPT, key, took_s)
         for name in (name for name in options.passes if m.PASSES[name].reruns):
             if self._start(self._job(Task.SCRIPT, key, (name,))).outcome != "ok":
                 return
@@ -320,6 +331,8 @@ class Recorder:
             return False
         ended = self._start(self._job(Task.MEASURE, key))
         ended = self._without_what_changed_it(Task.MEASURE, key, None, ended)
+        if ended.outcome is m.Outcome.OK:
+            self._try_settings(Task.MEASURE, key)
         step = times.step_time(self.timing(key) or NOT_TIMED)
         if isinstance(step, m.Spread):
             took = f"{times.said(step, times.PER_STEP)} {times.PER_STEP.name}"
@@ -350,7 +363,7 @@ class Recorder:
         if why := self._why_no_control(task, took_s):
             store.write_json(file, m.Skipped(why))
             return ended
-        control = self._control(task, key)
+        control = self._control(task, key) or m.Control(ended)
         store.write_json(file, control)
         if ended.outcome is m.Outcome.OK or control.exit.outcome is not m.Outcome.OK:
             return ended  # a control that fails may do so for being a second run
@@ -366,15 +379,53 @@ class Recorder:
             self._give_up(key, ended, control.exit)
         return control.exit
 
-    def _control(self, task: Task, key: m.RunKey) -> m.Control:
+    def _control(
+        self,
+        task: Task,
+        key: m.RunKey,
+        setting: m.Setting | None = None,
+        limit_s: float = math.inf,
+    ) -> m.Control | None:
+        """The run once more without any listener; None where a program changed the setting."""
         answer = self._scratch / layout.CONTROL
         answer.unlink(missing_ok=True)
-        job = self._job(task, key, control=True, answer=str(answer.resolve()))
-        ended = self._start(job, decides=False)
-        counted = (
-            m.decode_json(answer.read_bytes(), m.Control) if answer.is_file() else m.Control(ended)
-        )
-        return msgspec.structs.replace(counted, exit=ended)
+        job = self._job(task, key, control=True, setting=setting, answer=str(answer.resolve()))
+        limit_s = min(job.options.timeout_s, limit_s)
+        options = msgspec.structs.replace(job.options, timeout_s=limit_s)
+        ended = self._start(msgspec.structs.replace(job, options=options), decides=False)
+        if answer.is_file():
+            counted = m.decode_json(answer.read_bytes(), m.Control)
+            return msgspec.structs.replace(counted, exit=ended, setting=setting)
+        is_unknown = setting is not None and ended.outcome is m.Outcome.OK
+        return None if is_unknown else m.Control(ended, setting=setting)
+
+    def _try_settings(self, task: Task, key: m.RunKey, took_s: float = 0.0) -> None:
+        """Try what torch's hints tell the owner to set, each in a run of its own: a fix that names
+        it then says what it does here. However a trial ends, the run ended as it ended."""
+        compiled = recordings.read_pass(self.folder, key, m.PassName.COMPILE, m.CompilePass)
+        if compiled is None:
+            return
+        settings, is_reset = recordings.named_settings(self.folder, key)
+        if not settings:
+            return
+        took_s = took_s or sum(compiled.call_us) / 1e6
+        file = layout.run_folder(self.folder, key) / layout.SETTING_TRIALS
+        if why := self._why_no_trial(task, took_s, is_reset):
+            store.write_json(file, m.Skipped(why))
+            return
+        limit_s = max(TRIAL_AT_LEAST_S, TRIAL_MOST * took_s)
+        trials = (self._control(task, key, setting, limit_s) for setting in settings)
+        store.write_json(file, tuple(trial for trial in trials if trial is not None))
+
+    def _why_no_trial(self, task: Task, took_s: float, is_reset: bool) -> str:
+        if self._side:
+            return "settings are not tried while two versions are recorded in turn"
+        options = self.header.options
+        if task is Task.SCRIPT and not options.for_a_gate and options.timing_below_s is None:
+            return "the program is run only for the passes that --passes names"
+        if is_reset:
+            return "the program resets torch.compile, which then forgets where graphs broke"
+        return self._why_no_control(task, took_s) or _too_long(took_s)
 
     def _why_no_control(self, task: Task, took_s: float) -> str:
         """A program is run again only where that is safe: it is short, and no rank waits for it."""
@@ -382,13 +433,7 @@ class Recorder:
             return ""
         if ranks.launch(os.environ) is not None:
             return "launched ranks are not run again automatically"
-        if took_s >= CONTROLLED_BELOW_S:
-            limit = (
-                f"only a program that takes less than {CONTROLLED_BELOW_S:g} s is run again "
-                "automatically"
-            )
-            return f"{limit}; this one took {took_s:.0f} s"
-        return ""
+        return _too_long(took_s)
 
     def _give_up(self, key: m.RunKey, ended: m.Exit, control: m.Exit) -> None:
         """The run ended as the control did; what was recorded under listeners is no record of
@@ -585,7 +630,8 @@ class Recorder:
         cached = task is Task.PROBE and caches.folder.is_dir()
         first = task.value if key is None else "prepare"
         round_ = f"pair {job.round - 1}" if self._side else f"round {job.round}"
-        said = ", ".join(filter(None, (self._side, round_ if task is Task.ROUND else "")))
+        tried = "trying torch's hint" if job.setting is not None else ""
+        said = ", ".join(filter(None, (self._side, tried, round_ if task is Task.ROUND else "")))
         said = f"{said}: " if said else ""
         if not waits:
             self._progress.phase(said + first, key)
@@ -641,6 +687,8 @@ class Recorder:
             ), None
         run = layout.run_folder(self.folder, job.key)
         passes = job.options.passes
+        if job.setting is not None:
+            return run / f"{job.setting.name}_{layout.LOG}", None
         if job.control:
             return run / f"control_{layout.LOG}", None
         if job.task is Task.ROUND:

@@ -145,7 +145,7 @@ def run(job: Job, send: Send) -> BaseException | None:
 
 def _watcher(job: Job, place: Place) -> Watcher:
     if job.control:
-        return Control(Path(job.answer))
+        return Control(Path(job.answer), job.setting)
     if job.is_rerun:
         return Rerun(place, job.options.passes[0], runs_eagerly=job.runs_eagerly)
     return Capture(place)

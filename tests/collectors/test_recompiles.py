@@ -696,6 +696,19 @@ def test_a_value_that_no_entry_had_comes_before_a_guard_that_failed_before() -> 
     assert [each.guard.expected for each in found.recompiles[1:]] == ["4", "8"]
 
 
+def test_a_size_that_has_to_be_a_multiple_is_no_constant() -> None:
+    lines = [
+        *compiled("0/0", STEP),
+        *compiled("0/1", STEP, call=4),
+        rejected("0/1", "0/0: (x.size()[0] % 4) == 0  # x.view(-1, 4)", call=4),
+        *(ran(f"0/{entry}", first) for entry, first in enumerate((0, 4))),
+    ]
+
+    (found,) = diagnosed(*lines)
+
+    assert "makes a constant" not in found.fix
+
+
 def test_an_entry_of_the_calls_own_mode_tells_the_cause() -> None:
     """The entry without gradients rejects every call with them, before anything else is asked."""
     lines = [

@@ -38,6 +38,21 @@ def collected(*lines: Any) -> tuple[SkippedFrame, ...]:
     return skipped_frames.collect(Evidence(written.recording(*lines)))
 
 
+def test_what_is_compiled_in_calls_of_the_function_is_named() -> None:
+    both = (written.begun("0/0"), written.begun("1/0"))
+    lines = [
+        *written.a_skipped_frame(),
+        *compiled("1/0", REPORT),
+        written.called(STEP, compilations=both),
+    ]
+
+    (found,) = collected(*lines)
+
+    assert found.compiled_inside == ("report",)
+    (finding,) = skipped_frames.diagnose((found,))
+    assert finding.message.endswith("; compiled by themselves: report")
+
+
 def test_a_break_in_a_loop_blames_the_line_and_names_the_frame() -> None:
     (found,) = collected(*written.a_skipped_frame())
 

@@ -21,6 +21,7 @@ from kgprof.model import (
     Outcome,
     PassName,
     RunRecord,
+    Setting,
     Skipped,
 )
 from kgprof.reading import recordings
@@ -72,10 +73,14 @@ def step():
 """
 
 
-def recorded(folder: Path, text: str, *passes: PassName, function: str = "") -> RunRecord:
+def recorded(
+    folder: Path, text: str, *passes: PassName, function: str = "", **more: Any
+) -> RunRecord:
     file = folder / "program.py"
     file.write_text(text, encoding="utf-8")
-    options = Options(workload=f"{file}{function}", device="cpu", steps=3, warmup=1, passes=passes)
+    options = Options(
+        workload=f"{file}{function}", device="cpu", steps=3, warmup=1, passes=passes, **more
+    )
     # a function's server begins otherwise than that of programs, which other tests share
     shared = fork_server.imports_shared if function else one_server.imports_shared
     with mock.patch.object(fork_server, "imports_shared", shared):
@@ -166,3 +171,210 @@ def test_a_rank_of_several_is_not_run_again(
 
     assert run.control == Skipped(reason="launched ranks are not run again automatically")
     assert run.exit.outcome is Outcome.RAISED
+
+
+# ------------------------------------------------------------- a trial: a control with a setting
+
+
+OF_A_NUMBER = """
+import torch
+
+@torch.compile(backend="aot_eager")
+def grid(x, n):
+    k = int(n.item())
+    return {made} + x.sum()
+
+def step():
+    grid(torch.ones(4, 4), torch.tensor(3))
+
+if __name__ == "__main__":
+    for number in range(3):
+        grid(torch.ones(4, 4), torch.tensor(3 + number))
+"""
+NEEDS_THE_NUMBER = OF_A_NUMBER.format(made="torch.linspace(0.0, 1.0, k)")
+SIZE_ONLY = OF_A_NUMBER.format(made="torch.zeros(k)")
+ATTENDS = """
+import torch
+import torch.nn.functional as F
+
+@torch.compile
+def attend(x, mask):
+    kept = torch.masked_select(x * 2, mask[:, None]).view(1, -1, 8)
+    return F.scaled_dot_product_attention(kept, kept, kept)
+
+def step():
+    attend(torch.ones(16, 8), torch.arange(16) % 2 == 0)
+"""
+WHEN_IT_IS_SET = """
+import torch
+
+if torch._dynamo.config.capture_scalar_outputs:
+    {then}
+"""
+SETS_IT_ITSELF = "import torch\ntorch._dynamo.config.capture_scalar_outputs = False\n"
+COUNTS_ITS_CALLS = """
+import torch
+
+class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
+
+model = torch.compile(Counter(), backend="aot_eager")
+
+def step():
+    model(torch.ones(4))
+
+if __name__ == "__main__":
+    for _ in range(9):
+        step()
+"""
+
+
+def fixes(folder: Path, rule: str) -> list[str]:
+    profile = analyse(recordings.load(folder / "out"))
+    return [finding.fix for finding in profile.findings if finding.rule == rule]
+
+
+def trials(run: RunRecord) -> tuple[Control, ...]:
+    assert isinstance(run.setting_trials, tuple)
+    return run.setting_trials
+
+
+@pytest.mark.parametrize("function", ["", ":step"])
+def test_a_setting_with_which_the_program_dies_is_no_fix(tmp_path: Path, function: str) -> None:
+    run = recorded(tmp_path, NEEDS_THE_NUMBER, PassName.COMPILE, function=function)
+
+    (trial,) = trials(run)
+    assert trial.setting == Setting(name="capture_scalar_outputs", value=True)
+    assert trial.exit.outcome is Outcome.RAISED
+    assert ended(run.exit) == well()
+    assert fixes(tmp_path, "KGP101") == [""]
+
+
+@pytest.mark.parametrize(
+    ("function", "effect"),
+    [("", "tried: 1 graph instead of 2"), (":step", "tried: 1 graph, no break at this line")],
+)
+def test_a_setting_that_helps_is_a_fix_and_says_how(
+    tmp_path: Path, function: str, effect: str
+) -> None:
+    run = recorded(tmp_path, SIZE_ONLY, PassName.COMPILE, function=function)
+
+    (trial,) = trials(run)
+    assert (trial.graphs, trial.breaks) == (1, ())
+    assert [count.times for count in trial.counts] == [1]
+    setting = "torch._dynamo.config.capture_scalar_outputs = True"
+    assert fixes(tmp_path, "KGP101") == [f"{setting}  # {effect}"]
+
+
+@pytest.mark.long
+def test_a_size_by_values_is_no_symbol_where_an_operator_needs_it(tmp_path: Path) -> None:
+    """Only Inductor asks for it."""
+    run = recorded(tmp_path, ATTENDS, PassName.COMPILE, function=":step")
+
+    (trial,) = trials(run)
+    assert trial.setting == Setting(name="capture_dynamic_output_shape_ops", value=True)
+    assert trial.exit.outcome is Outcome.RAISED
+    assert fixes(tmp_path, "KGP101") == [""]
+
+
+@pytest.mark.long
+def test_a_setting_against_recompiles_is_tried(tmp_path: Path) -> None:
+    recorded(tmp_path, COUNTS_ITS_CALLS, PassName.COMPILE)
+
+    (fix,) = fixes(tmp_path, "KGP105")
+    setting = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
+    assert fix == f"{setting}  # tried: compiled 2 times instead of 8"
+
+
+def test_a_trial_that_hangs_is_no_error_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "TRIAL_AT_LEAST_S", 3.0)
+    monkeypatch.setattr(recorder, "TRIAL_MOST", 0)
+    hangs = WHEN_IT_IS_SET.format(then="import time; time.sleep(600)")
+    run = recorded(tmp_path, hangs + SIZE_ONLY, PassName.COMPILE)
+
+    (trial,) = trials(run)
+    assert trial.exit.outcome is Outcome.TIMED_OUT
+    assert ended(run.exit) == well()
+    assert fixes(tmp_path, "KGP101") == [""]
+
+
+@pytest.mark.long
+def test_a_trial_that_is_killed_is_no_error_of_the_run(tmp_path: Path) -> None:
+    dies = WHEN_IT_IS_SET.format(then="import os; os.kill(os.getpid(), 9)")
+    run = recorded(tmp_path, dies + SIZE_ONLY, PassName.COMPILE)
+
+    (trial,) = trials(run)
+    assert trial.exit.outcome is Outcome.KILLED
+    assert ended(run.exit) == well()
+
+
+@pytest.mark.long
+def test_a_script_that_makes_the_setting_itself_is_not_tried(tmp_path: Path) -> None:
+    run = recorded(tmp_path, SETS_IT_ITSELF + SIZE_ONLY, PassName.COMPILE)
+
+    assert trials(run) == ()
+    (fix,) = fixes(tmp_path, "KGP101")
+    assert fix.endswith("; not tried")
+
+
+@pytest.mark.long
+def test_a_file_of_steps_that_makes_the_setting_itself_is_tried(tmp_path: Path) -> None:
+    recorded(tmp_path, SETS_IT_ITSELF + SIZE_ONLY, PassName.COMPILE, function=":step")
+
+    (fix,) = fixes(tmp_path, "KGP101")
+    assert fix.endswith("# tried: 1 graph, no break at this line")
+
+
+def test_nothing_is_tried_where_torch_names_no_setting(tmp_path: Path) -> None:
+    whole = SIZE_ONLY.replace("int(n.item())", "3")
+    run = recorded(tmp_path, whole, PassName.COMPILE, function=":step")
+
+    assert run.setting_trials == ()
+    assert not list((tmp_path / "out").rglob("setting_trials.json"))
+
+
+@pytest.mark.long
+def test_a_program_that_takes_long_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "CONTROLLED_BELOW_S", 0.01)
+    run = recorded(tmp_path, SIZE_ONLY, PassName.COMPILE, function=":step")
+
+    assert isinstance(run.setting_trials, Skipped)
+    assert "only a program that takes less than 0.01 s is run again" in run.setting_trials.reason
+    (fix,) = fixes(tmp_path, "KGP101")
+    assert fix.endswith("; not tried")
+
+
+@pytest.mark.long
+def test_a_program_that_resets_the_compiler_is_not_run_again(tmp_path: Path) -> None:
+    run = recorded(tmp_path, f"{SIZE_ONLY}    torch._dynamo.reset()\n", PassName.COMPILE)
+
+    why = "the program resets torch.compile, which then forgets where graphs broke"
+    assert run.setting_trials == Skipped(why)
+
+
+@pytest.mark.long
+def test_a_script_is_run_for_chosen_passes_only(tmp_path: Path) -> None:
+    passes = (PassName.COMPILE, PassName.MEMORY, PassName.TRACE)
+    run = recorded(tmp_path, SIZE_ONLY, *passes)
+
+    assert run.setting_trials == Skipped(
+        "the program is run only for the passes that --passes names"
+    )
+
+
+@pytest.mark.long
+def test_a_script_that_is_timed_by_default_is_tried(tmp_path: Path) -> None:
+    run = recorded(tmp_path, SIZE_ONLY, PassName.COMPILE, PassName.MEMORY, timing_below_s=60.0)
+
+    (trial,) = trials(run)
+    assert trial.exit.outcome is Outcome.OK
