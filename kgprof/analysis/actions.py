@@ -66,9 +66,9 @@ def actions(
         return ()
     awaited = [run for run in sound if run.key == late]
     run = awaited[0] if awaited else sound[min(timed)[1] if timed else 0]
-    idle_us = {event.run: event.idle_us for event in evidence.once(device_idle.collect)}.get(
-        run.key
-    )
+    # of a short step, where the traced ones are unlike the others: no bound of what the others wait
+    idle = (event for event in evidence.once(device_idle.collect) if not event.unlike)
+    idle_us = {event.run: event.idle_us for event in idle}.get(run.key)
     step_us = run.step.median if isinstance(run.step, m.Spread) else None
     found = [
         replace(action, only_on_gpu=evidence.device != "cuda" and action.rule in ON_A_GPU)
@@ -232,7 +232,7 @@ def _asks_for_something(finding: m.Finding) -> bool:
     """What reads in many steps; no other note. On a CPU ``.cpu()`` costs nothing, nor does what is
     a warning there."""
     if (reads := finding.reads) is not None and reads.steps:
-        often = reads.in_steps > syncs.SELDOM * reads.steps
+        often = reads.is_dear or reads.in_steps > syncs.SELDOM * reads.steps
         return often and (finding.level is not m.Level.NOTE or finding.rule == syncs.WOULD_SYNC.id)
     return finding.level is not m.Level.NOTE
 

@@ -378,6 +378,7 @@ class Syncs(Source):
             op=op,
             device=device,
             tensor=lies,
+            loads=any(one.f_code.co_filename.startswith(LOADERS) for one in upwards(frames[0])),
         )
         if seen is not None and "instruction" not in seen.fields:
             doing = {} if converts else _doing(frames[0], "instruction", "expression")

@@ -763,6 +763,42 @@ def test_no_filter_of_the_program_hides_what_torch_warns_of(
     assert left[0] == mine  # the program's own stay
 
 
+class Items(torch.utils.data.Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.zeros(2).cuda()  # an item
+
+
+def batched(items: list[torch.Tensor]) -> torch.Tensor:
+    return torch.stack(items).cuda()  # a batch
+
+
+def test_what_a_loader_calls_is_told_from_what_the_loop_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pretend_sync_debug(monkeypatch)
+
+    def cuda(tensor: torch.Tensor) -> torch.Tensor:
+        warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "cuda", cuda)
+
+    def step(x: torch.Tensor) -> None:
+        for batch in torch.utils.data.DataLoader(Items(), batch_size=2, collate_fn=batched):
+            batch.cuda()  # the loop
+
+    found = [one for one in seen(step, device=CUDA) if one.source == "sync-debug"]
+
+    assert {one.frames[1].line: one.loads for one in found} == {
+        line("an item"): True,
+        line("a batch"): True,
+        line("the loop"): False,
+    }
+
+
 def replaces_the_list() -> None:
     warnings.filters = []
 
