@@ -334,7 +334,6 @@ def _of_run(
     steady = range(memory.steady_from, len(memory.step_us))
     window = run.record.script is not None and run.record.script.is_one_window
     is_pinned = _copies_pinned_memory(run)
-    pins_batches = any(_PINS_BATCHES.search(file.text or "") for file in source.own.values())
     for site, seen in sites.items():
         if site.rule == WOULD_SYNC.id and any(
             one.line_of_code == site.line_of_code for one in sites if one != site
@@ -388,7 +387,7 @@ def _of_run(
             other_causes=tuple(other for other in _causes(seen) if other != cause),
             is_used_at_once=source.reads_what_it_keeps(site.file, site.line),
             is_pinned=is_pinned,
-            pins_batches=pins_batches,
+            pins_batches=run.once(_pins_batches),
             is_loaded=any(record.loads for record in seen),
             is_dear=_is_dear(run, reads, waited_us),
             on_cuda=on_cuda,
@@ -397,16 +396,21 @@ def _of_run(
         )
 
 
+def _pins_batches(run: RunEvidence) -> bool:
+    return any(_PINS_BATCHES.search(file.text or "") for file in run.source.own.values())
+
+
 def _is_dear(
     run: RunEvidence, reads: Sequence[int], waited_us: Sequence[float] | m.Skipped
 ) -> bool:
     """By the steps of TIMING, which have no listeners."""
     timing = run.record.timing
-    if isinstance(waited_us, m.Skipped) or isinstance(timing, m.Skipped) or not timing.every_us:
+    if not isinstance(waited_us, tuple) or not isinstance(timing, m.TimingPass):
         return False
     its = [count for count in reads if count]
     is_often = sum(its) >= OFTEN * len(its)
-    return is_often and fmean(waited_us) >= WORTH_SHARE * fmean(timing.every_us)
+    step_us = timing.every_us
+    return is_often and bool(step_us) and fmean(waited_us) >= WORTH_SHARE * fmean(step_us)
 
 
 def _copies_pinned_memory(run: RunEvidence) -> bool:
