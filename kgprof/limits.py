@@ -35,6 +35,7 @@ UNLIKE_OTHERS = 3.0
 STANDS_OUT = 0.5
 
 LOADER = "DataLoader"
+LAUNCH_NOTHING = "operators that launch nothing"
 PYTHON_BETWEEN = "Python between operators"
 # Names in a trace, as torch 2.11 to 2.13 write them (torch/profiler, torch/utils/data/dataloader).
 _PYTHON = ("(Python between traced operations)", "(outside any traced operation)")
@@ -369,6 +370,8 @@ def _of_span(span: m.HostSpan) -> tuple[m.LimitKind, str]:
         return m.LimitKind.SYNC, ""
     if span.name in _PYTHON:
         return m.LimitKind.HOST, PYTHON_BETWEEN
+    if span.on_cpu:
+        return m.LimitKind.HOST, LAUNCH_NOTHING
     return m.LimitKind.LAUNCHES, ""
 
 

@@ -365,6 +365,13 @@ def test_a_read_on_the_cpu_is_no_sync() -> None:
     assert leading(report(waited_for=idle(**spans))) == (LimitKind.LAUNCHES, "")
 
 
+def test_operators_that_launch_nothing_are_no_launches() -> None:
+    spans = [HostSpan(name=f"aten::{name}", total_us=30.0, on_cpu=True) for name in "abc"]
+    waited_for = msgspec.structs.replace(idle(**{"aten::mm": 10}), host_spans=tuple(spans))
+
+    assert leading(report(waited_for=waited_for)) == (LimitKind.HOST, limits.LAUNCH_NOTHING)
+
+
 def test_steps_that_vary_do_not_matter_where_the_gpu_is_busy_throughout() -> None:
     # The CPU runs ahead, and waits where the queue is full: its own steps differ, the GPU's do not.
     found = report(busy_us=390.0, spread=3.0, placed={Bound.COMPUTE: 300.0})

@@ -62,7 +62,10 @@ def actions(
         return ()
     run = min(timed, key=lambda pair: pair[0])[1] if timed else sound[0]
     run = next((each for each in sound if each.key == late), run)
-    idle = {event.run: event.idle_us for event in evidence.once(device_idle.collect)}
+    # of a short step, where the traced ones are unlike the others: no bound of what the others wait
+    idle = {
+        event.run: event.idle_us for event in evidence.once(device_idle.collect) if not event.unlike
+    }
     step_us = run.step.median if isinstance(run.step, m.Spread) else None
     found = [
         replace(action, only_on_gpu=evidence.device != "cuda" and action.rule in ON_A_GPU)
@@ -222,7 +225,7 @@ def _asks_for_something(finding: m.Finding) -> bool:
     """What reads in many steps; no other note. On a CPU ``.cpu()`` costs nothing, nor does what is
     a warning there."""
     if (reads := finding.reads) is not None and reads.steps:
-        often = reads.in_steps > syncs.SELDOM * reads.steps
+        often = reads.is_dear or reads.in_steps > syncs.SELDOM * reads.steps
         return often and (finding.level is not m.Level.NOTE or finding.rule == syncs.WOULD_SYNC.id)
     return finding.level is not m.Level.NOTE
 

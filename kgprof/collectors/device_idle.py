@@ -82,8 +82,9 @@ DEVICE_IDLE = m.Rule(
     why=(
         "Faster kernels cannot shorten a step in which the GPU waits: the time goes to what the "
         f"CPU does between launches. {_MEASURED} This rule applies when the GPU mostly waits for "
-        "something other than launches: Python between operators, one slow operator, the "
-        "DataLoader, or several causes."
+        "something other than launches: Python between operators, one slow operator, operators on "
+        "tensors of the CPU, the DataLoader, or several causes; or if the traced steps are unlike "
+        "the others."
     ),
     example=(
         "loss.item() in every step: the CPU waits for the GPU to finish, then the GPU waits for "
@@ -92,8 +93,9 @@ DEVICE_IDLE = m.Rule(
     remedy=(
         "See what the CPU did meanwhile (the finding's detail and the table of idle time): take "
         f"syncs out of the step ({syncs.HOST_DEVICE_SYNC.id}), prepare the next batch beforehand, "
-        "or give each step more work. If its inputs keep their sizes, and no finding says why it "
-        "cannot, replay the step as one CUDA graph (mode='reduce-overhead')."
+        "or give each step more work. If the GPU mostly waits for launches, the step's inputs keep "
+        "their sizes, and no finding says why it cannot, replay the step as one CUDA graph "
+        "(mode='reduce-overhead')."
     ),
     topic=m.Topic.TIME,
     seen_in=(_SEEN_IN,),
@@ -117,8 +119,8 @@ LAUNCH_BOUND = m.Rule(
         "Each launch costs the CPU microseconds, and a kernel shorter than that ends before the "
         f"next one arrives. {_MEASURED} This rule applies when at least {100 * MOSTLY:.0f} % of "
         "the idle time passes in operators, compiled code and the calls that launch, by the "
-        f"trace, and a step has at least {MANY_LAUNCHES} launches. In mode eager it is a note, "
-        "because compiling is the remedy."
+        f"trace, if its steps are like the others, and a step has at least {MANY_LAUNCHES} "
+        "launches. In mode eager it is a note, because compiling is the remedy."
     ),
     example="Four hundred kernels of 2 µs each, launched one by one in a step of 4 ms.",
     remedy=(
@@ -200,7 +202,7 @@ class DeviceTime(Event):
     def is_launching(self) -> bool:
         cause = self.main_cause
         is_most = cause is not None and cause[0] is m.LimitKind.LAUNCHES
-        return is_most and self.launches >= MANY_LAUNCHES
+        return is_most and not self.unlike and self.launches >= MANY_LAUNCHES
 
     @property
     def may_replay(self) -> bool:
@@ -297,7 +299,7 @@ def _finding(event: DeviceTime) -> m.Finding:
     if spans:
         lines.append("what the CPU did while the GPU waited, under the profiler:")
     lines += [
-        f"  {span.total_us / event.steps:,.1f} µs per step  {span.name}"
+        f"  {span.total_us / event.steps:,.1f} µs per step  {span.words}"
         for span in spans[:SPANS_SHOWN]
     ]
     fix = ""
@@ -348,10 +350,10 @@ def _message(event: DeviceTime) -> str:
 
 
 def _saving(event: DeviceTime, rule: m.Rule) -> m.Saving | m.Skipped:
-    if rule is DEVICE_IDLE:
-        return m.Skipped("the idle time has several reasons, and which a fix removes is unknown")
     if event.unlike:
         return m.Skipped(event.unlike)
+    if rule is DEVICE_IDLE:
+        return m.Skipped("the idle time has several reasons, and which a fix removes is unknown")
     return m.Saving(
         us_per_step=event.idle_us,
         how="the step's GPU idle time",

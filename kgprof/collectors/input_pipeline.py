@@ -2,9 +2,10 @@
 pinned."""
 
 import re
-import statistics
 from collections.abc import Iterator
+from statistics import fmean, median
 
+import msgspec
 import numpy as np
 
 from kgprof import model as m
@@ -19,6 +20,7 @@ from kgprof.wording import plural
 _LOADER = "enumerate(DataLoader)#"
 _WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
 _PAGEABLE = re.compile(re.escape(m.PAGEABLE))
+UNEVEN = 1.25  # times what the median step waits: the steps together are what is told then
 _COPIES = ("aten::copy_", "aten::_to_copy")
 
 SLOW_DATA_LOADER = m.Rule(
@@ -29,7 +31,9 @@ SLOW_DATA_LOADER = m.Rule(
     why=(
         "The step calls next() on the loader's iterator, and the GPU has nothing to do meanwhile. "
         "Only the time in which the GPU was idle counts: a loader that is slow while the GPU still "
-        "works costs nothing."
+        "works costs nothing. Workers that bring batches in bursts let few steps wait for long: "
+        "the share of all steps is told where the traced ones are unlike the others, or the "
+        "median step waits less."
     ),
     example="A DataLoader with num_workers=0 whose dataset decodes images.",
     remedy=(
@@ -83,6 +87,7 @@ class InputWait(Event):
     count: int
     extent: Extent
     workers: bool  # of a loader: it has worker processes
+    clocked_us: float = 0.0  # what next() takes of a mean step, where all are told together
 
     @property
     def lost_us(self) -> float:
@@ -100,9 +105,29 @@ def _of_run(run: RunEvidence) -> Iterator[InputWait]:
         return
     columns = traced.columns
     loading = _loading(columns)
-    waited_us = run.once(loader_us)
-    if waited_us is not None:
-        without = columns.named(f"{_LOADER}{_WITHOUT_WORKERS}")[loading].any()
+    without = columns.named(f"{_LOADER}{_WITHOUT_WORKERS}")[loading].any()
+    waited_us, timing = run.once(loader_us), run.record.timing
+    if isinstance(timing, m.TimingPass) and _is_told_of_all(traced.extent, timing):
+        number, us = len(timing.every_us), clocked_share(timing) * fmean(timing.every_us)
+        extent = msgspec.structs.replace(
+            traced.extent,
+            steps=number,
+            step_us=fmean(timing.every_us),
+            whole=f"time of all {plural(number, 'step')}",
+            unlike="",
+            measured_in=(m.PassName.TIMING, m.PassName.TRACE),
+        )
+        yield InputWait(
+            run=run.key,
+            rule=SLOW_DATA_LOADER,
+            idle_us=max(0.0, us - max(traced.work_us)),
+            copy_us=0.0,
+            count=0,
+            extent=extent,
+            workers=timing.loader_workers > 0 or (len(loading) > 0 and not without),
+            clocked_us=us,
+        )
+    elif waited_us is not None:
         yield InputWait(
             run=run.key,
             rule=SLOW_DATA_LOADER,
@@ -146,8 +171,25 @@ def loader_us(run: RunEvidence) -> float | None:
         return traced.idle_us(loading)
     if not isinstance(timing, m.TimingPass) or not timing.loader_us:
         return traced.idle_us(loading)
-    taken_us = statistics.median(timing.loader_us) * traced.idle_share(loading)
+    taken_us = median(timing.loader_us) * traced.idle_share(loading)
     return min(taken_us, max(0.0, extent.step_us - traced.busy_us))
+
+
+def clocked_share(timing: m.TimingPass) -> float:
+    """Of the time of all timed steps, what passed in ``next()``; nothing where one of them has most
+    of that, as the start of worker processes has."""
+    taken_us = sum(timing.loader_us)
+    if taken_us <= 0 or max(timing.loader_us) > taken_us / 2:
+        return 0.0
+    return taken_us / sum(timing.every_us)
+
+
+def _is_told_of_all(extent: Extent, timing: m.TimingPass) -> bool:
+    """Whether neither the traced steps nor the median one stand for what all steps wait."""
+    if not timing.loader_us or not extent.steps:
+        return False
+    usual = median(timing.loader_us) / median(timing.every_us)
+    return bool(extent.unlike) or clocked_share(timing) > UNEVEN * usual
 
 
 def _loading(columns: Columns) -> launches.Indices:
@@ -172,7 +214,15 @@ def _finding(event: InputWait) -> m.Finding:
         )
         what = "the GPU was idle while the next batch was loaded"
         how = "GPU idle time while the next batch was loaded"
-        if event.workers:
+        if event.clocked_us:
+            message = (
+                f"the GPU waits for the DataLoader: next() takes {extent.share(event.clocked_us)}"
+            )
+            how = "the time in next() of the DataLoader, mean of all steps"
+            what = "time in next() of the DataLoader beyond the most GPU work of a traced step"
+        if event.workers and event.clocked_us:
+            fix = "DataLoader(..., num_workers=..., persistent_workers=True)  # more than now"
+        elif event.workers:
             fix = "DataLoader(..., num_workers=..., prefetch_factor=...)  # more than now"
     else:
         fix = 'DataLoader(..., pin_memory=True); x.to("cuda", non_blocking=True)'
@@ -187,6 +237,6 @@ def _finding(event: InputWait) -> m.Finding:
         event,
         message,
         cost=extent.cost(event.lost_us, what),
-        saves=extent.saving(event.lost_us, how),
+        saves=extent.saving(event.clocked_us or event.lost_us, how),
         fix=fix,
     )

@@ -1,10 +1,11 @@
 """Whether the step of a script on a CPU mostly waits for the next batch of its DataLoader."""
 
-import statistics
 from collections.abc import Iterator
+from statistics import fmean, median
 
 from kgprof import model as m
 from kgprof.collectors.event import Event, finding
+from kgprof.collectors.input_pipeline import UNEVEN, clocked_share
 from kgprof.reading.evidence import Evidence, RunEvidence
 from kgprof.wording import figure, plural
 
@@ -19,7 +20,7 @@ LOADER_ON_CPU = m.Rule(
         "TIMING has a clock around next() of the DataLoaders that the main thread calls. Without "
         "worker processes the batch is made there, item by item; with them the step waits until "
         "one has made it. Compiling the model does not shorten this time. It is told from "
-        f"{100 * WORTH_SHARE:.0f} % of the median step on."
+        f"{100 * WORTH_SHARE:.0f} % of the median step, or of the time of all steps, on."
     ),
     example="A DataLoader over a dataset whose __getitem__ parses a line of text in Python.",
     remedy=(
@@ -40,9 +41,10 @@ RULES = (LOADER_ON_CPU,)
 class LoaderOnCpu(Event):
     """What the steps of one run spend in ``next()`` of their DataLoaders."""
 
-    loader_us: float  # of a median step
-    share: float  # of the step, the median over the steps
-    step_us: float  # median
+    loader_us: float  # of a median step, or of a mean one
+    share: float  # of the step, the median over the steps, or of all of them
+    step_us: float  # median, or mean
+    of_all: bool  # the steps together: the median one waits for less
     samples: int
     workers: int
 
@@ -60,11 +62,16 @@ def _of_run(run: RunEvidence) -> Iterator[LoaderOnCpu]:
         return
     step_us = timing.every_us
     pairs = zip(timing.loader_us, step_us, strict=True)
+    usual = median(taken_us / whole_us for taken_us, whole_us in pairs)
+    share = clocked_share(timing)
+    of_all = share > UNEVEN * usual
+    middle = fmean if of_all else median
     yield LoaderOnCpu(
         run=run.key,
-        loader_us=statistics.median(timing.loader_us),
-        share=statistics.median(taken_us / whole_us for taken_us, whole_us in pairs),
-        step_us=statistics.median(step_us),
+        loader_us=middle(timing.loader_us),
+        share=share if of_all else usual,
+        step_us=middle(step_us),
+        of_all=of_all,
         samples=len(step_us),
         workers=timing.loader_workers,
     )
@@ -81,12 +88,15 @@ def _finding(event: LoaderOnCpu) -> m.Finding:
     if event.workers:
         its = f"with {plural(event.workers, 'worker process', 'worker processes')}"
         advice = "or try more of them where there are cores that the step does not use"
+    of, each = "the step", "medians"
+    if event.of_all:
+        of, each = "the time of all steps", "means"
     measured_in = (m.PassName.TIMING,)
     return finding(
         LOADER_ON_CPU,
         event,
-        f"next() of the DataLoader, {its}, takes {100 * event.share:.0f} % of the step: {loader} "
-        f"of {step} ms (medians of {event.samples} steps)",
+        f"next() of the DataLoader, {its}, takes {100 * event.share:.0f} % of {of}: {loader} "
+        f"of {step} ms ({each} of {event.samples} steps)",
         no_fix=(
             "make the batch at once in place of item by item, prepare the data once and keep it, "
             f"{advice}; none of these was tried"

@@ -10,7 +10,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from statistics import median
+from pathlib import PurePosixPath
+from statistics import fmean, median
 
 from kgprof import model as m
 from kgprof.collectors import graph_breaks
@@ -144,6 +145,7 @@ CAUSES = {
 }
 # of the steps: a log that is written every eighth step or more rarely reads as often
 SELDOM = 1 / 8
+WORTH_SHARE = 0.05  # of the time of all steps: reads that take more are no log's
 OF_OPERATORS = {
     "aten::nonzero": "nonzero",
     "aten::masked_select": "mask-index",
@@ -164,6 +166,20 @@ _RUNS_GRAPHS = re.compile(r"/torch/(_dynamo/backends|_functorch/_aot_autograd|_i
 # They read in a loop on a CPU, and once at least on a GPU.
 LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
 PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
+MADE_OF_PINNED = (
+    "from pinned memory only: what is made of a pinned batch (torch.cat) is not pinned; copy the "
+    "batch itself, and make it of that on the GPU"
+)
+_PINS_BATCHES = re.compile(r"\bpin_memory\s*=\s*True\b")
+LOADED = (
+    "on the CPU, and no CUDA tensor out of a dataset or a collate_fn; then copy each batch once, "
+    "in the loop"
+)
+BACKWARD = "torch does not say which operator's backward waits"
+OF_MASKS = (
+    f"{BACKWARD}: that of an index with a boolean mask does, where the indexed tensor has a "
+    "gradient. Mend such an index first: {}"
+)
 _COPY_IN = re.compile(r"Memcpy HtoD \((\w+)")  # in a trace, and the memory that is copied from
 OFTEN = 4  # per step
 READ_AFTER = "a tensor: read it after the loop"
@@ -249,6 +265,11 @@ class Sync(Event):
     other_causes: tuple[str, ...] = ()  # of what this line reads besides
     is_used_at_once: bool = False  # what the line adds to is read in the same loop
     is_pinned: bool = False  # the memory of all that TRACE saw copied to the GPU
+    pins_batches: bool = (
+        False  # a loader of the program's does, and this line copies something else
+    )
+    is_loaded: bool = False  # by a DataLoader, which calls this line
+    is_dear: bool = False  # many reads in each step that has some, and a part of the time of all
 
     @property
     def events(self) -> int:
@@ -345,6 +366,7 @@ def _of_run(
             if not on_a_gpu or (called == ONE_HOT and _is_told_classes(doing(first)[1])):
                 continue
             reads = [-(-count * on_a_gpu // on_a_cpu) for count in reads]
+        waited_us = _waited(seen, steady, on_cuda)
         yield Sync(
             run=run.key,
             rule=site.rule,
@@ -365,10 +387,30 @@ def _of_run(
             other_causes=tuple(other for other in _causes(seen) if other != cause),
             is_used_at_once=source.reads_what_it_keeps(site.file, site.line),
             is_pinned=is_pinned,
+            pins_batches=run.once(_pins_batches),
+            is_loaded=any(record.loads for record in seen),
+            is_dear=_is_dear(run, reads, waited_us),
             on_cuda=on_cuda,
-            waited_us=_waited(seen, steady, on_cuda),
+            waited_us=waited_us,
             identity="\0".join((*source.identity(place), cause, *identity)),
         )
+
+
+def _pins_batches(run: RunEvidence) -> bool:
+    return any(_PINS_BATCHES.search(file.text or "") for file in run.source.own.values())
+
+
+def _is_dear(
+    run: RunEvidence, reads: Sequence[int], waited_us: Sequence[float] | m.Skipped
+) -> bool:
+    """By the steps of TIMING, which have no listeners."""
+    timing = run.record.timing
+    if not isinstance(waited_us, tuple) or not isinstance(timing, m.TimingPass):
+        return False
+    its = [count for count in reads if count]
+    is_often = sum(its) >= OFTEN * len(its)
+    step_us = timing.every_us
+    return is_often and bool(step_us) and fmean(waited_us) >= WORTH_SHARE * fmean(step_us)
 
 
 def _copies_pinned_memory(run: RunEvidence) -> bool:
@@ -651,10 +693,16 @@ def reads_by_finding(events: Sequence[Sync], run: m.RunKey) -> dict[str, float]:
 
 
 def diagnose(events: tuple[Sync, ...]) -> tuple[m.Finding, ...]:
-    return tuple(_finding(event) for event in events)
+    return tuple(_finding(event, _masks(event.run, events)) for event in events)
 
 
-def _finding(event: Sync) -> m.Finding:
+def _masks(run: m.RunKey, events: Sequence[Sync]) -> str:
+    """The lines that index with a boolean mask: "model.py:41, loss.py:7"."""
+    places = (each.location for each in events if (each.run, each.cause) == (run, "mask-index"))
+    return ", ".join(f"{PurePosixPath(place.file).name}:{place.line}" for place in places)
+
+
+def _finding(event: Sync, masks: str) -> m.Finding:
     rule = next(rule for rule in RULES if rule.id == event.rule)
     where = {COMPILED: " inside compiled code", BREAK: " at a graph break", EAGER: ""}[event.where]
     again = event.cause == "nonzero" and called_function(event.expression) == "backward"
@@ -693,8 +741,10 @@ def _finding(event: Sync) -> m.Finding:
         )
     seldom = rule is HOST_DEVICE_SYNC and event.calls <= SELDOM * event.steps
     fix = _own_fix(event, cause)
-    is_note = seldom and (isinstance(cost, m.Skipped) or not fix)
+    is_note = seldom and not event.is_dear and (isinstance(cost, m.Skipped) or not fix)
     no_fix = IN_FEW_STEPS if is_note else ""
+    if event.called == "backward" and event.operator == SYNC_DEBUG and not event.library:
+        no_fix = no_fix or (OF_MASKS.format(masks) if masks else BACKWARD)
     copies = not event.library and event.operator == SYNC_DEBUG and cause in COPIES
     if copies and not is_note:
         fix = fix or COPIED
@@ -717,6 +767,7 @@ def _finding(event: Sync) -> m.Finding:
             steps=event.steps,
             chain=event.chain,
             cause=event.called or cause,
+            is_dear=event.is_dear,
         ),
         cost=cost,
     )
@@ -771,10 +822,13 @@ def _not_waiting(event: Sync) -> str:
             case ast.Call(func=ast.Attribute(value=made, attr="to" | "cuda")) as call:
                 if is_made_in(event.expression):
                     return _made_on_the_gpu(call, made)
+                if event.is_loaded:
+                    return f"{ast.unparse(made)}  # {LOADED}"
                 named = [each for each in call.keywords if each.arg != "non_blocking"]
                 call.keywords = [*named, ast.keyword("non_blocking", ast.Constant(True))]
                 pins = event.is_pinned or ".pin_memory()" in ast.unparse(made)
-                return ast.unparse(call) + ("" if pins else f"  # {PINNED}")
+                pinned = MADE_OF_PINNED if event.pins_batches else PINNED
+                return ast.unparse(call) + ("" if pins else f"  # {pinned}")
             case ast.Call() as call:
                 return _filled(call)
     return ""

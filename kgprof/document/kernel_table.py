@@ -143,7 +143,7 @@ def _idle_tables(name: str, kernels: m.KernelBreakdown, limits: Limits) -> Block
     rows.append(("all idle time", *_idle(idle.total_us, kernels), ""))
     tables = [plain(f"Idle time of {name}", ("GPU idle time", *units, drawing), rows, style="")]
     spans = [
-        m.SpanTotal(span=each.name, count=0, total_us=each.total_us) for each in idle.host_spans
+        m.SpanTotal(span=each.words, count=0, total_us=each.total_us) for each in idle.host_spans
     ]
     if shown := _largest(spans, limits):
         host = ((each.span, *drawn(each.span, each.total_us, _CAUSES[0][3])) for each in shown)

@@ -23,6 +23,8 @@ from kgprof.reading.timeline import NOBODY, STEP_PREFIX, Intervals, Window
 HOST_CATEGORIES = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
 _READS = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero")
 BETWEEN_SPANS = "(outside any traced operation)"  # Python that nothing in the trace names
+_OPERATOR = "aten::"
+LONG_NS = 200_000  # a view or an empty tensor takes less: such an operator computes on the CPU
 IN_A_STEP = "(Python between traced operations)"  # likewise; each step's mark has a name of its own
 
 
@@ -90,16 +92,18 @@ def _host_spans(columns: Columns, idle: Idle) -> tuple[m.HostSpan, ...]:
     """What the launching threads did while the device waited for them, by the innermost span's
     name; largest first. All that a DataLoader calls counts as the DataLoader's: it makes a batch,
     and launches nothing. Between two copies from pageable memory nothing else is named. A read
-    without a call of CUDA's in it is one of a tensor on the CPU."""
+    without a call of CUDA's in it is one of a tensor on the CPU, and so is a long operator."""
     waiting = idle.host[~idle.between_copies]
     calls = idle.asked_by[~idle.between_copies]
     on_host = columns.of_category(*HOST_CATEGORIES)
     cuda_calls = columns.of_category(*launches.LAUNCH_CATEGORIES)
     loaders = columns.named(m.LOADER_PREFIX)
     reads = columns.named(*_READS)
-    # by name; then what reads a tensor on the CPU, and what stands in no span last
-    spent_ns = np.zeros(len(columns.names) + 2, np.int64)
-    on_cpu = len(columns.names)
+    long = columns.named(_OPERATOR) & (columns.duration_ns >= LONG_NS)
+    # by name; of operators on the CPU; then what reads a tensor there, and what is in no span last
+    number = len(columns.names)
+    spent_ns = np.zeros(2 * number + 2, np.int64)
+    read_on_cpu = 2 * number
     for thread in launches.threads_of(columns, calls):
         mine = np.flatnonzero(on_host & (columns.thread == thread))
         in_loader = launches.innermost(columns, loaders, mine) != NOBODY
@@ -109,17 +113,19 @@ def _host_spans(columns: Columns, idle: Idle) -> tuple[m.HostSpan, ...]:
         calls_ns = np.sort(columns.start_ns[cuda_calls & (columns.thread == thread)])
         begun = np.searchsorted(calls_ns, columns.start_ns[mine])
         calls_none = begun == np.searchsorted(calls_ns, columns.end_ns[mine])
-        names = np.where(reads[mine] & calls_none, on_cpu, columns.name[mine])
-        names = np.append(names, on_cpu + 1)  # NOBODY takes the last one
+        names = columns.name[mine] + number * (long[mine] & calls_none)
+        names = np.where(reads[mine] & calls_none, read_on_cpu, names)
+        names = np.append(names, read_on_cpu + 1)  # NOBODY takes the last one
         np.add.at(spent_ns, names[owner], length_ns)
-    totals_ns: Counter[str] = Counter()
-    every = (*columns.names, m.READS_ON_CPU, BETWEEN_SPANS)
-    for name, length in zip(every, spent_ns.tolist(), strict=True):
-        totals_ns[IN_A_STEP if name.startswith(STEP_PREFIX) else name] += length
-    totals_ns[m.BETWEEN_COPIES] = _length_ns(idle.host[idle.between_copies])
+    totals_ns: Counter[tuple[str, bool]] = Counter()
+    every = (*columns.names, *columns.names, m.READS_ON_CPU, BETWEEN_SPANS)
+    for at, (name, length) in enumerate(zip(every, spent_ns.tolist(), strict=True)):
+        said = IN_A_STEP if name.startswith(STEP_PREFIX) else name
+        totals_ns[said, number <= at < 2 * number] += length
+    totals_ns[m.BETWEEN_COPIES, False] = _length_ns(idle.host[idle.between_copies])
     spans = [
-        m.HostSpan(name=name, total_us=length / 1000)
-        for name, length in totals_ns.items()
+        m.HostSpan(name=name, total_us=length / 1000, on_cpu=on_cpu)
+        for (name, on_cpu), length in totals_ns.items()
         if length
     ]
     return tuple(sorted(spans, key=lambda span: (-span.total_us, span.name)))

@@ -235,6 +235,7 @@ class Reads(Model):
     # from the project's line down to the library's, both left out
     chain: tuple[PackageLine, ...] = ()
     cause: str = ""  # "item", "truth-value", "mask-index": what makes it read
+    is_dear: bool = False  # takes a large part of the time of all steps, many times in a few
 
 
 class FindingCost(Tagged, tag="cost"):

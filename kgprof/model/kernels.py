@@ -294,6 +294,11 @@ READS_ON_CPU = "(reads of tensors on the CPU)"
 class HostSpan(Model):
     name: str  # of the innermost span in the trace
     total_us: float
+    on_cpu: bool = False  # operators that launch nothing, of so long that they compute on the CPU
+
+    @property
+    def words(self) -> str:
+        return f"{self.name}, which launches nothing" if self.on_cpu else self.name
 
 
 class DeviceIdle(Tagged):

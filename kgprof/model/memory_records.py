@@ -48,6 +48,7 @@ class SyncRecord(Model):
     # "unnamed" if it was made without a device; empty for the GPU's, for what is not known, and on
     # a GPU.
     tensor: str = ""
+    loads: bool = False  # a DataLoader called it, for an item or a batch of the program's dataset
 
 
 class SyncRecords(Tagged, tag="syncs"):

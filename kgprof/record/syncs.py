@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice, takewhile
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -150,6 +150,8 @@ FAKE_TENSORS = f"{TORCH}/_subclasses/"  # while Dynamo traces, of a number that 
 TRITON = f"{Path(TORCH).parent}/triton/"
 # Calls of Python's that wait and read nothing.
 WAITS = ("cuda.synchronize", "Event.synchronize", "Stream.synchronize")
+SYNCHRONIZING = "called a synchronizing CUDA operation"  # torch's warning in its sync-debug mode
+WARNS = 1  # that mode, as torch.cuda.get_sync_debug_mode says it
 
 
 class Syncs(Source):
@@ -196,6 +198,8 @@ class Syncs(Source):
     def _stops(self) -> None:
         """Before the hooks that know it are taken off."""
         self._listens, self._names_a_device = False, TENSORS.names_a_device
+        if self in SYNC_DEBUG_HOOKS.listening and not SYNC_DEBUG_HOOKS.lacking:
+            self.lost = self.lost or _deaf_to_sync_debug()
 
     @property
     def runs_a_graph(self) -> bool:
@@ -374,6 +378,7 @@ class Syncs(Source):
             op=op,
             device=device,
             tensor=lies,
+            loads=any(one.f_code.co_filename.startswith(LOADERS) for one in upwards(frames[0])),
         )
         if seen is not None and "instruction" not in seen.fields:
             doing = {} if converts else _doing(frames[0], "instruction", "expression")
@@ -515,19 +520,19 @@ class _Hooks:
         self._name = name
         self._put_on = put_on
         self.listening: tuple[Syncs, ...] = ()
-        self._lacking = ""
+        self.lacking = ""
         self._undo = ExitStack()
 
     def join(self, syncs: Syncs) -> str:
         """What this torch lacks of them; the rest is on."""
         self.listening = (*self.listening, syncs)
         if len(self.listening) == 1:
-            self._lacking = ""
+            self.lacking = ""
             try:
                 self._put_on(self, self._undo)
             except (AssertionError, AttributeError, ImportError, RuntimeError, TypeError) as error:
-                self._lacking = f"{self._name}: {type(error).__name__}: {error}"
-        return self._lacking
+                self.lacking = f"{self._name}: {type(error).__name__}: {error}"
+        return self.lacking
 
     def leave(self, syncs: Syncs) -> None:
         self.listening = tuple(one for one in self.listening if one is not syncs)
@@ -659,25 +664,54 @@ def _waiting(hooks: _Hooks, op: str, function: Callable[..., Any]) -> Callable[.
     return watched  # type: ignore[no-any-return]
 
 
+class _AskedFirst(list[Any]):
+    """``warnings.filters`` whose first one stays first, whatever the program puts in front or in
+    place of all; a copy, as catch_warnings makes one, is the same."""
+
+    def insert(self, at: Any, one: Any) -> None:
+        super().insert(max(int(at), 1), one)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        return _AskedFirst(found) if at == slice(None) else found
+
+    def __setitem__(self, at: Any, given: Any) -> None:
+        super().__setitem__(at, [self[0], *given] if at == slice(None) else given)
+
+
 def _watch_sync_debug(hooks: _Hooks, undo: ExitStack) -> None:
-    """torch warns at each synchronising call; the warnings that are the user's still reach them."""
+    """torch warns at each synchronising call. A filter that is asked before all others counts that
+    and ignores it: no filter of the program's hides it, and the program's own warnings go where
+    they went."""
     before = torch.cuda.get_sync_debug_mode()
-    shown = warnings.showwarning
-    caught = warnings.catch_warnings()
 
     @torch._dynamo.disable  # type: ignore[untyped-decorator]
-    def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        if "called a synchronizing CUDA operation" in str(message):
-            hooks.see("sync-debug", "synchronizing operation", "cuda", None, str(message))
-        else:
-            shown(message, *args, **kwargs)
+    def match(message: str) -> bool:
+        is_torchs = bool(hooks.listening) and SYNCHRONIZING in message
+        if is_torchs:
+            hooks.see("sync-debug", "synchronizing operation", "cuda", None, message)
+        return is_torchs
 
-    caught.__enter__()
-    undo.callback(lambda: caught.__exit__(None, None, None))
-    warnings.filterwarnings("always", message="called a synchronizing CUDA operation")
-    warnings.showwarning = show
+    first = _AskedFirst
+    not_compiled(first.insert, first.__getitem__, first.__setitem__)
+    own = ("ignore", SimpleNamespace(match=match), Warning, None, 0)
+    warnings.filters = first([own, *warnings.filters])
+    undo.callback(_ask_no_more, own)
     torch.cuda.set_sync_debug_mode("warn")
     undo.callback(lambda: torch.cuda.set_sync_debug_mode(before))
+
+
+def _ask_no_more(own: tuple[Any, ...]) -> None:
+    warnings.filters = [each for each in warnings.filters if each is not own]
+
+
+def _deaf_to_sync_debug() -> str:
+    """Why torch's sync-debug mode may have seen more than was heard; empty where all was heard."""
+    if not isinstance(warnings.filters, _AskedFirst):
+        return "torch's sync-debug mode was not heard: the program replaced warnings.filters"
+    if torch.cuda.get_sync_debug_mode() != WARNS:
+        return "the program set torch's sync-debug mode itself"
+    return ""
 
 
 def _watch_places(hooks: _Hooks, undo: ExitStack) -> None:
@@ -689,12 +723,13 @@ def _watch_places(hooks: _Hooks, undo: ExitStack) -> None:
 
 
 TENSORS = TensorPlaces()
+SYNC_DEBUG_HOOKS = _Hooks("sync_debug", _watch_sync_debug, on="cuda")
 PLACES_HOOKS = _Hooks("tensor places", _watch_places, on="cpu")
 ALL_HOOKS = (
     _Hooks("dispatch", _watch_dispatch),
     _Hooks("methods", _watch_methods),
     _Hooks("waits", _watch_waits, on="cuda"),
-    _Hooks("sync_debug", _watch_sync_debug, on="cuda"),
+    SYNC_DEBUG_HOOKS,
     PLACES_HOOKS,
 )
 

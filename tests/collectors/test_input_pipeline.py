@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from kgprof.analysis import analyse
 from kgprof.collectors.device_idle import DEVICE_IDLE
 from kgprof.collectors.input_pipeline import PAGEABLE_COPY, SLOW_DATA_LOADER, collect, diagnose
-from kgprof.model import Finding, LimitKind, Recording, RunLimits, Saving, TimingPass
+from kgprof.model import Finding, FindingCost, LimitKind, Recording, RunLimits, Saving, TimingPass
 from kgprof.reading.evidence import Evidence
-from tests.collectors.written_device import launched_in, traced
+from tests.collectors.written_device import launched_in, traced, unlike_steps
 from tests.collectors.written_gpu_time import pageable_copy, slow_loader
 
 
@@ -76,6 +76,58 @@ def test_what_next_took_without_the_profiler_is_what_the_loader_takes(
     (finding,) = found(with_a_clock(loader_us, late_us=late_us))
 
     assert bound_us(finding) == waits_us
+
+
+def bursting(waits_us: tuple[float, ...], step_us: tuple[float, ...], *work_us: float) -> Recording:
+    """Steps with so much GPU work in TRACE; so long ones in TIMING, and so much of them in
+    ``next()``, by workers whose batches are at hand in the traced steps."""
+    recording = traced(unlike_steps(*work_us), step_us=400.0)
+    (run,) = recording.runs
+    assert isinstance(run.timing, TimingPass)
+    timing = replace(run.timing, step_us=(step_us,), loader_us=waits_us, loader_workers=8)
+    return replace(recording, runs=(replace(run, timing=timing),))
+
+
+@pytest.mark.parametrize(
+    "work_us",
+    [
+        (40.0, 40.0, 40.0, 200.0),  # unlike each other
+        (40.0, 40.0, 40.0, 40.0),
+    ],
+)
+def test_workers_that_bring_batches_in_bursts_are_told_with_their_share_of_all_steps(
+    work_us: tuple[float, ...],
+) -> None:
+    # given: 8 of 100 steps wait for 5,000 us, and the median one for nothing
+    recording = bursting((0.0,) * 92 + (5000.0,) * 8, (400.0,) * 92 + (5400.0,) * 8, *work_us)
+
+    (finding,) = (one for one in found(recording) if one.rule == SLOW_DATA_LOADER.id)
+
+    assert finding.message == (
+        "the GPU waits for the DataLoader: next() takes 50 % of the time of all 100 steps"
+    )
+    assert "# more than now" in finding.fix
+    assert bound_us(finding) == 400.0
+    assert isinstance(finding.cost, FindingCost)
+    assert finding.cost.value == pytest.approx(400.0 - max(work_us))
+
+
+@pytest.mark.parametrize(
+    ("waits_us", "work_us"),
+    [
+        ((0.0,) * 99 + (40000.0,), 40.0),  # the start of the workers
+        ((0.0,) * 92 + (5000.0,) * 8, 395.0),  # may lie below the GPU's work
+        ((0.0,) * 92 + (300.0,) * 8, 40.0),  # little
+    ],
+)
+def test_one_long_wait_and_what_work_may_hide_are_no_slow_loader(
+    waits_us: tuple[float, ...], work_us: float
+) -> None:
+    step_us = tuple(400.0 + us for us in waits_us)
+
+    rules = [one.rule for one in found(bursting(waits_us, step_us, *(work_us,) * 4))]
+
+    assert SLOW_DATA_LOADER.id not in rules
 
 
 def test_the_loader_has_one_figure_in_all_that_is_said_of_it() -> None:

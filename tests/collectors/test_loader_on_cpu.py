@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from kgprof.collectors.loader_on_cpu import LOADER_ON_CPU, collect, diagnose
@@ -38,14 +39,29 @@ def test_a_loader_that_takes_little_of_the_step_is_none() -> None:
     assert found(loaded_on_a_cpu(0.1)) == ()
 
 
-def test_steps_that_wait_now_and_then_are_judged_by_the_median_step() -> None:
+def waiting_now_and_then(*waits_us: float) -> Recording:
+    """In 20 steps of 1,000 us."""
     recording = loaded_on_a_cpu(0.5)
     (run,) = recording.runs
     assert not isinstance(run.timing, Skipped)
-    once = (*(0.0,) * 19, 900.0)
-    timing = replace(run.timing, loader_us=once)
+    loader_us = (*(0.0,) * (20 - len(waits_us)), *waits_us)
+    return replace(recording, runs=(replace(run, timing=replace(run.timing, loader_us=loader_us)),))
 
-    assert found(replace(recording, runs=(replace(run, timing=timing),))) == ()
+
+def test_a_loader_that_some_steps_wait_for_is_told_with_its_share_of_all() -> None:
+    (finding,) = found(waiting_now_and_then(*(900.0,) * 8))
+
+    assert finding.message == (
+        "next() of the DataLoader, without worker processes, takes 36 % of the time of all steps: "
+        "0.360 of 1.00 ms (means of 20 steps)"
+    )
+    assert isinstance(finding.cost, FindingCost)
+    assert finding.cost.value == 360.0
+
+
+@pytest.mark.parametrize("waits_us", [(900.0,), (900.0,) * 3, (9000.0, 900.0)])
+def test_one_long_wait_or_a_few_short_ones_are_no_slow_loader(waits_us: tuple[float, ...]) -> None:
+    assert found(waiting_now_and_then(*waits_us)) == ()
 
 
 def test_a_run_on_a_gpu_has_rules_of_its_own() -> None:

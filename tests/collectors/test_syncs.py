@@ -34,6 +34,7 @@ from kgprof.model import (
     Recording,
     ScriptRun,
     Skipped,
+    TimingPass,
     TracePass,
     Unavailable,
 )
@@ -1059,6 +1060,84 @@ def test_memory_that_is_pinned_already_is_not_to_be_pinned(memory: str, is_told:
     assert ("pin_memory" in found.fix) is is_told
     pinned = msgspec.structs.replace(event, expression="x.pin_memory().to(d)")
     assert syncs.diagnose((pinned,))[0].fix == "x.pin_memory().to(d, non_blocking=True)"
+
+
+def test_a_batch_that_is_pinned_already_tells_of_what_is_made_of_it() -> None:
+    debug = read(source="sync-debug", op=syncs.SYNC_DEBUG, device="cuda", expression="x.to(d)")
+    (event,) = events(debug, device="cuda")
+
+    def fix_of(event: Sync) -> str:
+        return syncs.diagnose((event,))[0].fix
+
+    assert fix_of(event).endswith(syncs.PINNED)
+    pinning = msgspec.structs.replace(event, pins_batches=True)
+    assert fix_of(pinning).endswith(syncs.MADE_OF_PINNED)
+
+
+def test_a_copy_inside_of_a_dataset_is_told_to_leave_the_item_on_the_cpu() -> None:
+    copied = read(
+        source="sync-debug",
+        op=syncs.SYNC_DEBUG,
+        device="cuda",
+        expression="full_seq.to(device)",
+        loads=True,
+    )
+
+    (found,) = findings(copied, device="cuda")
+
+    assert found.fix == f"full_seq  # {syncs.LOADED}"
+    assert "pin_memory" not in found.fix
+
+
+def test_a_backward_that_waits_points_at_the_masks_of_the_forward_pass() -> None:
+    waits = read(
+        source="sync-debug",
+        op=syncs.SYNC_DEBUG,
+        device="cuda",
+        instruction="CALL",
+        expression="loss.backward()",
+    )
+    indexes = read(
+        PREDICATE, op="aten::nonzero", device="cuda", instruction="BINARY_SUBSCR", expression="x[b]"
+    )
+
+    (alone,) = findings(waits, device="cuda")
+    both = {found.location.line: found for found in findings(waits, indexes, device="cuda")}
+
+    assert alone.no_fix == syncs.BACKWARD
+    assert both[READ_LINE.line].no_fix.endswith(f"model.py:{PREDICATE.line}")
+    assert "boolean mask" in both[READ_LINE.line].no_fix
+
+
+@pytest.mark.parametrize(
+    ("each", "waited_us", "is_dear"),
+    [
+        (20, 3000.0, True),
+        (20, 300.0, False),
+        (1, 3000.0, False),  # a log's read waits for all that was launched before it
+    ],
+)
+def test_many_reads_in_a_few_steps_that_take_much_of_the_time_are_no_logs(
+    each: int, waited_us: float, *, is_dear: bool
+) -> None:
+    # given: one of 56 steps of 1,000 us reads
+    call = written_syncs.STEADY_FROM + 5
+    record = read(
+        device="cuda", each=each, calls=range(call, call + 1), waited_us={call: waited_us}
+    )
+    recording = written_syncs.recording(
+        record, device="cuda", step_us=(1000.0,) * (written_syncs.STEADY_FROM + 56)
+    )
+    timing = TimingPass(clock="perf_counter", step_us=((1000.0,) * 56,), evaluation_s=())
+    timed = msgspec.structs.replace(recording.runs[0], timing=timing)
+    recording = msgspec.structs.replace(recording, runs=(timed,))
+
+    (found,) = syncs.diagnose(syncs.collect(Evidence(recording)))
+
+    assert found.reads is not None
+    assert found.reads.is_dear is is_dear
+    assert (found.level is Level.WARNING) is is_dear
+    assert (found.no_fix == syncs.IN_FEW_STEPS) is not is_dear
 
 
 def test_many_reads_may_differ_by_a_tenth(tmp_path: Path) -> None:

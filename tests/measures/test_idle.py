@@ -75,6 +75,36 @@ def test_a_read_without_a_call_of_cudas_is_one_on_the_cpu(tmp_path: Path) -> Non
     assert "aten::item" not in spans
 
 
+def test_a_long_operator_without_a_call_of_cudas_computes_on_the_cpu(tmp_path: Path) -> None:
+    # given: cat of 300 us, add of 300 us that launches, and a view of 10 us, while the GPU is idle
+    path = write(
+        tmp_path / "t.json",
+        [
+            step(0, 0.0, 1000.0),
+            launch(5.0, 1.0, 1),
+            kernel(10.0, 10.0, 1),
+            event("cpu_op", "aten::cat", 30.0, 300.0),
+            event("cpu_op", "aten::add", 400.0, 300.0),
+            launch(690.0, 1.0, 3),
+            kernel(695.0, 5.0, 3),
+            event("cpu_op", "aten::view", 710.0, 10.0),
+            event("cpu_op", "aten::add", 730.0, 300.0),
+            launch(900.0, 1.0, 2),
+            kernel(905.0, 10.0, 2),
+        ],
+    )
+
+    idle = broken_down(path).idle
+
+    assert isinstance(idle, DeviceIdle)
+    spans = {span.words: span.total_us for span in idle.host_spans if span.name != IN_A_STEP}
+    assert spans == {
+        "aten::cat, which launches nothing": 300.0,
+        "aten::add": 290.0 + 170.0,
+        "aten::view": 10.0,
+    }
+
+
 def test_a_gap_is_cut_where_the_host_asked_for_what_ended_it(tmp_path: Path) -> None:
     # given: kernels at [10, 20), [50, 60) and [65, 70) of a step [0, 100); the second was launched
     # at 42 inside addmm, the third at 44, before the second had begun

@@ -576,7 +576,9 @@ def test_a_wait_is_a_call_with_the_time_that_it_took(monkeypatch: pytest.MonkeyP
 
 def pretend_sync_debug(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     modes: list[object] = []
-    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+    monkeypatch.setattr(
+        torch.cuda, "get_sync_debug_mode", lambda: int(bool(modes) and modes[-1] == "warn")
+    )
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
     return modes
 
@@ -715,6 +717,109 @@ def test_what_torch_warns_of_is_a_record_and_other_warnings_go_where_they_went(
     )
     assert shown == ["the user's own"]
     assert modes == ["warn", 0]
+
+
+def ignores_all() -> None:
+    warnings.filterwarnings("ignore")
+
+
+def ignores_simply() -> None:
+    warnings.simplefilter("ignore")
+
+
+def replaces_all() -> None:
+    warnings.resetwarnings()
+    filters: Any = warnings.filters
+    filters[:] = [("error", None, Warning, None, 0)]
+
+
+@pytest.mark.parametrize("hides", [ignores_all, ignores_simply, replaces_all])
+@pytest.mark.parametrize("record", [False, True])
+def test_no_filter_of_the_program_hides_what_torch_warns_of(
+    monkeypatch: pytest.MonkeyPatch, hides: Callable[[], None], *, record: bool
+) -> None:
+    pretend_sync_debug(monkeypatch)
+    index, hooks = listener(CUDA)
+    mine = ("ignore", None, BytesWarning, None, 0)
+
+    with warnings.catch_warnings():
+        with hooks, index.call():
+            hides()
+            with warnings.catch_warnings(record=record) as shown:
+                warnings.filterwarnings("ignore", category=BytesWarning)
+                warnings.warn("called a synchronizing CUDA operation", stacklevel=1)  # within
+            warnings.warn("called a synchronizing CUDA operation", stacklevel=1)  # after it
+            left: Any = warnings.filters
+            left.insert(0, mine)
+        left = warnings.filters
+
+    assert [one.frames[0].line for one in hooks.records().records] == [
+        line("within"),
+        line("after it"),
+    ]
+    assert not shown
+    assert hooks.lost == ""
+    assert type(left) is list
+    assert left[0] == mine  # the program's own stay
+
+
+class Items(torch.utils.data.Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.zeros(2).cuda()  # an item
+
+
+def batched(items: list[torch.Tensor]) -> torch.Tensor:
+    return torch.stack(items).cuda()  # a batch
+
+
+def test_what_a_loader_calls_is_told_from_what_the_loop_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pretend_sync_debug(monkeypatch)
+
+    def cuda(tensor: torch.Tensor) -> torch.Tensor:
+        warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "cuda", cuda)
+
+    def step(x: torch.Tensor) -> None:
+        for batch in torch.utils.data.DataLoader(Items(), batch_size=2, collate_fn=batched):
+            batch.cuda()  # the loop
+
+    found = [one for one in seen(step, device=CUDA) if one.source == "sync-debug"]
+
+    assert {one.frames[1].line: one.loads for one in found} == {
+        line("an item"): True,
+        line("a batch"): True,
+        line("the loop"): False,
+    }
+
+
+def replaces_the_list() -> None:
+    warnings.filters = []
+
+
+def sets_the_mode() -> None:
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("deafens", [replaces_the_list, sets_the_mode])
+def test_where_torchs_warnings_may_be_missed_the_hooks_say_so(
+    monkeypatch: pytest.MonkeyPatch, deafens: Callable[[], None]
+) -> None:
+    pretend_sync_debug(monkeypatch)
+    index, hooks = listener(CUDA)
+
+    with warnings.catch_warnings(), hooks, index.call():
+        deafens()
+
+    (said,) = unavailable((hooks,))
+    assert said.incomplete
+    assert "sync-debug mode" in said.why
 
 
 def test_a_module_that_moves_its_parameters_is_told_from_a_tensor(
