@@ -19,7 +19,7 @@ from kgprof.collectors.nothing_measured import NOTHING_MEASURED
 from kgprof.judge import FEWEST_ROUNDS, Level
 from kgprof.measures import times
 from kgprof.measures.times import PER_STEP, Ranked, Unit, ranked, timed, whole_jobs, within_process
-from kgprof.wording import and_more, figure, plural, ranges
+from kgprof.wording import and_more, figure, plural, ranges, short
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
@@ -93,6 +93,20 @@ def _untimed(runs: Sequence[m.RunReport]) -> Remark:
     if runs and all(run.exit.failure is not None for run in runs):
         return Remark(text="")  # how they ended is a headline
     return Remark(text=_traced(runs) or (among if from_files else "no run has a time"))
+
+
+def _small_part(runs: Sequence[m.RunReport]) -> str:
+    """Say of the one script that more of it lies in another kind of step than in its steps; else
+    nothing."""
+    if len(runs) != 1 or runs[0].script is None or isinstance(runs[0].account, m.Skipped):
+        return ""
+    account = runs[0].account
+    steps, others = map(account.share, (m.RunPhase.STEPS, m.RunPhase.ANOTHER_KIND_AND_AFTER))
+    if others <= steps:
+        return ""
+    named = account.words(m.RunPhase.ANOTHER_KIND_AND_AFTER)
+    what = f"what is counted as a step, {runs[0].script.step}, is {short(100 * steps, 2)} %"
+    return f"{what} of the run; {short(100 * others, 2)} % is {named}"
 
 
 def _whole(us: float) -> str:
@@ -288,6 +302,7 @@ def verdict(
     rank = fastest(runs, baseline, workload)
     results = _results(runs, uncompared)
     work, lead = _work(runs)
+    lead = lead or _small_part(runs)
     remarks = [rank, *([results] if results else []), *work]
     if balance is not None and balance.straggler is not None:
         remarks.insert(0, Remark(text=balance.text, status=ATTENTION))
