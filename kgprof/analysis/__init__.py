@@ -255,6 +255,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         flame=run.once(host_stacks.shown),
         rounds=rounds(record),
         series=step_series(record),
+        long_steps=_long_steps(run),
         memory_curve=run.once(step_timeline.shown),
         account=_account(record),
         whole=whole_run(run.whole, run),
@@ -262,6 +263,14 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         economics=run.once(economics),
         phases=phases,
     )
+
+
+def _long_steps(run: RunEvidence) -> m.LongSteps | None:
+    """Of TIMING; without it of all steps that a script took under the listeners."""
+    if isinstance(run.record.timing, m.TimingPass):
+        return times.long_steps(run.record.timing.every_us)
+    paid = run.once(paid_once)
+    return None if isinstance(paid, m.Skipped) else times.long_steps(paid.usual)
 
 
 def _account(run: m.RunRecord) -> m.ScriptAccount | m.Skipped:

@@ -16,7 +16,7 @@ from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
 from kgprof.collectors.nothing_measured import NOTHING_MEASURED
-from kgprof.judge import FEWEST_ROUNDS, Level
+from kgprof.judge import FEWEST_ROUNDS, NOISY, Level
 from kgprof.measures import times
 from kgprof.measures.times import PER_STEP, Ranked, Unit, ranked, timed, whole_jobs, within_process
 from kgprof.wording import and_more, figure, plural, ranges, short
@@ -140,6 +140,9 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
     )
     took = f"about {times.said(steady, PER_STEP)} {PER_STEP.name} ({under})"
     if within_process(steady, PER_STEP).is_steady:
+        if run.long_steps is not None:
+            text = f"{run.key.slug} takes {took}, in the median; {run.long_steps.words}"
+            return Remark(text=text, status=ATTENTION)
         return Remark(text=f"{run.key.slug} takes {took}")
     return Remark(text=f"{run.key.slug}: step time not decided, {took}", status=INCONCLUSIVE)
 
@@ -176,6 +179,9 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
     of = f"p10 to p90 of {plural(time.samples, 'step')}" if unit is PER_STEP else ""
     of = of or plural(time.samples, "evaluation")
     text = f"{run.key.slug}: {step} time not decided, {times.said(time, unit)} {unit.name} ({of})"
+    longer = run.long_steps if unit is PER_STEP else None
+    if longer is not None and longer.longest_us > NOISY * time.p90:
+        text += f"; {longer.words}"
     varied = f"its times varied {figure(known.variation)}× within the run"
     cpu = ""
     if isinstance(run.cpu, m.Spread) and unit is PER_STEP:
@@ -204,6 +210,9 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
         if (undecided := _undecided(first, best, unit)) is not None:
             return undecided
         text = f"{first.key.slug} takes {unit.say(best.median)}{once}"
+        if unit is PER_STEP and first.long_steps is not None:
+            text += f", in the median; {first.long_steps.words}"
+            return Remark(text=text, status=ATTENTION)
         return Remark(text=text, says_step=unit is PER_STEP)
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
     answers = {run.key: answer for (run, _), answer in zip(others, found.answers, strict=True)}
@@ -212,6 +221,11 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
         f"in {run.key.slug} {times.slow_first_words(run.slow_first)}"
         for run in (first, against)
         if run.slow_first
+    )
+    notes += tuple(
+        f"in {run.key.slug} {run.long_steps.words}"
+        for run in (first, against)
+        if unit is PER_STEP and run.long_steps is not None
     )
     if answers[against.key].verdict is not m.Judged.FASTER:
         why = times.why_not(answers[against.key], _named(first), _named(against), unit)

@@ -5,6 +5,7 @@ have in common."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from statistics import median
 
 from msgspec import structs
@@ -71,6 +72,16 @@ def step_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:
     if isinstance(timing, m.Skipped):
         return timing
     return spread(timing.every_us, "us")
+
+
+def long_steps(samples: Sequence[float]) -> m.LongSteps | None:
+    """None where the median step stands for half of the time of all steps or more."""
+    half_us = sum(samples) / 2
+    if not samples or median(samples) * len(samples) >= half_us:
+        return None
+    longest = sorted(samples, reverse=True)
+    steps = 1 + next(at for at, us in enumerate(accumulate(longest)) if us >= half_us)
+    return m.LongSteps(steps=steps, of=len(samples), longest_us=longest[0])
 
 
 def cpu_time(timing: m.TimingPass | m.Skipped) -> m.Spread | m.Skipped:

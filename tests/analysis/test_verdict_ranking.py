@@ -8,6 +8,7 @@ import pytest
 from kgprof.analysis import analyse
 from kgprof.analysis.verdict import Remark, fastest
 from kgprof.judge import APART, NOISY
+from kgprof.measures.times import long_steps
 from kgprof.model import (
     CompilePass,
     Exit,
@@ -167,6 +168,35 @@ def test_a_single_run_whose_steps_vary_is_not_decided() -> None:
     assert found.notes == (
         "its times varied 26.3× within the run: its steps do different work or wait, or the "
         "machine was busy",
+    )
+
+
+def test_a_median_that_is_less_than_half_of_the_time_of_the_steps_says_so() -> None:
+    """As of a training whose every sixteenth step has a rollout in it."""
+    steps = (*(6000.0,) * 582, *(240e3,) * 37, 298e3)
+
+    found = ranked(stepping(FUSED, *steps))
+
+    assert found.status == "attention"
+    assert found.text == (
+        "fused.default takes 6.00 ms/step, in the median; half of the time of the steps lies in "
+        "27 of 620 of them, up to 298 ms"
+    )
+    assert not found.says_step
+    noisy = ranked(stepping(FUSED, *(4000.0,) * 300, *(9000.0,) * 282, *(240e3,) * 38))
+    assert "p90 of 620 steps); half of the time of the steps lies in 27 of 620" in noisy.text
+    assert long_steps(steps[:-38]) is None
+    assert long_steps(()) is None
+
+
+def test_two_runs_that_are_ranked_by_a_median_say_where_else_their_time_is() -> None:
+    found = ranked(
+        stepping(FUSED, *(1000.0,) * 20, 1e5), stepping(EAGER, *(3000.0,) * 20), baseline=EAGER
+    )
+
+    (note,) = (note for note in found.notes if "half of the time" in note)
+    assert note == (
+        "in fused.default half of the time of the steps lies in 1 of 21 of them, up to 100 ms"
     )
 
 
