@@ -173,6 +173,11 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
         took = f"one step was timed, {unit.say(time.median)}"
         return Remark(text=f"{run.key.slug}: step time not decided: {took}", status=INCONCLUSIVE)
     known = within_process(time, unit)
+    if unit is PER_STEP and _only_warmed_up(run):
+        took = f"{unit.bare(time.minimum)} to {unit.say(time.maximum)}"
+        which = f"only {plural(time.samples, 'step')} of the warm-up were timed"
+        text = f"{run.key.slug}: step time not decided: {which}, {took}"
+        return Remark(text=text, status=INCONCLUSIVE)
     if known.is_steady:
         return None
     step = "step" if unit is PER_STEP else "evaluation"
@@ -189,6 +194,13 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
     why = limits.ahead_of_the_gpu(run) or times.why_unsteady(run)
     notes = (f"{varied}{cpu}: {why}",)
     return Remark(text=text, status=INCONCLUSIVE, notes=notes)
+
+
+def _only_warmed_up(run: m.RunReport) -> bool:
+    """Whether no step of a script came after its warm-up."""
+    if run.script is None or isinstance(run.compile, m.Skipped):
+        return False
+    return isinstance(run.compile.steady, m.Skipped) and not run.script.is_one_window
 
 
 def processes(*runs: m.RunReport) -> str:

@@ -200,6 +200,25 @@ def test_two_runs_that_are_ranked_by_a_median_say_where_else_their_time_is() -> 
     )
 
 
+def test_steps_of_the_warm_up_alone_are_no_time_of_a_step() -> None:
+    """As of a program that warms up what it then does in another way."""
+    record = msgspec.structs.replace(
+        stepping(FUSED, 1100.0, 1200.0),
+        script=ScriptRun(step="an optimizer step", steps=2, counted={}),
+    )
+    assert isinstance(record.compile, CompilePass)
+    few = msgspec.structs.replace(record.compile, call_us=(1300.0, 1200.0), steady_from=3)
+
+    found = ranked(msgspec.structs.replace(record, compile=few))
+
+    assert found.status == "inconclusive"
+    assert found.text == (
+        "fused.default: step time not decided: only 2 steps of the warm-up were timed, 1.10 to "
+        "1.20 ms/step"
+    )
+    assert ranked(record).text == "fused.default takes 1.15 ms/step"
+
+
 def test_the_times_of_whole_evaluations_are_held_to_the_same_rule() -> None:
     found = ranked(timed(run(FUSED), 0.2, 0.9, 0.3))
 
