@@ -314,10 +314,12 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     if not compiled.call_us and compiled.calls is None:
         return m.Skipped("COMPILE has no call")
     steady = times.spread(compiled.watched_us, "us", m.PassName.COMPILE)
-    if run.record.script is not None and isinstance(run.record.trace, m.TracePass):
+    script = run.record.script
+    if script is not None and isinstance(run.record.trace, m.TracePass):
         # Few steps come before the profiler; as it only slows a step down, the shorter of both is
-        # nearer. Behind those is the one in which it starts.
-        steps = enumerate(run.record.trace.step_us, len(compiled.call_us) + 1)
+        # nearer. Behind those is the one in which it starts. Of another kind they say nothing.
+        step_us = () if script.traced else run.record.trace.step_us
+        steps = enumerate(step_us, len(compiled.call_us) + 1)
         without = [us for step, us in steps if step not in compiled.compiled_in]
         traced = times.spread(without, "us", m.PassName.TRACE)
         known = [

@@ -139,12 +139,13 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
         else "with kgprof's listeners on"
     )
     took = f"about {times.said(steady, PER_STEP)} {PER_STEP.name} ({under})"
-    if within_process(steady, PER_STEP).is_steady:
+    if steady.samples > 1 and within_process(steady, PER_STEP).is_steady:
         if run.long_steps is not None:
             text = f"{run.key.slug} takes {took}, in the median; {run.long_steps.words}"
             return Remark(text=text, status=ATTENTION)
         return Remark(text=f"{run.key.slug} takes {took}")
-    return Remark(text=f"{run.key.slug}: step time not decided, {took}", status=INCONCLUSIVE)
+    told = ": one step was timed," if steady.samples == 1 else ","
+    return Remark(text=f"{run.key.slug}: step time not decided{told} {took}", status=INCONCLUSIVE)
 
 
 def _traced(runs: Sequence[m.RunReport]) -> str:

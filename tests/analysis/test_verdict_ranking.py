@@ -285,6 +285,31 @@ def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watche
     assert said in analyse(recording(record, baseline=None)).verdict.reasons[0]
 
 
+def test_traced_calls_are_no_time_of_another_kind_of_step() -> None:
+    """Iterations of seconds each, and TRACE of the calls in them."""
+    trace = TracePass(step_us=(671.0,) * 3, trace_file="t.json.gz", cpp_kernel_profile=False)
+    script = ScriptRun(
+        step="an iteration of the loop that calls compiled functions",
+        traced="a call of a compiled function",
+        steps=8,
+        counted={},
+    )
+    record = msgspec.structs.replace(
+        stepping(FUSED, 1.0), timing=Skipped(reason="it compiled"), trace=trace, script=script
+    )
+    assert isinstance(record.compile, CompilePass)
+
+    def told(*call_us: float) -> str:
+        compiled = msgspec.structs.replace(record.compile, call_us=call_us, steady_from=1)
+        whole = recording(msgspec.structs.replace(record, compile=compiled), baseline=None)
+        return analyse(whole).verdict.reasons[0]
+
+    assert "; no step time: no step came after warm-up" in told(2e6)
+    one = "step time not decided: one step was timed, about 1,900 ms/step (with kgprof's listeners"
+    assert one in told(2e6, 1.9e6)
+    assert "takes about 1,900 ms/step (with kgprof's listeners on)" in told(2e6, 1.9e6, 1.9e6)
+
+
 def test_steps_of_a_script_in_which_torch_compiles_are_in_no_time_and_without_another_there_is_none() -> (  # noqa: E501
     None
 ):
