@@ -23,6 +23,7 @@ from kgprof.wording import and_more, figure, plural, ranges, short
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
+GO_ON = (m.RunPhase.ANOTHER_KIND_AND_AFTER, m.RunPhase.OTHERS_AND_AFTER)
 LESS_WORK = 0.9  # of another run's GPU time per step, and yet the longer step
 
 
@@ -96,15 +97,16 @@ def _untimed(runs: Sequence[m.RunReport]) -> Remark:
 
 
 def _small_part(runs: Sequence[m.RunReport]) -> str:
-    """Say of the one script that more of it lies in another kind of step than in its steps; else
-    nothing."""
+    """Say of the one script that more of it lies in another kind of step, or in other optimizers'
+    steps, than in its own; else nothing."""
     if len(runs) != 1 or runs[0].script is None or isinstance(runs[0].account, m.Skipped):
         return ""
     account = runs[0].account
-    steps, others = map(account.share, (m.RunPhase.STEPS, m.RunPhase.ANOTHER_KIND_AND_AFTER))
+    phase = max(GO_ON, key=account.share)
+    steps, others = map(account.share, (m.RunPhase.STEPS, phase))
     if others <= steps:
         return ""
-    named = account.words(m.RunPhase.ANOTHER_KIND_AND_AFTER)
+    named = account.words(phase)
     what = f"what is counted as a step, {runs[0].script.step}, is {short(100 * steps, 2)} %"
     return f"{what} of the run; {short(100 * others, 2)} % is {named}"
 

@@ -118,6 +118,8 @@ def test_where_most_of_the_run_is_another_kind_of_step_the_verdict_says_so_first
         "what is counted as a step, an optimizer step, is 0.05 % of the run; 90 % is another kind "
         "of step and after (6,000 times a replay of a CUDA graph)"
     )
+    others = profile(account(under_listeners=False, STEPS=0.2, OTHERS_AND_AFTER=0.8)).verdict
+    assert others.lead.endswith("is 20 % of the run; 80 % is other optimizers' steps and after")
     mostly_steps = account(under_listeners=False, STEPS=0.6, ANOTHER_KIND_AND_AFTER=0.4)
     assert profile(mostly_steps).verdict.lead == ""
 
