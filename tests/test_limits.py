@@ -364,8 +364,8 @@ def test_traced_calls_in_another_kind_of_step_have_no_share_of_it() -> None:
     whole = steps(step_us=400.0, kernels=10, kernel_us=10.0)
     (record,) = whole.runs
     script = ScriptRun(
-        step="an iteration of the loop that calls compiled functions",
-        traced="a call of a compiled function",
+        step="an epoch",
+        traced="a call of f",
         steps=8,
         counted={},
     )
@@ -378,8 +378,7 @@ def test_traced_calls_in_another_kind_of_step_have_no_share_of_it() -> None:
         (run,) = profile.runs
         assert isinstance(run.limits, RunLimits)
         assert run.limits.undecided == (
-            "a step of TRACE is a call of a compiled function, a step of the run an iteration of "
-            "the loop that calls compiled functions"
+            "a step of TRACE is a call of f, a step of the run an epoch"
         )
         assert limits.step_words(run) == ""
         assert not any("% of the step" in each.message for each in profile.findings)

@@ -289,8 +289,8 @@ def test_traced_calls_are_no_time_of_another_kind_of_step() -> None:
     """Iterations of seconds each, and TRACE of the calls in them."""
     trace = TracePass(step_us=(671.0,) * 3, trace_file="t.json.gz", cpp_kernel_profile=False)
     script = ScriptRun(
-        step="an iteration of the loop that calls compiled functions",
-        traced="a call of a compiled function",
+        step="an epoch",
+        traced="a call of f",
         steps=8,
         counted={},
     )
