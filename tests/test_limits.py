@@ -359,6 +359,32 @@ def test_a_mean_of_unlike_traced_steps_decides_nothing() -> None:
     assert (limits.step_words(run), limits.is_gpu_bound(run)) == ("", False)
 
 
+def test_traced_calls_in_another_kind_of_step_have_no_share_of_it() -> None:
+    """An iteration of 50 ms that makes calls of 400 us, which were traced."""
+    whole = steps(step_us=400.0, kernels=10, kernel_us=10.0)
+    (record,) = whole.runs
+    script = ScriptRun(
+        step="an epoch",
+        traced="a call of f",
+        steps=8,
+        counted={},
+    )
+    record = msgspec.structs.replace(record, script=script)
+
+    for each in (whole, timed(whole, (5e4,) * 9)):
+        (timed_run,) = each.runs
+        record = msgspec.structs.replace(record, timing=timed_run.timing)
+        profile = analyse(msgspec.structs.replace(whole, runs=(record,)))
+        (run,) = profile.runs
+        assert isinstance(run.limits, RunLimits)
+        assert run.limits.undecided == (
+            "a step of TRACE is a call of f, a step of the run an epoch"
+        )
+        assert limits.step_words(run) == ""
+        assert not any("% of the step" in each.message for each in profile.findings)
+        assert not any("idle" in each.message for each in profile.findings)
+
+
 def test_a_read_on_the_cpu_is_no_sync() -> None:
     spans = {READS_ON_CPU: 90, "aten::mm": 10, "aten::add": 10}
 

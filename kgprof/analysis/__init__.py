@@ -247,6 +247,7 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         flame=run.once(host_stacks.shown),
         rounds=rounds(record),
         series=step_series(record),
+        long_steps=_long_steps(run),
         memory_curve=run.once(step_timeline.shown),
         account=_account(record),
         whole=whole_run(run.whole, run),
@@ -254,6 +255,14 @@ def _report(run: RunEvidence, across_ranks: tuple[str, ...]) -> m.RunReport:
         economics=run.once(economics),
         phases=phases,
     )
+
+
+def _long_steps(run: RunEvidence) -> m.LongSteps | None:
+    """Of TIMING; without it of all steps that a script took under the listeners."""
+    if isinstance(run.record.timing, m.TimingPass):
+        return times.long_steps(run.record.timing.every_us)
+    paid = run.once(paid_once)
+    return None if isinstance(paid, m.Skipped) else times.long_steps(paid.usual)
 
 
 def _account(run: m.RunRecord) -> m.ScriptAccount | m.Skipped:
@@ -295,10 +304,12 @@ def _compile_summary(run: RunEvidence) -> m.CompileSummary | m.Skipped:
     if not compiled.call_us and compiled.calls is None:
         return m.Skipped("COMPILE has no call")
     steady = times.spread(compiled.watched_us, "us", m.PassName.COMPILE)
-    if run.record.script is not None and isinstance(run.record.trace, m.TracePass):
+    script = run.record.script
+    if script is not None and isinstance(run.record.trace, m.TracePass):
         # Few steps come before the profiler; as it only slows a step down, the shorter of both is
-        # nearer. Behind those is the one in which it starts.
-        steps = enumerate(run.record.trace.step_us, len(compiled.call_us) + 1)
+        # nearer. Behind those is the one in which it starts. Of another kind they say nothing.
+        step_us = () if script.traced else run.record.trace.step_us
+        steps = enumerate(step_us, len(compiled.call_us) + 1)
         without = [us for step, us in steps if step not in compiled.compiled_in]
         traced = times.spread(without, "us", m.PassName.TRACE)
         known = [

@@ -16,13 +16,14 @@ from kgprof import model as m
 from kgprof.collectors import rule_of
 from kgprof.collectors.break_even import NEVER_BREAKS_EVEN
 from kgprof.collectors.nothing_measured import NOTHING_MEASURED
-from kgprof.judge import FEWEST_ROUNDS, Level
+from kgprof.judge import FEWEST_ROUNDS, NOISY, Level
 from kgprof.measures import times
 from kgprof.measures.times import PER_STEP, Ranked, Unit, ranked, timed, whole_jobs, within_process
-from kgprof.wording import and_more, figure, plural, ranges
+from kgprof.wording import and_more, figure, plural, ranges, short
 
 OK, ATTENTION, FAILED, INCONCLUSIVE = m.VerdictStatus
 TRACED_TO_NAME = 3  # runs that were only traced, in the first line
+GO_ON = (m.RunPhase.ANOTHER_KIND_AND_AFTER, m.RunPhase.OTHERS_AND_AFTER)
 LESS_WORK = 0.9  # of another run's GPU time per step, and yet the longer step
 
 
@@ -95,6 +96,21 @@ def _untimed(runs: m.Runs) -> Remark:
     return Remark(_traced(runs) or (among if from_files else "no run has a time"))
 
 
+def _small_part(runs: Sequence[m.RunReport]) -> str:
+    """Say of the one script that more of it lies in another kind of step, or in other optimizers'
+    steps, than in its own; else nothing."""
+    if len(runs) != 1 or runs[0].script is None or isinstance(runs[0].account, m.Skipped):
+        return ""
+    account = runs[0].account
+    phase = max(GO_ON, key=account.share)
+    steps, others = map(account.share, (m.RunPhase.STEPS, phase))
+    if others <= steps:
+        return ""
+    named = account.words(phase)
+    what = f"what is counted as a step, {runs[0].script.step}, is {short(100 * steps, 2)} %"
+    return f"{what} of the run; {short(100 * others, 2)} % is {named}"
+
+
 def _whole(us: float) -> str:
     """How long a whole program takes."""
     return f"{figure(us / 1e6)} s" if us >= 1e6 else f"{figure(us / 1e3)} ms"
@@ -125,9 +141,14 @@ def _about(run: m.RunReport, script: m.ScriptRun) -> Remark:
         else "with kgprof's listeners on"
     )
     took = f"about {times.said(steady, PER_STEP)} {PER_STEP.name} ({under})"
-    if within_process(steady, PER_STEP).is_steady:
+    if steady.samples > 1 and within_process(steady, PER_STEP).is_steady:
+        if run.long_steps is not None:
+            return Remark(
+                f"{run.slug} takes {took}, in the median; {run.long_steps.words}", ATTENTION
+            )
         return Remark(f"{run.slug} takes {took}")
-    return Remark(f"{run.slug}: step time not decided, {took}", INCONCLUSIVE)
+    told = ": one step was timed," if steady.samples == 1 else ","
+    return Remark(f"{run.slug}: step time not decided{told} {took}", INCONCLUSIVE)
 
 
 def _traced(runs: m.Runs) -> str:
@@ -154,12 +175,20 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
         took = f"one step was timed, {unit.say(time.median)}"
         return Remark(f"{run.slug}: step time not decided: {took}", INCONCLUSIVE)
     known = within_process(time, unit)
+    if unit is PER_STEP and _only_warmed_up(run):
+        took = f"{unit.bare(time.minimum)} to {unit.say(time.maximum)}"
+        which = f"only {plural(time.samples, 'step')} of the warm-up were timed"
+        text = f"{run.slug}: step time not decided: {which}, {took}"
+        return Remark(text=text, status=INCONCLUSIVE)
     if known.is_steady:
         return None
     step = "step" if unit is PER_STEP else "evaluation"
     of = f"p10 to p90 of {plural(time.samples, 'step')}" if unit is PER_STEP else ""
     of = of or plural(time.samples, "evaluation")
     text = f"{run.slug}: {step} time not decided, {times.said(time, unit)} {unit.name} ({of})"
+    longer = run.long_steps if unit is PER_STEP else None
+    if longer is not None and longer.longest_us > NOISY * time.p90:
+        text += f"; {longer.words}"
     varied = f"its times varied {figure(known.variation)}× within the run"
     cpu = ""
     if isinstance(run.cpu, m.Spread) and unit is PER_STEP:
@@ -167,6 +196,13 @@ def _undecided(run: m.RunReport, time: m.Spread, unit: Unit) -> Remark | None:
     why = limits.ahead_of_the_gpu(run) or times.why_unsteady(run)
     notes = (f"{varied}{cpu}: {why}",)
     return Remark(text, INCONCLUSIVE, notes=notes)
+
+
+def _only_warmed_up(run: m.RunReport) -> bool:
+    """Whether no step of a script came after its warm-up."""
+    if run.script is None or isinstance(run.compile, m.Skipped):
+        return False
+    return isinstance(run.compile.steady, m.Skipped) and not run.script.is_one_window
 
 
 def processes(*runs: m.RunReport) -> str:
@@ -188,6 +224,8 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
         if (undecided := _undecided(first, best, unit)) is not None:
             return undecided
         text = f"{first.slug} takes {unit.say(best.median)}{once}"
+        if unit is PER_STEP and first.long_steps is not None:
+            return Remark(f"{text}, in the median; {first.long_steps.words}", ATTENTION)
         return Remark(text, says_step=unit is PER_STEP)
     against, time = next(((run, time) for run, time in others if run.key == baseline), others[0])
     answers = {run.key: answer for (run, _), answer in zip(others, found.answers, strict=True)}
@@ -196,6 +234,11 @@ def _ranking(found: Ranked, baseline: m.RunKey | None) -> Remark:
         f"in {run.slug} {times.slow_first_words(run.slow_first)}"
         for run in (first, against)
         if run.slow_first
+    )
+    notes += tuple(
+        f"in {run.slug} {run.long_steps.words}"
+        for run in (first, against)
+        if unit is PER_STEP and run.long_steps is not None
     )
     if answers[against.key].verdict is not m.Judged.FASTER:
         why = times.why_not(answers[against.key], first, against, unit)
@@ -279,6 +322,7 @@ def verdict(
     rank = fastest(runs, baseline, workload)
     results = _results(runs, uncompared)
     work, lead = _work(runs)
+    lead = lead or _small_part(runs)
     remarks = [rank, *([results] if results else []), *work]
     if balance is not None and balance.straggler is not None:
         remarks.insert(0, Remark(balance.text, ATTENTION))

@@ -222,8 +222,9 @@ def collect(evidence: Evidence) -> tuple[DeviceTime, ...]:
 def _of_run(run: RunEvidence) -> Iterator[DeviceTime]:
     timing = run.record.timing
     step_us = timing.every_us if isinstance(timing, m.TimingPass) else []
-    if not step_us:
-        return
+    script = run.record.script
+    if not step_us or (script is not None and script.traced):
+        return  # of steps of another kind, nothing is said of these
     found = run.once(kernels.of_trace)
     if isinstance(found, m.Skipped) or isinstance(found.launches, m.Skipped):
         return

@@ -21,6 +21,7 @@ COLOURS = {
     m.RunPhase.AFTER: "other",
     m.RunPhase.STEP_AND_AFTER: "other",
     m.RunPhase.OTHERS_AND_AFTER: "other",
+    m.RunPhase.ANOTHER_KIND_AND_AFTER: "other",
     m.RunPhase.REST: "other",
 }
 
@@ -39,7 +40,7 @@ def sentence(profile: m.Profile) -> str:
         return ""
     phases = [each for each in account.phases if each.share >= NAMED_FROM]
     phases.sort(key=lambda each: -each.us)
-    named = ", ".join(f"{each.phase} {100 * each.share:.0f} %" for each in phases)
+    named = ", ".join(f"{account.words(each.phase)} {100 * each.share:.0f} %" for each in phases)
     return f"{duration(account.total_us)} from first line to end: {named} ({measured(account)})"
 
 
@@ -72,9 +73,10 @@ def picture(profile: m.Profile) -> Picture | None:
     entries = []
     for each in account.phases:
         colour = COLOURS[each.phase]
-        title = f"{each.phase}: {duration(each.us)}"
+        name = account.words(each.phase)
+        title = f"{name}: {duration(each.us)}"
         parts.append(Part(kind=colour, letter="", length=each.share, share=each.share, title=title))
-        entries.append(LegendEntry("k", colour, f"{each.phase} {duration(each.us)}"))
+        entries.append(LegendEntry("k", colour, f"{name} {duration(each.us)}"))
     words = sentence(profile)
     bar = Bar(anchor="", run="", caption="", description=words, segments=of_parts(parts))
     return Picture(title=TITLE, sentence=words, bar=bar, legend=tuple(entries))

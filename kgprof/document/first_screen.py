@@ -169,6 +169,9 @@ def _step_tile(profile: m.Profile, first: m.RunReport, step: m.Spread) -> Tile:
         below = f"p10{DASH}p90 varied {ratio(known.variation)}: not decided"
         return Tile("Step", spread, below, "results", "attention")
     below = f"p10{DASH}p90 {spread}"
+    if first.long_steps is not None:
+        below = f"the median; {first.long_steps.words}"
+        return Tile("Step", duration(step.median), below, "results", "attention")
     if base is not first and isinstance(base.step, m.Spread):
         below = f"baseline {duration(base.step.median)}"
     return Tile("Step", duration(step.median), below, "results")

@@ -57,6 +57,7 @@ PAYOFFS = {
     m.Judged.UNDECIDED: m.Payoff.UNDECIDED,
 }
 PREDICTED = ("break_even", "of_100", "returns")
+EAGER_STEPS = m.Skipped("most of its steps call no compiled function")
 NO_GRAPH = m.Skipped("torch made no graph of what it tried to compile")
 DRAWS, SEED, TAIL = 20_000, 15, 0.025  # of a prediction: 95 % lie between both tails
 # times the deviation of all others: says nothing about theirs (by chance in 1 of 200 sets of three)
@@ -85,6 +86,8 @@ def economics(evidence: RunEvidence) -> m.Economics | m.Skipped:
         return m.Skipped(m.nothing_compiled(compiled.unused))
     if all(each.fail_reason or each.operators == 0 for each in compiled.compilations):
         return NO_GRAPH
+    if run.script is not None and _steps_are_eager(evidence):
+        return EAGER_STEPS
     eager_key = m.RunKey(run.key.strategy, m.EAGER)
     found = evidence.whole.run(eager_key)
     eager = found.record if found else None
@@ -135,6 +138,21 @@ def _paid_s(cold_s: m.Figure, eager_s: m.Figure) -> m.Figure:
     if longer_s <= 0:
         return m.Skipped("its first steps took no longer than those of eager code")
     return longer_s
+
+
+def _steps_are_eager(evidence: RunEvidence) -> bool:
+    """Whether most steps of a script after its warm-up, and so the median one, ran no compiled
+    function, as far as their calls were counted: it compiles what it does besides."""
+    trace = evidence.compiler
+    script = evidence.record.script
+    if trace is None or script is None or isinstance(trace.all.compiled_calls, m.Skipped):
+        return False
+    counted = trace.all.compiled_calls
+    if counted.left_out or not counted.callables:
+        return False
+    steps = range(trace.steady_from, script.steps)
+    called = {step for each in counted.callables for step in each.calls if step in steps}
+    return 2 * len(called) < len(steps)
 
 
 def _eager_script(run: m.RunRecord) -> m.RunRecord | None:

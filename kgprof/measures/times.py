@@ -5,6 +5,7 @@ have in common."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from statistics import median
 
 from msgspec.structs import replace
@@ -79,6 +80,16 @@ def _percentile(ordered: Sequence[float], fraction: float) -> float:
 def step_time(timing: m.TimingPass | m.Skipped) -> m.Time:
     """Microseconds a step, over the steps of all evaluations together."""
     return spread(m.known(timing).every_us, "us")
+
+
+def long_steps(samples: Sequence[float]) -> m.LongSteps | None:
+    """None where the median step stands for half of the time of all steps or more."""
+    half_us = sum(samples) / 2
+    if not samples or median(samples) * len(samples) >= half_us:
+        return None
+    longest = sorted(samples, reverse=True)
+    steps = 1 + next(at for at, us in enumerate(accumulate(longest)) if us >= half_us)
+    return m.LongSteps(steps=steps, of=len(samples), longest_us=longest[0])
 
 
 @m.skippable

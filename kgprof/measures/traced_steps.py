@@ -50,7 +50,8 @@ class Extent(m.Model):
     # TIMING, and where the traced steps are unlike its median step, their mean.
     step_us: float
     whole: str = ""  # what ``step_us`` is, where that is no step
-    # why TIMING's median step is none of the traced ones, so that nothing is set against it
+    # why TIMING's median step is none of the traced ones, or these are no steps of the run, so that
+    # nothing is set against it
     unlike: str = ""
     measured_in: tuple[m.PassName, ...]
 
@@ -243,9 +244,10 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
     if number:
         extent = replace(extent, per="step", words=plural(number, "step"))
     found = TracedSteps(columns=columns, work=work, steps=steps, extent=extent)
-    if not samples:
+    another = _another_kind(run)
+    if not samples and not another:
         return found
-    if unlike := _unlike(found, run.record.trace, samples):
+    if unlike := another or _unlike(found, run.record.trace, samples):
         extent = replace(extent, step_us=traced_us, whole="traced steps", unlike=unlike)
     elif found.busy_us > extent.step_us:
         extent = replace(extent, step_us=found.busy_us, whole="traced steps' GPU work")
@@ -255,10 +257,17 @@ def traced_steps(run: RunEvidence) -> TracedSteps | m.Skipped:
 
 
 def unlike(run: RunEvidence) -> str:
-    """Say why the traced steps do not stand for TIMING's median step; empty where they do, or where
-    one of them is missing."""
+    """Say why the traced steps do not stand for TIMING's median step, or are no steps of the run;
+    empty where they do, or where one of them is missing."""
     traced = run.once(traced_steps)
     return "" if isinstance(traced, m.Skipped) else traced.extent.unlike
+
+
+def _another_kind(run: RunEvidence) -> str:
+    script = run.record.script
+    if script is None or not script.traced:
+        return ""
+    return f"a step of TRACE is {script.traced}, a step of the run {script.step}"
 
 
 def _unlike(found: TracedSteps, trace: m.TracePass | m.Skipped, samples: list[float]) -> str:

@@ -2,7 +2,10 @@
 
 from enum import StrEnum
 
+import msgspec
+
 from kgprof.model.structs import Amount, Model, Tagged
+from kgprof.wording import plural
 
 
 class RunPhase(StrEnum):
@@ -21,6 +24,8 @@ class RunPhase(StrEnum):
     STEP_AND_AFTER = "the last step and after"  # nothing marks where it ends
     # optimizers step after the last counted step: a second training, or one in hooks on gradients
     OTHERS_AND_AFTER = "other optimizers' steps and after"
+    # marks of another kind go on after the last step, as the replays of a CUDA graph
+    ANOTHER_KIND_AND_AFTER = "another kind of step and after"
     REST = "the rest"  # of a program without steps
 
 
@@ -37,6 +42,18 @@ class ScriptAccount(Tagged):
     total_us: Amount
     phases: tuple[RunPhaseTime, ...]
     under_listeners: bool  # those of COMPILE and MEMORY, on cold caches; else a rerun, on warm ones
+    # after the last step, where the program goes on in them: {"a replay of a CUDA graph": 6000}
+    another_kind: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def share(self, phase: RunPhase) -> float:
+        return sum(each.share for each in self.phases if each.phase is phase)
+
+    def words(self, phase: RunPhase) -> str:
+        """Name a phase; another kind of step with how many there were."""
+        if phase is not RunPhase.ANOTHER_KIND_AND_AFTER:
+            return str(phase)
+        seen = (f"{plural(count, 'time')} {words}" for words, count in self.another_kind.items())
+        return f"{phase} ({', '.join(seen)})"
 
 
 NOT_ACCOUNTED = "this report was made before scripts were accounted for"

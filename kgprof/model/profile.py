@@ -46,6 +46,7 @@ from kgprof.model.recording import Environment, InTurn, ScriptRun, StrategyPlan,
 from kgprof.model.structs import Location, Model, Skipped, Tagged, Unavailable
 from kgprof.model.times import (
     Economics,
+    LongSteps,
     ObserverCost,
     Rounds,
     Speedup,
@@ -199,6 +200,7 @@ class RunReport(Model):
     rounds: Rounds | Skipped = Skipped("TIMING ran in one process")
     memory_curve: MemoryCurve | Skipped = Skipped("this report has none")
     series: StepSeries | Skipped = Skipped("this report has no single step times")
+    long_steps: LongSteps | None = None  # None: the median step stands for most of the time
     economics: Economics | Skipped = Skipped(
         "nothing was compiled in this run, or nothing was timed"
     )

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from kgprof.model.passes import MachineSpeed, PassName, RunKey
 from kgprof.model.structs import Amount, Count, Location, Model, Skipped, Tagged, fit
+from kgprof.wording import figure
 
 
 class Spread(Tagged):
@@ -20,6 +21,22 @@ class Spread(Tagged):
 
 
 Time = Spread | Skipped
+
+
+class LongSteps(Model):
+    """The fewest steps that half of the time of all steps lies in, where the median step times
+    their number is less than half of it."""
+
+    steps: Count
+    of: Count
+    longest_us: Amount
+
+    @property
+    def words(self) -> str:
+        """ "half of the time of the steps lies in 26 of 620 of them, up to 298 ms"."""
+        which = f"{self.steps:,} of {self.of:,} of them"
+        longest = f"{figure(self.longest_us / 1e3)} ms"
+        return f"half of the time of the steps lies in {which}, up to {longest}"
 
 
 class TrainingPhase(StrEnum):

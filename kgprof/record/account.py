@@ -95,7 +95,8 @@ class Account(Source):
             (Phase.EVALUATION, united(self._evaluations(ended))),
             (Phase.BESIDE_COMPILING, self._beside_compiling(kind)),
         ]
-        outer = self._outer(kind, ended, trains_on)
+        goes_on = self._steps.after_the_last(kind)
+        outer = self._outer(kind, ended, trains_on, bool(goes_on))
         total = sum(end - begin for _, (begin, end) in outer)
         if total <= 0:
             return m.Skipped("the program ended before its first line")
@@ -115,9 +116,12 @@ class Account(Source):
                 if ns
             ),
             under_listeners=under_listeners,
+            another_kind={each.words: count for each, count in goes_on.items()},
         )
 
-    def _outer(self, kind: Kind | None, ended: int, trains_on: bool) -> list[tuple[Phase, Span]]:
+    def _outer(
+        self, kind: Kind | None, ended: int, trains_on: bool, goes_on: bool
+    ) -> list[tuple[Phase, Span]]:
         """Divide the run into what comes before its steps, the steps, and what comes after."""
         boundaries = self._steps.boundaries(kind)
         if not boundaries:
@@ -129,6 +133,8 @@ class Account(Source):
         if is_ended and len(boundaries) == self._steps.counts[Kind.OPTIMIZER]:
             start = Phase.START_AND_STEP
         after = Phase.AFTER if is_ended else Phase.STEP_AND_AFTER
+        if goes_on:
+            after = Phase.ANOTHER_KIND_AND_AFTER
         if trains_on and is_ended:
             after = Phase.OTHERS_AND_AFTER
         return [

@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -47,7 +47,9 @@ class Kind(IntEnum):
     """In the order in which they are preferred."""
 
     EXPLICIT = 0  # the program calls kgprof.step(), which begins a step
-    OPTIMIZER = 1  # the first optimizer that steps, or what takes its place; its step ends one
+    # the first optimizer that steps, or what takes its place; its step ends one, and so does the
+    # replay of a CUDA graph that was recorded with its step in it
+    OPTIMIZER = 1
     # a call of compiled code that is the first in an iteration of the loop around it, where an
     # iteration makes several; it begins one, and is a call like the next kind's
     ITERATION = 2
@@ -200,6 +202,21 @@ class Steps(CallIndex):
         """How many steps are over."""
         return 0 if kind is None else max(0, self.counts[kind] - 1 + self._ahead(kind))
 
+    def after_the_last(self, kind: Kind | None) -> dict[Kind, int]:
+        """Count the marks of each less preferred kind after the last step, if more than between any
+        two steps: the program goes on in steps of that kind."""
+        labels = self._labels(kind)
+        found: dict[Kind, int] = {}
+        if kind is None or len(labels) < 2:
+            return found
+        for other in list(Kind)[kind + 1 :]:
+            marks = self._at(other)
+            passed = [*(bisect_left(marks, label) for label in labels), len(marks)]
+            *between, after = (later - earlier for earlier, later in pairwise(passed))
+            if after > max(1, *between):
+                found[other] = after
+        return found
+
     def left_out(self, kind: Kind | None) -> int:
         """How many marks end a step whose beginning is not known."""
         ends = kind is Kind.OPTIMIZER and self.counts[kind] > 0
@@ -242,6 +259,11 @@ class StepMarks(Source):
         self._in_hooks = self._most_in_hooks = 0
         # the last that has stepped since, if it was another one
         self._other: Callable[[], Any] = lambda: None
+        # the first that has stepped in the capture that runs, and in that of each CUDA graph
+        self._captured: weakref.ref[Any] | None = None
+        self._in_graphs: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def listen(self, undo: ExitStack) -> None:
         def marked() -> None:
@@ -273,6 +295,9 @@ class StepMarks(Source):
 
     @aside
     def _stepped(self, optimizer: Any, values: tuple[Any, ...]) -> None:
+        if captures_a_graph():
+            self._captured = self._captured or weakref.ref(optimizer)
+            return
         if self._counts(optimizer):
             self.closure = getattr(next(filter(callable, values), None), "__code__", None)
             self._steps.mark(Kind.OPTIMIZER)
@@ -354,14 +379,24 @@ class StepMarks(Source):
     def _watch_replays(self, undo: ExitStack) -> None:
         """torch's own CUDA graphs are replayed inside a call of compiled code, which is the
         step."""
-        original = torch.cuda.CUDAGraph.replay
+        original, ends = torch.cuda.CUDAGraph.replay, torch.cuda.CUDAGraph.capture_end
 
         def replayed(graph: Any) -> None:
-            if not self._steps.counts[Kind.REGION]:
+            optimizer = self._in_graphs.get(graph, lambda: None)()
+            if optimizer is None and not self._steps.counts[Kind.REGION]:
                 self._steps.mark(Kind.REPLAY)
             original(graph)
+            if optimizer is not None:
+                self._stepped(optimizer, ())
+
+        def capture_end(graph: Any) -> None:
+            self._in_graphs.pop(graph, None)  # it may be captured again
+            if self._captured is not None:
+                self._in_graphs[graph], self._captured = self._captured, None
+            ends(graph)
 
         replace(torch.cuda.CUDAGraph, "replay", replayed, undo)
+        replace(torch.cuda.CUDAGraph, "capture_end", capture_end, undo)
 
     @aside
     def _called(self, module: torch.nn.Module, caller: FrameType) -> None:

@@ -8,6 +8,7 @@ import pytest
 from kgprof.analysis import analyse
 from kgprof.analysis.verdict import Remark, fastest
 from kgprof.judge import APART, NOISY
+from kgprof.measures.times import long_steps
 from kgprof.model import (
     CompilePass,
     Exit,
@@ -170,6 +171,54 @@ def test_a_single_run_whose_steps_vary_is_not_decided() -> None:
     )
 
 
+def test_a_median_that_is_less_than_half_of_the_time_of_the_steps_says_so() -> None:
+    """As of a training whose every sixteenth step has a rollout in it."""
+    steps = (*(6000.0,) * 582, *(240e3,) * 37, 298e3)
+
+    found = ranked(stepping(FUSED, *steps))
+
+    assert found.status == "attention"
+    assert found.text == (
+        "fused.default takes 6.00 ms/step, in the median; half of the time of the steps lies in "
+        "27 of 620 of them, up to 298 ms"
+    )
+    assert not found.says_step
+    noisy = ranked(stepping(FUSED, *(4000.0,) * 300, *(9000.0,) * 282, *(240e3,) * 38))
+    assert "p90 of 620 steps); half of the time of the steps lies in 27 of 620" in noisy.text
+    assert long_steps(steps[:-38]) is None
+    assert long_steps(()) is None
+
+
+def test_two_runs_that_are_ranked_by_a_median_say_where_else_their_time_is() -> None:
+    found = ranked(
+        stepping(FUSED, *(1000.0,) * 20, 1e5), stepping(EAGER, *(3000.0,) * 20), baseline=EAGER
+    )
+
+    (note,) = (note for note in found.notes if "half of the time" in note)
+    assert note == (
+        "in fused.default half of the time of the steps lies in 1 of 21 of them, up to 100 ms"
+    )
+
+
+def test_steps_of_the_warm_up_alone_are_no_time_of_a_step() -> None:
+    """As of a program that warms up what it then does in another way."""
+    record = msgspec.structs.replace(
+        stepping(FUSED, 1100.0, 1200.0),
+        script=ScriptRun(step="an optimizer step", steps=2, counted={}),
+    )
+    assert isinstance(record.compile, CompilePass)
+    few = msgspec.structs.replace(record.compile, call_us=(1300.0, 1200.0), steady_from=3)
+
+    found = ranked(msgspec.structs.replace(record, compile=few))
+
+    assert found.status == "inconclusive"
+    assert found.text == (
+        "fused.default: step time not decided: only 2 steps of the warm-up were timed, 1.10 to "
+        "1.20 ms/step"
+    )
+    assert ranked(record).text == "fused.default takes 1.15 ms/step"
+
+
 def test_the_times_of_whole_evaluations_are_held_to_the_same_rule() -> None:
     found = ranked(timed(run(FUSED), 0.2, 0.9, 0.3))
 
@@ -234,6 +283,31 @@ def test_a_script_without_timing_takes_the_shorter_of_the_steps_that_were_watche
     )
 
     assert said in analyse(recording(record, baseline=None)).verdict.reasons[0]
+
+
+def test_traced_calls_are_no_time_of_another_kind_of_step() -> None:
+    """Iterations of seconds each, and TRACE of the calls in them."""
+    trace = TracePass(step_us=(671.0,) * 3, trace_file="t.json.gz", cpp_kernel_profile=False)
+    script = ScriptRun(
+        step="an epoch",
+        traced="a call of f",
+        steps=8,
+        counted={},
+    )
+    record = msgspec.structs.replace(
+        stepping(FUSED, 1.0), timing=Skipped(reason="it compiled"), trace=trace, script=script
+    )
+    assert isinstance(record.compile, CompilePass)
+
+    def told(*call_us: float) -> str:
+        compiled = msgspec.structs.replace(record.compile, call_us=call_us, steady_from=1)
+        whole = recording(msgspec.structs.replace(record, compile=compiled), baseline=None)
+        return analyse(whole).verdict.reasons[0]
+
+    assert "; no step time: no step came after warm-up" in told(2e6)
+    one = "step time not decided: one step was timed, about 1,900 ms/step (with kgprof's listeners"
+    assert one in told(2e6, 1.9e6)
+    assert "takes about 1,900 ms/step (with kgprof's listeners on)" in told(2e6, 1.9e6, 1.9e6)
 
 
 def test_steps_of_a_script_in_which_torch_compiles_are_in_no_time_and_without_another_there_is_none() -> (  # noqa: E501

@@ -157,6 +157,19 @@ def test_the_time_of_a_step_is_that_of_all_steps_and_not_of_the_first_few() -> N
     assert report.compile.steady.median == 400.0
 
 
+def test_long_steps_among_short_ones_are_said_where_nothing_was_timed_again() -> None:
+    recording = script(*written.compiled_once(), compiled_in={0: 2.0}, steps=40)
+    (run,) = recording.runs
+    times = (2e6, *(1000.0 for _ in range(37)), 6e4, 8e4)
+    run = msgspec.structs.replace(run, memory=written_syncs.memory(step_us=times))
+
+    found = analyse(msgspec.structs.replace(recording, runs=(run,)))
+
+    said = " ".join(found.verdict.reasons)
+    assert "ms/step (with kgprof's listeners on), in the median; half of the time of the" in said
+    assert "lies in 2 of 37 of them, up to 80.0 ms" in said
+
+
 def test_a_script_that_mostly_compiles_a_loop_is_told_so_first_with_its_line() -> None:
     profile = analyse(script(*written.an_unrolled_loop(60.0), compiled_in={0: 60.0}))
 

@@ -96,6 +96,34 @@ def test_the_picture_comes_before_the_figures_and_has_each_phase() -> None:
     assert below
 
 
+GOES_ON = msgspec.structs.replace(
+    account(under_listeners=False, START=0.1, STEPS=0.0005, ANOTHER_KIND_AND_AFTER=0.8995),
+    another_kind={"a replay of a CUDA graph": 6000},
+)
+
+
+def test_another_kind_of_step_is_named_wherever_the_account_stands() -> None:
+    shown = profile(GOES_ON)
+
+    named = "another kind of step and after (6,000 times a replay of a CUDA graph)"
+    assert f"{named} 90 %" in " ".join(Text().render(shown).split())
+    assert f"<title>{named}: 7.20 s</title>" in Html().render(shown)
+
+
+def test_where_most_of_the_run_is_another_kind_of_step_the_verdict_says_so_first() -> None:
+    found = profile(GOES_ON).verdict
+
+    assert found.status is m.VerdictStatus.ATTENTION
+    assert found.lead == (
+        "what is counted as a step, an optimizer step, is 0.05 % of the run; 90 % is another kind "
+        "of step and after (6,000 times a replay of a CUDA graph)"
+    )
+    others = profile(account(under_listeners=False, STEPS=0.2, OTHERS_AND_AFTER=0.8)).verdict
+    assert others.lead.endswith("is 20 % of the run; 80 % is other optimizers' steps and after")
+    mostly_steps = account(under_listeners=False, STEPS=0.6, ANOTHER_KIND_AND_AFTER=0.4)
+    assert profile(mostly_steps).verdict.lead == ""
+
+
 @pytest.mark.parametrize("brief", [True, False])
 def test_what_was_not_measured_is_not_drawn(brief: bool) -> None:
     shown = profile(m.Skipped("it was not run again"))

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from kgprof.measures.economics import (
+    EAGER_STEPS,
     NO_GRAPH,
     NOT_FASTER,
     ONE_ROUND,
@@ -31,8 +32,10 @@ from kgprof.model import (
     TimedRound,
     TimingPass,
 )
+from kgprof.model.compile_records import CompiledCalls, CompileRecords
 from kgprof.reading.evidence import Evidence
 from tests.analysis.recordings import COMPILED, EAGER, agreed, agreement, recording, run
+from tests.collectors.written import STEP, called
 from tests.record import handmade
 
 OK = Exit(outcome="ok")
@@ -254,8 +257,13 @@ def test_where_torch_made_no_graph_nothing_pays_off() -> None:
     assert weighed(recording(slow, without), without) == NO_GRAPH
 
 
-def script(eager: TimingPass | Skipped, compiled_us: float = 500.0) -> Economics | Skipped:
-    """Of a short script, which is timed without a request: compiled, and with compiling off."""
+def script(
+    eager: TimingPass | Skipped, compiled_us: float = 500.0, called_in: tuple[int, ...] = ()
+) -> Economics | Skipped:
+    """Of a short script, which is timed without a request: compiled, and with compiling off.
+
+    ``called_in``: the steps that call its compiled function; none: nobody counted.
+    """
     timed = compiled(compiled_us, compiled_us)
     assert isinstance(timed.timing, TimingPass)
     ran = msgspec.structs.replace(
@@ -264,7 +272,12 @@ def script(eager: TimingPass | Skipped, compiled_us: float = 500.0) -> Economics
         script=ScriptRun(step="an optimizer step", steps=9, counted={}),
         timing=msgspec.structs.replace(timed.timing, step="an optimizer step"),
         eager_timing=eager,
+        records=CompileRecords(),
     )
+    if called_in:
+        function = called(STEP, calls=dict.fromkeys(called_in, 1))
+        counted = CompileRecords(compiled_calls=CompiledCalls(callables=(function,)))
+        ran = msgspec.structs.replace(ran, records=counted)
     asked = recording(ran)
     options = msgspec.structs.replace(asked.header.options, passes=(PassName.COMPILE,))
     header = msgspec.structs.replace(asked.header, options=options)
@@ -288,6 +301,15 @@ def test_a_script_is_held_against_itself_with_compiling_off() -> None:
     assert slower.verdict == "never"
     assert slower.text.startswith("slower than eager;")
     assert "in mode eager (TIMING, medians, in one process each)" in slower.text
+
+
+def test_a_script_whose_steps_are_eager_code_is_not_compared_with_eager() -> None:
+    """It warms a compiled function up, takes eager steps, and times the function after them."""
+    times = eagerly((1000.0, 1010.0))
+
+    assert script(times, called_in=(0, 1, 9)) == EAGER_STEPS
+    assert script(times, called_in=(0, 4, 8)) == EAGER_STEPS
+    assert isinstance(script(times, called_in=(0, 1, 2, 4, 6, 8)), Economics)
 
 
 def test_what_the_first_step_of_a_script_does_besides_is_no_compile_time() -> None:

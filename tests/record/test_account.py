@@ -87,6 +87,24 @@ def test_a_second_training_is_not_merely_after_the_last_step() -> None:
     assert found[Phase.OTHERS_AND_AFTER] >= PAUSE_S
 
 
+def test_calls_of_compiled_code_that_go_on_after_the_last_step_are_named() -> None:
+    """As of an optimizer whose step is compiled: nothing tells kgprof of its steps."""
+
+    def program() -> None:
+        _, step = model()
+        compiled = torch.compile(lambda x: x + 1, backend="eager")
+        for _ in range(3):
+            step()
+        for _ in range(4):
+            compiled(torch.ones(2))
+            time.sleep(PAUSE_S)
+
+    found = accounted(program)
+
+    assert Phase.AFTER not in found
+    assert found[Phase.ANOTHER_KIND_AND_AFTER] >= 4 * PAUSE_S
+
+
 def test_a_model_that_is_loaded_in_eval_mode_is_not_evaluated_before_it_learns() -> None:
     """As from_pretrained() leaves it, while the texts are read."""
 

@@ -315,3 +315,62 @@ def test_a_call_inside_the_capture_of_a_cuda_graph_is_no_step(
     assert told == [R, R]  # nothing waits for the GPU or starts a profiler in the capture
     assert steps.ended(R) == 1
     assert len(steps.boundaries(R)) == 2
+
+
+@pytest.mark.parametrize("in_graph", [True, False])
+def test_a_replay_of_a_graph_with_an_optimizer_step_in_it_ends_a_step(
+    in_graph: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three steps warm it up, one is captured, and the training is in the replays."""
+    from kgprof.record import steps as recorded
+
+    class StandIn:
+        def capture_end(self) -> None:
+            """As torch's."""
+
+        def replay(self) -> None:
+            """As torch's."""
+
+    def captures(now: bool) -> None:
+        monkeypatch.setattr(recorded, "captures_a_graph", lambda: now)
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", StandIn)
+    weights, steps, graph = torch.nn.Parameter(torch.ones(2)), Steps(), StandIn()
+    optimizer = torch.optim.SGD([weights], lr=0.1)
+    weights.grad = torch.ones(2)
+
+    with listening([StepMarks(steps, PROJECT)]):
+        for _ in range(3):
+            optimizer.step()
+        captures(True)
+        if in_graph:
+            optimizer.step()
+        graph.capture_end()
+        captures(False)
+        for _ in range(50):
+            graph.replay()
+
+    assert steps.chosen is O
+    assert (steps.counts[O], steps.counts[G]) == ((53, 0) if in_graph else (3, 50))
+    assert steps.after_the_last(O) == ({} if in_graph else {G: 50})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "chosen", "goes_on"),
+    [
+        ((O, O, R, R, R), O, {R: 3}),
+        # as in each step before, and a single call after them
+        ((R, O, R, O, R), O, {}),
+        ((R, R, O, R, R, O, R, R), O, {}),
+        ((R, R, O, R, R, O, R, R, R), O, {R: 3}),
+        ((E, E, R, R), E, {R: 2}),
+        # the only step that there is may make all of these calls
+        ((E, R, R, R), E, {}),
+        ((O, R, R, R), O, {}),
+        ((), None, {}),
+    ],
+)
+def test_what_goes_on_after_the_last_step_is_more_than_between_two(
+    kinds: tuple[Kind, ...], chosen: Kind | None, goes_on: dict[Kind, int]
+) -> None:
+    assert marked(*kinds).after_the_last(chosen) == goes_on
