@@ -154,7 +154,7 @@ def advice(finding: m.Finding, remedy: str = "") -> Sequence[str]:
 
 
 # Also true of a fix that names a mode which was measured.
-_NOT_APPLIED = "The program was not changed: run kgprof again after each fix"
+_NOT_APPLIED = "The program is unchanged: run kgprof again after each fix"
 
 
 def not_applied(shown: Iterable[m.Finding | m.Action]) -> str:

@@ -16,7 +16,7 @@ from tests.analysis.recordings import recording, run
 from tests.collectors import written_syncs
 from tests.render import profiles
 
-SENTENCE = "The program was not changed: run kgprof again after each fix"
+SENTENCE = "The program is unchanged: run kgprof again after each fix"
 RENDERERS = {
     "terminal": Text(brief=True),
     "text": Text(),
