@@ -805,6 +805,8 @@ def _fix(event: Sync, cause: str) -> str:
         if event.is_used_at_once:
             return ""
         return kept_as_a_tensor(event.location.text, event.expression)
+    if cause == "nonzero" and not any(name in event.expression for name in ("nonzero", "where")):
+        return ""  # an operator calls it for itself, as torch.linalg.matrix_exp does
     if cause == "unique" and "return_" in event.expression:
         return COUNTED_VALUES if "return_inverse" not in event.expression else ""
     with suppress(SyntaxError, ValueError):

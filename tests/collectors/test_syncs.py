@@ -192,6 +192,11 @@ def test_what_is_checked_on_a_cpu_alone_is_no_read_of_a_gpu(
             "nonzero",
             STATIC,
         ),
+        (  # which calls it for itself
+            {"op": "aten::nonzero", "expression": "matrix_exp(a)", "instruction": "CALL"},
+            "nonzero",
+            "",
+        ),
         (
             {"op": "aten::_unique2", "expression": "ids.unique()", "instruction": "CALL"},
             "unique",
