@@ -421,7 +421,9 @@ class Recorder:
         if self._side:
             return "settings are not tried while two versions are recorded in turn"
         options = self.header.options
-        if task is Task.SCRIPT and not options.for_a_gate and options.timing_below_s is None:
+        if options.for_a_gate:
+            return "a gate tries no setting; kgprof profile does"
+        if task is Task.SCRIPT and options.timing_below_s is None:
             return "the program is run only for the passes that --passes names"
         if is_reset:
             return "the program resets torch.compile, which then forgets where graphs broke"

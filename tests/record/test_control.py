@@ -240,6 +240,12 @@ def fixes(folder: Path, rule: str) -> list[str]:
     return [finding.fix for finding in profile.findings if finding.rule == rule]
 
 
+def tried(folder: Path, text: str, function: str = "") -> RunRecord:
+    """As kgprof profile records it, without the passes that time it."""
+    passes = (PassName.COMPILE, PassName.TRACE)
+    return recorded(folder, text, *passes, function=function, timing_below_s=60.0)
+
+
 def trials(run: RunRecord) -> tuple[Control, ...]:
     assert isinstance(run.setting_trials, tuple)
     return run.setting_trials
@@ -247,7 +253,7 @@ def trials(run: RunRecord) -> tuple[Control, ...]:
 
 @pytest.mark.parametrize("function", ["", ":step"])
 def test_a_setting_with_which_the_program_dies_is_no_fix(tmp_path: Path, function: str) -> None:
-    run = recorded(tmp_path, NEEDS_THE_NUMBER, PassName.COMPILE, function=function)
+    run = tried(tmp_path, NEEDS_THE_NUMBER, function=function)
 
     (trial,) = trials(run)
     assert trial.setting == Setting(name="capture_scalar_outputs", value=True)
@@ -263,7 +269,7 @@ def test_a_setting_with_which_the_program_dies_is_no_fix(tmp_path: Path, functio
 def test_a_setting_that_helps_is_a_fix_and_says_how(
     tmp_path: Path, function: str, effect: str
 ) -> None:
-    run = recorded(tmp_path, SIZE_ONLY, PassName.COMPILE, function=function)
+    run = tried(tmp_path, SIZE_ONLY, function=function)
 
     (trial,) = trials(run)
     assert (trial.graphs, trial.breaks) == (1, ())
@@ -275,7 +281,7 @@ def test_a_setting_that_helps_is_a_fix_and_says_how(
 @pytest.mark.long
 def test_a_size_by_values_is_no_symbol_where_an_operator_needs_it(tmp_path: Path) -> None:
     """Only Inductor asks for it."""
-    run = recorded(tmp_path, ATTENDS, PassName.COMPILE, function=":step")
+    run = tried(tmp_path, ATTENDS, function=":step")
 
     (trial,) = trials(run)
     assert trial.setting == Setting(name="capture_dynamic_output_shape_ops", value=True)
@@ -285,7 +291,7 @@ def test_a_size_by_values_is_no_symbol_where_an_operator_needs_it(tmp_path: Path
 
 @pytest.mark.long
 def test_a_setting_against_recompiles_is_tried(tmp_path: Path) -> None:
-    recorded(tmp_path, COUNTS_ITS_CALLS, PassName.COMPILE)
+    tried(tmp_path, COUNTS_ITS_CALLS)
 
     (fix,) = fixes(tmp_path, "KGP105")
     setting = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
@@ -298,7 +304,7 @@ def test_a_trial_that_hangs_is_no_error_of_the_run(
     monkeypatch.setattr(recorder, "TRIAL_AT_LEAST_S", 3.0)
     monkeypatch.setattr(recorder, "TRIAL_MOST", 0)
     hangs = WHEN_IT_IS_SET.format(then="import time; time.sleep(600)")
-    run = recorded(tmp_path, hangs + SIZE_ONLY, PassName.COMPILE)
+    run = tried(tmp_path, hangs + SIZE_ONLY)
 
     (trial,) = trials(run)
     assert trial.exit.outcome is Outcome.TIMED_OUT
@@ -309,7 +315,7 @@ def test_a_trial_that_hangs_is_no_error_of_the_run(
 @pytest.mark.long
 def test_a_trial_that_is_killed_is_no_error_of_the_run(tmp_path: Path) -> None:
     dies = WHEN_IT_IS_SET.format(then="import os; os.kill(os.getpid(), 9)")
-    run = recorded(tmp_path, dies + SIZE_ONLY, PassName.COMPILE)
+    run = tried(tmp_path, dies + SIZE_ONLY)
 
     (trial,) = trials(run)
     assert trial.exit.outcome is Outcome.KILLED
@@ -318,7 +324,7 @@ def test_a_trial_that_is_killed_is_no_error_of_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_script_that_makes_the_setting_itself_is_not_tried(tmp_path: Path) -> None:
-    run = recorded(tmp_path, SETS_IT_ITSELF + SIZE_ONLY, PassName.COMPILE)
+    run = tried(tmp_path, SETS_IT_ITSELF + SIZE_ONLY)
 
     assert trials(run) == ()
     (fix,) = fixes(tmp_path, "KGP101")
@@ -327,7 +333,7 @@ def test_a_script_that_makes_the_setting_itself_is_not_tried(tmp_path: Path) -> 
 
 @pytest.mark.long
 def test_a_file_of_steps_that_makes_the_setting_itself_is_tried(tmp_path: Path) -> None:
-    recorded(tmp_path, SETS_IT_ITSELF + SIZE_ONLY, PassName.COMPILE, function=":step")
+    tried(tmp_path, SETS_IT_ITSELF + SIZE_ONLY, function=":step")
 
     (fix,) = fixes(tmp_path, "KGP101")
     assert fix.endswith("# tried: 1 graph, no break at this line")
@@ -335,7 +341,7 @@ def test_a_file_of_steps_that_makes_the_setting_itself_is_tried(tmp_path: Path) 
 
 def test_nothing_is_tried_where_torch_names_no_setting(tmp_path: Path) -> None:
     whole = SIZE_ONLY.replace("int(n.item())", "3")
-    run = recorded(tmp_path, whole, PassName.COMPILE, function=":step")
+    run = tried(tmp_path, whole, function=":step")
 
     assert run.setting_trials == ()
     assert not list((tmp_path / "out").rglob("setting_trials.json"))
@@ -346,7 +352,7 @@ def test_a_program_that_takes_long_is_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "CONTROLLED_BELOW_S", 0.01)
-    run = recorded(tmp_path, SIZE_ONLY, PassName.COMPILE, function=":step")
+    run = tried(tmp_path, SIZE_ONLY, function=":step")
 
     assert isinstance(run.setting_trials, Skipped)
     assert "only a program that takes less than 0.01 s is run again" in run.setting_trials.reason
@@ -356,7 +362,7 @@ def test_a_program_that_takes_long_is_not_run_again(
 
 @pytest.mark.long
 def test_a_program_that_resets_the_compiler_is_not_run_again(tmp_path: Path) -> None:
-    run = recorded(tmp_path, f"{SIZE_ONLY}    torch._dynamo.reset()\n", PassName.COMPILE)
+    run = tried(tmp_path, f"{SIZE_ONLY}    torch._dynamo.reset()\n")
 
     why = "the program resets torch.compile, which then forgets where graphs broke"
     assert run.setting_trials == Skipped(why)
@@ -372,9 +378,10 @@ def test_a_script_is_run_for_chosen_passes_only(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.long
-def test_a_script_that_is_timed_by_default_is_tried(tmp_path: Path) -> None:
-    run = recorded(tmp_path, SIZE_ONLY, PassName.COMPILE, PassName.MEMORY, timing_below_s=60.0)
+def test_a_gate_tries_nothing(tmp_path: Path) -> None:
+    passes = (PassName.COMPILE, PassName.MEMORY)
+    run = recorded(tmp_path, SIZE_ONLY, *passes, function=":step")
 
-    (trial,) = trials(run)
-    assert trial.exit.outcome is Outcome.OK
+    assert run.setting_trials == Skipped("a gate tries no setting; kgprof profile does")
+    (fix,) = fixes(tmp_path, "KGP101")
+    assert fix.endswith("; not tried")
