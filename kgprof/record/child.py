@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import _TemporaryFileWrapper
+from typing import Any
 
 import msgspec
 
@@ -352,7 +353,8 @@ def probe(job: Job, events: Events) -> None:
     file = run.folder / layout.KERNEL_ORIGINS
     compiled: m.KernelOrigins | m.Skipped = m.Skipped("COMPILE did not end")
     if file.exists():
-        compiled = m.decode_json(file.read_bytes(), m.KernelOrigins | m.Skipped)  # type: ignore[arg-type]
+        kinds: Any = m.KernelOrigins | m.Skipped
+        compiled = m.decode_json(file.read_bytes(), kinds)
     store.write_json(file, eager.beside(compiled, triton_stages(run.device)))
     if job.kernels:
         with alone(job.beside):

@@ -100,7 +100,8 @@ def timed_us(call: Callable[[], object], device: torch.device) -> float:
         began = _now()
         call()
         return (_now() - began) / 1e3
-    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    before = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    after = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     before.record()
     call()
     after.record()

@@ -56,7 +56,9 @@ class _Reads(OperatorWatch):
                 self.seen.setdefault(key, tensor.detach())
         for tensor in tree_leaves(result):
             if (key := storage_of(tensor, self._device)) and key not in self.seen:
-                self._made[key] = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+                self._made[key] = StorageWeakRef(  # type: ignore[no-untyped-call]
+                    tensor.untyped_storage()
+                )
         return result
 
 

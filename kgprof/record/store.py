@@ -107,7 +107,8 @@ def write_result(folder: Path, key: m.RunKey, arrays: Mapping[str, np.ndarray]) 
 
     stored = {f"array_{index}": array for index, array in enumerate(arrays.values())}
     with replacing(run_folder(folder, key) / RESULT) as partial:
-        np.savez_compressed(partial, names=np.asarray(list(arrays), dtype=np.str_), **stored)  # type: ignore[arg-type]
+        names = np.asarray(list(arrays), dtype=np.str_)
+        np.savez_compressed(partial, names=names, **stored)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager

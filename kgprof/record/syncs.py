@@ -562,7 +562,9 @@ def _watch_dispatch(hooks: _Hooks, undo: ExitStack) -> None:
         operator = getattr(getattr(torch.ops.aten, name, None), overload, None)
         if operator is not None:
             hook = _reading(hooks, inside, name, operator)
-            library.impl(operator, hook, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
+            library.impl(  # type: ignore[no-untyped-call]
+                operator, hook, "BackendSelect", with_keyset=True
+            )
 
 
 def _reading(hooks: _Hooks, inside: Inside, name: str, operator: Any) -> Callable[..., Any]:
@@ -635,7 +637,8 @@ def _has_a_table_of_methods(kind: type[torch.Tensor]) -> bool:
     parameter). It was made of the methods before they were watched, and torch would hand on what
     stands under their names now."""
     function = getattr(kind.__torch_function__, "__func__", None)
-    own = function is not None and function is not torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+    of_torch: Any = torch.Tensor.__torch_function__
+    own = function is not None and function is not of_torch.__func__
     return own and str(function.__module__).startswith("torch.")
 
 

@@ -422,7 +422,10 @@ class TensorPlaces:
             return
         key = storage._cdata
         known = self._storages.get(key)
-        reference: Any = StorageWeakRef(storage) if known is None else known[0]  # type: ignore[no-untyped-call]
+        if known is None:
+            reference: Any = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        else:
+            reference = known[0]
         self._storages[key] = (reference, place)
         if len(self._storages) > self._sweep_at:
             for gone in [
@@ -633,7 +636,9 @@ def _between_compilations(
             library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
             for name, hook in kernels:
                 if not places.rest or name.partition(".")[0] in READ_ON_A_CPU:
-                    library.impl(name, hook, "BackendSelect", with_keyset=True)  # type: ignore[no-untyped-call]
+                    library.impl(  # type: ignore[no-untyped-call]
+                        name, hook, "BackendSelect", with_keyset=True
+                    )
             standing.append(library)
 
     def stand_aside() -> None:

@@ -306,12 +306,13 @@ class TensorProbe(InstalledGraphs):
                 weakref.ref(arg) if isinstance(arg, torch.Tensor) else lambda: None for arg in args
             ]
             result = original(compiled, args, *rest, **named)
-            there = [None if one is None or one.storage.expired() else one for one in before or ()]  # type: ignore[no-untyped-call]
             if before is not None:
+                there = [_unless_gone(place) for place in before]
                 self._after(graph, call, [tensor() for tensor in tensors], there, result)
             return result
 
-        replace(runtime_wrappers, RUN_BACKWARD, torch._dynamo.disable(running), undo)  # type: ignore[no-untyped-call]
+        eager = torch._dynamo.disable(running)  # type: ignore[no-untyped-call]
+        replace(runtime_wrappers, RUN_BACKWARD, eager, undo)
 
 
 def _backwards_of(result: Any) -> Iterator[Any]:
@@ -356,6 +357,13 @@ def _place(tensor: Any) -> _Place | None:
     if not isinstance(tensor, torch.Tensor) or (lies := memory_of(tensor)) is None:
         return None
     return _Place(*lies, version_of(tensor))
+
+
+def _unless_gone(place: _Place | None) -> _Place | None:
+    """None where nothing holds its storage any more."""
+    if place is None or place.storage.expired():  # type: ignore[no-untyped-call]
+        return None
+    return place
 
 
 _Named = tuple[str, Any, _Place]  # "input 0", the tensor, where it lies

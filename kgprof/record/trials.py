@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -117,5 +117,6 @@ class CellTrials:
         if trial.answer is None:
             words = msgspec.structs.replace(trial.exit, during="").words
             return TIME_UP if trial.time_up else m.Skipped(f"the process {words}")
-        answer: Answer | m.Skipped = m.decode_json(trial.answer, kind | m.Skipped)  # type: ignore[arg-type]
+        kinds: Any = kind | m.Skipped
+        answer: Answer | m.Skipped = m.decode_json(trial.answer, kinds)
         return answer

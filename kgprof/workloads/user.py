@@ -206,7 +206,9 @@ class UserWorkload:
         session = UserSession(step, getattr(strategy, "result", None))
         # On the instance: only some are an EvaluationSession or a BufferSession.
         if (evaluate := getattr(strategy, "evaluate", None)) is not None:
-            session.evaluate = functools.partial(_evaluation, evaluate, self.unit)  # type: ignore[attr-defined]
+            session.evaluate = functools.partial(  # type: ignore[attr-defined]
+                _evaluation, evaluate, self.unit
+            )
         if (buffers := _buffers(strategy)) is not None:
             session.buffers = buffers  # type: ignore[attr-defined]
         return session

@@ -119,7 +119,8 @@ class PolicyNetwork(nn.Module):
         if self.row is not None:
             subject = self.row[subject]
             object_ = self.row[object_]
-        return self.predicate(predicate) + self.term(subject) - self.term(object_)  # type: ignore[no-any-return]
+        score: Tensor = self.predicate(predicate) + self.term(subject) - self.term(object_)
+        return score
 
     def encode(self, states: Tensor) -> Tensor:
         """[..., A, 3] -> [..., hidden]. PAD atoms do not count; a state of PAD alone pools to

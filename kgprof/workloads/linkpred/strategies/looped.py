@@ -31,7 +31,9 @@ class Looped(SlotStrategy):
 
     def step(self) -> Stepped:
         begun = (*self.carried().tensors(), self.outcome.clone(), self.depths.clone())
-        *last, outcome, depths = while_loop(self._goes_on, self._turn, begun)  # type: ignore[no-untyped-call]
+        *last, outcome, depths = while_loop(  # type: ignore[no-untyped-call]
+            self._goes_on, self._turn, begun
+        )
         return Stepped(
             _carried(last), torch.arange(len(outcome), device=outcome.device), outcome, depths
         )
