@@ -122,9 +122,9 @@ _LOADERS = "/torch/utils/data/"
 _FAKE_TENSORS = "/torch/_subclasses/"  # which only the compiler makes of tensors
 # all that torch's sync-debug mode says; a copy to the CPU is seen by hooks too
 SYNC_DEBUG = "synchronizing operation"
-DEVICE_WAIT = "cuda.synchronize"
+DEVICE_WAITS = ("cuda.synchronize", "accelerator.synchronize")
 WAITS = {
-    DEVICE_WAIT: "device-synchronize",
+    **dict.fromkeys(DEVICE_WAITS, "device-synchronize"),
     "Event.synchronize": "event-synchronize",
     "Stream.synchronize": "stream-synchronize",
 }
@@ -167,8 +167,8 @@ _RUNS_GRAPHS = re.compile(r"/torch/(_dynamo/backends|_functorch/_aot_autograd|_i
 LOOPS_ON_A_CPU = frozenset({"matrix_exp", "embedding_renorm_"})
 PINNED = "from pinned memory: DataLoader(..., pin_memory=True), or tensor.pin_memory() beforehand"
 MADE_OF_PINNED = (
-    "from pinned memory only: what is made of a pinned batch (torch.cat) is not pinned; copy the "
-    "batch itself, and make it of that on the GPU"
+    "from pinned memory only, which the result of torch.cat is not, even of a pinned batch: copy "
+    "what it is made of, and make it on the GPU"
 )
 _PINS_BATCHES = re.compile(r"\bpin_memory\s*=\s*True\b")
 LOADED = (
@@ -187,6 +187,10 @@ IN_FEW_STEPS = "this happens in few steps only, as in a log, an evaluation or a 
 COPIED = (
     "device=...  # where it is made, so that nothing is copied; or copy it once before the loop, "
     "if it stays the same"
+)
+COPIED_INDEX = (
+    "torch.as_tensor(..., device=...)  # of the index or value, once for all lines that use it; a "
+    "tensor may be made there"
 )
 # of torch's debug mode, which sees no copy to the CPU before another hook does
 COPIES = ("to", "cuda", "tensor-from-data", "copied-index")
@@ -521,7 +525,7 @@ def _rule(record: m.SyncRecord, on_cuda: bool) -> str:
 def _is_torchs_own_wait(record: m.SyncRecord) -> bool:
     """Dynamo captures no ``torch.cuda.synchronize()``: in compiled code a line waits only where it
     says so itself, as a custom operator's does."""
-    is_captured = bool(record.compile_id) and record.op == DEVICE_WAIT
+    is_captured = bool(record.compile_id) and record.op in DEVICE_WAITS
     return is_captured and called_function(record.expression) != "synchronize"
 
 
@@ -747,7 +751,7 @@ def _finding(event: Sync, masks: str) -> m.Finding:
         no_fix = no_fix or (OF_MASKS.format(masks) if masks else BACKWARD)
     copies = not event.library and event.operator == SYNC_DEBUG and cause in COPIES
     if copies and not is_note:
-        fix = fix or COPIED
+        fix = fix or (COPIED_INDEX if cause == "copied-index" else COPIED)
     if rule is SYNC_IN_GRAPH and event.cause == INSIDE:
         no_fix = "an operator of the graph reads for itself, as torch.linalg's do to check a result"
     return finding(

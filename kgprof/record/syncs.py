@@ -149,7 +149,12 @@ INDUCTOR = f"{TORCH}/_inductor"
 FAKE_TENSORS = f"{TORCH}/_subclasses/"  # while Dynamo traces, of a number that became a tensor
 TRITON = f"{Path(TORCH).parent}/triton/"
 # Calls of Python's that wait and read nothing.
-WAITS = ("cuda.synchronize", "Event.synchronize", "Stream.synchronize")
+WAITS = (
+    "cuda.synchronize",
+    "accelerator.synchronize",
+    "Event.synchronize",
+    "Stream.synchronize",
+)
 SYNCHRONIZING = "called a synchronizing CUDA operation"  # torch's warning in its sync-debug mode
 WARNS = 1  # that mode, as torch.cuda.get_sync_debug_mode says it
 
@@ -645,6 +650,7 @@ def _has_a_table_of_methods(kind: type[torch.Tensor]) -> bool:
 def _watch_waits(hooks: _Hooks, undo: ExitStack) -> None:
     for owner, label in (
         (torch.cuda, "cuda"),
+        (torch.accelerator, "accelerator"),
         (torch.cuda.Event, "Event"),
         (torch.cuda.Stream, "Stream"),
     ):

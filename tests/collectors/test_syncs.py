@@ -407,6 +407,7 @@ def test_a_library_that_reads_is_told_at_the_projects_line_above() -> None:
         ({"op": "Tensor.numpy", "source": "python-call"}, "numpy"),
         ({"op": "Tensor.to", "source": "python-call"}, "to"),
         ({"op": "cuda.synchronize", "source": "python-call"}, "device-synchronize"),
+        ({"op": "accelerator.synchronize", "source": "python-call"}, "device-synchronize"),
         ({"op": "Event.synchronize", "source": "python-call"}, "event-synchronize"),
         ({"op": "Stream.synchronize", "source": "python-call"}, "stream-synchronize"),
         ({"source": "sync-debug", "expression": "held.copy_(new)"}, "blocking-copy"),
@@ -1011,7 +1012,6 @@ def test_a_blocking_copy_to_the_gpu_gets_its_line_back_without_the_wait(
 @pytest.mark.parametrize(
     ("expression", "instruction"),
     [
-        ("y[s + i]", "BINARY_SUBSCR"),  # an index that lies on the CPU
         ("to(t.device)", "CALL"),  # the end of an expression over several lines
         ("torch.tensor([t] * b).to(z.device)", "CALL"),
         ("torch.from_numpy(a).to(device)", "CALL"),
@@ -1038,6 +1038,21 @@ def test_a_copy_to_the_gpu_is_no_read_and_has_no_code_that_may_not_help(
     (found,) = findings(copied, device="cuda")
 
     assert (found.fix, found.no_fix) == (syncs.COPIED, "")
+
+
+def test_an_index_of_the_cpus_is_copied_once() -> None:
+    """It may be an array of numpy's, which has no device."""
+    copied = read(
+        source="sync-debug",
+        op=syncs.SYNC_DEBUG,
+        device="cuda",
+        expression="y[s + i]",
+        instruction="BINARY_SUBSCR",
+    )
+
+    (found,) = findings(copied, device="cuda")
+
+    assert (found.fix, found.no_fix) == (syncs.COPIED_INDEX, "")
     assert "mask" not in found.message
 
 

@@ -18,11 +18,13 @@ import pytest
 import torch
 from torch._dynamo.output_graph import OutputGraph
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.benchmark.utils import timer
 
 import kgprof
 from kgprof.collectors.syncs import READ, cause_of
 from kgprof.model import Options, Unavailable
 from kgprof.model.memory_records import SyncRecord, SyncRecords
+from kgprof.reading import clocks
 from kgprof.record import project_sources, syncs
 from kgprof.record.call_index import CallIndex
 from kgprof.record.memory import memory_pass
@@ -557,21 +559,36 @@ def test_a_float_that_a_graph_returns_as_a_tensor_of_the_cpu_is_no_read() -> Non
 # ---------------------------------------------------------------- the waits of CUDA, as calls
 
 
-def test_a_wait_is_a_call_with_the_time_that_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+@pytest.mark.parametrize("module", ["cuda", "accelerator"])
+def test_a_wait_is_a_call_with_the_time_that_it_took(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = getattr(torch, module)
+    monkeypatch.setattr(owner, "synchronize", lambda: None)
     pretend_sync_debug(monkeypatch)
 
-    (record,) = seen(lambda x: torch.cuda.synchronize(), device=CUDA)
+    (record,) = seen(lambda x: owner.synchronize(), device=CUDA)
 
     assert (record.source, record.op, record.device, cause_of(record)) == (
         "python-call",
-        "cuda.synchronize",
+        f"{module}.synchronize",
         "cuda",
         "device-synchronize",
     )
     assert record.calls == {0: 1}
     assert list(record.waited_us) == [0]
     assert record.waited_us[0] > 0
+
+
+def test_a_wait_of_torchs_own_timer_is_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: None)
+    pretend_sync_debug(monkeypatch)
+
+    (record,) = seen(lambda x: timer.timer(), device=CUDA)
+
+    assert cause_of(record) == "device-synchronize"
+    assert record.chain[0].file.endswith(clocks.TIMERS)
 
 
 def pretend_sync_debug(monkeypatch: pytest.MonkeyPatch) -> list[object]:
@@ -848,7 +865,8 @@ def test_a_module_that_moves_its_parameters_is_told_from_a_tensor(
 def hooked() -> dict[str, object]:
     """All that the hooks touch."""
     dispatcher = {name: torch._C._dispatch_dump(f"aten::{name}") for name, _ in READING}
-    waits = [torch.cuda.synchronize, torch.cuda.Event.synchronize, torch.cuda.Stream.synchronize]
+    waiting = (torch.cuda, torch.accelerator, torch.cuda.Event, torch.cuda.Stream)
+    waits = [owner.synchronize for owner in waiting]
     return {
         "Tensor": dict(vars(torch.Tensor)),
         "OutputGraph": dict(vars(OutputGraph)),
