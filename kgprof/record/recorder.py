@@ -363,7 +363,7 @@ class Recorder:
         if why := self._why_no_control(task, took_s):
             store.write_json(file, m.Skipped(why))
             return ended
-        control = self._control(task, key) or m.Control(ended)
+        control = self._control(task, key)
         store.write_json(file, control)
         if ended.outcome is m.Outcome.OK or control.exit.outcome is not m.Outcome.OK:
             return ended  # a control that fails may do so for being a second run
@@ -379,25 +379,37 @@ class Recorder:
             self._give_up(key, ended, control.exit)
         return control.exit
 
-    def _control(
-        self,
-        task: Task,
-        key: m.RunKey,
-        setting: m.Setting | None = None,
-        limit_s: float = math.inf,
+    def _control(self, task: Task, key: m.RunKey) -> m.Control:
+        """The run once more without any listener."""
+        job = self._job(task, key, control=True, answer=self._answer)
+        ended = self._start(job, decides=False)
+        return self._counted(ended) or m.Control(ended)
+
+    def _trial(
+        self, task: Task, key: m.RunKey, setting: m.Setting, limit_s: float
     ) -> m.Control | None:
-        """The run once more without any listener; None where a program changed the setting."""
-        answer = self._scratch / layout.CONTROL
-        answer.unlink(missing_ok=True)
-        job = self._job(task, key, control=True, setting=setting, answer=str(answer.resolve()))
+        """A control with a setting; None where the program changed the setting."""
+        job = self._job(task, key, control=True, setting=setting, answer=self._answer)
         limit_s = min(job.options.timeout_s, limit_s)
         options = msgspec.structs.replace(job.options, timeout_s=limit_s)
         ended = self._start(msgspec.structs.replace(job, options=options), decides=False)
-        if answer.is_file():
-            counted = m.decode_json(answer.read_bytes(), m.Control)
-            return msgspec.structs.replace(counted, exit=ended, setting=setting)
-        is_unknown = setting is not None and ended.outcome is m.Outcome.OK
-        return None if is_unknown else m.Control(ended, setting=setting)
+        trial = self._counted(ended)
+        if trial is None and ended.outcome is m.Outcome.OK:
+            return None
+        return msgspec.structs.replace(trial or m.Control(ended), setting=setting)
+
+    @property
+    def _answer(self) -> str:
+        return str((self._scratch / layout.CONTROL).resolve())
+
+    def _counted(self, ended: m.Exit) -> m.Control | None:
+        """What a control that ended so has left, once; None where it came to no end."""
+        answer = Path(self._answer)
+        if not answer.is_file():
+            return None
+        counted = m.decode_json(answer.read_bytes(), m.Control)
+        answer.unlink()
+        return msgspec.structs.replace(counted, exit=ended)
 
     def _try_settings(self, task: Task, key: m.RunKey, took_s: float = 0.0) -> None:
         """Try what torch's hints tell the owner to set, each in a run of its own: a fix that names
@@ -414,7 +426,7 @@ class Recorder:
             store.write_json(file, m.Skipped(why))
             return
         limit_s = max(TRIAL_AT_LEAST_S, TRIAL_MOST * took_s)
-        trials = (self._control(task, key, setting, limit_s) for setting in settings)
+        trials = (self._trial(task, key, setting, limit_s) for setting in settings)
         store.write_json(file, tuple(trial for trial in trials if trial is not None))
 
     def _why_no_trial(self, task: Task, took_s: float, is_reset: bool) -> str:
@@ -632,7 +644,7 @@ class Recorder:
         cached = task is Task.PROBE and caches.folder.is_dir()
         first = task.value if key is None else "prepare"
         round_ = f"pair {job.round - 1}" if self._side else f"round {job.round}"
-        tried = "trying torch's hint" if job.setting is not None else ""
+        tried = "trying a setting" if job.setting is not None else ""
         said = ", ".join(filter(None, (self._side, tried, round_ if task is Task.ROUND else "")))
         said = f"{said}: " if said else ""
         if not waits:
