@@ -126,7 +126,10 @@ def count(
 
 
 def counts(metric: Metric, finding: m.Finding) -> bool:
-    return finding.rule in metric.rules and finding.counts
+    """Calls that ran eagerly did so whatever the level of the finding that says it: what follows
+    from a graph break is a note."""
+    is_a_fact = metric.unit == EAGER_CALLS and not finding.made_by_torch
+    return finding.rule in metric.rules and (finding.counts or is_a_fact)
 
 
 # ---------------------------------------------------------------- why a metric was not observed

@@ -33,7 +33,7 @@ def described(frame: FrameType) -> m.Frame:
     code = frame.f_code
     return m.Frame(
         file=code.co_filename,
-        line=frame.f_lineno or code.co_firstlineno,
+        line=line_at(frame) or code.co_firstlineno,
         function=code.co_name,
         first_line=code.co_firstlineno,
     )
@@ -44,11 +44,20 @@ def instruction_at(frame: FrameType) -> str:
     return dis.opname[frame.f_code.co_code[frame.f_lasti]]
 
 
+def line_at(frame: FrameType) -> int | None:
+    """The line of what a frame is doing. Where Python 3.11 calls in the instruction before CALL,
+    Dynamo's bytecode has that of the ``def`` for it."""
+    return position_at(frame)[0] if _precedes_a_call(frame) else frame.f_lineno
+
+
 def position_at(frame: FrameType) -> tuple[int | None, int | None, int | None, int | None]:
     """First and last line and column of what a frame is evaluating."""
-    return next(
-        islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None, None, None, None)
-    )
+    at = frame.f_lasti // 2 + (2 if _precedes_a_call(frame) else 0)  # and its cache
+    return next(islice(frame.f_code.co_positions(), at, None), (None, None, None, None))
+
+
+def _precedes_a_call(frame: FrameType) -> bool:
+    return instruction_at(frame) == "PRECALL"
 
 
 def expression_at(frame: FrameType) -> str:

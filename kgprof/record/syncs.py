@@ -43,7 +43,13 @@ from kgprof.record.captured_graph import operator_of
 from kgprof.record.graph_lines import frames_of
 from kgprof.record.installed_graphs import COMPILE, INSTALL, InstalledGraphs, compile_id_of
 from kgprof.record.iterations import COMPREHENSIONS
-from kgprof.record.python_stack import described, expression_at, instruction_at, upwards
+from kgprof.record.python_stack import (
+    described,
+    expression_at,
+    instruction_at,
+    line_at,
+    upwards,
+)
 from kgprof.record.source import Source, aside, not_compiled, replace
 from kgprof.record.tensor_memory import PLAIN, answer, device_type
 from kgprof.record.tensor_places import (
@@ -358,7 +364,7 @@ class Syncs(Source):
         # By name: a code object's hash is that of its constants, and in Dynamo's bytecode a slice
         # may be one.
         named = (
-            (frame.f_code.co_filename, frame.f_code.co_qualname, frame.f_lineno)
+            (frame.f_code.co_filename, frame.f_code.co_qualname, line_at(frame))
             for frame in (*libraries, *frames)
         )
         where = tuple(named)

@@ -927,6 +927,26 @@ def test_a_compiled_move_to_the_device_of_the_program_is_no_move_to_the_cpu(
     assert len(hooks.records().records) == moves
 
 
+def bounded_by_a_number(x: torch.Tensor) -> torch.Tensor:
+    bound = float(x.max())  # read in a broken graph
+    return x.clamp(-bound, bound)
+
+
+def test_a_read_that_python_made_faster_stands_at_its_line() -> None:
+    """Python 3.11 then calls in PRECALL, for which Dynamo's bytecode has the line of the def."""
+    index, hooks = listener()
+    compiled, limit = torch.compile(bounded_by_a_number, backend="eager"), values()
+
+    with hooks:
+        for _ in range(20):
+            with index.call():
+                compiled(limit)
+
+    assert {one.frames[0].line for one in hooks.records().records} == {
+        line("read in a broken graph")
+    }
+
+
 def test_a_compiled_function_goes_on_without_it() -> None:
     index, hooks = listener()
     compiled = torch.compile(copied_inside, backend="eager")
